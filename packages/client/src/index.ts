@@ -1,0 +1,3 @@
+export * from './config.js';
+export * from './options.js';
+export * from './types.js';

@@ -1,0 +1,48 @@
+import type { IpWidth } from './constants.js';
+import { encodeFrame, encodeHeader } from './frame.js';
+
+/** Turns a value into the bytes of a body and back. `decode` throws ProtocolError. */
+export interface Codec<T> {
+  encode(value: T, width?: IpWidth): Buffer;
+  decode(bytes: Buffer): T;
+}
+
+/**
+ * One FastDFS command: its number and both directions of its bytes, so that
+ * client and daemons share it.
+ */
+export interface Command<Request, Reply> {
+  readonly name: string;
+  readonly code: number;
+  readonly request: Codec<Request>;
+  readonly reply: Codec<Reply>;
+}
+
+/** A command whose request is a small head followed by raw file bytes. */
+export interface PayloadCommand<Request, Reply> extends Command<Request, Reply> {
+  /** Bytes of head that must have arrived before `headBytes` can tell its whole length. */
+  readonly minHeadBytes: number;
+  /** Whole length of the head, told from its first `minHeadBytes` bytes. */
+  headBytes(prefix: Buffer): number;
+  /** Raw bytes that follow the head. */
+  payloadBytes(request: Request): number;
+}
+
+/** The bytes of a whole request of a command without payload. */
+export function encodeRequest<Request>(
+  command: Command<Request, unknown>,
+  request: Request,
+  flags = 0,
+): Buffer {
+  return encodeFrame(command.code, command.request.encode(request), flags);
+}
+
+/** Header and head of a payload command; `payloadBytes(request)` raw bytes must follow. */
+export function encodeRequestHead<Request>(
+  command: PayloadCommand<Request, unknown>,
+  request: Request,
+): Buffer {
+  const head = command.request.encode(request);
+  const bodyBytes = head.length + command.payloadBytes(request);
+  return Buffer.concat([encodeHeader({ bodyBytes, command: command.code, status: 0 }), head]);
+}

@@ -1,0 +1,115 @@
+import { ByteReader, ByteWriter } from '../bytes.js';
+import type { Codec, Command } from '../command.js';
+import {
+  CommandCode,
+  GROUP_BYTES,
+  type IpWidth,
+  MAX_NAME_BYTES,
+  MAX_PORT,
+  MIN_NAME_BYTES,
+  QUERY_IP_BYTES,
+} from '../constants.js';
+import { ProtocolError } from '../errors.js';
+import { type FileName, fileName, groupOnly, nothing } from './shared.js';
+
+/** Where to send a file: a storage and the store path to name in the upload. */
+export interface StoreTarget {
+  readonly group: string;
+  readonly address: string;
+  readonly port: number;
+  readonly storePathIndex: number;
+}
+
+/** Where to ask for a file. */
+export interface FetchTarget {
+  readonly group: string;
+  readonly address: string;
+  readonly port: number;
+}
+
+/**
+ * 40 or 70 bytes, told apart by length:
+ *
+ *     group str(16) | ip (15|45) | port i64 | store_path_index u8
+ */
+const storeTarget: Codec<StoreTarget> = {
+  encode: (value, width = 'narrow') => target(value, width).u8(value.storePathIndex).toBuffer(),
+  decode(bytes) {
+    const reader = new ByteReader(bytes);
+    const where = readTarget(reader, bytes.length, 9);
+    return { ...where, storePathIndex: reader.u8('store_path_index') };
+  },
+};
+
+/**
+ * 39 or 69 bytes:
+ *
+ *     group str(16) | ip (15|45) | port i64
+ */
+const fetchTarget: Codec<FetchTarget> = {
+  encode: (value, width = 'narrow') => target(value, width).toBuffer(),
+  decode: (bytes) => readTarget(new ByteReader(bytes), bytes.length, 8),
+};
+
+/** As `fileName`, with the lengths a tracker accepts. */
+const queriedName: Codec<FileName> = {
+  encode: fileName.encode,
+  decode(bytes) {
+    const nameBytes = bytes.length - GROUP_BYTES;
+    if (nameBytes < MIN_NAME_BYTES || nameBytes > MAX_NAME_BYTES) {
+      throw new ProtocolError(`a file name of ${nameBytes} bytes`);
+    }
+    return fileName.decode(bytes);
+  },
+};
+
+/** QUERY_STORE_WITHOUT_GROUP_ONE (101): a storage of any group for an upload. */
+export const queryStore: Command<undefined, StoreTarget> = {
+  name: 'QUERY_STORE_WITHOUT_GROUP_ONE',
+  code: CommandCode.queryStoreWithoutGroupOne,
+  request: nothing,
+  reply: storeTarget,
+};
+
+/** QUERY_STORE_WITH_GROUP_ONE (104): a storage of the named group for an upload. */
+export const queryStoreInGroup: Command<{ readonly group: string }, StoreTarget> = {
+  name: 'QUERY_STORE_WITH_GROUP_ONE',
+  code: CommandCode.queryStoreWithGroupOne,
+  request: groupOnly,
+  reply: storeTarget,
+};
+
+/** QUERY_FETCH_ONE (102): a storage to read the file from. */
+export const queryFetch: Command<FileName, FetchTarget> = {
+  name: 'QUERY_FETCH_ONE',
+  code: CommandCode.queryFetchOne,
+  request: queriedName,
+  reply: fetchTarget,
+};
+
+/** QUERY_UPDATE (103): the storage on which the file may be changed or deleted. */
+export const queryUpdate: Command<FileName, FetchTarget> = {
+  name: 'QUERY_UPDATE',
+  code: CommandCode.queryUpdate,
+  request: queriedName,
+  reply: fetchTarget,
+};
+
+function target(value: FetchTarget, width: IpWidth): ByteWriter {
+  return new ByteWriter()
+    .text(value.group, GROUP_BYTES, 'group')
+    .text(value.address, QUERY_IP_BYTES[width], 'ip')
+    .i64(value.port);
+}
+
+function readTarget(reader: ByteReader, length: number, tailBytes: number): FetchTarget {
+  const ipBytes = length - GROUP_BYTES - tailBytes;
+  if (ipBytes !== QUERY_IP_BYTES.narrow && ipBytes !== QUERY_IP_BYTES.wide) {
+    throw new ProtocolError(`a tracker reply of ${length} bytes`);
+  }
+  const group = reader.text(GROUP_BYTES, 'group');
+  const address = reader.text(ipBytes, 'ip');
+  const port = reader.size('port');
+  if (port < 1 || port > MAX_PORT) throw new ProtocolError(`port ${port} in a tracker reply`);
+  return { group, address, port };
+}

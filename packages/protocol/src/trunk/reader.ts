@@ -1,0 +1,97 @@
+import { ProtocolError } from '../errors.js';
+import type { SliceEntry } from '../slice-id.js';
+import {
+  DIRECTORY_ENTRY_BYTES,
+  DIRECTORY_ENTRY_SIGNATURE,
+  END_BYTES,
+  END_SIGNATURE,
+  LOCAL_HEADER_BYTES,
+  METHOD_STORED,
+} from './constants.js';
+
+/** Reads a trunk's directory from bytes of its tail. Damage is a ProtocolError. */
+
+export interface TrunkEnd {
+  readonly entries: number;
+  /** Where the directory begins in the trunk. */
+  readonly directoryOffset: number;
+  readonly directoryBytes: number;
+  readonly comment: string;
+}
+
+export interface TrunkEntry extends SliceEntry {
+  /** Key and extension. */
+  readonly name: string;
+  readonly comment: string;
+}
+
+/** Bytes of tail that surely hold the end record of a trunk written here. */
+export const TAIL_BYTES = 1024;
+
+/**
+ * Finds the end record in the last bytes of a trunk of `trunkBytes`. The record
+ * must be the last thing in it and its directory must end where it begins.
+ */
+export function parseTrunkEnd(tail: Buffer, trunkBytes: number): TrunkEnd {
+  for (let at = tail.length - END_BYTES; at >= 0; at--) {
+    if (tail.readUInt32LE(at) !== END_SIGNATURE) continue;
+    const commentBytes = tail.readUInt16LE(at + 20);
+    if (at + END_BYTES + commentBytes !== tail.length) continue;
+    const end = {
+      entries: tail.readUInt16LE(at + 10),
+      directoryBytes: tail.readUInt32LE(at + 12),
+      directoryOffset: tail.readUInt32LE(at + 16),
+      comment: tail.toString('utf8', at + END_BYTES),
+    };
+    const endOffset = trunkBytes - tail.length + at;
+    if (end.directoryOffset + end.directoryBytes === endOffset) return end;
+  }
+  throw new ProtocolError(`no trunk directory in the last ${tail.length} of ${trunkBytes} bytes`);
+}
+
+/** Entries in the order of the trunk. `offset` is where the content begins. */
+export function parseTrunkDirectory(directory: Buffer, end: TrunkEnd): TrunkEntry[] {
+  const entries: TrunkEntry[] = [];
+  let at = 0;
+  for (let index = 0; index < end.entries; index++) {
+    const next = entryEnd(directory, at);
+    const nameBytes = directory.readUInt16LE(at + 28);
+    const size = directory.readUInt32LE(at + 24);
+    const offset = directory.readUInt32LE(at + 42) + LOCAL_HEADER_BYTES + nameBytes;
+    if (directory.readUInt16LE(at + 10) !== METHOD_STORED || offset + size > end.directoryOffset) {
+      throw new ProtocolError(`trunk directory entry ${index} is damaged`);
+    }
+    const nameEnd = at + DIRECTORY_ENTRY_BYTES + nameBytes;
+    entries.push({
+      name: directory.toString('utf8', at + DIRECTORY_ENTRY_BYTES, nameEnd),
+      size,
+      crc32: directory.readUInt32LE(at + 16),
+      offset,
+      comment: directory.toString('utf8', nameEnd, next),
+    });
+    at = next;
+  }
+  if (at !== directory.length) {
+    throw new ProtocolError(`trunk directory has ${directory.length - at} bytes too many`);
+  }
+  return entries;
+}
+
+function entryEnd(directory: Buffer, at: number): number {
+  if (
+    at + DIRECTORY_ENTRY_BYTES > directory.length ||
+    directory.readUInt32LE(at) !== DIRECTORY_ENTRY_SIGNATURE
+  ) {
+    throw new ProtocolError(`trunk directory is damaged at byte ${at}`);
+  }
+  const next =
+    at +
+    DIRECTORY_ENTRY_BYTES +
+    directory.readUInt16LE(at + 28) +
+    directory.readUInt16LE(at + 30) +
+    directory.readUInt16LE(at + 32);
+  if (next > directory.length || directory.readUInt16LE(at + 30) !== 0) {
+    throw new ProtocolError(`trunk directory is damaged at byte ${at}`);
+  }
+  return next;
+}
