@@ -1,0 +1,38 @@
+import { isIPv6 } from 'node:net';
+import { MAX_PORT } from '@stevedore/protocol';
+
+/** Addresses of servers: text as people write it, and the one form that names a pool. */
+
+export const DEFAULT_TRACKER_PORT = 22122;
+
+export interface Address {
+  readonly host: string;
+  readonly port: number;
+  /** `host:port`, an IPv6 host in brackets. Equal addresses have equal text. */
+  readonly text: string;
+}
+
+const BRACKETED = /^\[([^\]]+)\](?::(\d{1,5}))?$/;
+const PLAIN = /^([A-Za-z0-9._-]+)(?::(\d{1,5}))?$/;
+
+/** The address of a host as a tracker names it; undefined when host or port is impossible. */
+export function makeAddress(host: string, port: number): Address | undefined {
+  const bare = host.startsWith('[') && host.endsWith(']') ? host.slice(1, -1) : host;
+  const ipv6 = isIPv6(bare);
+  if (!ipv6 && !/^[A-Za-z0-9._-]+$/.test(bare)) return undefined;
+  if (!Number.isInteger(port) || port < 1 || port > MAX_PORT) return undefined;
+  return { host: bare, port, text: ipv6 ? `[${bare}]:${port}` : `${bare}:${port}` };
+}
+
+/**
+ * Reads `host`, `host:port`, `[::1]:port`, `[::1]` or a bare IPv6 address;
+ * undefined when the text is none of them.
+ */
+export function parseAddress(text: string, defaultPort: number): Address | undefined {
+  if (isIPv6(text)) return makeAddress(text, defaultPort);
+  const bracketed = BRACKETED.exec(text);
+  if (bracketed && !isIPv6(bracketed[1]!)) return undefined;
+  const match = bracketed ?? PLAIN.exec(text);
+  if (!match) return undefined;
+  return makeAddress(match[1]!, match[2] === undefined ? defaultPort : Number(match[2]));
+}

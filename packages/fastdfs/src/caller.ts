@@ -1,0 +1,198 @@
+import {
+  activeTest,
+  type Command,
+  encodeRequest,
+  encodeRequestHead,
+  type PayloadCommand,
+  ProtocolError,
+  Status,
+  statusText,
+} from '@stevedore/protocol';
+import type { Address } from './address.js';
+import type { BodySource } from './body-source.js';
+import type { Connection } from './connection.js';
+import type { Deadline } from './deadline.js';
+import { codeOfStatus, FastdfsError } from './errors.js';
+import type { Settings } from './options.js';
+import type { Pools } from './pools.js';
+import { CollectedReply, MAX_SMALL_BODY_BYTES, ReplyReader } from './reply-reader.js';
+
+/**
+ * Carries commands to servers: `call` for those whose request is whole at once,
+ * `callWithPayload` for those that bytes of a file follow. A pooled connection that
+ * turns out dead before the first byte of a reply is replaced once, silently,
+ * unless a body that can be read only once has been touched.
+ */
+
+/** A body up to here is copied behind its head: cheaper than a gathering write. */
+const COPY_BODY_BYTES = 64 * 1024;
+
+export class Caller {
+  readonly #pools: Pools;
+  readonly #settings: Settings;
+
+  constructor(pools: Pools, settings: Settings) {
+    this.#pools = pools;
+    this.#settings = settings;
+  }
+
+  /** `stepMs` shortens each wait: for a connection, for its opening, for progress. */
+  async call<Request, Reply>(
+    address: Address,
+    command: Command<Request, Reply>,
+    request: Request,
+    deadline: Deadline,
+    stepMs = Number.POSITIVE_INFINITY,
+  ): Promise<Reply> {
+    const frame = encodeRequest(command, request);
+    return this.withConnection(address, deadline, stepMs, async (connection) => {
+      const reply = new CollectedReply(MAX_SMALL_BODY_BYTES);
+      await connection.exchange([frame], new ReplyReader(reply), deadline, this.progressMs(stepMs));
+      checkStatus(connection, reply.status, deadline);
+      return decodeReply(connection, command, reply.body, deadline);
+    });
+  }
+
+  /** Sends a command with the body behind its head. */
+  async callWithPayload<Request, Reply>(
+    address: Address,
+    command: PayloadCommand<Request, Reply>,
+    request: Request,
+    body: Buffer | BodySource,
+    deadline: Deadline,
+  ): Promise<Reply> {
+    const head = encodeRequestHead(command, request);
+    const once = Buffer.isBuffer(body) ? undefined : body;
+    const parts = Buffer.isBuffer(body) ? joinBody(head, body) : undefined;
+    const progressMs = this.progressMs(Number.POSITIVE_INFINITY);
+    return this.withConnection(
+      address,
+      deadline,
+      Number.POSITIVE_INFINITY,
+      async (connection) => {
+        const reply = new CollectedReply(MAX_SMALL_BODY_BYTES);
+        const reader = new ReplyReader(reply);
+        if (parts) {
+          await connection.exchange(parts, reader, deadline, progressMs);
+        } else if (once) {
+          // What can be read only once goes over a connection known to be alive.
+          if (connection.replies > 0) await this.#test(connection, deadline, progressMs);
+          await once.sendOver(connection, head, reader, deadline, progressMs);
+        }
+        if (reply.status !== Status.ok) {
+          // A server that refuses while the body is under way may take the rest of it
+          // for requests, so this connection carries no more.
+          connection.destroy();
+          throw statusError(connection, reply.status, deadline);
+        }
+        if (connection.state === 'closed') {
+          throw badReply(connection, 'success was reported before the body was sent', deadline);
+        }
+        return decodeReply(connection, command, reply.body, deadline);
+      },
+      () => once?.touched !== true,
+    );
+  }
+
+  /**
+   * Runs one exchange on a leased connection and gives it back. `use` must leave it
+   * between requests or closed.
+   */
+  async withConnection<T>(
+    address: Address,
+    deadline: Deadline,
+    stepMs: number,
+    use: (connection: Connection) => Promise<T>,
+    repeatable: () => boolean = () => true,
+  ): Promise<T> {
+    const pool = this.#pools.of(address);
+    const connection = await pool.lease(deadline, stepMs);
+    const reused = connection.replies > 0;
+    try {
+      return await use(connection);
+    } catch (error) {
+      const stale =
+        reused &&
+        connection.unanswered &&
+        error instanceof FastdfsError &&
+        error.code === 'connection_lost';
+      if (!stale || !repeatable()) throw error;
+    } finally {
+      pool.release(connection);
+    }
+    return this.#useFresh(address, deadline, stepMs, use);
+  }
+
+  /** Milliseconds that a server may take without any progress. */
+  progressMs(stepMs: number): number {
+    return Math.max(1, Math.min(this.#settings.idleTimeoutMs, Math.ceil(stepMs)));
+  }
+
+  async #useFresh<T>(
+    address: Address,
+    deadline: Deadline,
+    stepMs: number,
+    use: (connection: Connection) => Promise<T>,
+  ): Promise<T> {
+    const pool = this.#pools.of(address);
+    const connection = await pool.lease(deadline, stepMs, true);
+    try {
+      return await use(connection);
+    } finally {
+      pool.release(connection);
+    }
+  }
+
+  async #test(connection: Connection, deadline: Deadline, progressMs: number): Promise<void> {
+    const reply = new CollectedReply(MAX_SMALL_BODY_BYTES);
+    const frame = encodeRequest(activeTest, undefined);
+    await connection.exchange([frame], new ReplyReader(reply), deadline, progressMs);
+    checkStatus(connection, reply.status, deadline);
+    decodeReply(connection, activeTest, reply.body, deadline);
+  }
+}
+
+/** Throws the error of a reply whose status is not 0. */
+export function checkStatus(connection: Connection, status: number, deadline: Deadline): void {
+  if (status === Status.ok) return;
+  // A storage closes right after this status; the next call should not find out.
+  if (status === Status.invalid) connection.destroy();
+  throw statusError(connection, status, deadline);
+}
+
+/** An error about bytes that broke the protocol; closes the connection they came from. */
+export function badReply(
+  connection: Connection,
+  message: string,
+  deadline: Deadline,
+  cause?: unknown,
+): FastdfsError {
+  connection.destroy();
+  return deadline.error('bad_reply', message, { address: connection.address.text, cause });
+}
+
+function statusError(connection: Connection, status: number, deadline: Deadline): FastdfsError {
+  return deadline.error(codeOfStatus(status), `the server answered ${statusText(status)}`, {
+    address: connection.address.text,
+    status,
+  });
+}
+
+function decodeReply<Reply>(
+  connection: Connection,
+  command: Pick<Command<never, Reply>, 'name' | 'reply'>,
+  body: Buffer,
+  deadline: Deadline,
+): Reply {
+  try {
+    return command.reply.decode(body);
+  } catch (error) {
+    if (!(error instanceof ProtocolError)) throw error;
+    throw badReply(connection, `${command.name}: ${error.message}`, deadline, error);
+  }
+}
+
+function joinBody(head: Buffer, body: Buffer): readonly Buffer[] {
+  if (body.length === 0) return [head];
+  return body.length <= COPY_BODY_BYTES ? [Buffer.concat([head, body])] : [head, body];
+}

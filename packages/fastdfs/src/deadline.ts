@@ -1,0 +1,125 @@
+import { FastdfsError, type FastdfsErrorCode, type FastdfsErrorDetails } from './errors.js';
+import { MAX_TIMER_MS } from './options.js';
+
+/**
+ * One call from its start to its end. A Deadline ends a call at most once, by its
+ * timer or by the caller's signal, and tells the one stage that currently waits.
+ * Its timer keeps the process alive: a call in flight is never cut off by an exit.
+ */
+
+/** What a transfer of unknown speed is allowed: this long, and as long as its bytes take. */
+export const BASE_DEADLINE_MS = 30_000;
+const SLOWEST_BYTES_PER_SECOND = 64 * 1024;
+
+/** Default deadline of a call that moves so many bytes, in whole seconds. */
+export function defaultDeadlineMs(bytes: number): number {
+  // Whole seconds, because timers of equal length share one list.
+  return Math.min(
+    BASE_DEADLINE_MS + Math.ceil(bytes / SLOWEST_BYTES_PER_SECOND) * 1_000,
+    MAX_TIMER_MS,
+  );
+}
+
+export interface CallOptions {
+  /** Ends the call with `aborted` at whatever stage it is. */
+  readonly signal?: AbortSignal | undefined;
+  /** Milliseconds for the whole call. Default 30,000, and a second more for each 64 KiB moved. */
+  readonly deadlineMs?: number | undefined;
+}
+
+export class Deadline {
+  readonly operation: string;
+  readonly fileId: string | undefined;
+  readonly #signal: AbortSignal | undefined;
+  readonly #fixed: boolean;
+  readonly #startedAt = performance.now();
+  #endsAt: number;
+  #timer: NodeJS.Timeout | undefined;
+  #error: FastdfsError | undefined;
+  #watcher: ((error: FastdfsError) => void) | undefined;
+  readonly #onAbort = (): void => {
+    this.#end(this.error('aborted', 'aborted by the caller', { cause: this.#signal?.reason }));
+  };
+
+  /** Throws FastdfsError: `invalid_argument`, or `aborted` when the signal is already. */
+  constructor(operation: string, options: CallOptions, bytes = 0, fileId?: string) {
+    this.operation = operation;
+    this.fileId = fileId;
+    const { signal, deadlineMs } = options;
+    if (deadlineMs !== undefined && !(deadlineMs > 0 && deadlineMs <= MAX_TIMER_MS)) {
+      throw this.error('invalid_argument', `deadlineMs is ${deadlineMs}`);
+    }
+    this.#signal = signal;
+    this.#fixed = deadlineMs !== undefined;
+    this.#endsAt = this.#startedAt;
+    if (signal?.aborted)
+      throw this.error('aborted', 'aborted by the caller', { cause: signal.reason });
+    signal?.addEventListener('abort', this.#onAbort, { once: true });
+    this.#arm(deadlineMs ?? defaultDeadlineMs(bytes));
+  }
+
+  get remainingMs(): number {
+    return Math.max(0, this.#endsAt - performance.now());
+  }
+
+  /** An error of this call. */
+  error(
+    code: FastdfsErrorCode,
+    message: string,
+    details: Omit<FastdfsErrorDetails, 'operation' | 'fileId'> = {},
+  ): FastdfsError {
+    return new FastdfsError(code, message, {
+      ...details,
+      operation: this.operation,
+      fileId: this.fileId,
+    });
+  }
+
+  throwIfEnded(): void {
+    if (this.#error) throw this.#error;
+  }
+
+  /** Sets the stage to be told when the call ends; one at a time. */
+  watch(watcher: (error: FastdfsError) => void): void {
+    if (this.#watcher) throw new Error('a call waits at one stage at a time');
+    this.#watcher = watcher;
+    if (this.#error) this.#notify(this.#error);
+  }
+
+  unwatch(): void {
+    this.#watcher = undefined;
+  }
+
+  /** Makes room for a transfer whose size is known only now, unless the caller set the deadline. */
+  allowBytes(bytes: number): void {
+    if (this.#fixed || this.#error || this.#timer === undefined) return;
+    this.#arm(defaultDeadlineMs(bytes));
+  }
+
+  /** Ends the watch over the call. Must be called once it is settled. */
+  settle(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#watcher = undefined;
+    this.#signal?.removeEventListener('abort', this.#onAbort);
+  }
+
+  #arm(totalMs: number): void {
+    clearTimeout(this.#timer);
+    this.#endsAt = this.#startedAt + totalMs;
+    const onTimeout = (): void => this.#end(this.error('timeout', `not done within ${totalMs} ms`));
+    this.#timer = setTimeout(onTimeout, Math.max(1, totalMs));
+  }
+
+  #end(error: FastdfsError): void {
+    if (this.#error) return;
+    this.#error = error;
+    this.#notify(error);
+  }
+
+  #notify(error: FastdfsError): void {
+    const watcher = this.#watcher;
+    this.#watcher = undefined;
+    watcher?.(error);
+  }
+}

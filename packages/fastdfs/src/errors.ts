@@ -1,0 +1,122 @@
+import { Status } from '@stevedore/protocol';
+
+/**
+ * Every way a call can fail: one table of stable codes with a sentence each, and
+ * the one error class that leaves this package. A code never changes its meaning.
+ */
+
+interface CodeEntry {
+  readonly meaning: string;
+  /** Whether the same call may succeed when it is made again. */
+  readonly retryable: boolean;
+}
+
+export const FASTDFS_ERRORS = {
+  invalid_argument: {
+    meaning: 'An option, a file id or a body is malformed; nothing was sent.',
+    retryable: false,
+  },
+  aborted: { meaning: "The caller's AbortSignal ended the call.", retryable: false },
+  closed: { meaning: 'The client was closed before or during the call.', retryable: false },
+  timeout: {
+    meaning: 'The deadline of the call passed, or a server made no progress for too long.',
+    retryable: true,
+  },
+  pool_exhausted: {
+    meaning: 'Too many calls wait for a connection to the address, or one waited too long.',
+    retryable: true,
+  },
+  no_tracker: {
+    meaning: 'No tracker could be reached; the cause is the last failure.',
+    retryable: true,
+  },
+  connect_failed: { meaning: 'A connection to a storage could not be made.', retryable: true },
+  connection_lost: {
+    meaning: 'The server closed or reset the connection before its reply was complete.',
+    retryable: true,
+  },
+  bad_reply: {
+    meaning: 'The bytes received are no valid reply; the connection was dropped.',
+    retryable: true,
+  },
+  length_mismatch: {
+    meaning: 'The body yielded fewer or more bytes than its announced size; nothing was stored.',
+    retryable: false,
+  },
+  too_large: { meaning: 'The file has more bytes than maxBytes allows.', retryable: false },
+  not_found: {
+    meaning: 'The server knows no such file, group or active storage.',
+    retryable: false,
+  },
+  no_space: { meaning: 'The group or its storage has no space left.', retryable: true },
+  busy: { meaning: 'The server is not ready to serve the call yet.', retryable: true },
+  server_status: {
+    meaning: 'The server answered another error; its errno is in status.',
+    retryable: false,
+  },
+} as const satisfies Readonly<Record<string, CodeEntry>>;
+
+export type FastdfsErrorCode = keyof typeof FASTDFS_ERRORS;
+
+export interface FastdfsErrorDetails {
+  /** The call that failed: upload, download, delete, info, ping. */
+  readonly operation: string;
+  /** errno of a server's reply. */
+  readonly status?: number | undefined;
+  /** `host:port` of the server concerned. */
+  readonly address?: string | undefined;
+  readonly fileId?: string | undefined;
+  readonly cause?: unknown;
+}
+
+/** Errno values that storages pass on when a peer of theirs cannot be reached. */
+const PASSING_STATUSES: ReadonlySet<number> = new Set([
+  Status.ioError,
+  104,
+  Status.timedOut,
+  111,
+  113,
+]);
+
+export class FastdfsError extends Error {
+  override readonly name = 'FastdfsError';
+  readonly code: FastdfsErrorCode;
+  readonly status?: number;
+  readonly operation: string;
+  readonly address?: string;
+  readonly fileId?: string;
+  /**
+   * Whether the same call may succeed when it is made again. An upload that is
+   * repeated after its bytes were sent can leave a second copy behind.
+   */
+  readonly retryable: boolean;
+
+  constructor(code: FastdfsErrorCode, message: string, details: FastdfsErrorDetails) {
+    const where = details.address === undefined ? '' : ` (${details.address})`;
+    const options = details.cause === undefined ? undefined : { cause: details.cause };
+    super(`${details.operation}: ${message}${where}`, options);
+    this.code = code;
+    this.operation = details.operation;
+    if (details.status !== undefined) this.status = details.status;
+    if (details.address !== undefined) this.address = details.address;
+    if (details.fileId !== undefined) this.fileId = details.fileId;
+    this.retryable =
+      FASTDFS_ERRORS[code].retryable ||
+      (details.status !== undefined && PASSING_STATUSES.has(details.status));
+  }
+}
+
+/** The code for the status byte of a reply. */
+export function codeOfStatus(status: number): FastdfsErrorCode {
+  switch (status) {
+    case Status.notFound:
+      return 'not_found';
+    case Status.noSpace:
+      return 'no_space';
+    case Status.tryAgain:
+    case Status.busy:
+      return 'busy';
+    default:
+      return 'server_status';
+  }
+}

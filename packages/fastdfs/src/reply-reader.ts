@@ -1,0 +1,124 @@
+import {
+  decodeHeader,
+  type FrameHeader,
+  HEADER_BYTES,
+  ProtocolError,
+  REPLY_COMMAND,
+} from '@stevedore/protocol';
+
+/**
+ * Turns the bytes of one reply, however they are cut, into its header and body.
+ * Throws ProtocolError when they cannot be one reply; after that the connection
+ * they came from is not to be used again.
+ */
+
+export interface ReplySink {
+  /** Called once, before any byte of the body. May throw to refuse the reply. */
+  head(header: FrameHeader): void;
+  /** Bytes of the body in order, never more than the header announced. */
+  chunk(bytes: Buffer): void;
+}
+
+export class ReplyReader {
+  readonly #sink: ReplySink;
+  #head: Buffer | undefined;
+  #headBytes = 0;
+  #started = false;
+  #left = 0;
+
+  constructor(sink: ReplySink) {
+    this.#sink = sink;
+  }
+
+  /** Takes received bytes; true once the reply is complete. */
+  push(bytes: Buffer): boolean {
+    let at = 0;
+    if (!this.#started) {
+      const header = this.#takeHeader(bytes);
+      if (!header) return false;
+      at = header.taken;
+    }
+    const count = bytes.length - at;
+    if (count > this.#left) {
+      throw new ProtocolError(`a reply is followed by ${count - this.#left} more bytes`);
+    }
+    this.#left -= count;
+    if (count > 0) this.#sink.chunk(at === 0 ? bytes : bytes.subarray(at));
+    return this.#left === 0;
+  }
+
+  #takeHeader(bytes: Buffer): { taken: number } | undefined {
+    if (this.#headBytes === 0 && bytes.length >= HEADER_BYTES) {
+      this.#start(bytes);
+      return { taken: HEADER_BYTES };
+    }
+    this.#head ??= Buffer.alloc(HEADER_BYTES);
+    const taken = bytes.copy(this.#head, this.#headBytes);
+    this.#headBytes += taken;
+    if (this.#headBytes < HEADER_BYTES) return undefined;
+    this.#start(this.#head);
+    return { taken };
+  }
+
+  #start(bytes: Buffer): void {
+    const header = decodeHeader(bytes);
+    if (header.command !== REPLY_COMMAND) {
+      throw new ProtocolError(`a reply has command ${header.command}`);
+    }
+    this.#started = true;
+    this.#left = header.bodyBytes;
+    this.#sink.head(header);
+  }
+}
+
+/** Keeps a whole reply in memory. */
+export class CollectedReply implements ReplySink {
+  readonly #maxBytes: number;
+  readonly #tooLarge: (bytes: number) => Error;
+  #header: FrameHeader | undefined;
+  #body: Buffer = Buffer.alloc(0);
+  #filled = 0;
+
+  /** A successful reply above `maxBytes` is refused with the error `tooLarge` makes. */
+  constructor(maxBytes: number, tooLarge = refuseLarge) {
+    this.#maxBytes = maxBytes;
+    this.#tooLarge = tooLarge;
+  }
+
+  get status(): number {
+    if (!this.#header) throw new Error('the reply is not there yet');
+    return this.#header.status;
+  }
+
+  get body(): Buffer {
+    return this.#body;
+  }
+
+  head(header: FrameHeader): void {
+    const limit = header.status === 0 ? this.#maxBytes : MAX_ERROR_BODY_BYTES;
+    if (header.bodyBytes > limit) {
+      throw header.status === 0 ? this.#tooLarge(header.bodyBytes) : refuseLarge(header.bodyBytes);
+    }
+    this.#header = header;
+  }
+
+  chunk(bytes: Buffer): void {
+    const total = this.#header?.bodyBytes ?? 0;
+    if (this.#filled === 0 && bytes.length === total) {
+      this.#body = bytes;
+    } else {
+      if (this.#filled === 0) this.#body = Buffer.allocUnsafe(total);
+      bytes.copy(this.#body, this.#filled);
+    }
+    this.#filled += bytes.length;
+  }
+}
+
+/** Bodies of replies that are not files: a list of 32 servers is the longest. */
+export const MAX_SMALL_BODY_BYTES = 64 * 1024;
+/** An error may carry a body, for instance the request's; it is read and dropped. */
+export const MAX_ERROR_BODY_BYTES = 1024 * 1024;
+
+function refuseLarge(bytes: number): Error {
+  return new ProtocolError(`a reply announces ${bytes} bytes`);
+}

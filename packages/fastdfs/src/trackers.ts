@@ -1,0 +1,95 @@
+import type { Command } from '@stevedore/protocol';
+import type { Address } from './address.js';
+import type { Caller } from './caller.js';
+import type { Deadline } from './deadline.js';
+import { FastdfsError, type FastdfsErrorCode } from './errors.js';
+
+/**
+ * Asks one of several trackers. Each call starts with another one; one that cannot
+ * be reached is tried last for a while that grows with every failure.
+ */
+
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 10_000;
+
+/** Failures after which another tracker may do better. */
+const UNREACHABLE: ReadonlySet<FastdfsErrorCode> = new Set([
+  'connect_failed',
+  'connection_lost',
+  'timeout',
+  'bad_reply',
+  'pool_exhausted',
+]);
+
+interface TrackerState {
+  readonly address: Address;
+  failures: number;
+  /** In milliseconds of `performance.now()`. */
+  pausedUntilMs: number;
+}
+
+export interface TrackerReply<Reply> {
+  readonly reply: Reply;
+  readonly tracker: Address;
+}
+
+export class Trackers {
+  readonly #caller: Caller;
+  readonly #trackers: readonly TrackerState[];
+  #next = 0;
+
+  constructor(caller: Caller, addresses: readonly Address[]) {
+    this.#caller = caller;
+    this.#trackers = addresses.map((address) => ({ address, failures: 0, pausedUntilMs: 0 }));
+  }
+
+  /**
+   * The first answer of any tracker, an error status included. Rejects with
+   * `no_tracker` when none could be reached.
+   */
+  async ask<Request, Reply>(
+    command: Command<Request, Reply>,
+    request: Request,
+    deadline: Deadline,
+  ): Promise<TrackerReply<Reply>> {
+    const candidates = this.#order();
+    let lastError: FastdfsError | undefined;
+    for (const [index, tracker] of candidates.entries()) {
+      // A tracker that hangs leaves time for the others and for what follows.
+      const stepMs = deadline.remainingMs / (candidates.length - index + 1);
+      try {
+        const reply = await this.#caller.call(tracker.address, command, request, deadline, stepMs);
+        tracker.failures = 0;
+        tracker.pausedUntilMs = 0;
+        return { reply, tracker: tracker.address };
+      } catch (error) {
+        deadline.throwIfEnded();
+        if (!(error instanceof FastdfsError) || !UNREACHABLE.has(error.code)) throw error;
+        lastError = error;
+        // A full pool is our own doing and says nothing about the tracker.
+        if (error.code !== 'pool_exhausted') this.#pause(tracker);
+      }
+    }
+    if (lastError?.code === 'pool_exhausted') throw lastError;
+    throw deadline.error('no_tracker', `no tracker can be reached: ${lastError?.message}`, {
+      address: lastError?.address,
+      cause: lastError,
+    });
+  }
+
+  #order(): TrackerState[] {
+    const now = performance.now();
+    const start = this.#next;
+    this.#next = (this.#next + 1) % this.#trackers.length;
+    const turned = [...this.#trackers.slice(start), ...this.#trackers.slice(0, start)];
+    const rested = turned.filter((tracker) => tracker.pausedUntilMs <= now);
+    const paused = turned.filter((tracker) => tracker.pausedUntilMs > now);
+    return [...rested, ...paused.sort((a, b) => a.pausedUntilMs - b.pausedUntilMs)];
+  }
+
+  #pause(tracker: TrackerState): void {
+    const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** tracker.failures, LONGEST_PAUSE_MS);
+    tracker.failures = Math.min(tracker.failures + 1, 16);
+    tracker.pausedUntilMs = performance.now() + pauseMs;
+  }
+}
