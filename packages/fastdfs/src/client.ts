@@ -225,8 +225,11 @@ export class FastdfsClient implements AsyncDisposable {
   ): Promise<void> {
     const refused = error instanceof FastdfsError && error.status === Status.invalid;
     if (!refused || offset > 0) throw error;
-    const info = await this.#caller.call(storage, queryFileInfo, nameOf(id), deadline);
-    if (info.size > 0) throw error;
+    const info = await this.#caller
+      .call(storage, queryFileInfo, nameOf(id), deadline)
+      .catch(() => undefined);
+    deadline.throwIfEnded();
+    if (info?.size !== 0) throw error;
   }
 }
 

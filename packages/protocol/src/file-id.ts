@@ -32,7 +32,9 @@ const FOUR_GIB = 2 ** 32;
 const MAX_STORAGE_ID = 0xff_ffff;
 
 const GROUP = /^[A-Za-z0-9]{1,16}$/;
-const NAME = /^M([0-9A-F]{2})\/([0-9A-F]{2})\/([0-9A-F]{2})\/([A-Za-z0-9._-]{27,107})$/;
+/** Dots can stand only behind the 27 characters, which are base64. */
+const NAME =
+  /^M([0-9A-F]{2})\/([0-9A-F]{2})\/([0-9A-F]{2})\/([A-Za-z0-9_-]{27}[A-Za-z0-9._-]{0,80})$/;
 const EXTENSION = /^[A-Za-z0-9._-]{0,6}$/;
 
 export interface FileId {

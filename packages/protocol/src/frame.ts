@@ -25,6 +25,7 @@ export function encodeHeader(header: FrameHeader): Buffer {
 
 /** Reads the first 10 bytes of `bytes`; a negative or absurd length is a ProtocolError. */
 export function decodeHeader(bytes: Buffer): FrameHeader {
+  if (bytes.length < HEADER_BYTES) throw new ProtocolError(`a header of ${bytes.length} bytes`);
   const bodyBytes = Number(bytes.readBigInt64BE(0));
   if (bodyBytes < 0 || !Number.isSafeInteger(bodyBytes)) {
     throw new ProtocolError(`a frame announces ${bodyBytes} bytes`);
