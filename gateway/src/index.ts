@@ -1,1 +1,4 @@
-export {};
+export { type AppOptions, buildApp } from './app.js';
+export { defaultLimits, type Limits } from './limits.js';
+export { type GatewayOptions, gatewayOptions } from './options.js';
+export { type Gateway, type GatewayExtras, type GatewayInput, startGateway } from './start.js';

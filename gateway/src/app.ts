@@ -1,0 +1,97 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { FileStore } from '@stevedore/client';
+import { type FastifyInstance, fastify } from 'fastify';
+import { answerClientError } from './http/client-error.js';
+import { sendProblem } from './http/send-problem.js';
+import { defaultLimits, type Limits } from './limits.js';
+import { ProblemError, toProblem } from './problems.js';
+import { fastdfsRoutes } from './routes/fastdfs.js';
+import { fileRoutes } from './routes/files.js';
+import { healthRoutes } from './routes/health.js';
+import { Uploads } from './routes/upload.js';
+import { ProgressGuard } from './upload/progress-guard.js';
+
+/** The gateway's HTTP side over any FileStore, apart from listening. It never closes the store. */
+
+export interface AppOptions {
+  readonly store: FileStore;
+  readonly limits?: Partial<Limits>;
+  /** Serves whole trunks by their ids too; default false. */
+  readonly serveTrunks?: boolean;
+  /** Told of errors that are the server's own; clients see no more than `internal`. */
+  readonly onError?: (error: unknown) => void;
+}
+
+/** Longest part of a path: a file name of percent-encoded bytes. */
+const MAX_PARAMETER_CHARS = 4096;
+
+export function buildApp(options: AppOptions): FastifyInstance {
+  const limits: Limits = Object.freeze({ ...defaultLimits, ...options.limits });
+  const app = fastify({
+    logger: false,
+    exposeHeadRoutes: false,
+    // Addresses and hosts that a client claims to have are not believed.
+    trustProxy: false,
+    return503OnClosing: false,
+    routerOptions: { maxParamLength: MAX_PARAMETER_CHARS },
+    keepAliveTimeout: limits.keepAliveMs,
+    connectionTimeout: limits.idleMs,
+    // Of a whole request: uploads may take long as long as they move.
+    requestTimeout: 0,
+    http: {
+      headersTimeout: limits.headerTimeoutMs,
+      connectionsCheckingInterval: limits.checkIntervalMs,
+      // Duplicates of headers that frame a message are refused by the parser.
+      requireHostHeader: true,
+    },
+    clientErrorHandler: (error, socket) => answerClientError(error, socket, limits),
+    frameworkErrors: (error, request, reply) =>
+      sendProblem(request, reply, toProblem(error), limits),
+  });
+  app.server.maxConnections = limits.maxConnections;
+  askBeforeContinue(app);
+  takeBodiesAsTheyCome(app);
+  refuseWhileClosing(app);
+
+  app.setErrorHandler((error, request, reply) => {
+    const problem = toProblem(error);
+    if (problem.code === 'internal' || problem.code === 'corrupt') options.onError?.(error);
+    sendProblem(request, reply, problem, limits);
+  });
+  app.setNotFoundHandler((request, reply) => {
+    const problem = new ProblemError('route_not_found', 'There is nothing at this path.');
+    sendProblem(request, reply, problem, limits);
+  });
+
+  const guard = new ProgressGuard(limits);
+  app.addHook('onClose', async () => guard.close());
+  healthRoutes(app, options.store);
+  fileRoutes(app, options.store, new Uploads(options.store, limits, guard));
+  fastdfsRoutes(app, options.store, options.serveTrunks ?? false);
+  return app;
+}
+
+/** `Expect: 100-continue` is answered by the upload itself, once it has read the headers. */
+function askBeforeContinue(app: FastifyInstance): void {
+  app.server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
+    app.server.emit('request', request, response);
+  });
+}
+
+/** No body is parsed ahead of its handler, whatever its type. */
+function takeBodiesAsTheyCome(app: FastifyInstance): void {
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', (_request, _payload, done) => done(null));
+}
+
+/** A connection that was open at shutdown gets an answer, and no more than that. */
+function refuseWhileClosing(app: FastifyInstance): void {
+  let closing = false;
+  app.addHook('preClose', async () => {
+    closing = true;
+  });
+  app.addHook('onRequest', (_request, _reply, done) => {
+    if (closing) done(new ProblemError('shutting_down', 'The gateway is shutting down.'));
+    else done();
+  });
+}

@@ -1,0 +1,106 @@
+/**
+ * Media types: which are well formed, which a browser may show in place, and
+ * which one an extension stands for.
+ */
+
+export const DEFAULT_TYPE = 'application/octet-stream';
+
+const MAX_TYPE_CHARS = 255;
+const TOKEN = "[A-Za-z0-9!#$%&'*+.^_`|~-]+";
+const MEDIA_TYPE = new RegExp(
+  `^${TOKEN}/${TOKEN}(?:[ \\t]*;[ \\t]*${TOKEN}=(?:${TOKEN}|"[\\t !#-\\[\\]-~]*"))*$`,
+);
+
+/** The type as given if it is one, else undefined. */
+export function mediaType(text: string | undefined): string | undefined {
+  if (text === undefined || text.length > MAX_TYPE_CHARS) return undefined;
+  const trimmed = text.trim();
+  return MEDIA_TYPE.test(trimmed) ? trimmed : undefined;
+}
+
+/** `text/plain; charset=utf-8` -> `text/plain` */
+export function essence(type: string): string {
+  const semicolon = type.indexOf(';');
+  return (semicolon < 0 ? type : type.slice(0, semicolon)).trim().toLowerCase();
+}
+
+/** Types without a script in them. SVG is an image and not one of them. */
+const INLINE = new Set([
+  'application/pdf',
+  'image/apng',
+  'image/avif',
+  'image/bmp',
+  'image/gif',
+  'image/heic',
+  'image/heif',
+  'image/jpeg',
+  'image/png',
+  'image/tiff',
+  'image/vnd.microsoft.icon',
+  'image/webp',
+  'image/x-icon',
+  'text/plain',
+]);
+
+/** True if a browser may show the type in place; anything else is only ever downloaded. */
+export function mayShowInline(type: string): boolean {
+  const name = essence(type);
+  return INLINE.has(name) || /^(?:audio|video)\/[a-z0-9.-]+$/.test(name);
+}
+
+const EXTENSIONS: Readonly<Record<string, string>> = {
+  aac: 'audio/aac',
+  avif: 'image/avif',
+  bmp: 'image/bmp',
+  css: 'text/css',
+  csv: 'text/csv',
+  doc: 'application/msword',
+  docx: 'application/vnd.openxmlformats-officedocument.wordprocessingml.document',
+  flac: 'audio/flac',
+  gif: 'image/gif',
+  gz: 'application/gzip',
+  heic: 'image/heic',
+  htm: 'text/html',
+  html: 'text/html',
+  ico: 'image/vnd.microsoft.icon',
+  jpeg: 'image/jpeg',
+  jpg: 'image/jpeg',
+  js: 'text/javascript',
+  json: 'application/json',
+  log: 'text/plain',
+  m4a: 'audio/mp4',
+  m4v: 'video/mp4',
+  mjs: 'text/javascript',
+  mov: 'video/quicktime',
+  mp3: 'audio/mpeg',
+  mp4: 'video/mp4',
+  mpeg: 'video/mpeg',
+  oga: 'audio/ogg',
+  ogg: 'audio/ogg',
+  ogv: 'video/ogg',
+  opus: 'audio/ogg',
+  pdf: 'application/pdf',
+  png: 'image/png',
+  ppt: 'application/vnd.ms-powerpoint',
+  pptx: 'application/vnd.openxmlformats-officedocument.presentationml.presentation',
+  rtf: 'application/rtf',
+  svg: 'image/svg+xml',
+  tar: 'application/x-tar',
+  tif: 'image/tiff',
+  tiff: 'image/tiff',
+  txt: 'text/plain',
+  wav: 'audio/wav',
+  weba: 'audio/webm',
+  webm: 'video/webm',
+  webp: 'image/webp',
+  xhtml: 'application/xhtml+xml',
+  xls: 'application/vnd.ms-excel',
+  xlsx: 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet',
+  xml: 'application/xml',
+  zip: 'application/zip',
+};
+
+export function typeOfExtension(extension: string): string {
+  const name = extension.toLowerCase();
+  return Object.hasOwn(EXTENSIONS, name) ? EXTENSIONS[name]! : DEFAULT_TYPE;
+}

@@ -1,0 +1,48 @@
+import type { FileInfo, Receipt } from '@stevedore/client';
+
+/** Receipts as the gateway's JSON shows them. */
+
+export interface ReceiptJson {
+  readonly key: string;
+  /** Relative to the gateway's origin. */
+  readonly url: string;
+  readonly name: string;
+  readonly size: number;
+  readonly type: string;
+  /** 8 hexadecimal digits. */
+  readonly crc32: string;
+  readonly state: string;
+}
+
+export interface InfoJson extends ReceiptJson {
+  /** Once merged. */
+  readonly fileId?: string;
+  readonly affinityGroup?: string;
+  /** ISO 8601. */
+  readonly stagedAt: string;
+}
+
+export function fileUrl(key: string): string {
+  return `/files/${key}`;
+}
+
+export function receiptJson(receipt: Receipt): ReceiptJson {
+  return {
+    key: receipt.key,
+    url: fileUrl(receipt.key),
+    name: receipt.name,
+    size: receipt.size,
+    type: receipt.type,
+    crc32: receipt.crc32.toString(16).padStart(8, '0'),
+    state: receipt.state,
+  };
+}
+
+export function infoJson(info: FileInfo): InfoJson {
+  return {
+    ...receiptJson(info),
+    ...(info.fileId === undefined ? {} : { fileId: info.fileId }),
+    ...(info.group === undefined ? {} : { affinityGroup: info.group }),
+    stagedAt: info.stagedAt.toISOString(),
+  };
+}

@@ -1,0 +1,161 @@
+import type { invalidOption } from '@stevedore/client';
+
+/**
+ * Every error the gateway answers with: its stable code, its HTTP status and,
+ * where the server is at fault, the only words that leave the server about it.
+ * Codes of the store's errors are codes here too.
+ */
+
+type StoreError = ReturnType<typeof invalidOption>;
+type StoreErrorCode = StoreError['code'];
+
+interface ProblemSpec {
+  readonly status: number;
+  /** Said instead of the error's own message: server errors tell nothing of the inside. */
+  readonly detail?: string;
+  readonly retryAfterSeconds?: number;
+}
+
+const INTERNAL: ProblemSpec = { status: 500, detail: 'Something went wrong inside the gateway.' };
+const RETRY_SECONDS = 10;
+
+const storeProblems = {
+  // Never sent: the client is gone. The number is the one proxies log for it.
+  aborted: { status: 499, detail: 'The client closed the connection.' },
+  closed: { status: 503, detail: 'The gateway is shutting down.', retryAfterSeconds: 5 },
+  container_full: {
+    status: 507,
+    detail: 'Uploads wait for room: the container is full. What was acknowledged is safe.',
+    retryAfterSeconds: RETRY_SECONDS,
+  },
+  container_write_failed: {
+    status: 503,
+    detail: 'The container cannot be written.',
+    retryAfterSeconds: RETRY_SECONDS,
+  },
+  corrupt: { status: 500, detail: 'No copy of the file has the right checksum.' },
+  directory_locked: INTERNAL,
+  directory_unusable: INTERNAL,
+  invalid_id: { status: 404 },
+  invalid_option: { status: 400 },
+  length_mismatch: { status: 400 },
+  not_found: { status: 404, detail: 'There is no such file.' },
+  not_supported: { status: 501, detail: 'The storage does not support this.' },
+  port_in_use: INTERNAL,
+  range_not_satisfiable: { status: 416 },
+  storage_unavailable: {
+    status: 503,
+    detail: 'No storage node answers at the moment.',
+    retryAfterSeconds: RETRY_SECONDS,
+  },
+  too_large: { status: 413 },
+  too_many_files: { status: 413 },
+} satisfies Record<StoreErrorCode, ProblemSpec>;
+
+const ownProblems = {
+  bad_request: { status: 400 },
+  body_too_slow: { status: 408 },
+  field_too_large: { status: 413 },
+  header_timeout: { status: 408 },
+  headers_too_large: { status: 431 },
+  internal: INTERNAL,
+  invalid_key: { status: 400 },
+  invalid_media_type: { status: 415 },
+  invalid_name: { status: 400 },
+  length_required: { status: 411 },
+  malformed_multipart: { status: 400 },
+  method_not_allowed: { status: 405 },
+  no_file: { status: 400 },
+  part_headers_too_large: { status: 413 },
+  route_not_found: { status: 404 },
+  shutting_down: { status: 503, detail: 'The gateway is shutting down.', retryAfterSeconds: 5 },
+  too_many_parts: { status: 413 },
+} satisfies Record<string, ProblemSpec>;
+
+export type ProblemCode = keyof typeof ownProblems | StoreErrorCode;
+
+const problems: Readonly<Record<ProblemCode, ProblemSpec>> = { ...storeProblems, ...ownProblems };
+
+const TITLES: Readonly<Record<number, string>> = {
+  400: 'Bad Request',
+  404: 'Not Found',
+  405: 'Method Not Allowed',
+  408: 'Request Timeout',
+  411: 'Length Required',
+  413: 'Content Too Large',
+  415: 'Unsupported Media Type',
+  416: 'Range Not Satisfiable',
+  431: 'Request Header Fields Too Large',
+  499: 'Client Closed Request',
+  500: 'Internal Server Error',
+  501: 'Not Implemented',
+  503: 'Service Unavailable',
+  507: 'Insufficient Storage',
+};
+
+/** An error with an answer: thrown anywhere, sent by the error handler. */
+export class ProblemError extends Error {
+  override readonly name = 'ProblemError';
+  readonly code: ProblemCode;
+
+  constructor(code: ProblemCode, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.code = code;
+  }
+}
+
+/** The body of a problem+json answer (RFC 9457), with `code` as its extension. */
+export interface ProblemBody {
+  readonly type: 'about:blank';
+  readonly title: string;
+  readonly status: number;
+  readonly detail: string;
+  readonly code: ProblemCode;
+}
+
+export const PROBLEM_TYPE = 'application/problem+json';
+
+export function problemBody(code: ProblemCode, message: string): ProblemBody {
+  const { status, detail = message } = problems[code];
+  return { type: 'about:blank', title: TITLES[status] ?? 'Error', status, detail, code };
+}
+
+export function retryAfterSeconds(code: ProblemCode): number | undefined {
+  return problems[code].retryAfterSeconds;
+}
+
+/** Codes, for the documents and their test. */
+export function problemCodes(): readonly ProblemCode[] {
+  return Object.keys(problems) as ProblemCode[];
+}
+
+/** What to answer an error with. Whatever is not known here is `internal`. */
+export function toProblem(error: unknown): ProblemError {
+  if (error instanceof ProblemError) return error;
+  if (isStoreError(error)) return new ProblemError(error.code, error.message, error);
+  return fastifyProblem(error) ?? new ProblemError('internal', 'internal', error);
+}
+
+/** By name and not by class: a program may hold two copies of the package. */
+export function isStoreError(error: unknown): error is StoreError {
+  return (
+    error instanceof Error &&
+    error.name === 'StoreError' &&
+    'code' in error &&
+    typeof error.code === 'string' &&
+    Object.hasOwn(storeProblems, error.code)
+  );
+}
+
+/** What the framework refuses before a route is asked. */
+function fastifyProblem(error: unknown): ProblemError | undefined {
+  if (!(error instanceof Error) || !('code' in error)) return undefined;
+  switch (error.code) {
+    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
+      return new ProblemError('invalid_media_type', 'Content-Type is not a media type.', error);
+    case 'FST_ERR_BAD_URL':
+      return new ProblemError('bad_request', 'The path is not valid percent-encoded UTF-8.', error);
+    default:
+      return undefined;
+  }
+}

@@ -1,0 +1,81 @@
+import type { AddressInfo } from 'node:net';
+import { type FileStore, open } from '@stevedore/client';
+import type { FastifyInstance } from 'fastify';
+import { buildApp } from './app.js';
+import { defaultLimits, type Limits } from './limits.js';
+import { checkGatewayOptions, type GatewayOptions, openOptions } from './options.js';
+
+/** A whole gateway in one call: the store, the HTTP side, a port; and all of it closed again. */
+
+/** Any of the options; sizes and durations as numbers or as `64MiB`, `60s`. */
+export type GatewayInput = {
+  readonly [Name in keyof GatewayOptions]?: GatewayOptions[Name] | string;
+};
+
+export interface GatewayExtras {
+  /** Other bounds than the default ones; `maxFileBytes` comes from the options. */
+  readonly limits?: Partial<Omit<Limits, 'maxFileBytes'>>;
+  /** Told of errors that are the server's own, and of the store's in the background. */
+  readonly onError?: (error: unknown) => void;
+}
+
+export interface Gateway {
+  /** `http://127.0.0.1:8080` */
+  readonly url: string;
+  readonly options: GatewayOptions;
+  readonly limits: Limits;
+  readonly store: FileStore;
+  readonly app: FastifyInstance;
+  /** Takes no more requests, lets those under way finish within bounds, closes the store. */
+  close(): Promise<void>;
+}
+
+/** Resolves once requests are accepted. Rejects with StoreError, and leaves nothing open. */
+export async function startGateway(
+  input: GatewayInput = {},
+  extras: GatewayExtras = {},
+): Promise<Gateway> {
+  const options = checkGatewayOptions(input);
+  const limits: Limits = Object.freeze({
+    ...defaultLimits,
+    ...extras.limits,
+    maxFileBytes: options.maxFileSize,
+  });
+  const onError = extras.onError ?? (() => {});
+  const store = await open(openOptions(options));
+  store.on('error', onError);
+  const app = buildApp({ store, limits, onError, serveTrunks: options.serveTrunks });
+  try {
+    await app.listen({ host: options.host, port: options.port });
+  } catch (error) {
+    await Promise.allSettled([app.close(), store.close()]);
+    throw error;
+  }
+  let closed: Promise<void> | undefined;
+  return {
+    url: urlOf(app.server.address()),
+    options,
+    limits,
+    store,
+    app,
+    close: () => {
+      closed ??= drain(app, limits).then(() => store.close());
+      return closed;
+    },
+  };
+}
+
+async function drain(app: FastifyInstance, limits: Limits): Promise<void> {
+  const timer = setTimeout(() => app.server.closeAllConnections(), limits.drainMs);
+  try {
+    await app.close();
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function urlOf(address: AddressInfo | string | null): string {
+  if (address === null || typeof address === 'string') return '';
+  const host = address.family === 'IPv6' ? `[${address.address}]` : address.address;
+  return `http://${host}:${address.port}`;
+}

@@ -1,0 +1,123 @@
+import { randomBytes } from 'node:crypto';
+import type { Readable } from 'node:stream';
+import type { PutPart } from '@stevedore/client';
+import { headerText, parseDisposition } from '../http/content-disposition.js';
+import { DEFAULT_TYPE, mediaType } from '../http/media-type.js';
+import type { Limits } from '../limits.js';
+import { ProblemError } from '../problems.js';
+import { checkName } from './file-name.js';
+import { type FormPart, FormParts } from './form-parts.js';
+import type { RequestBody } from './request-body.js';
+
+/**
+ * A form: its files, for the store to take all or none of, and the affinity
+ * group they share. A part with a file name is a file; the field `group` names
+ * the group, wherever in the form it stands.
+ */
+export class Form {
+  readonly #body: RequestBody;
+  readonly #parts: FormParts;
+  readonly #limits: Limits;
+  #files = 0;
+  #group: string | undefined;
+
+  constructor(body: RequestBody, boundary: string, limits: Limits, group: string | undefined) {
+    this.#body = body;
+    this.#parts = new FormParts(body, boundary, limits);
+    this.#limits = limits;
+    this.#group = group;
+  }
+
+  /** Complete once `files` has ended: that of the form, else one of its own. */
+  readonly group = (): string | undefined => {
+    if (this.#group !== undefined || this.#files < 2) return this.#group;
+    this.#group = randomBytes(12).toString('base64url');
+    return this.#group;
+  };
+
+  async *files(): AsyncGenerator<PutPart, void, undefined> {
+    for await (const part of this.#parts.parts()) {
+      const file = await this.#fileOf(part);
+      if (!file) continue;
+      this.#files += 1;
+      yield file;
+    }
+    if (this.#files === 0) {
+      throw this.#body.fail(new ProblemError('no_file', 'The form has no file in it.'));
+    }
+  }
+
+  async #fileOf(part: FormPart): Promise<PutPart | undefined> {
+    const disposition = parseDisposition(part.headers['content-disposition']?.[0] ?? '');
+    if (disposition?.kind !== 'form-data') {
+      throw this.#fail('malformed_multipart', 'A part has no Content-Disposition: form-data.');
+    }
+    const type = mediaType(part.headers['content-type']?.[0]);
+    const { filename } = disposition;
+    if (filename === undefined && type !== DEFAULT_TYPE) {
+      await this.#readField(disposition.name, part.content);
+      return undefined;
+    }
+    const name = unescapeName(filename ?? '');
+    const problem = checkName(name, this.#limits);
+    if (problem) throw this.#body.fail(problem);
+    // What a browser sends for a file field in which nothing was chosen.
+    if (name === '' && (await isEmpty(part.content))) return undefined;
+    return {
+      body: part.content,
+      name,
+      type: type ?? DEFAULT_TYPE,
+      maxBytes: this.#limits.maxFileBytes,
+    };
+  }
+
+  async #readField(name: string | undefined, content: Readable): Promise<void> {
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of content as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes > this.#limits.maxFieldBytes) {
+        const limit = `${this.#limits.maxFieldBytes} bytes`;
+        throw this.#fail('field_too_large', `A field may have at most ${limit}.`);
+      }
+      chunks.push(chunk);
+    }
+    if (name !== 'group') return;
+    const group = headerText(Buffer.concat(chunks).toString('latin1'));
+    if (group !== '') this.#group = group;
+  }
+
+  #fail(code: 'malformed_multipart' | 'field_too_large', message: string): ProblemError {
+    return this.#body.fail(new ProblemError(code, message));
+  }
+}
+
+/** The boundary of a Content-Type; undefined when it has none that is allowed. */
+export function boundaryOf(contentType: string): string | undefined {
+  const match =
+    /;[ \t]*boundary=(?:"([^"\\]{1,70})"|([A-Za-z0-9'()+_,./:=?-]{1,70})(?=[ \t]*(?:;|$)))/i.exec(
+      contentType,
+    );
+  return match?.[1] ?? match?.[2];
+}
+
+/** Browsers escape these three in names, and nothing else (HTML, form submission). */
+function unescapeName(name: string): string {
+  return name.replace(/%22|%0D|%0A/gi, (escaped) => decodeURIComponent(escaped));
+}
+
+async function isEmpty(content: Readable): Promise<boolean> {
+  for (;;) {
+    if (content.readableLength > 0) return false;
+    if (content.readableEnded || content.destroyed) return true;
+    await new Promise<void>((resolve) => {
+      const wake = (): void => {
+        for (const event of ['readable', 'end', 'close']) content.off(event, wake);
+        resolve();
+      };
+      for (const event of ['readable', 'end', 'close']) content.on(event, wake);
+    });
+    // Without a read a stream at its end does not find out about it.
+    if (content.readableLength === 0) content.read();
+  }
+}

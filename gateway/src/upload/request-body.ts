@@ -1,0 +1,124 @@
+import type { IncomingMessage } from 'node:http';
+import { ProblemError } from '../problems.js';
+import type { ProgressGuard } from './progress-guard.js';
+
+/**
+ * The body of a request as it arrives: pulled, counted, bounded. Whatever ends
+ * it early (too long, too slow, client gone, a form that is none) is kept in
+ * `failure`, aborts `signal` and wakes whoever waits for bytes; so a store that
+ * wraps the error or stops listening cannot hide it. The request itself is never
+ * destroyed here: its socket still has to carry the answer.
+ */
+export class RequestBody {
+  readonly #request: IncomingMessage;
+  readonly #limitBytes: number;
+  readonly #controller = new AbortController();
+  readonly #stopWatching: () => void;
+  #receivedBytes = 0;
+  #ended = false;
+  #wake: (() => void) | undefined;
+  #failure: ProblemError | undefined;
+
+  constructor(request: IncomingMessage, limitBytes: number, guard: ProgressGuard) {
+    this.#request = request;
+    this.#limitBytes = limitBytes;
+    request.on('error', () => this.fail(clientGone()));
+    request.on('end', this.#onEnd);
+    request.on('readable', this.#onReadable);
+    request.on('close', () => {
+      if (!this.#ended) this.fail(clientGone());
+    });
+    this.#stopWatching = guard.watch(request, () => this.fail(tooSlow()));
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Why the body ended early; undefined while it has not. */
+  get failure(): ProblemError | undefined {
+    return this.#failure;
+  }
+
+  /** Ends the body early; the first reason stays. */
+  fail(problem: ProblemError): ProblemError {
+    if (this.#failure) return this.#failure;
+    this.#failure = problem;
+    this.#stopWatching();
+    this.#controller.abort(problem);
+    this.#onReadable();
+    return problem;
+  }
+
+  /** The bytes, once; throws the failure. */
+  async *chunks(): AsyncGenerator<Buffer, void, undefined> {
+    for (;;) {
+      if (this.#failure) throw this.#failure;
+      const chunk = this.#request.read() as Buffer | null;
+      if (chunk !== null) {
+        this.#receivedBytes += chunk.length;
+        if (this.#receivedBytes > this.#limitBytes) throw this.fail(tooLarge(this.#limitBytes));
+        yield chunk;
+      } else if (this.#ended) {
+        return;
+      } else {
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+      }
+    }
+  }
+
+  /** Nothing more is wanted of it. */
+  release(): void {
+    this.#stopWatching();
+    this.#request.off('readable', this.#onReadable);
+  }
+
+  readonly #onReadable = (): void => {
+    const wake = this.#wake;
+    this.#wake = undefined;
+    wake?.();
+  };
+
+  readonly #onEnd = (): void => {
+    this.#ended = true;
+    this.#stopWatching();
+    this.#onReadable();
+  };
+}
+
+/** A short body of known length, in one piece. */
+export function readWhole(
+  request: IncomingMessage,
+  sizeBytes: number,
+  guard: ProgressGuard,
+): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    const stopWatching = guard.watch(request, () => reject(tooSlow()));
+    request.on('error', () => reject(clientGone()));
+    request.on('close', () => {
+      stopWatching();
+      // Settled long before, unless the client has gone.
+      reject(clientGone());
+    });
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      stopWatching();
+      resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, sizeBytes));
+    });
+  });
+}
+
+export function tooLarge(limitBytes: number): ProblemError {
+  return new ProblemError('too_large', `The body is longer than ${limitBytes} bytes.`);
+}
+
+function tooSlow(): ProblemError {
+  return new ProblemError('body_too_slow', 'The body arrived too slowly.');
+}
+
+function clientGone(): ProblemError {
+  return new ProblemError('aborted', 'The client closed the connection before the body ended.');
+}

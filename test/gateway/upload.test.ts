@@ -1,0 +1,328 @@
+import { describe, expect, test } from 'vitest';
+import { RawConnection, raw, running, until } from './harness.js';
+
+const LIMIT = 100_000;
+const small = { limits: { maxFileBytes: LIMIT } };
+
+async function problem(response: Response): Promise<Record<string, unknown>> {
+  expect(response.headers.get('content-type')).toBe('application/problem+json');
+  return (await response.json()) as Record<string, unknown>;
+}
+
+describe('a raw upload', () => {
+  test('is answered with 201, its location and its receipt', async () => {
+    const { url, store } = await running();
+    const response = await fetch(`${url}/files`, {
+      method: 'POST',
+      headers: {
+        'x-filename': 'na%C3%AFve%20plan.txt',
+        'content-type': 'text/plain; charset=utf-8',
+        'x-affinity-group': 'album 7',
+      },
+      body: 'hello',
+    });
+    expect(response.status).toBe(201);
+    const receipt = (await response.json()) as Record<string, unknown>;
+    expect(response.headers.get('location')).toBe(`/files/${receipt.key}`);
+    expect(receipt).toEqual({
+      key: expect.stringMatching(/^[\w-]{22}$/),
+      url: `/files/${receipt.key}`,
+      name: 'naïve plan.txt',
+      size: 5,
+      type: 'text/plain; charset=utf-8',
+      crc32: '3610a686',
+      state: 'staged',
+    });
+    expect(store.files.get(String(receipt.key))?.info.group).toBe('album 7');
+  });
+
+  test('of any type is taken as it is, JSON and forms of the other kind too', async () => {
+    const { url, store } = await running();
+    for (const type of ['application/json', 'application/x-www-form-urlencoded', 'text/html']) {
+      const response = await fetch(`${url}/files`, {
+        method: 'POST',
+        headers: { 'content-type': type },
+        body: '{"not json',
+      });
+      expect(response.status).toBe(201);
+      expect(await response.json()).toMatchObject({ type, size: 10 });
+    }
+    expect(store.files.size).toBe(3);
+  });
+
+  test.each([
+    ['attachment; filename="a b.txt"', 'a b.txt'],
+    ['attachment; filename=plain.txt;', 'plain.txt'],
+    ['attachment; filename="x.txt"; filename*=UTF-8\'\'%e2%82%ac%20rates.txt', '€ rates.txt'],
+    ["attachment; filename*=iso-8859-1'en'%A3.txt", '£.txt'],
+    ['attachment; filename="q\\"uote\\\\.txt"', 'q"uote\\.txt'],
+    ['attachment; filename="../../etc/passwd"', '../../etc/passwd'],
+    ["attachment; filename*=UTF-8''%ff%zz; filename=fallback", 'fallback'],
+    ['inline', ''],
+  ])('takes its name from Content-Disposition: %s', async (header, name) => {
+    const { url } = await running();
+    const response = await fetch(`${url}/files`, {
+      method: 'POST',
+      headers: { 'content-disposition': header },
+      body: 'x',
+    });
+    expect(await response.json()).toMatchObject({ name });
+  });
+
+  test.each([
+    ['..%2F..%2Fetc%2Fpasswd', '../../etc/passwd'],
+    ['a%00b', 'a\0b'],
+    ['a%0D%0ASet-Cookie:%20x=1', 'a\r\nSet-Cookie: x=1'],
+    ['C:%5Cdir%5Cx.txt', 'C:\\dir\\x.txt'],
+    ['%252e%252e', '%2e%2e'],
+  ])('keeps the name %s as a name', async (header, name) => {
+    const { url } = await running();
+    const response = await fetch(`${url}/files`, {
+      method: 'POST',
+      headers: { 'x-filename': header, 'content-type': 'application/octet-stream' },
+      body: 'x',
+    });
+    const receipt = (await response.json()) as { readonly key: string; readonly name: string };
+    expect(receipt.name).toBe(name);
+    const served = await fetch(`${url}/files/${receipt.key}`);
+    expect(served.status).toBe(200);
+    expect(served.headers.get('set-cookie')).toBeNull();
+    expect(served.headers.get('content-disposition')).toMatch(/^attachment; filename="[ -~]*"/);
+    expect(await served.text()).toBe('x');
+  });
+
+  test('whose name is not percent-encoded UTF-8, or too long, is refused', async () => {
+    const { url, store } = await running();
+    for (const name of ['%zz', '%ff', 'x'.repeat(1025)]) {
+      const response = await fetch(`${url}/files`, {
+        method: 'POST',
+        headers: { 'x-filename': name },
+        body: 'x',
+      });
+      expect(response.status).toBe(400);
+      expect(await problem(response)).toMatchObject({ code: 'invalid_name', status: 400 });
+    }
+    expect(store.files.size).toBe(0);
+  });
+
+  test('with a Content-Type that is none is refused', async () => {
+    const { port } = await running();
+    const answer = await raw(
+      port,
+      'POST /files HTTP/1.1\r\nHost: x\r\nContent-Type: junk\r\nContent-Length: 3\r\n\r\nabc',
+    );
+    expect(answer.status).toBe(415);
+    expect(JSON.parse(answer.body)).toMatchObject({ code: 'invalid_media_type' });
+  });
+
+  test('of no bytes is an empty file; one without any framing is refused', async () => {
+    const { url, port } = await running();
+    const response = await fetch(`${url}/files`, { method: 'POST', body: '' });
+    expect(response.status).toBe(201);
+    const { key } = (await response.json()) as { readonly key: string };
+    const served = await fetch(`${url}/files/${key}`);
+    expect(served.status).toBe(200);
+    expect(served.headers.get('content-length')).toBe('0');
+    expect(await served.text()).toBe('');
+    const answer = await raw(port, 'POST /files HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n');
+    expect(answer.status).toBe(411);
+    expect(JSON.parse(answer.body)).toMatchObject({ code: 'length_required' });
+  });
+
+  test('of many chunks arrives whole, with and without a length', async () => {
+    const { url, store } = await running();
+    const bytes = Buffer.alloc(5_000_000, 'abcdefghij');
+    const known = await fetch(`${url}/files`, { method: 'POST', body: bytes });
+    const stream = new Blob([bytes]).stream();
+    const chunked = await fetch(`${url}/files`, { method: 'POST', body: stream, duplex: 'half' });
+    for (const response of [known, chunked]) {
+      expect(response.status).toBe(201);
+      const { key } = (await response.json()) as { readonly key: string };
+      expect(store.files.get(key)?.bytes.equals(bytes)).toBe(true);
+      const served = await fetch(`${url}/files/${key}`);
+      expect(Buffer.from(await served.arrayBuffer()).equals(bytes)).toBe(true);
+    }
+  });
+
+  test('asked about first gets its 100 only when its headers are in order', async () => {
+    const { port, store } = await running(small);
+    const yes = new RawConnection(port);
+    await yes.send(
+      'POST /files HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n',
+    );
+    await yes.sees(/^HTTP\/1\.1 100 Continue/);
+    await yes.send('hello');
+    expect((await yes.answer()).status).toBe(201);
+    const no = await raw(
+      port,
+      `POST /files HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: ${LIMIT + 1}\r\n\r\n`,
+    );
+    expect(no.status).toBe(413);
+    expect(no.head).not.toContain('100 Continue');
+    expect(store.files.size).toBe(1);
+  });
+});
+
+describe('an upload over the limit', () => {
+  test('that says so is refused at once: the connection closes, the body is not read', async () => {
+    const { port, store, bytesRead } = await running(small);
+    const connection = new RawConnection(port);
+    await connection.send(
+      'POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\nbegin',
+    );
+    void connection.send(Buffer.alloc(20_000_000));
+    const answer = await connection.answer();
+    expect(answer.status).toBe(413);
+    expect(answer.head).toMatch(/^connection: close$/im);
+    expect(JSON.parse(answer.body)).toMatchObject({ code: 'too_large', status: 413 });
+    expect(bytesRead()).toBeLessThan(500_000);
+    expect(store.received).toBe(0);
+    expect(store.files.size).toBe(0);
+  });
+
+  test('of unknown length is refused soon after the limit', async () => {
+    const { port, store, bytesRead } = await running(small);
+    const connection = new RawConnection(port);
+    await connection.send('POST /files HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n');
+    void (async () => {
+      const chunk = `4000\r\n${'x'.repeat(0x4000)}\r\n`;
+      for (let sent = 0; sent < 500 && !connection.closed; sent += 1) await connection.send(chunk);
+    })();
+    const answer = await connection.answer();
+    expect(answer.status).toBe(413);
+    expect(JSON.parse(answer.body)).toMatchObject({ code: 'too_large' });
+    expect(store.received).toBeLessThanOrEqual(LIMIT);
+    expect(bytesRead()).toBeLessThan(LIMIT + 500_000);
+    expect(store.files.size).toBe(0);
+    expect(store.uploadsInFlight).toBe(0);
+  });
+
+  test('by one byte is refused, at the limit it is taken', async () => {
+    const { url, store } = await running(small);
+    const post = (bytes: number) =>
+      fetch(`${url}/files`, {
+        method: 'POST',
+        body: new Blob([Buffer.alloc(bytes)]).stream(),
+        duplex: 'half',
+      });
+    expect((await post(LIMIT)).status).toBe(201);
+    expect((await post(LIMIT + 1)).status).toBe(413);
+    expect(
+      (await fetch(`${url}/files`, { method: 'POST', body: Buffer.alloc(LIMIT) })).status,
+    ).toBe(201);
+    expect(store.files.size).toBe(2);
+  });
+
+  test.each(['99999999999999999999', '9007199254740993'])(
+    'with the absurd length %s is refused',
+    async (length) => {
+      const { port } = await running();
+      const answer = await raw(
+        port,
+        `POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: ${length}\r\n\r\nx`,
+      );
+      expect([400, 413]).toContain(answer.status);
+    },
+  );
+});
+
+describe('a request with untrue framing', () => {
+  test.each([
+    'POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+    'POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd',
+    'POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: -3\r\n\r\nabc',
+    'POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: NaN\r\n\r\nabc',
+    'POST /files HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n',
+    'nonsense\r\n\r\n',
+    'GET /files HTTP/1.1\r\n\r\n',
+  ])('is refused: %j', async (request) => {
+    const { port, store } = await running();
+    const answer = await raw(port, request);
+    expect(answer.status).toBe(400);
+    expect(store.files.size).toBe(0);
+  });
+
+  test('that ends before its Content-Length leaves nothing behind', async () => {
+    const { port, store } = await running();
+    for (const length of [1000, 1_000_000]) {
+      const connection = new RawConnection(port);
+      await connection.send(
+        `POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: ${length}\r\n\r\nonly this`,
+      );
+      connection.socket.end();
+      await connection.answer();
+    }
+    await until(() => store.uploadsInFlight === 0);
+    expect(store.files.size).toBe(0);
+  });
+
+  test('that sends more than its Content-Length has only those bytes stored', async () => {
+    const { port, store } = await running();
+    const answer = await raw(
+      port,
+      'POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabcdefgh\r\n\r\n',
+    );
+    expect(answer.status).toBe(400);
+    expect([...store.files.values()].map(({ bytes }) => bytes.toString())).toEqual(['abc']);
+  });
+});
+
+describe('a client that goes in mid-upload', () => {
+  test.each([
+    ['with a length', 'Content-Length: 10000000', 'x'.repeat(200_000)],
+    ['with chunks', 'Transfer-Encoding: chunked', `30d40\r\n${'x'.repeat(200_000)}\r\n`],
+  ])('%s: the store is told and keeps nothing', async (_, framing, body) => {
+    const { port, store, serverErrors } = await running();
+    const connection = new RawConnection(port);
+    await connection.send(`POST /files HTTP/1.1\r\nHost: x\r\n${framing}\r\n\r\n${body}`);
+    await until(() => store.received >= 200_000);
+    expect(store.uploadsInFlight).toBe(1);
+    connection.socket.resetAndDestroy();
+    await until(() => store.uploadsInFlight === 0);
+    expect(store.aborted).toBe(1);
+    expect(store.files.size).toBe(0);
+    expect(serverErrors).toEqual([]);
+  });
+});
+
+describe('a slow client', () => {
+  const hurried = {
+    limits: {
+      checkIntervalMs: 20,
+      bodyGraceMs: 40,
+      headerTimeoutMs: 60,
+      minBodyBytesPerSecond: 1e9,
+    },
+  };
+
+  test.each(['1000', '1000000'])('with a body of %s bytes is given up', async (length) => {
+    const { port, store } = await running(hurried);
+    const answer = await raw(
+      port,
+      `POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: ${length}\r\n\r\nx`,
+    );
+    expect(answer.status).toBe(408);
+    expect(JSON.parse(answer.body)).toMatchObject({ code: 'body_too_slow' });
+    expect(store.uploadsInFlight).toBe(0);
+    expect(store.files.size).toBe(0);
+  });
+
+  test('with headers that never end is given up', async () => {
+    const { port } = await running(hurried);
+    const answer = await raw(port, 'POST /files HTTP/1.1\r\nHost: x\r\nX-Slow: ');
+    expect(answer.status).toBe(408);
+    expect(JSON.parse(answer.body)).toMatchObject({ code: 'header_timeout' });
+  });
+
+  test('is not blamed while the store takes its time', async () => {
+    const { url, store } = await running(hurried);
+    let open = (): void => {};
+    store.gate = new Promise((resolve) => {
+      open = resolve;
+    });
+    const upload = fetch(`${url}/files`, { method: 'POST', body: Buffer.alloc(300_000) });
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    open();
+    expect((await upload).status).toBe(201);
+  });
+});
