@@ -1,0 +1,77 @@
+import type Database from "better-sqlite3";
+
+/**
+ * Tables of the FileMap. A change of the schema gets a new version and a step in
+ * `migrate`; a FileMap of a later version than this code knows is refused.
+ *
+ * files.trunk is null until the trunk is confirmed; the partial index over those
+ * rows is the list of what waits to be packed, in order of arrival.
+ */
+export const SCHEMA_VERSION = 1;
+
+const VERSION_1 = `
+  CREATE TABLE files (
+    key BLOB PRIMARY KEY,
+    name TEXT NOT NULL,
+    type TEXT NOT NULL,
+    grp TEXT,
+    size INTEGER NOT NULL,
+    crc32 INTEGER NOT NULL,
+    stagedAt INTEGER NOT NULL,
+    segment INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    spooled INTEGER NOT NULL,
+    trunk INTEGER,
+    trunkOffset INTEGER
+  ) WITHOUT ROWID;
+  CREATE INDEX files_waiting ON files (segment, position) WHERE trunk IS NULL;
+  CREATE INDEX files_spooled ON files (key) WHERE spooled = 1;
+  CREATE INDEX files_by_place ON files (trunk, trunkOffset) WHERE trunk IS NOT NULL;
+
+  CREATE TABLE trunks (
+    id INTEGER PRIMARY KEY,
+    taskId BLOB NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    state TEXT NOT NULL,
+    fileId TEXT,
+    size INTEGER NOT NULL,
+    crc32 INTEGER,
+    files INTEGER NOT NULL,
+    deadFiles INTEGER NOT NULL DEFAULT 0,
+    deadBytes INTEGER NOT NULL DEFAULT 0,
+    recordSegment INTEGER NOT NULL,
+    members BLOB
+  );
+  CREATE INDEX trunks_by_file ON trunks (fileId);
+  CREATE INDEX trunks_dead ON trunks (id) WHERE deadFiles >= files AND state = 'confirmed';
+
+  CREATE TABLE deletions (
+    key BLOB PRIMARY KEY,
+    trunk INTEGER,
+    recordSegment INTEGER NOT NULL
+  ) WITHOUT ROWID;
+
+  CREATE TABLE segments (
+    number INTEGER PRIMARY KEY,
+    indexedBytes INTEGER NOT NULL
+  );
+
+  CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+  INSERT INTO counters VALUES ('waitingFiles', 0), ('waitingBytes', 0),
+    ('spooledFiles', 0), ('spooledBytes', 0), ('mergedFiles', 0), ('mergedBytes', 0);
+`;
+
+export function migrate(database: Database.Database): void {
+	const version = database.pragma("user_version", { simple: true }) as number;
+	if (version > SCHEMA_VERSION) {
+		throw new Error(
+			`FileMap has schema ${version}, this program knows ${SCHEMA_VERSION}`,
+		);
+	}
+	if (version === 0) {
+		database.transaction(() => {
+			database.exec(VERSION_1);
+			database.pragma(`user_version = ${SCHEMA_VERSION}`);
+		})();
+	}
+}
