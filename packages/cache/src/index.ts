@@ -1,1 +1,1 @@
-export * from "./file-cache.js";
+export * from './file-cache.js';

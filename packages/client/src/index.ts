@@ -1,9 +1,9 @@
 export {
-	isStoreError,
-	StoreError,
-	type StoreErrorCode,
-} from "@stevedore/staging";
-export * from "./config.js";
-export * from "./open.js";
-export * from "./options.js";
-export * from "./types.js";
+  isStoreError,
+  StoreError,
+  type StoreErrorCode,
+} from '@stevedore/staging';
+export * from './config.js';
+export * from './open.js';
+export * from './options.js';
+export * from './types.js';

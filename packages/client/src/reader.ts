@@ -1,15 +1,10 @@
-import { Readable } from "node:stream";
-import { crc32 } from "node:zlib";
-import { FileCache } from "@stevedore/cache";
-import { type FastdfsClient, FastdfsError } from "@stevedore/fastdfs";
-import {
-	type FileRow,
-	formatKey,
-	type Staging,
-	StoreError,
-} from "@stevedore/staging";
-import { checkedChunks, corrupt } from "./checked-stream.js";
-import type { ByteRange } from "./types.js";
+import { Readable } from 'node:stream';
+import { crc32 } from 'node:zlib';
+import { FileCache } from '@stevedore/cache';
+import { type FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
+import { type FileRow, formatKey, type Staging, StoreError } from '@stevedore/staging';
+import { checkedChunks, corrupt } from './checked-stream.js';
+import type { ByteRange } from './types.js';
 
 /**
  * Reads a file from where its bytes are: the container, the cache, FastDFS. Small
@@ -18,182 +13,165 @@ import type { ByteRange } from "./types.js";
 
 /** A file that only FastDFS knows. */
 export interface RemoteFile {
-	readonly fileId: string;
-	/** Where the content begins in that file; 0 unless it is a slice. */
-	readonly offset: number;
-	readonly size: number;
-	/** Undefined when it is not known for sure (appender files change). */
-	readonly crc32: number | undefined;
+  readonly fileId: string;
+  /** Where the content begins in that file; 0 unless it is a slice. */
+  readonly offset: number;
+  readonly size: number;
+  /** Undefined when it is not known for sure (appender files change). */
+  readonly crc32: number | undefined;
 }
 
 export interface ReaderOptions {
-	readonly staging: Staging;
-	readonly client: FastdfsClient;
-	readonly cacheBytes: number;
-	/** Larger files are streamed. */
-	readonly smallFileBytes: number;
+  readonly staging: Staging;
+  readonly client: FastdfsClient;
+  readonly cacheBytes: number;
+  /** Larger files are streamed. */
+  readonly smallFileBytes: number;
 }
 
 export class Reader {
-	readonly #options: ReaderOptions;
-	readonly #cache: FileCache;
+  readonly #options: ReaderOptions;
+  readonly #cache: FileCache;
 
-	constructor(options: ReaderOptions) {
-		this.#options = options;
-		this.#cache = new FileCache({ maxBytes: options.cacheBytes });
-	}
+  constructor(options: ReaderOptions) {
+    this.#options = options;
+    this.#cache = new FileCache({ maxBytes: options.cacheBytes });
+  }
 
-	cacheStats() {
-		return this.#cache.stats();
-	}
+  cacheStats() {
+    return this.#cache.stats();
+  }
 
-	forget(key: Buffer): void {
-		this.#cache.delete(formatKey(key));
-	}
+  forget(key: Buffer): void {
+    this.#cache.delete(formatKey(key));
+  }
 
-	/** A staged or merged file of this store. */
-	async readRow(
-		row: FileRow,
-		range: ByteRange | undefined,
-		signal: AbortSignal | undefined,
-	): Promise<Buffer | Readable> {
-		const { staging } = this.#options;
-		if (row.size === 0) return Buffer.alloc(0);
-		if (row.spooled > 0) return this.#readLarge(row, range, signal);
-		const local = await staging.read(row);
-		if (local) return slice(local, range);
-		const current = staging.find(row.key);
-		if (!current) throw notFound(formatKey(row.key));
-		if (current.trunkFileId === null || current.trunkOffset === null) {
-			throw new StoreError(
-				"corrupt",
-				`${formatKey(row.key)} is neither staged nor merged`,
-			);
-		}
-		const bytes = await this.#cache.get(formatKey(row.key), () =>
-			this.#download({
-				fileId: current.trunkFileId!,
-				offset: current.trunkOffset!,
-				size: current.size,
-				crc32: current.crc32,
-			}),
-		);
-		return slice(bytes, range);
-	}
+  /** A staged or merged file of this store. */
+  async readRow(
+    row: FileRow,
+    range: ByteRange | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<Buffer | Readable> {
+    const { staging } = this.#options;
+    if (row.size === 0) return Buffer.alloc(0);
+    if (row.spooled > 0) return this.#readLarge(row, range, signal);
+    const local = await staging.read(row);
+    if (local) return slice(local, range);
+    const current = staging.find(row.key);
+    if (!current) throw notFound(formatKey(row.key));
+    if (current.trunkFileId === null || current.trunkOffset === null) {
+      throw new StoreError('corrupt', `${formatKey(row.key)} is neither staged nor merged`);
+    }
+    const bytes = await this.#cache.get(formatKey(row.key), () =>
+      this.#download({
+        fileId: current.trunkFileId!,
+        offset: current.trunkOffset!,
+        size: current.size,
+        crc32: current.crc32,
+      }),
+    );
+    return slice(bytes, range);
+  }
 
-	async readRemote(
-		file: RemoteFile,
-		range: ByteRange | undefined,
-		signal: AbortSignal | undefined,
-	): Promise<Buffer | Readable> {
-		if (file.size === 0) return Buffer.alloc(0);
-		if (file.size > this.#options.smallFileBytes)
-			return this.#streamRemote(file, range, signal);
-		const id = `${file.fileId}@${file.offset}`;
-		// A file whose CRC-32 is not fixed may change: it is never kept.
-		const load = () => this.#download(file);
-		const bytes =
-			file.crc32 === undefined ? await load() : await this.#cache.get(id, load);
-		return slice(bytes, range);
-	}
+  async readRemote(
+    file: RemoteFile,
+    range: ByteRange | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<Buffer | Readable> {
+    if (file.size === 0) return Buffer.alloc(0);
+    if (file.size > this.#options.smallFileBytes) return this.#streamRemote(file, range, signal);
+    const id = `${file.fileId}@${file.offset}`;
+    // A file whose CRC-32 is not fixed may change: it is never kept.
+    const load = () => this.#download(file);
+    const bytes = file.crc32 === undefined ? await load() : await this.#cache.get(id, load);
+    return slice(bytes, range);
+  }
 
-	/** Bytes of any FastDFS file. */
-	async readRange(
-		fileId: string,
-		offset: number,
-		length: number,
-	): Promise<Buffer> {
-		try {
-			return await this.#options.client.downloadBytes(fileId, {
-				offset,
-				length,
-			});
-		} catch (error) {
-			throw storageError(error, fileId);
-		}
-	}
+  /** Bytes of any FastDFS file. */
+  async readRange(fileId: string, offset: number, length: number): Promise<Buffer> {
+    try {
+      return await this.#options.client.downloadBytes(fileId, {
+        offset,
+        length,
+      });
+    } catch (error) {
+      throw storageError(error, fileId);
+    }
+  }
 
-	async #readLarge(
-		row: FileRow,
-		range: ByteRange | undefined,
-		signal: AbortSignal | undefined,
-	): Promise<Readable> {
-		const { staging } = this.#options;
-		if (staging.isLocal(row)) {
-			return Readable.from(staging.readSpooled(row, range), {
-				objectMode: false,
-			});
-		}
-		const current = staging.find(row.key);
-		if (current?.trunkFileId == null) throw notFound(formatKey(row.key));
-		const { size, crc32: crc } = row;
-		return this.#streamRemote(
-			{ fileId: current.trunkFileId, offset: 0, size, crc32: crc },
-			range,
-			signal,
-		);
-	}
+  async #readLarge(
+    row: FileRow,
+    range: ByteRange | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<Readable> {
+    const { staging } = this.#options;
+    if (staging.isLocal(row)) {
+      return Readable.from(staging.readSpooled(row, range), {
+        objectMode: false,
+      });
+    }
+    const current = staging.find(row.key);
+    if (current?.trunkFileId == null) throw notFound(formatKey(row.key));
+    const { size, crc32: crc } = row;
+    return this.#streamRemote(
+      { fileId: current.trunkFileId, offset: 0, size, crc32: crc },
+      range,
+      signal,
+    );
+  }
 
-	async #streamRemote(
-		file: RemoteFile,
-		range: ByteRange | undefined,
-		signal: AbortSignal | undefined,
-	): Promise<Readable> {
-		const { start, end } = range ?? { start: 0, end: file.size - 1 };
-		const length = end - start + 1;
-		try {
-			const { stream } = await this.#options.client.download(file.fileId, {
-				offset: file.offset + start,
-				length,
-				...(signal ? { signal } : {}),
-			});
-			if (length !== file.size || file.crc32 === undefined) return stream;
-			const expected = {
-				size: file.size,
-				crc32: file.crc32,
-				name: file.fileId,
-			};
-			return Readable.from(checkedChunks(stream, expected), {
-				objectMode: false,
-			});
-		} catch (error) {
-			throw storageError(error, file.fileId);
-		}
-	}
+  async #streamRemote(
+    file: RemoteFile,
+    range: ByteRange | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<Readable> {
+    const { start, end } = range ?? { start: 0, end: file.size - 1 };
+    const length = end - start + 1;
+    try {
+      const { stream } = await this.#options.client.download(file.fileId, {
+        offset: file.offset + start,
+        length,
+        ...(signal ? { signal } : {}),
+      });
+      if (length !== file.size || file.crc32 === undefined) return stream;
+      const expected = {
+        size: file.size,
+        crc32: file.crc32,
+        name: file.fileId,
+      };
+      return Readable.from(checkedChunks(stream, expected), {
+        objectMode: false,
+      });
+    } catch (error) {
+      throw storageError(error, file.fileId);
+    }
+  }
 
-	async #download({
-		fileId,
-		offset,
-		size,
-		crc32: expected,
-	}: RemoteFile): Promise<Buffer> {
-		const bytes = await this.readRange(fileId, offset, size);
-		if (
-			bytes.length === size &&
-			(expected === undefined || crc32(bytes) === expected)
-		)
-			return bytes;
-		throw corrupt(`${fileId} (${size} bytes from ${offset})`);
-	}
+  async #download({ fileId, offset, size, crc32: expected }: RemoteFile): Promise<Buffer> {
+    const bytes = await this.readRange(fileId, offset, size);
+    if (bytes.length === size && (expected === undefined || crc32(bytes) === expected))
+      return bytes;
+    throw corrupt(`${fileId} (${size} bytes from ${offset})`);
+  }
 }
 
 export function notFound(id: string): StoreError {
-	return new StoreError("not_found", `there is no file ${id}`);
+  return new StoreError('not_found', `there is no file ${id}`);
 }
 
 /** A failure of FastDFS in the store's terms. */
 export function storageError(error: unknown, fileId: string): unknown {
-	if (!(error instanceof FastdfsError)) return error;
-	if (error.code === "not_found") return notFound(fileId);
-	if (error.code === "aborted")
-		return new StoreError("aborted", "the read was aborted", { cause: error });
-	return new StoreError(
-		"storage_unavailable",
-		`FastDFS could not be asked for ${fileId}: ${error.message}`,
-		{ cause: error, retryable: true },
-	);
+  if (!(error instanceof FastdfsError)) return error;
+  if (error.code === 'not_found') return notFound(fileId);
+  if (error.code === 'aborted')
+    return new StoreError('aborted', 'the read was aborted', { cause: error });
+  return new StoreError(
+    'storage_unavailable',
+    `FastDFS could not be asked for ${fileId}: ${error.message}`,
+    { cause: error, retryable: true },
+  );
 }
 
 function slice(bytes: Buffer, range: ByteRange | undefined): Buffer {
-	return range ? bytes.subarray(range.start, range.end + 1) : bytes;
+  return range ? bytes.subarray(range.start, range.end + 1) : bytes;
 }

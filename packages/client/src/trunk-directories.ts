@@ -1,31 +1,27 @@
 import {
-	decodeFields,
-	formatFileId,
-	ProtocolError,
-	parseTrunkDirectory,
-	parseTrunkEnd,
-	type SliceEntry,
-	type SliceId,
-	sizeOfField,
-	TAIL_BYTES,
-	type TrunkEntry,
-} from "@stevedore/protocol";
-import { LRUCache } from "lru-cache";
+  decodeFields,
+  formatFileId,
+  ProtocolError,
+  parseTrunkDirectory,
+  parseTrunkEnd,
+  type SliceEntry,
+  type SliceId,
+  sizeOfField,
+  TAIL_BYTES,
+  type TrunkEntry,
+} from '@stevedore/protocol';
+import { LRUCache } from 'lru-cache';
 
 /**
  * Directories of trunks, read once from their tails and kept within a bound. They
  * decide whether a slice id is honoured: its offset, size and CRC-32 must be an
  * entry, anything else is a forgery.
  */
-export type ReadTrunk = (
-	fileId: string,
-	offset: number,
-	length: number,
-) => Promise<Buffer>;
+export type ReadTrunk = (fileId: string, offset: number, length: number) => Promise<Buffer>;
 
 interface Directory {
-	readonly entries: ReadonlyMap<number, TrunkEntry>;
-	readonly bytes: number;
+  readonly entries: ReadonlyMap<number, TrunkEntry>;
+  readonly bytes: number;
 }
 
 const MAX_KEPT_BYTES = 32 * 2 ** 20;
@@ -33,59 +29,52 @@ const MAX_KEPT_BYTES = 32 * 2 ** 20;
 const ENTRY_BYTES = 150;
 
 export class TrunkDirectories {
-	readonly #read: ReadTrunk;
-	readonly #kept = new LRUCache<string, Directory>({
-		maxSize: MAX_KEPT_BYTES,
-		sizeCalculation: (directory) => directory.bytes + 1,
-	});
-	readonly #loading = new Map<string, Promise<Directory>>();
+  readonly #read: ReadTrunk;
+  readonly #kept = new LRUCache<string, Directory>({
+    maxSize: MAX_KEPT_BYTES,
+    sizeCalculation: (directory) => directory.bytes + 1,
+  });
+  readonly #loading = new Map<string, Promise<Directory>>();
 
-	constructor(read: ReadTrunk) {
-		this.#read = read;
-	}
+  constructor(read: ReadTrunk) {
+    this.#read = read;
+  }
 
-	/** The entry that the slice id names; undefined if the trunk has no such entry. */
-	async find(slice: SliceId): Promise<TrunkEntry | undefined> {
-		const directory = await this.#directory(slice);
-		const entry = directory.entries.get(slice.offset);
-		return entry && isSame(entry, slice) ? entry : undefined;
-	}
+  /** The entry that the slice id names; undefined if the trunk has no such entry. */
+  async find(slice: SliceId): Promise<TrunkEntry | undefined> {
+    const directory = await this.#directory(slice);
+    const entry = directory.entries.get(slice.offset);
+    return entry && isSame(entry, slice) ? entry : undefined;
+  }
 
-	async #directory({ trunk }: SliceId): Promise<Directory> {
-		const fileId = formatFileId(trunk);
-		const kept = this.#kept.get(fileId);
-		if (kept) return kept;
-		const underWay = this.#loading.get(fileId);
-		if (underWay) return underWay;
-		const size = sizeOfField(decodeFields(trunk.base).sizeField);
-		const loading = this.#load(fileId, size).finally(() =>
-			this.#loading.delete(fileId),
-		);
-		this.#loading.set(fileId, loading);
-		const directory = await loading;
-		this.#kept.set(fileId, directory);
-		return directory;
-	}
+  async #directory({ trunk }: SliceId): Promise<Directory> {
+    const fileId = formatFileId(trunk);
+    const kept = this.#kept.get(fileId);
+    if (kept) return kept;
+    const underWay = this.#loading.get(fileId);
+    if (underWay) return underWay;
+    const size = sizeOfField(decodeFields(trunk.base).sizeField);
+    const loading = this.#load(fileId, size).finally(() => this.#loading.delete(fileId));
+    this.#loading.set(fileId, loading);
+    const directory = await loading;
+    this.#kept.set(fileId, directory);
+    return directory;
+  }
 
-	async #load(fileId: string, size: number): Promise<Directory> {
-		const tailBytes = Math.min(TAIL_BYTES, size);
-		const tail = await this.#read(fileId, size - tailBytes, tailBytes);
-		if (tail.length !== tailBytes)
-			throw new ProtocolError(`the tail of ${fileId} is short`);
-		const end = parseTrunkEnd(tail, size);
-		const bytes = await this.#read(
-			fileId,
-			end.directoryOffset,
-			end.directoryBytes,
-		);
-		const entries = parseTrunkDirectory(bytes, end);
-		return {
-			entries: new Map(entries.map((entry) => [entry.offset, entry])),
-			bytes: bytes.length + entries.length * ENTRY_BYTES,
-		};
-	}
+  async #load(fileId: string, size: number): Promise<Directory> {
+    const tailBytes = Math.min(TAIL_BYTES, size);
+    const tail = await this.#read(fileId, size - tailBytes, tailBytes);
+    if (tail.length !== tailBytes) throw new ProtocolError(`the tail of ${fileId} is short`);
+    const end = parseTrunkEnd(tail, size);
+    const bytes = await this.#read(fileId, end.directoryOffset, end.directoryBytes);
+    const entries = parseTrunkDirectory(bytes, end);
+    return {
+      entries: new Map(entries.map((entry) => [entry.offset, entry])),
+      bytes: bytes.length + entries.length * ENTRY_BYTES,
+    };
+  }
 }
 
 function isSame(entry: SliceEntry, slice: SliceEntry): boolean {
-	return entry.size === slice.size && entry.crc32 === slice.crc32;
+  return entry.size === slice.size && entry.crc32 === slice.crc32;
 }

@@ -1,172 +1,161 @@
-import type { EventEmitter } from "node:events";
-import type { Readable } from "node:stream";
-import type { ReadableStream } from "node:stream/web";
+import type { EventEmitter } from 'node:events';
+import type { Readable } from 'node:stream';
+import type { ReadableStream } from 'node:stream/web';
 
 /** What `open()` gives: the contract between the SDK and everything built on it. */
 
 /** Bytes, or anything that yields them. A string is stored as UTF-8. */
 export type Body =
-	| string
-	| Uint8Array
-	| ArrayBuffer
-	| Blob
-	| Readable
-	| ReadableStream<Uint8Array>
-	| AsyncIterable<Uint8Array>;
+  | string
+  | Uint8Array
+  | ArrayBuffer
+  | Blob
+  | Readable
+  | ReadableStream<Uint8Array>
+  | AsyncIterable<Uint8Array>;
 
 export interface PutOptions {
-	/** The client's name for the file: kept and given back, never used as a path. */
-	readonly name?: string;
-	/** Media type; default `application/octet-stream`. */
-	readonly type?: string;
-	/** Affinity group: files of one group are stored next to each other. */
-	readonly group?: string;
-	/** Bytes the body must have; another count is refused with `length_mismatch`. */
-	readonly size?: number;
-	/** Refuses a longer body with `too_large`, at once; default `maxFileSize`. */
-	readonly maxBytes?: number;
-	readonly signal?: AbortSignal;
+  /** The client's name for the file: kept and given back, never used as a path. */
+  readonly name?: string;
+  /** Media type; default `application/octet-stream`. */
+  readonly type?: string;
+  /** Affinity group: files of one group are stored next to each other. */
+  readonly group?: string;
+  /** Bytes the body must have; another count is refused with `length_mismatch`. */
+  readonly size?: number;
+  /** Refuses a longer body with `too_large`, at once; default `maxFileSize`. */
+  readonly maxBytes?: number;
+  readonly signal?: AbortSignal;
 }
 
-export interface PutPart extends Omit<PutOptions, "signal" | "group"> {
-	readonly body: Body;
+export interface PutPart extends Omit<PutOptions, 'signal' | 'group'> {
+  readonly body: Body;
 }
 
 export interface PutAllOptions {
-	/** One group for all parts; a function is asked after the last part has been read. */
-	readonly group?: string | (() => string | undefined);
-	readonly signal?: AbortSignal;
+  /** One group for all parts; a function is asked after the last part has been read. */
+  readonly group?: string | (() => string | undefined);
+  readonly signal?: AbortSignal;
 }
 
 /**
  * staged: on this machine's disk. packing: chosen for a trunk that is on its
  * way. merged: stored in FastDFS, `fileId` is known.
  */
-export type FileState = "staged" | "packing" | "merged";
+export type FileState = 'staged' | 'packing' | 'merged';
 
 export interface Receipt {
-	/** 22 characters; a capability: who knows it can read the file. */
-	readonly key: string;
-	readonly name: string;
-	readonly size: number;
-	readonly type: string;
-	readonly crc32: number;
-	readonly state: FileState;
-	readonly stagedAt: Date;
-	readonly group?: string;
+  /** 22 characters; a capability: who knows it can read the file. */
+  readonly key: string;
+  readonly name: string;
+  readonly size: number;
+  readonly type: string;
+  readonly crc32: number;
+  readonly state: FileState;
+  readonly stagedAt: Date;
+  readonly group?: string;
 }
 
 export interface FileInfo extends Receipt {
-	/** The FastDFS id, once merged: a slice id, or a plain id for a large file. */
-	readonly fileId?: string;
+  /** The FastDFS id, once merged: a slice id, or a plain id for a large file. */
+  readonly fileId?: string;
 }
 
 /** First and last byte wanted, both counted from 0 and included. */
 export interface ByteRange {
-	readonly start: number;
-	readonly end: number;
+  readonly start: number;
+  readonly end: number;
 }
 
 export interface ReadOptions {
-	readonly range?: ByteRange;
-	readonly signal?: AbortSignal;
+  readonly range?: ByteRange;
+  readonly signal?: AbortSignal;
 }
 
 /** An existing file, ready to be read. Nothing is read before one of the methods is called. */
-export interface StoredFile extends Omit<FileInfo, "key"> {
-	/** Absent for a file asked for by a FastDFS id whose key this store does not know. */
-	readonly key?: string;
-	/** Strong entity tag, with its quotes. */
-	readonly etag: string;
-	/**
-	 * The bytes: a Buffer when the file is small, a stream when it is not. Resolves
-	 * once the file is known to be readable (small files: verified against their
-	 * CRC-32), so that a server can still answer with an error. The stream of a
-	 * whole large file fails at its end if the bytes were wrong.
-	 */
-	content(options?: ReadOptions): Promise<Buffer | Readable>;
-	/** All bytes (or the range) in memory, verified. */
-	bytes(options?: ReadOptions): Promise<Buffer>;
-	/** A Node stream; errors come through it. */
-	stream(options?: ReadOptions): Readable;
-	/** A Web stream. */
-	web(options?: ReadOptions): ReadableStream<Uint8Array>;
+export interface StoredFile extends Omit<FileInfo, 'key'> {
+  /** Absent for a file asked for by a FastDFS id whose key this store does not know. */
+  readonly key?: string;
+  /** Strong entity tag, with its quotes. */
+  readonly etag: string;
+  /**
+   * The bytes: a Buffer when the file is small, a stream when it is not. Resolves
+   * once the file is known to be readable (small files: verified against their
+   * CRC-32), so that a server can still answer with an error. The stream of a
+   * whole large file fails at its end if the bytes were wrong.
+   */
+  content(options?: ReadOptions): Promise<Buffer | Readable>;
+  /** All bytes (or the range) in memory, verified. */
+  bytes(options?: ReadOptions): Promise<Buffer>;
+  /** A Node stream; errors come through it. */
+  stream(options?: ReadOptions): Readable;
+  /** A Web stream. */
+  web(options?: ReadOptions): ReadableStream<Uint8Array>;
 }
 
 export interface Readiness {
-	readonly ready: boolean;
-	/** Can files be acknowledged durably now? */
-	readonly accepting: boolean;
-	/** Does a tracker answer? */
-	readonly trackerReachable: boolean;
-	/** What stands in the way, for people; empty when ready. */
-	readonly problems: readonly string[];
+  readonly ready: boolean;
+  /** Can files be acknowledged durably now? */
+  readonly accepting: boolean;
+  /** Does a tracker answer? */
+  readonly trackerReachable: boolean;
+  /** What stands in the way, for people; empty when ready. */
+  readonly problems: readonly string[];
 }
 
 export interface StoreStats {
-	readonly stagedFiles: number;
-	readonly stagedBytes: number;
-	readonly mergedFiles: number;
-	readonly mergedBytes: number;
-	readonly trunks: number;
-	/** Bytes of the container's segments and spooled files on disk. */
-	readonly containerBytes: number;
-	readonly containerLimitBytes: number;
-	/** Uploads whose bytes are arriving now. */
-	readonly uploadsInFlight: number;
+  readonly stagedFiles: number;
+  readonly stagedBytes: number;
+  readonly mergedFiles: number;
+  readonly mergedBytes: number;
+  readonly trunks: number;
+  /** Bytes of the container's segments and spooled files on disk. */
+  readonly containerBytes: number;
+  readonly containerLimitBytes: number;
+  /** Uploads whose bytes are arriving now. */
+  readonly uploadsInFlight: number;
 }
 
 /** A trunk (or whole large file) that was stored and confirmed. */
 export interface TrunkEvent {
-	readonly taskId: string;
-	readonly fileId: string;
-	readonly files: number;
-	readonly bytes: number;
-	/** Share of the target that is filled, 0 to 1; 1 for a large file. */
-	readonly fill: number;
+  readonly taskId: string;
+  readonly fileId: string;
+  readonly files: number;
+  readonly bytes: number;
+  /** Share of the target that is filled, 0 to 1; 1 for a large file. */
+  readonly fill: number;
 }
 
 export interface FileStoreEvents {
-	/** A file has got its FastDFS id. */
-	merged: [{ readonly key: string; readonly fileId: string }];
-	trunk: [TrunkEvent];
-	/** Trouble in the background: it is retried; nothing acknowledged is lost. */
-	error: [Error];
+  /** A file has got its FastDFS id. */
+  merged: [{ readonly key: string; readonly fileId: string }];
+  trunk: [TrunkEvent];
+  /** Trouble in the background: it is retried; nothing acknowledged is lost. */
+  error: [Error];
 }
 
-export interface FileStore
-	extends AsyncDisposable,
-		EventEmitter<FileStoreEvents> {
-	/** Resolves once the file is durable. Rejects with StoreError and leaves nothing behind. */
-	put(body: Body, options?: PutOptions): Promise<Receipt>;
-	/**
-	 * Stores several files or none. Parts are pulled one after another, each body
-	 * read to its end before the next part is asked for.
-	 */
-	putAll(
-		parts: Iterable<PutPart> | AsyncIterable<PutPart>,
-		options?: PutAllOptions,
-	): Promise<Receipt[]>;
-	/** `id` is a key or any FastDFS id (`group1/M00/...`). Rejects with `not_found`, `invalid_id`. */
-	get(
-		id: string,
-		options?: { readonly signal?: AbortSignal },
-	): Promise<StoredFile>;
-	stat(
-		id: string,
-		options?: { readonly signal?: AbortSignal },
-	): Promise<FileInfo>;
-	/** By key. Rejects with `not_found` if there is none (any more). */
-	delete(key: string): Promise<void>;
-	/** The FastDFS id, once the file is merged. */
-	settled(
-		key: string,
-		options?: { readonly signal?: AbortSignal },
-	): Promise<string>;
-	/** Merges all that is staged now, whatever its age; resolves when it is stored. */
-	flush(options?: { readonly signal?: AbortSignal }): Promise<void>;
-	ready(): Promise<Readiness>;
-	stats(): StoreStats;
-	/** Takes no more calls, finishes what is under way. What is acknowledged stays staged. */
-	close(): Promise<void>;
+export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents> {
+  /** Resolves once the file is durable. Rejects with StoreError and leaves nothing behind. */
+  put(body: Body, options?: PutOptions): Promise<Receipt>;
+  /**
+   * Stores several files or none. Parts are pulled one after another, each body
+   * read to its end before the next part is asked for.
+   */
+  putAll(
+    parts: Iterable<PutPart> | AsyncIterable<PutPart>,
+    options?: PutAllOptions,
+  ): Promise<Receipt[]>;
+  /** `id` is a key or any FastDFS id (`group1/M00/...`). Rejects with `not_found`, `invalid_id`. */
+  get(id: string, options?: { readonly signal?: AbortSignal }): Promise<StoredFile>;
+  stat(id: string, options?: { readonly signal?: AbortSignal }): Promise<FileInfo>;
+  /** By key. Rejects with `not_found` if there is none (any more). */
+  delete(key: string): Promise<void>;
+  /** The FastDFS id, once the file is merged. */
+  settled(key: string, options?: { readonly signal?: AbortSignal }): Promise<string>;
+  /** Merges all that is staged now, whatever its age; resolves when it is stored. */
+  flush(options?: { readonly signal?: AbortSignal }): Promise<void>;
+  ready(): Promise<Readiness>;
+  stats(): StoreStats;
+  /** Takes no more calls, finishes what is under way. What is acknowledged stays staged. */
+  close(): Promise<void>;
 }

@@ -1,6 +1,6 @@
-import { anneal, type PackingUnit } from "./annealing.js";
-import type { FileRow } from "./filemap.js";
-import { bytesInTrunk } from "./trunk-plan.js";
+import { anneal, type PackingUnit } from './annealing.js';
+import type { FileRow } from './filemap.js';
+import { bytesInTrunk } from './trunk-plan.js';
 
 /**
  * From waiting files to the members of a trunk. Pure. Units of choice are affinity
@@ -9,13 +9,13 @@ import { bytesInTrunk } from "./trunk-plan.js";
  */
 
 export interface CandidateUnit extends PackingUnit {
-	readonly rows: readonly FileRow[];
+  readonly rows: readonly FileRow[];
 }
 
 export interface UnitLimits {
-	readonly capacityBytes: number;
-	readonly now: number;
-	readonly maxAgeMs: number;
+  readonly capacityBytes: number;
+  readonly now: number;
+  readonly maxAgeMs: number;
 }
 
 /** Leaving a file behind that is past its age costs more than any fill can win. */
@@ -23,47 +23,44 @@ const OVERDUE_PENALTY_BYTES = 2 ** 20;
 const AGING_PENALTY_BYTES = 2 ** 16;
 
 /** `rows` in order of arrival; the units come in the order of their first file. */
-export function makeUnits(
-	rows: readonly FileRow[],
-	limits: UnitLimits,
-): CandidateUnit[] {
-	const units: {
-		rows: FileRow[];
-		bytes: number;
-		files: number;
-		penalty: number;
-	}[] = [];
-	const openGroups = new Map<string, number>();
-	for (const row of rows) {
-		const bytes = bytesInTrunk(row);
-		const open = row.group === null ? undefined : openGroups.get(row.group);
-		const unit = open === undefined ? undefined : units[open]!;
-		if (unit && unit.bytes + bytes <= limits.capacityBytes) {
-			unit.rows.push(row);
-			unit.bytes += bytes;
-			unit.files += 1;
-			continue;
-		}
-		if (row.group !== null) openGroups.set(row.group, units.length);
-		const penalty = agePenalty(limits.now - row.stagedAt, limits.maxAgeMs);
-		units.push({ rows: [row], bytes, files: 1, penalty });
-	}
-	return units;
+export function makeUnits(rows: readonly FileRow[], limits: UnitLimits): CandidateUnit[] {
+  const units: {
+    rows: FileRow[];
+    bytes: number;
+    files: number;
+    penalty: number;
+  }[] = [];
+  const openGroups = new Map<string, number>();
+  for (const row of rows) {
+    const bytes = bytesInTrunk(row);
+    const open = row.group === null ? undefined : openGroups.get(row.group);
+    const unit = open === undefined ? undefined : units[open]!;
+    if (unit && unit.bytes + bytes <= limits.capacityBytes) {
+      unit.rows.push(row);
+      unit.bytes += bytes;
+      unit.files += 1;
+      continue;
+    }
+    if (row.group !== null) openGroups.set(row.group, units.length);
+    const penalty = agePenalty(limits.now - row.stagedAt, limits.maxAgeMs);
+    units.push({ rows: [row], bytes, files: 1, penalty });
+  }
+  return units;
 }
 
 /** Rows of one trunk, groups contiguous, in the order of arrival of their first file. */
 export function chooseMembers(
-	units: readonly CandidateUnit[],
-	limits: { readonly capacityBytes: number; readonly maxFiles: number },
-	random: () => number,
+  units: readonly CandidateUnit[],
+  limits: { readonly capacityBytes: number; readonly maxFiles: number },
+  random: () => number,
 ): FileRow[] {
-	const { chosen } = anneal(units, limits, { random });
-	return chosen.flatMap((index) => units[index]?.rows);
+  const { chosen } = anneal(units, limits, { random });
+  return chosen.flatMap((index) => units[index]!.rows);
 }
 
 /** Nothing for a young file, then growing with its age. */
 function agePenalty(ageMs: number, maxAgeMs: number): number {
-	if (ageMs >= maxAgeMs) return OVERDUE_PENALTY_BYTES;
-	if (ageMs * 2 < maxAgeMs) return 0;
-	return Math.ceil((AGING_PENALTY_BYTES * ageMs) / maxAgeMs);
+  if (ageMs >= maxAgeMs) return OVERDUE_PENALTY_BYTES;
+  if (ageMs * 2 < maxAgeMs) return 0;
+  return Math.ceil((AGING_PENALTY_BYTES * ageMs) / maxAgeMs);
 }

@@ -1,6 +1,6 @@
 /** Numbers of the container format; FORMAT.md beside this package has the layouts. */
 
-export const SEGMENT_MAGIC = Buffer.from("STVDSEG1", "latin1");
+export const SEGMENT_MAGIC = Buffer.from('STVDSEG1', 'latin1');
 export const SEGMENT_HEADER_BYTES = 32;
 export const RECORD_MAGIC = 0x31525653; // "SVR1", little-endian
 export const RECORD_HEADER_BYTES = 60;
@@ -13,11 +13,11 @@ export const MAX_TYPE_BYTES = 255;
 export const MAX_GROUP_BYTES = 255;
 
 export const RecordType = {
-	file: 1,
-	spooledFile: 2,
-	deletion: 3,
-	plan: 4,
-	stored: 5,
+  file: 1,
+  spooledFile: 2,
+  deletion: 3,
+  plan: 4,
+  stored: 5,
 } as const;
 export type RecordTypeNumber = (typeof RecordType)[keyof typeof RecordType];
 

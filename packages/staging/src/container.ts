@@ -1,14 +1,10 @@
-import {
-	BATCH_BYTES,
-	BATCH_RECORDS,
-	RECORD_HEADER_BYTES,
-} from "./constants.js";
-import { type Disk, hasCode } from "./disk.js";
-import { StoreError } from "./errors.js";
-import type { FileMapChange } from "./filemap-change.js";
-import { encodeRecordHead, type NewRecord } from "./record.js";
-import { changeOfRecord } from "./records.js";
-import { Segment } from "./segment.js";
+import { BATCH_BYTES, BATCH_RECORDS, RECORD_HEADER_BYTES } from './constants.js';
+import { type Disk, hasCode } from './disk.js';
+import { StoreError } from './errors.js';
+import type { FileMapChange } from './filemap-change.js';
+import { encodeRecordHead, type NewRecord } from './record.js';
+import { changeOfRecord } from './records.js';
+import { Segment } from './segment.js';
 
 /**
  * The Files Container: append-only segments with one writer. Appends that wait
@@ -19,209 +15,193 @@ import { Segment } from "./segment.js";
  * still holds of it is unknown. Its acknowledged records stay readable.
  */
 export interface ContainerOptions {
-	readonly disk: Disk;
-	readonly folder: string;
-	readonly origin: number;
-	readonly now: () => number;
-	/** False: acknowledge once the operating system has the bytes. */
-	readonly sync: boolean;
-	readonly segmentBytes: number;
-	/** Number of the first segment to begin. */
-	readonly nextSegment: number;
-	/** Makes a batch visible; called before its appends resolve. Must not fail. */
-	readonly commit: (
-		changes: readonly FileMapChange[],
-		segment: number,
-		indexedBytes: number,
-	) => void;
+  readonly disk: Disk;
+  readonly folder: string;
+  readonly origin: number;
+  readonly now: () => number;
+  /** False: acknowledge once the operating system has the bytes. */
+  readonly sync: boolean;
+  readonly segmentBytes: number;
+  /** Number of the first segment to begin. */
+  readonly nextSegment: number;
+  /** Makes a batch visible; called before its appends resolve. Must not fail. */
+  readonly commit: (
+    changes: readonly FileMapChange[],
+    segment: number,
+    indexedBytes: number,
+  ) => void;
 }
 
 interface Append {
-	readonly records: readonly NewRecord[];
-	readonly bytes: number;
-	readonly resolve: () => void;
-	readonly reject: (error: unknown) => void;
+  readonly records: readonly NewRecord[];
+  readonly bytes: number;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
 }
 
 export class Container {
-	readonly #options: ContainerOptions;
-	readonly #segments = new Map<number, Segment>();
-	#current: Segment | undefined;
-	#nextSegment: number;
-	#queue: Append[] = [];
-	#queuedBytes = 0;
-	#writing: Promise<void> | undefined;
-	#closed = false;
+  readonly #options: ContainerOptions;
+  readonly #segments = new Map<number, Segment>();
+  #current: Segment | undefined;
+  #nextSegment: number;
+  #queue: Append[] = [];
+  #queuedBytes = 0;
+  #writing: Promise<void> | undefined;
+  #closed = false;
 
-	constructor(options: ContainerOptions) {
-		this.#options = options;
-		this.#nextSegment = options.nextSegment;
-	}
+  constructor(options: ContainerOptions) {
+    this.#options = options;
+    this.#nextSegment = options.nextSegment;
+  }
 
-	/** Makes a segment of an earlier process readable. */
-	adopt(segment: Segment): void {
-		this.#segments.set(segment.number, segment);
-	}
+  /** Makes a segment of an earlier process readable. */
+  adopt(segment: Segment): void {
+    this.#segments.set(segment.number, segment);
+  }
 
-	/** Bytes of all segments, and of the appends that wait to be written. */
-	get bytes(): number {
-		let sum = this.#queuedBytes;
-		for (const segment of this.#segments.values()) sum += segment.bytes;
-		return sum;
-	}
+  /** Bytes of all segments, and of the appends that wait to be written. */
+  get bytes(): number {
+    let sum = this.#queuedBytes;
+    for (const segment of this.#segments.values()) sum += segment.bytes;
+    return sum;
+  }
 
-	segment(number: number): Segment | undefined {
-		return this.#segments.get(number);
-	}
+  segment(number: number): Segment | undefined {
+    return this.#segments.get(number);
+  }
 
-	/** Oldest first; the last one may be the one being written. */
-	segments(): Segment[] {
-		return [...this.#segments.values()].sort((a, b) => a.number - b.number);
-	}
+  /** Oldest first; the last one may be the one being written. */
+  segments(): Segment[] {
+    return [...this.#segments.values()].sort((a, b) => a.number - b.number);
+  }
 
-	isCurrent(segment: Segment): boolean {
-		return segment === this.#current;
-	}
+  isCurrent(segment: Segment): boolean {
+    return segment === this.#current;
+  }
 
-	/**
-	 * Resolves once the records are durable and visible in the FileMap. Records of
-	 * one call are in one batch. Rejects with StoreError `container_full` (no space
-	 * on the disk) or `container_write_failed`; then none of them will be seen.
-	 */
-	append(records: readonly NewRecord[]): Promise<void> {
-		if (this.#closed) {
-			return Promise.reject(
-				new StoreError("closed", "the store is closed and takes no more files"),
-			);
-		}
-		const bytes = records.reduce(
-			(sum, record) => sum + RECORD_HEADER_BYTES + record.bodyBytes,
-			0,
-		);
-		return new Promise((resolve, reject) => {
-			this.#queue.push({ records, bytes, resolve, reject });
-			this.#queuedBytes += bytes;
-			this.#writing ??= this.#writeAll();
-		});
-	}
+  /**
+   * Resolves once the records are durable and visible in the FileMap. Records of
+   * one call are in one batch. Rejects with StoreError `container_full` (no space
+   * on the disk) or `container_write_failed`; then none of them will be seen.
+   */
+  append(records: readonly NewRecord[]): Promise<void> {
+    if (this.#closed) {
+      return Promise.reject(
+        new StoreError('closed', 'the store is closed and takes no more files'),
+      );
+    }
+    const bytes = records.reduce((sum, record) => sum + RECORD_HEADER_BYTES + record.bodyBytes, 0);
+    return new Promise((resolve, reject) => {
+      this.#queue.push({ records, bytes, resolve, reject });
+      this.#queuedBytes += bytes;
+      this.#writing ??= this.#writeAll();
+    });
+  }
 
-	/** Ends the current segment, so that it can be removed once it is not needed. */
-	async endSegment(): Promise<void> {
-		await this.#writing;
-		this.#current = undefined;
-	}
+  /** Ends the current segment, so that it can be removed once it is not needed. */
+  async endSegment(): Promise<void> {
+    await this.#writing;
+    this.#current = undefined;
+  }
 
-	/** Makes what was acknowledged durable, whatever the durability. */
-	async sync(): Promise<void> {
-		await this.#writing;
-		await this.#current?.sync();
-	}
+  /** Makes what was acknowledged durable, whatever the durability. */
+  async sync(): Promise<void> {
+    await this.#writing;
+    await this.#current?.sync();
+  }
 
-	async removeSegment(segment: Segment): Promise<void> {
-		this.#segments.delete(segment.number);
-		await segment.remove();
-	}
+  async removeSegment(segment: Segment): Promise<void> {
+    this.#segments.delete(segment.number);
+    await segment.remove();
+  }
 
-	syncFolder(): Promise<void> {
-		return this.#options.disk.syncFolder(this.#options.folder);
-	}
+  syncFolder(): Promise<void> {
+    return this.#options.disk.syncFolder(this.#options.folder);
+  }
 
-	async close(): Promise<void> {
-		this.#closed = true;
-		await this.#writing;
-		if (!this.#options.sync) await this.#current?.sync();
-		await Promise.all(
-			[...this.#segments.values()].map((segment) => segment.close()),
-		);
-		this.#segments.clear();
-	}
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#writing;
+    if (!this.#options.sync) await this.#current?.sync();
+    await Promise.all([...this.#segments.values()].map((segment) => segment.close()));
+    this.#segments.clear();
+  }
 
-	async #writeAll(): Promise<void> {
-		while (this.#queue.length > 0) {
-			const batch = this.#takeBatch();
-			try {
-				await this.#writeBatch(batch);
-				for (const append of batch) append.resolve();
-			} catch (error) {
-				const failure = await this.#giveUpSegment(error);
-				for (const append of batch) append.reject(failure);
-			}
-		}
-		this.#writing = undefined;
-	}
+  async #writeAll(): Promise<void> {
+    while (this.#queue.length > 0) {
+      const batch = this.#takeBatch();
+      try {
+        await this.#writeBatch(batch);
+        for (const append of batch) append.resolve();
+      } catch (error) {
+        const failure = await this.#giveUpSegment(error);
+        for (const append of batch) append.reject(failure);
+      }
+    }
+    this.#writing = undefined;
+  }
 
-	#takeBatch(): Append[] {
-		let bytes = 0;
-		let records = 0;
-		let count = 0;
-		for (const append of this.#queue) {
-			if (
-				count > 0 &&
-				(bytes + append.bytes > BATCH_BYTES || records >= BATCH_RECORDS)
-			)
-				break;
-			bytes += append.bytes;
-			records += append.records.length;
-			count += 1;
-		}
-		this.#queuedBytes -= bytes;
-		return this.#queue.splice(0, count);
-	}
+  #takeBatch(): Append[] {
+    let bytes = 0;
+    let records = 0;
+    let count = 0;
+    for (const append of this.#queue) {
+      if (count > 0 && (bytes + append.bytes > BATCH_BYTES || records >= BATCH_RECORDS)) break;
+      bytes += append.bytes;
+      records += append.records.length;
+      count += 1;
+    }
+    this.#queuedBytes -= bytes;
+    return this.#queue.splice(0, count);
+  }
 
-	async #writeBatch(batch: readonly Append[]): Promise<void> {
-		const segment = await this.#writableSegment();
-		const buffers: Uint8Array[] = [];
-		const changes: FileMapChange[] = [];
-		let at = segment.bytes;
-		for (const { records } of batch) {
-			for (const record of records) {
-				const head = encodeRecordHead(record, segment.number);
-				buffers.push(head, ...record.body);
-				const bodyOfPlan = record.body[0] as Buffer | undefined;
-				changes.push(
-					changeOfRecord({ ...record, bodyOfPlan }, at + head.length),
-				);
-				at += head.length + record.bodyBytes;
-			}
-		}
-		await segment.write(buffers);
-		if (this.#options.sync) await segment.sync();
-		this.#options.commit(changes, segment.number, at);
-		segment.bytes = at;
-	}
+  async #writeBatch(batch: readonly Append[]): Promise<void> {
+    const segment = await this.#writableSegment();
+    const buffers: Uint8Array[] = [];
+    const changes: FileMapChange[] = [];
+    let at = segment.bytes;
+    for (const { records } of batch) {
+      for (const record of records) {
+        const head = encodeRecordHead(record, segment.number);
+        buffers.push(head, ...record.body);
+        const bodyOfPlan = record.body[0] as Buffer | undefined;
+        changes.push(changeOfRecord({ ...record, bodyOfPlan }, at + head.length));
+        at += head.length + record.bodyBytes;
+      }
+    }
+    await segment.write(buffers);
+    if (this.#options.sync) await segment.sync();
+    this.#options.commit(changes, segment.number, at);
+    segment.bytes = at;
+  }
 
-	async #writableSegment(): Promise<Segment> {
-		if (this.#current && this.#current.bytes < this.#options.segmentBytes)
-			return this.#current;
-		const { disk, folder, origin, now } = this.#options;
-		const number = this.#nextSegment;
-		this.#nextSegment += 1;
-		const segment = await Segment.create(disk, folder, number, origin, now());
-		this.#segments.set(number, segment);
-		this.#current = segment;
-		return segment;
-	}
+  async #writableSegment(): Promise<Segment> {
+    if (this.#current && this.#current.bytes < this.#options.segmentBytes) return this.#current;
+    const { disk, folder, origin, now } = this.#options;
+    const number = this.#nextSegment;
+    this.#nextSegment += 1;
+    const segment = await Segment.create(disk, folder, number, origin, now());
+    this.#segments.set(number, segment);
+    this.#current = segment;
+    return segment;
+  }
 
-	/** Ends the segment after a failure and takes back what was written but not acknowledged. */
-	async #giveUpSegment(cause: unknown): Promise<StoreError> {
-		const segment = this.#current;
-		this.#current = undefined;
-		await segment?.dropInvalidBytes().catch(() => undefined);
-		const reason = cause instanceof Error ? cause.message : String(cause);
-		if (hasCode(cause, "ENOSPC") || hasCode(cause, "EDQUOT")) {
-			return new StoreError(
-				"container_full",
-				`the container's disk is full (${reason})`,
-				{
-					cause,
-					retryable: true,
-				},
-			);
-		}
-		return new StoreError(
-			"container_write_failed",
-			`the container could not be written (${reason}); check the disk of ${this.#options.folder}`,
-			{ cause, retryable: true },
-		);
-	}
+  /** Ends the segment after a failure and takes back what was written but not acknowledged. */
+  async #giveUpSegment(cause: unknown): Promise<StoreError> {
+    const segment = this.#current;
+    this.#current = undefined;
+    await segment?.dropInvalidBytes().catch(() => undefined);
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    if (hasCode(cause, 'ENOSPC') || hasCode(cause, 'EDQUOT')) {
+      return new StoreError('container_full', `the container's disk is full (${reason})`, {
+        cause,
+        retryable: true,
+      });
+    }
+    return new StoreError(
+      'container_write_failed',
+      `the container could not be written (${reason}); check the disk of ${this.#options.folder}`,
+      { cause, retryable: true },
+    );
+  }
 }

@@ -1,5 +1,5 @@
-import Database from "better-sqlite3";
-import { StoreError } from "./errors.js";
+import Database from 'better-sqlite3';
+import { StoreError } from './errors.js';
 
 /**
  * One process owns a directory. The lock is SQLite's exclusive lock on the file
@@ -7,44 +7,43 @@ import { StoreError } from "./errors.js";
  * dies, so there is nothing to clean up.
  */
 export class DirectoryLock {
-	readonly #database: Database.Database;
+  readonly #database: Database.Database;
 
-	private constructor(database: Database.Database) {
-		this.#database = database;
-	}
+  private constructor(database: Database.Database) {
+    this.#database = database;
+  }
 
-	/** Throws StoreError `directory_locked` while another process (or store) has it. */
-	static acquire(directory: string): DirectoryLock {
-		let database: Database.Database | undefined;
-		try {
-			database = new Database(`${directory}/lock`, { timeout: 0 });
-			database.exec("BEGIN EXCLUSIVE");
-			return new DirectoryLock(database);
-		} catch (error) {
-			database?.close();
-			if (isBusy(error)) {
-				throw new StoreError(
-					"directory_locked",
-					`${directory} is in use by another process; stop it, or name another directory`,
-				);
-			}
-			throw new StoreError(
-				"directory_unusable",
-				`${directory} cannot be written: ${(error as Error).message}; check that it is a folder this user may write to`,
-				{ cause: error },
-			);
-		}
-	}
+  /** Throws StoreError `directory_locked` while another process (or store) has it. */
+  static acquire(directory: string): DirectoryLock {
+    let database: Database.Database | undefined;
+    try {
+      database = new Database(`${directory}/lock`, { timeout: 0 });
+      database.exec('BEGIN EXCLUSIVE');
+      return new DirectoryLock(database);
+    } catch (error) {
+      database?.close();
+      if (isBusy(error)) {
+        throw new StoreError(
+          'directory_locked',
+          `${directory} is in use by another process; stop it, or name another directory`,
+        );
+      }
+      throw new StoreError(
+        'directory_unusable',
+        `${directory} cannot be written: ${(error as Error).message}; check that it is a folder this user may write to`,
+        { cause: error },
+      );
+    }
+  }
 
-	release(): void {
-		this.#database.close();
-	}
+  release(): void {
+    this.#database.close();
+  }
 }
 
 function isBusy(error: unknown): boolean {
-	const code = (error as { code?: unknown }).code;
-	return (
-		typeof code === "string" &&
-		(code.startsWith("SQLITE_BUSY") || code.startsWith("SQLITE_LOCKED"))
-	);
+  const code = (error as { code?: unknown }).code;
+  return (
+    typeof code === 'string' && (code.startsWith('SQLITE_BUSY') || code.startsWith('SQLITE_LOCKED'))
+  );
 }

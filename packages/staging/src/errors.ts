@@ -4,55 +4,43 @@
  */
 
 export type StoreErrorCode =
-	| "aborted"
-	| "closed"
-	| "container_full"
-	| "container_write_failed"
-	| "corrupt"
-	| "directory_locked"
-	| "directory_unusable"
-	| "invalid_id"
-	| "invalid_option"
-	| "length_mismatch"
-	| "not_found"
-	| "not_supported"
-	| "port_in_use"
-	| "range_not_satisfiable"
-	| "storage_unavailable"
-	| "too_large"
-	| "too_many_files";
+  | 'aborted'
+  | 'closed'
+  | 'container_full'
+  | 'container_write_failed'
+  | 'corrupt'
+  | 'directory_locked'
+  | 'directory_unusable'
+  | 'invalid_id'
+  | 'invalid_option'
+  | 'length_mismatch'
+  | 'not_found'
+  | 'not_supported'
+  | 'port_in_use'
+  | 'range_not_satisfiable'
+  | 'storage_unavailable'
+  | 'too_large'
+  | 'too_many_files';
 
 export interface StoreErrorDetails {
-	readonly cause?: unknown;
-	/** True when the same call may succeed later. */
-	readonly retryable?: boolean;
+  readonly cause?: unknown;
+  /** True when the same call may succeed later. */
+  readonly retryable?: boolean;
 }
 
 export class StoreError extends Error {
-	override readonly name = "StoreError";
-	readonly code: StoreErrorCode;
-	readonly retryable: boolean;
+  override readonly name = 'StoreError';
+  readonly code: StoreErrorCode;
+  readonly retryable: boolean;
 
-	constructor(
-		code: StoreErrorCode,
-		message: string,
-		details: StoreErrorDetails = {},
-	) {
-		super(
-			message,
-			details.cause === undefined ? undefined : { cause: details.cause },
-		);
-		this.code = code;
-		this.retryable = details.retryable ?? false;
-	}
+  constructor(code: StoreErrorCode, message: string, details: StoreErrorDetails = {}) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    this.code = code;
+    this.retryable = details.retryable ?? false;
+  }
 }
 
 /** True for a StoreError, of the given code if one is named. */
-export function isStoreError(
-	error: unknown,
-	code?: StoreErrorCode,
-): error is StoreError {
-	return (
-		error instanceof StoreError && (code === undefined || error.code === code)
-	);
+export function isStoreError(error: unknown, code?: StoreErrorCode): error is StoreError {
+  return error instanceof StoreError && (code === undefined || error.code === code);
 }

@@ -1,71 +1,71 @@
 /** What a record of the container changes in the FileMap. */
 
 /** trunk: many files merged. whole: one large file, stored as it is. */
-export type TrunkKind = "trunk" | "whole";
+export type TrunkKind = 'trunk' | 'whole';
 
 export interface PlannedMember {
-	readonly key: Buffer;
-	/** Where the content begins in the trunk. */
-	readonly offset: number;
-	/** Bytes of content. */
-	readonly size: number;
+  readonly key: Buffer;
+  /** Where the content begins in the trunk. */
+  readonly offset: number;
+  /** Bytes of content. */
+  readonly size: number;
 }
 
 export type FileMapChange =
-	| {
-			readonly what: "file";
-			readonly key: Buffer;
-			readonly name: string;
-			readonly type: string;
-			readonly group: string | undefined;
-			readonly size: number;
-			readonly crc32: number;
-			readonly stagedAt: number;
-			/** Where the body begins in the segment. */
-			readonly position: number;
-			readonly spooled: boolean;
-	  }
-	| { readonly what: "deletion"; readonly key: Buffer }
-	| {
-			readonly what: "plan";
-			readonly taskId: Buffer;
-			readonly kind: TrunkKind;
-			/** Bytes of the trunk. */
-			readonly size: number;
-			readonly members: readonly PlannedMember[];
-	  }
-	| {
-			readonly what: "stored";
-			readonly taskId: Buffer;
-			readonly kind: TrunkKind;
-			readonly fileId: string;
-			readonly size: number;
-			readonly crc32: number;
-			readonly files: number;
-	  };
+  | {
+      readonly what: 'file';
+      readonly key: Buffer;
+      readonly name: string;
+      readonly type: string;
+      readonly group: string | undefined;
+      readonly size: number;
+      readonly crc32: number;
+      readonly stagedAt: number;
+      /** Where the body begins in the segment. */
+      readonly position: number;
+      readonly spooled: boolean;
+    }
+  | { readonly what: 'deletion'; readonly key: Buffer }
+  | {
+      readonly what: 'plan';
+      readonly taskId: Buffer;
+      readonly kind: TrunkKind;
+      /** Bytes of the trunk. */
+      readonly size: number;
+      readonly members: readonly PlannedMember[];
+    }
+  | {
+      readonly what: 'stored';
+      readonly taskId: Buffer;
+      readonly kind: TrunkKind;
+      readonly fileId: string;
+      readonly size: number;
+      readonly crc32: number;
+      readonly files: number;
+    };
 
 /** Key, offset and size of a member, as plan records and the FileMap pack them. */
 const MEMBER_BYTES = 26;
 
 export function packMembers(members: readonly PlannedMember[]): Buffer {
-	const packed = Buffer.allocUnsafe(members.length * MEMBER_BYTES);
-	for (const [index, { key, offset, size }] of members.entries()) {
-		const at = index * MEMBER_BYTES;
-		key.copy(packed, at);
-		packed.writeUInt32LE(offset, at + 16);
-		packed.writeUIntLE(size, at + 20, 6);
-	}
-	return packed;
+  const packed = Buffer.allocUnsafe(members.length * MEMBER_BYTES);
+  for (const [index, { key, offset, size }] of members.entries()) {
+    const at = index * MEMBER_BYTES;
+    key.copy(packed, at);
+    packed.writeUInt32LE(offset, at + 16);
+    packed.writeUIntLE(size, at + 20, 6);
+  }
+  return packed;
 }
 
 export function unpackMembers(packed: Buffer): PlannedMember[] {
-	const members: PlannedMember[] = [];
-	for (let at = 0; at + MEMBER_BYTES <= packed.length; at += MEMBER_BYTES) {
-		members.push({
-			key: packed.subarray(at, at + 16),
-			offset: packed.readUInt32LE(at + 16),
-			size: packed.readUIntLE(at + 20, 6),
-		});
-	}
-	return members;
+  const members: PlannedMember[] = [];
+  for (let at = 0; at + MEMBER_BYTES <= packed.length; at += MEMBER_BYTES) {
+    members.push({
+      key: packed.subarray(at, at + 16),
+      offset: packed.readUInt32LE(at + 16),
+      size: packed.readUIntLE(at + 20, 6),
+    });
+  }
+  return members;
 }

@@ -1,4 +1,4 @@
-import type Database from "better-sqlite3";
+import type Database from 'better-sqlite3';
 
 /**
  * Tables of the FileMap. A change of the schema gets a new version and a step in
@@ -62,16 +62,14 @@ const VERSION_1 = `
 `;
 
 export function migrate(database: Database.Database): void {
-	const version = database.pragma("user_version", { simple: true }) as number;
-	if (version > SCHEMA_VERSION) {
-		throw new Error(
-			`FileMap has schema ${version}, this program knows ${SCHEMA_VERSION}`,
-		);
-	}
-	if (version === 0) {
-		database.transaction(() => {
-			database.exec(VERSION_1);
-			database.pragma(`user_version = ${SCHEMA_VERSION}`);
-		})();
-	}
+  const version = database.pragma('user_version', { simple: true }) as number;
+  if (version > SCHEMA_VERSION) {
+    throw new Error(`FileMap has schema ${version}, this program knows ${SCHEMA_VERSION}`);
+  }
+  if (version === 0) {
+    database.transaction(() => {
+      database.exec(VERSION_1);
+      database.pragma(`user_version = ${SCHEMA_VERSION}`);
+    })();
+  }
 }

@@ -1,12 +1,12 @@
-import Database from "better-sqlite3";
+import Database from 'better-sqlite3';
 import {
-	type FileMapChange,
-	type PlannedMember,
-	packMembers,
-	type TrunkKind,
-	unpackMembers,
-} from "./filemap-change.js";
-import { migrate } from "./filemap-schema.js";
+  type FileMapChange,
+  type PlannedMember,
+  packMembers,
+  type TrunkKind,
+  unpackMembers,
+} from './filemap-change.js';
+import { migrate } from './filemap-schema.js';
 
 /**
  * The FileMap: an index over container and trunks. Every change comes from a
@@ -17,25 +17,25 @@ import { migrate } from "./filemap-schema.js";
  */
 
 export interface FileRow {
-	readonly key: Buffer;
-	readonly name: string;
-	readonly type: string;
-	readonly group: string | null;
-	readonly size: number;
-	readonly crc32: number;
-	/** Unix milliseconds. */
-	readonly stagedAt: number;
-	readonly segment: number;
-	/** Where the body begins in the segment. */
-	readonly position: number;
-	/** 1: a large file whose bytes are in the spool; 2: one whose spool file is gone. */
-	readonly spooled: 0 | 1 | 2;
-	readonly trunk: number | null;
-	/** Where the content begins in the trunk; null until it is confirmed. */
-	readonly trunkOffset: number | null;
-	readonly trunkKind: TrunkKind | null;
-	/** FastDFS id of the trunk. */
-	readonly trunkFileId: string | null;
+  readonly key: Buffer;
+  readonly name: string;
+  readonly type: string;
+  readonly group: string | null;
+  readonly size: number;
+  readonly crc32: number;
+  /** Unix milliseconds. */
+  readonly stagedAt: number;
+  readonly segment: number;
+  /** Where the body begins in the segment. */
+  readonly position: number;
+  /** 1: a large file whose bytes are in the spool; 2: one whose spool file is gone. */
+  readonly spooled: 0 | 1 | 2;
+  readonly trunk: number | null;
+  /** Where the content begins in the trunk; null until it is confirmed. */
+  readonly trunkOffset: number | null;
+  readonly trunkKind: TrunkKind | null;
+  /** FastDFS id of the trunk. */
+  readonly trunkFileId: string | null;
 }
 
 /**
@@ -43,35 +43,30 @@ export interface FileRow {
  * confirmed: every member's row points at it. retired: nothing in it was alive, it
  * is deleted from FastDFS. abandoned: given up before it was stored.
  */
-export type TrunkState =
-	| "planned"
-	| "stored"
-	| "confirmed"
-	| "retired"
-	| "abandoned";
+export type TrunkState = 'planned' | 'stored' | 'confirmed' | 'retired' | 'abandoned';
 
 export interface TrunkRow {
-	readonly id: number;
-	readonly taskId: Buffer;
-	readonly kind: TrunkKind;
-	readonly state: TrunkState;
-	readonly fileId: string | null;
-	readonly size: number;
-	readonly crc32: number | null;
-	readonly files: number;
-	readonly deadFiles: number;
-	readonly deadBytes: number;
-	readonly recordSegment: number;
+  readonly id: number;
+  readonly taskId: Buffer;
+  readonly kind: TrunkKind;
+  readonly state: TrunkState;
+  readonly fileId: string | null;
+  readonly size: number;
+  readonly crc32: number | null;
+  readonly files: number;
+  readonly deadFiles: number;
+  readonly deadBytes: number;
+  readonly recordSegment: number;
 }
 
 /** Files and their bytes: small and waiting, large and waiting, stored in FastDFS. */
 export interface Counters {
-	readonly waitingFiles: number;
-	readonly waitingBytes: number;
-	readonly spooledFiles: number;
-	readonly spooledBytes: number;
-	readonly mergedFiles: number;
-	readonly mergedBytes: number;
+  readonly waitingFiles: number;
+  readonly waitingBytes: number;
+  readonly spooledFiles: number;
+  readonly spooledBytes: number;
+  readonly mergedFiles: number;
+  readonly mergedBytes: number;
 }
 
 const FILE_COLUMNS = `f.key, f.name, f.type, f.grp AS "group", f.size, f.crc32, f.stagedAt,
@@ -81,380 +76,326 @@ const TRUNK_COLUMNS = `id, taskId, kind, state, fileId, size, crc32, files, dead
 const CACHE_KIB = 32 * 1024;
 
 export class FileMap {
-	readonly #database: Database.Database;
-	readonly #statements: Statements;
-	readonly #apply: (
-		changes: readonly FileMapChange[],
-		segment: number,
-		bytes: number,
-	) => void;
-	readonly #confirm: (trunk: number, members: readonly PlannedMember[]) => void;
+  readonly #database: Database.Database;
+  readonly #statements: Statements;
+  readonly #apply: (changes: readonly FileMapChange[], segment: number, bytes: number) => void;
+  readonly #confirm: (trunk: number, members: readonly PlannedMember[]) => void;
 
-	private constructor(database: Database.Database) {
-		this.#database = database;
-		this.#statements = prepareStatements(database);
-		this.#apply = database.transaction((changes, segment, bytes) => {
-			for (const change of changes) this.#change(change, segment);
-			this.#statements.setIndexed.run(segment, bytes);
-		});
-		this.#confirm = database.transaction((trunk, members) =>
-			this.#confirmMembers(trunk, members),
-		);
-	}
+  private constructor(database: Database.Database) {
+    this.#database = database;
+    this.#statements = prepareStatements(database);
+    this.#apply = database.transaction((changes, segment, bytes) => {
+      for (const change of changes) this.#change(change, segment);
+      this.#statements.setIndexed.run(segment, bytes);
+    });
+    this.#confirm = database.transaction((trunk, members) => this.#confirmMembers(trunk, members));
+  }
 
-	/** Throws when the file is no sound database; the caller moves it aside and rebuilds. */
-	static open(path: string): FileMap {
-		const database = new Database(path);
-		try {
-			database.pragma("journal_mode = WAL");
-			database.pragma("synchronous = NORMAL");
-			database.pragma(`cache_size = -${CACHE_KIB}`);
-			migrate(database);
-			return new FileMap(database);
-		} catch (error) {
-			database.close();
-			throw error;
-		}
-	}
+  /** Throws when the file is no sound database; the caller moves it aside and rebuilds. */
+  static open(path: string): FileMap {
+    const database = new Database(path);
+    try {
+      database.pragma('journal_mode = WAL');
+      database.pragma('synchronous = NORMAL');
+      database.pragma(`cache_size = -${CACHE_KIB}`);
+      migrate(database);
+      return new FileMap(database);
+    } catch (error) {
+      database.close();
+      throw error;
+    }
+  }
 
-	/** All changes of one segment's records up to byte `indexedBytes`, in one transaction. */
-	apply(
-		changes: readonly FileMapChange[],
-		segment: number,
-		indexedBytes: number,
-	): void {
-		this.#apply(changes, segment, indexedBytes);
-	}
+  /** All changes of one segment's records up to byte `indexedBytes`, in one transaction. */
+  apply(changes: readonly FileMapChange[], segment: number, indexedBytes: number): void {
+    this.#apply(changes, segment, indexedBytes);
+  }
 
-	find(key: Buffer): FileRow | undefined {
-		return this.#statements.find.get(key) as FileRow | undefined;
-	}
+  find(key: Buffer): FileRow | undefined {
+    return this.#statements.find.get(key) as FileRow | undefined;
+  }
 
-	findInTrunk(trunk: number, offset: number): FileRow | undefined {
-		return this.#statements.findInTrunk.get(trunk, offset) as
-			| FileRow
-			| undefined;
-	}
+  findInTrunk(trunk: number, offset: number): FileRow | undefined {
+    return this.#statements.findInTrunk.get(trunk, offset) as FileRow | undefined;
+  }
 
-	isDeleted(key: Buffer): boolean {
-		return this.#statements.isDeleted.get(key) !== undefined;
-	}
+  isDeleted(key: Buffer): boolean {
+    return this.#statements.isDeleted.get(key) !== undefined;
+  }
 
-	/** Files that wait to be packed, in order of arrival, behind the given place. */
-	waiting(segment: number, position: number, limit: number): FileRow[] {
-		return this.#statements.waiting.all(segment, position, limit) as FileRow[];
-	}
+  /** Files that wait to be packed, in order of arrival, behind the given place. */
+  waiting(segment: number, position: number, limit: number): FileRow[] {
+    return this.#statements.waiting.all(segment, position, limit) as FileRow[];
+  }
 
-	/** Large files that wait to be sent, oldest first. */
-	waitingSpooled(limit: number): FileRow[] {
-		return this.#statements.waitingSpooled.all(limit) as FileRow[];
-	}
+  /** Large files that wait to be sent, oldest first. */
+  waitingSpooled(limit: number): FileRow[] {
+    return this.#statements.waitingSpooled.all(limit) as FileRow[];
+  }
 
-	/** The large file's spool file is gone. */
-	forgetSpooled(key: Buffer): void {
-		this.#statements.forgetSpooled.run(key);
-	}
+  /** The large file's spool file is gone. */
+  forgetSpooled(key: Buffer): void {
+    this.#statements.forgetSpooled.run(key);
+  }
 
-	counters(): Counters {
-		const rows = this.#statements.counters.all() as {
-			name: keyof Counters;
-			value: number;
-		}[];
-		return Object.fromEntries(
-			rows.map(({ name, value }) => [name, value]),
-		) as unknown as Counters;
-	}
+  counters(): Counters {
+    const rows = this.#statements.counters.all() as {
+      name: keyof Counters;
+      value: number;
+    }[];
+    return Object.fromEntries(rows.map(({ name, value }) => [name, value])) as unknown as Counters;
+  }
 
-	countTrunks(): number {
-		return (this.#statements.countTrunks.get() as { n: number }).n;
-	}
+  countTrunks(): number {
+    return (this.#statements.countTrunks.get() as { n: number }).n;
+  }
 
-	trunkByFileId(fileId: string): TrunkRow | undefined {
-		return this.#statements.trunkByFile.get(fileId) as TrunkRow | undefined;
-	}
+  trunkByFileId(fileId: string): TrunkRow | undefined {
+    return this.#statements.trunkByFile.get(fileId) as TrunkRow | undefined;
+  }
 
-	trunkByTask(taskId: Buffer): TrunkRow | undefined {
-		return this.#statements.trunkByTask.get(taskId) as TrunkRow | undefined;
-	}
+  trunkByTask(taskId: Buffer): TrunkRow | undefined {
+    return this.#statements.trunkByTask.get(taskId) as TrunkRow | undefined;
+  }
 
-	trunksIn(state: TrunkState): TrunkRow[] {
-		return this.#statements.trunksIn.all(state) as TrunkRow[];
-	}
+  trunksIn(state: TrunkState): TrunkRow[] {
+    return this.#statements.trunksIn.all(state) as TrunkRow[];
+  }
 
-	members(trunk: number): PlannedMember[] {
-		const row = this.#statements.members.get(trunk) as
-			| { members: Buffer | null }
-			| undefined;
-		return row?.members ? unpackMembers(row.members) : [];
-	}
+  members(trunk: number): PlannedMember[] {
+    const row = this.#statements.members.get(trunk) as { members: Buffer | null } | undefined;
+    return row?.members ? unpackMembers(row.members) : [];
+  }
 
-	/** Points the members' rows at the trunk; those deleted meanwhile become its dead bytes. */
-	confirmMembers(trunk: number, members: readonly PlannedMember[]): void {
-		this.#confirm(trunk, members);
-	}
+  /** Points the members' rows at the trunk; those deleted meanwhile become its dead bytes. */
+  confirmMembers(trunk: number, members: readonly PlannedMember[]): void {
+    this.#confirm(trunk, members);
+  }
 
-	/** The trunk is in place and every member's row says so. */
-	finishTrunk(trunk: number): void {
-		this.#statements.finishTrunk.run(trunk);
-	}
+  /** The trunk is in place and every member's row says so. */
+  finishTrunk(trunk: number): void {
+    this.#statements.finishTrunk.run(trunk);
+  }
 
-	/** Confirmed trunks in which nothing is alive. */
-	deadTrunks(): TrunkRow[] {
-		return this.#statements.deadTrunks.all() as TrunkRow[];
-	}
+  /** Confirmed trunks in which nothing is alive. */
+  deadTrunks(): TrunkRow[] {
+    return this.#statements.deadTrunks.all() as TrunkRow[];
+  }
 
-	retireTrunk(trunk: number): void {
-		this.#statements.retireTrunk.run(trunk);
-		this.#statements.freeDeletions.run(trunk);
-	}
+  retireTrunk(trunk: number): void {
+    this.#statements.retireTrunk.run(trunk);
+    this.#statements.freeDeletions.run(trunk);
+  }
 
-	abandonTrunk(trunk: number): void {
-		this.#statements.abandonTrunk.run(trunk);
-	}
+  abandonTrunk(trunk: number): void {
+    this.#statements.abandonTrunk.run(trunk);
+  }
 
-	indexedBytes(segment: number): number {
-		const row = this.#statements.indexed.get(segment) as
-			| { indexedBytes: number }
-			| undefined;
-		return row?.indexedBytes ?? 0;
-	}
+  indexedBytes(segment: number): number {
+    const row = this.#statements.indexed.get(segment) as { indexedBytes: number } | undefined;
+    return row?.indexedBytes ?? 0;
+  }
 
-	/** Number of the oldest segment with a file that is not confirmed in a trunk. */
-	oldestNeededSegment(): number | undefined {
-		return (
-			this.#statements.oldestNeeded.get() as { segment: number } | undefined
-		)?.segment;
-	}
+  /** Number of the oldest segment with a file that is not confirmed in a trunk. */
+  oldestNeededSegment(): number | undefined {
+    return (this.#statements.oldestNeeded.get() as { segment: number } | undefined)?.segment;
+  }
 
-	/** Keys of spooled files that FastDFS has, oldest first. */
-	confirmedSpooled(): Buffer[] {
-		return (this.#statements.confirmedSpooled.all() as { key: Buffer }[]).map(
-			(row) => row.key,
-		);
-	}
+  /** Keys of spooled files that FastDFS has, oldest first. */
+  confirmedSpooled(): Buffer[] {
+    return (this.#statements.confirmedSpooled.all() as { key: Buffer }[]).map((row) => row.key);
+  }
 
-	/** Trunks and deletions whose record would go with the segment although it is needed. */
-	neededRecords(segment: number): { trunks: TrunkRow[]; deletions: Buffer[] } {
-		return {
-			trunks: this.#statements.trunksRecordedIn.all(segment) as TrunkRow[],
-			deletions: (
-				this.#statements.deletionsRecordedIn.all(segment) as { key: Buffer }[]
-			).map((row) => row.key),
-		};
-	}
+  /** Trunks and deletions whose record would go with the segment although it is needed. */
+  neededRecords(segment: number): { trunks: TrunkRow[]; deletions: Buffer[] } {
+    return {
+      trunks: this.#statements.trunksRecordedIn.all(segment) as TrunkRow[],
+      deletions: (this.#statements.deletionsRecordedIn.all(segment) as { key: Buffer }[]).map(
+        (row) => row.key,
+      ),
+    };
+  }
 
-	/** The file of a trunk that holds one whole file. */
-	onlyMember(trunk: number): FileRow | undefined {
-		return this.#statements.onlyMember.get(trunk) as FileRow | undefined;
-	}
+  /** The file of a trunk that holds one whole file. */
+  onlyMember(trunk: number): FileRow | undefined {
+    return this.#statements.onlyMember.get(trunk) as FileRow | undefined;
+  }
 
-	forgetSegment(segment: number): void {
-		this.#statements.forgetDeletions.run(segment);
-		this.#statements.forgetSegment.run(segment);
-	}
+  forgetSegment(segment: number): void {
+    this.#statements.forgetDeletions.run(segment);
+    this.#statements.forgetSegment.run(segment);
+  }
 
-	/** Makes all transactions so far durable. */
-	checkpoint(): void {
-		this.#database.pragma("wal_checkpoint(TRUNCATE)");
-	}
+  /** Makes all transactions so far durable. */
+  checkpoint(): void {
+    this.#database.pragma('wal_checkpoint(TRUNCATE)');
+  }
 
-	close(): void {
-		this.#database.close();
-	}
+  close(): void {
+    this.#database.close();
+  }
 
-	#change(change: FileMapChange, segment: number): void {
-		switch (change.what) {
-			case "file":
-				return this.#addFile(change, segment);
-			case "deletion":
-				return this.#deleteFile(change.key, segment);
-			case "plan":
-				this.#statements.addPlan.run({
-					taskId: change.taskId,
-					kind: change.kind,
-					size: change.size,
-					files: change.members.length,
-					members: packMembers(change.members),
-					segment,
-				});
-				return;
-			case "stored":
-				this.#statements.addStored.run({
-					taskId: change.taskId,
-					kind: change.kind,
-					fileId: change.fileId,
-					size: change.size,
-					crc32: change.crc32,
-					files: change.files,
-					segment,
-				});
-		}
-	}
+  #change(change: FileMapChange, segment: number): void {
+    switch (change.what) {
+      case 'file':
+        this.#addFile(change, segment);
+        return;
+      case 'deletion':
+        this.#deleteFile(change.key, segment);
+        return;
+      case 'plan':
+        this.#statements.addPlan.run({
+          taskId: change.taskId,
+          kind: change.kind,
+          size: change.size,
+          files: change.members.length,
+          members: packMembers(change.members),
+          segment,
+        });
+        return;
+      case 'stored':
+        this.#statements.addStored.run({
+          taskId: change.taskId,
+          kind: change.kind,
+          fileId: change.fileId,
+          size: change.size,
+          crc32: change.crc32,
+          files: change.files,
+          segment,
+        });
+    }
+  }
 
-	#addFile(
-		change: Extract<FileMapChange, { what: "file" }>,
-		segment: number,
-	): void {
-		if (this.isDeleted(change.key)) return;
-		const { changes } = this.#statements.addFile.run(
-			change.key,
-			change.name,
-			change.type,
-			change.group ?? null,
-			change.size,
-			change.crc32,
-			change.stagedAt,
-			segment,
-			change.position,
-			change.spooled ? 1 : 0,
-		);
-		if (changes === 1)
-			this.#count(change.spooled ? "spooled" : "waiting", 1, change.size);
-	}
+  #addFile(change: Extract<FileMapChange, { what: 'file' }>, segment: number): void {
+    if (this.isDeleted(change.key)) return;
+    const { changes } = this.#statements.addFile.run(
+      change.key,
+      change.name,
+      change.type,
+      change.group ?? null,
+      change.size,
+      change.crc32,
+      change.stagedAt,
+      segment,
+      change.position,
+      change.spooled ? 1 : 0,
+    );
+    if (changes === 1) this.#count(change.spooled ? 'spooled' : 'waiting', 1, change.size);
+  }
 
-	#deleteFile(key: Buffer, segment: number): void {
-		const row = this.find(key);
-		if (row) {
-			this.#statements.removeFile.run(key);
-			const waiting = row.spooled === 0 ? "waiting" : "spooled";
-			this.#count(row.trunk === null ? waiting : "merged", -1, -row.size);
-			if (row.trunk !== null)
-				this.#statements.addDead.run(1, row.size, row.trunk);
-		}
-		this.#statements.addDeletion.run({
-			key,
-			trunk: row?.trunk ?? null,
-			segment,
-		});
-	}
+  #deleteFile(key: Buffer, segment: number): void {
+    const row = this.find(key);
+    if (row) {
+      this.#statements.removeFile.run(key);
+      const waiting = row.spooled === 0 ? 'waiting' : 'spooled';
+      this.#count(row.trunk === null ? waiting : 'merged', -1, -row.size);
+      if (row.trunk !== null) this.#statements.addDead.run(1, row.size, row.trunk);
+    }
+    this.#statements.addDeletion.run({
+      key,
+      trunk: row?.trunk ?? null,
+      segment,
+    });
+  }
 
-	#confirmMembers(trunk: number, members: readonly PlannedMember[]): void {
-		const sums = {
-			waiting: { files: 0, bytes: 0 },
-			spooled: { files: 0, bytes: 0 },
-		};
-		for (const { key, offset, size } of members) {
-			const row = this.#statements.confirmFile.get(trunk, offset, key) as
-				| { size: number; spooled: number }
-				| undefined;
-			if (row) {
-				const sum = row.spooled === 0 ? sums.waiting : sums.spooled;
-				sum.files += 1;
-				sum.bytes += row.size;
-			} else if (
-				this.#statements.setDeletionTrunk.run(trunk, key).changes > 0
-			) {
-				this.#statements.addDead.run(1, size, trunk);
-			}
-		}
-		for (const what of ["waiting", "spooled"] as const) {
-			const { files, bytes } = sums[what];
-			if (files === 0) continue;
-			this.#count(what, -files, -bytes);
-			this.#count("merged", files, bytes);
-		}
-	}
+  #confirmMembers(trunk: number, members: readonly PlannedMember[]): void {
+    const sums = {
+      waiting: { files: 0, bytes: 0 },
+      spooled: { files: 0, bytes: 0 },
+    };
+    for (const { key, offset, size } of members) {
+      const row = this.#statements.confirmFile.get(trunk, offset, key) as
+        | { size: number; spooled: number }
+        | undefined;
+      if (row) {
+        const sum = row.spooled === 0 ? sums.waiting : sums.spooled;
+        sum.files += 1;
+        sum.bytes += row.size;
+      } else if (this.#statements.setDeletionTrunk.run(trunk, key).changes > 0) {
+        this.#statements.addDead.run(1, size, trunk);
+      }
+    }
+    for (const what of ['waiting', 'spooled'] as const) {
+      const { files, bytes } = sums[what];
+      if (files === 0) continue;
+      this.#count(what, -files, -bytes);
+      this.#count('merged', files, bytes);
+    }
+  }
 
-	#count(
-		what: "waiting" | "spooled" | "merged",
-		files: number,
-		bytes: number,
-	): void {
-		this.#statements.count.run(files, `${what}Files`);
-		this.#statements.count.run(bytes, `${what}Bytes`);
-	}
+  #count(what: 'waiting' | 'spooled' | 'merged', files: number, bytes: number): void {
+    this.#statements.count.run(files, `${what}Files`);
+    this.#statements.count.run(bytes, `${what}Bytes`);
+  }
 }
 
 type Statements = ReturnType<typeof prepareStatements>;
 
 function prepareStatements(database: Database.Database) {
-	const prepare = (sql: string) => database.prepare(sql);
-	return {
-		find: prepare(`SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
+  const prepare = (sql: string) => database.prepare(sql);
+  return {
+    find: prepare(`SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
       FROM files f LEFT JOIN trunks t ON t.id = f.trunk WHERE f.key = ?`),
-		findInTrunk:
-			prepare(`SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
+    findInTrunk: prepare(`SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
       FROM files f INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
       WHERE f.trunk = ? AND f.trunkOffset = ?`),
-		onlyMember:
-			prepare(`SELECT ${FILE_COLUMNS}, NULL AS trunkKind, NULL AS trunkFileId
+    onlyMember: prepare(`SELECT ${FILE_COLUMNS}, NULL AS trunkKind, NULL AS trunkFileId
       FROM files f INDEXED BY files_by_place WHERE trunk = ? AND trunkOffset = 0`),
-		waiting:
-			prepare(`SELECT ${FILE_COLUMNS}, NULL AS trunkKind, NULL AS trunkFileId
+    waiting: prepare(`SELECT ${FILE_COLUMNS}, NULL AS trunkKind, NULL AS trunkFileId
       FROM files f INDEXED BY files_waiting
       WHERE trunk IS NULL AND (segment, position) > (?, ?) ORDER BY segment, position LIMIT ?`),
-		waitingSpooled:
-			prepare(`SELECT ${FILE_COLUMNS}, NULL AS trunkKind, NULL AS trunkFileId
+    waitingSpooled: prepare(`SELECT ${FILE_COLUMNS}, NULL AS trunkKind, NULL AS trunkFileId
       FROM files f INDEXED BY files_spooled
       WHERE spooled = 1 AND trunk IS NULL ORDER BY key LIMIT ?`),
-		forgetSpooled: prepare("UPDATE files SET spooled = 2 WHERE key = ?"),
-		oldestNeeded: prepare(`SELECT segment FROM files INDEXED BY files_waiting
+    forgetSpooled: prepare('UPDATE files SET spooled = 2 WHERE key = ?'),
+    oldestNeeded: prepare(`SELECT segment FROM files INDEXED BY files_waiting
       WHERE trunk IS NULL ORDER BY segment, position LIMIT 1`),
-		addFile: prepare(`INSERT OR IGNORE INTO files
+    addFile: prepare(`INSERT OR IGNORE INTO files
       (key, name, type, grp, size, crc32, stagedAt, segment, position, spooled)
       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
-		removeFile: prepare("DELETE FROM files WHERE key = ?"),
-		confirmFile: prepare(`UPDATE files SET trunk = ?, trunkOffset = ?
+    removeFile: prepare('DELETE FROM files WHERE key = ?'),
+    confirmFile: prepare(`UPDATE files SET trunk = ?, trunkOffset = ?
       WHERE key = ? AND trunk IS NULL RETURNING size, spooled`),
-		confirmedSpooled: prepare(`SELECT key FROM files INDEXED BY files_spooled
+    confirmedSpooled: prepare(`SELECT key FROM files INDEXED BY files_spooled
       WHERE spooled = 1 AND trunk IS NOT NULL ORDER BY key`),
-		isDeleted: prepare("SELECT 1 FROM deletions WHERE key = ?"),
-		addDeletion: prepare(`INSERT INTO deletions (key, trunk, recordSegment)
+    isDeleted: prepare('SELECT 1 FROM deletions WHERE key = ?'),
+    addDeletion: prepare(`INSERT INTO deletions (key, trunk, recordSegment)
       VALUES ($key, $trunk, $segment) ON CONFLICT (key) DO UPDATE SET recordSegment = $segment`),
-		setDeletionTrunk: prepare(
-			"UPDATE deletions SET trunk = ? WHERE key = ? AND trunk IS NULL",
-		),
-		deletionsRecordedIn: prepare(
-			"SELECT key FROM deletions WHERE recordSegment = ? AND trunk IS NOT NULL",
-		),
-		forgetDeletions: prepare(
-			"DELETE FROM deletions WHERE recordSegment = ? AND trunk IS NULL",
-		),
-		addPlan:
-			prepare(`INSERT INTO trunks (taskId, kind, state, size, files, recordSegment, members)
+    setDeletionTrunk: prepare('UPDATE deletions SET trunk = ? WHERE key = ? AND trunk IS NULL'),
+    deletionsRecordedIn: prepare(
+      'SELECT key FROM deletions WHERE recordSegment = ? AND trunk IS NOT NULL',
+    ),
+    forgetDeletions: prepare('DELETE FROM deletions WHERE recordSegment = ? AND trunk IS NULL'),
+    addPlan: prepare(`INSERT INTO trunks (taskId, kind, state, size, files, recordSegment, members)
       VALUES ($taskId, $kind, 'planned', $size, $files, $segment, $members)
       ON CONFLICT (taskId) DO NOTHING`),
-		addStored:
-			prepare(`INSERT INTO trunks (taskId, kind, state, fileId, size, crc32, files, recordSegment)
+    addStored:
+      prepare(`INSERT INTO trunks (taskId, kind, state, fileId, size, crc32, files, recordSegment)
       VALUES ($taskId, $kind, 'stored', $fileId, $size, $crc32, $files, $segment)
       ON CONFLICT (taskId) DO UPDATE SET fileId = $fileId, size = $size, crc32 = $crc32,
         recordSegment = $segment,
         state = CASE state WHEN 'confirmed' THEN 'confirmed' ELSE 'stored' END`),
-		finishTrunk: prepare(
-			"UPDATE trunks SET state = 'confirmed', members = NULL WHERE id = ?",
-		),
-		abandonTrunk: prepare(
-			"UPDATE trunks SET state = 'abandoned', members = NULL WHERE id = ?",
-		),
-		deadTrunks:
-			prepare(`SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_dead
+    finishTrunk: prepare("UPDATE trunks SET state = 'confirmed', members = NULL WHERE id = ?"),
+    abandonTrunk: prepare("UPDATE trunks SET state = 'abandoned', members = NULL WHERE id = ?"),
+    deadTrunks: prepare(`SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_dead
       WHERE deadFiles >= files AND state = 'confirmed' ORDER BY id`),
-		retireTrunk: prepare("UPDATE trunks SET state = 'retired' WHERE id = ?"),
-		freeDeletions: prepare("UPDATE deletions SET trunk = NULL WHERE trunk = ?"),
-		addDead: prepare(
-			"UPDATE trunks SET deadFiles = deadFiles + ?, deadBytes = deadBytes + ? WHERE id = ?",
-		),
-		trunkByFile: prepare(
-			`SELECT ${TRUNK_COLUMNS} FROM trunks WHERE fileId = ?`,
-		),
-		trunkByTask: prepare(
-			`SELECT ${TRUNK_COLUMNS} FROM trunks WHERE taskId = ?`,
-		),
-		trunksIn: prepare(
-			`SELECT ${TRUNK_COLUMNS} FROM trunks WHERE state = ? ORDER BY id`,
-		),
-		trunksRecordedIn: prepare(`SELECT ${TRUNK_COLUMNS} FROM trunks
+    retireTrunk: prepare("UPDATE trunks SET state = 'retired' WHERE id = ?"),
+    freeDeletions: prepare('UPDATE deletions SET trunk = NULL WHERE trunk = ?'),
+    addDead: prepare(
+      'UPDATE trunks SET deadFiles = deadFiles + ?, deadBytes = deadBytes + ? WHERE id = ?',
+    ),
+    trunkByFile: prepare(`SELECT ${TRUNK_COLUMNS} FROM trunks WHERE fileId = ?`),
+    trunkByTask: prepare(`SELECT ${TRUNK_COLUMNS} FROM trunks WHERE taskId = ?`),
+    trunksIn: prepare(`SELECT ${TRUNK_COLUMNS} FROM trunks WHERE state = ? ORDER BY id`),
+    trunksRecordedIn: prepare(`SELECT ${TRUNK_COLUMNS} FROM trunks
       WHERE recordSegment = ? AND state IN ('stored', 'confirmed')`),
-		members: prepare("SELECT members FROM trunks WHERE id = ?"),
-		countTrunks: prepare(
-			"SELECT count(*) AS n FROM trunks WHERE state = 'confirmed'",
-		),
-		indexed: prepare("SELECT indexedBytes FROM segments WHERE number = ?"),
-		setIndexed:
-			prepare(`INSERT INTO segments (number, indexedBytes) VALUES (?, ?)
+    members: prepare('SELECT members FROM trunks WHERE id = ?'),
+    countTrunks: prepare("SELECT count(*) AS n FROM trunks WHERE state = 'confirmed'"),
+    indexed: prepare('SELECT indexedBytes FROM segments WHERE number = ?'),
+    setIndexed: prepare(`INSERT INTO segments (number, indexedBytes) VALUES (?, ?)
       ON CONFLICT (number) DO UPDATE SET indexedBytes = excluded.indexedBytes`),
-		forgetSegment: prepare("DELETE FROM segments WHERE number = ?"),
-		counters: prepare("SELECT name, value FROM counters"),
-		count: prepare("UPDATE counters SET value = value + ? WHERE name = ?"),
-	};
+    forgetSegment: prepare('DELETE FROM segments WHERE number = ?'),
+    counters: prepare('SELECT name, value FROM counters'),
+    count: prepare('UPDATE counters SET value = value + ? WHERE name = ?'),
+  };
 }

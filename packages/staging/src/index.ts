@@ -1,21 +1,21 @@
-export * from "./annealing.js";
+export * from './annealing.js';
 export {
-	MAX_GROUP_BYTES,
-	MAX_NAME_BYTES as MAX_FILE_NAME_BYTES,
-	MAX_TYPE_BYTES,
-} from "./constants.js";
-export * from "./disk.js";
-export * from "./errors.js";
-export type { Counters, FileRow, TrunkRow } from "./filemap.js";
-export { formatKey, originOfKey, parseKey, timeOfKey } from "./key.js";
-export { seededRandom } from "./random.js";
-export type { FileMeta, NewFile } from "./records.js";
-export type { SpoolWriter } from "./spool.js";
+  MAX_GROUP_BYTES,
+  MAX_NAME_BYTES as MAX_FILE_NAME_BYTES,
+  MAX_TYPE_BYTES,
+} from './constants.js';
+export * from './disk.js';
+export * from './errors.js';
+export type { Counters, FileRow, TrunkRow } from './filemap.js';
+export { formatKey, originOfKey, parseKey, timeOfKey } from './key.js';
+export { seededRandom } from './random.js';
+export type { FileMeta, NewFile } from './records.js';
+export type { SpoolWriter } from './spool.js';
 export {
-	fileIdOf,
-	Staging,
-	type StagingEvents,
-	type StagingOptions,
-	type StagingStats,
-} from "./staging.js";
-export type { TrunkSource, TrunkStore } from "./trunk-store.js";
+  fileIdOf,
+  Staging,
+  type StagingEvents,
+  type StagingOptions,
+  type StagingStats,
+} from './staging.js';
+export type { TrunkSource, TrunkStore } from './trunk-store.js';

@@ -1,4 +1,4 @@
-import { KEY_BYTES } from "./constants.js";
+import { KEY_BYTES } from './constants.js';
 
 /**
  * Keys: 48-bit milliseconds, 16-bit origin, 64 random bits, written as 22
@@ -11,53 +11,53 @@ const RANDOM_BYTES = 8;
 const POOLED_KEYS = 512;
 
 export interface KeySources {
-	readonly now: () => number;
-	/** Fills the buffer with unpredictable bytes. */
-	readonly randomFill: (target: Buffer) => void;
+  readonly now: () => number;
+  /** Fills the buffer with unpredictable bytes. */
+  readonly randomFill: (target: Buffer) => void;
 }
 
 /** Makes keys of one origin. */
 export class KeyMaker {
-	readonly #origin: number;
-	readonly #sources: KeySources;
-	readonly #pool = Buffer.alloc(POOLED_KEYS * RANDOM_BYTES);
-	#used = this.#pool.length;
+  readonly #origin: number;
+  readonly #sources: KeySources;
+  readonly #pool = Buffer.alloc(POOLED_KEYS * RANDOM_BYTES);
+  #used = this.#pool.length;
 
-	constructor(origin: number, sources: KeySources) {
-		this.#origin = origin;
-		this.#sources = sources;
-	}
+  constructor(origin: number, sources: KeySources) {
+    this.#origin = origin;
+    this.#sources = sources;
+  }
 
-	next(): Buffer {
-		// Asking the generator for many bytes at once costs a tenth of asking each time.
-		if (this.#used === this.#pool.length) {
-			this.#sources.randomFill(this.#pool);
-			this.#used = 0;
-		}
-		const key = Buffer.allocUnsafe(KEY_BYTES);
-		key.writeUIntBE(this.#sources.now(), 0, 6);
-		key.writeUInt16BE(this.#origin, 6);
-		this.#pool.copy(key, 8, this.#used, this.#used + RANDOM_BYTES);
-		this.#used += RANDOM_BYTES;
-		return key;
-	}
+  next(): Buffer {
+    // Asking the generator for many bytes at once costs a tenth of asking each time.
+    if (this.#used === this.#pool.length) {
+      this.#sources.randomFill(this.#pool);
+      this.#used = 0;
+    }
+    const key = Buffer.allocUnsafe(KEY_BYTES);
+    key.writeUIntBE(this.#sources.now(), 0, 6);
+    key.writeUInt16BE(this.#origin, 6);
+    this.#pool.copy(key, 8, this.#used, this.#used + RANDOM_BYTES);
+    this.#used += RANDOM_BYTES;
+    return key;
+  }
 }
 
 export function formatKey(key: Buffer): string {
-	return key.toString("base64url");
+  return key.toString('base64url');
 }
 
 /** The 16 bytes of a key's text; undefined when the text is not one. */
 export function parseKey(text: string): Buffer | undefined {
-	return KEY_TEXT.test(text) ? Buffer.from(text, "base64url") : undefined;
+  return KEY_TEXT.test(text) ? Buffer.from(text, 'base64url') : undefined;
 }
 
 /** Which gateway and worker staged the file. */
 export function originOfKey(key: Buffer): number {
-	return key.readUInt16BE(6);
+  return key.readUInt16BE(6);
 }
 
 /** Unix milliseconds. */
 export function timeOfKey(key: Buffer): number {
-	return key.readUIntBE(0, 6);
+  return key.readUIntBE(0, 6);
 }

@@ -1,25 +1,17 @@
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { MAX_ENTRIES, TRUNK_EXTENSION } from '@stevedore/protocol';
+import { chooseMembers, makeUnits } from './candidates.js';
+import type { FileMap, FileRow } from './filemap.js';
 import {
-	setImmediate as nextTurn,
-	setTimeout as sleep,
-} from "node:timers/promises";
-import { MAX_ENTRIES, TRUNK_EXTENSION } from "@stevedore/protocol";
-import { chooseMembers, makeUnits } from "./candidates.js";
-import type { FileMap, FileRow } from "./filemap.js";
-import {
-	CANDIDATE_FACTOR,
-	decideMerge,
-	Inflow,
-	MAX_WAIT_MS,
-	type MergeDecision,
-} from "./schedule.js";
-import {
-	planTrunk,
-	planWhole,
-	TRUNK_END_BYTES,
-	type TrunkPlan,
-} from "./trunk-plan.js";
-import type { SentTrunk, TrunkSender } from "./trunk-sender.js";
-import { DamagedMember } from "./trunk-stream.js";
+  CANDIDATE_FACTOR,
+  decideMerge,
+  Inflow,
+  MAX_WAIT_MS,
+  type MergeDecision,
+} from './schedule.js';
+import { planTrunk, planWhole, TRUNK_END_BYTES, type TrunkPlan } from './trunk-plan.js';
+import type { SentTrunk, TrunkSender } from './trunk-sender.js';
+import { DamagedMember } from './trunk-stream.js';
 
 /**
  * The Merge Task: watches what waits, decides when to merge, chooses the members,
@@ -28,17 +20,17 @@ import { DamagedMember } from "./trunk-stream.js";
  * pauses and nothing is lost. A file whose staged bytes are damaged is left out.
  */
 export interface MergeTaskOptions {
-	readonly fileMap: FileMap;
-	readonly sender: TrunkSender;
-	readonly now: () => number;
-	readonly random: () => number;
-	readonly newTaskId: () => Buffer;
-	readonly trunkBytes: number;
-	readonly maxAgeMs: number;
-	/** True when the container is nearly full. */
-	readonly isShort: () => boolean;
-	readonly onSent: (sent: SentTrunk) => void;
-	readonly onError: (error: Error) => void;
+  readonly fileMap: FileMap;
+  readonly sender: TrunkSender;
+  readonly now: () => number;
+  readonly random: () => number;
+  readonly newTaskId: () => Buffer;
+  readonly trunkBytes: number;
+  readonly maxAgeMs: number;
+  /** True when the container is nearly full. */
+  readonly isShort: () => boolean;
+  readonly onSent: (sent: SentTrunk) => void;
+  readonly onError: (error: Error) => void;
 }
 
 /** Trunks on their way at the same time: one is written by the storage while the next is read. */
@@ -52,290 +44,259 @@ const LAST_RETRY_MS = 10_000;
 const MAX_FILES = MAX_ENTRIES;
 
 export class MergeTask {
-	readonly #options: MergeTaskOptions;
-	readonly #inflow: Inflow;
-	/** Keys (latin1) of members of plans under way. */
-	readonly #packing = new Set<string>();
-	/** Small files and their bytes in plans under way. */
-	#plannedFiles = 0;
-	#plannedBytes = 0;
-	/** Bytes staged since the last decision, and how many of them call for the next. */
-	#stagedSince = 0;
-	#wantedBytes = 0;
-	readonly #damaged = new Set<string>();
-	readonly #sending = new Map<Promise<void>, TrunkPlan["kind"]>();
-	readonly #stopped = new AbortController();
-	#flushes = 0;
-	#wake: (() => void) | undefined;
-	/** Somebody called `wake` since the last sleep. */
-	#woken = false;
-	#running: Promise<void> | undefined;
+  readonly #options: MergeTaskOptions;
+  readonly #inflow: Inflow;
+  /** Keys (latin1) of members of plans under way. */
+  readonly #packing = new Set<string>();
+  /** Small files and their bytes in plans under way. */
+  #plannedFiles = 0;
+  #plannedBytes = 0;
+  /** Bytes staged since the last decision, and how many of them call for the next. */
+  #stagedSince = 0;
+  #wantedBytes = 0;
+  readonly #damaged = new Set<string>();
+  readonly #sending = new Map<Promise<void>, TrunkPlan['kind']>();
+  readonly #stopped = new AbortController();
+  #flushes = 0;
+  #wake: (() => void) | undefined;
+  /** Somebody called `wake` since the last sleep. */
+  #woken = false;
+  #running: Promise<void> | undefined;
 
-	constructor(options: MergeTaskOptions) {
-		this.#options = options;
-		this.#inflow = new Inflow(options.now());
-	}
+  constructor(options: MergeTaskOptions) {
+    this.#options = options;
+    this.#inflow = new Inflow(options.now());
+  }
 
-	start(): void {
-		this.#running = this.#run();
-	}
+  start(): void {
+    this.#running = this.#run();
+  }
 
-	/** A file was staged. */
-	noteStaged(bytes: number, spooled: boolean): void {
-		if (spooled) {
-			this.wake();
-			return;
-		}
-		this.#inflow.add(bytes);
-		this.#stagedSince += bytes;
-		if (this.#stagedSince >= this.#wantedBytes) this.wake();
-	}
+  /** A file was staged. */
+  noteStaged(bytes: number, spooled: boolean): void {
+    if (spooled) {
+      this.wake();
+      return;
+    }
+    this.#inflow.add(bytes);
+    this.#stagedSince += bytes;
+    if (this.#stagedSince >= this.#wantedBytes) this.wake();
+  }
 
-	wake(): void {
-		this.#woken = true;
-		this.#wake?.();
-	}
+  wake(): void {
+    this.#woken = true;
+    this.#wake?.();
+  }
 
-	isPacking(key: Buffer): boolean {
-		return this.#packing.has(key.toString("latin1"));
-	}
+  isPacking(key: Buffer): boolean {
+    return this.#packing.has(key.toString('latin1'));
+  }
 
-	/** Packs all that waits now; resolves when it is confirmed (or known to be damaged). */
-	async flush(signal?: AbortSignal): Promise<void> {
-		this.#flushes += 1;
-		try {
-			while (this.#waitingFiles() > 0 || this.#sending.size > 0) {
-				signal?.throwIfAborted();
-				if (this.#stopped.signal.aborted) return;
-				this.wake();
-				await Promise.race([
-					...this.#sending.keys(),
-					sleep(25, undefined, { ref: true }),
-				]);
-			}
-		} finally {
-			this.#flushes -= 1;
-		}
-	}
+  /** Packs all that waits now; resolves when it is confirmed (or known to be damaged). */
+  async flush(signal?: AbortSignal): Promise<void> {
+    this.#flushes += 1;
+    try {
+      while (this.#waitingFiles() > 0 || this.#sending.size > 0) {
+        signal?.throwIfAborted();
+        if (this.#stopped.signal.aborted) return;
+        this.wake();
+        await Promise.race([...this.#sending.keys(), sleep(25, undefined, { ref: true })]);
+      }
+    } finally {
+      this.#flushes -= 1;
+    }
+  }
 
-	/** Ends the task. Plans under way are given up; their files stay staged. */
-	async stop(): Promise<void> {
-		this.#stopped.abort();
-		this.wake();
-		await this.#running;
-		await Promise.allSettled(this.#sending.keys());
-	}
+  /** Ends the task. Plans under way are given up; their files stay staged. */
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    this.wake();
+    await this.#running;
+    await Promise.allSettled(this.#sending.keys());
+  }
 
-	async #run(): Promise<void> {
-		while (!this.#stopped.signal.aborted) {
-			try {
-				const begun = await this.#sendWholes();
-				const decision = this.#decide();
-				if (decision.action === "merge" && (await this.#mergeOnce())) continue;
-				if (!begun)
-					await this.#sleep(
-						decision.action === "wait" ? decision.waitMs : MAX_WAIT_MS,
-					);
-			} catch (error) {
-				this.#options.onError(error as Error);
-				await this.#sleep(FIRST_RETRY_MS);
-			}
-		}
-	}
+  async #run(): Promise<void> {
+    while (!this.#stopped.signal.aborted) {
+      try {
+        const begun = await this.#sendWholes();
+        const decision = this.#decide();
+        if (decision.action === 'merge' && (await this.#mergeOnce())) continue;
+        if (!begun) await this.#sleep(decision.action === 'wait' ? decision.waitMs : MAX_WAIT_MS);
+      } catch (error) {
+        this.#options.onError(error as Error);
+        await this.#sleep(FIRST_RETRY_MS);
+      }
+    }
+  }
 
-	#decide(): MergeDecision {
-		const { fileMap, now, trunkBytes, maxAgeMs, isShort } = this.#options;
-		// The end of a trunk on its way wakes the task.
-		if (this.#inFlight("trunk") >= TRUNKS_IN_FLIGHT)
-			return { action: "wait", waitMs: MAX_WAIT_MS };
-		const counters = fileMap.counters();
-		const waitingBytes = counters.waitingBytes - this.#plannedBytes;
-		const waitingFiles =
-			counters.waitingFiles - this.#plannedFiles - this.#damaged.size;
-		const oldest = waitingFiles > 0 ? this.#oldestUnplanned() : undefined;
-		this.#stagedSince = 0;
-		this.#wantedBytes = Math.max(
-			0,
-			CANDIDATE_FACTOR * trunkBytes - waitingBytes,
-		);
-		if (this.#flushes > 0 && oldest)
-			return { action: "merge", reason: "flush" };
-		return decideMerge({
-			now: now(),
-			waitingBytes,
-			waitingFiles,
-			oldestStagedAt: oldest?.stagedAt,
-			inflowBytesPerSecond: this.#inflow.bytesPerSecond(now()),
-			targetBytes: trunkBytes,
-			maxFiles: MAX_FILES,
-			maxAgeMs,
-			short: isShort(),
-		});
-	}
+  #decide(): MergeDecision {
+    const { fileMap, now, trunkBytes, maxAgeMs, isShort } = this.#options;
+    // The end of a trunk on its way wakes the task.
+    if (this.#inFlight('trunk') >= TRUNKS_IN_FLIGHT) return { action: 'wait', waitMs: MAX_WAIT_MS };
+    const counters = fileMap.counters();
+    const waitingBytes = counters.waitingBytes - this.#plannedBytes;
+    const waitingFiles = counters.waitingFiles - this.#plannedFiles - this.#damaged.size;
+    const oldest = waitingFiles > 0 ? this.#oldestUnplanned() : undefined;
+    this.#stagedSince = 0;
+    this.#wantedBytes = Math.max(0, CANDIDATE_FACTOR * trunkBytes - waitingBytes);
+    if (this.#flushes > 0 && oldest) return { action: 'merge', reason: 'flush' };
+    return decideMerge({
+      now: now(),
+      waitingBytes,
+      waitingFiles,
+      oldestStagedAt: oldest?.stagedAt,
+      inflowBytesPerSecond: this.#inflow.bytesPerSecond(now()),
+      targetBytes: trunkBytes,
+      maxFiles: MAX_FILES,
+      maxAgeMs,
+      short: isShort(),
+    });
+  }
 
-	/** True if a trunk was planned. */
-	async #mergeOnce(): Promise<boolean> {
-		const { now, random, trunkBytes, maxAgeMs, newTaskId } = this.#options;
-		const capacityBytes = trunkBytes - TRUNK_END_BYTES;
-		const rows = await this.#candidates(capacityBytes * CANDIDATE_BYTES_FACTOR);
-		const units = makeUnits(rows, { capacityBytes, now: now(), maxAgeMs });
-		const members = chooseMembers(
-			units,
-			{ capacityBytes, maxFiles: MAX_FILES },
-			random,
-		);
-		if (members.length === 0) return false;
-		await this.#begin(planTrunk(newTaskId(), members, TRUNK_EXTENSION));
-		return true;
-	}
+  /** True if a trunk was planned. */
+  async #mergeOnce(): Promise<boolean> {
+    const { now, random, trunkBytes, maxAgeMs, newTaskId } = this.#options;
+    const capacityBytes = trunkBytes - TRUNK_END_BYTES;
+    const rows = await this.#candidates(capacityBytes * CANDIDATE_BYTES_FACTOR);
+    const units = makeUnits(rows, { capacityBytes, now: now(), maxAgeMs });
+    const members = chooseMembers(units, { capacityBytes, maxFiles: MAX_FILES }, random);
+    if (members.length === 0) return false;
+    await this.#begin(planTrunk(newTaskId(), members, TRUNK_EXTENSION));
+    return true;
+  }
 
-	/** Sends large files that wait; true if any was begun. */
-	async #sendWholes(): Promise<boolean> {
-		let begun = false;
-		for (const row of this.#spooledWaiting()) {
-			if (this.#inFlight("whole") >= WHOLES_IN_FLIGHT) break;
-			await this.#begin(planWhole(this.#options.newTaskId(), row));
-			begun = true;
-		}
-		return begun;
-	}
+  /** Sends large files that wait; true if any was begun. */
+  async #sendWholes(): Promise<boolean> {
+    let begun = false;
+    for (const row of this.#spooledWaiting()) {
+      if (this.#inFlight('whole') >= WHOLES_IN_FLIGHT) break;
+      await this.#begin(planWhole(this.#options.newTaskId(), row));
+      begun = true;
+    }
+    return begun;
+  }
 
-	async #begin(plan: TrunkPlan): Promise<void> {
-		const names = plan.rows.map((row) => row.key.toString("latin1"));
-		const bytes = plan.rows.reduce((sum, row) => sum + row.size, 0);
-		for (const name of names) this.#packing.add(name);
-		const small = plan.kind === "trunk";
-		if (small) this.#plannedFiles += names.length;
-		if (small) this.#plannedBytes += bytes;
-		const release = () => {
-			for (const name of names) this.#packing.delete(name);
-			if (small) this.#plannedFiles -= names.length;
-			if (small) this.#plannedBytes -= bytes;
-		};
-		try {
-			await this.#options.sender.announce(plan);
-		} catch (error) {
-			release();
-			throw error;
-		}
-		const sending = this.#sendUntilDone(plan).finally(() => {
-			release();
-			this.#sending.delete(sending);
-			this.wake();
-		});
-		this.#sending.set(sending, plan.kind);
-	}
+  async #begin(plan: TrunkPlan): Promise<void> {
+    const names = plan.rows.map((row) => row.key.toString('latin1'));
+    const bytes = plan.rows.reduce((sum, row) => sum + row.size, 0);
+    for (const name of names) this.#packing.add(name);
+    const small = plan.kind === 'trunk';
+    if (small) this.#plannedFiles += names.length;
+    if (small) this.#plannedBytes += bytes;
+    const release = () => {
+      for (const name of names) this.#packing.delete(name);
+      if (small) this.#plannedFiles -= names.length;
+      if (small) this.#plannedBytes -= bytes;
+    };
+    try {
+      await this.#options.sender.announce(plan);
+    } catch (error) {
+      release();
+      throw error;
+    }
+    const sending = this.#sendUntilDone(plan).finally(() => {
+      release();
+      this.#sending.delete(sending);
+      this.wake();
+    });
+    this.#sending.set(sending, plan.kind);
+  }
 
-	/** Never rejects: failures are reported and tried again until the task is stopped. */
-	async #sendUntilDone(plan: TrunkPlan): Promise<void> {
-		const { sender, onSent, onError, fileMap } = this.#options;
-		const { signal } = this.#stopped;
-		for (
-			let pauseMs = FIRST_RETRY_MS;
-			;
-			pauseMs = Math.min(pauseMs * 2, LAST_RETRY_MS)
-		) {
-			try {
-				onSent(await sender.send(plan, signal));
-				return;
-			} catch (error) {
-				if (signal.aborted) return;
-				onError(error as Error);
-				const damaged = damagedMember(error);
-				if (damaged) {
-					this.#damaged.add(damaged.key.toString("latin1"));
-					fileMap.abandonTrunk(fileMap.trunkByTask(plan.taskId)?.id);
-					return;
-				}
-				await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
-				if (signal.aborted) return;
-			}
-		}
-	}
+  /** Never rejects: failures are reported and tried again until the task is stopped. */
+  async #sendUntilDone(plan: TrunkPlan): Promise<void> {
+    const { sender, onSent, onError, fileMap } = this.#options;
+    const { signal } = this.#stopped;
+    for (let pauseMs = FIRST_RETRY_MS; ; pauseMs = Math.min(pauseMs * 2, LAST_RETRY_MS)) {
+      try {
+        onSent(await sender.send(plan, signal));
+        return;
+      } catch (error) {
+        if (signal.aborted) return;
+        onError(error as Error);
+        const damaged = damagedMember(error);
+        if (damaged) {
+          this.#damaged.add(damaged.key.toString('latin1'));
+          fileMap.abandonTrunk(fileMap.trunkByTask(plan.taskId)!.id);
+          return;
+        }
+        await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
+        if (signal.aborted) return;
+      }
+    }
+  }
 
-	/** Waiting small files in order of arrival, read in pages so that uploads get their turn. */
-	async #candidates(bytes: number): Promise<FileRow[]> {
-		const found: FileRow[] = [];
-		let sum = 0;
-		let at = { segment: 0, position: -1 };
-		while (sum < bytes && found.length < MAX_FILES * CANDIDATE_BYTES_FACTOR) {
-			const page = this.#options.fileMap.waiting(
-				at.segment,
-				at.position,
-				PAGE_ROWS,
-			);
-			for (const row of page) {
-				if (row.spooled === 1 || !this.#isFree(row)) continue;
-				found.push(row);
-				sum += row.size;
-			}
-			if (page.length < PAGE_ROWS) break;
-			at = page.at(-1)!;
-			await nextTurn();
-		}
-		return found;
-	}
+  /** Waiting small files in order of arrival, read in pages so that uploads get their turn. */
+  async #candidates(bytes: number): Promise<FileRow[]> {
+    const found: FileRow[] = [];
+    let sum = 0;
+    let at = { segment: 0, position: -1 };
+    while (sum < bytes && found.length < MAX_FILES * CANDIDATE_BYTES_FACTOR) {
+      const page = this.#options.fileMap.waiting(at.segment, at.position, PAGE_ROWS);
+      for (const row of page) {
+        if (row.spooled === 1 || !this.#isFree(row)) continue;
+        found.push(row);
+        sum += row.size;
+      }
+      if (page.length < PAGE_ROWS) break;
+      at = page.at(-1)!;
+      await nextTurn();
+    }
+    return found;
+  }
 
-	#spooledWaiting(): FileRow[] {
-		if (this.#inFlight("whole") >= WHOLES_IN_FLIGHT) return [];
-		return this.#options.fileMap
-			.waitingSpooled(
-				WHOLES_IN_FLIGHT + this.#damaged.size + this.#inFlight("whole"),
-			)
-			.filter((row) => this.#isFree(row));
-	}
+  #spooledWaiting(): FileRow[] {
+    if (this.#inFlight('whole') >= WHOLES_IN_FLIGHT) return [];
+    return this.#options.fileMap
+      .waitingSpooled(WHOLES_IN_FLIGHT + this.#damaged.size + this.#inFlight('whole'))
+      .filter((row) => this.#isFree(row));
+  }
 
-	/** The oldest small file that is in no plan. */
-	#oldestUnplanned(): FileRow | undefined {
-		let at = { segment: 0, position: -1 };
-		for (;;) {
-			const page = this.#options.fileMap.waiting(
-				at.segment,
-				at.position,
-				PAGE_ROWS,
-			);
-			const found = page.find((row) => row.spooled === 0 && this.#isFree(row));
-			if (found || page.length < PAGE_ROWS) return found;
-			at = page.at(-1)!;
-		}
-	}
+  /** The oldest small file that is in no plan. */
+  #oldestUnplanned(): FileRow | undefined {
+    let at = { segment: 0, position: -1 };
+    for (;;) {
+      const page = this.#options.fileMap.waiting(at.segment, at.position, PAGE_ROWS);
+      const found = page.find((row) => row.spooled === 0 && this.#isFree(row));
+      if (found || page.length < PAGE_ROWS) return found;
+      at = page.at(-1)!;
+    }
+  }
 
-	#isFree(row: FileRow): boolean {
-		const name = row.key.toString("latin1");
-		return !this.#packing.has(name) && !this.#damaged.has(name);
-	}
+  #isFree(row: FileRow): boolean {
+    const name = row.key.toString('latin1');
+    return !this.#packing.has(name) && !this.#damaged.has(name);
+  }
 
-	#waitingFiles(): number {
-		const { waitingFiles, spooledFiles } = this.#options.fileMap.counters();
-		return waitingFiles + spooledFiles - this.#damaged.size;
-	}
+  #waitingFiles(): number {
+    const { waitingFiles, spooledFiles } = this.#options.fileMap.counters();
+    return waitingFiles + spooledFiles - this.#damaged.size;
+  }
 
-	#inFlight(kind: TrunkPlan["kind"]): number {
-		let count = 0;
-		for (const sending of this.#sending.values())
-			if (sending === kind) count += 1;
-		return count;
-	}
+  #inFlight(kind: TrunkPlan['kind']): number {
+    let count = 0;
+    for (const sending of this.#sending.values()) if (sending === kind) count += 1;
+    return count;
+  }
 
-	async #sleep(ms: number): Promise<void> {
-		if (!this.#woken) {
-			await new Promise<void>((resolve) => {
-				const timer = setTimeout(resolve, ms);
-				timer.unref();
-				this.#wake = () => {
-					clearTimeout(timer);
-					resolve();
-				};
-			});
-		}
-		this.#woken = false;
-		this.#wake = undefined;
-	}
+  async #sleep(ms: number): Promise<void> {
+    if (!this.#woken) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, ms);
+        timer.unref();
+        this.#wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+    }
+    this.#woken = false;
+    this.#wake = undefined;
+  }
 }
 
 function damagedMember(error: unknown): FileRow | undefined {
-	for (let at: unknown = error; at instanceof Error; at = at.cause) {
-		if (at instanceof DamagedMember) return at.row;
-	}
-	return undefined;
+  for (let at: unknown = error; at instanceof Error; at = at.cause) {
+    if (at instanceof DamagedMember) return at.row;
+  }
+  return undefined;
 }

@@ -1,136 +1,126 @@
-import { crc32 } from "node:zlib";
+import { crc32 } from 'node:zlib';
 import {
-	KEY_BYTES,
-	MAX_META_BYTES,
-	RECORD_HEADER_BYTES,
-	RECORD_MAGIC,
-	RecordType,
-	type RecordTypeNumber,
-	SEGMENT_HEADER_BYTES,
-	SEGMENT_MAGIC,
-} from "./constants.js";
+  KEY_BYTES,
+  MAX_META_BYTES,
+  RECORD_HEADER_BYTES,
+  RECORD_MAGIC,
+  RecordType,
+  type RecordTypeNumber,
+  SEGMENT_HEADER_BYTES,
+  SEGMENT_MAGIC,
+} from './constants.js';
 
 /** Bytes of the container's segment headers and records, both ways. */
 
 export interface SegmentHeader {
-	readonly segment: number;
-	readonly origin: number;
-	/** Unix milliseconds. */
-	readonly begunAt: number;
+  readonly segment: number;
+  readonly origin: number;
+  /** Unix milliseconds. */
+  readonly begunAt: number;
 }
 
 export interface RecordHeader {
-	readonly type: RecordTypeNumber;
-	/** Key of the file, or task id. */
-	readonly key: Buffer;
-	readonly metaBytes: number;
-	/** Bytes of body in the record. */
-	readonly bodyBytes: number;
-	/** Bytes of the file. */
-	readonly size: number;
-	/** Unix milliseconds. */
-	readonly time: number;
-	/** Of the file's bytes. */
-	readonly crc32: number;
+  readonly type: RecordTypeNumber;
+  /** Key of the file, or task id. */
+  readonly key: Buffer;
+  readonly metaBytes: number;
+  /** Bytes of body in the record. */
+  readonly bodyBytes: number;
+  /** Bytes of the file. */
+  readonly size: number;
+  /** Unix milliseconds. */
+  readonly time: number;
+  /** Of the file's bytes. */
+  readonly crc32: number;
 }
 
 /** A record to be written: its meta block and body are written behind the header. */
 export interface NewRecord {
-	readonly type: RecordTypeNumber;
-	readonly key: Buffer;
-	readonly meta: object;
-	readonly body: readonly Uint8Array[];
-	readonly bodyBytes: number;
-	readonly size: number;
-	readonly time: number;
-	readonly crc32: number;
+  readonly type: RecordTypeNumber;
+  readonly key: Buffer;
+  readonly meta: object;
+  readonly body: readonly Uint8Array[];
+  readonly bodyBytes: number;
+  readonly size: number;
+  readonly time: number;
+  readonly crc32: number;
 }
 
 export function encodeSegmentHeader(header: SegmentHeader): Buffer {
-	const bytes = Buffer.alloc(SEGMENT_HEADER_BYTES);
-	SEGMENT_MAGIC.copy(bytes);
-	bytes.writeUInt32LE(header.segment, 8);
-	bytes.writeUInt16LE(header.origin, 12);
-	bytes.writeBigUInt64LE(BigInt(header.begunAt), 16);
-	bytes.writeUInt32LE(crc32(bytes.subarray(0, 24)), 24);
-	return bytes;
+  const bytes = Buffer.alloc(SEGMENT_HEADER_BYTES);
+  SEGMENT_MAGIC.copy(bytes);
+  bytes.writeUInt32LE(header.segment, 8);
+  bytes.writeUInt16LE(header.origin, 12);
+  bytes.writeBigUInt64LE(BigInt(header.begunAt), 16);
+  bytes.writeUInt32LE(crc32(bytes.subarray(0, 24)), 24);
+  return bytes;
 }
 
 /** Undefined when the bytes are not an intact header. */
 export function decodeSegmentHeader(bytes: Buffer): SegmentHeader | undefined {
-	if (
-		bytes.length < SEGMENT_HEADER_BYTES ||
-		!bytes.subarray(0, 8).equals(SEGMENT_MAGIC)
-	) {
-		return undefined;
-	}
-	if (bytes.readUInt32LE(24) !== crc32(bytes.subarray(0, 24))) return undefined;
-	return {
-		segment: bytes.readUInt32LE(8),
-		origin: bytes.readUInt16LE(12),
-		begunAt: Number(bytes.readBigUInt64LE(16)),
-	};
+  if (bytes.length < SEGMENT_HEADER_BYTES || !bytes.subarray(0, 8).equals(SEGMENT_MAGIC)) {
+    return undefined;
+  }
+  if (bytes.readUInt32LE(24) !== crc32(bytes.subarray(0, 24))) return undefined;
+  return {
+    segment: bytes.readUInt32LE(8),
+    origin: bytes.readUInt16LE(12),
+    begunAt: Number(bytes.readBigUInt64LE(16)),
+  };
 }
 
 /** Header and meta block of a record, in one buffer; the body follows it in the segment. */
 export function encodeRecordHead(record: NewRecord, segment: number): Buffer {
-	const meta = JSON.stringify(record.meta);
-	const metaBytes = Buffer.byteLength(meta);
-	if (metaBytes > MAX_META_BYTES)
-		throw new RangeError(`a meta block of ${metaBytes} bytes`);
-	const bytes = Buffer.allocUnsafe(RECORD_HEADER_BYTES + metaBytes);
-	bytes.writeUInt32LE(RECORD_MAGIC, 0);
-	bytes.writeUInt16LE(record.type, 4);
-	bytes.writeUInt16LE(metaBytes, 6);
-	record.key.copy(bytes, 8);
-	writeU64(bytes, record.bodyBytes, 24);
-	writeU64(bytes, record.size, 32);
-	writeU64(bytes, record.time, 40);
-	bytes.writeUInt32LE(record.crc32, 48);
-	bytes.writeUInt32LE(segment, 52);
-	bytes.write(meta, RECORD_HEADER_BYTES);
-	bytes.writeUInt32LE(headCrc(bytes), 56);
-	return bytes;
+  const meta = JSON.stringify(record.meta);
+  const metaBytes = Buffer.byteLength(meta);
+  if (metaBytes > MAX_META_BYTES) throw new RangeError(`a meta block of ${metaBytes} bytes`);
+  const bytes = Buffer.allocUnsafe(RECORD_HEADER_BYTES + metaBytes);
+  bytes.writeUInt32LE(RECORD_MAGIC, 0);
+  bytes.writeUInt16LE(record.type, 4);
+  bytes.writeUInt16LE(metaBytes, 6);
+  record.key.copy(bytes, 8);
+  writeU64(bytes, record.bodyBytes, 24);
+  writeU64(bytes, record.size, 32);
+  writeU64(bytes, record.time, 40);
+  bytes.writeUInt32LE(record.crc32, 48);
+  bytes.writeUInt32LE(segment, 52);
+  bytes.write(meta, RECORD_HEADER_BYTES);
+  bytes.writeUInt32LE(headCrc(bytes), 56);
+  return bytes;
 }
 
 /** The header's fields, not yet checked against its CRC-32; undefined when it cannot be one. */
-export function decodeRecordHeader(
-	bytes: Buffer,
-	segment: number,
-): RecordHeader | undefined {
-	if (
-		bytes.length < RECORD_HEADER_BYTES ||
-		bytes.readUInt32LE(0) !== RECORD_MAGIC
-	)
-		return undefined;
-	const type = bytes.readUInt16LE(4);
-	if (type < RecordType.file || type > RecordType.stored) return undefined;
-	if (bytes.readUInt32LE(52) !== segment) return undefined;
-	return {
-		type: type as RecordTypeNumber,
-		metaBytes: bytes.readUInt16LE(6),
-		key: Buffer.from(bytes.subarray(8, 8 + KEY_BYTES)),
-		bodyBytes: readU64(bytes, 24),
-		size: readU64(bytes, 32),
-		time: readU64(bytes, 40),
-		crc32: bytes.readUInt32LE(48),
-	};
+export function decodeRecordHeader(bytes: Buffer, segment: number): RecordHeader | undefined {
+  if (bytes.length < RECORD_HEADER_BYTES || bytes.readUInt32LE(0) !== RECORD_MAGIC)
+    return undefined;
+  const type = bytes.readUInt16LE(4);
+  if (type < RecordType.file || type > RecordType.stored) return undefined;
+  if (bytes.readUInt32LE(52) !== segment) return undefined;
+  return {
+    type: type as RecordTypeNumber,
+    metaBytes: bytes.readUInt16LE(6),
+    key: Buffer.from(bytes.subarray(8, 8 + KEY_BYTES)),
+    bodyBytes: readU64(bytes, 24),
+    size: readU64(bytes, 32),
+    time: readU64(bytes, 40),
+    crc32: bytes.readUInt32LE(48),
+  };
 }
 
 /** True if header and meta block are what was written. */
 export function isRecordHeadIntact(head: Buffer): boolean {
-	return head.readUInt32LE(56) === headCrc(head);
+  return head.readUInt32LE(56) === headCrc(head);
 }
 
 function headCrc(head: Buffer): number {
-	return crc32(head.subarray(RECORD_HEADER_BYTES), crc32(head.subarray(0, 56)));
+  return crc32(head.subarray(RECORD_HEADER_BYTES), crc32(head.subarray(0, 56)));
 }
 
 function writeU64(bytes: Buffer, value: number, at: number): void {
-	bytes.writeUInt32LE(value % 2 ** 32, at);
-	bytes.writeUInt32LE(Math.floor(value / 2 ** 32), at + 4);
+  bytes.writeUInt32LE(value % 2 ** 32, at);
+  bytes.writeUInt32LE(Math.floor(value / 2 ** 32), at + 4);
 }
 
 function readU64(bytes: Buffer, at: number): number {
-	return bytes.readUInt32LE(at) + bytes.readUInt32LE(at + 4) * 2 ** 32;
+  return bytes.readUInt32LE(at) + bytes.readUInt32LE(at + 4) * 2 ** 32;
 }

@@ -1,166 +1,159 @@
-import { crc32 } from "node:zlib";
-import { RecordType } from "./constants.js";
-import type {
-	FileMapChange,
-	PlannedMember,
-	TrunkKind,
-} from "./filemap-change.js";
-import { packMembers, unpackMembers } from "./filemap-change.js";
-import type { NewRecord } from "./record.js";
+import { crc32 } from 'node:zlib';
+import { RecordType } from './constants.js';
+import type { FileMapChange, PlannedMember, TrunkKind } from './filemap-change.js';
+import { packMembers, unpackMembers } from './filemap-change.js';
+import type { NewRecord } from './record.js';
 
 /** Records by their meaning: how each is written, and what each changes in the FileMap. */
 
 export interface FileMeta {
-	readonly name: string;
-	readonly type: string;
-	readonly group: string | undefined;
+  readonly name: string;
+  readonly type: string;
+  readonly group: string | undefined;
 }
 
 export interface NewFile extends FileMeta {
-	readonly key: Buffer;
-	readonly size: number;
-	readonly crc32: number;
-	/** Unix milliseconds. */
-	readonly stagedAt: number;
-	/** The bytes; undefined for a file that is in the spool. */
-	readonly body: readonly Uint8Array[] | undefined;
+  readonly key: Buffer;
+  readonly size: number;
+  readonly crc32: number;
+  /** Unix milliseconds. */
+  readonly stagedAt: number;
+  /** The bytes; undefined for a file that is in the spool. */
+  readonly body: readonly Uint8Array[] | undefined;
 }
 
 export interface StoredTrunk {
-	readonly taskId: Buffer;
-	readonly kind: TrunkKind;
-	readonly fileId: string;
-	readonly size: number;
-	readonly crc32: number;
-	readonly files: number;
-	/** What a trunk's directory would tell, for a file stored whole. */
-	readonly file?: FileMeta & {
-		readonly key: Buffer;
-		readonly stagedAt: number;
-	};
+  readonly taskId: Buffer;
+  readonly kind: TrunkKind;
+  readonly fileId: string;
+  readonly size: number;
+  readonly crc32: number;
+  readonly files: number;
+  /** What a trunk's directory would tell, for a file stored whole. */
+  readonly file?: FileMeta & {
+    readonly key: Buffer;
+    readonly stagedAt: number;
+  };
 }
 
 const NO_BODY = { body: [], bodyBytes: 0 } as const;
 
 export function fileRecord(file: NewFile): NewRecord {
-	const { name, type, group, key, size, stagedAt } = file;
-	return {
-		type: file.body ? RecordType.file : RecordType.spooledFile,
-		key,
-		meta: group === undefined ? { name, type } : { name, type, group },
-		body: file.body ?? [],
-		bodyBytes: file.body ? size : 0,
-		size,
-		time: stagedAt,
-		crc32: file.crc32,
-	};
+  const { name, type, group, key, size, stagedAt } = file;
+  return {
+    type: file.body ? RecordType.file : RecordType.spooledFile,
+    key,
+    meta: group === undefined ? { name, type } : { name, type, group },
+    body: file.body ?? [],
+    bodyBytes: file.body ? size : 0,
+    size,
+    time: stagedAt,
+    crc32: file.crc32,
+  };
 }
 
 export function deletionRecord(key: Buffer, now: number): NewRecord {
-	return {
-		type: RecordType.deletion,
-		key,
-		meta: {},
-		...NO_BODY,
-		size: 0,
-		time: now,
-		crc32: 0,
-	};
+  return {
+    type: RecordType.deletion,
+    key,
+    meta: {},
+    ...NO_BODY,
+    size: 0,
+    time: now,
+    crc32: 0,
+  };
 }
 
 export function planRecord(
-	plan: {
-		taskId: Buffer;
-		kind: TrunkKind;
-		size: number;
-		members: readonly PlannedMember[];
-	},
-	now: number,
+  plan: {
+    taskId: Buffer;
+    kind: TrunkKind;
+    size: number;
+    members: readonly PlannedMember[];
+  },
+  now: number,
 ): NewRecord {
-	const body = packMembers(plan.members);
-	return {
-		type: RecordType.plan,
-		key: plan.taskId,
-		meta: { kind: plan.kind },
-		body: [body],
-		bodyBytes: body.length,
-		size: plan.size,
-		time: now,
-		crc32: crc32(body),
-	};
+  const body = packMembers(plan.members);
+  return {
+    type: RecordType.plan,
+    key: plan.taskId,
+    meta: { kind: plan.kind },
+    body: [body],
+    bodyBytes: body.length,
+    size: plan.size,
+    time: now,
+    crc32: crc32(body),
+  };
 }
 
 export function storedRecord(trunk: StoredTrunk, now: number): NewRecord {
-	const { kind, fileId, files, file } = trunk;
-	const member = file && {
-		...file,
-		key: undefined,
-		member: file.key.toString("base64url"),
-	};
-	return {
-		type: RecordType.stored,
-		key: trunk.taskId,
-		meta: { kind, fileId, files, ...member },
-		...NO_BODY,
-		size: trunk.size,
-		time: now,
-		crc32: trunk.crc32,
-	};
+  const { kind, fileId, files, file } = trunk;
+  const member = file && {
+    ...file,
+    key: undefined,
+    member: file.key.toString('base64url'),
+  };
+  return {
+    type: RecordType.stored,
+    key: trunk.taskId,
+    meta: { kind, fileId, files, ...member },
+    ...NO_BODY,
+    size: trunk.size,
+    time: now,
+    crc32: trunk.crc32,
+  };
 }
 
 /** A record as it was written or found again. */
 export interface RecordContent {
-	readonly type: number;
-	readonly key: Buffer;
-	readonly meta: object;
-	readonly size: number;
-	readonly time: number;
-	readonly crc32: number;
-	/** The whole body, for records that are not files. */
-	readonly bodyOfPlan: Buffer | undefined;
+  readonly type: number;
+  readonly key: Buffer;
+  readonly meta: object;
+  readonly size: number;
+  readonly time: number;
+  readonly crc32: number;
+  /** The whole body, for records that are not files. */
+  readonly bodyOfPlan: Buffer | undefined;
 }
 
 /** What the record changes in the FileMap; `position` is where its body begins. */
-export function changeOfRecord(
-	record: RecordContent,
-	position: number,
-): FileMapChange {
-	const { key, size, time } = record;
-	const meta = record.meta as Readonly<Record<string, unknown>>;
-	const kind: TrunkKind = meta.kind === "whole" ? "whole" : "trunk";
-	switch (record.type) {
-		case RecordType.deletion:
-			return { what: "deletion", key };
-		case RecordType.plan:
-			return {
-				what: "plan",
-				taskId: key,
-				kind,
-				size,
-				members: unpackMembers(record.bodyOfPlan!),
-			};
-		case RecordType.stored:
-			return {
-				what: "stored",
-				taskId: key,
-				kind,
-				fileId: String(meta.fileId),
-				size,
-				crc32: record.crc32,
-				files: Number(meta.files),
-			};
-		default:
-			return {
-				what: "file",
-				key,
-				name: String(meta.name ?? ""),
-				type: String(meta.type ?? ""),
-				group: typeof meta.group === "string" ? meta.group : undefined,
-				size,
-				crc32: record.crc32,
-				stagedAt: time,
-				position,
-				spooled: record.type === RecordType.spooledFile,
-			};
-	}
+export function changeOfRecord(record: RecordContent, position: number): FileMapChange {
+  const { key, size, time } = record;
+  const meta = record.meta as Readonly<Record<string, unknown>>;
+  const kind: TrunkKind = meta.kind === 'whole' ? 'whole' : 'trunk';
+  switch (record.type) {
+    case RecordType.deletion:
+      return { what: 'deletion', key };
+    case RecordType.plan:
+      return {
+        what: 'plan',
+        taskId: key,
+        kind,
+        size,
+        members: unpackMembers(record.bodyOfPlan!),
+      };
+    case RecordType.stored:
+      return {
+        what: 'stored',
+        taskId: key,
+        kind,
+        fileId: String(meta.fileId),
+        size,
+        crc32: record.crc32,
+        files: Number(meta.files),
+      };
+    default:
+      return {
+        what: 'file',
+        key,
+        name: String(meta.name ?? ''),
+        type: String(meta.type ?? ''),
+        group: typeof meta.group === 'string' ? meta.group : undefined,
+        size,
+        crc32: record.crc32,
+        stagedAt: time,
+        position,
+        spooled: record.type === RecordType.spooledFile,
+      };
+  }
 }

@@ -1,12 +1,12 @@
-import { constants } from "node:fs";
-import { access, rename } from "node:fs/promises";
-import { type Disk, hasCode, writeFileDurably } from "./disk.js";
-import { StoreError } from "./errors.js";
-import { FileMap } from "./filemap.js";
-import type { FileMapChange } from "./filemap-change.js";
-import { changeOfRecord } from "./records.js";
-import { Segment, scanSegment, segmentNumber } from "./segment.js";
-import { confirmTrunk } from "./trunk-sender.js";
+import { constants } from 'node:fs';
+import { access, rename } from 'node:fs/promises';
+import { type Disk, hasCode, writeFileDurably } from './disk.js';
+import { StoreError } from './errors.js';
+import { FileMap } from './filemap.js';
+import type { FileMapChange } from './filemap-change.js';
+import { changeOfRecord } from './records.js';
+import { Segment, scanSegment, segmentNumber } from './segment.js';
+import { confirmTrunk } from './trunk-sender.js';
 
 /**
  * What happens at start: whatever a crash left, container and FileMap agree again
@@ -17,131 +17,122 @@ import { confirmTrunk } from "./trunk-sender.js";
 const APPLY_PAGE = 500;
 
 export interface RecoveredContainer {
-	readonly segments: readonly Segment[];
-	readonly nextSegment: number;
+  readonly segments: readonly Segment[];
+  readonly nextSegment: number;
 }
 
 /** Makes the folders; an unwritable directory is StoreError `directory_unusable`. */
-export async function prepareFolders(
-	disk: Disk,
-	directory: string,
-): Promise<void> {
-	try {
-		await disk.makeFolder(`${directory}/container`);
-		await disk.makeFolder(`${directory}/spool`);
-		await access(directory, constants.W_OK);
-		await disk.syncFolder(directory);
-	} catch (error) {
-		const reason = (error as Error).message;
-		throw new StoreError(
-			"directory_unusable",
-			`${directory} cannot be used (${reason}); check that it is a folder this user may write to`,
-			{ cause: error },
-		);
-	}
+export async function prepareFolders(disk: Disk, directory: string): Promise<void> {
+  try {
+    await disk.makeFolder(`${directory}/container`);
+    await disk.makeFolder(`${directory}/spool`);
+    await access(directory, constants.W_OK);
+    await disk.syncFolder(directory);
+  } catch (error) {
+    const reason = (error as Error).message;
+    throw new StoreError(
+      'directory_unusable',
+      `${directory} cannot be used (${reason}); check that it is a folder this user may write to`,
+      { cause: error },
+    );
+  }
 }
 
 /** The origin of this directory's keys, chosen once. */
 export async function readOrigin(
-	disk: Disk,
-	directory: string,
-	choose: () => number,
+  disk: Disk,
+  directory: string,
+  choose: () => number,
 ): Promise<number> {
-	const text = await disk.readText(`${directory}/origin`);
-	if (text !== undefined && /^\d{1,5}\s*$/.test(text) && Number(text) <= 0xffff)
-		return Number(text);
-	const origin = choose();
-	await writeFileDurably(disk, directory, "origin", `${origin}\n`);
-	return origin;
+  const text = await disk.readText(`${directory}/origin`);
+  if (text !== undefined && /^\d{1,5}\s*$/.test(text) && Number(text) <= 0xffff)
+    return Number(text);
+  const origin = choose();
+  await writeFileDurably(disk, directory, 'origin', `${origin}\n`);
+  return origin;
 }
 
 export async function openFileMap(
-	directory: string,
-	now: number,
-	onProblem: (error: Error) => void,
+  directory: string,
+  now: number,
+  onProblem: (error: Error) => void,
 ): Promise<FileMap> {
-	const path = `${directory}/filemap.sqlite`;
-	try {
-		return FileMap.open(path);
-	} catch (error) {
-		if (!isDamaged(error)) throw error;
-		const aside = `${path}.damaged-${now}`;
-		onProblem(
-			new StoreError(
-				"corrupt",
-				`the FileMap is damaged (${(error as Error).message}); it is kept as ${aside} and made anew from the container`,
-				{ cause: error },
-			),
-		);
-		for (const suffix of ["", "-wal", "-shm"])
-			await renameIfThere(path + suffix, aside + suffix);
-		return FileMap.open(path);
-	}
+  const path = `${directory}/filemap.sqlite`;
+  try {
+    return FileMap.open(path);
+  } catch (error) {
+    if (!isDamaged(error)) throw error;
+    const aside = `${path}.damaged-${now}`;
+    onProblem(
+      new StoreError(
+        'corrupt',
+        `the FileMap is damaged (${(error as Error).message}); it is kept as ${aside} and made anew from the container`,
+        { cause: error },
+      ),
+    );
+    for (const suffix of ['', '-wal', '-shm']) await renameIfThere(path + suffix, aside + suffix);
+    return FileMap.open(path);
+  }
 }
 
 /** Brings the FileMap up to date with every record of the container. */
 export async function replayContainer(
-	disk: Disk,
-	folder: string,
-	fileMap: FileMap,
+  disk: Disk,
+  folder: string,
+  fileMap: FileMap,
 ): Promise<RecoveredContainer> {
-	const numbers = (await disk.list(folder))
-		.map(segmentNumber)
-		.filter((number) => number !== undefined)
-		.sort((a, b) => a - b);
-	const segments: Segment[] = [];
-	for (const number of numbers) {
-		const segment = await Segment.open(disk, folder, number);
-		await replaySegment(segment, fileMap);
-		segments.push(segment);
-	}
-	return { segments, nextSegment: (numbers.at(-1) ?? 0) + 1 };
+  const numbers = (await disk.list(folder))
+    .map(segmentNumber)
+    .filter((number) => number !== undefined)
+    .sort((a, b) => a - b);
+  const segments: Segment[] = [];
+  for (const number of numbers) {
+    const segment = await Segment.open(disk, folder, number);
+    await replaySegment(segment, fileMap);
+    segments.push(segment);
+  }
+  return { segments, nextSegment: (numbers.at(-1) ?? 0) + 1 };
 }
 
 /** Trunks that were stored get their members' rows; plans that were not are given up. */
-export async function settleTrunks(
-	fileMap: FileMap,
-): Promise<{ abandoned: number }> {
-	for (const trunk of fileMap.trunksIn("stored")) {
-		await confirmTrunk(fileMap, trunk.id, fileMap.members(trunk.id));
-	}
-	const unfinished = fileMap.trunksIn("planned");
-	for (const trunk of unfinished) fileMap.abandonTrunk(trunk.id);
-	return { abandoned: unfinished.length };
+export async function settleTrunks(fileMap: FileMap): Promise<{ abandoned: number }> {
+  for (const trunk of fileMap.trunksIn('stored')) {
+    await confirmTrunk(fileMap, trunk.id, fileMap.members(trunk.id));
+  }
+  const unfinished = fileMap.trunksIn('planned');
+  for (const trunk of unfinished) fileMap.abandonTrunk(trunk.id);
+  return { abandoned: unfinished.length };
 }
 
-async function replaySegment(
-	segment: Segment,
-	fileMap: FileMap,
-): Promise<void> {
-	let end = fileMap.indexedBytes(segment.number);
-	let changes: FileMapChange[] = [];
-	for await (const record of scanSegment(segment, end)) {
-		const content = {
-			...record.header,
-			meta: record.meta,
-			bodyOfPlan: record.body,
-		};
-		changes.push(changeOfRecord(content, record.bodyPosition));
-		end = record.end;
-		if (changes.length >= APPLY_PAGE) {
-			fileMap.apply(changes, segment.number, end);
-			changes = [];
-		}
-	}
-	if (changes.length > 0) fileMap.apply(changes, segment.number, end);
-	// What lies behind the last intact record was never acknowledged.
-	segment.bytes = end;
+async function replaySegment(segment: Segment, fileMap: FileMap): Promise<void> {
+  let end = fileMap.indexedBytes(segment.number);
+  let changes: FileMapChange[] = [];
+  for await (const record of scanSegment(segment, end)) {
+    const content = {
+      ...record.header,
+      meta: record.meta,
+      bodyOfPlan: record.body,
+    };
+    changes.push(changeOfRecord(content, record.bodyPosition));
+    end = record.end;
+    if (changes.length >= APPLY_PAGE) {
+      fileMap.apply(changes, segment.number, end);
+      changes = [];
+    }
+  }
+  if (changes.length > 0) fileMap.apply(changes, segment.number, end);
+  // What lies behind the last intact record was never acknowledged.
+  segment.bytes = end;
 }
 
 function isDamaged(error: unknown): boolean {
-	return hasCode(error, "SQLITE_CORRUPT") || hasCode(error, "SQLITE_NOTADB");
+  return hasCode(error, 'SQLITE_CORRUPT') || hasCode(error, 'SQLITE_NOTADB');
 }
 
 async function renameIfThere(from: string, to: string): Promise<void> {
-	try {
-		await rename(from, to);
-	} catch (error) {
-		if (!hasCode(error, "ENOENT")) throw error;
-	}
+  try {
+    await rename(from, to);
+  } catch (error) {
+    if (!hasCode(error, 'ENOENT')) throw error;
+  }
 }

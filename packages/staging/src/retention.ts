@@ -1,8 +1,8 @@
-import type { Container } from "./container.js";
-import type { FileMap } from "./filemap.js";
-import { deletionRecord, type StoredTrunk, storedRecord } from "./records.js";
-import type { Segment } from "./segment.js";
-import type { Spool } from "./spool.js";
+import type { Container } from './container.js';
+import type { FileMap } from './filemap.js';
+import { deletionRecord, type StoredTrunk, storedRecord } from './records.js';
+import type { Segment } from './segment.js';
+import type { Spool } from './spool.js';
 
 /**
  * Frees the container. Segments and spooled files whose bytes FastDFS has confirmed
@@ -11,109 +11,99 @@ import type { Spool } from "./spool.js";
  * are written again, and the FileMap is made durable, before the file is removed.
  */
 export interface RetentionParts {
-	readonly container: Container;
-	readonly spool: Spool;
-	readonly fileMap: FileMap;
-	readonly now: () => number;
-	/** Bytes that confirmed files may keep. */
-	readonly retainBytes: number;
+  readonly container: Container;
+  readonly spool: Spool;
+  readonly fileMap: FileMap;
+  readonly now: () => number;
+  /** Bytes that confirmed files may keep. */
+  readonly retainBytes: number;
 }
 
 export class Retention {
-	readonly #parts: RetentionParts;
-	#running: Promise<void> = Promise.resolve();
+  readonly #parts: RetentionParts;
+  #running: Promise<void> = Promise.resolve();
 
-	constructor(parts: RetentionParts) {
-		this.#parts = parts;
-	}
+  constructor(parts: RetentionParts) {
+    this.#parts = parts;
+  }
 
-	/** Removes what exceeds the budget, and at least `neededBytes` if there is that much. */
-	trim(neededBytes = 0): Promise<void> {
-		const trimmed = this.#running.then(() => this.#trim(neededBytes));
-		// One that fails is its caller's concern, not the next one's.
-		this.#running = trimmed.catch(() => undefined);
-		return trimmed;
-	}
+  /** Removes what exceeds the budget, and at least `neededBytes` if there is that much. */
+  trim(neededBytes = 0): Promise<void> {
+    const trimmed = this.#running.then(() => this.#trim(neededBytes));
+    // One that fails is its caller's concern, not the next one's.
+    this.#running = trimmed.catch(() => undefined);
+    return trimmed;
+  }
 
-	async #trim(neededBytes: number): Promise<void> {
-		let freed = 0;
-		const isEnough = (retained: number) =>
-			retained <= this.#parts.retainBytes && freed >= neededBytes;
-		let retained = this.#confirmedSegments().reduce(
-			(sum, segment) => sum + segment.bytes,
-			0,
-		);
-		retained += this.#confirmedSpoolBytes();
-		// Spooled files first: each is one large read from FastDFS, not many small ones.
-		for (const key of this.#parts.fileMap.confirmedSpooled()) {
-			if (isEnough(retained)) return;
-			const before = this.#parts.spool.bytes;
-			this.#parts.fileMap.checkpoint();
-			await this.#parts.spool.remove(key);
-			this.#parts.fileMap.forgetSpooled(key);
-			freed += before - this.#parts.spool.bytes;
-			retained -= before - this.#parts.spool.bytes;
-		}
-		for (const segment of this.#confirmedSegments()) {
-			if (isEnough(retained)) return;
-			await this.#removeSegment(segment);
-			freed += segment.bytes;
-			retained -= segment.bytes;
-		}
-	}
+  async #trim(neededBytes: number): Promise<void> {
+    let freed = 0;
+    const isEnough = (retained: number) =>
+      retained <= this.#parts.retainBytes && freed >= neededBytes;
+    let retained = this.#confirmedSegments().reduce((sum, segment) => sum + segment.bytes, 0);
+    retained += this.#confirmedSpoolBytes();
+    // Spooled files first: each is one large read from FastDFS, not many small ones.
+    for (const key of this.#parts.fileMap.confirmedSpooled()) {
+      if (isEnough(retained)) return;
+      const before = this.#parts.spool.bytes;
+      this.#parts.fileMap.checkpoint();
+      await this.#parts.spool.remove(key);
+      this.#parts.fileMap.forgetSpooled(key);
+      freed += before - this.#parts.spool.bytes;
+      retained -= before - this.#parts.spool.bytes;
+    }
+    for (const segment of this.#confirmedSegments()) {
+      if (isEnough(retained)) return;
+      await this.#removeSegment(segment);
+      freed += segment.bytes;
+      retained -= segment.bytes;
+    }
+  }
 
-	/** From the oldest on, as long as nothing in them waits to be confirmed. */
-	#confirmedSegments(): Segment[] {
-		const { container, fileMap } = this.#parts;
-		const needed = fileMap.oldestNeededSegment() ?? Infinity;
-		return container
-			.segments()
-			.filter(
-				(segment) => segment.number < needed && !container.isCurrent(segment),
-			);
-	}
+  /** From the oldest on, as long as nothing in them waits to be confirmed. */
+  #confirmedSegments(): Segment[] {
+    const { container, fileMap } = this.#parts;
+    const needed = fileMap.oldestNeededSegment() ?? Infinity;
+    return container
+      .segments()
+      .filter((segment) => segment.number < needed && !container.isCurrent(segment));
+  }
 
-	#confirmedSpoolBytes(): number {
-		const { fileMap, spool } = this.#parts;
-		return fileMap
-			.confirmedSpooled()
-			.reduce((sum, key) => sum + spool.sizeOf(key), 0);
-	}
+  #confirmedSpoolBytes(): number {
+    const { fileMap, spool } = this.#parts;
+    return fileMap.confirmedSpooled().reduce((sum, key) => sum + spool.sizeOf(key), 0);
+  }
 
-	async #removeSegment(segment: Segment): Promise<void> {
-		const { container, fileMap, now } = this.#parts;
-		const { trunks, deletions } = fileMap.neededRecords(segment.number);
-		const records = [
-			...trunks.map((trunk) => storedRecord(this.#describe(trunk), now())),
-			...deletions.map((key) => deletionRecord(key, now())),
-		];
-		if (records.length > 0) await container.append(records);
-		await container.sync();
-		fileMap.checkpoint();
-		await container.removeSegment(segment);
-		await container.syncFolder();
-		fileMap.forgetSegment(segment.number);
-	}
+  async #removeSegment(segment: Segment): Promise<void> {
+    const { container, fileMap, now } = this.#parts;
+    const { trunks, deletions } = fileMap.neededRecords(segment.number);
+    const records = [
+      ...trunks.map((trunk) => storedRecord(this.#describe(trunk), now())),
+      ...deletions.map((key) => deletionRecord(key, now())),
+    ];
+    if (records.length > 0) await container.append(records);
+    await container.sync();
+    fileMap.checkpoint();
+    await container.removeSegment(segment);
+    await container.syncFolder();
+    fileMap.forgetSegment(segment.number);
+  }
 
-	#describe(
-		trunk: ReturnType<FileMap["neededRecords"]>["trunks"][number],
-	): StoredTrunk {
-		const { taskId, kind, fileId, size, crc32, files } = trunk;
-		const stored = {
-			taskId,
-			kind,
-			fileId: fileId!,
-			size,
-			crc32: crc32!,
-			files,
-		};
-		const row =
-			kind === "whole" ? this.#parts.fileMap.onlyMember(trunk.id) : undefined;
-		if (!row) return stored;
-		const { key, name, type, group, stagedAt } = row;
-		return {
-			...stored,
-			file: { key, name, type, group: group ?? undefined, stagedAt },
-		};
-	}
+  #describe(trunk: ReturnType<FileMap['neededRecords']>['trunks'][number]): StoredTrunk {
+    const { taskId, kind, fileId, size, crc32, files } = trunk;
+    const stored = {
+      taskId,
+      kind,
+      fileId: fileId!,
+      size,
+      crc32: crc32!,
+      files,
+    };
+    const row = kind === 'whole' ? this.#parts.fileMap.onlyMember(trunk.id) : undefined;
+    if (!row) return stored;
+    const { key, name, type, group, stagedAt } = row;
+    return {
+      ...stored,
+      file: { key, name, type, group: group ?? undefined, stagedAt },
+    };
+  }
 }

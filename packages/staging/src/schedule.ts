@@ -11,82 +11,72 @@ const MIN_WAIT_MS = 20;
 export const MAX_WAIT_MS = 5_000;
 
 export interface MergeSituation {
-	readonly now: number;
-	/** Bytes waiting to be packed, format included. */
-	readonly waitingBytes: number;
-	readonly waitingFiles: number;
-	/** When the oldest of them was staged, unix milliseconds. */
-	readonly oldestStagedAt: number | undefined;
-	readonly inflowBytesPerSecond: number;
-	readonly targetBytes: number;
-	readonly maxFiles: number;
-	readonly maxAgeMs: number;
-	/** The container is nearly full: pack whatever is there. */
-	readonly short: boolean;
+  readonly now: number;
+  /** Bytes waiting to be packed, format included. */
+  readonly waitingBytes: number;
+  readonly waitingFiles: number;
+  /** When the oldest of them was staged, unix milliseconds. */
+  readonly oldestStagedAt: number | undefined;
+  readonly inflowBytesPerSecond: number;
+  readonly targetBytes: number;
+  readonly maxFiles: number;
+  readonly maxAgeMs: number;
+  /** The container is nearly full: pack whatever is there. */
+  readonly short: boolean;
 }
 
 export type MergeDecision =
-	| {
-			readonly action: "merge";
-			readonly reason: "full" | "age" | "space" | "flush";
-	  }
-	| { readonly action: "wait"; readonly waitMs: number };
+  | {
+      readonly action: 'merge';
+      readonly reason: 'full' | 'age' | 'space' | 'flush';
+    }
+  | { readonly action: 'wait'; readonly waitMs: number };
 
 export function decideMerge(situation: MergeSituation): MergeDecision {
-	const {
-		now,
-		waitingBytes,
-		waitingFiles,
-		oldestStagedAt,
-		targetBytes,
-		maxAgeMs,
-	} = situation;
-	if (oldestStagedAt === undefined || waitingFiles === 0) {
-		return { action: "wait", waitMs: MAX_WAIT_MS };
-	}
-	const wantedBytes = CANDIDATE_FACTOR * targetBytes;
-	if (
-		waitingBytes >= wantedBytes ||
-		waitingFiles >= CANDIDATE_FACTOR * situation.maxFiles
-	) {
-		return { action: "merge", reason: "full" };
-	}
-	const ageMs = now - oldestStagedAt;
-	if (ageMs >= maxAgeMs) return { action: "merge", reason: "age" };
-	if (situation.short) return { action: "merge", reason: "space" };
-	const untilFullMs =
-		situation.inflowBytesPerSecond > 0
-			? ((wantedBytes - waitingBytes) / situation.inflowBytesPerSecond) * 1000
-			: MAX_WAIT_MS;
-	const waitMs = Math.min(untilFullMs, maxAgeMs - ageMs, MAX_WAIT_MS);
-	return { action: "wait", waitMs: Math.max(MIN_WAIT_MS, Math.ceil(waitMs)) };
+  const { now, waitingBytes, waitingFiles, oldestStagedAt, targetBytes, maxAgeMs } = situation;
+  if (oldestStagedAt === undefined || waitingFiles === 0) {
+    return { action: 'wait', waitMs: MAX_WAIT_MS };
+  }
+  const wantedBytes = CANDIDATE_FACTOR * targetBytes;
+  if (waitingBytes >= wantedBytes || waitingFiles >= CANDIDATE_FACTOR * situation.maxFiles) {
+    return { action: 'merge', reason: 'full' };
+  }
+  const ageMs = now - oldestStagedAt;
+  if (ageMs >= maxAgeMs) return { action: 'merge', reason: 'age' };
+  if (situation.short) return { action: 'merge', reason: 'space' };
+  const untilFullMs =
+    situation.inflowBytesPerSecond > 0
+      ? ((wantedBytes - waitingBytes) / situation.inflowBytesPerSecond) * 1000
+      : MAX_WAIT_MS;
+  const waitMs = Math.min(untilFullMs, maxAgeMs - ageMs, MAX_WAIT_MS);
+  return { action: 'wait', waitMs: Math.max(MIN_WAIT_MS, Math.ceil(waitMs)) };
 }
 
 /** Bytes per second, exponentially weighted. */
 export class Inflow {
-	#rate = 0;
-	#pendingBytes = 0;
-	#since: number;
+  #rate = 0;
+  #pendingBytes = 0;
+  #since: number;
 
-	constructor(now: number) {
-		this.#since = now;
-	}
+  constructor(now: number) {
+    this.#since = now;
+  }
 
-	add(bytes: number): void {
-		this.#pendingBytes += bytes;
-	}
+  add(bytes: number): void {
+    this.#pendingBytes += bytes;
+  }
 
-	/** Folds what came since the last call into the average and returns it. */
-	bytesPerSecond(now: number): number {
-		const elapsedMs = now - this.#since;
-		// A clock set back starts the measurement anew.
-		if (elapsedMs < 0) this.#since = now;
-		if (elapsedMs < 1) return this.#rate;
-		const current = (this.#pendingBytes / elapsedMs) * 1000;
-		const weight = 1 - 0.5 ** (elapsedMs / INFLOW_HALF_LIFE_MS);
-		this.#rate += (current - this.#rate) * weight;
-		this.#pendingBytes = 0;
-		this.#since = now;
-		return this.#rate;
-	}
+  /** Folds what came since the last call into the average and returns it. */
+  bytesPerSecond(now: number): number {
+    const elapsedMs = now - this.#since;
+    // A clock set back starts the measurement anew.
+    if (elapsedMs < 0) this.#since = now;
+    if (elapsedMs < 1) return this.#rate;
+    const current = (this.#pendingBytes / elapsedMs) * 1000;
+    const weight = 1 - 0.5 ** (elapsedMs / INFLOW_HALF_LIFE_MS);
+    this.#rate += (current - this.#rate) * weight;
+    this.#pendingBytes = 0;
+    this.#since = now;
+    return this.#rate;
+  }
 }

@@ -1,128 +1,115 @@
-import { crc32 } from "node:zlib";
+import { crc32 } from 'node:zlib';
 import {
-	MAX_META_BYTES,
-	RECORD_HEADER_BYTES,
-	RecordType,
-	SEGMENT_HEADER_BYTES,
-} from "./constants.js";
-import type { Disk, DiskFile } from "./disk.js";
+  MAX_META_BYTES,
+  RECORD_HEADER_BYTES,
+  RecordType,
+  SEGMENT_HEADER_BYTES,
+} from './constants.js';
+import type { Disk, DiskFile } from './disk.js';
 import {
-	decodeRecordHeader,
-	decodeSegmentHeader,
-	encodeSegmentHeader,
-	isRecordHeadIntact,
-	type RecordHeader,
-} from "./record.js";
+  decodeRecordHeader,
+  decodeSegmentHeader,
+  encodeSegmentHeader,
+  isRecordHeadIntact,
+  type RecordHeader,
+} from './record.js';
 
 /**
  * One segment file. Readers may go on while it is being removed: the file is
  * closed when the last of them is done.
  */
 export class Segment {
-	readonly number: number;
-	readonly path: string;
-	readonly #disk: Disk;
-	readonly #file: DiskFile;
-	/** Valid bytes: what readers may see and where the next record goes. */
-	bytes: number;
-	#readers = 0;
-	#closing: (() => void) | undefined;
+  readonly number: number;
+  readonly path: string;
+  readonly #disk: Disk;
+  readonly #file: DiskFile;
+  /** Valid bytes: what readers may see and where the next record goes. */
+  bytes: number;
+  #readers = 0;
+  #closing: (() => void) | undefined;
 
-	private constructor(
-		number: number,
-		path: string,
-		disk: Disk,
-		file: DiskFile,
-		bytes: number,
-	) {
-		this.number = number;
-		this.path = path;
-		this.#disk = disk;
-		this.#file = file;
-		this.bytes = bytes;
-	}
+  private constructor(number: number, path: string, disk: Disk, file: DiskFile, bytes: number) {
+    this.number = number;
+    this.path = path;
+    this.#disk = disk;
+    this.#file = file;
+    this.bytes = bytes;
+  }
 
-	/** A new, empty segment; its name and header are durable when this resolves. */
-	static async create(
-		disk: Disk,
-		folder: string,
-		number: number,
-		origin: number,
-		now: number,
-	): Promise<Segment> {
-		const path = `${folder}/${segmentName(number)}`;
-		const file = await disk.create(path);
-		await file.write(
-			[encodeSegmentHeader({ segment: number, origin, begunAt: now })],
-			0,
-		);
-		await file.sync();
-		await disk.syncFolder(folder);
-		return new Segment(number, path, disk, file, SEGMENT_HEADER_BYTES);
-	}
+  /** A new, empty segment; its name and header are durable when this resolves. */
+  static async create(
+    disk: Disk,
+    folder: string,
+    number: number,
+    origin: number,
+    now: number,
+  ): Promise<Segment> {
+    const path = `${folder}/${segmentName(number)}`;
+    const file = await disk.create(path);
+    await file.write([encodeSegmentHeader({ segment: number, origin, begunAt: now })], 0);
+    await file.sync();
+    await disk.syncFolder(folder);
+    return new Segment(number, path, disk, file, SEGMENT_HEADER_BYTES);
+  }
 
-	static async open(
-		disk: Disk,
-		folder: string,
-		number: number,
-	): Promise<Segment> {
-		const path = `${folder}/${segmentName(number)}`;
-		const file = await disk.openForReading(path);
-		return new Segment(number, path, disk, file, await file.size());
-	}
+  static async open(disk: Disk, folder: string, number: number): Promise<Segment> {
+    const path = `${folder}/${segmentName(number)}`;
+    const file = await disk.openForReading(path);
+    return new Segment(number, path, disk, file, await file.size());
+  }
 
-	/** Writes behind the valid bytes; they become valid when the caller says so. */
-	write(buffers: readonly Uint8Array[]): Promise<void> {
-		return this.#file.write(buffers, this.bytes);
-	}
+  /** Writes behind the valid bytes; they become valid when the caller says so. */
+  write(buffers: readonly Uint8Array[]): Promise<void> {
+    return this.#file.write(buffers, this.bytes);
+  }
 
-	sync(): Promise<void> {
-		return this.#file.sync();
-	}
+  sync(): Promise<void> {
+    return this.#file.sync();
+  }
 
-	/** Takes back bytes that were written but not made valid. */
-	dropInvalidBytes(): Promise<void> {
-		return this.#file.truncate(this.bytes);
-	}
+  /** Takes back bytes that were written but not made valid. */
+  dropInvalidBytes(): Promise<void> {
+    return this.#file.truncate(this.bytes);
+  }
 
-	/** Bytes at `position`; fewer than asked for only at the end of the file. */
-	async read(position: number, count: number): Promise<Buffer> {
-		this.#readers += 1;
-		try {
-			const target = Buffer.allocUnsafe(count);
-			const filled = await this.#file.read(target, position);
-			return filled === count ? target : target.subarray(0, filled);
-		} finally {
-			this.#readers -= 1;
-			if (this.#readers === 0) this.#closing?.();
-		}
-	}
+  /** Bytes at `position`; fewer than asked for only at the end of the file. */
+  async read(position: number, count: number): Promise<Buffer> {
+    this.#readers += 1;
+    try {
+      const target = Buffer.allocUnsafe(count);
+      const filled = await this.#file.read(target, position);
+      return filled === count ? target : target.subarray(0, filled);
+    } finally {
+      this.#readers -= 1;
+      if (this.#readers === 0) this.#closing?.();
+    }
+  }
 
-	async close(): Promise<void> {
-		if (this.#readers > 0) {
-			await new Promise<void>((resolve) => {
-				this.#closing = resolve;
-			});
-		}
-		await this.#file.close();
-	}
+  async close(): Promise<void> {
+    if (this.#readers > 0) {
+      await new Promise<void>((resolve) => {
+        this.#closing = resolve;
+      });
+    }
+    await this.#file.close();
+  }
 
-	async remove(): Promise<void> {
-		await this.#disk.remove(this.path);
-		await this.close();
-	}
+  async remove(): Promise<void> {
+    await this.#disk.remove(this.path);
+    await this.close();
+  }
 }
 
 /** A record found in a segment, with the places of its parts. */
 export interface FoundRecord {
-	readonly header: RecordHeader;
-	readonly meta: Readonly<Record<string, unknown>>;
-	/** Where the body begins in the segment. */
-	readonly bodyPosition: number;
-	/** Where the next record begins. */
-	readonly end: number;
-	/** The body, for records that are not files. */
-	readonly body: Buffer | undefined;
+  readonly header: RecordHeader;
+  readonly meta: Readonly<Record<string, unknown>>;
+  /** Where the body begins in the segment. */
+  readonly bodyPosition: number;
+  /** Where the next record begins. */
+  readonly end: number;
+  /** The body, for records that are not files. */
+  readonly body: Buffer | undefined;
 }
 
 const CHECK_CHUNK_BYTES = 2 ** 20;
@@ -131,88 +118,67 @@ const CHECK_CHUNK_BYTES = 2 ** 20;
  * Yields the intact records from `from` on and stops at the first that is not:
  * nothing behind it was acknowledged. Every body is held against its CRC-32.
  */
-export async function* scanSegment(
-	segment: Segment,
-	from: number,
-): AsyncGenerator<FoundRecord> {
-	const limit = segment.bytes;
-	let at = from;
-	if (at < SEGMENT_HEADER_BYTES) {
-		const header = decodeSegmentHeader(
-			await segment.read(0, SEGMENT_HEADER_BYTES),
-		);
-		if (header?.segment !== segment.number) return;
-		at = SEGMENT_HEADER_BYTES;
-	}
-	while (at + RECORD_HEADER_BYTES <= limit) {
-		const head = await segment.read(
-			at,
-			Math.min(RECORD_HEADER_BYTES + MAX_META_BYTES, limit - at, 1024),
-		);
-		const found = await readRecord(segment, at, head, limit);
-		if (!found) return;
-		yield found;
-		at = found.end;
-	}
+export async function* scanSegment(segment: Segment, from: number): AsyncGenerator<FoundRecord> {
+  const limit = segment.bytes;
+  let at = from;
+  if (at < SEGMENT_HEADER_BYTES) {
+    const header = decodeSegmentHeader(await segment.read(0, SEGMENT_HEADER_BYTES));
+    if (header?.segment !== segment.number) return;
+    at = SEGMENT_HEADER_BYTES;
+  }
+  while (at + RECORD_HEADER_BYTES <= limit) {
+    const head = await segment.read(
+      at,
+      Math.min(RECORD_HEADER_BYTES + MAX_META_BYTES, limit - at, 1024),
+    );
+    const found = await readRecord(segment, at, head, limit);
+    if (!found) return;
+    yield found;
+    at = found.end;
+  }
 }
 
 async function readRecord(
-	segment: Segment,
-	at: number,
-	start: Buffer,
-	limit: number,
+  segment: Segment,
+  at: number,
+  start: Buffer,
+  limit: number,
 ): Promise<FoundRecord | undefined> {
-	const header = decodeRecordHeader(start, segment.number);
-	if (!header) return undefined;
-	const headBytes = RECORD_HEADER_BYTES + header.metaBytes;
-	const bodyPosition = at + headBytes;
-	const end = bodyPosition + header.bodyBytes;
-	if (end > limit) return undefined;
-	const head =
-		start.length >= headBytes
-			? start.subarray(0, headBytes)
-			: await segment.read(at, headBytes);
-	if (!isRecordHeadIntact(head)) return undefined;
-	const isFile = header.type === RecordType.file;
-	const body = isFile
-		? undefined
-		: await segment.read(bodyPosition, header.bodyBytes);
-	const crc = body
-		? crc32(body)
-		: await crcOf(segment, bodyPosition, header.bodyBytes);
-	// The CRC-32 of a spooled file or a stored trunk is that of bytes which are elsewhere.
-	if (header.bodyBytes > 0 && crc !== header.crc32) return undefined;
-	const meta = JSON.parse(head.toString("utf8", RECORD_HEADER_BYTES)) as Record<
-		string,
-		unknown
-	>;
-	return { header, meta, bodyPosition, end, body };
+  const header = decodeRecordHeader(start, segment.number);
+  if (!header) return undefined;
+  const headBytes = RECORD_HEADER_BYTES + header.metaBytes;
+  const bodyPosition = at + headBytes;
+  const end = bodyPosition + header.bodyBytes;
+  if (end > limit) return undefined;
+  const head =
+    start.length >= headBytes ? start.subarray(0, headBytes) : await segment.read(at, headBytes);
+  if (!isRecordHeadIntact(head)) return undefined;
+  const isFile = header.type === RecordType.file;
+  const body = isFile ? undefined : await segment.read(bodyPosition, header.bodyBytes);
+  const crc = body ? crc32(body) : await crcOf(segment, bodyPosition, header.bodyBytes);
+  // The CRC-32 of a spooled file or a stored trunk is that of bytes which are elsewhere.
+  if (header.bodyBytes > 0 && crc !== header.crc32) return undefined;
+  const meta = JSON.parse(head.toString('utf8', RECORD_HEADER_BYTES)) as Record<string, unknown>;
+  return { header, meta, bodyPosition, end, body };
 }
 
-async function crcOf(
-	segment: Segment,
-	position: number,
-	count: number,
-): Promise<number> {
-	let value = 0;
-	for (let done = 0; done < count; ) {
-		const chunk = await segment.read(
-			position + done,
-			Math.min(CHECK_CHUNK_BYTES, count - done),
-		);
-		if (chunk.length === 0) return -1;
-		value = crc32(chunk, value);
-		done += chunk.length;
-	}
-	return value;
+async function crcOf(segment: Segment, position: number, count: number): Promise<number> {
+  let value = 0;
+  for (let done = 0; done < count; ) {
+    const chunk = await segment.read(position + done, Math.min(CHECK_CHUNK_BYTES, count - done));
+    if (chunk.length === 0) return -1;
+    value = crc32(chunk, value);
+    done += chunk.length;
+  }
+  return value;
 }
 
 export function segmentName(number: number): string {
-	return `${String(number).padStart(10, "0")}.seg`;
+  return `${String(number).padStart(10, '0')}.seg`;
 }
 
 /** The number in a segment's file name; undefined for other files. */
 export function segmentNumber(name: string): number | undefined {
-	const match = /^(\d{10})\.seg$/.exec(name);
-	return match ? Number(match[1]) : undefined;
+  const match = /^(\d{10})\.seg$/.exec(name);
+  return match ? Number(match[1]) : undefined;
 }

@@ -1,172 +1,163 @@
-import { crc32 } from "node:zlib";
-import type { Disk, DiskFile } from "./disk.js";
-import { StoreError } from "./errors.js";
+import { crc32 } from 'node:zlib';
+import type { Disk, DiskFile } from './disk.js';
+import { StoreError } from './errors.js';
 
 /**
  * Bodies that are too large for the container: one file each, named by key in
  * hexadecimal, durable before the record that makes it known.
  */
 export class Spool {
-	readonly #disk: Disk;
-	readonly #folder: string;
-	readonly #sizes = new Map<string, number>();
-	#bytes = 0;
+  readonly #disk: Disk;
+  readonly #folder: string;
+  readonly #sizes = new Map<string, number>();
+  #bytes = 0;
 
-	constructor(disk: Disk, folder: string) {
-		this.#disk = disk;
-		this.#folder = folder;
-	}
+  constructor(disk: Disk, folder: string) {
+    this.#disk = disk;
+    this.#folder = folder;
+  }
 
-	/** Bytes of all spooled files, those being written included. */
-	get bytes(): number {
-		return this.#bytes;
-	}
+  /** Bytes of all spooled files, those being written included. */
+  get bytes(): number {
+    return this.#bytes;
+  }
 
-	async begin(key: Buffer): Promise<SpoolWriter> {
-		const path = this.#path(key);
-		const file = await this.#disk.create(path);
-		const name = key.toString("hex");
-		this.#sizes.set(name, 0);
-		return new SpoolWriter(file, {
-			grow: (bytes) => this.#resize(name, bytes),
-			settle: () => this.#disk.syncFolder(this.#folder),
-			discard: () => this.remove(key),
-		});
-	}
+  async begin(key: Buffer): Promise<SpoolWriter> {
+    const path = this.#path(key);
+    const file = await this.#disk.create(path);
+    const name = key.toString('hex');
+    this.#sizes.set(name, 0);
+    return new SpoolWriter(file, {
+      grow: (bytes) => this.#resize(name, bytes),
+      settle: () => this.#disk.syncFolder(this.#folder),
+      discard: () => this.remove(key),
+    });
+  }
 
-	/** The bytes in chunks; throws `corrupt` at the end if they are not what was stored. */
-	async *read(
-		key: Buffer,
-		expected: { readonly size: number; readonly crc32: number },
-		range: { readonly start: number; readonly end: number } = {
-			start: 0,
-			end: expected.size - 1,
-		},
-	): AsyncGenerator<Buffer> {
-		const file = await this.#disk.openForReading(this.#path(key));
-		try {
-			const whole = range.start === 0 && range.end === expected.size - 1;
-			let crc = 0;
-			for (let at = range.start; at <= range.end; ) {
-				const chunk = Buffer.allocUnsafe(
-					Math.min(CHUNK_BYTES, range.end + 1 - at),
-				);
-				if ((await file.read(chunk, at)) !== chunk.length) throw damaged(key);
-				if (whole) crc = crc32(chunk, crc);
-				at += chunk.length;
-				if (whole && at > range.end && crc !== expected.crc32)
-					throw damaged(key);
-				yield chunk;
-			}
-		} finally {
-			await file.close();
-		}
-	}
+  /** The bytes in chunks; throws `corrupt` at the end if they are not what was stored. */
+  async *read(
+    key: Buffer,
+    expected: { readonly size: number; readonly crc32: number },
+    range: { readonly start: number; readonly end: number } = {
+      start: 0,
+      end: expected.size - 1,
+    },
+  ): AsyncGenerator<Buffer> {
+    const file = await this.#disk.openForReading(this.#path(key));
+    try {
+      const whole = range.start === 0 && range.end === expected.size - 1;
+      let crc = 0;
+      for (let at = range.start; at <= range.end; ) {
+        const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, range.end + 1 - at));
+        if ((await file.read(chunk, at)) !== chunk.length) throw damaged(key);
+        if (whole) crc = crc32(chunk, crc);
+        at += chunk.length;
+        if (whole && at > range.end && crc !== expected.crc32) throw damaged(key);
+        yield chunk;
+      }
+    } finally {
+      await file.close();
+    }
+  }
 
-	/** Bytes of the file; 0 when it is not here. */
-	sizeOf(key: Buffer): number {
-		return this.#sizes.get(key.toString("hex")) ?? 0;
-	}
+  /** Bytes of the file; 0 when it is not here. */
+  sizeOf(key: Buffer): number {
+    return this.#sizes.get(key.toString('hex')) ?? 0;
+  }
 
-	has(key: Buffer): boolean {
-		return this.#sizes.has(key.toString("hex"));
-	}
+  has(key: Buffer): boolean {
+    return this.#sizes.has(key.toString('hex'));
+  }
 
-	async remove(key: Buffer): Promise<void> {
-		const name = key.toString("hex");
-		this.#resize(name, -(this.#sizes.get(name) ?? 0));
-		this.#sizes.delete(name);
-		await this.#disk.remove(this.#path(key));
-	}
+  async remove(key: Buffer): Promise<void> {
+    const name = key.toString('hex');
+    this.#resize(name, -(this.#sizes.get(name) ?? 0));
+    this.#sizes.delete(name);
+    await this.#disk.remove(this.#path(key));
+  }
 
-	/** Learns what is there at start and removes what no record speaks of. */
-	async recover(isKnown: (key: Buffer) => boolean): Promise<number> {
-		let removed = 0;
-		for (const name of await this.#disk.list(this.#folder)) {
-			const key = /^[0-9a-f]{32}$/.test(name)
-				? Buffer.from(name, "hex")
-				: undefined;
-			if (key && isKnown(key)) {
-				const file = await this.#disk.openForReading(this.#path(key));
-				this.#sizes.set(name, 0);
-				this.#resize(name, await file.size());
-				await file.close();
-			} else {
-				await this.#disk.remove(`${this.#folder}/${name}`);
-				removed += 1;
-			}
-		}
-		return removed;
-	}
+  /** Learns what is there at start and removes what no record speaks of. */
+  async recover(isKnown: (key: Buffer) => boolean): Promise<number> {
+    let removed = 0;
+    for (const name of await this.#disk.list(this.#folder)) {
+      const key = /^[0-9a-f]{32}$/.test(name) ? Buffer.from(name, 'hex') : undefined;
+      if (key && isKnown(key)) {
+        const file = await this.#disk.openForReading(this.#path(key));
+        this.#sizes.set(name, 0);
+        this.#resize(name, await file.size());
+        await file.close();
+      } else {
+        await this.#disk.remove(`${this.#folder}/${name}`);
+        removed += 1;
+      }
+    }
+    return removed;
+  }
 
-	#resize(name: string, change: number): void {
-		const size = this.#sizes.get(name);
-		if (size === undefined) return;
-		this.#sizes.set(name, size + change);
-		this.#bytes += change;
-	}
+  #resize(name: string, change: number): void {
+    const size = this.#sizes.get(name);
+    if (size === undefined) return;
+    this.#sizes.set(name, size + change);
+    this.#bytes += change;
+  }
 
-	#path(key: Buffer): string {
-		return `${this.#folder}/${key.toString("hex")}`;
-	}
+  #path(key: Buffer): string {
+    return `${this.#folder}/${key.toString('hex')}`;
+  }
 }
 
 const CHUNK_BYTES = 256 * 1024;
 
 interface SpoolHooks {
-	readonly grow: (bytes: number) => void;
-	readonly settle: () => Promise<void>;
-	readonly discard: () => Promise<void>;
+  readonly grow: (bytes: number) => void;
+  readonly settle: () => Promise<void>;
+  readonly discard: () => Promise<void>;
 }
 
 /** Takes the bytes of one file. Either `finish` or `discard` ends it. */
 export class SpoolWriter {
-	readonly #file: DiskFile;
-	readonly #hooks: SpoolHooks;
-	size = 0;
-	crc32 = 0;
+  readonly #file: DiskFile;
+  readonly #hooks: SpoolHooks;
+  size = 0;
+  crc32 = 0;
 
-	constructor(file: DiskFile, hooks: SpoolHooks) {
-		this.#file = file;
-		this.#hooks = hooks;
-	}
+  constructor(file: DiskFile, hooks: SpoolHooks) {
+    this.#file = file;
+    this.#hooks = hooks;
+  }
 
-	async write(chunks: readonly Uint8Array[]): Promise<void> {
-		let bytes = 0;
-		for (const chunk of chunks) {
-			this.crc32 = crc32(chunk, this.crc32);
-			bytes += chunk.length;
-		}
-		this.#hooks.grow(bytes);
-		await this.#file.write(chunks, this.size);
-		this.size += bytes;
-	}
+  async write(chunks: readonly Uint8Array[]): Promise<void> {
+    let bytes = 0;
+    for (const chunk of chunks) {
+      this.crc32 = crc32(chunk, this.crc32);
+      bytes += chunk.length;
+    }
+    this.#hooks.grow(bytes);
+    await this.#file.write(chunks, this.size);
+    this.size += bytes;
+  }
 
-	/** The bytes written so far, for a body that turned out to be small. */
-	async readBack(): Promise<Buffer> {
-		const bytes = Buffer.allocUnsafe(this.size);
-		if ((await this.#file.read(bytes, 0)) !== this.size)
-			throw new Error("the spool file is short");
-		return bytes;
-	}
+  /** The bytes written so far, for a body that turned out to be small. */
+  async readBack(): Promise<Buffer> {
+    const bytes = Buffer.allocUnsafe(this.size);
+    if ((await this.#file.read(bytes, 0)) !== this.size) throw new Error('the spool file is short');
+    return bytes;
+  }
 
-	/** Makes the file durable when `sync` is set. */
-	async finish(sync: boolean): Promise<void> {
-		if (sync) await this.#file.sync();
-		await this.#file.close();
-		if (sync) await this.#hooks.settle();
-	}
+  /** Makes the file durable when `sync` is set. */
+  async finish(sync: boolean): Promise<void> {
+    if (sync) await this.#file.sync();
+    await this.#file.close();
+    if (sync) await this.#hooks.settle();
+  }
 
-	async discard(): Promise<void> {
-		await this.#file.close().catch(() => undefined);
-		await this.#hooks.discard();
-	}
+  async discard(): Promise<void> {
+    await this.#file.close().catch(() => undefined);
+    await this.#hooks.discard();
+  }
 }
 
 function damaged(key: Buffer): StoreError {
-	const name = key.toString("base64url");
-	return new StoreError(
-		"corrupt",
-		`the spooled bytes of ${name} are not those that were stored`,
-	);
+  const name = key.toString('base64url');
+  return new StoreError('corrupt', `the spooled bytes of ${name} are not those that were stored`);
 }

@@ -1,27 +1,27 @@
-import { EventEmitter } from "node:events";
-import { crc32 } from "node:zlib";
-import { extensionOf, makeSliceId, parseFileId } from "@stevedore/protocol";
-import { SEGMENT_BYTES } from "./constants.js";
-import { Container } from "./container.js";
-import { DirectoryLock } from "./directory-lock.js";
-import { type Disk, realDisk } from "./disk.js";
-import { StoreError } from "./errors.js";
-import type { Counters, FileMap, FileRow, TrunkRow } from "./filemap.js";
-import { formatKey, KeyMaker } from "./key.js";
-import { MergeTask } from "./merge-task.js";
-import { seededRandom } from "./random.js";
-import { deletionRecord, fileRecord, type NewFile } from "./records.js";
+import { EventEmitter } from 'node:events';
+import { crc32 } from 'node:zlib';
+import { extensionOf, makeSliceId, parseFileId } from '@stevedore/protocol';
+import { SEGMENT_BYTES } from './constants.js';
+import { Container } from './container.js';
+import { DirectoryLock } from './directory-lock.js';
+import { type Disk, realDisk } from './disk.js';
+import { StoreError } from './errors.js';
+import type { Counters, FileMap, FileRow, TrunkRow } from './filemap.js';
+import { formatKey, KeyMaker } from './key.js';
+import { MergeTask } from './merge-task.js';
+import { seededRandom } from './random.js';
+import { deletionRecord, fileRecord, type NewFile } from './records.js';
 import {
-	openFileMap,
-	prepareFolders,
-	readOrigin,
-	replayContainer,
-	settleTrunks,
-} from "./recovery.js";
-import { Retention } from "./retention.js";
-import { Spool, type SpoolWriter } from "./spool.js";
-import { type SentTrunk, TrunkSender } from "./trunk-sender.js";
-import type { TrunkStore } from "./trunk-store.js";
+  openFileMap,
+  prepareFolders,
+  readOrigin,
+  replayContainer,
+  settleTrunks,
+} from './recovery.js';
+import { Retention } from './retention.js';
+import { Spool, type SpoolWriter } from './spool.js';
+import { type SentTrunk, TrunkSender } from './trunk-sender.js';
+import type { TrunkStore } from './trunk-store.js';
 
 /**
  * Staging: files are acknowledged once they are durable in the container, readable
@@ -29,38 +29,38 @@ import type { TrunkStore } from "./trunk-store.js";
  * once acknowledged, never lost, never altered, readable at every moment.
  */
 export interface StagingOptions {
-	readonly directory: string;
-	/** Called once the directory is this process's; gives the FastDFS to store trunks in. */
-	readonly connect: () => Promise<TrunkStore>;
-	readonly trunkBytes: number;
-	readonly maxAgeMs: number;
-	readonly containerBytes: number;
-	readonly retainBytes: number;
-	readonly sync: boolean;
-	readonly segmentBytes?: number;
-	readonly disk?: Disk;
-	readonly now: () => number;
-	/** Unpredictable bytes, for keys and origins. */
-	readonly randomFill: (target: Buffer) => void;
+  readonly directory: string;
+  /** Called once the directory is this process's; gives the FastDFS to store trunks in. */
+  readonly connect: () => Promise<TrunkStore>;
+  readonly trunkBytes: number;
+  readonly maxAgeMs: number;
+  readonly containerBytes: number;
+  readonly retainBytes: number;
+  readonly sync: boolean;
+  readonly segmentBytes?: number;
+  readonly disk?: Disk;
+  readonly now: () => number;
+  /** Unpredictable bytes, for keys and origins. */
+  readonly randomFill: (target: Buffer) => void;
 }
 
 export interface StagingEvents {
-	merged: [{ readonly key: string; readonly fileId: string }];
-	trunk: [
-		{
-			readonly taskId: string;
-			readonly fileId: string;
-			readonly files: number;
-			readonly bytes: number;
-			readonly fill: number;
-		},
-	];
-	error: [Error];
+  merged: [{ readonly key: string; readonly fileId: string }];
+  trunk: [
+    {
+      readonly taskId: string;
+      readonly fileId: string;
+      readonly files: number;
+      readonly bytes: number;
+      readonly fill: number;
+    },
+  ];
+  error: [Error];
 }
 
 export interface StagingStats extends Counters {
-	readonly trunks: number;
-	readonly containerBytes: number;
+  readonly trunks: number;
+  readonly containerBytes: number;
 }
 
 /** Merging starts early when this share of the container is taken. */
@@ -70,331 +70,309 @@ const RECORD_ROOM_BYTES = 4096;
 const REMOVE_TIMEOUT_MS = 30_000;
 
 export class Staging extends EventEmitter<StagingEvents> {
-	readonly #options: StagingOptions;
-	readonly #lock: DirectoryLock;
-	readonly #fileMap: FileMap;
-	readonly #container: Container;
-	readonly #spool: Spool;
-	readonly #keys: KeyMaker;
-	readonly #merging: MergeTask;
-	readonly #retention: Retention;
-	readonly #trunkStore: TrunkStore;
-	#retiring: Promise<void> = Promise.resolve();
-	#closing: Promise<void> | undefined;
+  readonly #options: StagingOptions;
+  readonly #lock: DirectoryLock;
+  readonly #fileMap: FileMap;
+  readonly #container: Container;
+  readonly #spool: Spool;
+  readonly #keys: KeyMaker;
+  readonly #merging: MergeTask;
+  readonly #retention: Retention;
+  readonly #trunkStore: TrunkStore;
+  #retiring: Promise<void> = Promise.resolve();
+  #closing: Promise<void> | undefined;
 
-	private constructor(options: StagingOptions, parts: StagingParts) {
-		super();
-		this.#options = options;
-		this.#lock = parts.lock;
-		this.#fileMap = parts.fileMap;
-		this.#container = parts.container;
-		this.#spool = parts.spool;
-		this.#keys = new KeyMaker(parts.origin, options);
-		this.#trunkStore = parts.trunkStore;
-		const { now, trunkBytes, maxAgeMs, retainBytes } = options;
-		const { container, spool, fileMap, trunkStore } = parts;
-		this.#retention = new Retention({
-			container,
-			spool,
-			fileMap,
-			now,
-			retainBytes,
-		});
-		this.#merging = new MergeTask({
-			fileMap,
-			sender: new TrunkSender({ container, spool, fileMap, trunkStore, now }),
-			now,
-			random: seededRandom(now()),
-			newTaskId: () => this.#keys.next(),
-			trunkBytes,
-			maxAgeMs,
-			isShort: () => this.#usedBytes() > options.containerBytes * SHORT_SHARE,
-			onSent: (sent) => this.#noteSent(sent),
-			onError: (error) => this.#report(error),
-		});
-	}
+  private constructor(options: StagingOptions, parts: StagingParts) {
+    super();
+    this.#options = options;
+    this.#lock = parts.lock;
+    this.#fileMap = parts.fileMap;
+    this.#container = parts.container;
+    this.#spool = parts.spool;
+    this.#keys = new KeyMaker(parts.origin, options);
+    this.#trunkStore = parts.trunkStore;
+    const { now, trunkBytes, maxAgeMs, retainBytes } = options;
+    const { container, spool, fileMap, trunkStore } = parts;
+    this.#retention = new Retention({
+      container,
+      spool,
+      fileMap,
+      now,
+      retainBytes,
+    });
+    this.#merging = new MergeTask({
+      fileMap,
+      sender: new TrunkSender({ container, spool, fileMap, trunkStore, now }),
+      now,
+      random: seededRandom(now()),
+      newTaskId: () => this.#keys.next(),
+      trunkBytes,
+      maxAgeMs,
+      isShort: () => this.#usedBytes() > options.containerBytes * SHORT_SHARE,
+      onSent: (sent) => this.#noteSent(sent),
+      onError: (error) => this.#report(error),
+    });
+  }
 
-	/** Takes the directory, recovers what is in it and starts the Merge Task. */
-	static async open(options: StagingOptions): Promise<Staging> {
-		const { directory, now, disk = realDisk } = options;
-		await prepareFolders(disk, directory);
-		const lock = DirectoryLock.acquire(directory);
-		let fileMap: FileMap | undefined;
-		try {
-			const problems: Error[] = [];
-			fileMap = await openFileMap(directory, now(), (error) =>
-				problems.push(error),
-			);
-			const origin = await readOrigin(disk, directory, () =>
-				randomOrigin(options.randomFill),
-			);
-			const folder = `${directory}/container`;
-			const { segments, nextSegment } = await replayContainer(
-				disk,
-				folder,
-				fileMap,
-			);
-			const { abandoned } = await settleTrunks(fileMap);
-			const spool = new Spool(disk, `${directory}/spool`);
-			const map = fileMap;
-			await spool.recover((key) => map.find(key)?.spooled === 1);
-			const container = new Container({
-				disk,
-				folder,
-				origin,
-				now,
-				sync: options.sync,
-				segmentBytes: options.segmentBytes ?? SEGMENT_BYTES,
-				nextSegment,
-				commit: (changes, segment, bytes) => map.apply(changes, segment, bytes),
-			});
-			for (const segment of segments) container.adopt(segment);
-			const trunkStore = await options.connect();
-			const parts = { lock, fileMap, container, spool, origin, trunkStore };
-			const staging = new Staging(options, parts);
-			if (abandoned > 0) problems.push(interrupted(abandoned));
-			queueMicrotask(() => {
-				for (const problem of problems) staging.#report(problem);
-			});
-			staging.#merging.start();
-			staging.#inBackground(staging.#retention.trim());
-			staging.#inBackground(staging.#retireDead());
-			return staging;
-		} catch (error) {
-			fileMap?.close();
-			lock.release();
-			throw error;
-		}
-	}
+  /** Takes the directory, recovers what is in it and starts the Merge Task. */
+  static async open(options: StagingOptions): Promise<Staging> {
+    const { directory, now, disk = realDisk } = options;
+    await prepareFolders(disk, directory);
+    const lock = DirectoryLock.acquire(directory);
+    let fileMap: FileMap | undefined;
+    try {
+      const problems: Error[] = [];
+      fileMap = await openFileMap(directory, now(), (error) => problems.push(error));
+      const origin = await readOrigin(disk, directory, () => randomOrigin(options.randomFill));
+      const folder = `${directory}/container`;
+      const { segments, nextSegment } = await replayContainer(disk, folder, fileMap);
+      const { abandoned } = await settleTrunks(fileMap);
+      const spool = new Spool(disk, `${directory}/spool`);
+      const map = fileMap;
+      await spool.recover((key) => map.find(key)?.spooled === 1);
+      const container = new Container({
+        disk,
+        folder,
+        origin,
+        now,
+        sync: options.sync,
+        segmentBytes: options.segmentBytes ?? SEGMENT_BYTES,
+        nextSegment,
+        commit: (changes, segment, bytes) => map.apply(changes, segment, bytes),
+      });
+      for (const segment of segments) container.adopt(segment);
+      const trunkStore = await options.connect();
+      const parts = { lock, fileMap, container, spool, origin, trunkStore };
+      const staging = new Staging(options, parts);
+      if (abandoned > 0) problems.push(interrupted(abandoned));
+      queueMicrotask(() => {
+        for (const problem of problems) staging.#report(problem);
+      });
+      staging.#merging.start();
+      staging.#inBackground(staging.#retention.trim());
+      staging.#inBackground(staging.#retireDead());
+      return staging;
+    } catch (error) {
+      fileMap?.close();
+      lock.release();
+      throw error;
+    }
+  }
 
-	newKey(): Buffer {
-		return this.#keys.next();
-	}
+  newKey(): Buffer {
+    return this.#keys.next();
+  }
 
-	/** Resolves once all of the files are durable; all of them or none. */
-	async stage(files: readonly NewFile[]): Promise<void> {
-		const inPlace = files.reduce(
-			(sum, file) => sum + (file.body ? file.size : 0),
-			0,
-		);
-		await this.#makeRoom(inPlace + RECORD_ROOM_BYTES * files.length);
-		await this.#container.append(files.map(fileRecord));
-		for (const file of files)
-			this.#merging.noteStaged(file.size, file.body === undefined);
-	}
+  /** Resolves once all of the files are durable; all of them or none. */
+  async stage(files: readonly NewFile[]): Promise<void> {
+    const inPlace = files.reduce((sum, file) => sum + (file.body ? file.size : 0), 0);
+    await this.#makeRoom(inPlace + RECORD_ROOM_BYTES * files.length);
+    await this.#container.append(files.map(fileRecord));
+    for (const file of files) this.#merging.noteStaged(file.size, file.body === undefined);
+  }
 
-	/** Begins a file of its own for a large body; `bytes` is what is known of its length. */
-	async beginSpooled(key: Buffer, bytes: number): Promise<SpoolWriter> {
-		await this.#makeRoom(bytes);
-		return this.#spool.begin(key);
-	}
+  /** Begins a file of its own for a large body; `bytes` is what is known of its length. */
+  async beginSpooled(key: Buffer, bytes: number): Promise<SpoolWriter> {
+    await this.#makeRoom(bytes);
+    return this.#spool.begin(key);
+  }
 
-	/** Throws `container_full` if a body that is being spooled takes the last room. */
-	checkRoom(): void {
-		if (this.#usedBytes() > this.#options.containerBytes) throw this.#full();
-	}
+  /** Throws `container_full` if a body that is being spooled takes the last room. */
+  checkRoom(): void {
+    if (this.#usedBytes() > this.#options.containerBytes) throw this.#full();
+  }
 
-	find(key: Buffer): FileRow | undefined {
-		return this.#fileMap.find(key);
-	}
+  find(key: Buffer): FileRow | undefined {
+    return this.#fileMap.find(key);
+  }
 
-	isPacking(key: Buffer): boolean {
-		return this.#merging.isPacking(key);
-	}
+  isPacking(key: Buffer): boolean {
+    return this.#merging.isPacking(key);
+  }
 
-	isDeleted(key: Buffer): boolean {
-		return this.#fileMap.isDeleted(key);
-	}
+  isDeleted(key: Buffer): boolean {
+    return this.#fileMap.isDeleted(key);
+  }
 
-	trunkByFileId(fileId: string): TrunkRow | undefined {
-		return this.#fileMap.trunkByFileId(fileId);
-	}
+  trunkByFileId(fileId: string): TrunkRow | undefined {
+    return this.#fileMap.trunkByFileId(fileId);
+  }
 
-	/** The living file whose content begins there in the trunk. */
-	findInTrunk(trunk: TrunkRow, offset: number): FileRow | undefined {
-		return this.#fileMap.findInTrunk(trunk.id, offset);
-	}
+  /** The living file whose content begins there in the trunk. */
+  findInTrunk(trunk: TrunkRow, offset: number): FileRow | undefined {
+    return this.#fileMap.findInTrunk(trunk.id, offset);
+  }
 
-	/** True if `read` or `readSpooled` can give the file's bytes from this disk. */
-	isLocal(row: FileRow): boolean {
-		if (row.spooled > 0) return this.#spool.has(row.key);
-		return this.#container.segment(row.segment) !== undefined;
-	}
+  /** True if `read` or `readSpooled` can give the file's bytes from this disk. */
+  isLocal(row: FileRow): boolean {
+    if (row.spooled > 0) return this.#spool.has(row.key);
+    return this.#container.segment(row.segment) !== undefined;
+  }
 
-	/**
-	 * The bytes of a small file; undefined when they are no longer on this disk.
-	 * Throws `corrupt` when they are not those that were stored and FastDFS has no copy.
-	 */
-	async read(row: FileRow): Promise<Buffer | undefined> {
-		const segment = this.#container.segment(row.segment);
-		if (!segment) return undefined;
-		const bytes = await segment.read(row.position, row.size);
-		if (bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
-		const error = new StoreError(
-			"corrupt",
-			`the staged bytes of ${formatKey(row.key)} are not those that were stored`,
-		);
-		this.#report(error);
-		if (row.trunk === null) throw error;
-		return undefined;
-	}
+  /**
+   * The bytes of a small file; undefined when they are no longer on this disk.
+   * Throws `corrupt` when they are not those that were stored and FastDFS has no copy.
+   */
+  async read(row: FileRow): Promise<Buffer | undefined> {
+    const segment = this.#container.segment(row.segment);
+    if (!segment) return undefined;
+    const bytes = await segment.read(row.position, row.size);
+    if (bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
+    const error = new StoreError(
+      'corrupt',
+      `the staged bytes of ${formatKey(row.key)} are not those that were stored`,
+    );
+    this.#report(error);
+    if (row.trunk === null) throw error;
+    return undefined;
+  }
 
-	/** The bytes of a large file that is in the spool. */
-	readSpooled(
-		row: FileRow,
-		range?: { readonly start: number; readonly end: number },
-	) {
-		return this.#spool.read(row.key, row, range);
-	}
+  /** The bytes of a large file that is in the spool. */
+  readSpooled(row: FileRow, range?: { readonly start: number; readonly end: number }) {
+    return this.#spool.read(row.key, row, range);
+  }
 
-	/** False if there is no such file (any more). Durable when it resolves. */
-	async delete(key: Buffer): Promise<boolean> {
-		const row = this.#fileMap.find(key);
-		if (!row) return false;
-		await this.#container.append([deletionRecord(key, this.#options.now())]);
-		if (row.spooled === 1 && !this.isPacking(key))
-			this.#inBackground(this.#spool.remove(key));
-		if (row.trunk !== null) this.#inBackground(this.#retireDead());
-		return true;
-	}
+  /** False if there is no such file (any more). Durable when it resolves. */
+  async delete(key: Buffer): Promise<boolean> {
+    const row = this.#fileMap.find(key);
+    if (!row) return false;
+    await this.#container.append([deletionRecord(key, this.#options.now())]);
+    if (row.spooled === 1 && !this.isPacking(key)) this.#inBackground(this.#spool.remove(key));
+    if (row.trunk !== null) this.#inBackground(this.#retireDead());
+    return true;
+  }
 
-	flush(signal?: AbortSignal): Promise<void> {
-		return this.#merging.flush(signal);
-	}
+  flush(signal?: AbortSignal): Promise<void> {
+    return this.#merging.flush(signal);
+  }
 
-	stats(): StagingStats {
-		return {
-			...this.#fileMap.counters(),
-			trunks: this.#fileMap.countTrunks(),
-			containerBytes: this.#usedBytes(),
-		};
-	}
+  stats(): StagingStats {
+    return {
+      ...this.#fileMap.counters(),
+      trunks: this.#fileMap.countTrunks(),
+      containerBytes: this.#usedBytes(),
+    };
+  }
 
-	/** True while a small file would be taken. */
-	hasRoom(): boolean {
-		return this.#usedBytes() + RECORD_ROOM_BYTES < this.#options.containerBytes;
-	}
+  /** True while a small file would be taken. */
+  hasRoom(): boolean {
+    return this.#usedBytes() + RECORD_ROOM_BYTES < this.#options.containerBytes;
+  }
 
-	close(): Promise<void> {
-		this.#closing ??= this.#close();
-		return this.#closing;
-	}
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
 
-	async #close(): Promise<void> {
-		await this.#merging.stop();
-		await this.#retiring;
-		await this.#retention.trim().catch(() => undefined);
-		await this.#container.close();
-		this.#fileMap.checkpoint();
-		this.#fileMap.close();
-		this.#lock.release();
-	}
+  async #close(): Promise<void> {
+    await this.#merging.stop();
+    await this.#retiring;
+    await this.#retention.trim().catch(() => undefined);
+    await this.#container.close();
+    this.#fileMap.checkpoint();
+    this.#fileMap.close();
+    this.#lock.release();
+  }
 
-	#usedBytes(): number {
-		return this.#container.bytes + this.#spool.bytes;
-	}
+  #usedBytes(): number {
+    return this.#container.bytes + this.#spool.bytes;
+  }
 
-	async #makeRoom(bytes: number): Promise<void> {
-		const { containerBytes } = this.#options;
-		if (this.#usedBytes() + bytes <= containerBytes) return;
-		await this.#retention.trim(this.#usedBytes() + bytes - containerBytes);
-		if (this.#usedBytes() + bytes <= containerBytes) return;
-		this.#merging.wake();
-		throw this.#full();
-	}
+  async #makeRoom(bytes: number): Promise<void> {
+    const { containerBytes } = this.#options;
+    if (this.#usedBytes() + bytes <= containerBytes) return;
+    await this.#retention.trim(this.#usedBytes() + bytes - containerBytes);
+    if (this.#usedBytes() + bytes <= containerBytes) return;
+    this.#merging.wake();
+    throw this.#full();
+  }
 
-	#full(): StoreError {
-		return new StoreError(
-			"container_full",
-			`the container holds ${this.#usedBytes()} of ${this.#options.containerBytes} bytes; it empties as files are stored in FastDFS: check that FastDFS is reachable, or raise containerSize`,
-			{ retryable: true },
-		);
-	}
+  #full(): StoreError {
+    return new StoreError(
+      'container_full',
+      `the container holds ${this.#usedBytes()} of ${this.#options.containerBytes} bytes; it empties as files are stored in FastDFS: check that FastDFS is reachable, or raise containerSize`,
+      { retryable: true },
+    );
+  }
 
-	#noteSent({ plan, fileId }: SentTrunk): void {
-		const { size, rows, members, taskId, kind } = plan;
-		if (this.listenerCount("merged") > 0) {
-			for (const [index, row] of rows.entries()) {
-				const id =
-					kind === "whole"
-						? fileId
-						: sliceIdOf(row, fileId, members[index]?.offset);
-				this.emit("merged", { key: formatKey(row.key), fileId: id });
-			}
-		}
-		this.emit("trunk", {
-			taskId: formatKey(taskId),
-			fileId,
-			files: rows.length,
-			bytes: size,
-			fill: kind === "whole" ? 1 : size / this.#options.trunkBytes,
-		});
-		// A large file that was deleted while it was on its way.
-		const first = rows[0]?.key;
-		if (kind === "whole" && !this.#fileMap.find(first)) {
-			this.#inBackground(this.#spool.remove(first));
-		}
-		this.#inBackground(this.#retention.trim());
-		this.#inBackground(this.#retireDead());
-	}
+  #noteSent({ plan, fileId }: SentTrunk): void {
+    const { size, rows, members, taskId, kind } = plan;
+    if (this.listenerCount('merged') > 0) {
+      for (const [index, row] of rows.entries()) {
+        const id = kind === 'whole' ? fileId : sliceIdOf(row, fileId, members[index]!.offset);
+        this.emit('merged', { key: formatKey(row.key), fileId: id });
+      }
+    }
+    this.emit('trunk', {
+      taskId: formatKey(taskId),
+      fileId,
+      files: rows.length,
+      bytes: size,
+      fill: kind === 'whole' ? 1 : size / this.#options.trunkBytes,
+    });
+    // A large file that was deleted while it was on its way.
+    const first = rows[0]!.key;
+    if (kind === 'whole' && !this.#fileMap.find(first)) {
+      this.#inBackground(this.#spool.remove(first));
+    }
+    this.#inBackground(this.#retention.trim());
+    this.#inBackground(this.#retireDead());
+  }
 
-	/** Deletes trunks from FastDFS in which nothing is alive any more. */
-	#retireDead(): Promise<void> {
-		const retired = this.#retiring.then(async () => {
-			for (const trunk of this.#fileMap.deadTrunks()) {
-				if (this.#closing) return;
-				await this.#trunkStore.remove(
-					trunk.fileId!,
-					AbortSignal.timeout(REMOVE_TIMEOUT_MS),
-				);
-				this.#fileMap.retireTrunk(trunk.id);
-			}
-		});
-		this.#retiring = retired.catch(() => undefined);
-		return retired;
-	}
+  /** Deletes trunks from FastDFS in which nothing is alive any more. */
+  #retireDead(): Promise<void> {
+    const retired = this.#retiring.then(async () => {
+      for (const trunk of this.#fileMap.deadTrunks()) {
+        if (this.#closing) return;
+        await this.#trunkStore.remove(trunk.fileId!, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
+        this.#fileMap.retireTrunk(trunk.id);
+      }
+    });
+    this.#retiring = retired.catch(() => undefined);
+    return retired;
+  }
 
-	#inBackground(work: Promise<unknown>): void {
-		work.catch((error) => {
-			if (!this.#closing) this.#report(error as Error);
-		});
-	}
+  #inBackground(work: Promise<unknown>): void {
+    work.catch((error) => {
+      if (!this.#closing) this.#report(error as Error);
+    });
+  }
 
-	#report(error: Error): void {
-		if (this.listenerCount("error") > 0) this.emit("error", error);
-	}
+  #report(error: Error): void {
+    if (this.listenerCount('error') > 0) this.emit('error', error);
+  }
 }
 
 /** The id of a merged file; undefined while it has none. */
 export function fileIdOf(row: FileRow): string | undefined {
-	if (row.trunkFileId === null || row.trunkOffset === null) return undefined;
-	if (row.trunkKind === "whole") return row.trunkFileId;
-	return sliceIdOf(row, row.trunkFileId, row.trunkOffset);
+  if (row.trunkFileId === null || row.trunkOffset === null) return undefined;
+  if (row.trunkKind === 'whole') return row.trunkFileId;
+  return sliceIdOf(row, row.trunkFileId, row.trunkOffset);
 }
 
 function sliceIdOf(row: FileRow, trunkFileId: string, offset: number): string {
-	const entry = { offset, size: row.size, crc32: row.crc32 };
-	return makeSliceId(parseFileId(trunkFileId)!, entry, extensionOf(row.name));
+  const entry = { offset, size: row.size, crc32: row.crc32 };
+  return makeSliceId(parseFileId(trunkFileId)!, entry, extensionOf(row.name));
 }
 
 interface StagingParts {
-	readonly lock: DirectoryLock;
-	readonly fileMap: FileMap;
-	readonly container: Container;
-	readonly spool: Spool;
-	readonly origin: number;
-	readonly trunkStore: TrunkStore;
+  readonly lock: DirectoryLock;
+  readonly fileMap: FileMap;
+  readonly container: Container;
+  readonly spool: Spool;
+  readonly origin: number;
+  readonly trunkStore: TrunkStore;
 }
 
 function randomOrigin(randomFill: (target: Buffer) => void): number {
-	const bytes = Buffer.alloc(2);
-	randomFill(bytes);
-	return bytes.readUInt16BE(0);
+  const bytes = Buffer.alloc(2);
+  randomFill(bytes);
+  return bytes.readUInt16BE(0);
 }
 
 function interrupted(count: number): StoreError {
-	return new StoreError(
-		"storage_unavailable",
-		`${count} trunk(s) were on their way when the last process ended; their files are packed again, and FastDFS may hold copies that nothing refers to`,
-	);
+  return new StoreError(
+    'storage_unavailable',
+    `${count} trunk(s) were on their way when the last process ended; their files are packed again, and FastDFS may hold copies that nothing refers to`,
+  );
 }

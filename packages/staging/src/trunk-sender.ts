@@ -1,14 +1,14 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
-import { crc32 } from "node:zlib";
-import { decodeFields, parseFileId, sizeOfField } from "@stevedore/protocol";
-import type { Container } from "./container.js";
-import type { FileMap } from "./filemap.js";
-import type { PlannedMember } from "./filemap-change.js";
-import { planRecord, storedRecord } from "./records.js";
-import type { Spool } from "./spool.js";
-import type { TrunkPlan } from "./trunk-plan.js";
-import type { TrunkStore } from "./trunk-store.js";
-import { trunkBytes } from "./trunk-stream.js";
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { crc32 } from 'node:zlib';
+import { decodeFields, parseFileId, sizeOfField } from '@stevedore/protocol';
+import type { Container } from './container.js';
+import type { FileMap } from './filemap.js';
+import type { PlannedMember } from './filemap-change.js';
+import { planRecord, storedRecord } from './records.js';
+import type { Spool } from './spool.js';
+import type { TrunkPlan } from './trunk-plan.js';
+import type { TrunkStore } from './trunk-store.js';
+import { trunkBytes } from './trunk-stream.js';
 
 /**
  * Takes one plan through its states: planned -> sending -> stored -> confirmed.
@@ -17,129 +17,121 @@ import { trunkBytes } from "./trunk-stream.js";
  * stored is deleted again. Staged bytes are untouched throughout.
  */
 export interface SenderParts {
-	readonly container: Container;
-	readonly spool: Spool;
-	readonly fileMap: FileMap;
-	readonly trunkStore: TrunkStore;
-	readonly now: () => number;
+  readonly container: Container;
+  readonly spool: Spool;
+  readonly fileMap: FileMap;
+  readonly trunkStore: TrunkStore;
+  readonly now: () => number;
 }
 
 export interface SentTrunk {
-	readonly plan: TrunkPlan;
-	readonly fileId: string;
+  readonly plan: TrunkPlan;
+  readonly fileId: string;
 }
 
 /** Rows per FileMap transaction, so that confirming a trunk never holds up uploads for long. */
 const CONFIRM_PAGE = 250;
 
 export class TrunkSender {
-	readonly #parts: SenderParts;
+  readonly #parts: SenderParts;
 
-	constructor(parts: SenderParts) {
-		this.#parts = parts;
-	}
+  constructor(parts: SenderParts) {
+    this.#parts = parts;
+  }
 
-	async announce(plan: TrunkPlan): Promise<void> {
-		await this.#parts.container.append([planRecord(plan, this.#parts.now())]);
-	}
+  async announce(plan: TrunkPlan): Promise<void> {
+    await this.#parts.container.append([planRecord(plan, this.#parts.now())]);
+  }
 
-	/** Stores the announced plan. May be called again after it failed. */
-	async send(plan: TrunkPlan, signal: AbortSignal): Promise<SentTrunk> {
-		let sentCrc = 0;
-		const { trunkStore, now, container, fileMap } = this.#parts;
-		const chunks = () =>
-			checksummed(this.#bytesOf(plan), (value) => {
-				sentCrc = value;
-			});
-		const source = { size: plan.size, extension: plan.extension, chunks };
-		const fileId = await trunkStore.store(source, signal);
-		const wrong = mismatch(fileId, plan.size, sentCrc);
-		if (wrong) {
-			await trunkStore.remove(fileId, signal);
-			throw new Error(
-				`FastDFS stored ${fileId} wrongly (${wrong}); it was deleted and is sent again`,
-			);
-		}
-		try {
-			await container.append([
-				storedRecord(describe(plan, fileId, sentCrc), now()),
-			]);
-		} catch (error) {
-			// What no record speaks of must not stay behind: the plan is sent again.
-			await trunkStore.remove(fileId, signal);
-			throw error;
-		}
-		const trunk = fileMap.trunkByTask(plan.taskId)!;
-		await confirmTrunk(fileMap, trunk.id, plan.members);
-		return { plan, fileId };
-	}
+  /** Stores the announced plan. May be called again after it failed. */
+  async send(plan: TrunkPlan, signal: AbortSignal): Promise<SentTrunk> {
+    let sentCrc = 0;
+    const { trunkStore, now, container, fileMap } = this.#parts;
+    const chunks = () =>
+      checksummed(this.#bytesOf(plan), (value) => {
+        sentCrc = value;
+      });
+    const source = { size: plan.size, extension: plan.extension, chunks };
+    const fileId = await trunkStore.store(source, signal);
+    const wrong = mismatch(fileId, plan.size, sentCrc);
+    if (wrong) {
+      await trunkStore.remove(fileId, signal);
+      throw new Error(
+        `FastDFS stored ${fileId} wrongly (${wrong}); it was deleted and is sent again`,
+      );
+    }
+    try {
+      await container.append([storedRecord(describe(plan, fileId, sentCrc), now())]);
+    } catch (error) {
+      // What no record speaks of must not stay behind: the plan is sent again.
+      await trunkStore.remove(fileId, signal);
+      throw error;
+    }
+    const trunk = fileMap.trunkByTask(plan.taskId)!;
+    await confirmTrunk(fileMap, trunk.id, plan.members);
+    return { plan, fileId };
+  }
 
-	#bytesOf(plan: TrunkPlan): AsyncIterable<Uint8Array> {
-		const { container, spool } = this.#parts;
-		if (plan.kind === "whole")
-			return spool.read(plan.rows[0]?.key, plan.rows[0]!);
-		return trunkBytes(plan, {
-			read: (segment, position, count) =>
-				container.segment(segment)?.read(position, count) ??
-				Promise.resolve(Buffer.alloc(0)),
-		});
-	}
+  #bytesOf(plan: TrunkPlan): AsyncIterable<Uint8Array> {
+    const { container, spool } = this.#parts;
+    if (plan.kind === 'whole') return spool.read(plan.rows[0]!.key, plan.rows[0]!);
+    return trunkBytes(plan, {
+      read: (segment, position, count) =>
+        container.segment(segment)?.read(position, count) ?? Promise.resolve(Buffer.alloc(0)),
+    });
+  }
 }
 
 /** Points the members at their trunk, a page at a time; safe to repeat after a crash. */
 export async function confirmTrunk(
-	fileMap: FileMap,
-	trunk: number,
-	members: readonly PlannedMember[],
+  fileMap: FileMap,
+  trunk: number,
+  members: readonly PlannedMember[],
 ): Promise<void> {
-	for (let at = 0; at < members.length; at += CONFIRM_PAGE) {
-		fileMap.confirmMembers(trunk, members.slice(at, at + CONFIRM_PAGE));
-		await nextTurn();
-	}
-	fileMap.finishTrunk(trunk);
+  for (let at = 0; at < members.length; at += CONFIRM_PAGE) {
+    fileMap.confirmMembers(trunk, members.slice(at, at + CONFIRM_PAGE));
+    await nextTurn();
+  }
+  fileMap.finishTrunk(trunk);
 }
 
 function describe(plan: TrunkPlan, fileId: string, trunkCrc: number) {
-	const { taskId, kind, size, rows } = plan;
-	const stored = {
-		taskId,
-		kind,
-		fileId,
-		size,
-		crc32: trunkCrc,
-		files: rows.length,
-	};
-	if (kind === "trunk") return stored;
-	const { key, name, type, group, stagedAt } = rows[0]!;
-	return {
-		...stored,
-		file: { key, name, type, group: group ?? undefined, stagedAt },
-	};
+  const { taskId, kind, size, rows } = plan;
+  const stored = {
+    taskId,
+    kind,
+    fileId,
+    size,
+    crc32: trunkCrc,
+    files: rows.length,
+  };
+  if (kind === 'trunk') return stored;
+  const { key, name, type, group, stagedAt } = rows[0]!;
+  return {
+    ...stored,
+    file: { key, name, type, group: group ?? undefined, stagedAt },
+  };
 }
 
 async function* checksummed(
-	chunks: AsyncIterable<Uint8Array>,
-	onEnd: (value: number) => void,
+  chunks: AsyncIterable<Uint8Array>,
+  onEnd: (value: number) => void,
 ): AsyncGenerator<Uint8Array> {
-	let value = 0;
-	for await (const chunk of chunks) {
-		value = crc32(chunk, value);
-		yield chunk;
-	}
-	onEnd(value);
+  let value = 0;
+  for await (const chunk of chunks) {
+    value = crc32(chunk, value);
+    yield chunk;
+  }
+  onEnd(value);
 }
 
 /** What in the id differs from what was sent; undefined when nothing does. */
-function mismatch(
-	fileId: string,
-	size: number,
-	crc: number,
-): string | undefined {
-	const id = parseFileId(fileId);
-	if (!id) return "the id is malformed";
-	const fields = decodeFields(id.base);
-	const storedSize = sizeOfField(fields.sizeField);
-	if (storedSize !== size) return `${storedSize} bytes instead of ${size}`;
-	if (fields.crc32 !== crc) return `CRC-32 ${fields.crc32} instead of ${crc}`;
-	return undefined;
+function mismatch(fileId: string, size: number, crc: number): string | undefined {
+  const id = parseFileId(fileId);
+  if (!id) return 'the id is malformed';
+  const fields = decodeFields(id.base);
+  const storedSize = sizeOfField(fields.sizeField);
+  if (storedSize !== size) return `${storedSize} bytes instead of ${size}`;
+  if (fields.crc32 !== crc) return `CRC-32 ${fields.crc32} instead of ${crc}`;
+  return undefined;
 }

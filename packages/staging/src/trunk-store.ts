@@ -1,16 +1,16 @@
 /** The part of FastDFS that staging needs; the SDK hands in the real one. */
 
 export interface TrunkSource {
-	/** Bytes that `chunks` will yield. */
-	readonly size: number;
-	/** Without its dot. */
-	readonly extension: string;
-	/** Starts from the beginning at each call. */
-	chunks(): AsyncIterable<Uint8Array>;
+  /** Bytes that `chunks` will yield. */
+  readonly size: number;
+  /** Without its dot. */
+  readonly extension: string;
+  /** Starts from the beginning at each call. */
+  chunks(): AsyncIterable<Uint8Array>;
 }
 
 export interface TrunkStore {
-	/** Stores a new file and gives its full FastDFS id, in which size and CRC-32 stand. */
-	store(source: TrunkSource, signal: AbortSignal): Promise<string>;
-	remove(fileId: string, signal: AbortSignal): Promise<void>;
+  /** Stores a new file and gives its full FastDFS id, in which size and CRC-32 stand. */
+  store(source: TrunkSource, signal: AbortSignal): Promise<string>;
+  remove(fileId: string, signal: AbortSignal): Promise<void>;
 }
