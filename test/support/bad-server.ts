@@ -1,0 +1,108 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Answer } from './good-server.js';
+
+/** Ways in which a server can go wrong, to be put in place of its good answer. */
+
+export interface Misbehaviour {
+  readonly name: string;
+  readonly answer: Answer;
+  /** Codes with which a client may report it. */
+  readonly codes: readonly string[];
+}
+
+const LOST = ['connection_lost'];
+const BAD = ['bad_reply'];
+
+export const stall: Misbehaviour = { name: 'says nothing', answer() {}, codes: ['timeout'] };
+
+export const reset: Misbehaviour = {
+  name: 'resets the connection',
+  answer: ({ socket }) => void socket.resetAndDestroy(),
+  codes: LOST,
+};
+
+export const fin: Misbehaviour = {
+  name: 'closes the connection',
+  answer: ({ socket }) => void socket.end(),
+  codes: LOST,
+};
+
+/** Behaviours that fit every command. */
+export const MISBEHAVIOURS: readonly Misbehaviour[] = [
+  stall,
+  reset,
+  fin,
+  {
+    name: 'closes within the header',
+    answer: ({ socket }, good) => void socket.end(good.subarray(0, 7)),
+    codes: LOST,
+  },
+  {
+    name: 'stalls within the header',
+    answer: ({ socket }, good) => void socket.write(good.subarray(0, 7)),
+    codes: ['timeout'],
+  },
+  {
+    name: 'has the wrong command byte',
+    answer: ({ socket }, good) => void socket.write(patched(good, 8, 101)),
+    codes: BAD,
+  },
+  {
+    name: 'announces a negative length',
+    answer: ({ socket }, good) => void socket.write(patched(good, 0, 0xff)),
+    codes: BAD,
+  },
+  {
+    name: 'announces an absurd length',
+    answer: ({ socket }, good) => void socket.write(patched(good, 0, 0x7f)),
+    codes: BAD,
+  },
+  {
+    name: 'sends text of another protocol',
+    answer: ({ socket }) => void socket.write('HTTP/1.1 400 Bad Request\r\n\r\n'),
+    codes: BAD,
+  },
+  {
+    name: 'sends more than it announced',
+    answer: ({ socket }, good) => void socket.write(Buffer.concat([good, Buffer.from('more')])),
+    codes: BAD,
+  },
+  {
+    name: 'announces a byte more than it sends, then closes',
+    answer: ({ socket }, good) => void socket.end(lengthened(good, 1)),
+    codes: ['connection_lost', 'bad_reply'],
+  },
+  {
+    name: 'announces a byte more than it sends, then stalls',
+    answer: ({ socket }, good) => void socket.write(lengthened(good, 1)),
+    codes: ['timeout', 'bad_reply'],
+  },
+];
+
+/** The good reply, cut in two at `at`, the second part in a turn of its own. */
+export function splitAt(at: number): Answer {
+  return ({ socket }, good) => {
+    socket.write(good.subarray(0, at));
+    void nextTurn().then(() => socket.write(good.subarray(at)));
+  };
+}
+
+/** The good reply, a byte at a time. */
+export const byteByByte: Answer = async ({ socket }, good) => {
+  for (const byte of good) {
+    socket.write(Buffer.from([byte]));
+    await nextTurn();
+  }
+};
+
+function patched(good: Buffer, at: number, value: number): Buffer {
+  const copy = Buffer.from(good);
+  copy[at] = value;
+  return copy;
+}
+
+function lengthened(good: Buffer, by: number): Buffer {
+  const copy = Buffer.from(good);
+  copy.writeBigInt64BE(copy.readBigInt64BE(0) + BigInt(by), 0);
+  return copy;
+}
