@@ -1,13 +1,10 @@
-import type { invalidOption } from '@stevedore/client';
+import type { StoreError, StoreErrorCode } from '@stevedore/client';
 
 /**
  * Every error the gateway answers with: its stable code, its HTTP status and,
  * where the server is at fault, the only words that leave the server about it.
  * Codes of the store's errors are codes here too.
  */
-
-type StoreError = ReturnType<typeof invalidOption>;
-type StoreErrorCode = StoreError['code'];
 
 interface ProblemSpec {
   readonly status: number;

@@ -1,0 +1,41 @@
+/**
+ * One sentence for an error: what happened, to what, and what to do. No stack:
+ * the reader is an operator.
+ */
+
+const SYSTEM: Readonly<Record<string, (error: NodeJS.ErrnoException) => string>> = {
+  EADDRINUSE: (error) =>
+    `${address(error)} is already in use; stop what runs there or choose another with --port`,
+  EADDRNOTAVAIL: (error) => `${address(error)} is no address of this machine; choose --host`,
+  EACCES: (error) =>
+    error.path === undefined
+      ? `${address(error)} may not be used by this user`
+      : `${error.path} may not be accessed by this user`,
+  EROFS: (error) => `${error.path} is on a read-only file system`,
+  ENOENT: (error) => `${error.path} does not exist`,
+  ENOTDIR: (error) => `${error.path} is not in a directory`,
+  EISDIR: () => 'a directory is where a file was expected',
+  ENOSPC: () => 'the disk is full',
+  ECONNREFUSED: (error) => `nothing answers at ${address(error)}; is the gateway running?`,
+  ENOTFOUND: (error) => `there is no host of the name ${hostOf(error)}`,
+};
+
+export function explain(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const system = error as NodeJS.ErrnoException;
+  const known = system.syscall === undefined ? undefined : SYSTEM[system.code ?? ''];
+  if (known) return known(system);
+  if (error instanceof AggregateError && error.errors[0]) return explain(error.errors[0]);
+  if (error.message === 'fetch failed' && error.cause) return explain(error.cause);
+  return error.message.split('\n')[0] ?? error.name;
+}
+
+function address(error: NodeJS.ErrnoException): string {
+  const { address: host, port } = error as { readonly address?: string; readonly port?: number };
+  if (host === undefined) return 'the address';
+  return port === undefined || port < 0 ? host : `${host}:${port}`;
+}
+
+function hostOf(error: NodeJS.ErrnoException): string {
+  return (error as { readonly hostname?: string }).hostname ?? '';
+}

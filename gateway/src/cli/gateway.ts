@@ -1,0 +1,99 @@
+import { resolve } from 'node:path';
+import { environmentName, formatBytes } from '@stevedore/client';
+import type { Command } from 'commander';
+import { type Limits, maxFormBytes } from '../limits.js';
+import { type GatewayOptions, gatewayOptions, parseGatewayOptions } from '../options.js';
+import type { Gateway } from '../start.js';
+import { CONFIG_FILE, readConfigFile } from './config-file.js';
+import { explain } from './explain.js';
+import { addOptionFlags, givenFlags, unknownVariables } from './option-flags.js';
+import { untilStopped } from './until-stopped.js';
+import { version } from './version.js';
+
+/** `stevedore gateway`: the whole product in one process, until a signal ends it. */
+
+const HELP = `
+Sizes are written 64MiB, durations 60s. Every option can also be set in the environment,
+by the name in brackets, or in ./${CONFIG_FILE}, by its name in camel case. A flag
+goes before the environment, the environment before the file.
+
+Examples:
+  stevedore gateway --directory /var/lib/stevedore
+  stevedore gateway --trackers 10.0.0.1:22122,10.0.0.2:22122 --host 0.0.0.0
+  ${environmentName('port')}=9000 stevedore gateway --merge-max-age 10s`;
+
+export function configure(command: Command): void {
+  addOptionFlags(command, gatewayOptions);
+  command.addHelpText('after', HELP).action(async () => {
+    const options = parseGatewayOptions({
+      flags: givenFlags(command, gatewayOptions),
+      environment: process.env,
+      file: readConfigFile(),
+    });
+    for (const name of unknownVariables(gatewayOptions, process.env)) {
+      say(`warning: ${name} is set, but is no option of the gateway`);
+    }
+    const { startGateway } = await import('../start.js');
+    const gateway = await startGateway(options, {
+      onError: (error) => say(`error: ${explain(error)}`),
+    });
+    process.stdout.write(`${describe(gateway)}\nready ${gateway.url}\n`);
+    await untilStopped(() => gateway.close());
+  });
+}
+
+function say(line: string): void {
+  process.stderr.write(`${line}\n`);
+}
+
+/** What runs, where, and within which bounds. */
+function describe({ options, limits }: Gateway): string {
+  const rows: readonly (readonly [string, string])[] = [
+    ['files', `${resolve(options.directory)}, ${describeDurability(options)}`],
+    ['FastDFS', describeCluster(options)],
+    ['trunks', describeTrunks(options)],
+    ['room', describeRoom(options)],
+    ['limits', describeLimits(limits)],
+    ['access', describeAccess(options)],
+  ];
+  const lines = rows.map(([name, text]) => `  ${name.padEnd(8)} ${text}`);
+  return [`stevedore ${version()}`, ...lines].join('\n');
+}
+
+function describeDurability({ durability }: GatewayOptions): string {
+  return durability === 'sync'
+    ? 'synced before an upload is acknowledged'
+    : 'handed to the operating system before an upload is acknowledged (durability: os)';
+}
+
+function describeCluster({ trackers, trackerPort, storagePort }: GatewayOptions): string {
+  if (trackers.length > 0) return `trackers ${trackers.join(', ')}`;
+  const port = (number: number): string => (number === 0 ? 'a free port' : `port ${number}`);
+  return `embedded: tracker on ${port(trackerPort)}, storage on ${port(storagePort)}`;
+}
+
+function describeTrunks({ trunkSize, mergeMaxAge, smallFileLimit }: GatewayOptions): string {
+  const size = formatBytes(trunkSize);
+  const whole = formatBytes(smallFileLimit);
+  return `${size}, packed after ${mergeMaxAge / 1000} s at the latest; files over ${whole} whole`;
+}
+
+function describeRoom({ containerSize, retain, cacheSize }: GatewayOptions): string {
+  const cache = cacheSize === 0 ? 'no cache' : `${formatBytes(cacheSize)} of memory as a cache`;
+  const kept = `${formatBytes(retain)} of merged ones kept`;
+  return `${formatBytes(containerSize)} for staged files, ${kept}, ${cache}`;
+}
+
+function describeLimits(limits: Limits): string {
+  return [
+    `files ${formatBytes(limits.maxFileBytes)}`,
+    `forms ${formatBytes(maxFormBytes(limits))} in ${limits.maxParts} parts`,
+    `bodies ${formatBytes(limits.minBodyBytesPerSecond)}/s at least`,
+    `${limits.maxConnections} connections`,
+  ].join(', ');
+}
+
+function describeAccess({ host, serveTrunks }: GatewayOptions): string {
+  const trunks = serveTrunks ? '; whole trunks are served too' : '';
+  return `whoever reaches ${host} may upload, and read or delete what they know the key of${trunks}`;
+}

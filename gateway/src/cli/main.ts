@@ -1,0 +1,111 @@
+#!/usr/bin/env node
+import { Command, CommanderError } from 'commander';
+import { explain } from './explain.js';
+import { EXIT_FAILED, EXIT_USAGE, isUsageError } from './usage.js';
+import { version } from './version.js';
+
+/**
+ * The `stevedore` command. Only the subcommand that is asked for is loaded.
+ * Exit codes: 0 done, 1 failed, 2 wrong usage.
+ */
+
+interface Subcommand {
+  readonly usage: string;
+  readonly summary: string;
+  readonly load: () => Promise<{ configure(command: Command): void }>;
+}
+
+const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
+  gateway: {
+    usage: 'gateway',
+    summary: 'run the HTTP gateway; with no trackers named, a tracker and a storage too',
+    load: () => import('./gateway.js'),
+  },
+  tracker: {
+    usage: 'tracker',
+    summary: 'run a tracker that speaks the FastDFS protocol',
+    load: () => import('./tracker.js'),
+  },
+  storage: {
+    usage: 'storage',
+    summary: 'run a storage that speaks the FastDFS protocol',
+    load: () => import('./storage.js'),
+  },
+  put: {
+    usage: 'put <path...>',
+    summary: 'upload files and directories',
+    load: () => import('./put.js'),
+  },
+  get: {
+    usage: 'get <id>',
+    summary: 'download a file by its key or FastDFS id',
+    load: () => import('./get.js'),
+  },
+  stat: {
+    usage: 'stat <id>',
+    summary: 'tell about a file: size, type, state, FastDFS id',
+    load: () => import('./stat.js'),
+  },
+  rm: {
+    usage: 'rm <key...>',
+    summary: 'delete files by their keys',
+    load: () => import('./rm.js'),
+  },
+};
+
+const INTRODUCTION =
+  'Keeps small files in FastDFS: an upload is acknowledged as soon as it is safe on this disk, ' +
+  'readable at once, and packed with others into a trunk in the background.';
+
+const EXAMPLES = `
+Examples:
+  stevedore gateway                              everything in one process, in ./stevedore-data
+  stevedore gateway --trackers 10.0.0.1:22122    the same over a FastDFS cluster
+  stevedore put holiday/ --group holiday         upload a directory as one affinity group
+  stevedore get KEY -o photo.jpg                 download by key or by FastDFS id
+  curl --data-binary @photo.jpg -H 'X-Filename: photo.jpg' http://127.0.0.1:8080/files
+
+"stevedore COMMAND --help" tells about one command.
+Exit codes: 0 done, 1 failed, 2 wrong usage.`;
+
+async function main(argv: readonly string[]): Promise<void> {
+  const program = new Command('stevedore')
+    .description(INTRODUCTION)
+    .version(`stevedore ${version()}`, '-V, --version', 'print the version')
+    .exitOverride()
+    .showHelpAfterError('(--help shows what there is)')
+    .addHelpText('after', EXAMPLES);
+  const [first, second] = argv.filter((argument) => !argument.startsWith('-'));
+  const asked = first === 'help' ? second : first;
+  for (const [name, { usage, summary, load }] of Object.entries(SUBCOMMANDS)) {
+    const command = program
+      .command(usage)
+      .summary(summary)
+      .description(`${sentence(summary)}.`);
+    if (name === asked) (await load()).configure(command);
+  }
+  if (argv.length === 0) program.help({ error: true });
+  await program.parseAsync(argv, { from: 'user' });
+}
+
+function sentence(summary: string): string {
+  return summary[0]!.toUpperCase() + summary.slice(1);
+}
+
+function exitCodeOf(error: unknown): number {
+  // Printed by the parser already; help and version that were asked for are no errors.
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
+  process.stderr.write(`stevedore: ${explain(error)}\n`);
+  return isUsageError(error) ? EXIT_USAGE : EXIT_FAILED;
+}
+
+// A reader that has seen enough (`| head`) is no error.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  process.exit(error.code === 'EPIPE' ? 0 : EXIT_FAILED);
+});
+
+try {
+  await main(process.argv.slice(2));
+} catch (error) {
+  process.exitCode = exitCodeOf(error);
+}

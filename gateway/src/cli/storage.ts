@@ -1,0 +1,20 @@
+import { resolve } from 'node:path';
+import type { Command } from 'commander';
+import { storageOptions } from '../node-options.js';
+import { configureNode } from './node-command.js';
+
+/** `stevedore storage`: keeps files, for the trackers it joins and whoever asks it directly. */
+export function configure(command: Command): void {
+  configureNode(command, {
+    table: storageOptions,
+    describe: ({ group, trackers, storePaths }) => {
+      const paths = storePaths.map((path) => resolve(path)).join(', ');
+      const joined = trackers.length === 0 ? 'no trackers' : `trackers ${trackers.join(', ')}`;
+      return `\n  ${group} in ${paths}; ${joined}`;
+    },
+    start: async ({ host, port, trackers, group, storePaths }, onError) => {
+      const { startStorage } = await import('@stevedore/storage');
+      return startStorage({ host, port, trackers, group, storePaths, onError });
+    },
+  });
+}

@@ -1,0 +1,15 @@
+import type { Command } from 'commander';
+import { trackerOptions } from '../node-options.js';
+import { configureNode } from './node-command.js';
+
+/** `stevedore tracker`: keeps account of storages and sends clients to them. */
+export function configure(command: Command): void {
+  configureNode(command, {
+    table: trackerOptions,
+    describe: () => '',
+    start: async ({ host, port }, onError) => {
+      const { startTracker } = await import('@stevedore/storage');
+      return startTracker({ host, port, onError });
+    },
+  });
+}
