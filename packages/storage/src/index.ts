@@ -1,1 +1,10 @@
-export {};
+/** Tracker and storage daemons that speak the FastDFS protocol. */
+export { type Environment, systemEnvironment } from './environment.js';
+export { OptionError, StartError } from './errors.js';
+export type { ConnectionOptions } from './options.js';
+export type { DiskFile, DiskSpace, FileStat, StorageDisk } from './storage/disk.js';
+export { localDisk } from './storage/local-disk.js';
+export type { StorageOptions } from './storage/options.js';
+export { type Storage, startStorage } from './storage/storage.js';
+export type { TrackerOptions } from './tracker/options.js';
+export { startTracker, type Tracker } from './tracker/tracker.js';

@@ -1,0 +1,73 @@
+import { parentPort, workerData } from 'node:worker_threads';
+import {
+  type EmbeddedSettings,
+  type FromWorker,
+  type PlainError,
+  reachableHost,
+  type ToWorker,
+} from './embedded-messages.js';
+import { asError, codeOf } from './errors.js';
+import { startStorage } from './storage/storage.js';
+import { startTracker } from './tracker/tracker.js';
+
+/**
+ * Entry of the embedded node's thread: one tracker and one storage, started
+ * together and closed together.
+ */
+
+/** Uploads leave so much free: enough for the rest of a small machine to go on. */
+const RESERVED_SPACE_MEGABYTES = 64;
+
+const port = parentPort;
+if (!port) throw new Error('this module runs in a worker thread only');
+
+function tell(message: FromWorker): void {
+  port?.postMessage(message);
+}
+
+function plain(error: unknown): PlainError {
+  const { name, message } = asError(error);
+  return { name, message, code: codeOf(error) ?? 'ERR_EMBEDDED_NODE' };
+}
+
+async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {
+  const { directory, host, trackerPort, storagePort } = settings;
+  const onError = (error: Error): void => tell({ kind: 'trouble', error: plain(error) });
+  const tracker = await startTracker({
+    host,
+    port: trackerPort,
+    reservedSpaceMegabytes: RESERVED_SPACE_MEGABYTES,
+    onError,
+  });
+  try {
+    const storage = await startStorage({
+      host,
+      port: storagePort,
+      storePaths: [directory],
+      trackers: [`${reachableHost(host)}:${tracker.port}`],
+      onError,
+    });
+    await storage.active();
+    tell({ kind: 'ready', trackerPort: tracker.port, storagePort: storage.port });
+    return async () => {
+      await storage.close();
+      await tracker.close();
+    };
+  } catch (error) {
+    await tracker.close();
+    throw error;
+  }
+}
+
+const started = run(workerData as EmbeddedSettings);
+started.catch((error: unknown) => {
+  tell({ kind: 'failed', error: plain(error) });
+  port.close();
+});
+port.on('message', (message: ToWorker) => {
+  if (message.kind !== 'close') return;
+  void started
+    .then((close) => close())
+    .catch((error: unknown) => tell({ kind: 'trouble', error: plain(error) }))
+    .finally(() => port.close());
+});

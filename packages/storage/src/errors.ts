@@ -1,0 +1,80 @@
+import { ProtocolError, Status, statusText } from '@stevedore/protocol';
+
+/**
+ * The errors of the daemons. A handler throws StatusError for what the protocol
+ * foresees; whatever else it throws is answered with the status that fits
+ * (`statusOf`) and reported, because nobody foresaw it.
+ */
+
+/** An answer other than success that is nobody's fault here: missing file, bad name. */
+export class StatusError extends Error {
+  override readonly name = 'StatusError';
+  readonly code = 'ERR_STATUS';
+  readonly status: number;
+
+  constructor(status: number, message: string) {
+    super(`${message}: ${statusText(status)}`);
+    this.status = status;
+  }
+}
+
+/** The connection cannot go on: the peer has gone or has been silent for too long. */
+export class ConnectionError extends Error {
+  override readonly name = 'ConnectionError';
+  readonly code: 'ERR_CONNECTION_LOST' | 'ERR_CONNECTION_TIMEOUT';
+
+  constructor(code: 'ERR_CONNECTION_LOST' | 'ERR_CONNECTION_TIMEOUT', message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** A daemon that cannot start. `code` is the system's (EADDRINUSE, EACCES, ENOTDIR). */
+export class StartError extends Error {
+  override readonly name = 'StartError';
+  readonly code: string;
+
+  constructor(code: string, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.code = code;
+  }
+}
+
+/** Options that make no sense, alone or together. */
+export class OptionError extends Error {
+  override readonly name = 'OptionError';
+  readonly code = 'ERR_OPTION';
+}
+
+const STATUS_OF_CODE: Readonly<Record<string, number>> = {
+  ENOENT: Status.notFound,
+  ENOTDIR: Status.notFound,
+  EISDIR: Status.isDirectory,
+  EEXIST: Status.exists,
+  ENOSPC: Status.noSpace,
+  EDQUOT: Status.noSpace,
+  EMFILE: Status.tryAgain,
+  ENFILE: Status.tryAgain,
+};
+
+/** The status byte that answers a request that failed with `error`. */
+export function statusOf(error: unknown): number {
+  if (error instanceof StatusError || error instanceof ProtocolError) return error.status;
+  return STATUS_OF_CODE[codeOf(error) ?? ''] ?? Status.ioError;
+}
+
+/** True for failures that the protocol foresees and that nobody has to hear of. */
+export function isForeseen(error: unknown): boolean {
+  return error instanceof StatusError || error instanceof ProtocolError;
+}
+
+/** The `code` of a system error, if it has one. */
+export function codeOf(error: unknown): string | undefined {
+  if (!(error instanceof Error) || !('code' in error)) return undefined;
+  return typeof error.code === 'string' ? error.code : undefined;
+}
+
+/** Anything thrown, as an Error. */
+export function asError(value: unknown): Error {
+  return value instanceof Error ? value : new Error(String(value));
+}

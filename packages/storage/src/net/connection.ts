@@ -1,0 +1,195 @@
+import type { Socket } from 'node:net';
+import {
+  decodeHeader,
+  encodeHeader,
+  encodeReply,
+  type FrameHeader,
+  HEADER_BYTES,
+  ProtocolError,
+  quit,
+  REPLY_COMMAND,
+  Status,
+} from '@stevedore/protocol';
+import { asError, ConnectionError, isForeseen, StatusError, statusOf } from '../errors.js';
+import type { ConnectionLimits } from '../options.js';
+import { ByteSource } from './byte-source.js';
+import type { Context, Handler, PayloadHandler, Reply, StreamedReply } from './handler.js';
+import { Payload } from './payload.js';
+import { SocketSink } from './socket-sink.js';
+
+/**
+ * One accepted connection: reads a request, has its handler answer it, writes
+ * the answer, one request after the other. Content of a refused upload is read
+ * and dropped or the connection closed: it never becomes a request.
+ */
+
+export interface ConnectionRules<Session> {
+  readonly handlers: ReadonlyMap<number, Handler<Session>>;
+  readonly limits: ConnectionLimits;
+  /** True for a storage: an answer of status 22 is the last one on its connection. */
+  readonly closesAfterInvalid: boolean;
+  readonly onError: (error: Error) => void;
+}
+
+/** Time and bytes that the peer of a closed connection gets to read its last answer. */
+const LINGER_MS = 500;
+const LINGER_BYTES = 4 * 1024 * 1024;
+
+export class Connection<Session> {
+  readonly #socket: Socket;
+  readonly #source: ByteSource;
+  readonly #sink: SocketSink;
+  readonly #rules: ConnectionRules<Session>;
+  readonly #session: Session;
+  /** Between two requests; such a connection can be closed at any time. */
+  #idle = true;
+  #closing = false;
+
+  constructor(socket: Socket, session: Session, rules: ConnectionRules<Session>) {
+    this.#socket = socket;
+    this.#session = session;
+    this.#rules = rules;
+    this.#source = new ByteSource(socket, rules.limits.receiveBufferBytes);
+    this.#sink = new SocketSink(socket, rules.limits.requestTimeoutMs);
+  }
+
+  /** Serves requests until one side is done. Never throws. */
+  async serve(): Promise<void> {
+    try {
+      let first = true;
+      while (!this.#closing && (await this.#serveOne(first))) first = false;
+      if (!this.#socket.destroyed) await this.#linger();
+    } catch (error) {
+      if (!(error instanceof ConnectionError)) this.#rules.onError(asError(error));
+    } finally {
+      this.#socket.destroy();
+    }
+  }
+
+  /** No further request; one under way is finished. */
+  finish(): void {
+    this.#closing = true;
+    if (this.#idle) this.#socket.destroy();
+  }
+
+  /** Ends it now, whatever is under way. */
+  cut(): void {
+    this.#socket.destroy();
+  }
+
+  /** False when the connection is to be closed. */
+  async #serveOne(first: boolean): Promise<boolean> {
+    this.#idle = true;
+    const { requestTimeoutMs } = this.#rules.limits;
+    const giveUpAt = performance.now() + requestTimeoutMs;
+    if (!(await this.#source.ready(first ? requestTimeoutMs : undefined))) return false;
+    this.#idle = false;
+    const headTimeMs = first ? Math.max(giveUpAt - performance.now(), 1) : requestTimeoutMs;
+    const bytes = await this.#source.exactly(HEADER_BYTES, headTimeMs);
+    const header = readHeader(bytes);
+    if (!header || header.command === quit.code) return false;
+
+    const handler = this.#rules.handlers.get(header.command);
+    if (handler?.kind === 'payload') return this.#receive(handler, header);
+    if (header.bodyBytes > this.#rules.limits.maxControlBodyBytes) {
+      await this.#sink.write(encodeReply(Status.invalid));
+      return false;
+    }
+    const body = await this.#body(header.bodyBytes);
+    return this.#answer(async () => {
+      if (!handler) throw new StatusError(Status.invalid, `unknown command ${header.command}`);
+      return handler.handle(body, this.#context(header));
+    });
+  }
+
+  async #body(bytes: number): Promise<Buffer> {
+    return bytes === 0
+      ? Buffer.alloc(0)
+      : this.#source.exactly(bytes, this.#rules.limits.requestTimeoutMs);
+  }
+
+  async #receive(handler: PayloadHandler<Session>, header: FrameHeader): Promise<boolean> {
+    const { requestTimeoutMs, maxControlBodyBytes, maxDrainBytes } = this.#rules.limits;
+    const prefix = await this.#body(Math.min(header.bodyBytes, handler.minHeadBytes));
+    const headBytes = prefix.length < handler.minHeadBytes ? -1 : handler.headBytes(prefix);
+    if (headBytes < 0 || headBytes > Math.min(header.bodyBytes, maxControlBodyBytes)) {
+      await this.#sink.write(encodeReply(Status.invalid));
+      return false;
+    }
+    const rest = await this.#body(headBytes - prefix.length);
+    const head = rest.length === 0 ? prefix : Buffer.concat([prefix, rest]);
+    const payload = new Payload(this.#source, header.bodyBytes - headBytes, requestTimeoutMs);
+    const open = await this.#answer(() => handler.handle(head, payload, this.#context(header)));
+    if (!open || payload.remaining > maxDrainBytes) return false;
+    await payload.drain();
+    return true;
+  }
+
+  #context(header: FrameHeader): Context<Session> {
+    return { header, session: this.#session };
+  }
+
+  /** Writes what `handle` gives, or the status of what it throws. */
+  async #answer(handle: () => Promise<Reply> | Reply): Promise<boolean> {
+    let reply: Reply;
+    try {
+      reply = await handle();
+    } catch (error) {
+      if (error instanceof ConnectionError) throw error;
+      if (!isForeseen(error)) this.#rules.onError(asError(error));
+      const status = statusOf(error);
+      await this.#sink.write(encodeReply(status));
+      return !(this.#rules.closesAfterInvalid && status === Status.invalid);
+    }
+    if (Buffer.isBuffer(reply)) await this.#sink.write(encodeReply(Status.ok, reply));
+    else await this.#stream(reply);
+    return true;
+  }
+
+  async #stream(reply: StreamedReply): Promise<void> {
+    try {
+      const header = encodeHeader({ bodyBytes: reply.bytes, command: REPLY_COMMAND, status: 0 });
+      let sent = 0;
+      while (sent < reply.bytes) {
+        let chunk: Buffer;
+        try {
+          chunk = await reply.read(sent);
+        } catch (error) {
+          // Before the header there is still a status to answer with; after it, only closing.
+          this.#rules.onError(asError(error));
+          if (sent === 0) await this.#sink.write(encodeReply(statusOf(error)));
+          throw new ConnectionError('ERR_CONNECTION_LOST', 'a file could not be read');
+        }
+        await this.#sink.write(...(sent === 0 ? [header, chunk] : [chunk]));
+        sent += chunk.length;
+      }
+    } finally {
+      reply.release();
+    }
+  }
+
+  /**
+   * Ends the sending side and drops what still arrives for a moment. Closing
+   * with unread bytes would reset the connection and could take the last answer
+   * away from a peer that has not read it.
+   */
+  async #linger(): Promise<void> {
+    this.#socket.end();
+    const giveUpAt = performance.now() + LINGER_MS;
+    let dropped = 0;
+    while (dropped < LINGER_BYTES && !this.#source.finished) {
+      const leftMs = giveUpAt - performance.now();
+      if (leftMs <= 0) return;
+      for (const chunk of await this.#source.some(LINGER_BYTES, leftMs)) dropped += chunk.length;
+    }
+  }
+}
+
+function readHeader(bytes: Buffer): FrameHeader | undefined {
+  try {
+    return decodeHeader(bytes);
+  } catch (error) {
+    if (error instanceof ProtocolError) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,105 @@
+import { createServer, type Server, type Socket } from 'node:net';
+import { asError, codeOf, StartError } from '../errors.js';
+import { Connection, type ConnectionRules } from './connection.js';
+
+/**
+ * The listening side of a daemon: accepts connections up to the limit, keeps
+ * each in one place until it has ended, and closes in order.
+ */
+
+/** Addresses of the two ends of a connection. */
+export interface ConnectionEnds {
+  readonly peerAddress: string;
+  readonly localAddress: string;
+  readonly localPort: number;
+}
+
+export interface FrameServerOptions<Session> extends ConnectionRules<Session> {
+  /** Who listens, for messages: `tracker` or `storage`. */
+  readonly role: string;
+  readonly host: string;
+  readonly port: number;
+  /** State of a new connection. */
+  openSession(ends: ConnectionEnds): Session;
+  closeSession(session: Session): void;
+}
+
+/** A thousand clients may knock at once. */
+const BACKLOG = 2048;
+
+export class FrameServer<Session> {
+  readonly #server: Server;
+  readonly #options: FrameServerOptions<Session>;
+  readonly #connections = new Map<Connection<Session>, Promise<void>>();
+
+  constructor(options: FrameServerOptions<Session>) {
+    this.#options = options;
+    this.#server = createServer({ allowHalfOpen: true, noDelay: true, keepAlive: true });
+    this.#server.maxConnections = options.limits.maxConnections;
+    this.#server.on('connection', (socket) => this.#accept(socket));
+  }
+
+  /** The port it listens on. */
+  get port(): number {
+    const address = this.#server.address();
+    if (address === null || typeof address === 'string') throw new TypeError('not listening');
+    return address.port;
+  }
+
+  listen(): Promise<void> {
+    const { host, port, role } = this.#options;
+    return new Promise((resolve, reject) => {
+      const failed = (error: Error): void => reject(listenError(role, host, port, error));
+      this.#server.once('error', failed);
+      this.#server.listen({ host, port, backlog: BACKLOG }, () => {
+        this.#server.off('error', failed);
+        // From here on, a failing accept (no more descriptors) concerns one client only.
+        this.#server.on('error', this.#options.onError);
+        resolve();
+      });
+    });
+  }
+
+  /** Stops accepting, lets requests under way finish within the time, then cuts them. */
+  async close(): Promise<void> {
+    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
+    for (const connection of this.#connections.keys()) connection.finish();
+    const cut = setTimeout(() => {
+      for (const connection of this.#connections.keys()) connection.cut();
+    }, this.#options.limits.closeTimeoutMs);
+    await Promise.all([closed, ...this.#connections.values()]);
+    clearTimeout(cut);
+  }
+
+  #accept(socket: Socket): void {
+    // A reset can come at any time; the byte source notices, nothing else needs to.
+    socket.on('error', () => {});
+    const session = this.#options.openSession({
+      peerAddress: plainAddress(socket.remoteAddress ?? ''),
+      localAddress: plainAddress(socket.localAddress ?? ''),
+      localPort: socket.localPort ?? 0,
+    });
+    const connection = new Connection(socket, session, this.#options);
+    const served = connection.serve().then(() => {
+      this.#connections.delete(connection);
+      this.#options.closeSession(session);
+    });
+    this.#connections.set(connection, served);
+  }
+}
+
+/** `::ffff:10.0.0.1`, as a socket of both families has it, is 10.0.0.1. */
+export function plainAddress(address: string): string {
+  return address.startsWith('::ffff:') ? address.slice(7) : address;
+}
+
+function listenError(role: string, host: string, port: number, error: Error): StartError {
+  const code = codeOf(error) ?? 'ERR_LISTEN';
+  const where = `The ${role} cannot listen on ${host}:${port}`;
+  const reasons: Readonly<Record<string, string>> = {
+    EADDRINUSE: `port ${port} is in use. Stop the program that holds it, or choose another ${role} port (0 picks a free one).`,
+    EACCES: `this user may not use port ${port}. Choose a ${role} port above 1023.`,
+    EADDRNOTAVAIL: `this machine has no address ${host}. Choose one of its own, or 0.0.0.0 for all.`,
+  };
+  return new StartError(code, `${where}: ${reasons[code] ?? asError(error).message}`, error);
+}

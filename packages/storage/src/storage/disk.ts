@@ -1,0 +1,47 @@
+/**
+ * All that a storage asks of a disk, so that a test can put one in its place
+ * that loses what was not synced. Failures are Errors with the system's `code`.
+ */
+
+export interface FileStat {
+  readonly size: number;
+  /** Unix seconds. */
+  readonly mtimeSeconds: number;
+  readonly isFile: boolean;
+}
+
+export interface DiskFile {
+  stat(): Promise<FileStat>;
+  /** Reads into the whole of `target`; returns the bytes read, fewer only at the file's end. */
+  readAt(target: Buffer, position: number): Promise<number>;
+  /** Writes all of the chunks, one behind the other, from `position` on. */
+  writeAt(chunks: readonly Buffer[], position: number): Promise<void>;
+  setModified(seconds: number): Promise<void>;
+  /** Content and size are on the medium when it resolves. */
+  sync(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface DiskSpace {
+  readonly totalBytes: number;
+  /** What a user without privileges may still take. */
+  readonly freeBytes: number;
+}
+
+export interface StorageDisk {
+  /** A new file to write; EEXIST if there is one. */
+  create(path: string): Promise<DiskFile>;
+  openToRead(path: string): Promise<DiskFile>;
+  /** To read and write; made if there is none. */
+  openToUpdate(path: string): Promise<DiskFile>;
+  /** Replaces what is at `to`. Durable once the directory is synced. */
+  rename(from: string, to: string): Promise<void>;
+  unlink(path: string): Promise<void>;
+  exists(path: string): Promise<boolean>;
+  /** Makes the directory and those above it; does nothing where they are. */
+  makeDirectory(path: string): Promise<void>;
+  syncDirectory(path: string): Promise<void>;
+  /** Names in a directory; none if there is no such directory. */
+  list(path: string): Promise<string[]>;
+  space(path: string): Promise<DiskSpace>;
+}

@@ -1,0 +1,25 @@
+import { join } from 'node:path';
+import type { FileId } from '@stevedore/protocol';
+
+/** Names on disk; FORMAT.md describes them. */
+
+export const STATE_FILE = '.stevedore-storage.json';
+export const TEMPORARY_DIRECTORY = '.tmp';
+/** Behind the name of a trunk: the file that lists its deleted slices. */
+export const DELETED_SUFFIX = '-deleted';
+
+export function dataDirectory(storePath: string): string {
+  return join(storePath, 'data');
+}
+
+export function temporaryDirectory(storePath: string): string {
+  return join(dataDirectory(storePath), TEMPORARY_DIRECTORY);
+}
+
+export function fileDirectory(storePath: string, id: Pick<FileId, 'directory'>): string {
+  return join(dataDirectory(storePath), id.directory[0], id.directory[1]);
+}
+
+export function filePath(storePath: string, id: Pick<FileId, 'directory' | 'base'>): string {
+  return join(fileDirectory(storePath, id), id.base);
+}

@@ -1,0 +1,121 @@
+import { Status } from '@stevedore/protocol';
+import { codeOf, StatusError } from '../errors.js';
+import type { DiskFile, FileStat, StorageDisk } from './disk.js';
+
+/**
+ * Files open for reading, shared by all who read the same one. A file that
+ * nobody reads stays open for the next reader; of those there are at most
+ * `maxIdleFiles`. Files in use are as many as there are connections at most.
+ * Stored files never change, so what `stat` said once stays true.
+ */
+
+export interface OpenFile {
+  readonly file: DiskFile;
+  readonly stat: FileStat;
+  /** Ends this use; call it exactly once. */
+  release(): void;
+}
+
+interface Entry {
+  readonly path: string;
+  readonly opened: Promise<{ readonly file: DiskFile; readonly stat: FileStat }>;
+  users: number;
+  /** False once its name is gone: the last user closes it. */
+  listed: boolean;
+}
+
+export class OpenFiles {
+  readonly #disk: StorageDisk;
+  readonly #maxIdleFiles: number;
+  readonly #onError: (error: Error) => void;
+  readonly #entries = new Map<string, Entry>();
+  /** Entries without users, least recently used first. */
+  readonly #idle = new Set<Entry>();
+
+  constructor(disk: StorageDisk, maxIdleFiles: number, onError: (error: Error) => void) {
+    this.#disk = disk;
+    this.#maxIdleFiles = maxIdleFiles;
+    this.#onError = onError;
+  }
+
+  /** Files that are open without being read. */
+  get idle(): number {
+    return this.#idle.size;
+  }
+
+  /** Opens a stored file; status 2 if there is none, status 21 if it is no file. */
+  async acquire(path: string): Promise<OpenFile> {
+    const entry = this.#entries.get(path) ?? this.#open(path);
+    entry.users += 1;
+    this.#idle.delete(entry);
+    try {
+      const { file, stat } = await entry.opened;
+      return { file, stat, release: () => this.#release(entry) };
+    } catch (error) {
+      entry.users -= 1;
+      this.#unlist(entry);
+      throw foreseen(error, path);
+    }
+  }
+
+  /** Forgets the file: its name is gone or is about to go. */
+  forget(path: string): void {
+    const entry = this.#entries.get(path);
+    if (!entry) return;
+    this.#unlist(entry);
+    if (entry.users === 0) this.#close(entry);
+  }
+
+  close(): void {
+    for (const path of [...this.#entries.keys()]) this.forget(path);
+  }
+
+  #open(path: string): Entry {
+    const entry: Entry = { path, opened: this.#openAndStat(path), users: 0, listed: true };
+    this.#entries.set(path, entry);
+    return entry;
+  }
+
+  async #openAndStat(path: string): Promise<{ file: DiskFile; stat: FileStat }> {
+    const file = await this.#disk.openToRead(path);
+    try {
+      const stat = await file.stat();
+      if (!stat.isFile) throw new StatusError(Status.isDirectory, `${path} is not a file`);
+      return { file, stat };
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
+  }
+
+  #release(entry: Entry): void {
+    entry.users -= 1;
+    if (entry.users > 0) return;
+    if (!entry.listed) {
+      this.#close(entry);
+      return;
+    }
+    this.#idle.add(entry);
+    for (const oldest of this.#idle) {
+      if (this.#idle.size <= this.#maxIdleFiles) return;
+      this.#unlist(oldest);
+      this.#close(oldest);
+    }
+  }
+
+  #unlist(entry: Entry): void {
+    if (this.#entries.get(entry.path) === entry) this.#entries.delete(entry.path);
+    this.#idle.delete(entry);
+    entry.listed = false;
+  }
+
+  #close(entry: Entry): void {
+    entry.opened.then(({ file }) => file.close()).catch(this.#onError);
+  }
+}
+
+/** A missing file is an answer; everything else is trouble. */
+export function foreseen(error: unknown, path: string): unknown {
+  const missing = codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR';
+  return missing ? new StatusError(Status.notFound, path) : error;
+}

@@ -1,0 +1,146 @@
+import { dirname } from 'node:path';
+import { type SliceId, Status } from '@stevedore/protocol';
+import { type Environment, nowSeconds } from '../environment.js';
+import { asError, codeOf, StatusError } from '../errors.js';
+import { ByteBoundedCache } from './byte-bounded-cache.js';
+import { decodeDeletedSlices, encodeDeletedSlice } from './deleted-slices-format.js';
+import type { StorageDisk } from './disk.js';
+import { KeyedLock } from './keyed-lock.js';
+import { DELETED_SUFFIX } from './layout.js';
+import type { OpenFile, OpenFiles } from './open-files.js';
+import { readSliceTable, TrunkDirectory } from './trunk-directory.js';
+
+/**
+ * Slices of trunks. A slice id is honoured only if its offset, size and CRC-32
+ * are an entry of the trunk's own directory and the slice is not deleted;
+ * otherwise there is no such file. Loading a directory and deleting a slice of
+ * the same trunk take turns, so that a deletion is never overlooked.
+ */
+
+export interface SliceOptions {
+  /** Memory for directories of trunks. */
+  readonly maxDirectoryCacheBytes: number;
+  /** A trunk with a longer directory is treated as no trunk. */
+  readonly maxTrunkDirectoryBytes: number;
+}
+
+export class Slices {
+  readonly #disk: StorageDisk;
+  readonly #files: OpenFiles;
+  readonly #options: SliceOptions;
+  readonly #environment: Environment;
+  readonly #onError: (error: Error) => void;
+  readonly #directories: ByteBoundedCache<TrunkDirectory>;
+  readonly #locks = new KeyedLock();
+
+  constructor(
+    disk: StorageDisk,
+    files: OpenFiles,
+    options: SliceOptions,
+    environment: Environment,
+    onError: (error: Error) => void,
+  ) {
+    this.#disk = disk;
+    this.#files = files;
+    this.#options = options;
+    this.#environment = environment;
+    this.#onError = onError;
+    this.#directories = new ByteBoundedCache(
+      options.maxDirectoryCacheBytes,
+      (directory) => directory.byteLength,
+    );
+  }
+
+  /** The open trunk in which the slice lies; status 2 if it does not. */
+  async open(slice: SliceId, trunkPath: string): Promise<OpenFile> {
+    const trunk = await this.#files.acquire(trunkPath);
+    try {
+      const directory =
+        this.#directories.get(trunkPath) ??
+        (await this.#locks.run(trunkPath, () => this.#directory(trunkPath, trunk)));
+      if (!directory.holds(slice)) throw new StatusError(Status.notFound, 'no such slice');
+      return trunk;
+    } catch (error) {
+      trunk.release();
+      throw error;
+    }
+  }
+
+  /** Deletes the slice durably; status 2 if it is not there. */
+  async delete(slice: SliceId, trunkPath: string): Promise<void> {
+    await this.#locks.run(trunkPath, async () => {
+      const trunk = await this.#files.acquire(trunkPath);
+      try {
+        const directory = await this.#directory(trunkPath, trunk);
+        if (!directory.holds(slice)) throw new StatusError(Status.notFound, 'no such slice');
+        await this.#append(slice, trunkPath);
+        directory.markDeleted(slice);
+        this.#directories.set(trunkPath, directory);
+      } finally {
+        trunk.release();
+      }
+    });
+  }
+
+  /** Removes a trunk and what is known of its slices; ENOENT if it is not there. */
+  async deleteTrunk(trunkPath: string, remove: (path: string) => Promise<void>): Promise<void> {
+    await this.#locks.run(trunkPath, async () => {
+      await remove(trunkPath);
+      this.#directories.delete(trunkPath);
+      const list = trunkPath + DELETED_SUFFIX;
+      // The trunk is gone and answered so; a list left behind is read by nobody.
+      if (await this.#disk.exists(list)) {
+        await this.#disk.unlink(list).catch((error: unknown) => this.#onError(asError(error)));
+      }
+    });
+  }
+
+  /** Only to be called with the trunk's lock. */
+  async #directory(trunkPath: string, trunk: OpenFile): Promise<TrunkDirectory> {
+    const cached = this.#directories.get(trunkPath);
+    if (cached) return cached;
+    const table = await readSliceTable(trunk, this.#options.maxTrunkDirectoryBytes);
+    const { slices, damaged } = decodeDeletedSlices(await this.#list(trunkPath));
+    if (damaged > 0) {
+      this.#onError(new Error(`${trunkPath}${DELETED_SUFFIX} has ${damaged} damaged records`));
+    }
+    const directory = new TrunkDirectory(
+      table,
+      slices.map((slice) => slice.offset),
+    );
+    this.#directories.set(trunkPath, directory);
+    return directory;
+  }
+
+  async #list(trunkPath: string): Promise<Buffer> {
+    try {
+      const file = await this.#disk.openToRead(trunkPath + DELETED_SUFFIX);
+      try {
+        const bytes = Buffer.alloc((await file.stat()).size);
+        return bytes.subarray(0, await file.readAt(bytes, 0));
+      } finally {
+        await file.close();
+      }
+    } catch (error) {
+      if (codeOf(error) === 'ENOENT') return Buffer.alloc(0);
+      throw error;
+    }
+  }
+
+  async #append(slice: SliceId, trunkPath: string): Promise<void> {
+    const path = trunkPath + DELETED_SUFFIX;
+    const { offset, size, crc32 } = slice;
+    const deletedAtSeconds = nowSeconds(this.#environment);
+    const record = encodeDeletedSlice({ offset, size, crc32, deletedAtSeconds });
+    const file = await this.#disk.openToUpdate(path);
+    try {
+      const { size: bytes } = await file.stat();
+      await file.writeAt([record], bytes - (bytes % record.length));
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    // Always: the first deletion of this trunk may have ended between file and directory.
+    await this.#disk.syncDirectory(dirname(path));
+  }
+}

@@ -1,0 +1,95 @@
+import { join } from 'node:path';
+import { asError, codeOf } from '../errors.js';
+import type { RotationState } from './directory-rotation.js';
+import type { StorageDisk } from './disk.js';
+import { STATE_FILE } from './layout.js';
+
+/** What a storage remembers across restarts; FORMAT.md has the fields. Losing it does no harm. */
+export interface StorageState extends RotationState {
+  readonly joinedAtSeconds: number;
+}
+
+const VERSION = 1;
+const MAX_STATE_BYTES = 4096;
+
+export class StateFile {
+  readonly #disk: StorageDisk;
+  readonly #path: string;
+  readonly #onError: (error: Error) => void;
+  #writing: Promise<void> = Promise.resolve();
+  #waiting: StorageState | undefined;
+
+  constructor(disk: StorageDisk, dataDirectory: string, onError: (error: Error) => void) {
+    this.#disk = disk;
+    this.#path = join(dataDirectory, STATE_FILE);
+    this.#onError = onError;
+  }
+
+  /** The state as it was saved; undefined if there is none or it cannot be read. */
+  async load(): Promise<StorageState | undefined> {
+    try {
+      const file = await this.#disk.openToRead(this.#path);
+      try {
+        const bytes = Buffer.alloc(Math.min((await file.stat()).size, MAX_STATE_BYTES));
+        return parse(bytes.toString('utf8', 0, await file.readAt(bytes, 0)));
+      } finally {
+        await file.close();
+      }
+    } catch (error) {
+      if (codeOf(error) === 'ENOENT') return undefined;
+      throw error;
+    }
+  }
+
+  /** Replaces the state; of several that wait only the last is written. */
+  save(state: StorageState): Promise<void> {
+    const first = this.#waiting === undefined;
+    this.#waiting = state;
+    if (first) {
+      this.#writing = this.#writing
+        .then(() => this.#write())
+        .catch((error: unknown) => this.#onError(asError(error)));
+    }
+    return this.#writing;
+  }
+
+  async #write(): Promise<void> {
+    const state = this.#waiting;
+    this.#waiting = undefined;
+    if (!state) return;
+    const temporary = `${this.#path}.new`;
+    await this.#disk.unlink(temporary).catch((error: unknown) => {
+      if (codeOf(error) !== 'ENOENT') throw error;
+    });
+    const file = await this.#disk.create(temporary);
+    try {
+      await file.writeAt([Buffer.from(JSON.stringify({ version: VERSION, ...state }))], 0);
+    } finally {
+      await file.close();
+    }
+    await this.#disk.rename(temporary, this.#path);
+  }
+}
+
+function parse(text: string): StorageState | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (typeof value !== 'object' || value === null) return undefined;
+  const fields = new Map<string, unknown>(Object.entries(value));
+  const count = (name: string): number => {
+    const field = fields.get(name);
+    return typeof field === 'number' && Number.isSafeInteger(field) && field >= 0 ? field : -1;
+  };
+  const state = {
+    joinedAtSeconds: count('joinedAtSeconds'),
+    high: count('high'),
+    low: count('low'),
+    files: count('files'),
+  };
+  const whole = count('version') === VERSION && Object.values(state).every((each) => each >= 0);
+  return whole ? state : undefined;
+}

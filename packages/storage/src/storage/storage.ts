@@ -1,0 +1,172 @@
+import { activeTest, type DiskUsage } from '@stevedore/protocol';
+import { deferred } from '../deferred.js';
+import { nowSeconds } from '../environment.js';
+import { type ConnectionEnds, FrameServer } from '../net/frame-server.js';
+import { control, handlerTable } from '../net/handler.js';
+import { DirectoryRotation } from './directory-rotation.js';
+import { FileStore } from './file-store.js';
+import { deleteHandler } from './handlers/delete.js';
+import { downloadHandler } from './handlers/download.js';
+import { queryInfoHandler } from './handlers/query-info.js';
+import { uploadHandler } from './handlers/upload.js';
+import { Identity } from './identity.js';
+import { dataDirectory } from './layout.js';
+import { OpenFiles } from './open-files.js';
+import { type StorageOptions, type StorageSettings, storageSettings } from './options.js';
+import { StorageService } from './service.js';
+import { Slices } from './slices.js';
+import { StateFile, type StorageState } from './state-file.js';
+import { StorePath } from './store-path.js';
+import { TrackerLink } from './tracker-link.js';
+
+/** A running storage daemon. */
+export interface Storage extends AsyncDisposable {
+  readonly host: string;
+  readonly port: number;
+  readonly group: string;
+  /** Resolves once a tracker counts it as active, so that uploads are sent to it. */
+  active(): Promise<void>;
+  /** Stops listening, lets requests under way finish for a moment, closes everything. */
+  close(): Promise<void>;
+}
+
+/** What stock trackers and tools show as this storage's version: the protocol it speaks. */
+const PROTOCOL_VERSION = '6.16.1';
+const UPLOAD_PRIORITY = 10;
+const MIB = 1024 * 1024;
+
+/**
+ * Starts a storage; resolves when it listens, whether or not a tracker is there
+ * (see `active`). Rejects with StartError or OptionError.
+ */
+export async function startStorage(options: StorageOptions): Promise<Storage> {
+  const settings = storageSettings(options);
+  const { disk, environment, onError, host, group } = settings;
+  const storePaths = settings.storePaths.map((path) => new StorePath(path, disk, environment));
+  for (const storePath of storePaths) await storePath.prepare();
+
+  const stateFile = new StateFile(disk, dataDirectory(storePaths[0]!.path), onError);
+  const saved = await stateFile.load();
+  const joinedAtSeconds = saved?.joinedAtSeconds ?? nowSeconds(environment);
+  const state = (): StorageState => ({ joinedAtSeconds, ...rotation.state });
+  const rotation = new DirectoryRotation(
+    saved ?? { high: 0, low: 0, files: 0 },
+    settings.subdirectoriesPerPath,
+    settings.filesPerDirectory,
+    () => void stateFile.save(state()),
+  );
+  const service = assemble(settings, storePaths, rotation);
+  const server = new FrameServer<undefined>({
+    role: 'storage',
+    host,
+    port: settings.port,
+    limits: settings.limits,
+    handlers: handlerTable([
+      control(activeTest, () => undefined),
+      uploadHandler(service),
+      downloadHandler(service),
+      queryInfoHandler(service),
+      deleteHandler(service),
+    ]),
+    closesAfterInvalid: true,
+    onError,
+    openSession: (_: ConnectionEnds) => undefined,
+    closeSession: () => {},
+  });
+  await server.listen();
+  await stateFile.save(state());
+
+  const { port } = server;
+  const membership = join(service, port, saved === undefined, joinedAtSeconds);
+  let closed: Promise<void> | undefined;
+  const close = (): Promise<void> => {
+    closed ??= (async () => {
+      await membership.close();
+      await server.close();
+      service.files.close();
+      await stateFile.save(state());
+    })();
+    return closed;
+  };
+  return {
+    host,
+    port,
+    group,
+    active: () => membership.active,
+    close,
+    [Symbol.asyncDispose]: close,
+  };
+}
+
+function assemble(
+  settings: StorageSettings,
+  storePaths: readonly StorePath[],
+  rotation: DirectoryRotation,
+): StorageService {
+  const { disk, environment, group, onError } = settings;
+  const files = new OpenFiles(disk, settings.maxIdleFiles, onError);
+  return new StorageService({
+    settings,
+    identity: new Identity(settings.address, settings.host),
+    storePaths,
+    files,
+    store: new FileStore({ group, disk, environment, storePaths, rotation, files, onError }),
+    slices: new Slices(disk, files, settings, environment, onError),
+  });
+}
+
+/** Joins every tracker and stays joined. */
+function join(
+  service: StorageService,
+  port: number,
+  initial: boolean,
+  joinedAtSeconds: number,
+): { readonly active: Promise<void>; close(): Promise<void> } {
+  const { settings, identity, storePaths } = service;
+  const active = deferred<void>();
+  const usage = (): Promise<DiskUsage[]> =>
+    Promise.all(
+      storePaths.map(async (path) => {
+        const { totalBytes, freeBytes } = await path.space();
+        return {
+          totalMegabytes: Math.floor(totalBytes / MIB),
+          freeMegabytes: Math.floor(freeBytes / MIB),
+        };
+      }),
+    );
+  const links = settings.trackers.map(
+    (tracker) =>
+      new TrackerLink({
+        tracker,
+        host: settings.host,
+        port,
+        identity,
+        timeoutMs: settings.limits.requestTimeoutMs,
+        beatIntervalMs: settings.beatIntervalMs,
+        diskReportIntervalMs: settings.diskReportIntervalMs,
+        reconnectDelayMs: settings.reconnectDelayMs,
+        joinRequest: {
+          group: settings.group,
+          port,
+          storePathCount: storePaths.length,
+          subdirectoriesPerPath: settings.subdirectoriesPerPath,
+          uploadPriority: UPLOAD_PRIORITY,
+          joinedAtSeconds,
+          startedAtSeconds: nowSeconds(settings.environment),
+          version: PROTOCOL_VERSION,
+          initial,
+          storageId: '',
+          trackers: settings.trackers.map((each) => `${each.host}:${each.port}`),
+        },
+        usage,
+        onActive: active.resolve,
+        onError: settings.onError,
+      }),
+  );
+  return {
+    active: active.promise,
+    close: async () => {
+      await Promise.all(links.map((link) => link.close()));
+    },
+  };
+}
