@@ -54,6 +54,8 @@ export class MergeTask {
   /** Bytes staged since the last decision, and how many of them call for the next. */
   #stagedSince = 0;
   #wantedBytes = 0;
+  /** Nothing waited at the last decision: the next file starts its clock. */
+  #idle = true;
   readonly #damaged = new Set<string>();
   readonly #sending = new Map<Promise<void>, TrunkPlan['kind']>();
   readonly #stopped = new AbortController();
@@ -80,7 +82,7 @@ export class MergeTask {
     }
     this.#inflow.add(bytes);
     this.#stagedSince += bytes;
-    if (this.#stagedSince >= this.#wantedBytes) this.wake();
+    if (this.#idle || this.#stagedSince >= this.#wantedBytes) this.wake();
   }
 
   wake(): void {
@@ -137,6 +139,7 @@ export class MergeTask {
     const waitingBytes = counters.waitingBytes - this.#plannedBytes;
     const waitingFiles = counters.waitingFiles - this.#plannedFiles - this.#damaged.size;
     const oldest = waitingFiles > 0 ? this.#oldestUnplanned() : undefined;
+    this.#idle = oldest === undefined;
     this.#stagedSince = 0;
     this.#wantedBytes = Math.max(0, CANDIDATE_FACTOR * trunkBytes - waitingBytes);
     if (this.#flushes > 0 && oldest) return { action: 'merge', reason: 'flush' };

@@ -1,0 +1,197 @@
+import { randomBytes } from 'node:crypto';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Disk, type DiskFile, fileIdOf, realDisk } from '@stevedore/staging';
+import { describe, expect, test } from 'vitest';
+import { MemoryTrunkStore } from '../support/memory-trunk-store.js';
+import { openStaging, spoolFile, stageFile, until } from '../support/staging.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+const MIB = 2 ** 20;
+
+describe('while FastDFS is away', () => {
+  test('uploads go on, nothing is dropped, and work resumes by itself', async () => {
+    const store = new MemoryTrunkStore();
+    store.beforeStore = () => {
+      throw new Error('away');
+    };
+    const { staging, errors } = await openStaging(
+      temporaryFolder(),
+      { maxAgeMs: 10, retainBytes: 0, segmentBytes: 4096 },
+      store,
+    );
+    const files = new Map<Buffer, Buffer>();
+    for (let index = 0; index < 30; index++) {
+      const bytes = randomBytes(3000);
+      files.set(await stageFile(staging, bytes), bytes);
+    }
+    await until(() => errors.length > 0);
+    for (const [key, bytes] of files) {
+      expect((await staging.read(staging.find(key)!))?.equals(bytes)).toBe(true);
+    }
+    store.beforeStore = () => undefined;
+    await until(() => staging.stats().mergedFiles === 30);
+  });
+
+  test('a full container refuses, and takes files again once it has emptied', async () => {
+    const store = new MemoryTrunkStore();
+    store.beforeStore = () => {
+      throw new Error('away');
+    };
+    const { staging } = await openStaging(
+      temporaryFolder(),
+      { containerBytes: 2 * MIB, retainBytes: 2 * MIB, segmentBytes: 64 * 1024 },
+      store,
+    );
+    const keys: Buffer[] = [];
+    const full = (async () => {
+      for (;;) keys.push(await stageFile(staging, randomBytes(100_000)));
+    })();
+    await expect(full).rejects.toMatchObject({ code: 'container_full', retryable: true });
+    expect(keys.length).toBeGreaterThan(15);
+    await expect(staging.beginSpooled(staging.newKey(), MIB)).rejects.toMatchObject({
+      code: 'container_full',
+    });
+    store.beforeStore = () => undefined;
+    // What is merged gives its room back although it would be retained.
+    await until(() =>
+      stageFile(staging, randomBytes(100_000)).then(
+        () => true,
+        () => false,
+      ),
+    );
+    for (const key of keys) expect(staging.find(key)).toBeDefined();
+  });
+});
+
+describe('when FastDFS lies', () => {
+  test('a trunk with another CRC-32 is deleted and sent again; staged bytes stay until then', async () => {
+    const store = new MemoryTrunkStore();
+    let lies = 2;
+    store.damage = (bytes) => {
+      if (lies-- <= 0) return bytes;
+      const damaged = Buffer.from(bytes);
+      damaged[40]! ^= 1;
+      return damaged;
+    };
+    const { staging, errors } = await openStaging(temporaryFolder(), { retainBytes: 0 }, store);
+    const key = await stageFile(staging, randomBytes(9999));
+    await staging.flush();
+    expect(errors.filter((error) => error.message.includes('wrongly')).length).toBe(2);
+    expect(store.removed.length).toBe(2);
+    expect(store.files.size).toBe(1);
+    expect(fileIdOf(staging.find(key)!)).toBeDefined();
+  });
+
+  test('a trunk of another size is deleted and sent again', async () => {
+    const store = new MemoryTrunkStore();
+    let lies = 1;
+    store.damage = (bytes) => (lies-- > 0 ? bytes.subarray(1) : bytes);
+    const { staging } = await openStaging(temporaryFolder(), {}, store);
+    await stageFile(staging, randomBytes(9999));
+    await staging.flush();
+    expect([store.removed.length, store.files.size]).toEqual([1, 1]);
+  });
+});
+
+describe('when the disk fails', () => {
+  /** A disk on which the n-th sync of a segment fails. */
+  function failingSync(fail: () => boolean): Disk {
+    const wrap = (file: DiskFile): DiskFile => ({
+      write: (buffers, position) => file.write(buffers, position),
+      read: (target, position) => file.read(target, position),
+      size: () => file.size(),
+      truncate: (bytes) => file.truncate(bytes),
+      close: () => file.close(),
+      sync: () =>
+        fail() ? Promise.reject(Object.assign(new Error('EIO'), { code: 'EIO' })) : file.sync(),
+    });
+    return { ...realDisk, create: async (path) => wrap(await realDisk.create(path)) };
+  }
+
+  test('a failed sync refuses its files, ends the segment, and the next one takes over', async () => {
+    let failing = false;
+    const folder = temporaryFolder();
+    const { staging } = await openStaging(folder, { disk: failingSync(() => failing) });
+    const before = await stageFile(staging, Buffer.from('before'));
+    failing = true;
+    const refused = staging.newKey();
+    await expect(stageFile(staging, Buffer.from('refused'))).rejects.toMatchObject({
+      code: 'container_write_failed',
+      retryable: true,
+    });
+    failing = false;
+    const after = await stageFile(staging, Buffer.from('after'));
+    expect(staging.find(refused)).toBeUndefined();
+    expect(await staging.read(staging.find(before)!)).toEqual(Buffer.from('before'));
+    expect(await staging.read(staging.find(after)!)).toEqual(Buffer.from('after'));
+    expect(staging.find(after)!.segment).toBeGreaterThan(staging.find(before)!.segment);
+    await staging.close();
+    const again = await openStaging(folder);
+    expect(again.staging.stats().waitingFiles).toBe(2);
+  });
+
+  test('bytes that rot in the container are an error, never wrong bytes, and hold up nobody else', async () => {
+    const folder = temporaryFolder();
+    let rot: Buffer | undefined;
+    const wrap = (file: DiskFile): DiskFile => ({
+      write: (buffers, position) => file.write(buffers, position),
+      async read(target, position) {
+        const count = await file.read(target, position);
+        const at = rot ? target.indexOf(rot) : -1;
+        if (at >= 0) target[at]! ^= 1;
+        return count;
+      },
+      size: () => file.size(),
+      truncate: (bytes) => file.truncate(bytes),
+      close: () => file.close(),
+      sync: () => file.sync(),
+    });
+    const disk: Disk = { ...realDisk, create: async (path) => wrap(await realDisk.create(path)) };
+    const { staging, errors } = await openStaging(folder, { disk });
+    const sound = await stageFile(staging, randomBytes(500));
+    const rotten = await stageFile(staging, Buffer.from('this will rot, alas'));
+    rot = Buffer.from('this will rot');
+    await expect(staging.read(staging.find(rotten)!)).rejects.toMatchObject({ code: 'corrupt' });
+    await staging.flush();
+    expect(fileIdOf(staging.find(sound)!)).toBeDefined();
+    expect(fileIdOf(staging.find(rotten)!)).toBeUndefined();
+    expect(errors.length).toBeGreaterThan(0);
+  });
+});
+
+describe('retention', () => {
+  test('segments go oldest first once FastDFS has all of them, and what is needed moves on', async () => {
+    const folder = temporaryFolder();
+    const store = new MemoryTrunkStore();
+    const options = { segmentBytes: 16 * 1024, retainBytes: 0 };
+    const { staging } = await openStaging(folder, options, store);
+    const keys: Buffer[] = [];
+    for (let index = 0; index < 20; index++) keys.push(await stageFile(staging, randomBytes(5000)));
+    const large = await spoolFile(staging, randomBytes(2 * MIB));
+    await staging.flush();
+    await staging.delete(keys[0]!);
+    // A second round pushes the first one's segments out.
+    for (let index = 0; index < 20; index++) keys.push(await stageFile(staging, randomBytes(5000)));
+    await staging.flush();
+    await until(() => readdirSync(join(folder, 'container')).length <= 1);
+    expect(readdirSync(join(folder, 'spool'))).toEqual([]);
+    expect(staging.isLocal(staging.find(large)!)).toBe(false);
+    expect(staging.isDeleted(keys[0]!)).toBe(true);
+    expect(await staging.read(staging.find(keys[1]!)!)).toBeUndefined();
+    const ids = keys.slice(1).map((key) => fileIdOf(staging.find(key)!));
+    await staging.close();
+    const again = await openStaging(folder, options, store);
+    expect(keys.slice(1).map((key) => fileIdOf(again.staging.find(key)!))).toEqual(ids);
+    expect(again.staging.isDeleted(keys[0]!)).toBe(true);
+  });
+
+  test('within its budget the container goes on serving merged files', async () => {
+    const { staging } = await openStaging(temporaryFolder(), { segmentBytes: 16 * 1024 });
+    const bytes = randomBytes(20_000);
+    const key = await stageFile(staging, bytes);
+    await stageFile(staging, randomBytes(20_000));
+    await staging.flush();
+    expect((await staging.read(staging.find(key)!))?.equals(bytes)).toBe(true);
+  });
+});

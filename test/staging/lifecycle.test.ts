@@ -1,0 +1,211 @@
+import { execFileSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseSliceId } from '@stevedore/protocol';
+import { fileIdOf, formatKey, parseKey } from '@stevedore/staging';
+import { describe, expect, test } from 'vitest';
+import { openStaging, spoolFile, stageFile, until } from '../support/staging.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+const MIB = 2 ** 20;
+
+describe('staging', () => {
+  test('a staged file is found and read at once', async () => {
+    const { staging } = await openStaging(temporaryFolder());
+    const bytes = randomBytes(30_000);
+    const key = await stageFile(staging, bytes, { name: 'a.jpg', group: 'page' });
+    const row = staging.find(key)!;
+    expect(row).toMatchObject({ name: 'a.jpg', group: 'page', size: 30_000, trunk: null });
+    expect((await staging.read(row))?.equals(bytes)).toBe(true);
+    expect(fileIdOf(row)).toBeUndefined();
+  });
+
+  test('a trunk is a ZIP that unzip accepts, with the files under their keys', async () => {
+    const folder = temporaryFolder();
+    const { staging, store } = await openStaging(folder);
+    const files = new Map<string, Buffer>();
+    for (let index = 0; index < 40; index++) {
+      const bytes = randomBytes(index * 300);
+      files.set(formatKey(await stageFile(staging, bytes, { name: `${index}.png` })), bytes);
+    }
+    await staging.flush();
+    const [[trunkId, zip]] = [...store.files] as [[string, Buffer]];
+    expect(trunkId.endsWith('.merged')).toBe(true);
+    const path = join(folder, 'trunk.zip');
+    writeFileSync(path, zip);
+    execFileSync('unzip', ['-tq', path]);
+    const out = join(folder, 'out');
+    execFileSync('unzip', ['-q', path, '-d', out]);
+    for (const [key, bytes] of files) {
+      expect(readFileSync(join(out, `${key}.png`)).equals(bytes), key).toBe(true);
+    }
+    expect(readdirSync(out).length).toBe(files.size);
+  });
+
+  test('slice ids point at the very bytes in the trunk', async () => {
+    const { staging, store } = await openStaging(temporaryFolder());
+    const files: { key: Buffer; bytes: Buffer }[] = [];
+    for (let index = 0; index < 20; index++) {
+      const bytes = randomBytes(1 + index * 777);
+      files.push({ key: await stageFile(staging, bytes), bytes });
+    }
+    await staging.flush();
+    for (const { key, bytes } of files) {
+      const slice = parseSliceId(fileIdOf(staging.find(key)!)!)!;
+      const trunk = store.files.get(`${slice.trunk.group}/${slice.trunk.name}`)!;
+      expect(trunk.subarray(slice.offset, slice.offset + slice.size).equals(bytes)).toBe(true);
+      expect(slice.extension).toBe('bin');
+    }
+  });
+
+  test('files of one group stand side by side in the order they came', async () => {
+    const { staging } = await openStaging(temporaryFolder());
+    const keys: { key: Buffer; group: string | undefined }[] = [];
+    for (let index = 0; index < 60; index++) {
+      const group = index % 4 === 0 ? undefined : `g${index % 4}`;
+      const key = await stageFile(staging, randomBytes(500), group ? { group } : {});
+      keys.push({ key, group });
+    }
+    await staging.flush();
+    for (const group of ['g1', 'g2', 'g3']) {
+      const offsets = keys
+        .filter((one) => one.group === group)
+        .map(({ key }) => staging.find(key)!.trunkOffset!);
+      expect(offsets).toEqual([...offsets].sort((a, b) => a - b));
+      const others = keys
+        .filter((one) => one.group !== group)
+        .map(({ key }) => staging.find(key)!.trunkOffset!);
+      const between = others.filter((at) => at > offsets[0]! && at < offsets.at(-1)!);
+      expect(between).toEqual([]);
+    }
+  });
+
+  test('no trunk exceeds its size, and all but the last are filled', async () => {
+    const { staging, store } = await openStaging(temporaryFolder());
+    for (let index = 0; index < 400; index++) {
+      await stageFile(staging, randomBytes(2000 + ((index * 7919) % 20_000)));
+    }
+    await staging.flush();
+    const sizes = [...store.files.values()].map((bytes) => bytes.length);
+    expect(sizes.length).toBeGreaterThan(3);
+    for (const size of sizes) expect(size).toBeLessThanOrEqual(MIB);
+    const fills = sizes.sort((a, b) => b - a).slice(0, 2);
+    for (const size of fills) expect(MIB - size).toBeLessThanOrEqual(64);
+  });
+
+  test('merges by itself when a file has waited long enough', async () => {
+    const { staging, store } = await openStaging(temporaryFolder(), { maxAgeMs: 50 });
+    const key = await stageFile(staging, randomBytes(100));
+    await until(() => fileIdOf(staging.find(key)!) !== undefined);
+    expect(store.files.size).toBe(1);
+  });
+
+  test('merges by itself when enough has come in', async () => {
+    const { staging, store } = await openStaging(temporaryFolder());
+    const keys: Buffer[] = [];
+    for (let index = 0; index < 30; index++)
+      keys.push(await stageFile(staging, randomBytes(50_000)));
+    await until(() => staging.stats().trunks === 1);
+    expect([...store.files.values()][0]!.length).toBeGreaterThan(MIB * 0.9);
+  });
+
+  test('large files go whole and are read from the spool meanwhile', async () => {
+    const { staging, store } = await openStaging(temporaryFolder());
+    const bytes = randomBytes(3 * MIB);
+    const key = await spoolFile(staging, bytes);
+    const row = staging.find(key)!;
+    const chunks: Buffer[] = [];
+    for await (const chunk of staging.readSpooled(row)) chunks.push(chunk);
+    expect(Buffer.concat(chunks).equals(bytes)).toBe(true);
+    const part: Buffer[] = [];
+    for await (const chunk of staging.readSpooled(row, { start: 5, end: 1_000_004 }))
+      part.push(chunk);
+    expect(Buffer.concat(part).equals(bytes.subarray(5, 1_000_005))).toBe(true);
+    await staging.flush();
+    const [[fileId, stored]] = [...store.files] as [[string, Buffer]];
+    expect(stored.equals(bytes)).toBe(true);
+    expect(fileIdOf(staging.find(key)!)).toBe(fileId);
+  });
+
+  test('a second owner of the directory is refused', async () => {
+    const folder = temporaryFolder();
+    await openStaging(folder);
+    await expect(openStaging(folder)).rejects.toMatchObject({ code: 'directory_locked' });
+  });
+
+  test('a directory that is a file is refused', async () => {
+    const path = join(temporaryFolder(), 'file');
+    writeFileSync(path, 'x');
+    await expect(openStaging(path)).rejects.toMatchObject({ code: 'directory_unusable' });
+  });
+
+  test('keys of one directory share their origin for ever', async () => {
+    const folder = temporaryFolder();
+    const first = await openStaging(folder);
+    const a = first.staging.newKey();
+    await first.staging.close();
+    const second = await openStaging(folder);
+    expect(second.staging.newKey().readUInt16BE(6)).toBe(a.readUInt16BE(6));
+    expect(parseKey(formatKey(a))?.equals(a)).toBe(true);
+  });
+});
+
+describe('deletion', () => {
+  test('of a staged file: gone at once, and it is not merged', async () => {
+    const { staging, store } = await openStaging(temporaryFolder());
+    const key = await stageFile(staging, randomBytes(100));
+    expect(await staging.delete(key)).toBe(true);
+    expect(await staging.delete(key)).toBe(false);
+    expect(staging.find(key)).toBeUndefined();
+    await staging.flush();
+    expect(store.files.size).toBe(0);
+  });
+
+  test('of a merged file: counted as dead, and a trunk without living files is removed', async () => {
+    const { staging, store } = await openStaging(temporaryFolder());
+    const first = await stageFile(staging, randomBytes(100));
+    const second = await stageFile(staging, randomBytes(200));
+    await staging.flush();
+    const [trunkId] = store.files.keys();
+    await staging.delete(first);
+    expect(staging.isDeleted(first)).toBe(true);
+    expect(staging.trunkByFileId(trunkId!)).toMatchObject({ deadFiles: 1, deadBytes: 100 });
+    await staging.delete(second);
+    await until(() => store.removed.includes(trunkId!));
+    expect(store.files.size).toBe(0);
+    expect(staging.stats()).toMatchObject({ mergedFiles: 0, mergedBytes: 0, trunks: 0 });
+  });
+
+  test('of a file whose trunk is on its way: it is dead in the trunk', async () => {
+    const { staging, store } = await openStaging(temporaryFolder());
+    const gone = await stageFile(staging, randomBytes(1000));
+    const kept = await stageFile(staging, randomBytes(10));
+    let release = () => {};
+    store.beforeStore = () => new Promise((resolve) => (release = resolve));
+    const flushed = staging.flush();
+    await until(() => staging.isPacking(gone));
+    await staging.delete(gone);
+    release();
+    await flushed;
+    expect(staging.find(gone)).toBeUndefined();
+    expect(fileIdOf(staging.find(kept)!)).toBeDefined();
+    const [trunkId] = store.files.keys();
+    expect(staging.trunkByFileId(trunkId!)).toMatchObject({ deadFiles: 1, deadBytes: 1000 });
+    expect(staging.stats()).toMatchObject({ waitingFiles: 0, waitingBytes: 0, mergedFiles: 1 });
+  });
+
+  test('of a large file that is on its way: nothing of it stays', async () => {
+    const { staging, store } = await openStaging(temporaryFolder());
+    const key = await spoolFile(staging, randomBytes(2 * MIB));
+    let release = () => {};
+    store.beforeStore = () => new Promise((resolve) => (release = resolve));
+    const flushed = staging.flush();
+    await until(() => staging.isPacking(key));
+    await staging.delete(key);
+    release();
+    await flushed;
+    await until(() => store.removed.length === 1 && staging.stats().containerBytes < MIB);
+    expect(store.files.size).toBe(0);
+  });
+});

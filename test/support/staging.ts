@@ -1,0 +1,88 @@
+import { randomFillSync } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import { Staging, type StagingOptions } from '@stevedore/staging';
+import { onTestFinished } from 'vitest';
+import { MemoryTrunkStore } from './memory-trunk-store.js';
+
+const MIB = 2 ** 20;
+
+export interface OpenedStaging {
+  readonly staging: Staging;
+  readonly store: MemoryTrunkStore;
+  readonly errors: Error[];
+}
+
+/** Staging over a FastDFS in memory, with small sizes and no merging by itself. */
+export async function openStaging(
+  directory: string,
+  options: Partial<StagingOptions> = {},
+  store = new MemoryTrunkStore(),
+): Promise<OpenedStaging> {
+  const staging = await Staging.open({
+    directory,
+    connect: async () => store,
+    trunkBytes: MIB,
+    maxAgeMs: 3_600_000,
+    containerBytes: 64 * MIB,
+    retainBytes: 32 * MIB,
+    sync: true,
+    now: Date.now,
+    randomFill: (target) => randomFillSync(target),
+    ...options,
+  });
+  const errors: Error[] = [];
+  staging.on('error', (error) => errors.push(error));
+  onTestFinished(() => staging.close());
+  return { staging, store, errors };
+}
+
+export async function stageFile(
+  staging: Staging,
+  bytes: Buffer,
+  meta: { readonly name?: string; readonly group?: string } = {},
+): Promise<Buffer> {
+  const key = staging.newKey();
+  await staging.stage([
+    {
+      key,
+      name: meta.name ?? 'file.bin',
+      type: 'application/octet-stream',
+      group: meta.group,
+      size: bytes.length,
+      crc32: crc32(bytes),
+      stagedAt: Date.now(),
+      body: [bytes],
+    },
+  ]);
+  return key;
+}
+
+/** A large file, the way the SDK stages it. */
+export async function spoolFile(staging: Staging, bytes: Buffer): Promise<Buffer> {
+  const key = staging.newKey();
+  const writer = await staging.beginSpooled(key, bytes.length);
+  await writer.write([bytes]);
+  await writer.finish(true);
+  await staging.stage([
+    {
+      key,
+      name: 'large.bin',
+      type: 'application/octet-stream',
+      group: undefined,
+      size: bytes.length,
+      crc32: writer.crc32,
+      stagedAt: Date.now(),
+      body: undefined,
+    },
+  ]);
+  return key;
+}
+
+/** Polls until the condition holds; for work that goes on in the background. */
+export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  const deadline = Date.now() + 20_000;
+  while (!(await condition())) {
+    if (Date.now() > deadline) throw new Error('it did not happen within 20 s');
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
