@@ -55,6 +55,7 @@ export class Intake {
 
   async take(body: Body, options: PutOptions): Promise<Taken> {
     const meta = checkMeta(options);
+    if (options.signal?.aborted) throw aborted(options.signal.reason);
     const maxBytes = Math.min(options.maxBytes ?? Infinity, this.#limits.maxFileBytes);
     if (options.size !== undefined && options.size > maxBytes) throw tooLarge(maxBytes);
     const normal = normalizeBody(body);
@@ -237,15 +238,19 @@ async function nextChunk(
     signal.throwIfAborted();
     return await abortable(chunks.next(), signal);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new StoreError(
-      'aborted',
-      `the body did not arrive whole (${reason}); nothing was stored`,
-      {
-        cause: error,
-      },
-    );
+    throw aborted(error);
   }
+}
+
+function aborted(cause: unknown): StoreError {
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  return new StoreError(
+    'aborted',
+    `the body did not arrive whole (${reason}); nothing was stored`,
+    {
+      cause,
+    },
+  );
 }
 
 function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {

@@ -18,13 +18,15 @@ import type { FileStore } from './types.js';
 export async function open(options: OpenOptions = {}): Promise<FileStore> {
   const parsed = parseStoreOptions(options);
   const node = new NodeHolder(parsed);
+  let trackers: readonly string[] = [];
   let client: FastdfsClient | undefined;
   let store: LocalFileStore | undefined;
   try {
     const staging = await Staging.open({
       directory: resolve(parsed.directory),
       connect: async () => {
-        client = makeClient(await node.trackers((error) => store?.emit('error', error)));
+        trackers = await node.trackers((error) => store?.report(error));
+        client = makeClient(trackers);
         return new FastdfsTrunkStore(client);
       },
       trunkBytes: parsed.trunkSize,
@@ -39,6 +41,7 @@ export async function open(options: OpenOptions = {}): Promise<FileStore> {
       options: parsed,
       staging,
       client: client!,
+      trackers,
       now: Date.now,
       closeNode: () => node.close(),
     });

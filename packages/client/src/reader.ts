@@ -2,7 +2,14 @@ import { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { FileCache } from '@stevedore/cache';
 import { type FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
-import { type FileRow, formatKey, type Staging, StoreError } from '@stevedore/staging';
+import { Status } from '@stevedore/protocol';
+import {
+  type FileRow,
+  formatKey,
+  isStoreError,
+  type Staging,
+  StoreError,
+} from '@stevedore/staging';
 import { checkedChunks, corrupt } from './checked-stream.js';
 import type { ByteRange } from './types.js';
 
@@ -62,14 +69,13 @@ export class Reader {
     if (current.trunkFileId === null || current.trunkOffset === null) {
       throw new StoreError('corrupt', `${formatKey(row.key)} is neither staged nor merged`);
     }
-    const bytes = await this.#cache.get(formatKey(row.key), () =>
-      this.#download({
-        fileId: current.trunkFileId!,
-        offset: current.trunkOffset!,
-        size: current.size,
-        crc32: current.crc32,
-      }),
-    );
+    const file = {
+      fileId: current.trunkFileId,
+      offset: current.trunkOffset,
+      size: current.size,
+      crc32: current.crc32,
+    };
+    const bytes = await this.#cache.get(formatKey(row.key), () => this.#downloadOwn(file));
     return slice(bytes, range);
   }
 
@@ -147,6 +153,16 @@ export class Reader {
     }
   }
 
+  /** What FastDFS was given to keep must be there. */
+  async #downloadOwn(file: RemoteFile): Promise<Buffer> {
+    try {
+      return await this.#download(file);
+    } catch (error) {
+      if (!isStoreError(error, 'not_found')) throw error;
+      throw new StoreError('corrupt', `FastDFS no longer has ${file.fileId}`, { cause: error });
+    }
+  }
+
   async #download({ fileId, offset, size, crc32: expected }: RemoteFile): Promise<Buffer> {
     const bytes = await this.readRange(fileId, offset, size);
     if (bytes.length === size && (expected === undefined || crc32(bytes) === expected))
@@ -162,7 +178,8 @@ export function notFound(id: string): StoreError {
 /** A failure of FastDFS in the store's terms. */
 export function storageError(error: unknown, fileId: string): unknown {
   if (!(error instanceof FastdfsError)) return error;
-  if (error.code === 'not_found') return notFound(fileId);
+  // A storage refuses a name that it cannot have given as invalid.
+  if (error.code === 'not_found' || error.status === Status.invalid) return notFound(fileId);
   if (error.code === 'aborted')
     return new StoreError('aborted', 'the read was aborted', { cause: error });
   return new StoreError(

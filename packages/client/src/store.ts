@@ -1,5 +1,5 @@
 import { EventEmitter } from 'node:events';
-import { type FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
+import type { FastdfsClient } from '@stevedore/fastdfs';
 import {
   type FileId,
   fileKind,
@@ -51,12 +51,14 @@ export interface StoreParts {
   readonly options: StoreOptions;
   readonly staging: Staging;
   readonly client: FastdfsClient;
+  readonly trackers: readonly string[];
   readonly now: () => number;
   /** Ends what was started for this store alone: the embedded node. */
   readonly closeNode: () => Promise<void>;
 }
 
 export class LocalFileStore extends EventEmitter<FileStoreEvents> implements FileStore {
+  readonly trackers: readonly string[];
   readonly #parts: StoreParts;
   readonly #staging: Staging;
   readonly #intake: Intake;
@@ -68,6 +70,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   constructor(parts: StoreParts) {
     super();
     this.#parts = parts;
+    this.trackers = parts.trackers;
     const { staging, client, options } = parts;
     this.#staging = staging;
     this.#intake = new Intake(staging, new ByteBudget(INTAKE_BYTES), {
@@ -214,7 +217,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   #forwardEvents(): void {
     const { staging } = this.#parts;
-    staging.on('error', (error) => this.#report(error));
+    staging.on('error', (error) => this.report(error));
     staging.on('trunk', (event) => {
       this.#settling.lookAgain();
       this.emit('trunk', event);
@@ -227,7 +230,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   /** Background trouble must not end the process for want of a listener, nor go unseen. */
-  #report(error: Error): void {
+  report(error: Error): void {
     if (this.listenerCount('error') > 0) this.emit('error', error);
     else process.emitWarning(error);
   }
@@ -330,8 +333,6 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     try {
       return await this.#parts.client.info(id, signal ? { signal } : {});
     } catch (error) {
-      // A malformed name is refused by a storage as invalid: no such file, for us.
-      if (error instanceof FastdfsError && error.status === 22) throw notFound(id);
       throw storageError(error, id);
     }
   }

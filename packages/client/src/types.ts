@@ -135,6 +135,8 @@ export interface FileStoreEvents {
 }
 
 export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents> {
+  /** `HOST:PORT` of the trackers it works with: those named, or the embedded one. */
+  readonly trackers: readonly string[];
   /** Resolves once the file is durable. Rejects with StoreError and leaves nothing behind. */
   put(body: Body, options?: PutOptions): Promise<Receipt>;
   /**
