@@ -102,7 +102,7 @@ export class TrackerLink {
     });
     let beatAt = performance.now();
     let diskAt = beatAt;
-    while (!ended) {
+    while (!ended && !this.#stop.signal.aborted) {
       const now = performance.now();
       if (now >= diskAt) {
         await client.ask(reportDiskUsage, await usage());

@@ -1,0 +1,200 @@
+import { readFileSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { connect, type Socket } from 'node:net';
+import { join } from 'node:path';
+import {
+  type Command,
+  decodeHeader,
+  encodeRequest,
+  encodeRequestHead,
+  type FileId,
+  type FileName,
+  parseFileName,
+  uploadFile,
+} from '@stevedore/protocol';
+import {
+  type StorageOptions,
+  startStorage,
+  startTracker,
+  type TrackerOptions,
+} from '@stevedore/storage';
+import { onTestFinished } from 'vitest';
+import { temporaryFolder } from '../support/temporary.js';
+
+/** Daemons and raw connections of one test, closed behind it. */
+
+export interface RawReply {
+  readonly command: number;
+  readonly status: number;
+  readonly body: Buffer;
+}
+
+/** A socket that knows frames and nothing else. */
+export class RawClient {
+  readonly socket: Socket;
+  #received = Buffer.alloc(0);
+  #ended = false;
+  #wake: () => void = () => {};
+
+  private constructor(socket: Socket) {
+    this.socket = socket;
+    socket.on('data', (chunk) => {
+      this.#received = Buffer.concat([this.#received, chunk]);
+      this.#wake();
+    });
+    socket.on('error', () => {});
+    for (const event of ['end', 'close']) {
+      socket.on(event, () => {
+        this.#ended = true;
+        this.#wake();
+      });
+    }
+  }
+
+  static open(port: number): Promise<RawClient> {
+    return new Promise((resolve, reject) => {
+      const socket = connect({ host: '127.0.0.1', port, noDelay: true });
+      socket.once('error', reject);
+      socket.once('connect', () => {
+        onTestFinished(() => void socket.destroy());
+        resolve(new RawClient(socket));
+      });
+    });
+  }
+
+  send(bytes: Buffer | string): void {
+    this.socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'hex') : bytes);
+  }
+
+  /** The next whole reply; undefined if the server ends instead. */
+  async reply(): Promise<RawReply | undefined> {
+    for (;;) {
+      if (this.#received.length >= 10) {
+        const { bodyBytes, command, status } = decodeHeader(this.#received);
+        if (this.#received.length >= 10 + bodyBytes) {
+          const body = this.#received.subarray(10, 10 + bodyBytes);
+          this.#received = this.#received.subarray(10 + bodyBytes);
+          return { command, status, body };
+        }
+      }
+      if (this.#ended) return undefined;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+
+  async exchange(bytes: Buffer | string): Promise<RawReply> {
+    this.send(bytes);
+    const reply = await this.reply();
+    if (!reply) throw new Error('the server closed without a reply');
+    return reply;
+  }
+
+  /** Status and decoded body of a command. */
+  async ask<Request, Answer>(command: Command<Request, Answer>, request: Request, flags = 0) {
+    const { status, body } = await this.exchange(encodeRequest(command, request, flags));
+    return { status, answer: status === 0 ? command.reply.decode(body) : undefined };
+  }
+
+  /** True if the connection answers ACTIVE_TEST, false if the server has ended it. */
+  async isOpen(): Promise<boolean> {
+    this.send('00000000000000006f00');
+    return (await this.reply()) !== undefined;
+  }
+
+  /** Resolves when the server has ended the connection; fails on further bytes. */
+  async ended(): Promise<void> {
+    const reply = await this.reply();
+    if (reply) throw new Error(`a reply of status ${reply.status} instead of an end`);
+  }
+
+  async upload(content: Buffer, extension = 'txt', storePathIndex = 0): Promise<FileName> {
+    this.send(encodeRequestHead(uploadFile, { storePathIndex, size: content.length, extension }));
+    const { status, body } = await this.exchange(content);
+    if (status !== 0) throw new Error(`upload: status ${status}`);
+    return uploadFile.reply.decode(body);
+  }
+}
+
+export interface StorageOfTest {
+  readonly port: number;
+  readonly folder: string;
+  readonly errors: Error[];
+  connect(): Promise<RawClient>;
+  close(): Promise<void>;
+}
+
+/** A storage in a folder of its own, without trackers. */
+export async function storageOf(
+  options: Partial<StorageOptions> & { folder?: string } = {},
+): Promise<StorageOfTest> {
+  const { folder = temporaryFolder(), ...rest } = options;
+  const errors: Error[] = [];
+  const storage = await startStorage({
+    storePaths: [folder],
+    port: 0,
+    onError: (error) => errors.push(error),
+    ...rest,
+  });
+  onTestFinished(() => storage.close());
+  return {
+    port: storage.port,
+    folder,
+    errors,
+    connect: () => RawClient.open(storage.port),
+    close: () => storage.close(),
+  };
+}
+
+export async function trackerOf(options: TrackerOptions = {}) {
+  const tracker = await startTracker({ port: 0, ...options });
+  onTestFinished(() => tracker.close());
+  return {
+    port: tracker.port,
+    connect: () => RawClient.open(tracker.port),
+    close: () => tracker.close(),
+  };
+}
+
+export interface RawVector {
+  readonly op: string;
+  readonly server: 'tracker' | 'storage';
+  readonly status: number | null;
+  readonly request_hex: string;
+  readonly response_hex: string | null;
+  readonly server_closed_after: boolean;
+}
+
+/** Hand-made requests and what the C daemons answered. */
+export function rawVectors(server: 'tracker' | 'storage'): RawVector[] {
+  const file = join(import.meta.dirname, '..', 'vectors', 'storage-daemon.json');
+  const { vectors } = JSON.parse(readFileSync(file, 'utf8')) as { vectors: RawVector[] };
+  return vectors.filter((vector) => vector.server === server);
+}
+
+export function idOf({ group, name }: FileName): FileId {
+  const id = parseFileName(group, name);
+  if (!id) throw new Error(`"${name}" is not a file name`);
+  return id;
+}
+
+/** Where a file lies on disk. */
+export function pathOf(folder: string, file: FileName): string {
+  const { directory, base } = idOf(file);
+  return join(folder, 'data', ...directory, base);
+}
+
+/** All files below `data`, relative, without the state file. */
+export async function filesIn(folder: string): Promise<string[]> {
+  const entries = await readdir(join(folder, 'data'), { recursive: true, withFileTypes: true });
+  return entries
+    .filter((entry) => entry.isFile() && !entry.name.startsWith('.stevedore-storage'))
+    .map((entry) => join(entry.parentPath, entry.name).slice(folder.length + 1))
+    .sort();
+}
+
+/** Resolves once the condition holds. */
+export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 2));
+}
