@@ -71,8 +71,7 @@ export class BodySource {
       if (left === 0) continue;
       await connection.send(held, false);
       held = [];
-      // Lets a refusal that has arrived be read before the next write finds the
-      // connection reset.
+      // A source that is always ready must not keep a refusal, or other calls, waiting.
       await nextTurn();
     }
     if (left > 0) throw this.#mismatch(deadline, 'fewer');

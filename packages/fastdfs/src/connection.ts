@@ -1,7 +1,7 @@
-import { connect, type Socket } from 'node:net';
 import type { Address } from './address.js';
 import type { Deadline } from './deadline.js';
 import { FastdfsError } from './errors.js';
+import { PatientSocket } from './patient-socket.js';
 import type { ReplyReader } from './reply-reader.js';
 
 /**
@@ -51,7 +51,7 @@ export class Connection {
   replies = 0;
   /** Time of the last return to the pool, in milliseconds of `performance.now()`. */
   idleSinceMs = 0;
-  readonly #socket: Socket;
+  readonly #socket = new PatientSocket();
   readonly #onClosed: (connection: Connection) => void;
   #state: ConnectionState = 'connecting';
   #wait: Wait | undefined;
@@ -62,13 +62,14 @@ export class Connection {
   private constructor(address: Address, onClosed: (connection: Connection) => void) {
     this.address = address;
     this.#onClosed = onClosed;
-    this.#socket = connect({ host: address.host, port: address.port, noDelay: true });
+    this.#socket.setNoDelay(true);
     this.#socket.on('connect', () => this.#onConnect());
     this.#socket.on('data', (bytes: Buffer) => this.#onData(bytes));
     this.#socket.on('timeout', () => this.#onTimeout());
     this.#socket.on('error', (error) => this.#onLost(error));
     this.#socket.on('end', () => this.#onLost(undefined));
     this.#socket.on('close', () => this.#onLost(undefined));
+    this.#socket.connect({ host: address.host, port: address.port });
   }
 
   /**

@@ -1,0 +1,53 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { onTestFinished } from 'vitest';
+
+/** The gateway, started as a user starts it. */
+export interface GatewayProcess {
+  readonly url: string;
+  /** Port of the embedded tracker. */
+  readonly trackerPort: number;
+  readonly child: ChildProcess;
+  readonly output: readonly string[];
+  /** SIGTERM; resolves with the exit code. */
+  stop(): Promise<number | null>;
+}
+
+export const COMMAND = join(import.meta.dirname, '../../gateway/dist/cli/main.js');
+
+export async function startGatewayProcess(
+  directory: string,
+  ...flags: string[]
+): Promise<GatewayProcess> {
+  const args = ['gateway', '--directory', directory, '--port', '0'];
+  const ports = ['--tracker-port', '0', '--storage-port', '0'];
+  const child = spawn(process.execPath, [COMMAND, ...args, ...ports, ...flags], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const exited = new Promise<number | null>((resolve) => child.once('exit', resolve));
+  onTestFinished(async () => {
+    child.kill('SIGKILL');
+    await exited;
+  });
+  const output: string[] = [];
+  const ready = new Promise<string>((resolve, reject) => {
+    createInterface({ input: child.stdout! }).on('line', (line) => {
+      output.push(line);
+      if (line.startsWith('ready ')) resolve(line.slice('ready '.length));
+    });
+    exited.then((code) => reject(new Error(`the gateway ended with code ${code}`)));
+  });
+  const url = await ready;
+  const tracker = output.map((line) => /tracker 127\.0\.0\.1:(\d+)/.exec(line)?.[1]).find(Boolean);
+  return {
+    url,
+    trackerPort: Number(tracker),
+    child,
+    output,
+    stop() {
+      child.kill('SIGTERM');
+      return exited;
+    },
+  };
+}
