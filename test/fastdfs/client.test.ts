@@ -315,8 +315,11 @@ describe('download', () => {
   it('beyond the end is the error of the server', async () => {
     const server = await goodServer();
     const client = clientOf(server.address);
-    for (const call of [client.downloadBytes, client.download]) {
-      const error = await failure(call.call(client, HELLO_ID, { offset: 13 }));
+    for (const call of [
+      client.downloadBytes(HELLO_ID, { offset: 13 }),
+      client.download(HELLO_ID, { offset: 13 }),
+    ]) {
+      const error = await failure(call);
       expect(error).toMatchObject({ code: 'server_status', status: 22 });
     }
   });
@@ -341,8 +344,11 @@ describe('download', () => {
     const server = await goodServer();
     server.answers.set(14, ({ socket }) => socket.write(replyFrame(0, Buffer.alloc(6))));
     const client = clientOf(server.address);
-    for (const call of [client.downloadBytes, client.download]) {
-      expect((await failure(call.call(client, HELLO_ID, { length: 5 }))).code).toBe('bad_reply');
+    for (const call of [
+      client.downloadBytes(HELLO_ID, { length: 5 }),
+      client.download(HELLO_ID, { length: 5 }),
+    ]) {
+      expect((await failure(call)).code).toBe('bad_reply');
     }
   });
 });
@@ -363,8 +369,13 @@ describe('statuses', () => {
     const client = clientOf(server.address);
     const expected = { code, status, retryable, address: server.address };
     expect(await failure(client.upload(HELLO))).toMatchObject(expected);
-    for (const call of [client.downloadBytes, client.download, client.info, client.delete]) {
-      expect(await failure(call.call(client, HELLO_ID))).toMatchObject({
+    for (const call of [
+      client.downloadBytes(HELLO_ID),
+      client.download(HELLO_ID),
+      client.info(HELLO_ID),
+      client.delete(HELLO_ID),
+    ]) {
+      expect(await failure(call)).toMatchObject({
         ...expected,
         fileId: HELLO_ID,
       });

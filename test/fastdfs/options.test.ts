@@ -1,0 +1,111 @@
+import {
+  FASTDFS_ERRORS,
+  FastdfsClient,
+  FastdfsError,
+  type FastdfsOptions,
+} from '@stevedore/fastdfs';
+import { describe, expect, it } from 'vitest';
+
+function refused(options: unknown): FastdfsError {
+  try {
+    new FastdfsClient(options as FastdfsOptions);
+  } catch (error) {
+    expect(error).toBeInstanceOf(FastdfsError);
+    return error as FastdfsError;
+  }
+  throw new Error(`accepted: ${JSON.stringify(options)}`);
+}
+
+describe('options', () => {
+  it.each([
+    ['10.0.0.1'],
+    ['10.0.0.1:22122'],
+    ['tracker-1.example.com'],
+    ['tracker_1:1'],
+    ['localhost:65535'],
+    ['::1'],
+    ['[::1]'],
+    ['[::1]:22122'],
+    ['[fe80::1%eth0]:22122'],
+  ])('take the tracker %s', async (tracker) => {
+    const client = new FastdfsClient({ trackers: [tracker] });
+    expect(client.stats()).toEqual({ open: 0, idle: 0, leased: 0, queued: 0 });
+    await client.close();
+  });
+
+  it.each([
+    [''],
+    [':22122'],
+    ['host:'],
+    ['host:0'],
+    ['host:65536'],
+    ['host:22122:1'],
+    ['[::1'],
+    ['[::1]22122'],
+    ['[host]:22122'],
+    ['http://host'],
+    ['ho st'],
+    [5],
+  ])('refuse the tracker %j', (tracker) => {
+    expect(refused({ trackers: [tracker] })).toMatchObject({
+      code: 'invalid_argument',
+      operation: 'options',
+    });
+  });
+
+  it('refuse no trackers at all', () => {
+    for (const trackers of [[], undefined, 'host:22122']) {
+      expect(refused({ trackers }).code).toBe('invalid_argument');
+    }
+  });
+
+  it('refuse names and values that cannot be', () => {
+    const trackers = ['host'];
+    for (const more of [
+      { connectTimeout: 1 },
+      { connectTimeoutMs: 0 },
+      { connectTimeoutMs: 1.5 },
+      { idleTimeoutMs: '5s' },
+      { idleTimeoutMs: Number.POSITIVE_INFINITY },
+      { maxConnectionsPerAddress: 0 },
+      { maxQueuedPerAddress: -1 },
+      { leaseTimeoutMs: Number.NaN },
+      { maxIdleMs: 2 ** 31 },
+    ]) {
+      const error = refused({ trackers, ...more });
+      expect(error.code).toBe('invalid_argument');
+      expect(error.message).toContain(Object.keys(more)[0]);
+    }
+  });
+
+  it('are not changed and not kept', () => {
+    const options = Object.freeze({ trackers: Object.freeze(['host']) });
+    expect(() => new FastdfsClient(options)).not.toThrow();
+  });
+});
+
+describe('error codes', () => {
+  it('are these', () => {
+    expect(Object.keys(FASTDFS_ERRORS).sort()).toEqual([
+      'aborted',
+      'bad_reply',
+      'busy',
+      'closed',
+      'connect_failed',
+      'connection_lost',
+      'invalid_argument',
+      'length_mismatch',
+      'no_space',
+      'no_tracker',
+      'not_found',
+      'pool_exhausted',
+      'server_status',
+      'timeout',
+      'too_large',
+    ]);
+  });
+
+  it('have a sentence each', () => {
+    for (const { meaning } of Object.values(FASTDFS_ERRORS)) expect(meaning).toMatch(/^[A-Z].*\.$/);
+  });
+});
