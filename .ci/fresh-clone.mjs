@@ -1,0 +1,61 @@
+/**
+ * Starts the product as a new user does: a fresh clone, `npm start`, an upload, a
+ * download; then once more, which has to be ready at once because nothing is left
+ * to set up. The folder is the first argument.
+ */
+import { spawn, spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+
+const SECOND_START_MS = 3_000;
+const clone = join(process.argv[2], 'stevedore');
+const cloned = spawnSync(
+  'git',
+  ['clone', '--quiet', '--depth', '1', `file://${process.cwd()}`, clone],
+  {
+    stdio: 'inherit',
+  },
+);
+if (cloned.status !== 0) process.exit(1);
+
+const first = await start();
+console.log(`first start: ready after ${(first.elapsedMs / 1000).toFixed(1)} s`);
+const text = 'hello from a fresh clone';
+const uploaded = await fetch(`${first.url}/files`, { method: 'POST', body: text });
+const { key } = await uploaded.json();
+await first.stop();
+
+const second = await start();
+console.log(`second start: ready after ${(second.elapsedMs / 1000).toFixed(1)} s`);
+const downloaded = await (await fetch(`${second.url}/files/${key}`)).text();
+await second.stop();
+if (downloaded !== text) fail(`the upload came back as "${downloaded}"`);
+if (second.elapsedMs > SECOND_START_MS) fail(`the second start took over ${SECOND_START_MS} ms`);
+
+async function start() {
+  const began = performance.now();
+  const ports = ['--port', '0', '--tracker-port', '0', '--storage-port', '0'];
+  const child = spawn('npm', ['start', '--', ...ports], {
+    cwd: clone,
+    stdio: ['ignore', 'pipe', 'inherit'],
+    detached: true,
+  });
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  const url = await new Promise((resolve, reject) => {
+    createInterface({ input: child.stdout }).on('line', (line) => {
+      if (line.startsWith('ready ')) resolve(line.slice(6));
+    });
+    ended.then((code) => reject(new Error(`npm start ended with code ${code}`)));
+  });
+  const stop = async () => {
+    // npm hands a signal on to what it runs, but only to its own process group's members.
+    process.kill(-child.pid, 'SIGTERM');
+    await ended;
+  };
+  return { url, elapsedMs: performance.now() - began, stop };
+}
+
+function fail(message) {
+  console.error(message);
+  process.exit(1);
+}
