@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Worker } from 'node:worker_threads';
 import { downloadFile, encodeRequestHead, queryStore, uploadFile } from '@stevedore/protocol';
 import { startStorage } from '@stevedore/storage';
 import { type EmbeddedNodeOptions, startEmbeddedNode } from '@stevedore/storage/embedded';
@@ -63,6 +64,26 @@ describe('an embedded node', () => {
       message: expect.stringContaining(join(file, 'below')),
     });
     await expect(node({ directory: file })).rejects.toMatchObject({ code: 'ENOTDIR' });
+  });
+});
+
+describe('the end of an embedded node', () => {
+  it('is reported when nobody asked for it', async () => {
+    const workers: Worker[] = [];
+    process.once('worker', (worker) => workers.push(worker));
+    const errors: (Error & { code?: string })[] = [];
+    const { close } = await node({ onError: (error) => errors.push(error) });
+    await workers[0]!.terminate();
+    await until(() => errors.length > 0);
+    expect(errors.map((error) => error.code)).toEqual(['ERR_EMBEDDED_NODE_STOPPED']);
+    await close();
+  });
+
+  it('is not reported when it was closed', async () => {
+    const errors: Error[] = [];
+    const { close } = await node({ onError: (error) => errors.push(error) });
+    await close();
+    expect(errors).toEqual([]);
   });
 });
 

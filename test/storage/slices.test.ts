@@ -75,25 +75,33 @@ async function read(client: RawClient, file: FileName, offset = 0, length = 0) {
   return answer ?? status;
 }
 
+/** Compares without the slow report on each of many bytes. */
+function same(bytes: Buffer | number, expected: Buffer | undefined): boolean {
+  return Buffer.isBuffer(bytes) && expected !== undefined && bytes.equals(expected);
+}
+
 describe('slices of a trunk', () => {
   it('are read whole and in parts by their own ids', async () => {
     const { client, slices } = await loaded();
     for (const index of [0, 2, 3]) {
-      expect(await read(client, slices[index]!)).toEqual(CONTENTS[index]);
+      expect(same(await read(client, slices[index]!), CONTENTS[index])).toBe(true);
     }
     expect(await read(client, slices[0]!, 4, 5)).toEqual(Buffer.from('first'));
     expect(await read(client, slices[0]!, 10)).toEqual(Buffer.from('slice'));
     expect(await read(client, slices[0]!, 10, 1000)).toEqual(Buffer.from('slice'));
-    expect(await read(client, slices[2]!, 299_999, 300_001)).toEqual(
-      CONTENTS[2]!.subarray(299_999, 600_000),
-    );
-    expect(await read(client, slices[3]!)).toEqual(CONTENTS[3]);
+    expect(
+      same(
+        await read(client, slices[2]!, 299_999, 300_001),
+        CONTENTS[2]!.subarray(299_999, 600_000),
+      ),
+    ).toBe(true);
+    expect(same(await read(client, slices[3]!), CONTENTS[3])).toBe(true);
   });
 
   it('are read whatever their extension, as the id says nothing else about it', async () => {
     const { client, trunk, slice } = await loaded();
-    expect(await read(client, slice(trunk.entries[0]!, ''))).toEqual(CONTENTS[0]);
-    expect(await read(client, slice(trunk.entries[0]!, 'tar.gz'))).toEqual(CONTENTS[0]);
+    expect(same(await read(client, slice(trunk.entries[0]!, '')), CONTENTS[0])).toBe(true);
+    expect(same(await read(client, slice(trunk.entries[0]!, 'tar.gz')), CONTENTS[0])).toBe(true);
   });
 
   it('end where the slice ends: an offset behind it is refused', async () => {
@@ -144,7 +152,7 @@ describe('slices of a trunk', () => {
       expect((await client.ask(queryFileInfo, slice(entry))).status).toBe(2);
       expect((await client.ask(deleteFile, slice(entry))).status).toBe(2);
     }
-    expect(await read(client, slice(first))).toEqual(CONTENTS[0]);
+    expect(same(await read(client, slice(first)), CONTENTS[0])).toBe(true);
   });
 
   it('of a trunk that is no trunk, or of none, are not there', async () => {
@@ -172,8 +180,8 @@ describe('slices of a trunk', () => {
       expect((await again.ask(queryFileInfo, slices[index]!)).status).toBe(2);
       expect((await again.ask(deleteFile, slices[index]!)).status).toBe(2);
     }
-    expect(await read(again, slices[2]!)).toEqual(CONTENTS[2]);
-    expect(await read(again, slices[3]!)).toEqual(CONTENTS[3]);
+    expect(same(await read(again, slices[2]!), CONTENTS[2])).toBe(true);
+    expect(same(await read(again, slices[3]!), CONTENTS[3])).toBe(true);
   });
 
   it('are deleted once when many ask at the same time', async () => {
@@ -203,10 +211,10 @@ describe('slices of a trunk', () => {
       maxDirectoryCacheBytes: 0,
       maxIdleFiles: 0,
     });
-    expect(await read(client, slices[0]!)).toEqual(CONTENTS[0]);
+    expect(same(await read(client, slices[0]!), CONTENTS[0])).toBe(true);
     expect((await client.ask(deleteFile, slices[0]!)).status).toBe(0);
     expect(await read(client, slices[0]!)).toBe(2);
-    expect(await read(client, slices[3]!)).toEqual(CONTENTS[3]);
+    expect(same(await read(client, slices[3]!), CONTENTS[3])).toBe(true);
   });
 
   it('are not there when the directory of the trunk is longer than allowed', async () => {
@@ -251,7 +259,7 @@ describe('the list of deleted slices', () => {
     const again = await storageOf({ folder });
     const second = await again.connect();
     expect(await read(second, slices[0]!)).toBe(2);
-    expect(await read(second, slices[2]!)).toEqual(CONTENTS[2]);
+    expect(same(await read(second, slices[2]!), CONTENTS[2])).toBe(true);
     await second.ask(deleteFile, slices[3]!);
     expect(readFileSync(list).length).toBe(48);
     expect(await read(second, slices[3]!)).toBe(2);
@@ -270,7 +278,7 @@ describe('the list of deleted slices', () => {
     const second = await again.connect();
     expect(await read(second, slices[0]!)).toBe(2);
     expect(await read(second, slices[3]!)).toBe(2);
-    expect(await read(second, slices[2]!)).toEqual(CONTENTS[2]);
+    expect(same(await read(second, slices[2]!), CONTENTS[2])).toBe(true);
     expect(again.errors.map((error) => error.message)).toEqual([
       expect.stringContaining('1 damaged'),
     ]);

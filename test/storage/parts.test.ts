@@ -1,0 +1,126 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { localDisk } from '@stevedore/storage';
+import { describe, expect, it } from 'vitest';
+import { ByteBoundedCache } from '../../packages/storage/dist/storage/byte-bounded-cache.js';
+import { DirectoryRotation } from '../../packages/storage/dist/storage/directory-rotation.js';
+import { KeyedLock } from '../../packages/storage/dist/storage/keyed-lock.js';
+import { OpenFiles } from '../../packages/storage/dist/storage/open-files.js';
+import { StateFile } from '../../packages/storage/dist/storage/state-file.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+const noError = (error: Error): void => {
+  throw error;
+};
+
+describe('the byte-bounded cache', () => {
+  it('drops what was used longest ago when it grows too large', () => {
+    const cache = new ByteBoundedCache<number>(10, (value) => value);
+    cache.set('a', 4);
+    cache.set('b', 4);
+    expect(cache.get('a')).toBe(4);
+    cache.set('c', 4);
+    expect([cache.get('a'), cache.get('b'), cache.get('c')]).toEqual([4, undefined, 4]);
+    expect(cache.bytes).toBe(8);
+  });
+
+  it('keeps nothing that is larger than itself, and counts a value that grew', () => {
+    const cache = new ByteBoundedCache<number>(10, (value) => value);
+    cache.set('a', 4);
+    cache.set('a', 9);
+    expect(cache.bytes).toBe(9);
+    cache.set('a', 11);
+    expect([cache.get('a'), cache.bytes]).toEqual([undefined, 0]);
+  });
+});
+
+describe('the directory rotation', () => {
+  it('wraps around after the last pair and starts over from a state that does not fit', () => {
+    const pairs: string[] = [];
+    let moves = 0;
+    const rotation = new DirectoryRotation({ high: 1, low: 1, files: 1 }, 2, 1, () => moves++);
+    for (let index = 0; index < 5; index++) {
+      const { high, low } = rotation.next();
+      pairs.push(`${high}/${low}`);
+    }
+    expect(pairs).toEqual(['0/0', '0/1', '1/0', '1/1', '0/0']);
+    expect(moves).toBe(5);
+    const other = new DirectoryRotation({ high: 7, low: 0, files: 0 }, 2, 1, () => {});
+    expect(other.state).toEqual({ high: 0, low: 0, files: 0 });
+  });
+});
+
+describe('the keyed lock', () => {
+  it('runs actions of one key in turns, also after one that failed', async () => {
+    const lock = new KeyedLock();
+    const order: string[] = [];
+    const step =
+      (name: string, fails = false) =>
+      async () => {
+        order.push(`${name} begins`);
+        await new Promise((resolve) => setImmediate(resolve));
+        order.push(`${name} ends`);
+        if (fails) throw new Error(name);
+      };
+    const failed = lock.run('key', step('a', true));
+    const second = lock.run('key', step('b'));
+    await expect(failed).rejects.toThrow('a');
+    await second;
+    expect(order).toEqual(['a begins', 'a ends', 'b begins', 'b ends']);
+  });
+});
+
+describe('the open files', () => {
+  it('are shared, and at most so many stay open unused', async () => {
+    const folder = temporaryFolder();
+    const files = new OpenFiles(localDisk, 2, noError);
+    const paths = ['a', 'b', 'c'].map((name) => join(folder, name));
+    for (const path of paths) await writeFile(path, path);
+    const [one, same] = await Promise.all([files.acquire(paths[0]!), files.acquire(paths[0]!)]);
+    expect(one!.file).toBe(same!.file);
+    one!.release();
+    expect(files.idle).toBe(0);
+    same!.release();
+    for (const path of paths) (await files.acquire(path)).release();
+    expect(files.idle).toBe(2);
+    files.close();
+    expect(files.idle).toBe(0);
+  });
+
+  it('that are forgotten serve those who read them to the end', async () => {
+    const path = join(temporaryFolder(), 'file');
+    await writeFile(path, 'content');
+    const files = new OpenFiles(localDisk, 2, noError);
+    const reader = await files.acquire(path);
+    await localDisk.unlink(path);
+    files.forget(path);
+    const target = Buffer.alloc(7);
+    expect(await reader.file.readAt(target, 0)).toBe(7);
+    reader.release();
+    await expect(files.acquire(path)).rejects.toMatchObject({ status: 2 });
+    expect(files.idle).toBe(0);
+  });
+
+  it('are files: a directory is status 21', async () => {
+    const path = join(temporaryFolder(), 'directory');
+    await mkdir(path);
+    const files = new OpenFiles(localDisk, 2, noError);
+    await expect(files.acquire(path)).rejects.toMatchObject({ status: 21 });
+  });
+});
+
+describe('the state file', () => {
+  it('gives back what was saved last and nothing from a damaged one', async () => {
+    const folder = temporaryFolder();
+    const state = new StateFile(localDisk, folder, noError);
+    expect(await state.load()).toBeUndefined();
+    const saved = { joinedAtSeconds: 1_800_000_000, high: 1, low: 2, files: 3 };
+    await Promise.all([state.save({ ...saved, files: 1 }), state.save({ ...saved, files: 2 })]);
+    await state.save(saved);
+    expect(await state.load()).toEqual(saved);
+    for (const text of ['', '{', 'null', '{"version":2}', '{"version":1,"high":-1}']) {
+      await writeFile(join(folder, '.stevedore-storage.json'), text);
+      expect(await state.load()).toBeUndefined();
+    }
+  });
+});
