@@ -184,7 +184,7 @@ describe('upload', () => {
       return true;
     };
     const body = new Chunks(chunksOf(64, MiB));
-    const client = clientOf(server.address, { idleTimeoutMs: 400 });
+    const client = clientOf(server.address, { idleTimeoutMs: 1_000 });
     const error = await failure(client.upload(body, { size: 64 * MiB }));
     release();
     expect(error.code).toBe('timeout');
@@ -316,10 +316,10 @@ describe('download', () => {
     const server = await goodServer();
     const client = clientOf(server.address);
     for (const call of [
-      client.downloadBytes(HELLO_ID, { offset: 13 }),
-      client.download(HELLO_ID, { offset: 13 }),
+      () => client.downloadBytes(HELLO_ID, { offset: 13 }),
+      () => client.download(HELLO_ID, { offset: 13 }),
     ]) {
-      const error = await failure(call);
+      const error = await failure(call());
       expect(error).toMatchObject({ code: 'server_status', status: 22 });
     }
   });
@@ -345,10 +345,10 @@ describe('download', () => {
     server.answers.set(14, ({ socket }) => socket.write(replyFrame(0, Buffer.alloc(6))));
     const client = clientOf(server.address);
     for (const call of [
-      client.downloadBytes(HELLO_ID, { length: 5 }),
-      client.download(HELLO_ID, { length: 5 }),
+      () => client.downloadBytes(HELLO_ID, { length: 5 }),
+      () => client.download(HELLO_ID, { length: 5 }),
     ]) {
-      expect((await failure(call)).code).toBe('bad_reply');
+      expect((await failure(call())).code).toBe('bad_reply');
     }
   });
 });
@@ -370,12 +370,12 @@ describe('statuses', () => {
     const expected = { code, status, retryable, address: server.address };
     expect(await failure(client.upload(HELLO))).toMatchObject(expected);
     for (const call of [
-      client.downloadBytes(HELLO_ID),
-      client.download(HELLO_ID),
-      client.info(HELLO_ID),
-      client.delete(HELLO_ID),
+      () => client.downloadBytes(HELLO_ID),
+      () => client.download(HELLO_ID),
+      () => client.info(HELLO_ID),
+      () => client.delete(HELLO_ID),
     ]) {
-      expect(await failure(call)).toMatchObject({
+      expect(await failure(call())).toMatchObject({
         ...expected,
         fileId: HELLO_ID,
       });

@@ -47,7 +47,7 @@ describe.each(MISBEHAVIOURS)('a storage that $name', ({ answer, codes }) => {
     'fails the %s, and the next call gets its own answer',
     async (what) => {
       const server = await goodServer();
-      const client = clientOf(server.address, { idleTimeoutMs: 60 });
+      const client = clientOf(server.address, { idleTimeoutMs: 250 });
       const call = CALLS[what]!;
       const expected = await call(client);
       // On the connection just used, and then on a new one.
@@ -68,7 +68,7 @@ describe.each(MISBEHAVIOURS)('a storage that $name', ({ answer, codes }) => {
 describe.each(MISBEHAVIOURS)('a tracker that $name', ({ answer }) => {
   it('fails the call with no_tracker and what happened', async () => {
     const server = await goodServer();
-    const client = clientOf(server.address, { idleTimeoutMs: 60 });
+    const client = clientOf(server.address, { idleTimeoutMs: 250 });
     for (const command of [101, 102, 103, 111]) server.answers.set(command, answer);
     for (const call of [...Object.values(CALLS), (each: FastdfsClient) => each.ping()]) {
       const error = await failure(call(client));
@@ -84,7 +84,7 @@ describe.each(MISBEHAVIOURS)('a tracker that $name', ({ answer }) => {
 describe('a reply that comes too late', () => {
   it('is never taken for the reply to the next call', async () => {
     const server = await goodServer();
-    const client = clientOf(server.address, { idleTimeoutMs: 60 });
+    const client = clientOf(server.address, { idleTimeoutMs: 250 });
     const late: (() => void)[] = [];
     server.answers.set(11, ({ socket }, good) => late.push(() => socket.write(good)));
     expect((await failure(client.upload(HELLO))).code).toBe('timeout');
@@ -215,7 +215,7 @@ describe('a stream that nobody watches', () => {
     const server = await goodServer();
     server.content = Buffer.alloc(32 * MiB);
     const client = clientOf(server.address);
-    const { stream } = await client.download(HELLO_ID, { deadlineMs: 100 });
+    const { stream } = await client.download(HELLO_ID, { deadlineMs: 2_000 });
     await until(() => stream.destroyed);
     expect(stream.errored).toMatchObject({ code: 'timeout' });
     expect(client.stats()).toMatchObject({ open: 0, leased: 0 });
@@ -231,7 +231,7 @@ describe('deadlines', () => {
       socket.on('close', () => clearInterval(timer));
     });
     const client = clientOf(server.address, { idleTimeoutMs: 5_000 });
-    const error = await failure(client.downloadBytes(HELLO_ID, { deadlineMs: 150 }));
+    const error = await failure(client.downloadBytes(HELLO_ID, { deadlineMs: 1_000 }));
     expect(error).toMatchObject({ code: 'timeout', operation: 'download', fileId: HELLO_ID });
   });
 
@@ -247,8 +247,8 @@ describe('deadlines', () => {
         },
       }),
     };
-    const client = clientOf(server.address, { idleTimeoutMs: 20 });
-    const error = await failure(client.upload(body, { size: 5, deadlineMs: 200 }));
+    const client = clientOf(server.address, { idleTimeoutMs: 500 });
+    const error = await failure(client.upload(body, { size: 5, deadlineMs: 2_000 }));
     expect(error.code).toBe('timeout');
     expect(returned).toBe(true);
     await until(() => client.stats().leased === 0);
@@ -258,11 +258,11 @@ describe('deadlines', () => {
     const server = await goodServer();
     async function* slow(): AsyncGenerator<Uint8Array> {
       for (let index = 0; index < 3; index++) {
-        await new Promise((resolve) => setTimeout(resolve, 60));
+        await new Promise((resolve) => setTimeout(resolve, 700));
         yield Buffer.alloc(4);
       }
     }
-    const client = clientOf(server.address, { idleTimeoutMs: 30 });
+    const client = clientOf(server.address, { idleTimeoutMs: 500 });
     expect(await client.upload(slow(), { size: 12 })).toBe(HELLO_ID);
   });
 });
@@ -271,7 +271,7 @@ describe('pings', () => {
   it.each([stall, reset])('fail when the tracker $name', async ({ answer }) => {
     const server = await goodServer();
     server.answers.set(111, answer);
-    const client = clientOf(server.address, { idleTimeoutMs: 60 });
+    const client = clientOf(server.address, { idleTimeoutMs: 250 });
     expect((await failure(client.ping())).code).toBe('no_tracker');
   });
 });

@@ -61,7 +61,7 @@ describe('connections', () => {
 
   it('that were idle for too long are closed', async () => {
     const server = await goodServer();
-    const client = clientOf(server.address, { maxIdleMs: 30 });
+    const client = clientOf(server.address, { maxIdleMs: 300 });
     await client.ping();
     expect(client.stats().open).toBe(1);
     await until(() => client.stats().open === 0);
