@@ -1,0 +1,78 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterEach } from 'vitest';
+
+/** Runs the `stevedore` command as a process of its own. */
+
+const MAIN = resolve(import.meta.dirname, '../../gateway/dist/cli/main.js');
+
+const cleanups: (() => Promise<void>)[] = [];
+
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+export interface Result {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface RunOptions {
+  readonly cwd?: string;
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+export class Running {
+  readonly process: ChildProcess;
+  stdout = '';
+  stderr = '';
+  #exit: Promise<number | null>;
+
+  constructor(args: readonly string[], options: RunOptions = {}) {
+    const env = { ...process.env, ...options.env };
+    const child = spawn(process.execPath, [MAIN, ...args], {
+      env,
+      cwd: options.cwd,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.process = child;
+    child.stdout.on('data', (chunk) => {
+      this.stdout += chunk;
+    });
+    child.stderr.on('data', (chunk) => {
+      this.stderr += chunk;
+    });
+    this.#exit = new Promise((done) => child.once('close', done));
+    cleanups.push(async () => {
+      child.kill('SIGKILL');
+      await this.#exit;
+    });
+  }
+
+  /** What the line that begins with `ready` names. */
+  async ready(): Promise<string> {
+    for (;;) {
+      const match = /^ready (\S+)$/m.exec(this.stdout);
+      if (match?.[1]) return match[1];
+      if (this.process.exitCode !== null) throw new Error(`ended: ${this.stderr}`);
+      await new Promise((done) => setTimeout(done, 10));
+    }
+  }
+
+  async result(): Promise<Result> {
+    return { code: await this.#exit, stdout: this.stdout, stderr: this.stderr };
+  }
+}
+
+export function run(args: readonly string[], options?: RunOptions): Promise<Result> {
+  return new Running(args, options).result();
+}
+
+export async function temporaryDirectory(): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), 'stevedore-cli-'));
+  cleanups.push(() => rm(path, { recursive: true, force: true }));
+  return path;
+}

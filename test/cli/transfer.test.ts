@@ -1,0 +1,157 @@
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { StoreError } from '@stevedore/staging';
+import { describe, expect, test } from 'vitest';
+import { running } from '../gateway/harness.js';
+import { run, temporaryDirectory } from './run.js';
+
+const UNKNOWN_KEY = 'AAAAAAAAAAAAAAAAAAAAAA';
+
+async function gateway() {
+  const { store, url } = await running({ limits: { maxFileBytes: 1_000_000 } });
+  return { store, url, env: { STEVEDORE_URL: url } };
+}
+
+describe('stevedore put', () => {
+  test('uploads files and directories, and prints a line for each', async () => {
+    const { store, env } = await gateway();
+    const cwd = await temporaryDirectory();
+    await mkdir(join(cwd, 'holiday/beach'), { recursive: true });
+    const files = new Map([
+      ['holiday/a.jpg', 'a'],
+      ['holiday/beach/ü b.txt', 'bb'],
+      ['holiday/beach/empty', ''],
+      ['one.html', '<p>'],
+    ]);
+    for (const [name, text] of files) await writeFile(join(cwd, name), text);
+    const args = ['put', 'holiday/', 'one.html', '--group', 'Sömmer'];
+    const { code, stdout, stderr } = await run(args, { cwd, env });
+    expect([code, stderr]).toEqual([0, '']);
+    const lines = stdout.trimEnd().split('\n');
+    expect(lines).toHaveLength(4);
+    for (const line of lines) {
+      const [key = '', size, name = ''] = line.split('  ');
+      const entry = store.files.get(key);
+      expect(entry?.bytes.toString()).toBe(files.get(name));
+      expect(Number(size)).toBe(entry?.bytes.length);
+      expect(entry?.info).toMatchObject({ name, group: 'Sömmer' });
+    }
+    const types = [...store.files.values()].map(({ info }) => info.type).sort();
+    expect(types).toEqual(['application/octet-stream', 'image/jpeg', 'text/html', 'text/plain']);
+  });
+
+  test('prints receipts as JSON, one a line', async () => {
+    const { env } = await gateway();
+    const cwd = await temporaryDirectory();
+    await writeFile(join(cwd, 'a'), 'x');
+    const { stdout } = await run(['put', 'a', 'a', '--json'], { cwd, env });
+    const receipts = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as unknown);
+    expect(receipts).toMatchObject([{ name: 'a', size: 1, state: 'staged' }, { name: 'a' }]);
+  });
+
+  test('names every file that failed, stores the others and exits with 1', async () => {
+    const { store, env } = await gateway();
+    const cwd = await temporaryDirectory();
+    await writeFile(join(cwd, 'good'), 'x');
+    await writeFile(join(cwd, 'long'), Buffer.alloc(1_000_001));
+    const { code, stdout, stderr } = await run(['put', 'missing', 'long', 'good'], { cwd, env });
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/^\S{22} {2}1 {2}good\n$/);
+    expect(stderr).toContain('missing: missing does not exist\n');
+    expect(stderr).toContain('long: The body is longer than 1000000 bytes.\n');
+    expect(store.files.size).toBe(1);
+  });
+
+  test("says in one sentence what the gateway's problem is", async () => {
+    const { store, env } = await gateway();
+    const cwd = await temporaryDirectory();
+    await writeFile(join(cwd, 'a'), 'x');
+    store.failure = new StoreError('container_full', 'inside');
+    const { code, stderr } = await run(['put', 'a'], { cwd, env });
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^a: Uploads wait for room: .*\n$/);
+  });
+});
+
+describe('stevedore get', () => {
+  test('writes a file to stdout or to its place', async () => {
+    const { store, env } = await gateway();
+    const cwd = await temporaryDirectory();
+    const body = Buffer.alloc(500_000, 'abcdefg');
+    const { key } = await store.put(body);
+    expect(await run(['get', key], { cwd, env })).toEqual({
+      code: 0,
+      stdout: body.toString(),
+      stderr: '',
+    });
+    expect((await run(['get', key, '-o', 'out'], { cwd, env })).code).toBe(0);
+    expect((await readFile(join(cwd, 'out'))).equals(body)).toBe(true);
+    expect(await readdir(cwd)).toEqual(['out']);
+  });
+
+  test('leaves no file behind when there is none to get', async () => {
+    const { env } = await gateway();
+    const cwd = await temporaryDirectory();
+    for (const id of [UNKNOWN_KEY, 'group1/M00/00/00/x.jpg']) {
+      const { code, stderr } = await run(['get', id, '-o', 'out'], { cwd, env });
+      expect([code, stderr]).toEqual([1, 'stevedore: There is no such file.\n']);
+    }
+    expect(await readdir(cwd)).toEqual([]);
+  });
+});
+
+describe('stevedore stat and rm', () => {
+  test('tell about a file, and delete it once', async () => {
+    const { store, env } = await gateway();
+    const { key } = await store.put('hello', { name: 'a\nb', type: 'text/plain', group: 'g' });
+    const told = await run(['stat', key], { env });
+    expect(told.stdout).toContain('name           a\\nb\n');
+    expect(told.stdout).toContain('affinityGroup  g\n');
+    const json = await run(['stat', key, '--json'], { env });
+    expect(JSON.parse(json.stdout)).toMatchObject({ key, size: 5, crc32: '3610a686' });
+    expect(await run(['rm', key], { env })).toEqual({ code: 0, stdout: '', stderr: '' });
+    const again = await run(['rm', key, UNKNOWN_KEY], { env });
+    expect(again.code).toBe(1);
+    expect(again.stderr).toBe(
+      `${key}: There is no such file.\n${UNKNOWN_KEY}: There is no such file.\n`,
+    );
+  });
+});
+
+describe('wrong usage', () => {
+  test.each([
+    [[]],
+    [['nonsense']],
+    [['put']],
+    [['get']],
+    [['put', '--nope', 'x']],
+    [['put', 'x', '--concurrency', '0']],
+    [['get', UNKNOWN_KEY, '--url', 'gopher://x']],
+    [['gateway', '--port', 'x']],
+    [['gateway', '--workers', '2']],
+    [['gateway', '--trunk-size', '64']],
+    [['storage', '--group', 'no-good']],
+  ])('%j exits with 2', async (args) => {
+    const { code, stdout, stderr } = await run(args);
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).not.toBe('');
+    expect(stderr).not.toContain('    at ');
+  });
+
+  test('help and version are none', async () => {
+    for (const args of [['--help'], ['help', 'put'], ['gateway', '--help'], ['--version']]) {
+      const { code, stdout } = await run(args);
+      expect(code).toBe(0);
+      expect(stdout).not.toBe('');
+    }
+  });
+
+  test('a gateway that does not answer is one sentence', async () => {
+    const { code, stderr } = await run(['stat', UNKNOWN_KEY, '--url', 'http://127.0.0.1:1']);
+    expect(code).toBe(1);
+    expect(stderr).toBe('stevedore: nothing answers at 127.0.0.1:1; is the gateway running?\n');
+  });
+});

@@ -1,0 +1,117 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
+import { afterEach, describe, expect, test } from 'vitest';
+
+const open: Gateway[] = [];
+const directories: string[] = [];
+
+afterEach(async () => {
+  for (const gateway of open.splice(0)) await gateway.close();
+  for (const path of directories.splice(0)) await rm(path, { recursive: true, force: true });
+});
+
+async function directory(): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), 'stevedore-gateway-'));
+  directories.push(path);
+  return path;
+}
+
+async function start(input: GatewayInput): Promise<Gateway> {
+  const gateway = await startGateway({ port: 0, trackerPort: 0, storagePort: 0, ...input });
+  open.push(gateway);
+  return gateway;
+}
+
+describe('startGateway', () => {
+  test('runs everything: a file is readable at once, and by its FastDFS id once merged', async () => {
+    const { url, store } = await start({ directory: await directory() });
+    const ready = await fetch(`${url}/health/ready`);
+    expect(await ready.json()).toMatchObject({ ready: true });
+    const form = new FormData();
+    const contents = ['one', '', 'x'.repeat(70_000)];
+    for (const [index, text] of contents.entries()) {
+      form.append('f', new File([text], `${index}.txt`, { type: 'text/plain' }));
+    }
+    const posted = await fetch(`${url}/files`, { method: 'POST', body: form });
+    expect(posted.status).toBe(201);
+    const receipts = (await posted.json()) as { readonly key: string }[];
+    const read = async (path: string) => (await fetch(url + path)).text();
+    for (const [index, { key }] of receipts.entries()) {
+      expect(await read(`/files/${key}`)).toBe(contents[index]);
+    }
+    await store.flush();
+    for (const [index, { key }] of receipts.entries()) {
+      const fileId = await store.settled(key);
+      expect(await read(`/${fileId}`)).toBe(contents[index]);
+      expect(JSON.parse(await read(`/files/${key}/info`))).toMatchObject({
+        fileId,
+        state: 'merged',
+      });
+    }
+    const [first] = receipts;
+    expect((await fetch(`${url}/files/${first?.key}`, { method: 'DELETE' })).status).toBe(204);
+    expect((await fetch(`${url}/files/${first?.key}`)).status).toBe(404);
+  });
+
+  test('keeps what it acknowledged over a restart', async () => {
+    const path = await directory();
+    const before = await start({ directory: path });
+    const posted = await fetch(`${before.url}/files`, { method: 'POST', body: 'kept' });
+    const { key } = (await posted.json()) as { readonly key: string };
+    await before.close();
+    const after = await start({ directory: path });
+    expect(await (await fetch(`${after.url}/files/${key}`)).text()).toBe('kept');
+  });
+
+  test('keeps nothing of uploads that are refused or left', async () => {
+    const { url, store } = await start({ directory: await directory(), maxFileSize: '100KiB' });
+    const controller = new AbortController();
+    const endless = new ReadableStream<Uint8Array>({
+      pull: (stream) => stream.enqueue(new Uint8Array(100)),
+    });
+    const tooLong = fetch(`${url}/files`, { method: 'POST', body: endless, duplex: 'half' });
+    expect((await tooLong).status).toBe(413);
+    let sent = 0;
+    const left = new ReadableStream<Uint8Array>({
+      pull: (stream) => {
+        sent += 1;
+        if (sent === 1) stream.enqueue(new Uint8Array(1000));
+        else return new Promise(() => {});
+      },
+    });
+    const aborted = fetch(`${url}/files`, {
+      method: 'POST',
+      body: left,
+      duplex: 'half',
+      signal: controller.signal,
+    });
+    while (store.stats().uploadsInFlight === 0) await new Promise(setImmediate);
+    controller.abort();
+    await expect(aborted).rejects.toThrow();
+    while (store.stats().uploadsInFlight > 0) await new Promise(setImmediate);
+    expect(store.stats().stagedFiles).toBe(0);
+  });
+
+  test('leaves nothing open when its port is taken', async () => {
+    const first = await start({ directory: await directory() });
+    const path = await directory();
+    const port = new URL(first.url).port;
+    await expect(start({ directory: path, port })).rejects.toMatchObject({ code: 'EADDRINUSE' });
+    await start({ directory: path });
+  });
+
+  test('refuses options that it does not know or cannot reconcile', async () => {
+    const unknown = { workers: 2 } as GatewayInput;
+    await expect(startGateway(unknown)).rejects.toMatchObject({ code: 'invalid_option' });
+    for (const input of [
+      { port: 70_000 },
+      { maxFileSize: '1 parsec' },
+      { serveTrunks: 'perhaps' },
+      { smallFileLimit: '4MiB', trunkSize: '1MiB' },
+    ]) {
+      await expect(startGateway(input)).rejects.toMatchObject({ code: 'invalid_option' });
+    }
+  });
+});
