@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import {
   FASTDFS_ERRORS,
   FastdfsClient,
@@ -103,6 +105,14 @@ describe('error codes', () => {
       'timeout',
       'too_large',
     ]);
+  });
+
+  it('are in the table of the README as they are in the code', () => {
+    const readme = join(import.meta.dirname, '../../packages/fastdfs/README.md');
+    const rows = readFileSync(readme, 'utf8').matchAll(/^\| `(\w+)` \| (.+) \|$/gm);
+    const documented = Object.fromEntries([...rows].map(([, code, meaning]) => [code, meaning]));
+    const inCode = Object.entries(FASTDFS_ERRORS).map(([code, { meaning }]) => [code, meaning]);
+    expect(documented).toEqual(Object.fromEntries(inCode));
   });
 
   it('have a sentence each', () => {
