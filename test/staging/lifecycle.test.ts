@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseSliceId } from '@stevedore/protocol';
 import { fileIdOf, formatKey, parseKey } from '@stevedore/staging';
@@ -138,6 +138,12 @@ describe('staging', () => {
     const path = join(temporaryFolder(), 'file');
     writeFileSync(path, 'x');
     await expect(openStaging(path)).rejects.toMatchObject({ code: 'directory_unusable' });
+  });
+
+  test.skipIf(!existsSync('/proc/self'))('so is one that cannot be made', async () => {
+    await expect(openStaging('/proc/nope/nope')).rejects.toMatchObject({
+      code: 'directory_unusable',
+    });
   });
 
   test('keys of one directory share their origin for ever', async () => {

@@ -1,4 +1,5 @@
 import fs from 'node:fs';
+import { dirname } from 'node:path';
 import { promisify } from 'node:util';
 
 /**
@@ -97,9 +98,7 @@ export const realDisk: Disk = {
       throw error;
     }
   },
-  async makeFolder(path) {
-    await fs.promises.mkdir(path, { recursive: true });
-  },
+  makeFolder,
   async readText(path) {
     try {
       return await fs.promises.readFile(path, 'utf8');
@@ -119,6 +118,30 @@ export const realDisk: Disk = {
     }
   },
 };
+
+/**
+ * Makes the folder and those above it. Node's own recursive mkdir never ends where a
+ * system answers ENOENT although the parent is there, as /proc does.
+ */
+async function makeFolder(path: string): Promise<void> {
+  try {
+    await fs.promises.mkdir(path);
+  } catch (error) {
+    if (hasCode(error, 'EEXIST') && (await fs.promises.stat(path)).isDirectory()) return;
+    if (!hasCode(error, 'ENOENT') || (await isFolder(dirname(path)))) throw error;
+    await makeFolder(dirname(path));
+    await fs.promises.mkdir(path);
+  }
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  try {
+    return (await fs.promises.stat(path)).isDirectory();
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return false;
+    throw error;
+  }
+}
 
 /** True for an error of the system with this code (`ENOENT`, `ENOSPC`, ...). */
 export function hasCode(error: unknown, code: string): boolean {
