@@ -24,6 +24,7 @@ export interface AppOptions {
 
 /** Longest part of a path: a file name of percent-encoded bytes. */
 const MAX_PARAMETER_CHARS = 4096;
+const CLOSE_IDLE_INTERVAL_MS = 50;
 
 export function buildApp(options: AppOptions): FastifyInstance {
   const limits: Limits = Object.freeze({ ...defaultLimits, ...options.limits });
@@ -89,6 +90,10 @@ function refuseWhileClosing(app: FastifyInstance): void {
   let closing = false;
   app.addHook('preClose', async () => {
     closing = true;
+    // A connection that had a request at first is idle once that is answered.
+    const closeIdle = (): void => app.server.closeIdleConnections();
+    const timer = setInterval(closeIdle, CLOSE_IDLE_INTERVAL_MS).unref();
+    app.server.once('close', () => clearInterval(timer));
   });
   app.addHook('onRequest', (_request, _reply, done) => {
     if (closing) done(new ProblemError('shutting_down', 'The gateway is shutting down.'));

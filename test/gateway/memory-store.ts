@@ -38,6 +38,7 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
   /** What was asked for by id, in order. */
   readonly asked: string[] = [];
   uploadsInFlight = 0;
+  readonly trackers: readonly string[] = [];
   aborted = 0;
   received = 0;
   readiness: Readiness = { ready: true, accepting: true, trackerReachable: true, problems: [] };

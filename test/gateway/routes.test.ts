@@ -1,7 +1,8 @@
 import { makeSliceId, parseFileId } from '@stevedore/protocol';
 import { StoreError } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
-import { type RawAnswer, type Running, raw, running, until } from './harness.js';
+import { type RawAnswer, RawConnection, type Running, raw, running, until } from './harness.js';
+import { MemoryStore } from './memory-store.js';
 
 const TRUNK = 'group1/M00/00/00/wKgAAWl2Y2SAAAAABAAAAHqsT7I.merged';
 const UNKNOWN_KEY = 'AAAAAAAAAAAAAAAAAAAAAA';
@@ -292,9 +293,26 @@ describe("the store's errors", () => {
 });
 
 describe('a gateway that closes', () => {
+  test('ends connections once they are idle, with the last answer', async () => {
+    const { buildApp } = await import('../../gateway/dist/app.js');
+    const store = new MemoryStore();
+    const app = buildApp({ store });
+    const url = await app.listen({ host: '127.0.0.1', port: 0 });
+    let open = (): void => {};
+    store.gate = new Promise((resolve) => {
+      open = resolve;
+    });
+    const connection = new RawConnection(Number(new URL(url).port));
+    await connection.send('POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx');
+    await until(() => store.uploadsInFlight === 1);
+    const closed = app.close();
+    open();
+    expect((await connection.answer()).status).toBe(201);
+    await closed;
+  });
+
   test('finishes what is under way', async () => {
     const { buildApp } = await import('../../gateway/dist/app.js');
-    const { MemoryStore } = await import('./memory-store.js');
     const store = new MemoryStore();
     const app = buildApp({ store });
     const url = await app.listen({ host: '127.0.0.1', port: 0 });

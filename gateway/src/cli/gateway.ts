@@ -47,10 +47,10 @@ function say(line: string): void {
 }
 
 /** What runs, where, and within which bounds. */
-function describe({ options, limits }: Gateway): string {
+function describe({ options, limits, store }: Gateway): string {
   const rows: readonly (readonly [string, string])[] = [
     ['files', `${resolve(options.directory)}, ${describeDurability(options)}`],
-    ['FastDFS', describeCluster(options)],
+    ['FastDFS', describeCluster(options, store.trackers)],
     ['trunks', describeTrunks(options)],
     ['room', describeRoom(options)],
     ['limits', describeLimits(limits)],
@@ -66,10 +66,9 @@ function describeDurability({ durability }: GatewayOptions): string {
     : 'handed to the operating system before an upload is acknowledged (durability: os)';
 }
 
-function describeCluster({ trackers, trackerPort, storagePort }: GatewayOptions): string {
-  if (trackers.length > 0) return `trackers ${trackers.join(', ')}`;
-  const port = (number: number): string => (number === 0 ? 'a free port' : `port ${number}`);
-  return `embedded: tracker on ${port(trackerPort)}, storage on ${port(storagePort)}`;
+function describeCluster({ trackers }: GatewayOptions, inUse: readonly string[]): string {
+  const addresses = inUse.join(', ');
+  return trackers.length > 0 ? `trackers ${addresses}` : `embedded, tracker ${addresses}`;
 }
 
 function describeTrunks({ trunkSize, mergeMaxAge, smallFileLimit }: GatewayOptions): string {
