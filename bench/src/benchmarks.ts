@@ -1,0 +1,10 @@
+import type { Benchmark } from './harness/benchmark.js';
+
+/** All benchmarks by name, each loaded when it is run. */
+export const benchmarks = {
+  'client-merging': async () => (await import('./client-merging/client-merging.js')).clientMerging,
+} satisfies Readonly<Record<string, () => Promise<Benchmark>>>;
+
+export type BenchmarkName = keyof typeof benchmarks;
+
+export const benchmarkNames = Object.keys(benchmarks) as readonly BenchmarkName[];

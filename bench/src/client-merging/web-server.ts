@@ -1,0 +1,36 @@
+import { Child } from '../harness/child.js';
+import { MAX_FILE_BYTES, MIN_FILE_BYTES, SEED } from './plan.js';
+import type { TargetChoice, WebServerHandlers } from './web-server-process.js';
+
+/** The parent's end of the measured process. */
+export class WebServer implements AsyncDisposable {
+  readonly #child = new Child<WebServerHandlers>(
+    'web server',
+    new URL('./web-server-process.js', import.meta.url),
+  );
+
+  /** Makes its files; they are the same for all variants. */
+  prepare(totalBytes: number): Promise<void> {
+    return this.call('prepare', {
+      seed: SEED,
+      minBytes: MIN_FILE_BYTES,
+      maxBytes: MAX_FILE_BYTES,
+      totalBytes,
+    });
+  }
+
+  open(choice: TargetChoice): Promise<void> {
+    return this.call('open', choice);
+  }
+
+  call<Name extends keyof WebServerHandlers>(
+    name: Name,
+    argument: Parameters<WebServerHandlers[Name]>[0],
+  ): Promise<Awaited<ReturnType<WebServerHandlers[Name]>>> {
+    return this.#child.call(name, argument);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#child[Symbol.asyncDispose]();
+  }
+}

@@ -1,0 +1,73 @@
+import { parseArgs } from 'node:util';
+
+/** The command line. A mistake is a UsageError, whose message is all the user needs. */
+
+export interface BenchArguments {
+  readonly names: readonly string[];
+  readonly quick: boolean;
+  readonly json: string | undefined;
+  readonly out: string | undefined;
+  readonly directory: string | undefined;
+  readonly trackers: readonly string[] | undefined;
+  readonly help: boolean;
+}
+
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+export function usage(known: readonly string[]): string {
+  return [
+    'usage: npm run bench -- [NAME...] [options]',
+    '',
+    `benchmarks (none named: all): ${known.join(', ')}`,
+    '',
+    '  --quick                three short runs; figures are rough',
+    '  --json FILE            write the report to FILE as JSON',
+    '  --out DIR              where charts are written (default: bench/out)',
+    '  --directory DIR        existing directory for the data (default: the temporary one)',
+    '  --trackers HOST:PORT   measure a FastDFS cluster beside; commas between several',
+  ].join('\n');
+}
+
+export function parseArguments(args: readonly string[], known: readonly string[]): BenchArguments {
+  const { values, positionals } = parse(args);
+  for (const name of positionals) {
+    if (!known.includes(name)) {
+      throw new UsageError(`there is no benchmark "${name}"; there are: ${known.join(', ')}`);
+    }
+  }
+  const trackers = values.trackers
+    ?.flatMap((each) => each.split(','))
+    .map((each) => each.trim())
+    .filter((each) => each !== '');
+  if (trackers?.length === 0) throw new UsageError('--trackers: HOST:PORT is missing');
+  return {
+    names: positionals.length > 0 ? [...new Set(positionals)] : known,
+    quick: values.quick ?? false,
+    json: values.json,
+    out: values.out,
+    directory: values.directory,
+    trackers,
+    help: values.help ?? false,
+  };
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        quick: { type: 'boolean' },
+        json: { type: 'string' },
+        out: { type: 'string' },
+        directory: { type: 'string' },
+        trackers: { type: 'string', multiple: true },
+        help: { type: 'boolean', short: 'h' },
+      },
+    });
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+}

@@ -1,0 +1,62 @@
+import { createCipheriv } from 'node:crypto';
+import { seededRandom } from '@stevedore/staging';
+
+/**
+ * Small files to store: the same ones for the same seed. Sizes are log-uniform, as
+ * many from 2 to 4 KB as from 20 to 40 KB. Bodies are views of one pool of random
+ * bytes at random places, so that making them costs the measured process nothing
+ * and no two are equal.
+ */
+
+export interface SampleFile {
+  readonly name: string;
+  readonly type: string;
+  readonly bytes: Buffer;
+}
+
+export interface FileSetOptions {
+  readonly seed: number;
+  readonly minBytes: number;
+  readonly maxBytes: number;
+  /** Files are made until they have this many bytes together. */
+  readonly totalBytes: number;
+}
+
+const POOL_BYTES = 32 * 2 ** 20;
+const KINDS = [
+  { extension: 'jpg', type: 'image/jpeg' },
+  { extension: 'png', type: 'image/png' },
+  { extension: 'txt', type: 'text/plain' },
+  { extension: 'json', type: 'application/json' },
+] as const;
+
+export function makeFileSet({
+  seed,
+  minBytes,
+  maxBytes,
+  totalBytes,
+}: FileSetOptions): SampleFile[] {
+  const random = seededRandom(seed);
+  const pool = randomPool(seed);
+  const files: SampleFile[] = [];
+  for (let total = 0; total < totalBytes; ) {
+    const size = logUniform(random, minBytes, maxBytes);
+    const from = Math.floor(random() * (POOL_BYTES - size));
+    const { extension, type } = KINDS[Math.floor(random() * KINDS.length)]!;
+    const name = `upload-${files.length}.${extension}`;
+    files.push({ name, type, bytes: pool.subarray(from, from + size) });
+    total += size;
+  }
+  return files;
+}
+
+export function logUniform(random: () => number, min: number, max: number): number {
+  return Math.round(min * (max / min) ** random());
+}
+
+/** A cipher's key stream: fast, repeatable, and nothing compresses it. */
+function randomPool(seed: number): Buffer {
+  const key = Buffer.alloc(16);
+  key.writeDoubleLE(seed, 0);
+  return createCipheriv('aes-128-ctr', key, Buffer.alloc(16)).update(Buffer.alloc(POOL_BYTES));
+}

@@ -1,0 +1,23 @@
+import { Child } from './child.js';
+import type { StorageHandlers } from './storage-process.js';
+
+/** The parent's end of a tracker and a storage in a process of their own. */
+export class StorageNode implements AsyncDisposable {
+  readonly #child = new Child<StorageHandlers>(
+    'storage',
+    new URL('./storage-process.js', import.meta.url),
+  );
+
+  /** Answers with the address of the tracker. */
+  start(directory: string): Promise<string> {
+    return this.#child.call('start', directory);
+  }
+
+  cpuSeconds(): Promise<number> {
+    return this.#child.cpuSeconds();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#child[Symbol.asyncDispose]();
+  }
+}
