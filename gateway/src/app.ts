@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FileStore } from '@stevedore/client';
 import { type FastifyInstance, fastify } from 'fastify';
 import { answerClientError } from './http/client-error.js';
+import { refuseWhileClosing } from './http/closing.js';
 import { sendProblem } from './http/send-problem.js';
 import { defaultLimits, type Limits } from './limits.js';
 import { ProblemError, toProblem } from './problems.js';
@@ -24,7 +25,6 @@ export interface AppOptions {
 
 /** Longest part of a path: a file name of percent-encoded bytes. */
 const MAX_PARAMETER_CHARS = 4096;
-const CLOSE_IDLE_INTERVAL_MS = 50;
 
 export function buildApp(options: AppOptions): FastifyInstance {
   const limits: Limits = Object.freeze({ ...defaultLimits, ...options.limits });
@@ -42,7 +42,6 @@ export function buildApp(options: AppOptions): FastifyInstance {
     http: {
       headersTimeout: limits.headerTimeoutMs,
       connectionsCheckingInterval: limits.checkIntervalMs,
-      // Duplicates of headers that frame a message are refused by the parser.
       requireHostHeader: true,
     },
     clientErrorHandler: (error, socket) => answerClientError(error, socket, limits),
@@ -83,20 +82,4 @@ function askBeforeContinue(app: FastifyInstance): void {
 function takeBodiesAsTheyCome(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
-}
-
-/** A connection that was open at shutdown gets an answer, and no more than that. */
-function refuseWhileClosing(app: FastifyInstance): void {
-  let closing = false;
-  app.addHook('preClose', async () => {
-    closing = true;
-    // A connection that had a request at first is idle once that is answered.
-    const closeIdle = (): void => app.server.closeIdleConnections();
-    const timer = setInterval(closeIdle, CLOSE_IDLE_INTERVAL_MS).unref();
-    app.server.once('close', () => clearInterval(timer));
-  });
-  app.addHook('onRequest', (_request, _reply, done) => {
-    if (closing) done(new ProblemError('shutting_down', 'The gateway is shutting down.'));
-    else done();
-  });
 }

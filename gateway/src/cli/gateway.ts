@@ -7,7 +7,7 @@ import type { Gateway } from '../start.js';
 import { CONFIG_FILE, readConfigFile } from './config-file.js';
 import { explain } from './explain.js';
 import { addOptionFlags, givenFlags, unknownVariables } from './option-flags.js';
-import { untilStopped } from './until-stopped.js';
+import { stopSignal, untilStopped } from './until-stopped.js';
 import { version } from './version.js';
 
 /** `stevedore gateway`: the whole product in one process, until a signal ends it. */
@@ -33,12 +33,13 @@ export function configure(command: Command): void {
     for (const name of unknownVariables(gatewayOptions, process.env)) {
       say(`warning: ${name} is set, but is no option of the gateway`);
     }
+    const stopped = stopSignal();
     const { startGateway } = await import('../start.js');
     const gateway = await startGateway(options, {
       onError: (error) => say(`error: ${explain(error)}`),
     });
     process.stdout.write(`${describe(gateway)}\nready ${gateway.url}\n`);
-    await untilStopped(() => gateway.close());
+    await untilStopped(stopped, () => gateway.close());
   });
 }
 

@@ -7,7 +7,7 @@ import {
 import type { Command } from 'commander';
 import { explain } from './explain.js';
 import { addOptionFlags, givenFlags } from './option-flags.js';
-import { untilStopped } from './until-stopped.js';
+import { stopSignal, untilStopped } from './until-stopped.js';
 import { version } from './version.js';
 
 /** What `stevedore tracker` and `stevedore storage` have in common. */
@@ -35,11 +35,12 @@ export function configureNode<Table extends OptionTable>(
       { label: 'flag', values: givenFlags(command, table) },
       { label: 'environment', values: environmentOptions(table, process.env) },
     ]);
+    const stopped = stopSignal();
     const node = await start(options, (error) => {
       process.stderr.write(`error: ${explain(error)}\n`);
     });
     const what = `stevedore ${version()} ${command.name()}`;
     process.stdout.write(`${what}${describe(options)}\nready ${node.host}:${node.port}\n`);
-    await untilStopped(() => node.close());
+    await untilStopped(stopped, () => node.close());
   });
 }

@@ -1,18 +1,35 @@
 /**
- * Runs until SIGTERM or SIGINT, then closes, and exits with 0 within a bound
- * whatever still hangs: what was acknowledged is safe on disk by contract. A
- * second signal ends at once.
+ * SIGTERM and SIGINT: what is under way is finished, and the process exits with
+ * 0 within a bound whatever still hangs: what was acknowledged is safe on disk
+ * by contract. A second signal ends at once.
  */
 
 const STOP_WITHIN_MS = 9500;
+const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
 
-export async function untilStopped(close: () => Promise<void>): Promise<never> {
-  const signal = await new Promise<NodeJS.Signals>((resolve) => {
-    process.once('SIGTERM', resolve);
-    process.once('SIGINT', resolve);
+/**
+ * Resolves at the first signal. To be called before anything is started: who
+ * waits for the ready line may send one with its last byte.
+ */
+export function stopSignal(): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    let first = true;
+    for (const name of SIGNALS) {
+      process.on(name, (signal) => {
+        if (!first) process.exit(130);
+        first = false;
+        process.stderr.write(`${signal}: finishing what is under way\n`);
+        resolve(signal);
+      });
+    }
   });
-  for (const again of ['SIGTERM', 'SIGINT'] as const) process.once(again, () => process.exit(130));
-  process.stderr.write(`${signal}: finishing what is under way\n`);
+}
+
+export async function untilStopped(
+  stopped: Promise<NodeJS.Signals>,
+  close: () => Promise<void>,
+): Promise<never> {
+  await stopped;
   setTimeout(() => {
     process.stderr.write('stopped with work under way; it resumes at the next start\n');
     process.exit(0);

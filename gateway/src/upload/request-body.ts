@@ -100,8 +100,7 @@ export function readWhole(
     request.on('error', () => reject(clientGone()));
     request.on('close', () => {
       stopWatching();
-      // Settled long before, unless the client has gone.
-      reject(clientGone());
+      if (!request.readableEnded) reject(clientGone());
     });
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {

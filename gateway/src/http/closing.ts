@@ -1,0 +1,40 @@
+import type { Socket } from 'node:net';
+import type { FastifyInstance } from 'fastify';
+import { ProblemError } from '../problems.js';
+
+/**
+ * Shutdown of the HTTP side: requests under way are finished, new ones on open
+ * connections are answered with `shutting_down`, and connections without a
+ * request are ended, so that nothing idle holds the process.
+ */
+
+const CLOSE_IDLE_INTERVAL_MS = 50;
+
+export function refuseWhileClosing(app: FastifyInstance): void {
+  const { server } = app;
+  const connections = new Set<Socket>();
+  let closing = false;
+
+  server.on('connection', (socket) => {
+    connections.add(socket);
+    socket.once('close', () => connections.delete(socket));
+  });
+
+  const closeIdle = (): void => {
+    server.closeIdleConnections();
+    // The server counts a connection that was opened ahead of any request as busy.
+    for (const socket of connections) if (socket.bytesRead === 0) socket.destroy();
+  };
+
+  app.addHook('preClose', async () => {
+    closing = true;
+    closeIdle();
+    // A connection that had a request at first is idle once that is answered.
+    const timer = setInterval(closeIdle, CLOSE_IDLE_INTERVAL_MS).unref();
+    server.once('close', () => clearInterval(timer));
+  });
+  app.addHook('onRequest', (_request, _reply, done) => {
+    if (closing) done(new ProblemError('shutting_down', 'The gateway is shutting down.'));
+    else done();
+  });
+}
