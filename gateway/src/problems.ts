@@ -37,7 +37,6 @@ const storeProblems = {
   invalid_option: { status: 400 },
   length_mismatch: { status: 400 },
   not_found: { status: 404, detail: 'There is no such file.' },
-  not_supported: { status: 501, detail: 'The storage does not support this.' },
   port_in_use: INTERNAL,
   range_not_satisfiable: { status: 416 },
   storage_unavailable: {
@@ -46,7 +45,6 @@ const storeProblems = {
     retryAfterSeconds: RETRY_SECONDS,
   },
   too_large: { status: 413 },
-  too_many_files: { status: 413 },
 } satisfies Record<StoreErrorCode, ProblemSpec>;
 
 const ownProblems = {
@@ -85,7 +83,6 @@ const TITLES: Readonly<Record<number, string>> = {
   431: 'Request Header Fields Too Large',
   499: 'Client Closed Request',
   500: 'Internal Server Error',
-  501: 'Not Implemented',
   503: 'Service Unavailable',
   507: 'Insufficient Storage',
 };

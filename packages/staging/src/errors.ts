@@ -15,12 +15,10 @@ export type StoreErrorCode =
   | 'invalid_option'
   | 'length_mismatch'
   | 'not_found'
-  | 'not_supported'
   | 'port_in_use'
   | 'range_not_satisfiable'
   | 'storage_unavailable'
-  | 'too_large'
-  | 'too_many_files';
+  | 'too_large';
 
 export interface StoreErrorDetails {
   readonly cause?: unknown;

@@ -1,0 +1,39 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { environmentName, flagName } from '@stevedore/client';
+import { describe, expect, test } from 'vitest';
+import { gatewayOptions } from '../../gateway/dist/options.js';
+import { problemBody, problemCodes } from '../../gateway/dist/problems.js';
+
+const REFERENCE = readFileSync(join(import.meta.dirname, '../../docs/REFERENCE.md'), 'utf8');
+
+function rows(): string[][] {
+  return REFERENCE.split('\n')
+    .filter((line) => line.startsWith('| `'))
+    .map((line) =>
+      line
+        .split('|')
+        .slice(1, -1)
+        .map((cell) => cell.trim().replaceAll('`', '')),
+    );
+}
+
+describe('the reference', () => {
+  test('lists every error code with its status, and no other', () => {
+    const listed = rows()
+      .filter((cells) => cells.length === 3 && /^\d{3}$/.test(cells[1]!))
+      .map(([code, status]) => `${code} ${status}`);
+    const known = problemCodes().map((code) => `${code} ${problemBody(code, '').status}`);
+    expect(listed.sort()).toEqual(known.sort());
+  });
+
+  test('lists every option with its flag and environment variable, and no other', () => {
+    const listed = rows()
+      .filter((cells) => cells.length === 5)
+      .map(([key, flag, environment]) => `${key} ${flag} ${environment}`);
+    const known = Object.keys(gatewayOptions).map(
+      (key) => `${key} ${flagName(key)} ${environmentName(key)}`,
+    );
+    expect(listed.sort()).toEqual(known.sort());
+  });
+});
