@@ -108,7 +108,7 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
 
   async settled(key: string): Promise<string> {
     const { fileId } = this.#find(key).info;
-    if (fileId === undefined) throw new StoreError('not_supported', 'nothing merges here');
+    if (fileId === undefined) throw new StoreError('storage_unavailable', 'nothing merges here');
     return fileId;
   }
 

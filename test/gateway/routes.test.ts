@@ -260,7 +260,6 @@ describe("the store's errors", () => {
     ['length_mismatch', 400, null],
     ['too_large', 413, null],
     ['invalid_id', 404, null],
-    ['not_supported', 501, null],
   ] as const)('%s is answered with %i', async (code, status, retryAfter) => {
     const gateway = await running();
     const { key } = await gateway.store.put('x');
