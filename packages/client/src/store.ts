@@ -1,34 +1,15 @@
 import { EventEmitter } from 'node:events';
 import type { FastdfsClient } from '@stevedore/fastdfs';
-import {
-  type FileId,
-  fileKind,
-  formatFileId,
-  ProtocolError,
-  parseFileId,
-  parseSliceId,
-  type SliceId,
-  type TrunkEntry,
-} from '@stevedore/protocol';
-import {
-  type FileRow,
-  fileIdOf,
-  formatKey,
-  parseKey,
-  type Staging,
-  StoreError,
-} from '@stevedore/staging';
+import { fileIdOf, formatKey, parseKey, type Staging, StoreError } from '@stevedore/staging';
 import { ByteBudget } from './byte-budget.js';
 import { checkText, Intake } from './intake.js';
+import { Lookup } from './lookup.js';
 import type { StoreOptions } from './options.js';
-import { notFound, Reader, storageError } from './reader.js';
+import { notFound, Reader } from './reader.js';
 import { Settling } from './settling.js';
-import { type FileFacts, makeStoredFile } from './stored-file.js';
-import { TrunkDirectories } from './trunk-directories.js';
 import type {
   Body,
   FileInfo,
-  FileState,
   FileStore,
   FileStoreEvents,
   PutAllOptions,
@@ -45,7 +26,6 @@ import type {
 /** Memory that bodies on their way in may hold together. */
 const INTAKE_BYTES = 64 * 2 ** 20;
 const PING_TIMEOUT_MS = 2_000;
-const DEFAULT_TYPE = 'application/octet-stream';
 
 export interface StoreParts {
   readonly options: StoreOptions;
@@ -63,7 +43,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #staging: Staging;
   readonly #intake: Intake;
   readonly #reader: Reader;
-  readonly #directories: TrunkDirectories;
+  readonly #lookup: Lookup;
   readonly #settling: Settling;
   #closing: Promise<void> | undefined;
 
@@ -84,10 +64,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       cacheBytes: options.cacheSize,
       smallFileBytes: options.smallFileLimit,
     });
-    this.#directories = new TrunkDirectories((fileId, offset, length) =>
-      this.#reader.readRange(fileId, offset, length),
-    );
-    this.#settling = new Settling((key) => fileIdOf(this.#row(key)));
+    this.#lookup = new Lookup(staging, client, this.#reader);
+    this.#settling = new Settling((key) => fileIdOf(this.#lookup.row(key)));
     this.#forwardEvents();
   }
 
@@ -123,11 +101,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async get(id: string, options: { readonly signal?: AbortSignal } = {}): Promise<StoredFile> {
     this.#throwIfClosed();
-    if (parseKey(id)) return this.#storedRow(this.#row(id));
-    const fileId = parseFileId(id);
-    if (!fileId) throw new StoreError('invalid_id', `"${id}" is neither a key nor a FastDFS id`);
-    const slice = parseSliceId(fileId);
-    return slice ? this.#getSlice(id, slice) : this.#getPlain(fileId, options.signal);
+    return this.#lookup.find(id, options.signal);
   }
 
   async stat(id: string, options: { readonly signal?: AbortSignal } = {}): Promise<FileInfo> {
@@ -159,7 +133,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async settled(key: string, options: { readonly signal?: AbortSignal } = {}): Promise<string> {
     this.#throwIfClosed();
-    return fileIdOf(this.#row(key)) ?? this.#settling.wait(key, options.signal);
+    return fileIdOf(this.#lookup.row(key)) ?? this.#settling.wait(key, options.signal);
   }
 
   flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
@@ -235,133 +209,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     else process.emitWarning(error);
   }
 
-  #row(key: string): FileRow {
-    const parsed = parseKey(key);
-    if (!parsed) throw new StoreError('invalid_id', `"${key}" is no key`);
-    const row = this.#staging.find(parsed);
-    if (!row) throw notFound(key);
-    return row;
-  }
-
-  #storedRow(row: FileRow): StoredFile {
-    const fileId = fileIdOf(row);
-    const facts: FileFacts = {
-      key: formatKey(row.key),
-      name: row.name,
-      size: row.size,
-      type: row.type,
-      crc32: row.crc32,
-      state: this.#stateOf(row),
-      stagedAt: new Date(row.stagedAt),
-      ...(row.group === null ? {} : { group: row.group }),
-      ...(fileId === undefined ? {} : { fileId }),
-    };
-    return makeStoredFile(facts, (range, signal) => this.#reader.readRow(row, range, signal));
-  }
-
-  #stateOf(row: FileRow): FileState {
-    if (row.trunkFileId !== null) return 'merged';
-    return this.#staging.isPacking(row.key) ? 'packing' : 'staged';
-  }
-
-  /** A slice: honoured only if FileMap or the trunk's directory has exactly this one. */
-  async #getSlice(id: string, slice: SliceId): Promise<StoredFile> {
-    const trunkId = formatFileId(slice.trunk);
-    const trunk = this.#staging.trunkByFileId(trunkId);
-    const row = trunk && this.#staging.findInTrunk(trunk, slice.offset);
-    if (row && fileIdOf(row) === id) return this.#storedRow(row);
-    const entry = await this.#entryOf(id, slice);
-    const key = parseKey(entry.name.slice(0, 22));
-    if (!key || this.#staging.isDeleted(key)) throw notFound(id);
-    const known = this.#staging.find(key);
-    if (known && fileIdOf(known) === id) return this.#storedRow(known);
-    const file = {
-      fileId: trunkId,
-      offset: slice.offset,
-      size: slice.size,
-      crc32: slice.crc32,
-    };
-    return makeStoredFile({ ...factsOfEntry(entry, slice), fileId: id }, (range, signal) =>
-      this.#reader.readRemote(file, range, signal),
-    );
-  }
-
-  async #entryOf(id: string, slice: SliceId): Promise<TrunkEntry> {
-    try {
-      const entry = await this.#directories.find(slice);
-      // The extension is no part of what the directory is asked for, but of the id.
-      const extension = entry?.name.slice(23) ?? '';
-      if (!entry || extension !== slice.extension) throw notFound(id);
-      return entry;
-    } catch (error) {
-      // A trunk that cannot be one is as good as none.
-      if (error instanceof ProtocolError) throw notFound(id);
-      throw error;
-    }
-  }
-
-  /** A file of FastDFS that is no slice; large files of this store are among them. */
-  async #getPlain(fileId: FileId, signal: AbortSignal | undefined): Promise<StoredFile> {
-    const id = formatFileId(fileId);
-    const trunk = this.#staging.trunkByFileId(id);
-    const row = trunk?.kind === 'whole' ? this.#staging.findInTrunk(trunk, 0) : undefined;
-    if (row) return this.#storedRow(row);
-    if (trunk?.kind === 'whole' && trunk.deadFiles > 0) throw notFound(id);
-    const info = await this.#infoOf(id, signal);
-    const fixed = fileKind(fileId) === 'normal' || fileKind(fileId) === 'slot';
-    const facts: FileFacts = {
-      name: fileId.base,
-      size: info.size,
-      type: DEFAULT_TYPE,
-      crc32: info.crc32,
-      state: 'merged',
-      stagedAt: new Date(info.mtimeSeconds * 1000),
-      fileId: id,
-    };
-    const file = {
-      fileId: id,
-      offset: 0,
-      size: info.size,
-      crc32: fixed ? info.crc32 : undefined,
-    };
-    return makeStoredFile(facts, (range, readSignal) =>
-      this.#reader.readRemote(file, range, readSignal),
-    );
-  }
-
-  async #infoOf(id: string, signal: AbortSignal | undefined) {
-    try {
-      return await this.#parts.client.info(id, signal ? { signal } : {});
-    } catch (error) {
-      throw storageError(error, id);
-    }
-  }
-
   #throwIfClosed(): void {
     if (this.#closing) throw new StoreError('closed', 'the store is closed');
-  }
-}
-
-/** What the trunk's directory says of a file that another store staged. */
-function factsOfEntry(entry: TrunkEntry, slice: SliceId): FileFacts {
-  const { name, type, group, stagedAt } = readComment(entry.comment);
-  return {
-    key: entry.name.slice(0, 22),
-    name: typeof name === 'string' ? name : '',
-    size: slice.size,
-    type: typeof type === 'string' ? type : DEFAULT_TYPE,
-    crc32: slice.crc32,
-    state: 'merged',
-    stagedAt: new Date(typeof stagedAt === 'number' ? stagedAt : 0),
-    ...(typeof group === 'string' ? { group } : {}),
-  };
-}
-
-function readComment(comment: string): Readonly<Record<string, unknown>> {
-  try {
-    return JSON.parse(comment) as Record<string, unknown>;
-  } catch {
-    return {};
   }
 }
 

@@ -1,20 +1,10 @@
 import { PassThrough, pipeline, Readable } from 'node:stream';
 import type { ReadableStream } from 'node:stream/web';
 import { StoreError } from '@stevedore/staging';
-import type { ByteRange, FileState, ReadOptions, StoredFile } from './types.js';
+import type { ByteRange, FileInfo, ReadOptions, StoredFile } from './types.js';
 
 /** What is known of a file, whoever knows it. */
-export interface FileFacts {
-  readonly key?: string;
-  readonly name: string;
-  readonly size: number;
-  readonly type: string;
-  readonly crc32: number;
-  readonly state: FileState;
-  readonly stagedAt: Date;
-  readonly group?: string;
-  readonly fileId?: string;
-}
+export type FileFacts = Omit<FileInfo, 'key'> & { readonly key?: string };
 
 export type ReadContent = (
   range: ByteRange | undefined,

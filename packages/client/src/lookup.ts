@@ -1,0 +1,183 @@
+import type { FastdfsClient } from '@stevedore/fastdfs';
+import {
+  type FileId,
+  fileKind,
+  formatFileId,
+  ProtocolError,
+  parseFileId,
+  parseSliceId,
+  type SliceId,
+  type TrunkEntry,
+} from '@stevedore/protocol';
+import {
+  type FileRow,
+  fileIdOf,
+  formatKey,
+  parseKey,
+  type Staging,
+  StoreError,
+} from '@stevedore/staging';
+import { notFound, type Reader, storageError } from './reader.js';
+import { type FileFacts, makeStoredFile } from './stored-file.js';
+import { TrunkDirectories } from './trunk-directories.js';
+import type { FileState, StoredFile } from './types.js';
+
+/**
+ * Finds files by what they are called: a key, a slice id, any FastDFS id. A slice id
+ * is honoured only if the FileMap or the trunk's own directory has exactly that
+ * slice; everything else is `not_found`.
+ */
+
+const DEFAULT_TYPE = 'application/octet-stream';
+/** Entries of a trunk are named by key, a dot and the extension. */
+const KEY_CHARS = 22;
+
+export class Lookup {
+  readonly #staging: Staging;
+  readonly #client: FastdfsClient;
+  readonly #reader: Reader;
+  readonly #directories: TrunkDirectories;
+
+  constructor(staging: Staging, client: FastdfsClient, reader: Reader) {
+    this.#staging = staging;
+    this.#client = client;
+    this.#reader = reader;
+    this.#directories = new TrunkDirectories((fileId, offset, length) =>
+      reader.readRange(fileId, offset, length),
+    );
+  }
+
+  async find(id: string, signal: AbortSignal | undefined): Promise<StoredFile> {
+    if (parseKey(id)) return this.#storedRow(this.row(id));
+    const fileId = parseFileId(id);
+    if (!fileId) throw new StoreError('invalid_id', `"${id}" is neither a key nor a FastDFS id`);
+    const slice = parseSliceId(fileId);
+    return slice ? this.#findSlice(id, slice) : this.#findPlain(fileId, signal);
+  }
+
+  /** By key alone. Throws `invalid_id`, `not_found`. */
+  row(key: string): FileRow {
+    const parsed = parseKey(key);
+    if (!parsed) throw new StoreError('invalid_id', `"${key}" is no key`);
+    const row = this.#staging.find(parsed);
+    if (!row) throw notFound(key);
+    return row;
+  }
+
+  #storedRow(row: FileRow): StoredFile {
+    const fileId = fileIdOf(row);
+    const facts: FileFacts = {
+      key: formatKey(row.key),
+      name: row.name,
+      size: row.size,
+      type: row.type,
+      crc32: row.crc32,
+      state: this.#stateOf(row),
+      stagedAt: new Date(row.stagedAt),
+      ...(row.group === null ? {} : { group: row.group }),
+      ...(fileId === undefined ? {} : { fileId }),
+    };
+    return makeStoredFile(facts, (range, signal) => this.#reader.readRow(row, range, signal));
+  }
+
+  #stateOf(row: FileRow): FileState {
+    if (row.trunkFileId !== null) return 'merged';
+    return this.#staging.isPacking(row.key) ? 'packing' : 'staged';
+  }
+
+  /** A slice: honoured only if FileMap or the trunk's directory has exactly this one. */
+  async #findSlice(id: string, slice: SliceId): Promise<StoredFile> {
+    const trunkId = formatFileId(slice.trunk);
+    const trunk = this.#staging.trunkByFileId(trunkId);
+    const row = trunk && this.#staging.findInTrunk(trunk, slice.offset);
+    if (row && fileIdOf(row) === id) return this.#storedRow(row);
+    const entry = await this.#entryOf(id, slice);
+    const key = parseKey(entry.name.slice(0, KEY_CHARS));
+    if (!key || this.#staging.isDeleted(key)) throw notFound(id);
+    const known = this.#staging.find(key);
+    if (known && fileIdOf(known) === id) return this.#storedRow(known);
+    const file = {
+      fileId: trunkId,
+      offset: slice.offset,
+      size: slice.size,
+      crc32: slice.crc32,
+    };
+    return makeStoredFile({ ...factsOfEntry(entry, slice), fileId: id }, (range, signal) =>
+      this.#reader.readRemote(file, range, signal),
+    );
+  }
+
+  async #entryOf(id: string, slice: SliceId): Promise<TrunkEntry> {
+    try {
+      const entry = await this.#directories.find(slice);
+      // The extension is no part of what the directory is asked for, but of the id.
+      const extension = entry?.name.slice(KEY_CHARS + 1) ?? '';
+      if (!entry || extension !== slice.extension) throw notFound(id);
+      return entry;
+    } catch (error) {
+      // A trunk that cannot be one is as good as none.
+      if (error instanceof ProtocolError) throw notFound(id);
+      throw error;
+    }
+  }
+
+  /** A file of FastDFS that is no slice; large files of this store are among them. */
+  async #findPlain(fileId: FileId, signal: AbortSignal | undefined): Promise<StoredFile> {
+    const id = formatFileId(fileId);
+    const trunk = this.#staging.trunkByFileId(id);
+    const row = trunk?.kind === 'whole' ? this.#staging.findInTrunk(trunk, 0) : undefined;
+    if (row) return this.#storedRow(row);
+    if (trunk?.kind === 'whole' && trunk.deadFiles > 0) throw notFound(id);
+    const info = await this.#infoOf(id, signal);
+    const fixed = fileKind(fileId) === 'normal' || fileKind(fileId) === 'slot';
+    const facts: FileFacts = {
+      name: fileId.base,
+      size: info.size,
+      type: DEFAULT_TYPE,
+      crc32: info.crc32,
+      state: 'merged',
+      stagedAt: new Date(info.mtimeSeconds * 1000),
+      fileId: id,
+    };
+    const file = {
+      fileId: id,
+      offset: 0,
+      size: info.size,
+      crc32: fixed ? info.crc32 : undefined,
+    };
+    return makeStoredFile(facts, (range, readSignal) =>
+      this.#reader.readRemote(file, range, readSignal),
+    );
+  }
+
+  async #infoOf(id: string, signal: AbortSignal | undefined) {
+    try {
+      return await this.#client.info(id, signal ? { signal } : {});
+    } catch (error) {
+      throw storageError(error, id);
+    }
+  }
+}
+
+/** What the trunk's directory says of a file that another store staged. */
+function factsOfEntry(entry: TrunkEntry, slice: SliceId): FileFacts {
+  const { name, type, group, stagedAt } = readComment(entry.comment);
+  return {
+    key: entry.name.slice(0, KEY_CHARS),
+    name: typeof name === 'string' ? name : '',
+    size: slice.size,
+    type: typeof type === 'string' ? type : DEFAULT_TYPE,
+    crc32: slice.crc32,
+    state: 'merged',
+    stagedAt: new Date(typeof stagedAt === 'number' ? stagedAt : 0),
+    ...(typeof group === 'string' ? { group } : {}),
+  };
+}
+
+function readComment(comment: string): Readonly<Record<string, unknown>> {
+  try {
+    return JSON.parse(comment) as Record<string, unknown>;
+  } catch {
+    return {};
+  }
+}
