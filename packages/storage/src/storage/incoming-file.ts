@@ -3,6 +3,12 @@ import type { Payload } from '../net/payload.js';
 import type { DiskFile, StorageDisk } from './disk.js';
 
 /**
+ * What may be written before a sync is begun. A large file that is synced only at
+ * its end makes every other sync on the same disk wait for all of its bytes.
+ */
+const SYNC_EVERY_BYTES = 4 * 2 ** 20;
+
+/**
  * A file that is being received, under a temporary name. Either it gets its
  * name (`moveTo`) or nothing of it is left (`discard`).
  */
@@ -13,6 +19,8 @@ export class IncomingFile {
   #open = true;
   #bytes = 0;
   #crc32 = 0;
+  #unsyncedBytes = 0;
+  #syncing: Promise<void> | undefined;
 
   private constructor(disk: StorageDisk, path: string, file: DiskFile) {
     this.#disk = disk;
@@ -42,12 +50,24 @@ export class IncomingFile {
       for (const chunk of chunks) {
         this.#crc32 = crc32(chunk, this.#crc32);
         this.#bytes += chunk.length;
+        this.#unsyncedBytes += chunk.length;
       }
+      if (this.#unsyncedBytes >= SYNC_EVERY_BYTES) await this.#beginSync();
     }
+  }
+
+  /** One sync at a time goes on while the next bytes arrive. */
+  async #beginSync(): Promise<void> {
+    await this.#syncing;
+    this.#unsyncedBytes = 0;
+    this.#syncing = this.#file.sync();
+    // Its failure is thrown where it is waited for.
+    this.#syncing.catch(() => {});
   }
 
   /** Makes the content durable, with the modification time given. */
   async finish(mtimeSeconds: number): Promise<void> {
+    await this.#syncing;
     await this.#file.setModified(mtimeSeconds);
     await this.#file.sync();
     await this.#close();
@@ -65,6 +85,7 @@ export class IncomingFile {
   async #close(): Promise<void> {
     if (!this.#open) return;
     this.#open = false;
+    await this.#syncing?.catch(() => {});
     await this.#file.close();
   }
 }
