@@ -80,6 +80,18 @@ export function extensionOf(fileName: string): string {
   return match?.[1] ?? '';
 }
 
+/**
+ * As `extensionOf`, by the rule of the C client's uploads: two-part extensions are
+ * kept where they fit in 6 characters (`tar.gz`).
+ */
+export function uploadExtensionOf(fileName: string): string {
+  const base = fileName.slice(fileName.lastIndexOf('/') + 1);
+  const two = /\.([A-Za-z0-9_-]+\.[A-Za-z0-9_-]+)$/.exec(base)?.[1];
+  if (two !== undefined && two.length <= 6) return two;
+  const one = /\.([A-Za-z0-9_-]*)$/.exec(base)?.[1] ?? '';
+  return one.length <= 6 ? one : '';
+}
+
 /** Splits a full id; undefined when it does not have the form of one. */
 export function parseFileId(text: string): FileId | undefined {
   const slash = text.indexOf('/');
@@ -138,6 +150,11 @@ export function normalSizeField(size: number, random: number): bigint {
 export function sizeOfField(sizeField: bigint): number {
   const lowHalfOnly = (sizeField & (SIZE_IN_LOW_HALF | TRUNK_SLOT)) !== 0n;
   return Number(lowHalfOnly ? sizeField & LOW_HALF : sizeField);
+}
+
+/** The size field of an appender file; `random` fills bits 54 to 32. */
+export function appenderSizeField(random: number): bigint {
+  return SIZE_IN_LOW_HALF | APPENDER | ((BigInt(random) & RANDOM_MASK) << RANDOM_SHIFT);
 }
 
 /** True for the size field of a plain file below 4 GiB, the only kind a trunk of ours has. */

@@ -1,0 +1,115 @@
+import { ByteReader, ByteWriter } from '../bytes.js';
+import type { Codec, Command } from '../command.js';
+import {
+  CommandCode,
+  GROUP_BYTES,
+  MAX_METADATA_KEY_BYTES,
+  MAX_METADATA_VALUE_BYTES,
+} from '../constants.js';
+import { ProtocolError } from '../errors.js';
+import { type FileName, fileName, nothing } from './shared.js';
+
+/**
+ * Metadata: texts by name that hang on a file. On the wire and on disk it is one
+ * text: records parted by 0x01, name and value parted by 0x02, without escapes.
+ */
+
+export type Metadata = Readonly<Record<string, string>>;
+
+/** overwrite: replaces all there is. merge: changes and adds what is named. */
+export type MetadataMode = 'overwrite' | 'merge';
+
+export interface SetMetadataRequest extends FileName {
+  readonly mode: MetadataMode;
+  /** As `encodeMetadata` gives it. */
+  readonly metadata: Buffer;
+}
+
+const RECORD_SEPARATOR = '\x01';
+const FIELD_SEPARATOR = '\x02';
+const FLAGS: Readonly<Record<MetadataMode, number>> = { overwrite: 0x4f, merge: 0x4d };
+
+/**
+ * Names in byte order, as storages keep them. Throws ProtocolError for what the
+ * format cannot hold: a separator in a text, a name over 64 or a value over 256 bytes.
+ */
+export function encodeMetadata(metadata: Metadata): Buffer {
+  const records = Object.entries(metadata).map(([key, value]) => {
+    checkText('name', key, MAX_METADATA_KEY_BYTES);
+    checkText(`value of ${key}`, value, MAX_METADATA_VALUE_BYTES);
+    return { key: Buffer.from(key), text: `${key}${FIELD_SEPARATOR}${value}` };
+  });
+  records.sort((a, b) => Buffer.compare(a.key, b.key));
+  return Buffer.from(records.map(({ text }) => text).join(RECORD_SEPARATOR));
+}
+
+/** A record without a separator is a name without a value. */
+export function decodeMetadata(bytes: Buffer): Metadata {
+  const metadata: Record<string, string> = Object.create(null) as Record<string, string>;
+  if (bytes.length === 0) return metadata;
+  for (const record of bytes.toString('utf8').split(RECORD_SEPARATOR)) {
+    const at = record.indexOf(FIELD_SEPARATOR);
+    if (at === -1) metadata[record] = '';
+    else metadata[record.slice(0, at)] = record.slice(at + 1);
+  }
+  return metadata;
+}
+
+/** `name_len i64 | meta_len i64 | flag u8 | group str(16) | name | metadata` */
+const setMetadataRequest: Codec<SetMetadataRequest> = {
+  encode: ({ group, name, mode, metadata }) =>
+    new ByteWriter()
+      .i64(name.length)
+      .i64(metadata.length)
+      .u8(FLAGS[mode])
+      .text(group, GROUP_BYTES, 'group')
+      .restText(name)
+      .raw(metadata)
+      .toBuffer(),
+  decode(bytes) {
+    const reader = new ByteReader(bytes);
+    const nameBytes = reader.size('name length');
+    const metadataBytes = reader.size('metadata length');
+    const mode = readMode(reader);
+    const group = reader.text(GROUP_BYTES, 'group');
+    if (nameBytes + metadataBytes !== reader.remaining) {
+      throw new ProtocolError(`${nameBytes} and ${metadataBytes} bytes announced`);
+    }
+    const name = reader.bytes(nameBytes, 'name').toString('latin1');
+    return { group, name, mode, metadata: reader.rest() };
+  },
+};
+
+/** SET_METADATA (13) */
+export const setMetadata: Command<SetMetadataRequest, undefined> = {
+  name: 'SET_METADATA',
+  code: CommandCode.setMetadata,
+  request: setMetadataRequest,
+  reply: nothing,
+};
+
+const metadataText: Codec<Buffer> = { encode: (value) => value, decode: (value) => value };
+
+/** GET_METADATA (15): the reply is the text; status 2 when there is none. */
+export const getMetadata: Command<FileName, Buffer> = {
+  name: 'GET_METADATA',
+  code: CommandCode.getMetadata,
+  request: fileName,
+  reply: metadataText,
+};
+
+function readMode(reader: ByteReader): MetadataMode {
+  const flag = reader.u8('flag');
+  if (flag === FLAGS.overwrite) return 'overwrite';
+  if (flag === FLAGS.merge) return 'merge';
+  throw new ProtocolError(`metadata flag ${flag}`);
+}
+
+function checkText(what: string, text: string, maxBytes: number): void {
+  if (Buffer.byteLength(text) > maxBytes) {
+    throw new ProtocolError(`metadata ${what} is longer than ${maxBytes} bytes`);
+  }
+  if (text.includes(RECORD_SEPARATOR) || text.includes(FIELD_SEPARATOR)) {
+    throw new ProtocolError(`metadata ${what} holds a separator (0x01 or 0x02)`);
+  }
+}
