@@ -7,73 +7,70 @@ const FILE_COLUMNS = `f.key, f.name, f.type, f.grp AS "group", f.size, f.crc32, 
 const TRUNK_COLUMNS = `id, taskId, kind, state, fileId, size, crc32, files, deadFiles, deadBytes,
   recordSegment`;
 
-export type Statements = ReturnType<typeof prepareStatements>;
-
-export function prepareStatements(database: Database.Database) {
-  const prepare = (sql: string) => database.prepare(sql);
-  return {
-    find: prepare(`SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
-      FROM files f LEFT JOIN trunks t ON t.id = f.trunk WHERE f.key = ?`),
-    findInTrunk: prepare(`SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
+const SQL = {
+  find: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
+      FROM files f LEFT JOIN trunks t ON t.id = f.trunk WHERE f.key = ?`,
+  findInTrunk: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
       FROM files f INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
-      WHERE f.trunk = ? AND f.trunkOffset = ?`),
-    onlyMember: prepare(`SELECT ${FILE_COLUMNS}, NULL AS trunkKind, NULL AS trunkFileId
-      FROM files f INDEXED BY files_by_place WHERE trunk = ? AND trunkOffset = 0`),
-    waiting: prepare(`SELECT ${FILE_COLUMNS}, NULL AS trunkKind, NULL AS trunkFileId
+      WHERE f.trunk = ? AND f.trunkOffset = ?`,
+  onlyMember: `SELECT ${FILE_COLUMNS}, NULL AS trunkKind, NULL AS trunkFileId
+      FROM files f INDEXED BY files_by_place WHERE trunk = ? AND trunkOffset = 0`,
+  waiting: `SELECT ${FILE_COLUMNS}, NULL AS trunkKind, NULL AS trunkFileId
       FROM files f INDEXED BY files_waiting
-      WHERE trunk IS NULL AND (segment, position) > (?, ?) ORDER BY segment, position LIMIT ?`),
-    waitingSpooled: prepare(`SELECT ${FILE_COLUMNS}, NULL AS trunkKind, NULL AS trunkFileId
+      WHERE trunk IS NULL AND (segment, position) > (?, ?) ORDER BY segment, position LIMIT ?`,
+  waitingSpooled: `SELECT ${FILE_COLUMNS}, NULL AS trunkKind, NULL AS trunkFileId
       FROM files f INDEXED BY files_spooled
-      WHERE spooled = 1 AND trunk IS NULL ORDER BY key LIMIT ?`),
-    forgetSpooled: prepare('UPDATE files SET spooled = 2 WHERE key = ?'),
-    oldestNeeded: prepare(`SELECT segment FROM files INDEXED BY files_waiting
-      WHERE trunk IS NULL ORDER BY segment, position LIMIT 1`),
-    addFile: prepare(`INSERT OR IGNORE INTO files
+      WHERE spooled = 1 AND trunk IS NULL ORDER BY key LIMIT ?`,
+  forgetSpooled: 'UPDATE files SET spooled = 2 WHERE key = ?',
+  oldestNeeded: `SELECT segment FROM files INDEXED BY files_waiting
+      WHERE trunk IS NULL ORDER BY segment, position LIMIT 1`,
+  addFile: `INSERT OR IGNORE INTO files
       (key, name, type, grp, size, crc32, stagedAt, segment, position, spooled)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
-    removeFile: prepare('DELETE FROM files WHERE key = ?'),
-    confirmFile: prepare(`UPDATE files SET trunk = ?, trunkOffset = ?
-      WHERE key = ? AND trunk IS NULL RETURNING size, spooled`),
-    confirmedSpooled: prepare(`SELECT key FROM files INDEXED BY files_spooled
-      WHERE spooled = 1 AND trunk IS NOT NULL ORDER BY key`),
-    isDeleted: prepare('SELECT 1 FROM deletions WHERE key = ?'),
-    addDeletion: prepare(`INSERT INTO deletions (key, trunk, recordSegment)
-      VALUES ($key, $trunk, $segment) ON CONFLICT (key) DO UPDATE SET recordSegment = $segment`),
-    setDeletionTrunk: prepare('UPDATE deletions SET trunk = ? WHERE key = ? AND trunk IS NULL'),
-    deletionsRecordedIn: prepare(
-      'SELECT key FROM deletions WHERE recordSegment = ? AND trunk IS NOT NULL',
-    ),
-    forgetDeletions: prepare('DELETE FROM deletions WHERE recordSegment = ? AND trunk IS NULL'),
-    addPlan: prepare(`INSERT INTO trunks (taskId, kind, state, size, files, recordSegment, members)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+  removeFile: 'DELETE FROM files WHERE key = ?',
+  confirmFile: `UPDATE files SET trunk = ?, trunkOffset = ?
+      WHERE key = ? AND trunk IS NULL RETURNING size, spooled`,
+  confirmedSpooled: `SELECT key FROM files INDEXED BY files_spooled
+      WHERE spooled = 1 AND trunk IS NOT NULL ORDER BY key`,
+  isDeleted: 'SELECT 1 FROM deletions WHERE key = ?',
+  addDeletion: `INSERT INTO deletions (key, trunk, recordSegment)
+      VALUES ($key, $trunk, $segment) ON CONFLICT (key) DO UPDATE SET recordSegment = $segment`,
+  setDeletionTrunk: 'UPDATE deletions SET trunk = ? WHERE key = ? AND trunk IS NULL',
+  deletionsRecordedIn: 'SELECT key FROM deletions WHERE recordSegment = ? AND trunk IS NOT NULL',
+  forgetDeletions: 'DELETE FROM deletions WHERE recordSegment = ? AND trunk IS NULL',
+  addPlan: `INSERT INTO trunks (taskId, kind, state, size, files, recordSegment, members)
       VALUES ($taskId, $kind, 'planned', $size, $files, $segment, $members)
-      ON CONFLICT (taskId) DO NOTHING`),
-    addStored:
-      prepare(`INSERT INTO trunks (taskId, kind, state, fileId, size, crc32, files, recordSegment)
+      ON CONFLICT (taskId) DO NOTHING`,
+  addStored: `INSERT INTO trunks (taskId, kind, state, fileId, size, crc32, files, recordSegment)
       VALUES ($taskId, $kind, 'stored', $fileId, $size, $crc32, $files, $segment)
       ON CONFLICT (taskId) DO UPDATE SET fileId = $fileId, size = $size, crc32 = $crc32,
         recordSegment = $segment,
-        state = CASE state WHEN 'confirmed' THEN 'confirmed' ELSE 'stored' END`),
-    finishTrunk: prepare("UPDATE trunks SET state = 'confirmed', members = NULL WHERE id = ?"),
-    abandonTrunk: prepare("UPDATE trunks SET state = 'abandoned', members = NULL WHERE id = ?"),
-    deadTrunks: prepare(`SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_dead
-      WHERE deadFiles >= files AND state = 'confirmed' ORDER BY id`),
-    retireTrunk: prepare("UPDATE trunks SET state = 'retired' WHERE id = ?"),
-    freeDeletions: prepare('UPDATE deletions SET trunk = NULL WHERE trunk = ?'),
-    addDead: prepare(
-      'UPDATE trunks SET deadFiles = deadFiles + ?, deadBytes = deadBytes + ? WHERE id = ?',
-    ),
-    trunkByFile: prepare(`SELECT ${TRUNK_COLUMNS} FROM trunks WHERE fileId = ?`),
-    trunkByTask: prepare(`SELECT ${TRUNK_COLUMNS} FROM trunks WHERE taskId = ?`),
-    trunksIn: prepare(`SELECT ${TRUNK_COLUMNS} FROM trunks WHERE state = ? ORDER BY id`),
-    trunksRecordedIn: prepare(`SELECT ${TRUNK_COLUMNS} FROM trunks
-      WHERE recordSegment = ? AND state IN ('stored', 'confirmed')`),
-    members: prepare('SELECT members FROM trunks WHERE id = ?'),
-    countTrunks: prepare("SELECT count(*) AS n FROM trunks WHERE state = 'confirmed'"),
-    indexed: prepare('SELECT indexedBytes FROM segments WHERE number = ?'),
-    setIndexed: prepare(`INSERT INTO segments (number, indexedBytes) VALUES (?, ?)
-      ON CONFLICT (number) DO UPDATE SET indexedBytes = excluded.indexedBytes`),
-    forgetSegment: prepare('DELETE FROM segments WHERE number = ?'),
-    counters: prepare('SELECT name, value FROM counters'),
-    count: prepare('UPDATE counters SET value = value + ? WHERE name = ?'),
-  };
+        state = CASE state WHEN 'confirmed' THEN 'confirmed' ELSE 'stored' END`,
+  finishTrunk: "UPDATE trunks SET state = 'confirmed', members = NULL WHERE id = ?",
+  abandonTrunk: "UPDATE trunks SET state = 'abandoned', members = NULL WHERE id = ?",
+  deadTrunks: `SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_dead
+      WHERE deadFiles >= files AND state = 'confirmed' ORDER BY id`,
+  retireTrunk: "UPDATE trunks SET state = 'retired' WHERE id = ?",
+  freeDeletions: 'UPDATE deletions SET trunk = NULL WHERE trunk = ?',
+  addDead: 'UPDATE trunks SET deadFiles = deadFiles + ?, deadBytes = deadBytes + ? WHERE id = ?',
+  trunkByFile: `SELECT ${TRUNK_COLUMNS} FROM trunks WHERE fileId = ?`,
+  trunkByTask: `SELECT ${TRUNK_COLUMNS} FROM trunks WHERE taskId = ?`,
+  trunksIn: `SELECT ${TRUNK_COLUMNS} FROM trunks WHERE state = ? ORDER BY id`,
+  trunksRecordedIn: `SELECT ${TRUNK_COLUMNS} FROM trunks
+      WHERE recordSegment = ? AND state IN ('stored', 'confirmed')`,
+  members: 'SELECT members FROM trunks WHERE id = ?',
+  countTrunks: "SELECT count(*) AS n FROM trunks WHERE state = 'confirmed'",
+  indexed: 'SELECT indexedBytes FROM segments WHERE number = ?',
+  setIndexed: `INSERT INTO segments (number, indexedBytes) VALUES (?, ?)
+      ON CONFLICT (number) DO UPDATE SET indexedBytes = excluded.indexedBytes`,
+  forgetSegment: 'DELETE FROM segments WHERE number = ?',
+  counters: 'SELECT name, value FROM counters',
+  count: 'UPDATE counters SET value = value + ? WHERE name = ?',
+};
+
+export type Statements = Readonly<Record<keyof typeof SQL, Database.Statement>>;
+
+export function prepareStatements(database: Database.Database): Statements {
+  const prepared = Object.entries(SQL).map(([name, sql]) => [name, database.prepare(sql)]);
+  return Object.fromEntries(prepared) as Statements;
 }
