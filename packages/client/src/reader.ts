@@ -64,7 +64,8 @@ export class Reader {
     if (row.spooled > 0) return this.#readLarge(row, range, signal);
     const local = await staging.read(row);
     if (local) return slice(local, range);
-    const current = staging.find(row.key);
+    // It may have been merged, and its local copy dropped, since the row was read.
+    const current = row.trunkFileId === null ? staging.find(row.key) : row;
     if (!current) throw notFound(formatKey(row.key));
     if (current.trunkFileId === null || current.trunkOffset === null) {
       throw new StoreError('corrupt', `${formatKey(row.key)} is neither staged nor merged`);
@@ -116,7 +117,7 @@ export class Reader {
         objectMode: false,
       });
     }
-    const current = staging.find(row.key);
+    const current = row.trunkFileId === null ? staging.find(row.key) : row;
     if (current?.trunkFileId == null) throw notFound(formatKey(row.key));
     const { size, crc32: crc } = row;
     return this.#streamRemote(

@@ -1,7 +1,7 @@
 import { PassThrough, pipeline, Readable } from 'node:stream';
 import type { ReadableStream } from 'node:stream/web';
 import { StoreError } from '@stevedore/staging';
-import type { ByteRange, FileInfo, ReadOptions, StoredFile } from './types.js';
+import type { ByteRange, FileInfo, FileState, ReadOptions, StoredFile } from './types.js';
 
 /** What is known of a file, whoever knows it. */
 export type FileFacts = Omit<FileInfo, 'key'> & { readonly key?: string };
@@ -13,14 +13,52 @@ export type ReadContent = (
 
 /** Facts with the means to read. */
 export function makeStoredFile(facts: FileFacts, read: ReadContent): StoredFile {
-  const content = async (options: ReadOptions = {}): Promise<Buffer | Readable> => {
-    checkRange(options.range, facts.size);
+  return new FileHandle(facts, read);
+}
+
+class FileHandle implements StoredFile {
+  declare readonly key?: string;
+  declare readonly group?: string;
+  declare readonly fileId?: string;
+  readonly name: string;
+  readonly size: number;
+  readonly type: string;
+  readonly crc32: number;
+  readonly state: FileState;
+  readonly stagedAt: Date;
+  readonly #read: ReadContent;
+
+  constructor(facts: FileFacts, read: ReadContent) {
+    this.name = facts.name;
+    this.size = facts.size;
+    this.type = facts.type;
+    this.crc32 = facts.crc32;
+    this.state = facts.state;
+    this.stagedAt = facts.stagedAt;
+    if (facts.key !== undefined) this.key = facts.key;
+    if (facts.group !== undefined) this.group = facts.group;
+    if (facts.fileId !== undefined) this.fileId = facts.fileId;
+    this.#read = read;
+  }
+
+  get etag(): string {
+    return `"${this.crc32.toString(16).padStart(8, '0')}-${this.size.toString(16)}"`;
+  }
+
+  async content(options: ReadOptions = {}): Promise<Buffer | Readable> {
+    checkRange(options.range, this.size);
     options.signal?.throwIfAborted();
-    return read(options.range, options.signal);
-  };
-  const stream = (options?: ReadOptions): Readable => {
+    return this.#read(options.range, options.signal);
+  }
+
+  async bytes(options?: ReadOptions): Promise<Buffer> {
+    const bytes = await this.content(options);
+    return Buffer.isBuffer(bytes) ? bytes : collect(bytes);
+  }
+
+  stream(options?: ReadOptions): Readable {
     const output = new PassThrough();
-    content(options).then(
+    this.content(options).then(
       (bytes) => {
         if (Buffer.isBuffer(bytes)) output.end(bytes);
         // A failure of either side reaches the reader through `output`.
@@ -29,18 +67,11 @@ export function makeStoredFile(facts: FileFacts, read: ReadContent): StoredFile 
       (error) => output.destroy(error as Error),
     );
     return output;
-  };
-  return {
-    ...facts,
-    etag: `"${facts.crc32.toString(16).padStart(8, '0')}-${facts.size.toString(16)}"`,
-    content,
-    stream,
-    async bytes(options) {
-      const bytes = await content(options);
-      return Buffer.isBuffer(bytes) ? bytes : collect(bytes);
-    },
-    web: (options) => Readable.toWeb(stream(options)) as ReadableStream<Uint8Array>,
-  };
+  }
+
+  web(options?: ReadOptions): ReadableStream<Uint8Array> {
+    return Readable.toWeb(this.stream(options)) as ReadableStream<Uint8Array>;
+  }
 }
 
 async function collect(stream: Readable): Promise<Buffer> {

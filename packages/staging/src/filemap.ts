@@ -82,10 +82,16 @@ export class FileMap {
     this.#database = database;
     this.#statements = prepareStatements(database);
     this.#apply = database.transaction((changes, segment, bytes) => {
-      for (const change of changes) this.#change(change, segment);
+      const sums = new Sums();
+      for (const change of changes) this.#change(change, segment, sums);
+      this.#addToCounters(sums);
       this.#statements.setIndexed.run(segment, bytes);
     });
-    this.#confirm = database.transaction((trunk, members) => this.#confirmMembers(trunk, members));
+    this.#confirm = database.transaction((trunk, members) => {
+      const sums = new Sums();
+      this.#confirmMembers(trunk, members, sums);
+      this.#addToCounters(sums);
+    });
   }
 
   /** Throws when the file is no sound database; the caller moves it aside and rebuilds. */
@@ -232,13 +238,13 @@ export class FileMap {
     this.#database.close();
   }
 
-  #change(change: FileMapChange, segment: number): void {
+  #change(change: FileMapChange, segment: number, sums: Sums): void {
     switch (change.what) {
       case 'file':
-        this.#addFile(change, segment);
+        this.#addFile(change, segment, sums);
         return;
       case 'deletion':
-        this.#deleteFile(change.key, segment);
+        this.#deleteFile(change.key, segment, sums);
         return;
       case 'plan':
         this.#statements.addPlan.run({
@@ -263,8 +269,7 @@ export class FileMap {
     }
   }
 
-  #addFile(change: Extract<FileMapChange, { what: 'file' }>, segment: number): void {
-    if (this.isDeleted(change.key)) return;
+  #addFile(change: Extract<FileMapChange, { what: 'file' }>, segment: number, sums: Sums): void {
     const { changes } = this.#statements.addFile.run(
       change.key,
       change.name,
@@ -277,51 +282,59 @@ export class FileMap {
       change.position,
       change.spooled ? 1 : 0,
     );
-    if (changes === 1) this.#count(change.spooled ? 'spooled' : 'waiting', 1, change.size);
+    if (changes === 1) sums.add(change.spooled ? 'spooled' : 'waiting', 1, change.size);
   }
 
-  #deleteFile(key: Buffer, segment: number): void {
+  #deleteFile(key: Buffer, segment: number, sums: Sums): void {
     const row = this.find(key);
     if (row) {
       this.#statements.removeFile.run(key);
       const waiting = row.spooled === 0 ? 'waiting' : 'spooled';
-      this.#count(row.trunk === null ? waiting : 'merged', -1, -row.size);
+      sums.add(row.trunk === null ? waiting : 'merged', -1, -row.size);
       if (row.trunk !== null) this.#statements.addDead.run(1, row.size, row.trunk);
     }
-    this.#statements.addDeletion.run({
-      key,
-      trunk: row?.trunk ?? null,
-      segment,
-    });
+    this.#statements.addDeletion.run({ key, trunk: row?.trunk ?? null, segment });
   }
 
-  #confirmMembers(trunk: number, members: readonly PlannedMember[]): void {
-    const sums = {
-      waiting: { files: 0, bytes: 0 },
-      spooled: { files: 0, bytes: 0 },
-    };
+  #confirmMembers(trunk: number, members: readonly PlannedMember[], sums: Sums): void {
     for (const { key, offset, size } of members) {
       const row = this.#statements.confirmFile.get(trunk, offset, key) as
         | { size: number; spooled: number }
         | undefined;
       if (row) {
-        const sum = row.spooled === 0 ? sums.waiting : sums.spooled;
-        sum.files += 1;
-        sum.bytes += row.size;
+        sums.add(row.spooled === 0 ? 'waiting' : 'spooled', -1, -row.size);
+        sums.add('merged', 1, row.size);
       } else if (this.#statements.setDeletionTrunk.run(trunk, key).changes > 0) {
         this.#statements.addDead.run(1, size, trunk);
       }
     }
-    for (const what of ['waiting', 'spooled'] as const) {
-      const { files, bytes } = sums[what];
-      if (files === 0) continue;
-      this.#count(what, -files, -bytes);
-      this.#count('merged', files, bytes);
-    }
   }
 
-  #count(what: 'waiting' | 'spooled' | 'merged', files: number, bytes: number): void {
-    this.#statements.count.run(files, `${what}Files`);
-    this.#statements.count.run(bytes, `${what}Bytes`);
+  #addToCounters(sums: Sums): void {
+    for (const [name, value] of sums.entries()) this.#statements.count.run(value, name);
+  }
+}
+
+type Counted = 'waiting' | 'spooled' | 'merged';
+
+/** Changes of the counters within one transaction, written at its end. */
+class Sums {
+  readonly #changes: Record<keyof Counters, number> = {
+    waitingFiles: 0,
+    waitingBytes: 0,
+    spooledFiles: 0,
+    spooledBytes: 0,
+    mergedFiles: 0,
+    mergedBytes: 0,
+  };
+
+  add(what: Counted, files: number, bytes: number): void {
+    this.#changes[`${what}Files`] += files;
+    this.#changes[`${what}Bytes`] += bytes;
+  }
+
+  /** Those that are not zero. */
+  entries(): [string, number][] {
+    return Object.entries(this.#changes).filter(([, value]) => value !== 0);
   }
 }

@@ -43,6 +43,14 @@ const FIRST_RETRY_MS = 200;
 const LAST_RETRY_MS = 10_000;
 const MAX_FILES = MAX_ENTRIES;
 
+/** A place in the order of arrival. */
+interface Place {
+  readonly segment: number;
+  readonly position: number;
+}
+
+const START: Place = { segment: 0, position: -1 };
+
 export class MergeTask {
   readonly #options: MergeTaskOptions;
   readonly #inflow: Inflow;
@@ -54,6 +62,8 @@ export class MergeTask {
   /** Bytes staged since the last decision, and how many of them call for the next. */
   #stagedSince = 0;
   #wantedBytes = 0;
+  /** Everything up to here is in a plan: there is no need to look at it again. */
+  #frontier: Place = START;
   /** Nothing waited at the last decision: the next file starts its clock. */
   #idle = true;
   readonly #damaged = new Set<string>();
@@ -187,6 +197,8 @@ export class MergeTask {
     if (small) this.#plannedFiles += names.length;
     if (small) this.#plannedBytes += bytes;
     const release = () => {
+      // If it was not sent, its files wait again.
+      this.#frontier = START;
       for (const name of names) this.#packing.delete(name);
       if (small) this.#plannedFiles -= names.length;
       if (small) this.#plannedBytes -= bytes;
@@ -219,6 +231,7 @@ export class MergeTask {
         const damaged = damagedMember(error);
         if (damaged) {
           this.#damaged.add(damaged.key.toString('latin1'));
+          this.#frontier = START;
           fileMap.abandonTrunk(fileMap.trunkByTask(plan.taskId)!.id);
           return;
         }
@@ -232,7 +245,7 @@ export class MergeTask {
   async #candidates(bytes: number): Promise<FileRow[]> {
     const found: FileRow[] = [];
     let sum = 0;
-    let at = { segment: 0, position: -1 };
+    let at = this.#frontier;
     while (sum < bytes && found.length < MAX_FILES * CANDIDATE_BYTES_FACTOR) {
       const page = this.#options.fileMap.waiting(at.segment, at.position, PAGE_ROWS);
       for (const row of page) {
@@ -256,12 +269,13 @@ export class MergeTask {
 
   /** The oldest small file that is in no plan. */
   #oldestUnplanned(): FileRow | undefined {
-    let at = { segment: 0, position: -1 };
     for (;;) {
-      const page = this.#options.fileMap.waiting(at.segment, at.position, PAGE_ROWS);
-      const found = page.find((row) => row.spooled === 0 && this.#isFree(row));
-      if (found || page.length < PAGE_ROWS) return found;
-      at = page.at(-1)!;
+      const { segment, position } = this.#frontier;
+      const page = this.#options.fileMap.waiting(segment, position, PAGE_ROWS);
+      const index = page.findIndex((row) => row.spooled === 0 && this.#isFree(row));
+      const last = index === -1 ? page.at(-1) : page[index - 1];
+      if (last) this.#frontier = last;
+      if (index !== -1 || page.length < PAGE_ROWS) return page[index];
     }
   }
 

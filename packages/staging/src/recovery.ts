@@ -105,22 +105,25 @@ export async function settleTrunks(fileMap: FileMap): Promise<{ abandoned: numbe
 }
 
 async function replaySegment(segment: Segment, fileMap: FileMap): Promise<void> {
-  let end = fileMap.indexedBytes(segment.number);
+  const begun = fileMap.indexedBytes(segment.number);
+  let end = begun;
   let changes: FileMapChange[] = [];
-  for await (const record of scanSegment(segment, end)) {
+  for await (const record of scanSegment(segment, begun)) {
     const content = {
       ...record.header,
       meta: record.meta,
       bodyOfPlan: record.body,
     };
-    changes.push(changeOfRecord(content, record.bodyPosition));
+    const change = changeOfRecord(content, record.bodyPosition);
+    // A file never comes back, in whatever order records are met.
+    if (change.what !== 'file' || !fileMap.isDeleted(change.key)) changes.push(change);
     end = record.end;
     if (changes.length >= APPLY_PAGE) {
       fileMap.apply(changes, segment.number, end);
       changes = [];
     }
   }
-  if (changes.length > 0) fileMap.apply(changes, segment.number, end);
+  if (end > begun) fileMap.apply(changes, segment.number, end);
   // What lies behind the last intact record was never acknowledged.
   segment.bytes = end;
 }
