@@ -34,6 +34,7 @@ class WatchedDisk implements StorageDisk {
       stat: () => file.stat(),
       readAt: (target, position) => this.#do('read', path, () => file.readAt(target, position)),
       writeAt: (chunks, position) => this.#do('write', path, () => file.writeAt(chunks, position)),
+      truncate: (size) => this.#do('truncate', path, () => file.truncate(size)),
       setModified: (seconds) => file.setModified(seconds),
       sync: () => this.#do('sync', path, () => file.sync()),
       close: () => file.close(),
@@ -46,6 +47,9 @@ class WatchedDisk implements StorageDisk {
     this.#do('open', path, async () => this.#file(await localDisk.openToRead(path), path));
   openToUpdate = (path: string) =>
     this.#do('open', path, async () => this.#file(await localDisk.openToUpdate(path), path));
+  makeLink = (target: string, path: string) =>
+    this.#do('link', path, () => localDisk.makeLink(target, path));
+  readLink = (path: string) => localDisk.readLink(path);
   rename = (from: string, to: string) => this.#do('rename', to, () => localDisk.rename(from, to));
   unlink = (path: string) => this.#do('unlink', path, () => localDisk.unlink(path));
   exists = (path: string) => localDisk.exists(path);

@@ -16,10 +16,20 @@ export interface DiskFile {
   readAt(target: Buffer, position: number): Promise<number>;
   /** Writes all of the chunks, one behind the other, from `position` on. */
   writeAt(chunks: readonly Buffer[], position: number): Promise<void>;
+  /** Cuts the file or fills it up with zeros. */
+  truncate(size: number): Promise<void>;
   setModified(seconds: number): Promise<void>;
   /** Content and size are on the medium when it resolves. */
   sync(): Promise<void>;
   close(): Promise<void>;
+}
+
+/** A symbolic link. */
+export interface DiskLink {
+  /** As it was made: relative to the link's directory. */
+  readonly target: string;
+  /** Unix seconds. */
+  readonly mtimeSeconds: number;
 }
 
 export interface DiskSpace {
@@ -29,11 +39,15 @@ export interface DiskSpace {
 }
 
 export interface StorageDisk {
-  /** A new file to write; EEXIST if there is one. */
+  /** A new file to write and read; EEXIST if there is one. */
   create(path: string): Promise<DiskFile>;
+  /** Does not follow a symbolic link: ELOOP. */
   openToRead(path: string): Promise<DiskFile>;
   /** To read and write; made if there is none. */
   openToUpdate(path: string): Promise<DiskFile>;
+  /** A new symbolic link; EEXIST if there is something. */
+  makeLink(target: string, path: string): Promise<void>;
+  readLink(path: string): Promise<DiskLink>;
   /** Replaces what is at `to`. Durable once the directory is synced. */
   rename(from: string, to: string): Promise<void>;
   unlink(path: string): Promise<void>;

@@ -1,5 +1,8 @@
-import { join } from 'node:path';
+import { dirname, sep } from 'node:path';
 import {
+  appenderSizeField,
+  decodeFields,
+  ENCODED_FIELDS_CHARS,
   encodeFields,
   encodePath,
   encodeTail,
@@ -16,25 +19,30 @@ import type { Payload } from '../net/payload.js';
 import type { DirectoryRotation } from './directory-rotation.js';
 import type { StorageDisk } from './disk.js';
 import { IncomingFile } from './incoming-file.js';
-import { fileDirectory, filePath } from './layout.js';
+import type { KeyedLock } from './keyed-lock.js';
+import { dataDirectory, filePath, METADATA_SUFFIX } from './layout.js';
 import { foreseen, type OpenFiles } from './open-files.js';
 import type { StorePath } from './store-path.js';
 
 /**
- * Stored files. A file appears whole, durable and under a name that no other
- * file has, or not at all; then it never changes.
+ * Names of stored files. A file appears whole, durable and under a name that no
+ * other file has, or not at all; then it never changes, unless it is an appender.
  */
 
+/** What the file of a new name holds: an appender's size and CRC-32 are not kept up. */
+export type NewKind = 'normal' | 'appender';
+
 export interface NewFile {
+  readonly kind: NewKind;
   readonly storePathIndex: number;
   readonly extension: string;
-  /** This storage as file names give it: IPv4 text. */
+  /** This storage as file names give it: IPv4 text or a storage id. */
   readonly source: string;
 }
 
-interface Name {
-  readonly id: FileId;
-  readonly path: string;
+interface Content {
+  readonly bytes: number;
+  readonly crc32: number;
 }
 
 export interface FileStoreParts {
@@ -44,6 +52,7 @@ export interface FileStoreParts {
   readonly storePaths: readonly StorePath[];
   readonly rotation: DirectoryRotation;
   readonly files: OpenFiles;
+  readonly locks: KeyedLock;
   readonly onError: (error: Error) => void;
 }
 
@@ -52,7 +61,7 @@ const MAX_NAME_DRAWS = 16;
 
 export class FileStore {
   readonly #parts: FileStoreParts;
-  /** Names given to uploads that are not on disk yet. */
+  /** Names given to files that are not on disk yet. */
   readonly #reserved = new Set<string>();
 
   constructor(parts: FileStoreParts) {
@@ -64,83 +73,197 @@ export class FileStore {
     return filePath(this.#storePath(id.storePathIndex).path, id);
   }
 
+  /** A free name for a file that may later be renamed to `path`. */
+  temporaryFile(path: string): string {
+    const storePath = this.#parts.storePaths.find((each) =>
+      path.startsWith(dataDirectory(each.path) + sep),
+    );
+    if (!storePath) throw new TypeError(`${path} is in no store path`);
+    return storePath.temporaryFile();
+  }
+
   /** Receives a file and answers with its name once it is durable. */
   async store(file: NewFile, payload: Payload): Promise<FileId> {
-    const { disk, environment } = this.#parts;
-    const storePath = this.#storePath(file.storePathIndex);
-    const incoming = await IncomingFile.create(disk, storePath.temporaryFile());
+    const temporary = this.#storePath(file.storePathIndex).temporaryFile();
+    return this.#receive(temporary, payload, async (incoming) => {
+      const createdAtSeconds = nowSeconds(this.#parts.environment);
+      await incoming.finish(createdAtSeconds);
+      const directory = await this.#directory(file.storePathIndex);
+      const tail = (): string => this.#tail(file.extension);
+      return this.#underNewName(
+        () => this.#newName(file.kind, file.source, createdAtSeconds, incoming, directory, tail()),
+        (path) => incoming.moveTo(path),
+      );
+    });
+  }
+
+  /** Receives a file under a name that is settled; status 17 if there is one. */
+  async storeAs(id: FileId, payload: Payload): Promise<void> {
+    const path = this.pathOf(id);
+    await this.#reserving(path, async () => {
+      await this.#receive(this.temporaryFile(path), payload, async (incoming) => {
+        await incoming.finish(nowSeconds(this.#parts.environment));
+        await this.#appear(path, () => incoming.moveTo(path));
+      });
+    });
+  }
+
+  /** A link of a new name to a file of `bytes`; its CRC-32 is no content's, but random. */
+  async linkTo(target: string, bytes: number, file: NewFile): Promise<FileId> {
+    const { environment, disk } = this.#parts;
+    const directory = await this.#directory(file.storePathIndex);
+    const content = { bytes, crc32: environment.random(2 ** 32) };
+    const createdAtSeconds = nowSeconds(environment);
+    const { source, kind, extension } = file;
+    return this.#underNewName(
+      () =>
+        this.#newName(kind, source, createdAtSeconds, content, directory, this.#tail(extension)),
+      (path) => disk.makeLink(target, path),
+    );
+  }
+
+  /** A link under a name that is settled; status 17 if there is a file. */
+  async linkAs(id: FileId, target: string): Promise<void> {
+    const path = this.pathOf(id);
+    await this.#reserving(path, () =>
+      this.#appear(path, () => this.#parts.disk.makeLink(target, path)),
+    );
+  }
+
+  /**
+   * Turns an appender into a normal file: a new name in the same directory with the
+   * same tail, the present time, and the size and CRC-32 given. Its metadata goes with it.
+   */
+  async rename(from: FileId, content: Content): Promise<FileId> {
+    const { disk, environment, files } = this.#parts;
+    const fromPath = this.pathOf(from);
+    const { source } = decodeFields(from.base);
+    const directory = from.name.slice(0, -from.base.length);
+    const tail = from.base.slice(ENCODED_FIELDS_CHARS);
+    const createdAtSeconds = nowSeconds(environment);
+    return this.#underNewName(
+      () => this.#newName('normal', source, createdAtSeconds, content, directory, tail),
+      async (path) => {
+        await disk.rename(fromPath, path);
+        files.forget(fromPath);
+        if (await disk.exists(fromPath + METADATA_SUFFIX)) {
+          await disk.rename(fromPath + METADATA_SUFFIX, path + METADATA_SUFFIX);
+        }
+      },
+      (path) => disk.rename(path, fromPath),
+    );
+  }
+
+  /** Removes a file and its metadata durably; status 2 if it is not there. */
+  remove(path: string): Promise<void> {
+    const { disk, files, locks, onError } = this.#parts;
+    return locks.run(path, async () => {
+      try {
+        await disk.unlink(path);
+      } catch (error) {
+        throw foreseen(error, path);
+      }
+      // After the unlink, so that no reader opens it again.
+      files.forget(path);
+      const metadata = path + METADATA_SUFFIX;
+      // The file is gone; metadata left behind is read by nobody.
+      if (await disk.exists(metadata)) {
+        await disk.unlink(metadata).catch((error: unknown) => onError(asError(error)));
+      }
+      await disk.syncDirectory(dirname(path));
+    });
+  }
+
+  async #receive<Result>(
+    temporary: string,
+    payload: Payload,
+    use: (incoming: IncomingFile) => Promise<Result>,
+  ): Promise<Result> {
+    const incoming = await IncomingFile.create(this.#parts.disk, temporary);
     try {
       await incoming.receive(payload);
-      const createdAtSeconds = nowSeconds(environment);
-      await incoming.finish(createdAtSeconds);
-      return await this.#name(file, incoming, createdAtSeconds);
+      return await use(incoming);
     } catch (error) {
       await incoming.discard().catch(() => {});
       throw error;
     }
   }
 
-  /** Removes a file durably; status 2 if it is not there. */
-  async remove(path: string): Promise<void> {
-    const { disk, files } = this.#parts;
-    try {
-      await disk.unlink(path);
-    } catch (error) {
-      throw foreseen(error, path);
-    }
-    // After the unlink, so that no reader opens it again.
-    files.forget(path);
-    await disk.syncDirectory(join(path, '..'));
+  /** The next directory for a file, `M00/3F/A2/`. */
+  async #directory(storePathIndex: number): Promise<string> {
+    const { high, low } = this.#parts.rotation.next();
+    await this.#storePath(storePathIndex).makePair(high, low);
+    return encodePath(storePathIndex, high, low);
   }
 
-  async #name(file: NewFile, incoming: IncomingFile, createdAtSeconds: number): Promise<FileId> {
-    const { disk, rotation } = this.#parts;
-    const storePath = this.#storePath(file.storePathIndex);
-    const { high, low } = rotation.next();
-    await storePath.makePair(high, low);
-    const name = await this.#reserve(file, incoming, createdAtSeconds, high, low);
-    try {
-      await incoming.moveTo(name.path);
-      await disk.syncDirectory(fileDirectory(storePath.path, name.id));
-      return name.id;
-    } catch (error) {
-      // Whatever of it is there was not answered for.
-      await disk.unlink(name.path).catch(() => {});
-      throw error;
-    } finally {
-      this.#reserved.delete(name.path);
-    }
+  #tail(extension: string): string {
+    return encodeTail(extension, randomDigits(this.#parts.environment, TAIL_CHARS));
   }
 
-  /** A name that no file has. Only this process gives names here, so a look suffices. */
-  async #reserve(
-    file: NewFile,
-    incoming: IncomingFile,
+  #newName(
+    kind: NewKind,
+    source: string,
     createdAtSeconds: number,
-    high: number,
-    low: number,
-  ): Promise<Name> {
-    const { disk, environment, group } = this.#parts;
-    const { bytes, crc32 } = incoming;
-    for (let draw = 0; draw < MAX_NAME_DRAWS; draw++) {
-      const sizeField = normalSizeField(bytes, environment.random(2 ** RANDOM_BITS));
-      const fields = encodeFields({ source: file.source, createdAtSeconds, sizeField, crc32 });
-      const tail = encodeTail(file.extension, randomDigits(environment, TAIL_CHARS));
-      const text = `${encodePath(file.storePathIndex, high, low)}${fields}${tail}`;
-      const id = parseFileName(group, text);
-      if (!id) throw new TypeError(`"${text}" is not a file name`);
+    { bytes, crc32 }: Content,
+    directory: string,
+    tail: string,
+  ): FileId {
+    const random = this.#parts.environment.random(2 ** RANDOM_BITS);
+    const sizeField =
+      kind === 'appender' ? appenderSizeField(random) : normalSizeField(bytes, random);
+    const fields = encodeFields({ source, createdAtSeconds, sizeField, crc32 });
+    const id = parseFileName(this.#parts.group, `${directory}${fields}${tail}`);
+    if (!id) throw new TypeError(`"${directory}${fields}${tail}" is not a file name`);
+    return id;
+  }
+
+  /** Draws names until one is free, and has a file appear under it. */
+  async #underNewName(
+    draw: () => FileId,
+    appear: (path: string) => Promise<void>,
+    takeBack?: (path: string) => Promise<void>,
+  ): Promise<FileId> {
+    for (let count = 0; count < MAX_NAME_DRAWS; count++) {
+      const id = draw();
       const path = this.pathOf(id);
       if (this.#reserved.has(path)) continue;
       this.#reserved.add(path);
       try {
-        if (!(await disk.exists(path))) return { id, path };
-      } catch (error) {
+        if (await this.#parts.disk.exists(path)) continue;
+        await this.#appear(path, () => appear(path), takeBack);
+        return id;
+      } finally {
         this.#reserved.delete(path);
-        throw asError(error);
       }
-      this.#reserved.delete(path);
     }
     throw new StatusError(Status.busy, 'no unique name');
+  }
+
+  /** Keeps a settled name for one file. Only this process gives names here, so a look suffices. */
+  async #reserving(path: string, action: () => Promise<void>): Promise<void> {
+    if (this.#reserved.has(path)) throw new StatusError(Status.exists, path);
+    this.#reserved.add(path);
+    try {
+      if (await this.#parts.disk.exists(path)) throw new StatusError(Status.exists, path);
+      await action();
+    } finally {
+      this.#reserved.delete(path);
+    }
+  }
+
+  /** Durable when it resolves; whatever of it was there when it fails is taken back. */
+  async #appear(
+    path: string,
+    appear: () => Promise<void>,
+    takeBack: (path: string) => Promise<void> = (each) => this.#parts.disk.unlink(each),
+  ): Promise<void> {
+    try {
+      await appear();
+      await this.#parts.disk.syncDirectory(dirname(path));
+    } catch (error) {
+      await takeBack(path).catch(() => {});
+      throw error;
+    }
   }
 
   #storePath(index: number): StorePath {

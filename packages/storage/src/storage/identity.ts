@@ -1,3 +1,4 @@
+import { isIPv4 } from 'node:net';
 import { type IpWidth, type Parameters, Status } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
 import { isOwnAddress } from '../options.js';
@@ -22,12 +23,17 @@ export class Identity {
     return this.#addressWidth;
   }
 
-  /** Own IPv4 address; status 11 while no tracker has told it. */
-  address(): string {
+  /** This storage as file names give it; status 11 while no tracker has told its address. */
+  source(): string {
     if (this.#address === undefined) {
       throw new StatusError(Status.tryAgain, 'no tracker has told this storage its address');
     }
     return this.#address;
+  }
+
+  /** The address of a source in a file name; empty if nobody knows it. */
+  addressOf(source: string): string {
+    return isIPv4(source) ? source : '';
   }
 
   /** A tracker's view; servers with two addresses are told both, split by a comma. */

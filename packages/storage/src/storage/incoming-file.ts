@@ -73,6 +73,11 @@ export class IncomingFile {
     await this.#close();
   }
 
+  /** What has been received, before it is finished. */
+  readAt(target: Buffer, position: number): Promise<number> {
+    return this.#file.readAt(target, position);
+  }
+
   moveTo(path: string): Promise<void> {
     return this.#disk.rename(this.#path, path);
   }

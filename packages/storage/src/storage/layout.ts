@@ -7,6 +7,13 @@ export const STATE_FILE = '.stevedore-storage.json';
 export const TEMPORARY_DIRECTORY = '.tmp';
 /** Behind the name of a trunk: the file that lists its deleted slices. */
 export const DELETED_SUFFIX = '-deleted';
+/** Behind the name of a file: its metadata. */
+export const METADATA_SUFFIX = '-m';
+
+/** True for names that only files of the storage itself have. */
+export function isReservedName(base: string): boolean {
+  return base.endsWith(DELETED_SUFFIX) || base.endsWith(METADATA_SUFFIX);
+}
 
 export function dataDirectory(storePath: string): string {
   return join(storePath, 'data');

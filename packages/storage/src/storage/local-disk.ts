@@ -1,30 +1,40 @@
 import { constants } from 'node:fs';
 import {
-  access,
   type FileHandle,
+  lstat,
   mkdir,
   open,
   readdir,
+  readlink,
   rename,
   stat,
   statfs,
+  symlink,
   unlink,
 } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { codeOf } from '../errors.js';
 import type { DiskFile, StorageDisk } from './disk.js';
 
+/** Windows has no such flag, and no links without privileges. */
+const NO_FOLLOW = constants.O_NOFOLLOW ?? 0;
+
 /** The disk of this machine. */
 export const localDisk: StorageDisk = {
-  create: async (path) => localFile(await open(path, 'wx')),
-  openToRead: async (path) => localFile(await open(path, 'r')),
+  create: async (path) => localFile(await open(path, 'wx+')),
+  openToRead: async (path) => localFile(await open(path, constants.O_RDONLY | NO_FOLLOW)),
   openToUpdate: async (path) =>
-    localFile(await open(path, constants.O_RDWR | constants.O_CREAT, 0o644)),
+    localFile(await open(path, constants.O_RDWR | constants.O_CREAT | NO_FOLLOW, 0o644)),
+  makeLink: symlink,
+  async readLink(path) {
+    const [target, { mtimeMs }] = await Promise.all([readlink(path), lstat(path)]);
+    return { target, mtimeSeconds: Math.floor(mtimeMs / 1000) };
+  },
   rename,
   unlink,
   async exists(path) {
     try {
-      await access(path);
+      await lstat(path);
       return true;
     } catch (error) {
       if (codeOf(error) === 'ENOENT') return false;
@@ -98,6 +108,7 @@ function localFile(handle: FileHandle): DiskFile {
       return done;
     },
     writeAt: (chunks, position) => writeAll(handle, chunks, position),
+    truncate: (size) => handle.truncate(size),
     setModified: (seconds) => handle.utimes(seconds, seconds),
     sync: () => handle.datasync(),
     close: () => handle.close(),

@@ -1,3 +1,4 @@
+import { dirname, resolve } from 'node:path';
 import { Status } from '@stevedore/protocol';
 import { codeOf, StatusError } from '../errors.js';
 import type { DiskFile, FileStat, StorageDisk } from './disk.js';
@@ -6,7 +7,9 @@ import type { DiskFile, FileStat, StorageDisk } from './disk.js';
  * Files open for reading, shared by all who read the same one. A file that
  * nobody reads stays open for the next reader; of those there are at most
  * `maxIdleFiles`. Files in use are as many as there are connections at most.
- * Stored files never change, so what `stat` said once stays true.
+ * What `stat` said once is taken as true: whoever changes a file forgets it here.
+ * Links lead to files that never change; they are looked up at every opening, as
+ * what they lead to may have gone.
  */
 
 export interface OpenFile {
@@ -54,6 +57,18 @@ export class OpenFiles {
     } catch (error) {
       entry.users -= 1;
       this.#unlist(entry);
+      if (codeOf(error) === 'ELOOP') return this.#follow(path);
+      throw foreseen(error, path);
+    }
+  }
+
+  /** The file that a link leads to, with the time of the link. */
+  async #follow(path: string): Promise<OpenFile> {
+    try {
+      const { target, mtimeSeconds } = await this.#disk.readLink(path);
+      const opened = await this.acquire(resolve(dirname(path), target));
+      return { ...opened, stat: { ...opened.stat, mtimeSeconds } };
+    } catch (error) {
       throw foreseen(error, path);
     }
   }

@@ -6,7 +6,7 @@ import {
   Status,
 } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
-import { DELETED_SUFFIX } from './layout.js';
+import { isReservedName } from './layout.js';
 
 /**
  * The file that a request names. Nothing but store path, two directories and a
@@ -27,7 +27,7 @@ export function requestedFile(request: FileName, group: string, storePathCount: 
   if (!SHAPE.test(name)) throw invalid('a malformed name');
   if (Number.parseInt(name.slice(1, 3), 16) >= storePathCount) throw invalid('no such store path');
   const id = parseFileName(group, name);
-  if (!id || id.base.endsWith(DELETED_SUFFIX)) {
+  if (!id || isReservedName(id.base)) {
     throw new StatusError(Status.notFound, 'no file has such a name');
   }
   return id;

@@ -1,12 +1,32 @@
-import { ANY_STORE_PATH, type FileId, type FileName, Status } from '@stevedore/protocol';
+import {
+  ANY_STORE_PATH,
+  type FileId,
+  type FileName,
+  fileKind,
+  parseSliceId,
+  Status,
+} from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
+import type { ChangingFiles } from './changing-files.js';
 import type { FileStore } from './file-store.js';
 import type { Identity } from './identity.js';
-import type { OpenFiles } from './open-files.js';
+import type { MetadataStore } from './metadata-store.js';
+import type { OpenFile, OpenFiles } from './open-files.js';
 import type { StorageSettings } from './options.js';
 import { requestedFile } from './requested-name.js';
 import type { Slices } from './slices.js';
 import type { StorePath } from './store-path.js';
+
+export interface StorageParts {
+  readonly settings: StorageSettings;
+  readonly identity: Identity;
+  readonly storePaths: readonly StorePath[];
+  readonly store: FileStore;
+  readonly files: OpenFiles;
+  readonly changing: ChangingFiles;
+  readonly metadata: MetadataStore;
+  readonly slices: Slices;
+}
 
 /** All parts of a storage that its handlers work with. */
 export class StorageService {
@@ -15,28 +35,44 @@ export class StorageService {
   readonly storePaths: readonly StorePath[];
   readonly store: FileStore;
   readonly files: OpenFiles;
+  readonly changing: ChangingFiles;
+  readonly metadata: MetadataStore;
   readonly slices: Slices;
   #pathTurn = 0;
 
-  constructor(parts: {
-    settings: StorageSettings;
-    identity: Identity;
-    storePaths: readonly StorePath[];
-    store: FileStore;
-    files: OpenFiles;
-    slices: Slices;
-  }) {
+  constructor(parts: StorageParts) {
     this.settings = parts.settings;
     this.identity = parts.identity;
     this.storePaths = parts.storePaths;
     this.store = parts.store;
     this.files = parts.files;
+    this.changing = parts.changing;
+    this.metadata = parts.metadata;
     this.slices = parts.slices;
   }
 
   /** The file a request names; status 22 or 2 if there can be none. */
   requested(request: FileName): FileId {
     return requestedFile(request, this.settings.group, this.storePaths.length);
+  }
+
+  /** The file, or the trunk that a slice lies in, open; status 2 if there is none. */
+  open(id: FileId): Promise<OpenFile> {
+    const slice = parseSliceId(id);
+    if (slice) return this.slices.open(slice, this.store.pathOf(slice.trunk));
+    const path = this.store.pathOf(id);
+    return fileKind(id) === 'appender' ? this.changing.acquire(path) : this.files.acquire(path);
+  }
+
+  /** True if there is such a file or slice. */
+  async has(id: FileId): Promise<boolean> {
+    try {
+      (await this.open(id)).release();
+      return true;
+    } catch (error) {
+      if (error instanceof StatusError && error.status === Status.notFound) return false;
+      throw error;
+    }
   }
 
   /**

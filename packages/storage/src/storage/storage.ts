@@ -3,14 +3,20 @@ import { deferred } from '../deferred.js';
 import { nowSeconds } from '../environment.js';
 import { type ConnectionEnds, FrameServer } from '../net/frame-server.js';
 import { control, handlerTable } from '../net/handler.js';
+import { ChangingFiles } from './changing-files.js';
 import { DirectoryRotation } from './directory-rotation.js';
 import { FileStore } from './file-store.js';
+import { appenderHandlers } from './handlers/appender.js';
 import { deleteHandler } from './handlers/delete.js';
 import { downloadHandler } from './handlers/download.js';
+import { metadataHandlers } from './handlers/metadata.js';
 import { queryInfoHandler } from './handlers/query-info.js';
-import { uploadHandler } from './handlers/upload.js';
+import { slaveHandlers } from './handlers/slave.js';
+import { uploadHandlers } from './handlers/upload.js';
 import { Identity } from './identity.js';
+import { KeyedLock } from './keyed-lock.js';
 import { dataDirectory } from './layout.js';
+import { MetadataStore } from './metadata-store.js';
 import { OpenFiles } from './open-files.js';
 import { type StorageOptions, type StorageSettings, storageSettings } from './options.js';
 import { StorageService } from './service.js';
@@ -63,7 +69,10 @@ export async function startStorage(options: StorageOptions): Promise<Storage> {
     limits: settings.limits,
     handlers: handlerTable([
       control(activeTest, () => undefined),
-      uploadHandler(service),
+      ...uploadHandlers(service),
+      ...appenderHandlers(service),
+      ...slaveHandlers(service),
+      ...metadataHandlers(service),
       downloadHandler(service),
       queryInfoHandler(service),
       deleteHandler(service),
@@ -105,12 +114,26 @@ function assemble(
 ): StorageService {
   const { disk, environment, group, onError } = settings;
   const files = new OpenFiles(disk, settings.maxIdleFiles, onError);
+  const locks = new KeyedLock();
+  const store = new FileStore({
+    group,
+    disk,
+    environment,
+    storePaths,
+    rotation,
+    files,
+    locks,
+    onError,
+  });
+  const temporaryFile = (path: string): string => store.temporaryFile(path);
   return new StorageService({
     settings,
     identity: new Identity(settings.address, settings.host),
     storePaths,
     files,
-    store: new FileStore({ group, disk, environment, storePaths, rotation, files, onError }),
+    store,
+    changing: new ChangingFiles({ disk, files, environment, locks, temporaryFile, onError }),
+    metadata: new MetadataStore(disk, locks, temporaryFile),
     slices: new Slices(disk, files, settings, environment, onError),
   });
 }

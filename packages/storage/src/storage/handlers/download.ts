@@ -12,11 +12,8 @@ import type { StorageService } from '../service.js';
 export function downloadHandler<Session>(service: StorageService): Handler<Session> {
   return streaming(downloadFile, async (request) => {
     const id = service.requested(request);
-    const path = service.store.pathOf(id);
     const slice = parseSliceId(id);
-    const opened = slice
-      ? await service.slices.open(slice, service.store.pathOf(slice.trunk))
-      : await service.files.acquire(path);
+    const opened = await service.open(id);
     const from = slice ? slice.offset : 0;
     const size = slice ? slice.size : opened.stat.size;
     if (request.offset >= size) {

@@ -1,23 +1,45 @@
-import { isExtension, Status, uploadFile } from '@stevedore/protocol';
+import {
+  isExtension,
+  Status,
+  type UploadRequest,
+  uploadAppenderFile,
+  uploadFile,
+} from '@stevedore/protocol';
 import { StatusError } from '../../errors.js';
 import { type Handler, receiving } from '../../net/handler.js';
+import type { Payload } from '../../net/payload.js';
+import type { NewKind } from '../file-store.js';
+import { METADATA_SUFFIX } from '../layout.js';
 import type { StorageService } from '../service.js';
 
-/** UPLOAD_FILE: answered once the file is durable under its name. */
-export function uploadHandler<Session>(service: StorageService): Handler<Session> {
-  return receiving(uploadFile, async ({ storePathIndex, size, extension }, payload) => {
-    if (!isExtension(extension)) throw new StatusError(Status.invalid, 'a malformed extension');
-    const source = service.identity.address();
-    const { index, storePath } = await service.roomFor(size, storePathIndex);
-    const done = storePath.announce(size);
-    try {
-      const { group, name } = await service.store.store(
-        { storePathIndex: index, extension, source },
-        payload,
-      );
-      return { group, name };
-    } finally {
-      done();
-    }
-  });
+/** UPLOAD_FILE, UPLOAD_APPENDER_FILE: answered once the file is durable under its name. */
+export function uploadHandlers<Session>(service: StorageService): Handler<Session>[] {
+  const upload =
+    (kind: NewKind) =>
+    async ({ storePathIndex, size, extension }: UploadRequest, payload: Payload) => {
+      checkExtension(extension);
+      const source = service.identity.source();
+      const { index, storePath } = await service.roomFor(size, storePathIndex);
+      const done = storePath.announce(size);
+      try {
+        const { group, name } = await service.store.store(
+          { kind, storePathIndex: index, extension, source },
+          payload,
+        );
+        return { group, name };
+      } finally {
+        done();
+      }
+    };
+  return [
+    receiving(uploadFile, upload('normal')),
+    receiving(uploadAppenderFile, upload('appender')),
+  ];
+}
+
+/** Status 22 for an extension that no file may have. */
+export function checkExtension(extension: string): void {
+  if (!isExtension(extension) || extension.endsWith(METADATA_SUFFIX)) {
+    throw new StatusError(Status.invalid, 'a malformed extension');
+  }
 }

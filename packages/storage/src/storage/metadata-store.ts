@@ -1,0 +1,118 @@
+import { dirname } from 'node:path';
+import {
+  MAX_METADATA_KEY_BYTES,
+  MAX_METADATA_VALUE_BYTES,
+  type MetadataMode,
+  Status,
+} from '@stevedore/protocol';
+import { codeOf, StatusError } from '../errors.js';
+import type { StorageDisk } from './disk.js';
+import type { KeyedLock } from './keyed-lock.js';
+import { METADATA_SUFFIX } from './layout.js';
+
+/**
+ * Metadata of files: the wire text, names in byte order, in a file beside the
+ * data file. It is replaced as a whole and durable before it is answered.
+ */
+
+const RECORD_SEPARATOR = '\x01';
+const FIELD_SEPARATOR = '\x02';
+
+export class MetadataStore {
+  readonly #disk: StorageDisk;
+  readonly #locks: KeyedLock;
+  readonly #temporaryFile: (path: string) => string;
+
+  constructor(disk: StorageDisk, locks: KeyedLock, temporaryFile: (path: string) => string) {
+    this.#disk = disk;
+    this.#locks = locks;
+    this.#temporaryFile = temporaryFile;
+  }
+
+  /** The metadata of the data file at `path`; status 2 without a file or metadata. */
+  get(path: string): Promise<Buffer> {
+    return this.#locks.run(path, async () => {
+      const text = (await this.#disk.exists(path)) ? await this.#read(path) : undefined;
+      if (text === undefined) throw new StatusError(Status.notFound, `no metadata of ${path}`);
+      return text;
+    });
+  }
+
+  /** Status 2 if there is no data file at `path`. */
+  set(path: string, metadata: Buffer, mode: MetadataMode): Promise<void> {
+    return this.#locks.run(path, async () => {
+      if (!(await this.#disk.exists(path))) throw new StatusError(Status.notFound, path);
+      const records = parse(metadata);
+      if (mode === 'merge') {
+        if (records.size === 0) return;
+        const before = parse((await this.#read(path)) ?? Buffer.alloc(0));
+        await this.#write(path, new Map([...before, ...records]));
+      } else if (records.size === 0) {
+        await this.#remove(path);
+      } else {
+        await this.#write(path, records);
+      }
+    });
+  }
+
+  async #read(path: string): Promise<Buffer | undefined> {
+    try {
+      const file = await this.#disk.openToRead(path + METADATA_SUFFIX);
+      try {
+        const bytes = Buffer.alloc((await file.stat()).size);
+        return bytes.subarray(0, await file.readAt(bytes, 0));
+      } finally {
+        await file.close();
+      }
+    } catch (error) {
+      if (codeOf(error) === 'ENOENT') return undefined;
+      throw error;
+    }
+  }
+
+  async #write(path: string, records: ReadonlyMap<string, string>): Promise<void> {
+    const temporary = this.#temporaryFile(path);
+    const file = await this.#disk.create(temporary);
+    try {
+      try {
+        await file.writeAt([format(records)], 0);
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+      await this.#disk.rename(temporary, path + METADATA_SUFFIX);
+    } catch (error) {
+      await this.#disk.unlink(temporary).catch(() => {});
+      throw error;
+    }
+    await this.#disk.syncDirectory(dirname(path));
+  }
+
+  async #remove(path: string): Promise<void> {
+    if (!(await this.#disk.exists(path + METADATA_SUFFIX))) return;
+    await this.#disk.unlink(path + METADATA_SUFFIX);
+    await this.#disk.syncDirectory(dirname(path));
+  }
+}
+
+/** Bytes as characters, so that whatever a client stores comes back as it was. */
+function parse(text: Buffer): Map<string, string> {
+  const records = new Map<string, string>();
+  if (text.length === 0) return records;
+  for (const record of text.toString('latin1').split(RECORD_SEPARATOR)) {
+    const [name = '', ...values] = record.split(FIELD_SEPARATOR);
+    records.set(
+      name.slice(0, MAX_METADATA_KEY_BYTES),
+      values.join(FIELD_SEPARATOR).slice(0, MAX_METADATA_VALUE_BYTES),
+    );
+  }
+  return records;
+}
+
+function format(records: ReadonlyMap<string, string>): Buffer {
+  const sorted = [...records].sort(([one], [other]) => (one < other ? -1 : 1));
+  return Buffer.from(
+    sorted.map(([name, value]) => name + FIELD_SEPARATOR + value).join(RECORD_SEPARATOR),
+    'latin1',
+  );
+}

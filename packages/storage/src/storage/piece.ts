@@ -1,0 +1,63 @@
+import type { Payload } from '../net/payload.js';
+import type { DiskFile, StorageDisk } from './disk.js';
+import { IncomingFile } from './incoming-file.js';
+
+/**
+ * Bytes for a file that is there already. All of them are here before the file
+ * is touched, so that a client that goes away in the middle changes nothing:
+ * in memory if they are few, else in a temporary file.
+ */
+
+const MEMORY_BYTES = 64 * 1024;
+const COPY_BYTES = 1024 * 1024;
+
+export interface Piece {
+  readonly bytes: number;
+  writeTo(file: DiskFile, position: number): Promise<void>;
+  /** Removes what the piece takes; call it once. */
+  discard(): Promise<void>;
+}
+
+/** Receives the whole payload. */
+export function receivePiece(
+  disk: StorageDisk,
+  temporaryFile: () => string,
+  payload: Payload,
+): Promise<Piece> {
+  return payload.remaining <= MEMORY_BYTES
+    ? inMemory(payload)
+    : inTemporaryFile(disk, temporaryFile(), payload);
+}
+
+async function inMemory(payload: Payload): Promise<Piece> {
+  const chunks: Buffer[] = [];
+  while (payload.remaining > 0) chunks.push(...(await payload.next()));
+  return {
+    bytes: chunks.reduce((sum, chunk) => sum + chunk.length, 0),
+    writeTo: (file, position) => file.writeAt(chunks, position),
+    discard: async () => {},
+  };
+}
+
+async function inTemporaryFile(disk: StorageDisk, path: string, payload: Payload): Promise<Piece> {
+  const incoming = await IncomingFile.create(disk, path);
+  try {
+    await incoming.receive(payload);
+  } catch (error) {
+    await incoming.discard().catch(() => {});
+    throw error;
+  }
+  return {
+    bytes: incoming.bytes,
+    async writeTo(file, position) {
+      for (let at = 0; at < incoming.bytes; ) {
+        const chunk = Buffer.allocUnsafe(Math.min(COPY_BYTES, incoming.bytes - at));
+        const read = await incoming.readAt(chunk, at);
+        if (read < chunk.length) throw new Error('a temporary file is shorter than what it got');
+        await file.writeAt([chunk], position + at);
+        at += read;
+      }
+    },
+    discard: () => incoming.discard(),
+  };
+}
