@@ -168,7 +168,7 @@ describe('a storage that refuses while the body is under way', () => {
 
   it('never gets another request on that connection', async () => {
     const server = await goodServer();
-    const client = clientOf(server.address);
+    const client = clientOf(server.address, { busyRetries: 0 });
     server.answers.set(11, ({ socket }) => socket.write(replyFrame(11)));
     expect((await failure(client.upload(HELLO))).code).toBe('busy');
     server.answers.clear();

@@ -36,3 +36,15 @@ export function parseAddress(text: string, defaultPort: number): Address | undef
   if (!match) return undefined;
   return makeAddress(match[1]!, match[2] === undefined ? defaultPort : Number(match[2]));
 }
+
+/** Hosts apart from ports, for tables that may name either: `host` or `host:port`. */
+export function addressKey(text: string): string | undefined {
+  const address = parseAddress(text, MAX_PORT);
+  if (!address) return undefined;
+  return hasPort(text) ? address.text : address.host;
+}
+
+/** Whether the text of an address that is valid names a port. */
+export function hasPort(text: string): boolean {
+  return !isIPv6(text) && /:\d{1,5}$/.test(text);
+}

@@ -3,25 +3,29 @@ import type { Connection } from './connection.js';
 import type { Deadline } from './deadline.js';
 import type { FastdfsError } from './errors.js';
 import type { ReplyReader } from './reply-reader.js';
+import { SourceCursor } from './source-cursor.js';
 
 /**
- * A body that can be read only once, of a size known beforehand. Never more than
+ * A body that comes in chunks, of a size known beforehand. Never more than
  * one chunk of it is held. The chunk that completes the size goes out only when
  * the source has ended, so that a body that is too long is not stored.
  */
 export class BodySource {
-  readonly #body: AsyncIterable<Uint8Array>;
+  /** Whether it can be read again from its start, as a file can. */
+  readonly repeatable: boolean;
+  readonly #open: () => AsyncIterable<Uint8Array>;
   readonly #size: number;
   #touched = false;
 
-  constructor(body: AsyncIterable<Uint8Array>, size: number) {
-    this.#body = body;
+  constructor(open: () => AsyncIterable<Uint8Array>, size: number, repeatable: boolean) {
+    this.#open = open;
     this.#size = size;
+    this.repeatable = repeatable;
   }
 
-  /** True once a byte may have been taken from the source. */
-  get touched(): boolean {
-    return this.#touched;
+  /** True once a byte may have been taken from a source that cannot give it again. */
+  get spent(): boolean {
+    return this.#touched && !this.repeatable;
   }
 
   /**
@@ -37,7 +41,7 @@ export class BodySource {
     progressMs: number,
   ): Promise<void> {
     this.#touched = true;
-    const source = new SourceCursor(this.#body);
+    const source = new SourceCursor(this.#open());
     const reply = connection.exchange([], reader, deadline, progressMs, false);
     connection.expectNothing();
     // A reply before the end, or a lost connection, ends the wait for the source.
@@ -80,62 +84,5 @@ export class BodySource {
 
   #mismatch(deadline: Deadline, than: 'more' | 'fewer'): FastdfsError {
     return deadline.error('length_mismatch', `the body has ${than} than its ${this.#size} bytes`);
-  }
-}
-
-/** Reads an async iterable chunk by chunk; a wait for it can be interrupted. */
-class SourceCursor {
-  readonly #iterator: AsyncIterator<Uint8Array>;
-  #ended = false;
-  #interrupted = false;
-  #wake: (() => void) | undefined;
-  readonly interrupt = (): void => {
-    this.#interrupted = true;
-    this.#wake?.();
-  };
-
-  constructor(body: AsyncIterable<Uint8Array>) {
-    this.#iterator = body[Symbol.asyncIterator]();
-  }
-
-  get interrupted(): boolean {
-    return this.#interrupted;
-  }
-
-  /** The next chunk; undefined at the end and when interrupted. */
-  async next(deadline: Deadline): Promise<Uint8Array | undefined> {
-    if (this.#ended || this.#interrupted) return undefined;
-    const result = await this.#pull();
-    if (!result) return undefined;
-    if (result.done) {
-      this.#ended = true;
-      return undefined;
-    }
-    if (!(result.value instanceof Uint8Array)) {
-      throw deadline.error('invalid_argument', 'the body yielded something else than bytes');
-    }
-    return result.value;
-  }
-
-  /** Tells the source that no more is wanted, unless it has ended by itself. */
-  stop(): void {
-    if (this.#ended) return;
-    this.#ended = true;
-    try {
-      this.#iterator.return?.().then(undefined, () => {});
-    } catch {
-      // The call has its result; a source that fails to stop changes nothing.
-    }
-  }
-
-  async #pull(): Promise<IteratorResult<Uint8Array> | undefined> {
-    try {
-      return await new Promise((resolve, reject) => {
-        this.#wake = () => resolve(undefined);
-        this.#iterator.next().then(resolve, reject);
-      });
-    } finally {
-      this.#wake = undefined;
-    }
   }
 }

@@ -20,12 +20,35 @@ import { CollectedReply, MAX_SMALL_BODY_BYTES, ReplyReader } from './reply-reade
 /**
  * Carries commands to servers: `call` for those whose request is whole at once,
  * `callWithPayload` for those that bytes of a file follow. A pooled connection that
- * turns out dead before the first byte of a reply is replaced once, silently,
- * unless a body that can be read only once has been touched.
+ * turns out dead before the first byte of a reply is replaced once, silently. What
+ * must not be sent twice, or cannot be, goes over a connection that was tested just
+ * before, and is not repeated.
  */
 
 /** A body up to here is copied behind its head: cheaper than a gathering write. */
 const COPY_BODY_BYTES = 64 * 1024;
+
+/** How a call differs from the usual. */
+export interface CallPlan {
+  /** Shortens each wait: for a connection, for its opening, for progress. */
+  readonly stepMs?: number;
+  /** Status byte of the request. */
+  readonly flags?: number;
+  /** False for what must not be done twice: it goes once, over a connection known to be alive. */
+  readonly repeatable?: boolean;
+  readonly maxReplyBytes?: number;
+  /** Hears of each exchange that failed without an answer, a replaced one included. */
+  readonly onFailed?: (failed: FailedExchange) => void;
+}
+
+export interface FailedExchange {
+  readonly error: unknown;
+  readonly address: string;
+  /** Whether all of the request was sent, so that the server may have acted on it. */
+  readonly sent: boolean;
+  /** Whether any byte of a reply came. */
+  readonly answered: boolean;
+}
 
 export class Caller {
   readonly #pools: Pools;
@@ -36,21 +59,38 @@ export class Caller {
     this.#settings = settings;
   }
 
-  /** `stepMs` shortens each wait: for a connection, for its opening, for progress. */
   async call<Request, Reply>(
     address: Address,
     command: Command<Request, Reply>,
     request: Request,
     deadline: Deadline,
-    stepMs = Number.POSITIVE_INFINITY,
+    plan: CallPlan = {},
   ): Promise<Reply> {
-    const frame = encodeRequest(command, request);
-    return this.withConnection(address, deadline, stepMs, async (connection) => {
-      const reply = new CollectedReply(MAX_SMALL_BODY_BYTES);
-      await connection.exchange([frame], new ReplyReader(reply), deadline, this.progressMs(stepMs));
-      checkStatus(connection, reply.status, deadline);
-      return decodeReply(connection, command, reply.body, deadline);
-    });
+    const frame = encodeRequest(command, request, plan.flags);
+    const { stepMs = Number.POSITIVE_INFINITY, repeatable = true } = plan;
+    const progressMs = this.progressMs(stepMs);
+    let begun = false;
+    return this.withConnection(
+      address,
+      deadline,
+      stepMs,
+      async (connection) => {
+        if (!repeatable && connection.replies > 0) {
+          await this.#test(connection, deadline, progressMs);
+        }
+        begun = true;
+        const reply = new CollectedReply(plan.maxReplyBytes ?? MAX_SMALL_BODY_BYTES);
+        try {
+          await connection.exchange([frame], new ReplyReader(reply), deadline, progressMs);
+        } catch (error) {
+          plan.onFailed?.(failedExchange(connection, error));
+          throw error;
+        }
+        checkStatus(connection, reply.status, deadline);
+        return decodeReply(connection, command, reply.body, deadline, plan);
+      },
+      () => repeatable || !begun,
+    );
   }
 
   /** Sends a command with the body behind its head. */
@@ -60,24 +100,32 @@ export class Caller {
     request: Request,
     body: Buffer | BodySource,
     deadline: Deadline,
+    plan: CallPlan = {},
   ): Promise<Reply> {
     const head = encodeRequestHead(command, request);
-    const once = Buffer.isBuffer(body) ? undefined : body;
+    const source = Buffer.isBuffer(body) ? undefined : body;
     const parts = Buffer.isBuffer(body) ? joinBody(head, body) : undefined;
-    const progressMs = this.progressMs(Number.POSITIVE_INFINITY);
+    const { stepMs = Number.POSITIVE_INFINITY } = plan;
+    const repeatable = plan.repeatable !== false && source?.repeatable !== false;
+    const progressMs = this.progressMs(stepMs);
+    let begun = false;
     return this.withConnection(
       address,
       deadline,
-      Number.POSITIVE_INFINITY,
+      stepMs,
       async (connection) => {
+        if (!repeatable && connection.replies > 0) {
+          await this.#test(connection, deadline, progressMs);
+        }
+        begun = true;
         const reply = new CollectedReply(MAX_SMALL_BODY_BYTES);
         const reader = new ReplyReader(reply);
-        if (parts) {
-          await connection.exchange(parts, reader, deadline, progressMs);
-        } else if (once) {
-          // What can be read only once goes over a connection known to be alive.
-          if (connection.replies > 0) await this.#test(connection, deadline, progressMs);
-          await once.sendOver(connection, head, reader, deadline, progressMs);
+        try {
+          if (parts) await connection.exchange(parts, reader, deadline, progressMs);
+          else await source?.sendOver(connection, head, reader, deadline, progressMs);
+        } catch (error) {
+          plan.onFailed?.(failedExchange(connection, error));
+          throw error;
         }
         if (reply.status !== Status.ok) {
           // A server that refuses while the body is under way may take the rest of it
@@ -88,9 +136,9 @@ export class Caller {
         if (connection.state === 'closed') {
           throw badReply(connection, 'success was reported before the body was sent', deadline);
         }
-        return decodeReply(connection, command, reply.body, deadline);
+        return decodeReply(connection, command, reply.body, deadline, plan);
       },
-      () => once?.touched !== true,
+      () => repeatable || !begun,
     );
   }
 
@@ -183,13 +231,25 @@ function decodeReply<Reply>(
   command: Pick<Command<never, Reply>, 'name' | 'reply'>,
   body: Buffer,
   deadline: Deadline,
+  plan: CallPlan = {},
 ): Reply {
   try {
     return command.reply.decode(body);
   } catch (error) {
     if (!(error instanceof ProtocolError)) throw error;
-    throw badReply(connection, `${command.name}: ${error.message}`, deadline, error);
+    const bad = badReply(connection, `${command.name}: ${error.message}`, deadline, error);
+    plan.onFailed?.({ error: bad, address: connection.address.text, sent: true, answered: true });
+    throw bad;
   }
+}
+
+function failedExchange(connection: Connection, error: unknown): FailedExchange {
+  return {
+    error,
+    address: connection.address.text,
+    sent: connection.requestComplete,
+    answered: !connection.unanswered,
+  };
 }
 
 function joinBody(head: Buffer, body: Buffer): readonly Buffer[] {

@@ -95,6 +95,11 @@ export class Connection {
     return this.#unanswered;
   }
 
+  /** True when all of the last request was handed to the system, or is about to be. */
+  get requestComplete(): boolean {
+    return this.#requestComplete;
+  }
+
   /** Takes the connection out of the pool. */
   lease(): void {
     this.#enter('leased');

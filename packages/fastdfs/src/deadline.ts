@@ -90,6 +90,20 @@ export class Deadline {
     this.#watcher = undefined;
   }
 
+  /** Waits, unless the call ends meanwhile; then it rejects with the error that ended it. */
+  pause(ms: number): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        this.unwatch();
+        resolve();
+      }, ms);
+      this.watch((error) => {
+        clearTimeout(timer);
+        reject(error);
+      });
+    });
+  }
+
   /** Makes room for a transfer whose size is known only now, unless the caller set the deadline. */
   allowBytes(bytes: number): void {
     if (this.#fixed || this.#error || this.#timer === undefined) return;

@@ -38,12 +38,13 @@ export function openDownload(
   address: Address,
   request: DownloadRequest,
   deadline: Deadline,
+  stepMs: number,
 ): Promise<Download> {
   const frame = encodeRequest(downloadFile, request);
   return new Promise((resolve, reject) => {
     let stream: Readable | undefined;
     caller
-      .withConnection(address, deadline, Number.POSITIVE_INFINITY, async (connection) => {
+      .withConnection(address, deadline, stepMs, async (connection) => {
         const sink = new StreamedReply(
           connection,
           request.length,
@@ -54,7 +55,7 @@ export function openDownload(
           },
           deadline,
         );
-        const progressMs = caller.progressMs(Number.POSITIVE_INFINITY);
+        const progressMs = caller.progressMs(stepMs);
         await connection.exchange([frame], new ReplyReader(sink), deadline, progressMs);
         checkStatus(connection, sink.status, deadline);
       })
@@ -79,9 +80,10 @@ export function downloadWhole(
   request: DownloadRequest,
   maxBytes: number,
   deadline: Deadline,
+  stepMs: number,
 ): Promise<Buffer> {
   const frame = encodeRequest(downloadFile, request);
-  return caller.withConnection(address, deadline, Number.POSITIVE_INFINITY, async (connection) => {
+  return caller.withConnection(address, deadline, stepMs, async (connection) => {
     const reply = new CollectedReply(maxBytes, (bytes) =>
       deadline.error('too_large', `${bytes} bytes, ${maxBytes} are allowed`, {
         address: address.text,
@@ -95,7 +97,7 @@ export function downloadWhole(
       },
       chunk: (bytes) => reply.chunk(bytes),
     };
-    const progressMs = caller.progressMs(Number.POSITIVE_INFINITY);
+    const progressMs = caller.progressMs(stepMs);
     await connection.exchange([frame], new ReplyReader(sink), deadline, progressMs);
     checkStatus(connection, reply.status, deadline);
     return reply.body;

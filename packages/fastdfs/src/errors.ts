@@ -17,13 +17,18 @@ export const FASTDFS_ERRORS = {
     retryable: false,
   },
   aborted: { meaning: "The caller's AbortSignal ended the call.", retryable: false },
+  address_not_allowed: {
+    meaning:
+      'A tracker named a storage that allowedStorages does not list; nothing was sent to it.',
+    retryable: false,
+  },
   closed: { meaning: 'The client was closed before or during the call.', retryable: false },
   timeout: {
     meaning: 'The deadline of the call passed, or a server made no progress for too long.',
     retryable: true,
   },
   pool_exhausted: {
-    meaning: 'Too many calls wait for a connection to the address, or one waited too long.',
+    meaning: 'Too many calls wait for a connection, or one waited too long.',
     retryable: true,
   },
   no_tracker: {
@@ -43,7 +48,10 @@ export const FASTDFS_ERRORS = {
     meaning: 'The body yielded fewer or more bytes than its announced size; nothing was stored.',
     retryable: false,
   },
-  too_large: { meaning: 'The file has more bytes than maxBytes allows.', retryable: false },
+  too_large: {
+    meaning: 'A file has more bytes than maxBytes, or a body more than maxSpoolBytes, allows.',
+    retryable: false,
+  },
   not_found: {
     meaning: 'The server knows no such file, group or active storage.',
     retryable: false,
@@ -59,7 +67,7 @@ export const FASTDFS_ERRORS = {
 export type FastdfsErrorCode = keyof typeof FASTDFS_ERRORS;
 
 export interface FastdfsErrorDetails {
-  /** The call that failed: upload, download, delete, info, ping. */
+  /** The method that failed; `download` for each kind of it. */
   readonly operation: string;
   /** errno of a server's reply. */
   readonly status?: number | undefined;
@@ -81,6 +89,7 @@ const PASSING_STATUSES: ReadonlySet<number> = new Set([
 export class FastdfsError extends Error {
   override readonly name = 'FastdfsError';
   readonly code: FastdfsErrorCode;
+  /** errno of the server's reply, a Linux number whatever the platform. */
   readonly status?: number;
   readonly operation: string;
   readonly address?: string;
@@ -104,6 +113,25 @@ export class FastdfsError extends Error {
       FASTDFS_ERRORS[code].retryable ||
       (details.status !== undefined && PASSING_STATUSES.has(details.status));
   }
+
+  /** As `status`. */
+  get errno(): number | undefined {
+    return this.status;
+  }
+}
+
+/** Failures to get an answer: another server may do better. */
+const UNREACHABLE: ReadonlySet<FastdfsErrorCode> = new Set([
+  'connect_failed',
+  'connection_lost',
+  'timeout',
+  'bad_reply',
+  'pool_exhausted',
+]);
+
+/** True when a server gave no usable answer. */
+export function isUnreachable(error: unknown): error is FastdfsError {
+  return error instanceof FastdfsError && UNREACHABLE.has(error.code);
 }
 
 /** The code for the status byte of a reply. */

@@ -1,4 +1,7 @@
+import { tmpdir } from 'node:os';
 import { type Address, DEFAULT_TRACKER_PORT, parseAddress } from './address.js';
+import { type AddressMap, checkAddressMap, type MapAddress } from './address-map.js';
+import { AllowList } from './allow-list.js';
 import { FastdfsError } from './errors.js';
 
 /** The options of a client: type, defaults and check. Checked once, then frozen. */
@@ -12,6 +15,8 @@ export interface FastdfsOptions {
   readonly idleTimeoutMs?: number;
   /** Connections to one address, idle ones included. Default 16. */
   readonly maxConnectionsPerAddress?: number;
+  /** Connections to all addresses together, idle ones included. Default 256. */
+  readonly maxConnections?: number;
   /** Calls that may wait for a connection to one address; one more fails at once. Default 1,000. */
   readonly maxQueuedPerAddress?: number;
   /** Milliseconds a call waits for a connection to become free. Default 10,000. */
@@ -21,49 +26,69 @@ export interface FastdfsOptions {
    * the 60 s after which many servers and routers drop it themselves.
    */
   readonly maxIdleMs?: number;
+  /** How often a call is repeated that a server answers with EAGAIN (11). Default 4. */
+  readonly busyRetries?: number;
+  /** Where storages are reached whose addresses the trackers know are of another network. */
+  readonly addressMap?: AddressMap;
+  /**
+   * Storages that may be connected to, after `addressMap`: addresses, networks
+   * (`10.0.0.0/8`), names; with or without port. Default: all that a tracker names.
+   */
+  readonly allowedStorages?: readonly string[];
+  /** Longest body of unknown length. Default 1 GiB. */
+  readonly maxSpoolBytes?: number;
+  /** Where bodies of unknown length wait until they are known. Default: the system's. */
+  readonly spoolDirectory?: string;
 }
 
-export interface Settings {
+export interface Settings
+  extends Required<Omit<FastdfsOptions, 'trackers' | 'addressMap' | 'allowedStorages'>> {
   readonly trackers: readonly Address[];
-  readonly connectTimeoutMs: number;
-  readonly idleTimeoutMs: number;
-  readonly maxConnectionsPerAddress: number;
-  readonly maxQueuedPerAddress: number;
-  readonly leaseTimeoutMs: number;
-  readonly maxIdleMs: number;
+  readonly mapAddress: MapAddress | undefined;
+  readonly allowList: AllowList | undefined;
 }
-
-type NumberOption = Exclude<keyof FastdfsOptions, 'trackers'>;
 
 /** The longest delay a timer takes. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 
-const NUMBER_OPTIONS: Readonly<
-  Record<NumberOption, { default: number; min: number; max: number }>
-> = {
+const NUMBER_OPTIONS = {
   connectTimeoutMs: { default: 5_000, min: 1, max: MAX_TIMER_MS },
   idleTimeoutMs: { default: 30_000, min: 1, max: MAX_TIMER_MS },
   maxConnectionsPerAddress: { default: 16, min: 1, max: 10_000 },
+  maxConnections: { default: 256, min: 1, max: 100_000 },
   maxQueuedPerAddress: { default: 1_000, min: 0, max: 1_000_000 },
   leaseTimeoutMs: { default: 10_000, min: 1, max: MAX_TIMER_MS },
   maxIdleMs: { default: 45_000, min: 1, max: MAX_TIMER_MS },
-};
+  busyRetries: { default: 4, min: 0, max: 20 },
+  maxSpoolBytes: { default: 2 ** 30, min: 0, max: Number.MAX_SAFE_INTEGER },
+} as const satisfies Readonly<Record<string, { default: number; min: number; max: number }>>;
+
+type NumberOption = keyof typeof NUMBER_OPTIONS;
+
+const OTHER_OPTIONS: readonly string[] = [
+  'trackers',
+  'addressMap',
+  'allowedStorages',
+  'spoolDirectory',
+];
 
 /** Throws FastdfsError `invalid_argument` for an unknown name or an impossible value. */
 export function checkOptions(options: FastdfsOptions): Settings {
   for (const name of Object.keys(options)) {
-    if (name !== 'trackers' && !Object.hasOwn(NUMBER_OPTIONS, name)) {
+    if (!OTHER_OPTIONS.includes(name) && !Object.hasOwn(NUMBER_OPTIONS, name)) {
       throw invalid(`unknown option ${name}`);
     }
   }
+  const { addressMap, allowedStorages, spoolDirectory = tmpdir() } = options;
+  if (typeof spoolDirectory !== 'string' || spoolDirectory === '') {
+    throw invalid('spoolDirectory must be the path of a directory');
+  }
   return Object.freeze({
+    ...checkNumbers(options),
     trackers: checkTrackers(options.trackers),
-    connectTimeoutMs: checkNumber(options, 'connectTimeoutMs'),
-    idleTimeoutMs: checkNumber(options, 'idleTimeoutMs'),
-    maxConnectionsPerAddress: checkNumber(options, 'maxConnectionsPerAddress'),
-    maxQueuedPerAddress: checkNumber(options, 'maxQueuedPerAddress'),
-    leaseTimeoutMs: checkNumber(options, 'leaseTimeoutMs'),
-    maxIdleMs: checkNumber(options, 'maxIdleMs'),
+    mapAddress: addressMap === undefined ? undefined : checkAddressMap(addressMap, invalid),
+    allowList: allowedStorages === undefined ? undefined : new AllowList(allowedStorages, invalid),
+    spoolDirectory,
   });
 }
 
@@ -78,6 +103,12 @@ function checkTrackers(trackers: readonly string[]): readonly Address[] {
     byText.set(address.text, address);
   }
   return Object.freeze([...byText.values()]);
+}
+
+function checkNumbers(options: FastdfsOptions): Readonly<Record<NumberOption, number>> {
+  const names = Object.keys(NUMBER_OPTIONS) as NumberOption[];
+  const checked = names.map((name) => [name, checkNumber(options, name)] as const);
+  return Object.fromEntries(checked) as Record<NumberOption, number>;
 }
 
 function checkNumber(options: FastdfsOptions, name: NumberOption): number {

@@ -1,16 +1,18 @@
 import type { Address } from './address.js';
+import type { Budget, Sharer } from './budget.js';
 import { Connection } from './connection.js';
 import type { Deadline } from './deadline.js';
 import type { Settings } from './options.js';
 
 /**
  * The connections to one address: a bounded number, the last used first, each
- * leased to one call at a time. Calls that find none free wait in order, a bounded
- * number of them for a bounded time.
+ * leased to one call at a time. Calls that find none free, here or within the budget
+ * of all pools, wait in order, a bounded number of them for a bounded time.
  */
 
 export type PoolLimits = Pick<
   Settings,
+  | 'maxConnections'
   | 'maxConnectionsPerAddress'
   | 'maxQueuedPerAddress'
   | 'leaseTimeoutMs'
@@ -21,14 +23,17 @@ export type PoolLimits = Pick<
 interface Waiter {
   readonly deadline: Deadline;
   readonly connectMs: number;
+  /** Running number over all pools. */
+  readonly turn: number;
   readonly resolve: (connection: Connection | Promise<Connection>) => void;
   readonly reject: (error: unknown) => void;
   timer: NodeJS.Timeout | undefined;
 }
 
-export class Pool {
+export class Pool implements Sharer {
   readonly address: Address;
   readonly #limits: PoolLimits;
+  readonly #budget: Budget;
   readonly #all = new Set<Connection>();
   /** The most recently used is the last. */
   readonly #idle: Connection[] = [];
@@ -36,9 +41,10 @@ export class Pool {
   readonly #queue = new Set<Waiter>();
   #closed = false;
 
-  constructor(address: Address, limits: PoolLimits) {
+  constructor(address: Address, limits: PoolLimits, budget: Budget) {
     this.address = address;
     this.#limits = limits;
+    this.#budget = budget;
   }
 
   get open(): number {
@@ -57,6 +63,23 @@ export class Pool {
     return this.#all.size === 0 && this.#queue.size === 0;
   }
 
+  get waitingSince(): number | undefined {
+    return this.#full ? undefined : this.#firstWaiter?.turn;
+  }
+
+  get idleSinceMs(): number | undefined {
+    return this.#idle[0]?.idleSinceMs;
+  }
+
+  closeIdle(): void {
+    this.#idle[0]?.destroy();
+  }
+
+  useRoom(): void {
+    const waiter = this.#nextWaiter();
+    waiter?.resolve(this.#connect(waiter.deadline, waiter.connectMs));
+  }
+
   /**
    * A connection for this call alone, to be given back by `release`. With `fresh`,
    * none that lay idle. `stepMs` shortens the waits for a free connection and for a
@@ -68,19 +91,26 @@ export class Pool {
     if (this.#closed) throw deadline.error('closed', 'the client is closed');
     if (fresh) {
       // Makes room: what lies idle here is as doubtful as the one that just failed.
-      if (this.#full) this.#idle[0]?.destroy();
+      if (this.#full || this.#budget.full) this.closeIdle();
     } else {
       const idle = this.#takeIdle();
       if (idle) return idle;
     }
     const connectMs = Math.min(this.#limits.connectTimeoutMs, stepMs);
-    if (!this.#full) return this.#connect(deadline, connectMs);
+    if (!this.#full) {
+      if (!this.#budget.full || this.#budget.makeRoom()) return this.#connect(deadline, connectMs);
+      this.#budget.starve(this);
+    }
     return this.#enqueue(deadline, connectMs, Math.min(this.#limits.leaseTimeoutMs, stepMs));
   }
 
   /** Takes a connection back. One in any doubt has been closed before. */
   release(connection: Connection): void {
     if (connection.state !== 'leased') {
+      connection.destroy();
+      return;
+    }
+    if (this.#budget.owesRoom(this, this.#firstWaiter?.turn)) {
       connection.destroy();
       return;
     }
@@ -128,7 +158,10 @@ export class Pool {
       this.#onClosed(closed),
     );
     // An ended call gives up at once, before the connection could be counted.
-    if (connection.state !== 'closed') this.#all.add(connection);
+    if (connection.state !== 'closed') {
+      this.#all.add(connection);
+      this.#budget.opened();
+    }
     await connected;
     return connection;
   }
@@ -139,7 +172,8 @@ export class Pool {
       throw deadline.error('pool_exhausted', `${this.#queue.size} calls wait already`, { address });
     }
     return new Promise((resolve, reject) => {
-      const waiter: Waiter = { deadline, connectMs, resolve, reject, timer: undefined };
+      const turn = this.#budget.nextTurn();
+      const waiter: Waiter = { deadline, connectMs, turn, resolve, reject, timer: undefined };
       const giveUp = (error: unknown): void => {
         this.#drop(waiter);
         reject(error);
@@ -162,18 +196,22 @@ export class Pool {
     this.#queue.delete(waiter);
   }
 
+  get #firstWaiter(): Waiter | undefined {
+    return this.#queue.size === 0 ? undefined : this.#queue.values().next().value;
+  }
+
   #nextWaiter(): Waiter | undefined {
-    const waiter = this.#queue.values().next().value;
+    const waiter = this.#firstWaiter;
     if (waiter) this.#drop(waiter);
     return waiter;
   }
 
   #onClosed(connection: Connection): void {
-    this.#all.delete(connection);
+    const counted = this.#all.delete(connection);
     const at = this.#idle.indexOf(connection);
     if (at !== -1) this.#idle.splice(at, 1);
-    if (this.#closed || this.#full) return;
-    const waiter = this.#nextWaiter();
-    waiter?.resolve(this.#connect(waiter.deadline, waiter.connectMs));
+    // A pool that was full, and so had no claim, may have one now.
+    if (this.#queue.size > 0) this.#budget.starve(this);
+    if (counted) this.#budget.closed();
   }
 }

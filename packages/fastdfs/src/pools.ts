@@ -1,4 +1,5 @@
 import type { Address } from './address.js';
+import { Budget } from './budget.js';
 import { Pool, type PoolLimits } from './pool.js';
 
 /**
@@ -21,11 +22,13 @@ const MAX_SWEEP_MS = 5_000;
 export class Pools {
   readonly #limits: PoolLimits;
   readonly #pools = new Map<string, Pool>();
+  readonly #budget: Budget;
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
   constructor(limits: PoolLimits) {
     this.#limits = limits;
+    this.#budget = new Budget(limits.maxConnections, () => this.#pools.values());
   }
 
   get closed(): boolean {
@@ -36,7 +39,7 @@ export class Pools {
   of(address: Address): Pool {
     let pool = this.#pools.get(address.text);
     if (!pool) {
-      pool = new Pool(address, this.#limits);
+      pool = new Pool(address, this.#limits, this.#budget);
       this.#pools.set(address.text, pool);
       this.#startSweeping();
     }

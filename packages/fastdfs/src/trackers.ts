@@ -2,7 +2,7 @@ import type { Command } from '@stevedore/protocol';
 import type { Address } from './address.js';
 import type { Caller } from './caller.js';
 import type { Deadline } from './deadline.js';
-import { FastdfsError, type FastdfsErrorCode } from './errors.js';
+import { type FastdfsError, isUnreachable } from './errors.js';
 
 /**
  * Asks one of several trackers. Each call starts with another one; one that cannot
@@ -11,15 +11,6 @@ import { FastdfsError, type FastdfsErrorCode } from './errors.js';
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 10_000;
-
-/** Failures after which another tracker may do better. */
-const UNREACHABLE: ReadonlySet<FastdfsErrorCode> = new Set([
-  'connect_failed',
-  'connection_lost',
-  'timeout',
-  'bad_reply',
-  'pool_exhausted',
-]);
 
 interface TrackerState {
   readonly address: Address;
@@ -58,13 +49,15 @@ export class Trackers {
       // A tracker that hangs leaves time for the others and for what follows.
       const stepMs = deadline.remainingMs / (candidates.length - index + 1);
       try {
-        const reply = await this.#caller.call(tracker.address, command, request, deadline, stepMs);
+        const reply = await this.#caller.call(tracker.address, command, request, deadline, {
+          stepMs,
+        });
         tracker.failures = 0;
         tracker.pausedUntilMs = 0;
         return { reply, tracker: tracker.address };
       } catch (error) {
         deadline.throwIfEnded();
-        if (!(error instanceof FastdfsError) || !UNREACHABLE.has(error.code)) throw error;
+        if (!isUnreachable(error)) throw error;
         lastError = error;
         // A full pool is our own doing and says nothing about the tracker.
         if (error.code !== 'pool_exhausted') this.#pause(tracker);

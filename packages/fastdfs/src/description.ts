@@ -1,0 +1,60 @@
+import {
+  decodeFields,
+  type FileKind,
+  fileKind,
+  sizeOfField,
+  TAIL_CHARS,
+} from '@stevedore/protocol';
+import { checkFileId } from './operations/context.js';
+
+/** What a file id tells by itself, without a server. */
+
+export interface FileDescription {
+  readonly group: string;
+  /** The id without its group. */
+  readonly name: string;
+  /**
+   * `slot` is a file that a stock storage merged into a trunk of its own. Slaves are
+   * told from the length of the name: one with a short prefix and no extension is
+   * taken for a normal file, by the servers too.
+   */
+  readonly kind: FileKind;
+  /** Bytes; undefined for appenders, which may change, and slaves, which bear their master's. */
+  readonly size: number | undefined;
+  /** CRC-32, unsigned; undefined as `size` is. */
+  readonly crc32: number | undefined;
+  /** For slaves, when the master was made. */
+  readonly createdAt: Date;
+  /** IPv4 address or storage id of the storage that first took the file. */
+  readonly source: string;
+  /** Without its dot; may be empty. */
+  readonly extension: string;
+  readonly storePathIndex: number;
+}
+
+/** Throws FastdfsError `invalid_argument` for what is no file id. */
+export function describeFile(fileId: string): FileDescription {
+  const id = checkFileId('describe', fileId);
+  const fields = decodeFields(id.base);
+  const kind = fileKind(id);
+  const size = sizeOfField(fields.sizeField);
+  // A size that no file can have is of an id that somebody made up.
+  const told = (kind === 'normal' || kind === 'slot') && Number.isSafeInteger(size);
+  return {
+    group: id.group,
+    name: id.name,
+    kind,
+    size: told ? size : undefined,
+    crc32: told ? fields.crc32 : undefined,
+    createdAt: new Date(fields.createdAtSeconds * 1000),
+    source: fields.source,
+    extension: storedExtension(id.name),
+    storePathIndex: id.storePathIndex,
+  };
+}
+
+/** The extension in the tail of a name. */
+export function storedExtension(name: string): string {
+  const dot = name.indexOf('.', name.length - TAIL_CHARS);
+  return dot === -1 ? '' : name.slice(dot + 1);
+}

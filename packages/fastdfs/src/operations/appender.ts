@@ -1,0 +1,139 @@
+import {
+  appendFile,
+  type Codec,
+  type Command,
+  type FileName,
+  formatFileId,
+  modifyFile,
+  ProtocolError,
+  regenerateAppender,
+  truncateFile,
+} from '@stevedore/protocol';
+import {
+  type Body,
+  type BodyOptions,
+  checkBody,
+  invalid,
+  isSize,
+  knownSize,
+  prepareBody,
+} from '../body.js';
+import { type CallOptions, Deadline } from '../deadline.js';
+import { orphanOf } from '../events.js';
+import { type Context, checkFileId } from './context.js';
+import { updateTarget } from './update.js';
+import { namedFile, withBody } from './upload.js';
+
+/**
+ * Changes of appender files. An append and a new name must not happen twice, so they
+ * go out once, over a connection that was tested just before. The same bytes written
+ * twice to one offset, or the same size set twice, change nothing more.
+ */
+
+export type AppendOptions = CallOptions & BodyOptions;
+
+const regenerateNamed: Command<{ readonly name: string }, FileName> = {
+  ...regenerateAppender,
+  reply: namedFile(regenerateAppender.reply),
+};
+
+export async function append(
+  context: Context,
+  fileId: string,
+  body: Body,
+  options: AppendOptions,
+): Promise<void> {
+  const id = checkFileId('append', fileId);
+  const checked = checkBody('append', body, options);
+  const deadline = new Deadline('append', options, knownSize(checked), fileId);
+  await withBody(
+    context,
+    deadline,
+    () => prepareBody(checked, context.settings, deadline),
+    async ({ size, payload }) => {
+      const storage = await updateTarget(context, id, deadline);
+      const request = { name: id.name, size };
+      const command = tolerant(appendFile, size === 0 ? appendFile.request.encode(request) : NONE);
+      await context.caller.callWithPayload(storage, command, request, payload, deadline, {
+        repeatable: false,
+      });
+    },
+  );
+}
+
+export async function modify(
+  context: Context,
+  fileId: string,
+  offset: number,
+  body: Body,
+  options: AppendOptions,
+): Promise<void> {
+  const id = checkFileId('modify', fileId);
+  if (!isSize(offset)) throw invalid('modify', `offset is ${offset}`);
+  const checked = checkBody('modify', body, options);
+  const deadline = new Deadline('modify', options, knownSize(checked), fileId);
+  await withBody(
+    context,
+    deadline,
+    () => prepareBody(checked, context.settings, deadline),
+    async ({ size, payload }) => {
+      const storage = await updateTarget(context, id, deadline);
+      const request = { name: id.name, offset, size };
+      const command = tolerant(modifyFile, size === 0 ? modifyFile.request.encode(request) : NONE);
+      await context.caller.callWithPayload(storage, command, request, payload, deadline);
+    },
+  );
+}
+
+export async function truncate(
+  context: Context,
+  fileId: string,
+  size: number,
+  options: CallOptions,
+): Promise<void> {
+  const id = checkFileId('truncate', fileId);
+  if (!isSize(size)) throw invalid('truncate', `size is ${size}`);
+  await context.run(new Deadline('truncate', options, 0, fileId), async (deadline) => {
+    const storage = await updateTarget(context, id, deadline);
+    const request = { name: id.name, size };
+    const command = tolerant(truncateFile, truncateFile.request.encode(request));
+    await context.caller.call(storage, command, request, deadline);
+  });
+}
+
+export async function regenerate(
+  context: Context,
+  fileId: string,
+  options: CallOptions,
+): Promise<string> {
+  const id = checkFileId('regenerate', fileId);
+  return context.run(new Deadline('regenerate', options, 0, fileId), async (deadline) => {
+    const storage = await updateTarget(context, id, deadline);
+    const request = { name: id.name };
+    const stored = await context.caller.call(storage, regenerateNamed, request, deadline, {
+      repeatable: false,
+      onFailed: (failed) => context.reportOrphan(orphanOf(failed, 'regenerate', undefined, fileId)),
+    });
+    return formatFileId(stored);
+  });
+}
+
+const NONE = Buffer.alloc(0);
+
+/**
+ * The command with a reply of no bytes, or of as many as the request's body: stock
+ * storages send that back when there was nothing to do. What it says is not looked at.
+ */
+function tolerant<C extends Pick<Command<never, undefined>, 'name' | 'reply'>>(
+  command: C,
+  echo: Buffer,
+): C {
+  const reply: Codec<undefined> = {
+    encode: command.reply.encode,
+    decode(bytes) {
+      if (bytes.length === 0 || bytes.length === echo.length) return undefined;
+      throw new ProtocolError(`expected no body, got ${bytes.length} bytes`);
+    },
+  };
+  return { ...command, reply };
+}

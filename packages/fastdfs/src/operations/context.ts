@@ -1,0 +1,83 @@
+import { type FileId, type FileName, parseFileId, Status } from '@stevedore/protocol';
+import { invalid } from '../body.js';
+import { Caller } from '../caller.js';
+import type { Deadline } from '../deadline.js';
+import { FastdfsError } from '../errors.js';
+import type { PossibleOrphan } from '../events.js';
+import type { Settings } from '../options.js';
+import { Pools } from '../pools.js';
+import { StorageAddresses } from '../storage-addresses.js';
+import { Trackers } from '../trackers.js';
+
+/**
+ * What every operation works with, and the frame around each: refused once the
+ * client is closed, repeated while the server says EAGAIN, settled at its end.
+ */
+
+/** Pauses before a call is repeated that a server was not ready for. */
+const FIRST_BUSY_PAUSE_MS = 100;
+const BUSY_PAUSE_GROWTH = 3;
+const LONGEST_BUSY_PAUSE_MS = 5_000;
+
+export class Context {
+  readonly settings: Settings;
+  readonly pools: Pools;
+  readonly caller: Caller;
+  readonly trackers: Trackers;
+  readonly addresses: StorageAddresses;
+  readonly reportOrphan: (orphan: PossibleOrphan | undefined) => void;
+
+  constructor(settings: Settings, reportOrphan: (orphan: PossibleOrphan | undefined) => void) {
+    this.settings = settings;
+    this.pools = new Pools(settings);
+    this.caller = new Caller(this.pools, settings);
+    this.trackers = new Trackers(this.caller, settings.trackers);
+    this.addresses = new StorageAddresses(settings);
+    this.reportOrphan = reportOrphan;
+  }
+
+  /** Runs one call. With `repeatable` false by then, EAGAIN is final. */
+  async run<T>(
+    deadline: Deadline,
+    use: (deadline: Deadline) => Promise<T>,
+    repeatable: () => boolean = () => true,
+  ): Promise<T> {
+    try {
+      return await this.repeatWhileBusy(deadline, use, repeatable);
+    } finally {
+      deadline.settle();
+    }
+  }
+
+  /** As `run`, for a call that goes on after its result: the caller settles the deadline. */
+  async repeatWhileBusy<T>(
+    deadline: Deadline,
+    use: (deadline: Deadline) => Promise<T>,
+    repeatable: () => boolean = () => true,
+  ): Promise<T> {
+    let pauseMs = FIRST_BUSY_PAUSE_MS;
+    for (let attempt = 0; ; attempt++) {
+      if (this.pools.closed) throw deadline.error('closed', 'the client is closed');
+      try {
+        return await use(deadline);
+      } catch (error) {
+        const busy = error instanceof FastdfsError && error.status === Status.tryAgain;
+        if (!busy || attempt >= this.settings.busyRetries || !repeatable()) throw error;
+        if (deadline.remainingMs <= pauseMs) throw error;
+      }
+      await deadline.pause(pauseMs);
+      pauseMs = Math.min(pauseMs * BUSY_PAUSE_GROWTH, LONGEST_BUSY_PAUSE_MS);
+    }
+  }
+}
+
+/** Throws FastdfsError `invalid_argument`. */
+export function checkFileId(operation: string, fileId: string): FileId {
+  const id = typeof fileId === 'string' ? parseFileId(fileId) : undefined;
+  if (!id) throw invalid(operation, `"${fileId}" is not a file id`);
+  return id;
+}
+
+export function nameOf(id: FileId): FileName {
+  return { group: id.group, name: id.name };
+}

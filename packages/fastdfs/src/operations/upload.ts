@@ -1,0 +1,218 @@
+import {
+  type Codec,
+  type FileName,
+  formatFileId,
+  isExtension,
+  isGroupName,
+  type PayloadCommand,
+  ProtocolError,
+  parseFileName,
+  queryStore,
+  queryStoreInGroup,
+  queryStoreInGroupAll,
+  type StoreTarget,
+  type UploadRequest,
+  uploadAppenderFile,
+  uploadExtensionOf,
+  uploadFile,
+} from '@stevedore/protocol';
+import type { Address } from '../address.js';
+import {
+  type Body,
+  type BodyOptions,
+  checkBody,
+  invalid,
+  knownSize,
+  type PreparedBody,
+  prepareBody,
+} from '../body.js';
+import { type CallOptions, Deadline } from '../deadline.js';
+import { FastdfsError, type FastdfsErrorCode } from '../errors.js';
+import { orphanOf } from '../events.js';
+import type { TrackerReply } from '../trackers.js';
+import type { Context } from './context.js';
+
+/**
+ * Uploads of new files. When a storage cannot be reached, or is lost before any byte
+ * of its reply came, another one of the group is tried, provided that the body can be
+ * sent again. What the lost one may have stored is reported as a possible orphan.
+ */
+
+export interface UploadOptions extends CallOptions, BodyOptions {
+  /** Without its dot, at most 6 of `A-Z a-z 0-9 . _ -`. Default: that of a path, else none. */
+  readonly extension?: string | undefined;
+  /** 1 to 16 letters and digits. Default: the tracker chooses. */
+  readonly group?: string | undefined;
+}
+
+/** A storage and the store path to name in the request. */
+interface Place {
+  readonly storage: Address;
+  readonly storePathIndex: number;
+}
+
+const MAX_STORAGES = 3;
+const LOST: ReadonlySet<FastdfsErrorCode> = new Set([
+  'connect_failed',
+  'connection_lost',
+  'timeout',
+]);
+
+const FILE = { ...uploadFile, reply: namedFile(uploadFile.reply) };
+const APPENDER = { ...uploadAppenderFile, reply: namedFile(uploadAppenderFile.reply) };
+
+export async function upload(
+  context: Context,
+  kind: 'file' | 'appender',
+  body: Body,
+  options: UploadOptions,
+): Promise<string> {
+  const operation = kind === 'file' ? 'upload' : 'uploadAppender';
+  const checked = checkBody(operation, body, options);
+  const { group, extension = checked.kind === 'path' ? uploadExtensionOf(checked.path) : '' } =
+    options;
+  if (!isExtension(extension)) throw invalid(operation, `extension "${extension}"`);
+  if (group !== undefined && !isGroupName(group)) throw invalid(operation, `group "${group}"`);
+  const deadline = new Deadline(operation, options, knownSize(checked));
+  const command = kind === 'file' ? FILE : APPENDER;
+  return withBody(
+    context,
+    deadline,
+    () => prepareBody(checked, context.settings, deadline),
+    (prepared) => store(context, command, prepared, extension, group, deadline),
+  );
+}
+
+/** Runs a call with a body that it lets go of at its end. */
+export async function withBody<T>(
+  context: Context,
+  deadline: Deadline,
+  prepare: () => Promise<PreparedBody>,
+  use: (body: PreparedBody) => Promise<T>,
+): Promise<T> {
+  let body: PreparedBody | undefined;
+  try {
+    return await context.run(
+      deadline,
+      async () => {
+        body ??= await prepare();
+        return use(body);
+      },
+      () => body === undefined || !isSpent(body),
+    );
+  } finally {
+    await body?.release();
+  }
+}
+
+/** True once the body was read and cannot be read again. */
+export function isSpent({ payload }: PreparedBody): boolean {
+  return !Buffer.isBuffer(payload) && payload.spent;
+}
+
+async function store(
+  context: Context,
+  command: PayloadCommand<UploadRequest, FileName>,
+  body: PreparedBody,
+  extension: string,
+  group: string | undefined,
+  deadline: Deadline,
+): Promise<string> {
+  const first = await askStore(context, group, deadline);
+  let place: Place | undefined = placeOf(context, first, deadline);
+  let places: AsyncGenerator<Place> | undefined;
+  for (let attempt = 1; ; attempt++) {
+    let answered = false;
+    const { storage, storePathIndex }: Place = place;
+    try {
+      const request = { storePathIndex, size: body.size, extension };
+      const { payload } = body;
+      const stored = await context.caller.callWithPayload(
+        storage,
+        command,
+        request,
+        payload,
+        deadline,
+        {
+          onFailed(failed) {
+            answered = failed.answered;
+            context.reportOrphan(orphanOf(failed, deadline.operation, body.size));
+          },
+        },
+      );
+      return formatFileId(stored);
+    } catch (error) {
+      deadline.throwIfEnded();
+      const lost = error instanceof FastdfsError && LOST.has(error.code) && !answered;
+      if (!lost || isSpent(body) || attempt === MAX_STORAGES) throw error;
+      places ??= otherPlaces(context, first.reply, storage, group, deadline);
+      place = (await places.next()).value as Place | undefined;
+      if (!place) throw error;
+    }
+  }
+}
+
+function askStore(
+  context: Context,
+  group: string | undefined,
+  deadline: Deadline,
+): Promise<TrackerReply<StoreTarget>> {
+  return group === undefined
+    ? context.trackers.ask(queryStore, undefined, deadline)
+    : context.trackers.ask(queryStoreInGroup, { group }, deadline);
+}
+
+function placeOf(
+  context: Context,
+  { reply, tracker }: TrackerReply<StoreTarget>,
+  deadline: Deadline,
+): Place {
+  return {
+    storage: context.addresses.of(reply, tracker, deadline),
+    storePathIndex: reply.storePathIndex,
+  };
+}
+
+/**
+ * Where else the file may go: the other storages of the group, then what the tracker
+ * names next, which may be of another group. None when no tracker can tell.
+ */
+async function* otherPlaces(
+  context: Context,
+  first: StoreTarget,
+  failed: Address,
+  group: string | undefined,
+  deadline: Deadline,
+): AsyncGenerator<Place> {
+  const tried = new Set([failed.text]);
+  const request = { group: first.group };
+  const listed = await context.trackers
+    .ask(queryStoreInGroupAll, request, deadline)
+    .catch(() => undefined);
+  deadline.throwIfEnded();
+  for (const server of listed?.reply.servers ?? []) {
+    const storage = context.addresses.of(server, listed!.tracker, deadline);
+    if (tried.has(storage.text)) continue;
+    tried.add(storage.text);
+    yield { storage, storePathIndex: listed!.reply.storePathIndex };
+  }
+  if (group !== undefined) return;
+  const next = await askStore(context, undefined, deadline).catch(() => undefined);
+  deadline.throwIfEnded();
+  const place = next && placeOf(context, next, deadline);
+  if (place && !tried.has(place.storage.text)) yield place;
+}
+
+/** The codec of a reply that must name a file which can be. */
+export function namedFile(codec: Codec<FileName>): Codec<FileName> {
+  return {
+    encode: codec.encode,
+    decode(bytes) {
+      const stored = codec.decode(bytes);
+      if (!isGroupName(stored.group) || !parseFileName(stored.group, stored.name)) {
+        throw new ProtocolError(`the storage named the file "${stored.group}/${stored.name}"`);
+      }
+      return stored;
+    },
+  };
+}

@@ -1,0 +1,45 @@
+import type { ServerAddress } from '@stevedore/protocol';
+import { type Address, makeAddress } from './address.js';
+import type { Deadline } from './deadline.js';
+import type { Settings } from './options.js';
+
+/** From what a tracker says about a storage to the address that is connected to. */
+
+/** More than any cluster has; beyond it the table starts anew. */
+const MAX_KNOWN = 4096;
+
+export class StorageAddresses {
+  readonly #settings: Pick<Settings, 'mapAddress' | 'allowList'>;
+  readonly #known = new Map<string, Address>();
+
+  constructor(settings: Pick<Settings, 'mapAddress' | 'allowList'>) {
+    this.#settings = settings;
+  }
+
+  /** Throws `bad_reply` for what is no address, `address_not_allowed` for one not listed. */
+  of(server: ServerAddress, tracker: Address, deadline: Deadline): Address {
+    const key = `${server.address} ${server.port}`;
+    const known = this.#known.get(key);
+    if (known) return known;
+    const named = makeAddress(server.address, server.port);
+    if (!named) {
+      const message = `the tracker named the storage "${server.address}", port ${server.port}`;
+      throw deadline.error('bad_reply', message, { address: tracker.text });
+    }
+    const { mapAddress, allowList } = this.#settings;
+    const address = mapAddress ? mapAddress(named) : named;
+    if (!address) {
+      throw deadline.error('invalid_argument', `addressMap has no address for ${named.text}`, {
+        address: named.text,
+      });
+    }
+    if (allowList && !allowList.has(address)) {
+      throw deadline.error('address_not_allowed', 'the storage is not among those allowed', {
+        address: address.text,
+      });
+    }
+    if (this.#known.size >= MAX_KNOWN) this.#known.clear();
+    this.#known.set(key, address);
+    return address;
+  }
+}
