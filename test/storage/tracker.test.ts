@@ -12,6 +12,8 @@ import {
   queryUpdate,
   reportDiskUsage,
   StorageStatus,
+  syncDestReq,
+  syncNotify,
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { bodyOf, frameVector, frameVectors } from '../support/vectors.js';
@@ -40,6 +42,8 @@ async function member(tracker: { connect(): Promise<RawClient> }, changes: Parti
   const client = await tracker.connect();
   const request = joinOf(changes);
   expect((await client.ask(join, request)).status).toBe(0);
+  const nobody = { sourceId: '', untilSeconds: 0 };
+  expect((await client.ask(syncNotify, nobody)).status).toBe(0);
   const usage = Array.from({ length: request.storePathCount }, () => room);
   expect((await client.ask(reportDiskUsage, usage)).status).toBe(0);
   return client;
@@ -61,6 +65,9 @@ describe('a tracker', () => {
     const joined = await storage.exchange(firstJoin.request_hex);
     expect(joined.body.toString('hex')).toBe(bodyOf(firstJoin.response_hex!).toString('hex'));
 
+    expect(await storage.ask(syncDestReq, undefined)).toEqual({ status: 0, answer: undefined });
+    const nobody = { sourceId: '', untilSeconds: 0 };
+    expect((await storage.ask(syncNotify, nobody)).status).toBe(0);
     // The C tracker tells the list with the second beat, when it has elected itself.
     const list = beat.reply.decode((await storage.exchange(firstBeat.request_hex)).body);
     const recordedList = recorded
@@ -141,12 +148,15 @@ describe('a tracker', () => {
     expect(answer!.get('response_ip_addr_size')).toBe('46');
   });
 
-  it('knows no storage before the first beat or disk report', async () => {
+  it('knows no storage before its first copy is settled and it has reported', async () => {
     const tracker = await trackerOf();
     const storage = await tracker.connect();
     expect((await storage.ask(queryStore, undefined)).status).toBe(2);
     await storage.ask(join, joinOf());
     expect((await storage.ask(queryStore, undefined)).status).toBe(2);
+    await storage.ask(reportDiskUsage, [room]);
+    expect((await storage.ask(queryStore, undefined)).status).toBe(2);
+    expect(await storage.ask(syncDestReq, undefined)).toEqual({ status: 0, answer: undefined });
     await storage.ask(reportDiskUsage, [room]);
     expect((await storage.ask(queryStore, undefined)).status).toBe(0);
   });

@@ -130,8 +130,10 @@ export const Status = {
   isDirectory: 21,
   invalid: 22,
   noSpace: 28,
+  notConnected: 64,
   notSupported: 95,
   timedOut: 110,
+  already: 114,
 } as const;
 
 const STATUS_NAMES: Readonly<Record<number, string>> = {
@@ -145,8 +147,10 @@ const STATUS_NAMES: Readonly<Record<number, string>> = {
   21: 'EISDIR (not a regular file)',
   22: 'EINVAL (invalid argument)',
   28: 'ENOSPC (no space left)',
+  64: 'ENONET (storage not active)',
   95: 'EOPNOTSUPP (not supported)',
   110: 'ETIMEDOUT (timed out)',
+  114: 'EALREADY (done already)',
 };
 
 /** What a status byte means, for people. */

@@ -197,7 +197,7 @@ export interface ChangeList {
 const ChangeFlag = { leader: 1, trunkServer: 2, members: 4 } as const;
 
 /** `flags u8`, then 67-byte briefs: leader, trunk server, members, each if its flag is set. */
-const changeList: Codec<ChangeList> = {
+export const changeList: Codec<ChangeList> = {
   encode(changes) {
     const writer = new ByteWriter().u8(
       (changes.leader ? ChangeFlag.leader : 0) |
@@ -266,6 +266,22 @@ export const reportDiskUsage: Command<readonly DiskUsage[], ChangeList> = {
   code: CommandCode.storageReportDiskUsage,
   request: diskUsage,
   reply: changeList,
+};
+
+/** One brief record of `bytes` bytes: `status u8 | port i32 | id str(16) | ip str(46)` */
+export const serverBrief: Codec<ServerBrief> & { readonly bytes: number } = {
+  bytes: BRIEF_BYTES,
+  encode(brief) {
+    const writer = new ByteWriter();
+    writeBrief(writer, brief);
+    return writer.toBuffer();
+  },
+  decode(bytes) {
+    const reader = new ByteReader(bytes);
+    const brief = readBrief(reader);
+    reader.end('a brief record');
+    return brief;
+  },
 };
 
 function writeBrief(writer: ByteWriter, brief: ServerBrief): void {

@@ -1,4 +1,5 @@
 import { createServer, type Server, type Socket } from 'node:net';
+import type { ConnectionCounts } from '@stevedore/protocol';
 import { asError, codeOf, StartError } from '../errors.js';
 import { Connection, type ConnectionRules } from './connection.js';
 
@@ -31,12 +32,18 @@ export class FrameServer<Session> {
   readonly #server: Server;
   readonly #options: FrameServerOptions<Session>;
   readonly #connections = new Map<Connection<Session>, Promise<void>>();
+  #maxSeen = 0;
 
   constructor(options: FrameServerOptions<Session>) {
     this.#options = options;
     this.#server = createServer({ allowHalfOpen: true, noDelay: true, keepAlive: true });
     this.#server.maxConnections = options.limits.maxConnections;
     this.#server.on('connection', (socket) => this.#accept(socket));
+  }
+
+  /** Connections: now, and the most there have been at a time. */
+  get counts(): ConnectionCounts {
+    return { allocated: this.#maxSeen, current: this.#connections.size, max: this.#maxSeen };
   }
 
   /** The port it listens on. */
@@ -85,6 +92,7 @@ export class FrameServer<Session> {
       this.#options.closeSession(session);
     });
     this.#connections.set(connection, served);
+    this.#maxSeen = Math.max(this.#maxSeen, this.#connections.size);
   }
 }
 

@@ -5,13 +5,19 @@ import { isOwnAddress } from '../options.js';
 
 /**
  * What a storage has to learn about itself: its address, as the trackers see it,
- * for file names, and the width of addresses in its answers.
+ * its id where storages have ids, what of both stands in file names, and the width
+ * of addresses in its answers.
  */
 export class Identity {
   /** Given by the operator: not to be changed by what a tracker sees. */
   readonly #fixed: boolean;
   #address: string | undefined;
   #addressWidth: IpWidth = 'narrow';
+  #usesIds = false;
+  #idInNames = false;
+  #id: string | undefined;
+  /** First address of each storage by its id. */
+  #addresses: ReadonlyMap<string, string> = new Map();
 
   /** `fallback` serves until a tracker has told better. */
   constructor(address: string | undefined, fallback: string) {
@@ -23,17 +29,28 @@ export class Identity {
     return this.#addressWidth;
   }
 
-  /** This storage as file names give it; status 11 while no tracker has told its address. */
-  source(): string {
-    if (this.#address === undefined) {
-      throw new StatusError(Status.tryAgain, 'no tracker has told this storage its address');
-    }
+  /** True if the cluster tells storages apart by ids. */
+  get usesIds(): boolean {
+    return this.#usesIds;
+  }
+
+  /** Own address, if anybody has told it. */
+  get address(): string | undefined {
     return this.#address;
+  }
+
+  /** This storage as file names give it; status 11 while no tracker has told. */
+  source(): string {
+    const source = this.#idInNames ? this.#id : this.#address;
+    if (source === undefined) {
+      throw new StatusError(Status.tryAgain, 'no tracker has told this storage who it is');
+    }
+    return source;
   }
 
   /** The address of a source in a file name; empty if nobody knows it. */
   addressOf(source: string): string {
-    return isIPv4(source) ? source : '';
+    return isIPv4(source) ? source : (this.#addresses.get(source) ?? '');
   }
 
   /** A tracker's view; servers with two addresses are told both, split by a comma. */
@@ -45,5 +62,19 @@ export class Identity {
   learnParameters(parameters: Parameters): void {
     const width = parameters.get('response_ip_addr_size');
     if (width !== undefined) this.#addressWidth = width === '46' ? 'wide' : 'narrow';
+    this.#usesIds = parameters.get('use_storage_id') === '1';
+    this.#idInNames = this.#usesIds && parameters.get('id_type_in_filename') === 'id';
+  }
+
+  /** Own id, and all lines of the cluster's list: `id group ip[,ip2][:port]`. */
+  learnIds(own: string, lines: readonly string[]): void {
+    this.#id = own;
+    this.#addresses = new Map(
+      lines.map((line) => {
+        const [id = '', , host = ''] = line.split(' ');
+        const bracketed = /^\[([^\]]+)\]/.exec(host);
+        return [id, bracketed ? bracketed[1]! : host.split(/[,:]/, 1)[0]!];
+      }),
+    );
   }
 }

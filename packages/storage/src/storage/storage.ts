@@ -1,9 +1,10 @@
-import { activeTest, type DiskUsage } from '@stevedore/protocol';
+import { activeTest, type DiskUsage, encodeStatistics, reportServerId } from '@stevedore/protocol';
 import { deferred } from '../deferred.js';
 import { nowSeconds } from '../environment.js';
 import { type ConnectionEnds, FrameServer } from '../net/frame-server.js';
-import { control, handlerTable } from '../net/handler.js';
+import { control, type Handler, handlerTable } from '../net/handler.js';
 import { ChangingFiles } from './changing-files.js';
+import { StorageCounters } from './counters.js';
 import { DirectoryRotation } from './directory-rotation.js';
 import { FileStore } from './file-store.js';
 import { appenderHandlers } from './handlers/appender.js';
@@ -23,7 +24,7 @@ import { StorageService } from './service.js';
 import { Slices } from './slices.js';
 import { StateFile, type StorageState } from './state-file.js';
 import { StorePath } from './store-path.js';
-import { TrackerLink } from './tracker-link.js';
+import { type FirstSync, TrackerLink } from './tracker-link.js';
 
 /** A running storage daemon. */
 export interface Storage extends AsyncDisposable {
@@ -36,8 +37,8 @@ export interface Storage extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-/** What stock trackers and tools show as this storage's version: the protocol it speaks. */
-const PROTOCOL_VERSION = '6.16.1';
+import { PROTOCOL_VERSION } from '../options.js';
+
 const UPLOAD_PRIORITY = 10;
 const MIB = 1024 * 1024;
 
@@ -62,21 +63,25 @@ export async function startStorage(options: StorageOptions): Promise<Storage> {
     () => void stateFile.save(state()),
   );
   const service = assemble(settings, storePaths, rotation);
+  const counters = new StorageCounters(() => nowSeconds(environment));
   const server = new FrameServer<undefined>({
     role: 'storage',
     host,
     port: settings.port,
     limits: settings.limits,
-    handlers: handlerTable([
-      control(activeTest, () => undefined),
-      ...uploadHandlers(service),
-      ...appenderHandlers(service),
-      ...slaveHandlers(service),
-      ...metadataHandlers(service),
-      downloadHandler(service),
-      queryInfoHandler(service),
-      deleteHandler(service),
-    ]),
+    handlers: handlerTable(
+      [
+        control(activeTest, () => undefined),
+        control(reportServerId, () => undefined),
+        ...uploadHandlers(service),
+        ...appenderHandlers(service),
+        ...slaveHandlers(service),
+        ...metadataHandlers(service),
+        downloadHandler(service),
+        queryInfoHandler(service),
+        deleteHandler(service),
+      ].map((handler: Handler<undefined>) => counters.counted(handler)),
+    ),
     closesAfterInvalid: true,
     onError,
     openSession: (_: ConnectionEnds) => undefined,
@@ -86,7 +91,11 @@ export async function startStorage(options: StorageOptions): Promise<Storage> {
   await stateFile.save(state());
 
   const { port } = server;
-  const membership = join(service, port, saved === undefined, joinedAtSeconds);
+  const membership = join(service, port, {
+    firstSync: { done: saved !== undefined },
+    joinedAtSeconds,
+    statistics: () => encodeStatistics(counters.statistics(server.counts)),
+  });
   let closed: Promise<void> | undefined;
   const close = (): Promise<void> => {
     closed ??= (async () => {
@@ -142,8 +151,11 @@ function assemble(
 function join(
   service: StorageService,
   port: number,
-  initial: boolean,
-  joinedAtSeconds: number,
+  about: {
+    readonly firstSync: FirstSync;
+    readonly joinedAtSeconds: number;
+    readonly statistics: () => Buffer;
+  },
 ): { readonly active: Promise<void>; close(): Promise<void> } {
   const { settings, identity, storePaths } = service;
   const active = deferred<void>();
@@ -174,13 +186,13 @@ function join(
           storePathCount: storePaths.length,
           subdirectoriesPerPath: settings.subdirectoriesPerPath,
           uploadPriority: UPLOAD_PRIORITY,
-          joinedAtSeconds,
+          joinedAtSeconds: about.joinedAtSeconds,
           startedAtSeconds: nowSeconds(settings.environment),
           version: PROTOCOL_VERSION,
-          initial,
-          storageId: '',
           trackers: settings.trackers.map((each) => `${each.host}:${each.port}`),
         },
+        firstSync: about.firstSync,
+        statistics: about.statistics,
         usage,
         onActive: active.resolve,
         onError: settings.onError,

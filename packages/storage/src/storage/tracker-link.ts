@@ -2,23 +2,39 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import {
   beat,
   type DiskUsage,
+  fetchStorageIds,
   getMyIp,
+  getServerId,
   type JoinRequest,
   join,
   parameterReq,
   reportDiskUsage,
+  Status,
   StorageStatus,
+  syncDestReq,
+  syncNotify,
 } from '@stevedore/protocol';
-import { asError } from '../errors.js';
+import { asError, StatusError } from '../errors.js';
 import { FrameClient } from '../net/frame-client.js';
 import { type Endpoint, isOwnAddress } from '../options.js';
 import type { Identity } from './identity.js';
 
 /**
- * The long connection of a storage to one tracker: asks for the own address and
- * the cluster's settings, joins, reports room and life, and begins again
+ * The long connection of a storage to one tracker: asks for the own address, the
+ * cluster's settings and the own id, joins, reports room and life, and begins again
  * whenever it breaks. Only the first failure in a row is reported.
+ *
+ * A new storage asks whom to copy from, as every tracker expects of it, and says
+ * that it copies from nobody: it starts with the files that will be sent to it.
  */
+
+/** Ids that a tracker may list before it is not believed any more. */
+const MAX_STORAGE_IDS = 512 * 32;
+
+/** Whether a tracker has seen this storage for the first time; all links share it. */
+export interface FirstSync {
+  done: boolean;
+}
 
 export interface TrackerLinkOptions {
   readonly tracker: Endpoint;
@@ -31,7 +47,10 @@ export interface TrackerLinkOptions {
   readonly diskReportIntervalMs: number;
   readonly reconnectDelayMs: number;
   /** The join of this storage, but for what the connection tells. */
-  readonly joinRequest: Omit<JoinRequest, 'status' | 'trackerAddress'>;
+  readonly joinRequest: Omit<JoinRequest, 'status' | 'trackerAddress' | 'initial' | 'storageId'>;
+  readonly firstSync: FirstSync;
+  /** The 348 bytes of what this storage has done. */
+  statistics(): Buffer;
   usage(): Promise<readonly DiskUsage[]>;
   readonly onActive: () => void;
   readonly onError: (error: Error) => void;
@@ -81,9 +100,12 @@ export class TrackerLink {
       const { group, port } = joinRequest;
       identity.learnAddress(await client.ask(getMyIp, { group, port }));
       identity.learnParameters(await client.ask(parameterReq, undefined));
+      const storageId = identity.usesIds ? await this.#learnIds(client) : '';
       const trackerAddress = client.remoteAddress;
-      const request = { ...joinRequest, status: this.#status, trackerAddress };
+      const initial = !this.#options.firstSync.done;
+      const request = { ...joinRequest, initial, storageId, status: this.#status, trackerAddress };
       this.#status = (await client.ask(join, request)).status;
+      await this.#settleSync(client, initial);
       await this.#reports(client, () => {
         active();
         this.#options.onActive();
@@ -93,9 +115,42 @@ export class TrackerLink {
     }
   }
 
+  /** The list of all ids and the own one, which is the answer. */
+  async #learnIds(client: FrameClient): Promise<string> {
+    const { identity, joinRequest } = this.#options;
+    const lines: string[] = [];
+    for (let total = 1; lines.length < total; ) {
+      const page = await client.ask(fetchStorageIds, { start: lines.length, allowEmpty: true });
+      if (page.total > MAX_STORAGE_IDS || (page.lines.length === 0 && page.total > 0)) {
+        throw new Error(`the tracker lists ${page.total} storage ids`);
+      }
+      total = page.total;
+      lines.push(...page.lines);
+    }
+    const { group, port } = joinRequest;
+    const address = identity.address ?? '';
+    const own = await client.ask(getServerId, { group, address, port });
+    identity.learnIds(own, lines);
+    return own;
+  }
+
+  async #settleSync(client: FrameClient, initial: boolean): Promise<void> {
+    if (initial) {
+      try {
+        await client.ask(syncDestReq, undefined);
+      } catch (error) {
+        // Status 2: those it could copy from are away. It copies from nobody anyway.
+        if (!(error instanceof StatusError) || error.status !== Status.notFound) throw error;
+      }
+    }
+    await client.ask(syncNotify, { sourceId: '', untilSeconds: 0 });
+    this.#options.firstSync.done = true;
+  }
+
   /** Reports until the connection breaks or the link is closed. */
   async #reports(client: FrameClient, active: () => void): Promise<void> {
-    const { beatIntervalMs, diskReportIntervalMs, usage } = this.#options;
+    const { beatIntervalMs, diskReportIntervalMs, usage, statistics } = this.#options;
+    let sent: Buffer = Buffer.alloc(0);
     let ended = false;
     const end = client.ended.then(() => {
       ended = true;
@@ -109,7 +164,9 @@ export class TrackerLink {
         diskAt = now + diskReportIntervalMs;
       }
       if (now >= beatAt) {
-        await client.ask(beat, undefined);
+        const current = statistics();
+        await client.ask(beat, current.equals(sent) ? undefined : current);
+        sent = current;
         beatAt = now + beatIntervalMs;
         active();
       }

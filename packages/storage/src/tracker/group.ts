@@ -1,6 +1,7 @@
-import { Status } from '@stevedore/protocol';
+import { Status, StorageStatus } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
 import { Member } from './member.js';
+import { holds, isSource, type NamedFile } from './placement.js';
 
 /** A member and the store path that an upload shall name. */
 export interface StoreChoice {
@@ -9,11 +10,17 @@ export interface StoreChoice {
   readonly storePathIndex: number;
 }
 
-/** When members count as there and as full. */
+/** When members count as there and as full, and who is taken. */
 export interface ChoiceRules {
   readonly checkActiveIntervalMs: number;
   readonly reservedSpaceMegabytes: number;
+  readonly storeServer: 'round-robin' | 'first' | 'priority';
+  readonly storePath: 'round-robin' | 'most-free';
+  readonly downloadServer: 'round-robin' | 'source';
 }
+
+const READS = 4;
+const WRITES = 2;
 
 /** The storages of one group, in the order of their ids, and whose turn it is. */
 export class Group {
@@ -22,6 +29,7 @@ export class Group {
   #members: readonly Member[] = [];
   #storeTurn = 0;
   #fetchTurn = 0;
+  #updateTurn = 0;
 
   constructor(name: string, rules: ChoiceRules) {
     this.name = name;
@@ -32,44 +40,118 @@ export class Group {
     return this.#members;
   }
 
-  /** The member of this address, made if there is none. */
-  member(address: string): Member {
-    const known = this.#members.find((member) => member.address === address);
+  /** Index among the writable members of the next that takes an upload. */
+  currentWriteServer(nowMs: number): number {
+    return this.#storeTurn % Math.max(this.writable(nowMs).length, 1);
+  }
+
+  /** The member of this id, made if there is none. */
+  member(id: string, address: string, readWriteMode: number): Member {
+    const known = this.find(id);
     if (known) return known;
-    const member = new Member(address);
-    this.#members = [...this.#members, member].sort((a, b) => (a.address < b.address ? -1 : 1));
+    const member = new Member(id, address, readWriteMode);
+    this.#members = [...this.#members, member].sort((a, b) => (a.id < b.id ? -1 : 1));
     return member;
   }
 
-  /** Members that take requests. */
-  serving(nowMs: number): readonly Member[] {
-    return this.#members.filter((member) =>
-      member.serves(nowMs, this.#rules.checkActiveIntervalMs),
-    );
+  find(id: string): Member | undefined {
+    return this.#members.find((member) => member.id === id);
   }
 
-  /** A member for an upload, in turns; undefined if the group is full. */
+  statusOf(member: Member, nowMs: number): number {
+    return member.statusAt(nowMs, this.#rules.checkActiveIntervalMs);
+  }
+
+  /** Members that answer requests, whichever they may take. */
+  serving(nowMs: number): readonly Member[] {
+    return this.#members.filter((each) => this.statusOf(each, nowMs) === StorageStatus.active);
+  }
+
+  readable(nowMs: number): readonly Member[] {
+    return this.serving(nowMs).filter((each) => (each.readWriteMode & READS) !== 0);
+  }
+
+  writable(nowMs: number): readonly Member[] {
+    return this.serving(nowMs).filter((each) => (each.readWriteMode & WRITES) !== 0);
+  }
+
+  /** Room that every serving member has, MiB; what one lacks the group cannot take. */
+  room(nowMs: number): { readonly totalMegabytes: number; readonly freeMegabytes: number } {
+    const sums = this.serving(nowMs).map(({ usage }) => ({
+      total: usage.reduce((sum, path) => sum + path.totalMegabytes, 0),
+      free: usage.reduce((sum, path) => sum + path.freeMegabytes, 0),
+    }));
+    if (sums.length === 0) return { totalMegabytes: 0, freeMegabytes: 0 };
+    return {
+      totalMegabytes: Math.min(...sums.map(({ total }) => total)),
+      freeMegabytes: Math.min(...sums.map(({ free }) => free)),
+    };
+  }
+
+  /** A member for an upload; undefined if the group is full. */
   chooseStore(nowMs: number): StoreChoice | undefined {
-    const { reservedSpaceMegabytes } = this.#rules;
-    const candidates = this.serving(nowMs).filter((each) => each.hasRoom(reservedSpaceMegabytes));
-    const member = candidates[this.#storeTurn++ % Math.max(candidates.length, 1)];
-    const storePathIndex = member?.nextStorePath(reservedSpaceMegabytes);
+    const { reservedSpaceMegabytes, storePath } = this.#rules;
+    const member = this.#storeMember(nowMs);
+    const storePathIndex = member?.nextStorePath(reservedSpaceMegabytes, storePath);
     if (!member || storePathIndex === undefined) return undefined;
     return { group: this, member, storePathIndex };
   }
 
-  /** The member to read from: the one the file came from if it serves, else in turns. */
-  chooseFetch(source: string | undefined, nowMs: number): Member {
-    const serving = this.serving(nowMs);
+  /** Every member for an upload; the store path is the first one's. Undefined if none has room. */
+  chooseStoreAll(
+    nowMs: number,
+  ): { readonly members: readonly Member[]; readonly storePathIndex: number } | undefined {
+    const { reservedSpaceMegabytes, storePath } = this.#rules;
+    const members = this.writable(nowMs).filter((each) => each.hasRoom(reservedSpaceMegabytes));
+    const storePathIndex = members[0]?.nextStorePath(reservedSpaceMegabytes, storePath);
+    return storePathIndex === undefined ? undefined : { members, storePathIndex };
+  }
+
+  /** A member to read from, in turns over those that have the file. */
+  chooseFetch(file: NamedFile | undefined, nowMs: number): Member {
+    const holders = this.#holders(file, nowMs);
+    const source = file && holders.find((each) => isSource(file, each));
+    if (source && (file.onlyAtSource || this.#rules.downloadServer === 'source')) return source;
+    return holders[this.#fetchTurn++ % holders.length]!;
+  }
+
+  /** Every member that has the file; never none. */
+  chooseFetchAll(file: NamedFile | undefined, nowMs: number): readonly Member[] {
+    return this.#holders(file, nowMs);
+  }
+
+  /** The member to change the file on: its source if it serves, else the next one. */
+  chooseUpdate(file: NamedFile | undefined, nowMs: number): Member {
+    const writable = this.writable(nowMs);
     const member =
-      serving.find((each) => each.address === source) ??
-      serving[this.#fetchTurn++ % Math.max(serving.length, 1)];
+      (file && writable.find((each) => isSource(file, each))) ??
+      writable[this.#updateTurn++ % Math.max(writable.length, 1)];
     if (!member) throw new StatusError(Status.notFound, `no active storage in ${this.name}`);
     return member;
   }
 
-  /** The member to change the file on: its source if it serves, else the next one. */
-  chooseUpdate(source: string | undefined, nowMs: number): Member {
-    return this.chooseFetch(source, nowMs);
+  /** Where the file can be read; where nobody has it, the one whose turn to store it is. */
+  #holders(file: NamedFile | undefined, nowMs: number): readonly Member[] {
+    const readable = this.readable(nowMs);
+    const nowSeconds = Math.floor(nowMs / 1000);
+    const holders = file ? readable.filter((each) => holds(file, each, nowSeconds)) : [];
+    if (holders.length > 0) return holders;
+    const fallback = readable[this.#storeTurn % Math.max(readable.length, 1)];
+    if (!fallback) throw new StatusError(Status.notFound, `no active storage in ${this.name}`);
+    return [fallback];
+  }
+
+  #storeMember(nowMs: number): Member | undefined {
+    const { reservedSpaceMegabytes, storeServer } = this.#rules;
+    const candidates = this.writable(nowMs).filter((each) => each.hasRoom(reservedSpaceMegabytes));
+    const priority = (member: Member): number => member.joinRequest?.uploadPriority ?? 0;
+    switch (storeServer) {
+      case 'first':
+        return candidates[0];
+      case 'priority':
+        return [...candidates].sort((a, b) => priority(a) - priority(b))[0];
+      case 'round-robin':
+        return candidates[this.#storeTurn++ % Math.max(candidates.length, 1)];
+    }
   }
 }

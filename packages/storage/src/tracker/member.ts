@@ -1,112 +1,219 @@
 import {
   type DiskUsage,
+  decodeStatistics,
+  emptyStatistics,
   type JoinRequest,
   type ServerBrief,
+  type StorageStatistics,
   StorageStatus,
+  type SyncedUntil,
+  type SyncSource,
 } from '@stevedore/protocol';
 
 /**
  * A storage server as the tracker knows it. Its status:
  *
- *     INIT, ONLINE  --first beat or disk report-->  ACTIVE
- *     any           --its connection ends------->   OFFLINE  --join-->  ONLINE
+ *     INIT                --nobody to copy from-->      ONLINE
+ *     INIT                --somebody to copy from-->    WAIT_SYNC
+ *     WAIT_SYNC, SYNCING  --its source reports-->       SYNCING, OFFLINE
+ *     OFFLINE, RECOVERY   --join-->                     ONLINE
+ *     ONLINE, OFFLINE     --beat or disk report-->      ACTIVE
+ *     ONLINE, ACTIVE      --its connection ends-->      OFFLINE
+ *     any but the living  --operator-->                 DELETED
  *
- * A server that is silent for too long keeps its status but counts as away.
+ * A server that is silent for too long counts as OFFLINE until it is heard again.
  */
+
+const { init, waitSync, syncing, ipChanged, deleted, offline, online, active, recovery, none } =
+  StorageStatus;
+
+/** The first copy is not done: requests must not come here yet. */
+const UNFINISHED: readonly number[] = [init, waitSync, syncing];
+/** A beat does not bring these to life. */
+const LIFELESS: readonly number[] = [...UNFINISHED, ipChanged, deleted];
+/** A peer's report cannot change these. */
+const SETTLED: readonly number[] = [init, online, active, recovery];
+
 export class Member {
-  /** Address that its connection comes from; the id too, as there are no storage ids. */
-  readonly address: string;
-  #status: number = StorageStatus.none;
-  #port = 0;
-  #storePathCount = 1;
+  readonly id: string;
+  readonly readWriteMode: number;
+  #address: string;
+  #status: number = none;
+  #join: JoinRequest | undefined;
   #usage: readonly DiskUsage[] = [];
+  #statistics: StorageStatistics = emptyStatistics();
+  #syncSource: SyncSource | undefined;
+  /** All that its peers changed up to then has come here; 0: nobody knows. */
+  #syncedSeconds = 0;
   #currentWritePath = 0;
   #heardAtMs = 0;
   /** The connection it joined on. An older one that ends later changes nothing. */
   #link: object | undefined;
-  /** True once the member list has been sent on this connection. */
-  #told = false;
+  /** What of the change log it has been told. */
+  logPosition = 0;
 
-  constructor(address: string) {
-    this.address = address;
+  constructor(id: string, address: string, readWriteMode: number) {
+    this.id = id;
+    this.#address = address;
+    this.readWriteMode = readWriteMode;
   }
 
-  get status(): number {
-    return this.#status;
+  get address(): string {
+    return this.#address;
   }
 
   get port(): number {
-    return this.#port;
+    return this.#join?.port ?? 0;
   }
 
   get connected(): boolean {
     return this.#link !== undefined;
   }
 
+  get joinRequest(): JoinRequest | undefined {
+    return this.#join;
+  }
+
+  get usage(): readonly DiskUsage[] {
+    return this.#usage;
+  }
+
+  get currentWritePath(): number {
+    return this.#currentWritePath;
+  }
+
+  get syncSource(): SyncSource | undefined {
+    return this.#syncSource;
+  }
+
+  get syncedSeconds(): number {
+    return this.#syncedSeconds;
+  }
+
+  get heardAtSeconds(): number {
+    return Math.floor(this.#heardAtMs / 1000);
+  }
+
+  /** As it reported them, with what only the tracker knows. */
+  get statistics(): StorageStatistics {
+    const times = {
+      ...this.#statistics.times,
+      lastSyncedSeconds: this.#syncedSeconds,
+      lastHeartBeatSeconds: this.heardAtSeconds,
+    };
+    return { ...this.#statistics, times };
+  }
+
+  get status(): number {
+    return this.#status;
+  }
+
+  /** The status, where silence counts as absence. */
+  statusAt(nowMs: number, checkActiveIntervalMs: number): number {
+    const silent = nowMs - this.#heardAtMs > checkActiveIntervalMs;
+    return silent && (this.#status === active || this.#status === online) ? offline : this.#status;
+  }
+
   /** Takes the join; what it returns is the status that the storage is told. */
-  join(request: JoinRequest, link: object, nowMs: number): number {
-    const known = this.#status !== StorageStatus.none;
-    this.#status = known || !request.initial ? StorageStatus.online : StorageStatus.init;
-    this.#port = request.port;
-    this.#storePathCount = request.storePathCount;
+  join(request: JoinRequest, address: string, link: object, nowMs: number): number {
+    if (this.#status === none) this.#status = request.initial ? init : online;
+    else if (this.#status === offline || this.#status === recovery) this.#status = online;
+    else if (this.#status === deleted || this.#status === ipChanged) {
+      this.#status = request.initial ? init : online;
+    }
+    this.#join = request;
+    this.#address = address;
     this.#link = link;
-    this.#told = false;
     this.#heardAtMs = nowMs;
     return this.#status;
   }
 
   heard(nowMs: number): void {
-    this.#status = StorageStatus.active;
+    if (!LIFELESS.includes(this.#status)) this.#status = active;
     this.#heardAtMs = nowMs;
   }
 
+  beat(statistics: Buffer | undefined, nowMs: number): void {
+    if (statistics) this.#statistics = decodeStatistics(statistics);
+    this.heard(nowMs);
+  }
+
   reportUsage(usage: readonly DiskUsage[], nowMs: number): void {
-    this.#usage = usage.slice(0, this.#storePathCount);
+    this.#usage = usage.slice(0, this.#join?.storePathCount ?? 1);
     this.heard(nowMs);
   }
 
   leave(link: object): void {
     if (this.#link !== link) return;
     this.#link = undefined;
-    this.#status = StorageStatus.offline;
+    if (this.#status === online || this.#status === active) this.#status = offline;
   }
 
-  /** True if requests may be sent to it. */
-  serves(nowMs: number, checkActiveIntervalMs: number): boolean {
-    return (
-      this.#status === StorageStatus.active && nowMs - this.#heardAtMs <= checkActiveIntervalMs
-    );
+  /** It copies from this one, or from nobody. */
+  copyFrom(source: SyncSource | undefined): void {
+    this.#syncSource = source;
+    if (source) this.#status = waitSync;
+    else this.copyNothing();
+  }
+
+  /** As `copyFrom`, told by the storage itself: its status is its source's to change. */
+  confirmSource(source: SyncSource | undefined): void {
+    if (source) this.#syncSource = source;
+    else this.copyNothing();
+  }
+
+  copyNothing(): void {
+    if (UNFINISHED.includes(this.#status)) this.#status = online;
+  }
+
+  /** A peer's word on this one: it only ever gets further, or goes. */
+  reported(status: number): void {
+    if (SETTLED.includes(this.#status)) return;
+    if (status === deleted || status === ipChanged || status > this.#status) this.#status = status;
+  }
+
+  /** Its own word; whether it is alive, its connection tells. */
+  changeStatus(status: number): void {
+    this.#status = status === online || status === active ? offline : status;
+  }
+
+  /** `mode`: whether what all or what any of its peers sent counts. */
+  reportSynced(
+    reports: readonly SyncedUntil[],
+    isActive: (id: string) => boolean,
+    mode: 'all' | 'any',
+  ): void {
+    const times = reports
+      .filter(({ sourceId, seconds }) => seconds > 0 && isActive(sourceId))
+      .map(({ seconds }) => seconds);
+    if (times.length === 0) return;
+    this.#syncedSeconds = mode === 'all' ? Math.min(...times) : Math.max(...times);
   }
 
   hasRoom(reservedMegabytes: number): boolean {
     return this.#usage.some((path) => path.freeMegabytes > reservedMegabytes);
   }
 
-  /** The store path for the next upload, in turns over those that have room. */
-  nextStorePath(reservedMegabytes: number): number | undefined {
+  /** The store path for the next upload: in turns, or the emptiest, of those that have room. */
+  nextStorePath(
+    reservedMegabytes: number,
+    choice: 'round-robin' | 'most-free',
+  ): number | undefined {
     const count = this.#usage.length;
-    for (let step = 0; step < count; step++) {
-      const index = (this.#currentWritePath + step) % count;
-      if (this.#usage[index]!.freeMegabytes <= reservedMegabytes) continue;
-      this.#currentWritePath = (index + 1) % count;
-      return index;
+    const candidates = Array.from({ length: count }, (_, step) =>
+      choice === 'most-free' ? step : (this.#currentWritePath + step) % count,
+    ).filter((index) => this.#usage[index]!.freeMegabytes > reservedMegabytes);
+    if (choice === 'most-free') {
+      candidates.sort(
+        (one, other) => this.#usage[other]!.freeMegabytes - this.#usage[one]!.freeMegabytes,
+      );
     }
-    return undefined;
-  }
-
-  /** True the first time it is asked on a connection. */
-  mustBeTold(): boolean {
-    const first = !this.#told;
-    this.#told = true;
-    return first;
+    const index = candidates[0];
+    if (index !== undefined) this.#currentWritePath = (index + 1) % count;
+    return index;
   }
 
   brief(): ServerBrief {
-    return {
-      status: this.#status,
-      port: this.#port,
-      id: this.address,
-      address: this.address,
-    };
+    return { status: this.#status, port: this.port, id: this.id, address: this.#address };
   }
 }

@@ -1,5 +1,6 @@
-import type { IpWidth } from '@stevedore/protocol';
+import { type IpWidth, isGroupName } from '@stevedore/protocol';
 import { type Environment, systemEnvironment } from '../environment.js';
+import { OptionError } from '../errors.js';
 import {
   type ConnectionLimits,
   type ConnectionOptions,
@@ -8,6 +9,10 @@ import {
   DEFAULT_HOST,
   DEFAULT_TRACKER_PORT,
 } from '../options.js';
+import { StorageIds } from './storage-ids.js';
+
+/** How the group of an upload is chosen. */
+export type StoreLookup = 'round-robin' | 'group' | 'most-free';
 
 export interface TrackerOptions extends ConnectionOptions {
   /** Address to listen on. Default 127.0.0.1. */
@@ -18,6 +23,24 @@ export interface TrackerOptions extends ConnectionOptions {
   readonly reservedSpaceMegabytes?: number;
   /** Width of addresses in answers: `wide` (46 bytes) for clusters with IPv6. Default `narrow`. */
   readonly addressWidth?: IpWidth;
+  /**
+   * Group of an upload: in turns, always `storeGroup`, or the one with most free room.
+   * Default `round-robin`.
+   */
+  readonly storeLookup?: StoreLookup;
+  /** The group of all uploads, for the lookup `group`. */
+  readonly storeGroup?: string;
+  /** Storage of an upload: in turns, the first by id, or the lowest priority number. Default `round-robin`. */
+  readonly storeServer?: 'round-robin' | 'first' | 'priority';
+  /** Store path of an upload: in turns, or the emptiest. Default `round-robin`. */
+  readonly storePath?: 'round-robin' | 'most-free';
+  /** Storage of a download: in turns over those that have the file, or its source. Default `round-robin`. */
+  readonly downloadServer?: 'round-robin' | 'source';
+  /**
+   * Storages by id, `100001 group1 10.0.0.7:23000`; others may not join, and ids stand
+   * in file names instead of addresses. Default: none, storages are their addresses.
+   */
+  readonly storageIds?: readonly string[];
   /** A storage that has not been heard of for so long gets no requests. Default 100,000. */
   readonly checkActiveIntervalMs?: number;
   readonly environment?: Environment;
@@ -31,6 +54,12 @@ export interface TrackerSettings {
   readonly limits: ConnectionLimits;
   readonly reservedSpaceMegabytes: number;
   readonly addressWidth: IpWidth;
+  readonly storeLookup: StoreLookup;
+  readonly storeGroup: string;
+  readonly storeServer: 'round-robin' | 'first' | 'priority';
+  readonly storePath: 'round-robin' | 'most-free';
+  readonly downloadServer: 'round-robin' | 'source';
+  readonly storageIds: StorageIds;
   readonly checkActiveIntervalMs: number;
   readonly environment: Environment;
   readonly onError: (error: Error) => void;
@@ -43,6 +72,12 @@ export function trackerSettings(options: TrackerOptions): TrackerSettings {
     limits: connectionLimits(options),
     reservedSpaceMegabytes: options.reservedSpaceMegabytes ?? 512,
     addressWidth: options.addressWidth ?? 'narrow',
+    storeLookup: options.storeLookup ?? 'round-robin',
+    storeGroup: options.storeGroup ?? '',
+    storeServer: options.storeServer ?? 'round-robin',
+    storePath: options.storePath ?? 'round-robin',
+    downloadServer: options.downloadServer ?? 'round-robin',
+    storageIds: new StorageIds(options.storageIds ?? []),
     checkActiveIntervalMs: options.checkActiveIntervalMs ?? 100_000,
     environment: options.environment ?? systemEnvironment,
     onError: options.onError ?? (() => {}),
@@ -50,5 +85,11 @@ export function trackerSettings(options: TrackerOptions): TrackerSettings {
   checkInteger('port', settings.port, 0, 65_535);
   checkInteger('reservedSpaceMegabytes', settings.reservedSpaceMegabytes, 0, 2 ** 40);
   checkInteger('checkActiveIntervalMs', settings.checkActiveIntervalMs, 1, 86_400_000);
+  if (settings.storeLookup === 'group' && !isGroupName(settings.storeGroup)) {
+    throw new OptionError('storeLookup "group" needs storeGroup');
+  }
+  if (settings.storeLookup !== 'group' && settings.storeGroup !== '') {
+    throw new OptionError('storeGroup goes with storeLookup "group" only');
+  }
   return Object.freeze(settings);
 }

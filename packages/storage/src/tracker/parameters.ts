@@ -1,5 +1,6 @@
 import type { Parameters } from '@stevedore/protocol';
 import type { TrackerSettings } from './options.js';
+import { SYNC_MAX_DELAY_SECONDS } from './placement.js';
 
 /**
  * The cluster's settings as storages ask for them. All 26 lines, because a
@@ -8,13 +9,13 @@ import type { TrackerSettings } from './options.js';
  */
 export function clusterParameters(settings: TrackerSettings): Parameters {
   return new Map([
-    ['use_storage_id', '0'],
-    ['id_type_in_filename', 'ip'],
+    ['use_storage_id', settings.storageIds.used ? '1' : '0'],
+    ['id_type_in_filename', settings.storageIds.used ? 'id' : 'ip'],
     ['trust_storage_server_id', '1'],
     ['response_ip_addr_size', settings.addressWidth === 'wide' ? '46' : '16'],
     ['storage_ip_changed_auto_adjust', '1'],
-    ['storage_sync_file_max_delay', '86400'],
-    ['store_path', '0'],
+    ['storage_sync_file_max_delay', String(SYNC_MAX_DELAY_SECONDS)],
+    ['store_path', settings.storePath === 'most-free' ? '2' : '0'],
     ['reserved_storage_space', `${settings.reservedSpaceMegabytes}MB`],
     ['use_trunk_file', '0'],
     ['slot_min_size', '256'],

@@ -1,4 +1,4 @@
-import { type ServerBrief, Status } from '@stevedore/protocol';
+import { type ChangeList, type ServerBrief, Status } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
 import type { ConnectionEnds } from '../net/frame-server.js';
 import type { Group } from './group.js';
@@ -8,6 +8,9 @@ import type { Member } from './member.js';
 export class TrackerSession {
   readonly #ends: ConnectionEnds;
   #joined: { readonly group: Group; readonly member: Member } | undefined;
+  #toldLeader = false;
+  /** The members as they were last told on this connection. */
+  #toldMembers = '';
 
   constructor(ends: ConnectionEnds) {
     this.#ends = ends;
@@ -21,12 +24,24 @@ export class TrackerSession {
   /** This tracker as the peer reaches it, and as the leader that a lone tracker is. */
   leader(): ServerBrief {
     const { localAddress, localPort } = this.#ends;
-    return { status: 0, port: localPort, id: localAddress, address: localAddress };
+    return { status: 0, port: localPort, id: localAddress.slice(0, 15), address: localAddress };
+  }
+
+  /** The leader as `ip:port` text. */
+  leaderText(): string {
+    const { address, port } = this.leader();
+    return hostText(address, port);
   }
 
   enter(group: Group, member: Member): void {
     if (this.#joined && this.#joined.member !== member) this.#joined.member.leave(this);
     this.#joined = { group, member };
+    this.#toldLeader = false;
+    this.#toldMembers = '';
+  }
+
+  get hasJoined(): boolean {
+    return this.#joined !== undefined;
   }
 
   /** The storage that has joined on this connection; status 13 if none has. */
@@ -35,7 +50,29 @@ export class TrackerSession {
     return this.#joined;
   }
 
+  /** What the storage has not been told yet: the leader once, the members after every change. */
+  changes(nowMs: number): ChangeList {
+    const { group } = this.joined();
+    const members = group.members.map((each) => ({
+      ...each.brief(),
+      status: group.statusOf(each, nowMs),
+    }));
+    const text = JSON.stringify(members);
+    const changes = {
+      ...(this.#toldLeader ? {} : { leader: this.leader() }),
+      ...(this.#toldMembers === text ? {} : { members }),
+    };
+    this.#toldLeader = true;
+    this.#toldMembers = text;
+    return changes;
+  }
+
   end(): void {
     this.#joined?.member.leave(this);
   }
+}
+
+/** `ip:port`, an IPv6 address in brackets. */
+export function hostText(address: string, port: number): string {
+  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
 }

@@ -1,8 +1,11 @@
 import { FrameServer } from '../net/frame-server.js';
 import { handlerTable } from '../net/handler.js';
 import { Cluster } from './cluster.js';
+import { adminHandlers } from './handlers/admin.js';
+import { identityHandlers } from './handlers/identity.js';
 import { membershipHandlers } from './handlers/membership.js';
 import { queryHandlers } from './handlers/queries.js';
+import { syncHandlers } from './handlers/sync.js';
 import { type TrackerOptions, trackerSettings } from './options.js';
 import { TrackerSession } from './session.js';
 
@@ -18,14 +21,17 @@ export interface Tracker extends AsyncDisposable {
 export async function startTracker(options: TrackerOptions = {}): Promise<Tracker> {
   const settings = trackerSettings(options);
   const cluster = new Cluster(settings);
-  const server = new FrameServer<TrackerSession>({
+  const server: FrameServer<TrackerSession> = new FrameServer<TrackerSession>({
     role: 'tracker',
     host: settings.host,
     port: settings.port,
     limits: settings.limits,
     handlers: handlerTable([
       ...membershipHandlers(cluster, settings),
+      ...syncHandlers(cluster, settings),
+      ...identityHandlers(cluster, settings),
       ...queryHandlers(cluster, settings),
+      ...adminHandlers(cluster, settings, () => server.counts),
     ]),
     closesAfterInvalid: false,
     onError: settings.onError,

@@ -1,13 +1,13 @@
 import {
-  decodeFields,
   type FetchTarget,
-  type FileName,
-  ProtocolError,
-  parseFileName,
   queryFetch,
+  queryFetchAll,
   queryStore,
+  queryStoreAll,
   queryStoreInGroup,
+  queryStoreInGroupAll,
   queryUpdate,
+  type ServerAddress,
   Status,
   type StoreTarget,
 } from '@stevedore/protocol';
@@ -17,6 +17,7 @@ import type { Cluster } from '../cluster.js';
 import type { Group, StoreChoice } from '../group.js';
 import type { Member } from '../member.js';
 import type { TrackerSettings } from '../options.js';
+import { readName } from '../placement.js';
 import type { TrackerSession } from '../session.js';
 
 /** What clients ask: where to put a file, where to read it, where to change it. */
@@ -28,12 +29,43 @@ export function queryHandlers(
   const width = () => settings.addressWidth;
   return [
     control(queryStore, () => storeTarget(cluster.chooseStore(now())), width),
-    control(queryStoreInGroup, ({ group }) => storeInGroup(cluster.group(group), now()), width),
+    control(
+      queryStoreInGroup,
+      ({ group }) => storeTarget(inGroup(cluster.group(group), (each) => each.chooseStore(now()))),
+      width,
+    ),
+    control(
+      queryStoreAll,
+      () => {
+        const { group, members, storePathIndex } = cluster.chooseStoreAll(now());
+        return { group: group.name, servers: members.map(address), storePathIndex };
+      },
+      width,
+    ),
+    control(
+      queryStoreInGroupAll,
+      ({ group }) => {
+        const { members, storePathIndex } = inGroup(cluster.group(group), (each) =>
+          each.chooseStoreAll(now()),
+        );
+        return { group, servers: members.map(address), storePathIndex };
+      },
+      width,
+    ),
     control(
       queryFetch,
       (file) => {
         const group = cluster.group(file.group);
-        return fetchTarget(group, group.chooseFetch(sourceOf(file), now()));
+        return fetchTarget(group, group.chooseFetch(readName(file), now()));
+      },
+      width,
+    ),
+    control(
+      queryFetchAll,
+      (file) => {
+        const group = cluster.group(file.group);
+        const servers = group.chooseFetchAll(readName(file), now()).map(address);
+        return { group: group.name, servers };
       },
       width,
     ),
@@ -41,20 +73,21 @@ export function queryHandlers(
       queryUpdate,
       (file) => {
         const group = cluster.group(file.group);
-        return fetchTarget(group, group.chooseUpdate(sourceOf(file), now()));
+        return fetchTarget(group, group.chooseUpdate(readName(file), now()));
       },
       width,
     ),
   ];
-}
 
-function storeInGroup(group: Group, nowMs: number): StoreTarget {
-  if (group.serving(nowMs).length === 0) {
-    throw new StatusError(Status.notFound, `no active storage in ${group.name}`);
+  /** What the group chooses; status 2 without a writable storage, 28 without room. */
+  function inGroup<Choice>(group: Group, choose: (group: Group) => Choice | undefined): Choice {
+    if (group.writable(now()).length === 0) {
+      throw new StatusError(Status.notFound, `no active storage in ${group.name}`);
+    }
+    const choice = choose(group);
+    if (!choice) throw new StatusError(Status.noSpace, `${group.name} is full`);
+    return choice;
   }
-  const choice = group.chooseStore(nowMs);
-  if (!choice) throw new StatusError(Status.noSpace, `${group.name} is full`);
-  return storeTarget(choice);
 }
 
 function storeTarget({ group, member, storePathIndex }: StoreChoice): StoreTarget {
@@ -62,17 +95,9 @@ function storeTarget({ group, member, storePathIndex }: StoreChoice): StoreTarge
 }
 
 function fetchTarget(group: Group, member: Member): FetchTarget {
-  return { group: group.name, address: member.address, port: member.port };
+  return { group: group.name, ...address(member) };
 }
 
-/** Where the file came from; a tracker sends names it cannot read to any storage. */
-function sourceOf({ group, name }: FileName): string | undefined {
-  const file = parseFileName(group, name);
-  if (!file) return undefined;
-  try {
-    return decodeFields(file.base).source;
-  } catch (error) {
-    if (error instanceof ProtocolError) return undefined;
-    throw error;
-  }
+function address(member: Member): ServerAddress {
+  return { address: member.address, port: member.port };
 }

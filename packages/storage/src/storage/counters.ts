@@ -1,0 +1,119 @@
+import {
+  CommandCode,
+  type ConnectionCounts,
+  type CountedOperation,
+  emptyStatistics,
+  type OperationCount,
+  type StorageStatistics,
+} from '@stevedore/protocol';
+import type { Context, Handler, Reply } from '../net/handler.js';
+
+/**
+ * What a storage has done since its start, for the statistics that it sends with
+ * its beats. Handlers are counted from outside, so that none of them knows.
+ */
+
+interface Counted {
+  readonly operation: CountedOperation;
+  readonly bytes?: CountedOperation;
+  /** True if it changes what is stored. */
+  readonly changes: boolean;
+}
+
+const upload: Counted = { operation: 'upload', bytes: 'uploadBytes', changes: true };
+
+const COUNTED: ReadonlyMap<number, Counted> = new Map([
+  [CommandCode.uploadFile, upload],
+  [CommandCode.uploadAppenderFile, upload],
+  [CommandCode.uploadSlaveFile, upload],
+  [CommandCode.appendFile, { operation: 'append', bytes: 'appendBytes', changes: true }],
+  [CommandCode.modifyFile, { operation: 'modify', bytes: 'modifyBytes', changes: true }],
+  [CommandCode.truncateFile, { operation: 'truncate', changes: true }],
+  [CommandCode.setMetadata, { operation: 'setMetadata', changes: true }],
+  [CommandCode.deleteFile, { operation: 'delete', changes: true }],
+  [CommandCode.downloadFile, { operation: 'download', bytes: 'downloadBytes', changes: false }],
+  [CommandCode.getMetadata, { operation: 'getMetadata', changes: false }],
+  [CommandCode.createLink, { operation: 'createLink', changes: true }],
+]);
+
+export class StorageCounters {
+  readonly #nowSeconds: () => number;
+  readonly #counts = new Map<CountedOperation, { total: number; success: number }>();
+  #lastChangeSeconds = 0;
+
+  constructor(nowSeconds: () => number) {
+    this.#nowSeconds = nowSeconds;
+  }
+
+  /** The handler, counted if its command is one that is. */
+  counted<Session>(handler: Handler<Session>): Handler<Session> {
+    const what = COUNTED.get(handler.code);
+    if (!what) return handler;
+    if (handler.kind === 'control') {
+      return {
+        ...handler,
+        handle: async (body: Buffer, context: Context<Session>) => {
+          const reply = await this.#run(what, async () => handler.handle(body, context));
+          return what.bytes === undefined ? reply : this.#sent(reply, what.bytes);
+        },
+      };
+    }
+    return {
+      ...handler,
+      headBytes: (prefix) => handler.headBytes(prefix),
+      handle: async (head, payload, context) => {
+        const bytes = payload.remaining;
+        if (what.bytes) this.#count(what.bytes).total += bytes;
+        const reply = await this.#run(what, () => handler.handle(head, payload, context));
+        if (what.bytes) this.#count(what.bytes).success += bytes;
+        return reply;
+      },
+    };
+  }
+
+  statistics(connections: ConnectionCounts): StorageStatistics {
+    const empty = emptyStatistics();
+    return {
+      connections,
+      operations: { ...empty.operations, ...this.#operations() },
+      times: { ...empty.times, lastSourceUpdateSeconds: this.#lastChangeSeconds },
+    };
+  }
+
+  async #run(what: Counted, handle: () => Promise<Reply>): Promise<Reply> {
+    const count = this.#count(what.operation);
+    count.total += 1;
+    const reply = await handle();
+    count.success += 1;
+    if (what.changes) this.#lastChangeSeconds = this.#nowSeconds();
+    return reply;
+  }
+
+  /** Counts the bytes of a file as they are read for the client. */
+  #sent(reply: Reply, operation: CountedOperation): Reply {
+    if (Buffer.isBuffer(reply)) return reply;
+    const count = this.#count(operation);
+    count.total += reply.bytes;
+    return {
+      bytes: reply.bytes,
+      async read(position) {
+        const chunk = await reply.read(position);
+        count.success += chunk.length;
+        return chunk;
+      },
+      release: () => reply.release(),
+    };
+  }
+
+  #count(operation: CountedOperation): { total: number; success: number } {
+    const known = this.#counts.get(operation);
+    if (known) return known;
+    const count = { total: 0, success: 0 };
+    this.#counts.set(operation, count);
+    return count;
+  }
+
+  #operations(): Partial<Record<CountedOperation, OperationCount>> {
+    return Object.fromEntries([...this.#counts].map(([name, count]) => [name, { ...count }]));
+  }
+}
