@@ -1,0 +1,70 @@
+import { randomBytes } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { failure } from '../../support/fastdfs.js';
+import { testCluster } from './cluster.js';
+
+/** What the trackers tell about groups, storages and the places of files. */
+
+const cluster = testCluster();
+const ACTIVE = 7;
+
+async function stored(): Promise<{ readonly id: string; readonly group: string }> {
+  const id = cluster.owned(await cluster.client.upload(randomBytes(100)));
+  return { id, group: cluster.client.describe(id).group };
+}
+
+test('groups are listed, all and one', async () => {
+  const { client } = cluster;
+  const { group } = await stored();
+  const names = (await client.listGroups()).map(({ name }) => name);
+  expect(names).toContain(group);
+  const record = await client.listGroup(group);
+  expect(record.name).toBe(group);
+  expect(record.storageCount).toBeGreaterThan(0);
+  expect(record.writableCount).toBeGreaterThan(0);
+  expect(record.totalMegabytes).toBeGreaterThan(0);
+});
+
+test('storages of a group are listed, all and one', async () => {
+  const { client } = cluster;
+  const { group } = await stored();
+  const storages = await client.listStorages(group);
+  const active = storages.filter(({ status }) => status === ACTIVE);
+  expect(active.length).toBeGreaterThan(0);
+  for (const storage of active) {
+    expect(storage.storePathCount).toBeGreaterThan(0);
+    const [same, ...others] = await client.listStorages(group, storage.id);
+    expect(others).toEqual([]);
+    expect(same).toMatchObject({ id: storage.id, address: storage.address });
+  }
+});
+
+test('a file is located on storages of its group', async () => {
+  const { client } = cluster;
+  const { id, group } = await stored();
+  const storages = await client.listStorages(group);
+  const known = storages.map(({ address, storagePort: port }) => ({ address, port }));
+  for (const call of ['locate', 'locateForUpdate'] as const) {
+    const { address, port } = await client[call](id);
+    expect(known).toContainEqual({ address, port });
+  }
+  const all = await client.locateAll(id);
+  expect(all.length).toBeGreaterThan(0);
+  for (const { address, port } of all) expect(known).toContainEqual({ address, port });
+});
+
+test('what is not there is not found', async () => {
+  const { client } = cluster;
+  const { id, group } = await stored();
+  const elsewhere = id.replace(group, 'noSuchGroup');
+  const calls = [
+    () => client.listGroup('noSuchGroup'),
+    () => client.listStorages('noSuchGroup'),
+    () => client.listStorages(group, '192.0.2.1'),
+    () => client.locate(elsewhere),
+    () => client.locateAll(elsewhere),
+  ];
+  for (const call of calls) {
+    expect(await failure(call())).toMatchObject({ code: 'not_found', status: 2 });
+  }
+});
