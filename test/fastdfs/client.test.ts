@@ -4,10 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
+import { byteByByte, replyFrame, splitAt } from '@stevedore/fastdfs/testing';
 import { describe, expect, it } from 'vitest';
-import { byteByByte, splitAt } from '../support/bad-server.js';
 import { Chunks, chunksOf, clientOf, failure, goodServer, until } from '../support/fastdfs.js';
-import { replyFrame } from '../support/frame-server.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';
 import { fileIdVectors, frameVector } from '../support/vectors.js';
 

@@ -1,9 +1,8 @@
 import { buffer } from 'node:stream/consumers';
 import type { FastdfsClient } from '@stevedore/fastdfs';
+import { MISBEHAVIOURS, replyFrame, reset, stall } from '@stevedore/fastdfs/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { MISBEHAVIOURS, reset, stall } from '../support/bad-server.js';
 import { Chunks, chunksOf, clientOf, failure, goodServer, until } from '../support/fastdfs.js';
-import { replyFrame } from '../support/frame-server.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';
 import { frameVector } from '../support/vectors.js';
 

@@ -1,8 +1,7 @@
 import { networkInterfaces } from 'node:os';
+import { fin, replyFrame, stall } from '@stevedore/fastdfs/testing';
 import { describe, expect, it } from 'vitest';
-import { fin, stall } from '../support/bad-server.js';
 import { clientOf, failure, goodServer } from '../support/fastdfs.js';
-import { replyFrame } from '../support/frame-server.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';
 
 const hasIpv6 = Object.values(networkInterfaces())

@@ -1,4 +1,4 @@
-import { FrameServer, type Received, replyFrame } from './frame-server.js';
+import { type Answer, FrameServer, type Received, replyFrame } from '@stevedore/fastdfs/testing';
 import { bodyOf, frameVector } from './vectors.js';
 
 /**
@@ -8,8 +8,6 @@ import { bodyOf, frameVector } from './vectors.js';
 
 export const HELLO_ID = 'group1/M00/00/00/fwARA2sAsIGAejQlAAAADcRYHyQ645.txt';
 export const HELLO = Buffer.from('hello fastdfs');
-
-export type Answer = (received: Received, good: Buffer) => void;
 
 export class GoodServer {
   readonly server: FrameServer;

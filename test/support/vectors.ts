@@ -56,7 +56,9 @@ export interface UtilVector {
   readonly [key: string]: string | number | null;
 }
 
-export function frameVectors(file: 'tracker' | 'storage' | 'storage-to-tracker'): FrameVector[] {
+export function frameVectors(
+  file: 'tracker' | 'storage' | 'storage-changes' | 'storage-to-tracker',
+): FrameVector[] {
   return (read(file) as { vectors: FrameVector[] }).vectors;
 }
 

@@ -1,9 +1,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Answer } from './good-server.js';
+import { type Received, replyFrame } from './frame-server.js';
 
 /** Ways in which a server can go wrong, to be put in place of its good answer. */
 
+/** Answers a request; `good` is the reply that it should get. */
+export type Answer = (received: Received, good: Buffer) => void;
+
 export interface Misbehaviour {
+  /** What the server does, as the end of "a server that ..". */
   readonly name: string;
   readonly answer: Answer;
   /** Codes with which a client may report it. */
@@ -27,25 +31,43 @@ export const fin: Misbehaviour = {
   codes: LOST,
 };
 
+export const shortReply: Misbehaviour = {
+  name: 'closes within the header',
+  answer: ({ socket }, good) => void socket.end(good.subarray(0, 7)),
+  codes: LOST,
+};
+
+export const longReply: Misbehaviour = {
+  name: 'sends more than it announced',
+  answer: ({ socket }, good) => void socket.write(Buffer.concat([good, Buffer.from('more')])),
+  codes: BAD,
+};
+
+export const wrongCommand: Misbehaviour = {
+  name: 'has the wrong command byte',
+  answer: ({ socket }, good) => void socket.write(patched(good, 8, 101)),
+  codes: BAD,
+};
+
+export const garbage: Misbehaviour = {
+  name: 'sends text of another protocol',
+  answer: ({ socket }) => void socket.write('HTTP/1.1 400 Bad Request\r\n\r\n'),
+  codes: BAD,
+};
+
 /** Behaviours that fit every command. */
 export const MISBEHAVIOURS: readonly Misbehaviour[] = [
   stall,
   reset,
   fin,
-  {
-    name: 'closes within the header',
-    answer: ({ socket }, good) => void socket.end(good.subarray(0, 7)),
-    codes: LOST,
-  },
+  shortReply,
+  longReply,
+  wrongCommand,
+  garbage,
   {
     name: 'stalls within the header',
     answer: ({ socket }, good) => void socket.write(good.subarray(0, 7)),
     codes: ['timeout'],
-  },
-  {
-    name: 'has the wrong command byte',
-    answer: ({ socket }, good) => void socket.write(patched(good, 8, 101)),
-    codes: BAD,
   },
   {
     name: 'announces a negative length',
@@ -55,16 +77,6 @@ export const MISBEHAVIOURS: readonly Misbehaviour[] = [
   {
     name: 'announces an absurd length',
     answer: ({ socket }, good) => void socket.write(patched(good, 0, 0x7f)),
-    codes: BAD,
-  },
-  {
-    name: 'sends text of another protocol',
-    answer: ({ socket }) => void socket.write('HTTP/1.1 400 Bad Request\r\n\r\n'),
-    codes: BAD,
-  },
-  {
-    name: 'sends more than it announced',
-    answer: ({ socket }, good) => void socket.write(Buffer.concat([good, Buffer.from('more')])),
     codes: BAD,
   },
   {
@@ -85,6 +97,11 @@ export function splitAt(at: number): Answer {
     socket.write(good.subarray(0, at));
     void nextTurn().then(() => socket.write(good.subarray(at)));
   };
+}
+
+/** An error status instead of the good reply. */
+export function refuse(status: number): Answer {
+  return ({ socket }) => void socket.write(replyFrame(status));
 }
 
 /** The good reply, a byte at a time. */

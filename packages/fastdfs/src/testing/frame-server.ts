@@ -3,7 +3,8 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 
 /**
  * A TCP server that cuts what it receives into FastDFS requests, with its own few
- * lines of framing, and leaves the answers to a handler.
+ * lines of framing, and leaves the answers to a handler. It holds requests whole, so
+ * it is for tests only.
  */
 
 export interface Received {
@@ -71,41 +72,76 @@ export class FrameServer {
 
   #serve(socket: Socket): void {
     const connection = ++this.accepted;
+    const cutter = new RequestCutter();
     let request = 0;
-    let waiting = Buffer.alloc(0);
     let taken = false;
-    let headed = false;
     this.sockets.add(socket);
     socket.setNoDelay(true);
     socket.on('error', () => {});
     socket.on('close', () => this.sockets.delete(socket));
     socket.on('data', (bytes) => {
       if (taken) return;
-      waiting = waiting.length === 0 ? bytes : Buffer.concat([waiting, bytes]);
-      while (waiting.length >= 10 && !taken) {
-        const bodyBytes = Number(waiting.readBigInt64BE(0));
-        const common = {
-          command: waiting[8]!,
-          flags: waiting[9]!,
-          bodyBytes,
-          socket,
-          connection,
-          request: request + 1,
-        };
-        if (!headed && this.#handler.onHeader?.(common)) {
+      cutter.push(bytes);
+      for (;;) {
+        const header = cutter.header();
+        if (!header) return;
+        // As the real servers do.
+        if (header.fields.bodyBytes < 0) {
+          socket.destroy();
+          return;
+        }
+        const common = { ...header.fields, socket, connection, request: request + 1 };
+        if (header.isNew && this.#handler.onHeader?.(common)) {
           taken = true;
           return;
         }
-        headed = true;
-        if (waiting.length < 10 + bodyBytes) return;
-        const frame = Buffer.from(waiting.subarray(0, 10 + bodyBytes));
-        waiting = waiting.subarray(10 + bodyBytes);
-        headed = false;
+        const frame = cutter.take(HEADER_BYTES + common.bodyBytes);
+        if (!frame) return;
         request++;
-        if (waiting.length > 0) this.pipelined++;
-        this.#handler.onRequest({ ...common, frame, body: frame.subarray(10) });
+        if (cutter.waiting > 0) this.pipelined++;
+        this.#handler.onRequest({ ...common, frame, body: frame.subarray(HEADER_BYTES) });
       }
     });
+  }
+}
+
+const HEADER_BYTES = 10;
+
+/** Bytes that have come and were not taken, joined only when enough are there. */
+class RequestCutter {
+  waiting = 0;
+  #chunks: Buffer[] = [];
+  #headed = false;
+
+  push(bytes: Buffer): void {
+    this.#chunks.push(bytes);
+    this.waiting += bytes.length;
+  }
+
+  /** The header in front, and whether it is seen for the first time. */
+  header() {
+    if (this.waiting < HEADER_BYTES) return undefined;
+    if (this.#chunks[0]!.length < HEADER_BYTES) this.#join();
+    const front = this.#chunks[0]!;
+    const isNew = !this.#headed;
+    this.#headed = true;
+    const bodyBytes = Number(front.readBigInt64BE(0));
+    return { isNew, fields: { command: front[8]!, flags: front[9]!, bodyBytes } };
+  }
+
+  take(count: number): Buffer | undefined {
+    if (this.waiting < count) return undefined;
+    const joined = this.#join();
+    this.waiting -= count;
+    this.#headed = false;
+    this.#chunks = this.waiting === 0 ? [] : [joined.subarray(count)];
+    return joined.subarray(0, count);
+  }
+
+  #join(): Buffer {
+    const joined = this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks);
+    this.#chunks = [joined];
+    return joined;
   }
 }
 

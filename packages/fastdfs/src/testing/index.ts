@@ -1,0 +1,21 @@
+/** For tests of programs that use FastDFS: a cluster in memory, and servers that go wrong. */
+export { CommandCode } from '@stevedore/protocol';
+export { type FrameHandler, FrameServer, type Received, replyFrame } from './frame-server.js';
+export { MemoryCluster, type MemoryClusterOptions, startMemoryCluster } from './memory-cluster.js';
+export type { MemoryFile, MemoryFiles } from './memory-files.js';
+export {
+  type Answer,
+  byteByByte,
+  fin,
+  garbage,
+  longReply,
+  MISBEHAVIOURS,
+  type Misbehaviour,
+  refuse,
+  reset,
+  shortReply,
+  splitAt,
+  stall,
+  wrongCommand,
+} from './misbehaviour.js';
+export type { MemoryNode } from './node.js';

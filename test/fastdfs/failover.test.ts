@@ -1,0 +1,334 @@
+import { buffer } from 'node:stream/consumers';
+import type { FastdfsClient } from '@stevedore/fastdfs';
+import {
+  CommandCode,
+  fin,
+  type MemoryCluster,
+  refuse,
+  reset,
+  stall,
+} from '@stevedore/fastdfs/testing';
+import { describe, expect, it } from 'vitest';
+import { Chunks, failure, until } from '../support/fastdfs.js';
+import { memorySetup } from '../support/fastdfs-memory.js';
+import { HELLO } from '../support/good-server.js';
+
+const READS: Readonly<Record<string, (client: FastdfsClient, id: string) => Promise<unknown>>> = {
+  downloadBytes: (client, id) => client.downloadBytes(id),
+  download: async (client, id) => buffer((await client.download(id)).stream),
+  info: async (client, id) => (await client.info(id)).size,
+  getMetadata: (client, id) => client.getMetadata(id),
+};
+const READ_COMMANDS = [
+  CommandCode.downloadFile,
+  CommandCode.queryFileInfo,
+  CommandCode.getMetadata,
+] as const;
+
+/** The storage whose id the file bears. */
+function sourceOf(cluster: MemoryCluster, client: FastdfsClient, id: string) {
+  const index = Number(client.describe(id).source) - 100_001;
+  return cluster.storages[index]!;
+}
+
+describe('a read', () => {
+  describe.each(Object.entries(READS))('%s', (_, read) => {
+    it.each([
+      ['stalls', stall],
+      ['resets', reset],
+      ['closes', fin],
+    ])('goes to the next storage when one %s', async (_how, how) => {
+      const { cluster, client } = await memorySetup({ idleTimeoutMs: 250 }, { storages: 3 });
+      const id = await client.upload(HELLO);
+      await client.setMetadata(id, { a: 'b' });
+      const expected = await read(client, id);
+      for (const bad of [cluster.storages[0]!, sourceOf(cluster, client, id)]) {
+        for (const command of READ_COMMANDS) bad.misbehave(command, how);
+      }
+      for (let round = 0; round < 4; round++) expect(await read(client, id)).toEqual(expected);
+    });
+
+    it('goes to the next storage when one is dead', async () => {
+      const { cluster, client } = await memorySetup({}, { storages: 2 });
+      const id = await client.upload(HELLO);
+      const expected = await read(client, id);
+      await sourceOf(cluster, client, id).close();
+      for (let round = 0; round < 3; round++) expect(await read(client, id)).toEqual(expected);
+    });
+  });
+
+  it('that got a part of the bytes starts anew elsewhere, if none was handed out', async () => {
+    const { cluster, client } = await memorySetup({}, { storages: 2 });
+    const id = await client.upload(HELLO);
+    for (const command of [CommandCode.downloadFile]) {
+      cluster.storages[0]!.misbehave(command, ({ socket }, good) =>
+        socket.end(good.subarray(0, 15)),
+      );
+    }
+    for (let round = 0; round < 3; round++) {
+      expect(await client.downloadBytes(id)).toEqual(HELLO);
+    }
+  });
+
+  it('whose bytes were handed out is not repeated', async () => {
+    const { cluster, client } = await memorySetup({}, { storages: 2 });
+    const id = await client.upload(HELLO);
+    for (const storage of cluster.storages) {
+      storage.misbehave(CommandCode.downloadFile, ({ socket }, good) =>
+        socket.end(good.subarray(0, 15)),
+      );
+    }
+    const { stream } = await client.download(id);
+    expect((await failure(buffer(stream))).code).toBe('connection_lost');
+    const asked = cluster.storages.map((each) => each.count(CommandCode.downloadFile));
+    expect(asked[0]! + asked[1]!).toBe(1);
+  });
+
+  it('fails with what happened last when no storage is left', async () => {
+    const { cluster, client } = await memorySetup({}, { storages: 2 });
+    const id = await client.upload(HELLO);
+    for (const storage of cluster.storages) await storage.close();
+    const error = await failure(client.downloadBytes(id));
+    expect(error).toMatchObject({ code: 'connect_failed', fileId: id, retryable: true });
+  });
+
+  it('asks the source when a copy is not there yet', async () => {
+    const { cluster, client } = await memorySetup({}, { storages: 3 });
+    const id = await client.upload(HELLO);
+    const source = sourceOf(cluster, client, id);
+    for (const storage of cluster.storages) {
+      if (storage === source) continue;
+      for (const command of READ_COMMANDS) storage.misbehave(command, refuse(2));
+    }
+    for (let round = 0; round < 3; round++) {
+      expect(await client.downloadBytes(id)).toEqual(HELLO);
+      expect(await buffer((await client.download(id)).stream)).toEqual(HELLO);
+      expect((await client.info(id)).size).toBe(13);
+    }
+  });
+
+  it('of a missing file is not_found after the source said so', async () => {
+    const { client } = await memorySetup({}, { storages: 3 });
+    const id = await client.upload(HELLO);
+    await client.delete(id);
+    for (let round = 0; round < 3; round++) {
+      expect((await failure(client.downloadBytes(id))).code).toBe('not_found');
+    }
+  });
+
+  it('is not told not_found while the source is out of reach', async () => {
+    const { cluster, client } = await memorySetup({}, { storages: 2 });
+    const id = await client.upload(HELLO);
+    const source = sourceOf(cluster, client, id);
+    const copy = cluster.storages.find((each) => each !== source)!;
+    copy.misbehave(CommandCode.downloadFile, refuse(2));
+    await source.close();
+    for (let round = 0; round < 2; round++) {
+      expect((await failure(client.downloadBytes(id))).retryable).toBe(true);
+    }
+  });
+
+  it('never connects to an address that only the file id names', async () => {
+    const { cluster, client } = await memorySetup();
+    const stranger = 'group1/M00/00/00/fwARA2sAsIGAejQlAAAADcRYHyQ645.txt';
+    expect((await failure(client.downloadBytes(stranger))).address).toBe(
+      cluster.storages[0]!.address,
+    );
+  });
+});
+
+describe('an upload', () => {
+  it('goes elsewhere when the storage cannot be reached, whatever the body', async () => {
+    const { cluster, client, orphans } = await memorySetup({}, { storages: 2 });
+    await cluster.storages[0]!.close();
+    for (let round = 0; round < 4; round++) {
+      const body = new Chunks([HELLO]);
+      await client.upload(body, { size: 13, group: 'group1' });
+      await client.uploadAppender(HELLO);
+    }
+    expect(cluster.files.size).toBe(8);
+    expect(orphans).toEqual([]);
+  });
+
+  it.each([
+    ['stalls', stall],
+    ['resets', reset],
+    ['closes', fin],
+  ])(
+    'of an array is repeated elsewhere when the storage %s, and the orphan told',
+    async (_, how) => {
+      const { cluster, client, orphans } = await memorySetup(
+        { idleTimeoutMs: 250 },
+        { storages: 2 },
+      );
+      const [bad, good] = cluster.storages;
+      bad!.misbehave(CommandCode.uploadFile, how);
+      const ids = [await client.upload(HELLO), await client.upload(HELLO)];
+      expect(new Set(ids).size).toBe(2);
+      expect(good!.count(CommandCode.uploadFile)).toBe(2);
+      expect(orphans).toEqual([
+        expect.objectContaining({
+          operation: 'upload',
+          address: bad!.address,
+          size: 13,
+          fileId: undefined,
+        }),
+      ]);
+      expect(orphans[0]!.error).toMatchObject({ address: bad!.address });
+    },
+  );
+
+  it('that may be stored is told even if nothing else can be tried', async () => {
+    const { cluster, client, orphans } = await memorySetup();
+    cluster.storages[0]!.misbehave(CommandCode.uploadFile, reset);
+    const error = await failure(client.upload(HELLO));
+    expect(error.code).toBe('connection_lost');
+    expect(orphans).toMatchObject([{ operation: 'upload', error }]);
+  });
+
+  it('of an iterable is not repeated once it was touched', async () => {
+    const { cluster, client, orphans } = await memorySetup({}, { storages: 2 });
+    for (const storage of cluster.storages) storage.misbehave(CommandCode.uploadFile, reset);
+    const body = new Chunks([HELLO]);
+    expect((await failure(client.upload(body, { size: 13 }))).code).toBe('connection_lost');
+    const asked = cluster.storages.map((each) => each.count(CommandCode.uploadFile));
+    expect(asked[0]! + asked[1]!).toBe(1);
+    expect(orphans.length).toBe(1);
+  });
+
+  it('is not repeated when a part of the reply came, or one that says nothing', async () => {
+    const { cluster, client, orphans } = await memorySetup({}, { storages: 2 });
+    for (const storage of cluster.storages) {
+      storage.misbehave(CommandCode.uploadFile, ({ socket }, good) =>
+        socket.end(good.subarray(0, 1)),
+      );
+    }
+    expect((await failure(client.upload(HELLO))).code).toBe('connection_lost');
+    for (const storage of cluster.storages) {
+      storage.misbehave(CommandCode.uploadFile, refuse(0));
+    }
+    expect((await failure(client.upload(HELLO))).code).toBe('bad_reply');
+    const asked = cluster.storages.map((each) => each.count(CommandCode.uploadFile));
+    expect(asked[0]! + asked[1]!).toBe(2);
+    expect(orphans.length).toBe(2);
+  });
+
+  it('that is aborted while its reply is awaited may be stored', async () => {
+    const { cluster, client, orphans } = await memorySetup();
+    cluster.storages[0]!.misbehave(CommandCode.uploadFile, stall);
+    const controller = new AbortController();
+    const call = failure(client.upload(HELLO, { signal: controller.signal }));
+    await until(() => cluster.storages[0]!.count(CommandCode.uploadFile) === 1);
+    controller.abort();
+    expect((await call).code).toBe('aborted');
+    expect(orphans.length).toBe(1);
+  });
+
+  it('that the storage refuses leaves no orphan', async () => {
+    const { cluster, client, orphans } = await memorySetup();
+    cluster.storages[0]!.misbehave(CommandCode.uploadFile, refuse(28));
+    expect((await failure(client.upload(HELLO))).code).toBe('no_space');
+    expect(orphans).toEqual([]);
+  });
+
+  it('is not disturbed by a listener that throws', async () => {
+    const { cluster, client } = await memorySetup({}, { storages: 2 });
+    cluster.storages[0]!.misbehave(CommandCode.uploadFile, reset);
+    cluster.storages[1]!.misbehave(CommandCode.uploadFile, reset);
+    const own = new Error('listener');
+    client.on('possibleOrphan', () => {
+      throw own;
+    });
+    const seen: unknown[] = [];
+    const others = process.listeners('uncaughtException');
+    process.removeAllListeners('uncaughtException');
+    process.on('uncaughtException', (error) => seen.push(error));
+    expect((await failure(client.upload(HELLO))).code).toBe('connection_lost');
+    await until(() => seen.length === 2);
+    process.removeAllListeners('uncaughtException');
+    for (const listener of others) process.on('uncaughtException', listener);
+    expect(seen).toEqual([own, own]);
+  });
+});
+
+describe('what must not happen twice', () => {
+  it.each(['append', 'uploadSlave', 'regenerate'] as const)(
+    'is sent once, over a tested connection: %s',
+    async (what) => {
+      const { cluster, client } = await memorySetup({ maxConnectionsPerAddress: 1 });
+      const storage = cluster.storages[0]!;
+      const id = await client.uploadAppender(HELLO);
+      const [command, call] = {
+        append: [CommandCode.appendFile, () => client.append(id, HELLO)] as const,
+        uploadSlave: [
+          CommandCode.uploadSlaveFile,
+          () => client.uploadSlave(id, '_a', HELLO),
+        ] as const,
+        regenerate: [CommandCode.regenerateAppenderFilename, () => client.regenerate(id)] as const,
+      }[what];
+      storage.misbehave(command, reset);
+      expect((await failure(call())).code).toBe('connection_lost');
+      expect([storage.count(command), storage.count(CommandCode.activeTest)]).toEqual([1, 1]);
+      storage.behave();
+      // A connection that died in the pool is found out by the test, at no cost.
+      await client.info(id);
+      const before = storage.count(command);
+      storage.misbehave(CommandCode.activeTest, reset);
+      await call().catch((error) => expect(error).toMatchObject({ status: expect.any(Number) }));
+      expect(storage.count(command)).toBe(before + 1);
+    },
+  );
+
+  it('names the file that a lost slave upload would have', async () => {
+    const { cluster, client, orphans } = await memorySetup();
+    const id = await client.upload(HELLO, { extension: 'txt' });
+    cluster.storages[0]!.misbehave(CommandCode.uploadSlaveFile, reset);
+    await failure(client.uploadSlave(id, '_a', HELLO));
+    expect(orphans).toMatchObject([{ fileId: `${id.slice(0, -4)}_a.txt`, size: 13 }]);
+  });
+});
+
+describe('a server that says EAGAIN', () => {
+  it.each([
+    ['upload', CommandCode.uploadFile],
+    ['downloadBytes', CommandCode.downloadFile],
+    ['tracker', CommandCode.queryFetchOne],
+  ] as const)('is asked again: %s', async (what, command) => {
+    const { cluster, client } = await memorySetup();
+    const node = what === 'tracker' ? cluster.tracker : cluster.storages[0]!;
+    const id = await client.upload(HELLO);
+    let left = 2;
+    node.misbehave(command, (received, good) => {
+      if (left-- > 0) refuse(11)(received, good);
+      else received.socket.write(good);
+    });
+    if (what === 'upload') await client.upload(HELLO);
+    else expect(await client.downloadBytes(id)).toEqual(HELLO);
+  });
+
+  it('is asked again only so often, and only while the deadline allows it', async () => {
+    const { cluster, client } = await memorySetup({ busyRetries: 2 });
+    const storage = cluster.storages[0]!;
+    storage.misbehave(CommandCode.uploadFile, refuse(11));
+    expect(await failure(client.upload(HELLO))).toMatchObject({ code: 'busy', errno: 11 });
+    expect(storage.count(CommandCode.uploadFile)).toBe(3);
+    const error = await failure(client.upload(HELLO, { deadlineMs: 90 }));
+    expect(error.code).toBe('busy');
+  });
+
+  it('ends the wait when the call is aborted', async () => {
+    const { cluster, client } = await memorySetup({ busyRetries: 20 });
+    cluster.storages[0]!.misbehave(CommandCode.uploadFile, refuse(11));
+    const signal = AbortSignal.timeout(150);
+    expect((await failure(client.upload(HELLO, { signal }))).code).toBe('aborted');
+  });
+
+  it('is not asked again when the body is gone', async () => {
+    const { cluster, client } = await memorySetup();
+    const storage = cluster.storages[0]!;
+    storage.misbehave(CommandCode.uploadFile, refuse(11));
+    const body = new Chunks([HELLO]);
+    expect((await failure(client.upload(body, { size: 13 }))).code).toBe('busy');
+    expect(storage.count(CommandCode.uploadFile)).toBe(1);
+  });
+});
