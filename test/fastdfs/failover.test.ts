@@ -271,7 +271,7 @@ describe('what must not happen twice', () => {
       expect([storage.count(command), storage.count(CommandCode.activeTest)]).toEqual([1, 1]);
       storage.behave();
       // A connection that died in the pool is found out by the test, at no cost.
-      await client.info(id);
+      await client.upload(HELLO);
       const before = storage.count(command);
       storage.misbehave(CommandCode.activeTest, reset);
       await call().catch((error) => expect(error).toMatchObject({ status: expect.any(Number) }));
