@@ -24,6 +24,7 @@ function row(size: number, group: string | null = null, stagedAt = 1000): FileRo
     trunkOffset: null,
     trunkKind: null,
     trunkFileId: null,
+    was: null,
   };
 }
 

@@ -186,7 +186,7 @@ describe('deletion', () => {
   test('of a file whose trunk is on its way: it is dead in the trunk', async () => {
     const { staging, store } = await openStaging(temporaryFolder());
     const gone = await stageFile(staging, randomBytes(1000));
-    const kept = await stageFile(staging, randomBytes(10));
+    const kept = await stageFile(staging, randomBytes(2000));
     let release = () => {};
     store.beforeStore = () => new Promise((resolve) => (release = resolve));
     const flushed = staging.flush();

@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { encodeFields, encodePath, encodeTail, normalSizeField } from '@stevedore/protocol';
-import type { TrunkSource, TrunkStore } from '@stevedore/staging';
+import { StoreError, type TrunkSource, type TrunkStore } from '@stevedore/staging';
 
 /** A FastDFS in memory that can be told to fail, to lie and to wait. */
 export class MemoryTrunkStore implements TrunkStore {
@@ -12,8 +12,8 @@ export class MemoryTrunkStore implements TrunkStore {
   damage: (bytes: Buffer) => Buffer = (bytes) => bytes;
   #count = 0;
 
-  async store(source: TrunkSource): Promise<string> {
-    await this.beforeStore(source);
+  async store(source: TrunkSource, signal: AbortSignal): Promise<string> {
+    await untilAborted(this.beforeStore(source), signal);
     const chunks: Uint8Array[] = [];
     for await (const chunk of source.chunks()) chunks.push(chunk);
     const bytes = this.damage(Buffer.concat(chunks));
@@ -29,8 +29,25 @@ export class MemoryTrunkStore implements TrunkStore {
     return fileId;
   }
 
+  /** Called before each read; what it throws is the read's failure. */
+  beforeRead: () => Promise<void> | void = () => undefined;
+
+  async read(fileId: string, offset: number, length: number): Promise<Buffer> {
+    await this.beforeRead();
+    const bytes = this.files.get(fileId);
+    if (!bytes) throw new StoreError('not_found', `there is no file ${fileId}`);
+    return Buffer.from(bytes.subarray(offset, offset + length));
+  }
+
   async remove(fileId: string): Promise<void> {
     this.removed.push(fileId);
     this.files.delete(fileId);
   }
+}
+
+function untilAborted(work: Promise<void> | void, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
+    Promise.resolve(work).then(resolve, reject);
+  });
 }

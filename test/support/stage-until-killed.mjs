@@ -10,6 +10,7 @@ const staging = await Staging.open({
   connect: async () => ({
     store: () => Promise.reject(new Error('there is no FastDFS')),
     remove: () => Promise.resolve(),
+    read: () => Promise.reject(new Error('there is no FastDFS')),
   }),
   trunkBytes: MIB,
   maxAgeMs: 20,

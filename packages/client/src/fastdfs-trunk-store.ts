@@ -1,5 +1,6 @@
 import { type FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
 import type { TrunkSource, TrunkStore } from '@stevedore/staging';
+import { storageError } from './reader.js';
 
 /** FastDFS as staging sees it. */
 export class FastdfsTrunkStore implements TrunkStore {
@@ -11,6 +12,14 @@ export class FastdfsTrunkStore implements TrunkStore {
 
   store({ size, extension, chunks }: TrunkSource, signal: AbortSignal): Promise<string> {
     return this.#client.upload(chunks(), { size, extension, signal });
+  }
+
+  async read(fileId: string, offset: number, length: number, signal: AbortSignal): Promise<Buffer> {
+    try {
+      return await this.#client.downloadBytes(fileId, { offset, length, signal });
+    } catch (error) {
+      throw storageError(error, fileId);
+    }
   }
 
   async remove(fileId: string, signal: AbortSignal): Promise<void> {

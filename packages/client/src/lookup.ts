@@ -1,5 +1,6 @@
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import {
+  extensionOf,
   type FileId,
   fileKind,
   formatFileId,
@@ -60,8 +61,13 @@ export class Lookup {
     const parsed = parseKey(key);
     if (!parsed) throw new StoreError('invalid_id', `"${key}" is no key`);
     const row = this.#staging.find(parsed);
-    if (!row) throw notFound(key);
-    return row;
+    if (row) return row;
+    if (this.#staging.isComplete || this.#staging.isDeleted(parsed)) throw notFound(key);
+    throw new StoreError(
+      'storage_unavailable',
+      `the FileMap is being made anew and does not know ${key} yet`,
+      { retryable: true },
+    );
   }
 
   #storedRow(row: FileRow): StoredFile {
@@ -91,6 +97,8 @@ export class Lookup {
     const trunk = this.#staging.trunkByFileId(trunkId);
     const row = trunk && this.#staging.findInTrunk(trunk, slice.offset);
     if (row && fileIdOf(row) === id) return this.#storedRow(row);
+    const moved = this.#staging.forwarded(trunkId, slice.offset);
+    if (moved && isSameFile(moved, slice)) return this.#storedRow(moved);
     const entry = await this.#entryOf(id, slice);
     const key = parseKey(entry.name.slice(0, KEY_CHARS));
     if (!key || this.#staging.isDeleted(key)) throw notFound(id);
@@ -157,6 +165,15 @@ export class Lookup {
       throw storageError(error, id);
     }
   }
+}
+
+/** The slice id of a file before it was moved names the same content and extension. */
+function isSameFile(row: FileRow, slice: SliceId): boolean {
+  return (
+    row.size === slice.size &&
+    row.crc32 === slice.crc32 &&
+    extensionOf(row.name) === slice.extension
+  );
 }
 
 /** What the trunk's directory says of a file that another store staged. */

@@ -59,25 +59,28 @@ export class Reader {
     range: ByteRange | undefined,
     signal: AbortSignal | undefined,
   ): Promise<Buffer | Readable> {
-    const { staging } = this.#options;
     if (row.size === 0) return Buffer.alloc(0);
     if (row.spooled > 0) return this.#readLarge(row, range, signal);
-    const local = await staging.read(row);
-    if (local) return slice(local, range);
-    // It may have been merged, and its local copy dropped, since the row was read.
-    const current = row.trunkFileId === null ? staging.find(row.key) : row;
-    if (!current) throw notFound(formatKey(row.key));
-    if (current.trunkFileId === null || current.trunkOffset === null) {
+    try {
+      return slice(await this.#readSmall(row), range);
+    } catch (error) {
+      // Merged, or moved to another trunk, since the row was looked up.
+      const current = this.#options.staging.find(row.key);
+      if (!current) throw notFound(formatKey(row.key));
+      if (!isElsewhere(row, current)) throw error;
+      return slice(await this.#readSmall(current), range);
+    }
+  }
+
+  async #readSmall(row: FileRow): Promise<Buffer> {
+    const local = await this.#options.staging.read(row);
+    if (local) return local;
+    const { trunkFileId, trunkOffset, size } = row;
+    if (trunkFileId === null || trunkOffset === null) {
       throw new StoreError('corrupt', `${formatKey(row.key)} is neither staged nor merged`);
     }
-    const file = {
-      fileId: current.trunkFileId,
-      offset: current.trunkOffset,
-      size: current.size,
-      crc32: current.crc32,
-    };
-    const bytes = await this.#cache.get(formatKey(row.key), () => this.#downloadOwn(file));
-    return slice(bytes, range);
+    const file = { fileId: trunkFileId, offset: trunkOffset, size, crc32: row.crc32 };
+    return this.#cache.get(formatKey(row.key), () => this.#downloadOwn(file));
   }
 
   async readRemote(
@@ -187,6 +190,14 @@ export function storageError(error: unknown, fileId: string): unknown {
     'storage_unavailable',
     `FastDFS could not be asked for ${fileId}: ${error.message}`,
     { cause: error, retryable: true },
+  );
+}
+
+function isElsewhere(row: FileRow, current: FileRow): boolean {
+  return (
+    row.segment !== current.segment ||
+    row.position !== current.position ||
+    row.trunk !== current.trunk
   );
 }
 

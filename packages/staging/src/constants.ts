@@ -18,6 +18,7 @@ export const RecordType = {
   deletion: 3,
   plan: 4,
   stored: 5,
+  movedFile: 6,
 } as const;
 export type RecordTypeNumber = (typeof RecordType)[keyof typeof RecordType];
 

@@ -18,6 +18,8 @@ export interface Disk {
   remove(path: string): Promise<void>;
   /** Makes creations, renames and removals in the folder durable. */
   syncFolder(path: string): Promise<void>;
+  /** Bytes free for this process on the disk of the folder. */
+  freeBytes(folder: string): Promise<number>;
 }
 
 export interface DiskFile {
@@ -109,6 +111,10 @@ export const realDisk: Disk = {
   },
   rename: (from, to) => fs.promises.rename(from, to),
   remove: (path) => fs.promises.rm(path, { force: true }),
+  async freeBytes(folder) {
+    const { bavail, bsize } = await fs.promises.statfs(folder);
+    return bavail * bsize;
+  },
   async syncFolder(path) {
     const fd = await open(path, 'r');
     try {

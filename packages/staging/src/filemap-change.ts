@@ -11,20 +11,27 @@ export interface PlannedMember {
   readonly size: number;
 }
 
+/** A place that a file had in a trunk before it was moved: id of the trunk, offset. */
+export type FormerPlace = readonly [fileId: string, offset: number];
+
+/** What a record says of a file whose bytes are in it or in the spool. */
+export interface FileChange {
+  readonly key: Buffer;
+  readonly name: string;
+  readonly type: string;
+  readonly group: string | undefined;
+  readonly size: number;
+  readonly crc32: number;
+  /** Unix milliseconds. */
+  readonly stagedAt: number;
+  /** Where the body begins in the segment. */
+  readonly position: number;
+  readonly spooled: boolean;
+}
+
 export type FileMapChange =
-  | {
-      readonly what: 'file';
-      readonly key: Buffer;
-      readonly name: string;
-      readonly type: string;
-      readonly group: string | undefined;
-      readonly size: number;
-      readonly crc32: number;
-      readonly stagedAt: number;
-      /** Where the body begins in the segment. */
-      readonly position: number;
-      readonly spooled: boolean;
-    }
+  | (FileChange & { readonly what: 'file' })
+  | (FileChange & { readonly what: 'moved'; readonly was: readonly FormerPlace[] })
   | { readonly what: 'deletion'; readonly key: Buffer }
   | {
       readonly what: 'plan';
@@ -42,6 +49,8 @@ export type FileMapChange =
       readonly size: number;
       readonly crc32: number;
       readonly files: number;
+      /** The file itself, when it was stored whole. */
+      readonly file: Omit<FileChange, 'position' | 'spooled'> | undefined;
     };
 
 /** Key, offset and size of a member, as plan records and the FileMap pack them. */

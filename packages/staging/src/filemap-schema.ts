@@ -5,7 +5,8 @@ import type Database from 'better-sqlite3';
  * `migrate`; a FileMap of a later version than this code knows is refused.
  *
  * files.trunk is null until the trunk is confirmed; the partial index over those
- * rows is the list of what waits to be packed, in order of arrival.
+ * rows is the list of what waits to be packed, in order of arrival. files.was lists
+ * the places in earlier trunks that a file was moved from; forwards leads from there.
  */
 export const SCHEMA_VERSION = 1;
 
@@ -22,7 +23,8 @@ const VERSION_1 = `
     position INTEGER NOT NULL,
     spooled INTEGER NOT NULL,
     trunk INTEGER,
-    trunkOffset INTEGER
+    trunkOffset INTEGER,
+    was TEXT
   ) WITHOUT ROWID;
   CREATE INDEX files_waiting ON files (segment, position) WHERE trunk IS NULL;
   CREATE INDEX files_spooled ON files (key) WHERE spooled = 1;
@@ -37,6 +39,7 @@ const VERSION_1 = `
     size INTEGER NOT NULL,
     crc32 INTEGER,
     files INTEGER NOT NULL,
+    contentBytes INTEGER NOT NULL DEFAULT 0,
     deadFiles INTEGER NOT NULL DEFAULT 0,
     deadBytes INTEGER NOT NULL DEFAULT 0,
     recordSegment INTEGER NOT NULL,
@@ -50,6 +53,14 @@ const VERSION_1 = `
     trunk INTEGER,
     recordSegment INTEGER NOT NULL
   ) WITHOUT ROWID;
+
+  CREATE TABLE forwards (
+    fileId TEXT NOT NULL,
+    offset INTEGER NOT NULL,
+    key BLOB NOT NULL,
+    PRIMARY KEY (fileId, offset)
+  ) WITHOUT ROWID;
+  CREATE INDEX forwards_by_key ON forwards (key);
 
   CREATE TABLE segments (
     number INTEGER PRIMARY KEY,

@@ -3,9 +3,9 @@ import type Database from 'better-sqlite3';
 /** Every statement of the FileMap, prepared once. The tables are in filemap-schema.ts. */
 
 const FILE_COLUMNS = `f.key, f.name, f.type, f.grp AS "group", f.size, f.crc32, f.stagedAt,
-  f.segment, f.position, f.spooled, f.trunk, f.trunkOffset`;
-const TRUNK_COLUMNS = `id, taskId, kind, state, fileId, size, crc32, files, deadFiles, deadBytes,
-  recordSegment`;
+  f.segment, f.position, f.spooled, f.trunk, f.trunkOffset, f.was`;
+const TRUNK_COLUMNS = `id, taskId, kind, state, fileId, size, crc32, files, contentBytes,
+  deadFiles, deadBytes, recordSegment`;
 
 const SQL = {
   find: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
@@ -27,6 +27,14 @@ const SQL = {
   addFile: `INSERT OR IGNORE INTO files
       (key, name, type, grp, size, crc32, stagedAt, segment, position, spooled)
       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+  adoptFile: `INSERT OR IGNORE INTO files
+      (key, name, type, grp, size, crc32, stagedAt, segment, position, spooled, was)
+      VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?)`,
+  moveFile: `UPDATE files SET segment = ?, position = ?, spooled = 0, trunk = NULL,
+      trunkOffset = NULL, was = ? WHERE key = ?`,
+  addForward: 'INSERT OR REPLACE INTO forwards (fileId, offset, key) VALUES (?, ?, ?)',
+  forward: 'SELECT key FROM forwards WHERE fileId = ? AND offset = ?',
+  removeForwards: 'DELETE FROM forwards WHERE key = ?',
   removeFile: 'DELETE FROM files WHERE key = ?',
   confirmFile: `UPDATE files SET trunk = ?, trunkOffset = ?
       WHERE key = ? AND trunk IS NULL RETURNING size, spooled`,
@@ -41,13 +49,28 @@ const SQL = {
   addPlan: `INSERT INTO trunks (taskId, kind, state, size, files, recordSegment, members)
       VALUES ($taskId, $kind, 'planned', $size, $files, $segment, $members)
       ON CONFLICT (taskId) DO NOTHING`,
-  addStored: `INSERT INTO trunks (taskId, kind, state, fileId, size, crc32, files, recordSegment)
-      VALUES ($taskId, $kind, 'stored', $fileId, $size, $crc32, $files, $segment)
+  addStored: `INSERT INTO trunks
+      (taskId, kind, state, fileId, size, crc32, files, recordSegment, members)
+      VALUES ($taskId, $kind, 'stored', $fileId, $size, $crc32, $files, $segment, $members)
       ON CONFLICT (taskId) DO UPDATE SET fileId = $fileId, size = $size, crc32 = $crc32,
         recordSegment = $segment,
-        state = CASE state WHEN 'confirmed' THEN 'confirmed' ELSE 'stored' END`,
-  finishTrunk: "UPDATE trunks SET state = 'confirmed', members = NULL WHERE id = ?",
+        members = CASE WHEN state IN ('confirmed', 'retired') THEN NULL
+          ELSE coalesce(members, $members) END,
+        state = CASE WHEN state IN ('confirmed', 'retired') THEN state ELSE 'stored' END`,
+  finishTrunk: `UPDATE trunks SET state = 'confirmed', members = NULL, files = $files,
+      contentBytes = $bytes,
+      deadFiles = $files - (SELECT count(*) FROM files WHERE trunk = $trunk),
+      deadBytes = $bytes - (SELECT coalesce(sum(size), 0) FROM files WHERE trunk = $trunk)
+      WHERE id = $trunk`,
   abandonTrunk: "UPDATE trunks SET state = 'abandoned', members = NULL WHERE id = ?",
+  sparseTrunks: `SELECT ${TRUNK_COLUMNS} FROM trunks
+      WHERE state = 'confirmed' AND kind = 'trunk' AND deadFiles < files
+        AND deadBytes > contentBytes * ? ORDER BY deadBytes DESC LIMIT ?`,
+  aliveIn: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
+      FROM files f INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
+      WHERE f.trunk = ? AND f.trunkOffset > ? ORDER BY f.trunkOffset LIMIT ?`,
+  unsettledMoves: `SELECT 1 FROM forwards w JOIN files f ON f.key = w.key
+      WHERE w.fileId = ? AND f.trunk IS NULL LIMIT 1`,
   deadTrunks: `SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_dead
       WHERE deadFiles >= files AND state = 'confirmed' ORDER BY id`,
   retireTrunk: "UPDATE trunks SET state = 'retired' WHERE id = ?",
@@ -55,6 +78,10 @@ const SQL = {
   addDead: 'UPDATE trunks SET deadFiles = deadFiles + ?, deadBytes = deadBytes + ? WHERE id = ?',
   trunkByFile: `SELECT ${TRUNK_COLUMNS} FROM trunks WHERE fileId = ?`,
   trunkByTask: `SELECT ${TRUNK_COLUMNS} FROM trunks WHERE taskId = ?`,
+  sums: `SELECT state, kind, count(*) AS trunks, coalesce(sum(size), 0) AS bytes,
+      coalesce(sum(contentBytes), 0) AS contentBytes,
+      coalesce(sum(deadFiles), 0) AS deadFiles, coalesce(sum(deadBytes), 0) AS deadBytes
+      FROM trunks GROUP BY state, kind`,
   trunksIn: `SELECT ${TRUNK_COLUMNS} FROM trunks WHERE state = ? ORDER BY id`,
   trunksRecordedIn: `SELECT ${TRUNK_COLUMNS} FROM trunks
       WHERE recordSegment = ? AND state IN ('stored', 'confirmed')`,

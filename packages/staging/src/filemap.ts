@@ -1,6 +1,8 @@
 import Database from 'better-sqlite3';
 import {
+  type FileChange,
   type FileMapChange,
+  type FormerPlace,
   type PlannedMember,
   packMembers,
   type TrunkKind,
@@ -37,6 +39,8 @@ export interface FileRow {
   readonly trunkKind: TrunkKind | null;
   /** FastDFS id of the trunk. */
   readonly trunkFileId: string | null;
+  /** JSON of the FormerPlaces it was moved from; null for most. */
+  readonly was: string | null;
 }
 
 /**
@@ -55,6 +59,8 @@ export interface TrunkRow {
   readonly size: number;
   readonly crc32: number | null;
   readonly files: number;
+  /** Bytes of its members' content, alive or dead; 0 until it is confirmed. */
+  readonly contentBytes: number;
   readonly deadFiles: number;
   readonly deadBytes: number;
   readonly recordSegment: number;
@@ -70,6 +76,25 @@ export interface Counters {
   readonly mergedBytes: number;
 }
 
+/** A member as a trunk's directory tells it. */
+export interface AdoptedFile {
+  readonly file: Omit<FileChange, 'position' | 'spooled'>;
+  /** Where its content begins in the trunk. */
+  readonly offset: number;
+  readonly was: readonly FormerPlace[];
+}
+
+/** Trunks of one state and kind together. */
+export interface TrunkSum {
+  readonly state: TrunkState;
+  readonly kind: TrunkKind;
+  readonly trunks: number;
+  readonly bytes: number;
+  readonly contentBytes: number;
+  readonly deadFiles: number;
+  readonly deadBytes: number;
+}
+
 const CACHE_KIB = 32 * 1024;
 
 export class FileMap {
@@ -77,6 +102,7 @@ export class FileMap {
   readonly #statements: Statements;
   readonly #apply: (changes: readonly FileMapChange[], segment: number, bytes: number) => void;
   readonly #confirm: (trunk: number, members: readonly PlannedMember[]) => void;
+  readonly #adopt: (trunk: TrunkRow, entries: readonly AdoptedFile[]) => void;
 
   private constructor(database: Database.Database) {
     this.#database = database;
@@ -90,6 +116,11 @@ export class FileMap {
     this.#confirm = database.transaction((trunk, members) => {
       const sums = new Sums();
       this.#confirmMembers(trunk, members, sums);
+      this.#addToCounters(sums);
+    });
+    this.#adopt = database.transaction((trunk, entries) => {
+      const sums = new Sums();
+      this.#adoptMembers(trunk, entries, sums);
       this.#addToCounters(sums);
     });
   }
@@ -120,6 +151,12 @@ export class FileMap {
 
   findInTrunk(trunk: number, offset: number): FileRow | undefined {
     return this.#statements.findInTrunk.get(trunk, offset) as FileRow | undefined;
+  }
+
+  /** The file that was moved away from this place of an earlier trunk. */
+  forwarded(fileId: string, offset: number): FileRow | undefined {
+    const row = this.#statements.forward.get(fileId, offset) as { key: Buffer } | undefined;
+    return row && this.find(row.key);
   }
 
   isDeleted(key: Buffer): boolean {
@@ -175,9 +212,33 @@ export class FileMap {
     this.#confirm(trunk, members);
   }
 
-  /** The trunk is in place and every member's row says so. */
-  finishTrunk(trunk: number): void {
-    this.#statements.finishTrunk.run(trunk);
+  /** Rows for members of a trunk that only its own directory still tells about. */
+  adoptMembers(trunk: TrunkRow, entries: readonly AdoptedFile[]): void {
+    this.#adopt(trunk, entries);
+  }
+
+  /** The trunk is in place and every living member's row says so; the rest of it is dead. */
+  finishTrunk(trunk: number, files: number, contentBytes: number): void {
+    this.#statements.finishTrunk.run({ trunk, files, bytes: contentBytes });
+  }
+
+  /** Confirmed trunks of which more than `deadShare` of the content is dead, worst first. */
+  sparseTrunks(deadShare: number, limit: number): TrunkRow[] {
+    return this.#statements.sparseTrunks.all(deadShare, limit) as TrunkRow[];
+  }
+
+  /** Living files of a trunk in its order, behind the given offset. */
+  aliveIn(trunk: number, offset: number, limit: number): FileRow[] {
+    return this.#statements.aliveIn.all(trunk, offset, limit) as FileRow[];
+  }
+
+  /** True while a file that was moved out of the trunk is not stored elsewhere yet. */
+  hasUnsettledMoves(trunk: TrunkRow): boolean {
+    return this.#statements.unsettledMoves.get(trunk.fileId) !== undefined;
+  }
+
+  trunkSums(): TrunkSum[] {
+    return this.#statements.sums.all() as TrunkSum[];
   }
 
   /** Confirmed trunks in which nothing is alive. */
@@ -185,6 +246,7 @@ export class FileMap {
     return this.#statements.deadTrunks.all() as TrunkRow[];
   }
 
+  /** Nothing refers to the trunk any more, and it is gone from FastDFS. */
   retireTrunk(trunk: number): void {
     this.#statements.retireTrunk.run(trunk);
     this.#statements.freeDeletions.run(trunk);
@@ -243,6 +305,9 @@ export class FileMap {
       case 'file':
         this.#addFile(change, segment, sums);
         return;
+      case 'moved':
+        this.#moveFile(change, segment, sums);
+        return;
       case 'deletion':
         this.#deleteFile(change.key, segment, sums);
         return;
@@ -257,7 +322,11 @@ export class FileMap {
         });
         return;
       case 'stored':
+        if (change.file) this.#adoptWhole(change.file, sums);
         this.#statements.addStored.run({
+          members: change.file
+            ? packMembers([{ key: change.file.key, offset: 0, size: change.size }])
+            : null,
           taskId: change.taskId,
           kind: change.kind,
           fileId: change.fileId,
@@ -285,10 +354,51 @@ export class FileMap {
     if (changes === 1) sums.add(change.spooled ? 'spooled' : 'waiting', 1, change.size);
   }
 
+  /** The file's bytes are in the container again; its place in a trunk is dead. */
+  #moveFile(change: Extract<FileMapChange, { what: 'moved' }>, segment: number, sums: Sums): void {
+    if (this.isDeleted(change.key)) return;
+    const row = this.find(change.key);
+    if (!row) this.#addFile({ ...change, what: 'file' }, segment, sums);
+    else if (row.trunk !== null) {
+      this.#statements.addDead.run(1, row.size, row.trunk);
+      sums.add('merged', -1, -row.size);
+      sums.add('waiting', 1, row.size);
+    }
+    const was = JSON.stringify(change.was);
+    this.#statements.moveFile.run(segment, change.position, was, change.key);
+    for (const [fileId, offset] of change.was) {
+      this.#statements.addForward.run(fileId, offset, change.key);
+    }
+  }
+
+  /** A large file that only the record of its storing still tells about. */
+  #adoptWhole(file: Omit<FileChange, 'position' | 'spooled'>, sums: Sums): void {
+    if (this.isDeleted(file.key)) return;
+    const { key, name, type, group, size, crc32, stagedAt } = file;
+    const values = [key, name, type, group ?? null, size, crc32, stagedAt, 2, null];
+    if (this.#statements.adoptFile.run(...values).changes === 1) sums.add('spooled', 1, size);
+  }
+
+  #adoptMembers(trunk: TrunkRow, entries: readonly AdoptedFile[], sums: Sums): void {
+    const members: PlannedMember[] = [];
+    for (const { file, offset, was } of entries) {
+      const { key, name, type, group, size, crc32, stagedAt } = file;
+      members.push({ key, offset, size });
+      // Deleted, or moved to another trunk since: dead in this one.
+      if (this.isDeleted(key) || this.#statements.forward.get(trunk.fileId, offset)) continue;
+      const places = was.length > 0 ? JSON.stringify(was) : null;
+      const values = [key, name, type, group ?? null, size, crc32, stagedAt, 0, places];
+      if (this.#statements.adoptFile.run(...values).changes === 1) sums.add('waiting', 1, size);
+      for (const [fileId, at] of was) this.#statements.addForward.run(fileId, at, key);
+    }
+    this.#confirmMembers(trunk.id, members, sums, trunk.fileId);
+  }
+
   #deleteFile(key: Buffer, segment: number, sums: Sums): void {
     const row = this.find(key);
     if (row) {
       this.#statements.removeFile.run(key);
+      if (row.was !== null) this.#statements.removeForwards.run(key);
       const waiting = row.spooled === 0 ? 'waiting' : 'spooled';
       sums.add(row.trunk === null ? waiting : 'merged', -1, -row.size);
       if (row.trunk !== null) this.#statements.addDead.run(1, row.size, row.trunk);
@@ -296,16 +406,22 @@ export class FileMap {
     this.#statements.addDeletion.run({ key, trunk: row?.trunk ?? null, segment });
   }
 
-  #confirmMembers(trunk: number, members: readonly PlannedMember[], sums: Sums): void {
-    for (const { key, offset, size } of members) {
+  #confirmMembers(
+    trunk: number,
+    members: readonly PlannedMember[],
+    sums: Sums,
+    fileId: string | null = null,
+  ): void {
+    for (const { key, offset } of members) {
+      if (fileId !== null && this.#statements.forward.get(fileId, offset)) continue;
       const row = this.#statements.confirmFile.get(trunk, offset, key) as
         | { size: number; spooled: number }
         | undefined;
       if (row) {
         sums.add(row.spooled === 0 ? 'waiting' : 'spooled', -1, -row.size);
         sums.add('merged', 1, row.size);
-      } else if (this.#statements.setDeletionTrunk.run(trunk, key).changes > 0) {
-        this.#statements.addDead.run(1, size, trunk);
+      } else {
+        this.#statements.setDeletionTrunk.run(trunk, key);
       }
     }
   }

@@ -30,6 +30,8 @@ export interface MergeTaskOptions {
   /** True when the container is nearly full. */
   readonly isShort: () => boolean;
   readonly onSent: (sent: SentTrunk) => void;
+  /** A plan has ended and no longer needs the container. */
+  readonly onReleased: () => void;
   readonly onError: (error: Error) => void;
 }
 
@@ -68,6 +70,7 @@ export class MergeTask {
   #idle = true;
   readonly #damaged = new Set<string>();
   readonly #sending = new Map<Promise<void>, TrunkPlan['kind']>();
+  readonly #plans = new Set<TrunkPlan>();
   readonly #stopped = new AbortController();
   #flushes = 0;
   #wake: (() => void) | undefined;
@@ -102,6 +105,15 @@ export class MergeTask {
 
   isPacking(key: Buffer): boolean {
     return this.#packing.has(key.toString('latin1'));
+  }
+
+  /** The oldest segment that a plan under way reads from; Infinity when there is none. */
+  oldestSegmentInUse(): number {
+    let oldest = Number.POSITIVE_INFINITY;
+    for (const plan of this.#plans) {
+      for (const row of plan.rows) oldest = Math.min(oldest, row.segment);
+    }
+    return oldest;
   }
 
   /** Packs all that waits now; resolves when it is confirmed (or known to be damaged). */
@@ -196,7 +208,9 @@ export class MergeTask {
     const small = plan.kind === 'trunk';
     if (small) this.#plannedFiles += names.length;
     if (small) this.#plannedBytes += bytes;
+    this.#plans.add(plan);
     const release = () => {
+      this.#plans.delete(plan);
       // If it was not sent, its files wait again.
       this.#frontier = START;
       for (const name of names) this.#packing.delete(name);
@@ -212,6 +226,7 @@ export class MergeTask {
     const sending = this.#sendUntilDone(plan).finally(() => {
       release();
       this.#sending.delete(sending);
+      this.#options.onReleased();
       this.wake();
     });
     this.#sending.set(sending, plan.kind);

@@ -94,7 +94,7 @@ export function decodeRecordHeader(bytes: Buffer, segment: number): RecordHeader
   if (bytes.length < RECORD_HEADER_BYTES || bytes.readUInt32LE(0) !== RECORD_MAGIC)
     return undefined;
   const type = bytes.readUInt16LE(4);
-  if (type < RecordType.file || type > RecordType.stored) return undefined;
+  if (type < RecordType.file || type > RecordType.movedFile) return undefined;
   if (bytes.readUInt32LE(52) !== segment) return undefined;
   return {
     type: type as RecordTypeNumber,

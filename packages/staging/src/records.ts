@@ -1,6 +1,12 @@
 import { crc32 } from 'node:zlib';
 import { RecordType } from './constants.js';
-import type { FileMapChange, PlannedMember, TrunkKind } from './filemap-change.js';
+import type {
+  FileChange,
+  FileMapChange,
+  FormerPlace,
+  PlannedMember,
+  TrunkKind,
+} from './filemap-change.js';
 import { packMembers, unpackMembers } from './filemap-change.js';
 import type { NewRecord } from './record.js';
 
@@ -104,6 +110,12 @@ export function storedRecord(trunk: StoredTrunk, now: number): NewRecord {
   };
 }
 
+/** A file of a trunk whose bytes are in the container again. */
+export function movedRecord(file: NewFile, was: readonly FormerPlace[]): NewRecord {
+  const record = fileRecord(file);
+  return { ...record, type: RecordType.movedFile, meta: { ...record.meta, was } };
+}
+
 /** A record as it was written or found again. */
 export interface RecordContent {
   readonly type: number;
@@ -118,20 +130,16 @@ export interface RecordContent {
 
 /** What the record changes in the FileMap; `position` is where its body begins. */
 export function changeOfRecord(record: RecordContent, position: number): FileMapChange {
-  const { key, size, time } = record;
+  const { key, size } = record;
   const meta = record.meta as Readonly<Record<string, unknown>>;
   const kind: TrunkKind = meta.kind === 'whole' ? 'whole' : 'trunk';
   switch (record.type) {
     case RecordType.deletion:
       return { what: 'deletion', key };
-    case RecordType.plan:
-      return {
-        what: 'plan',
-        taskId: key,
-        kind,
-        size,
-        members: unpackMembers(record.bodyOfPlan!),
-      };
+    case RecordType.plan: {
+      const members = unpackMembers(record.bodyOfPlan!);
+      return { what: 'plan', taskId: key, kind, size, members };
+    }
     case RecordType.stored:
       return {
         what: 'stored',
@@ -141,19 +149,56 @@ export function changeOfRecord(record: RecordContent, position: number): FileMap
         size,
         crc32: record.crc32,
         files: Number(meta.files),
+        file: kind === 'whole' ? wholeFile(record, meta) : undefined,
       };
+    case RecordType.movedFile:
+      return { what: 'moved', ...fileOf(record, meta, position), was: readPlaces(meta.was) };
     default:
-      return {
-        what: 'file',
-        key,
-        name: String(meta.name ?? ''),
-        type: String(meta.type ?? ''),
-        group: typeof meta.group === 'string' ? meta.group : undefined,
-        size,
-        crc32: record.crc32,
-        stagedAt: time,
-        position,
-        spooled: record.type === RecordType.spooledFile,
-      };
+      return { what: 'file', ...fileOf(record, meta, position) };
   }
+}
+
+/** The places of `was` in a meta block or a directory entry's comment. */
+export function readPlaces(value: unknown): FormerPlace[] {
+  if (!Array.isArray(value)) return [];
+  return value.filter(
+    (place): place is FormerPlace =>
+      Array.isArray(place) && typeof place[0] === 'string' && typeof place[1] === 'number',
+  );
+}
+
+function fileOf(
+  record: RecordContent,
+  meta: Readonly<Record<string, unknown>>,
+  position: number,
+): FileChange {
+  return {
+    ...readFileMeta(meta),
+    key: record.key,
+    size: record.size,
+    crc32: record.crc32,
+    stagedAt: record.time,
+    position,
+    spooled: record.type === RecordType.spooledFile,
+  };
+}
+
+function wholeFile(record: RecordContent, meta: Readonly<Record<string, unknown>>) {
+  if (typeof meta.member !== 'string') return undefined;
+  return {
+    ...readFileMeta(meta),
+    key: Buffer.from(meta.member, 'base64url'),
+    size: record.size,
+    crc32: record.crc32,
+    stagedAt: Number(meta.stagedAt),
+  };
+}
+
+/** Name, type and group as meta blocks and directory comments hold them. */
+export function readFileMeta(meta: Readonly<Record<string, unknown>>): FileMeta {
+  return {
+    name: String(meta.name ?? ''),
+    type: String(meta.type ?? ''),
+    group: typeof meta.group === 'string' ? meta.group : undefined,
+  };
 }

@@ -6,7 +6,6 @@ import { FileMap } from './filemap.js';
 import type { FileMapChange } from './filemap-change.js';
 import { changeOfRecord } from './records.js';
 import { Segment, scanSegment, segmentNumber } from './segment.js';
-import { confirmTrunk } from './trunk-sender.js';
 
 /**
  * What happens at start: whatever a crash left, container and FileMap agree again
@@ -94,16 +93,6 @@ export async function replayContainer(
   return { segments, nextSegment: (numbers.at(-1) ?? 0) + 1 };
 }
 
-/** Trunks that were stored get their members' rows; plans that were not are given up. */
-export async function settleTrunks(fileMap: FileMap): Promise<{ abandoned: number }> {
-  for (const trunk of fileMap.trunksIn('stored')) {
-    await confirmTrunk(fileMap, trunk.id, fileMap.members(trunk.id));
-  }
-  const unfinished = fileMap.trunksIn('planned');
-  for (const trunk of unfinished) fileMap.abandonTrunk(trunk.id);
-  return { abandoned: unfinished.length };
-}
-
 async function replaySegment(segment: Segment, fileMap: FileMap): Promise<void> {
   const begun = fileMap.indexedBytes(segment.number);
   let end = begun;
@@ -116,7 +105,8 @@ async function replaySegment(segment: Segment, fileMap: FileMap): Promise<void> 
     };
     const change = changeOfRecord(content, record.bodyPosition);
     // A file never comes back, in whatever order records are met.
-    if (change.what !== 'file' || !fileMap.isDeleted(change.key)) changes.push(change);
+    const isFile = change.what === 'file' || change.what === 'moved';
+    if (!isFile || !fileMap.isDeleted(change.key)) changes.push(change);
     end = record.end;
     if (changes.length >= APPLY_PAGE) {
       fileMap.apply(changes, segment.number, end);

@@ -17,6 +17,8 @@ export interface RetentionParts {
   readonly now: () => number;
   /** Bytes that confirmed files may keep. */
   readonly retainBytes: number;
+  /** Number of the oldest segment that a trunk on its way still reads from. */
+  readonly oldestInUse: () => number;
 }
 
 export class Retention {
@@ -62,7 +64,8 @@ export class Retention {
   /** From the oldest on, as long as nothing in them waits to be confirmed. */
   #confirmedSegments(): Segment[] {
     const { container, fileMap } = this.#parts;
-    const needed = fileMap.oldestNeededSegment() ?? Infinity;
+    const { oldestInUse } = this.#parts;
+    const needed = Math.min(fileMap.oldestNeededSegment() ?? Infinity, oldestInUse());
     return container
       .segments()
       .filter((segment) => segment.number < needed && !container.isCurrent(segment));

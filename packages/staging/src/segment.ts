@@ -153,7 +153,7 @@ async function readRecord(
   const head =
     start.length >= headBytes ? start.subarray(0, headBytes) : await segment.read(at, headBytes);
   if (!isRecordHeadIntact(head)) return undefined;
-  const isFile = header.type === RecordType.file;
+  const isFile = header.type === RecordType.file || header.type === RecordType.movedFile;
   const body = isFile ? undefined : await segment.read(bodyPosition, header.bodyBytes);
   const crc = body ? crc32(body) : await crcOf(segment, bodyPosition, header.bodyBytes);
   // The CRC-32 of a spooled file or a stored trunk is that of bytes which are elsewhere.

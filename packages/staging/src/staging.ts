@@ -1,6 +1,7 @@
 import { EventEmitter } from 'node:events';
 import { crc32 } from 'node:zlib';
 import { extensionOf, makeSliceId, parseFileId } from '@stevedore/protocol';
+import { Compaction } from './compaction.js';
 import { SEGMENT_BYTES } from './constants.js';
 import { Container } from './container.js';
 import { DirectoryLock } from './directory-lock.js';
@@ -11,14 +12,10 @@ import { formatKey, KeyMaker } from './key.js';
 import { MergeTask } from './merge-task.js';
 import { seededRandom } from './random.js';
 import { deletionRecord, fileRecord, type NewFile } from './records.js';
-import {
-  openFileMap,
-  prepareFolders,
-  readOrigin,
-  replayContainer,
-  settleTrunks,
-} from './recovery.js';
+import { openFileMap, prepareFolders, readOrigin, replayContainer } from './recovery.js';
 import { Retention } from './retention.js';
+import { Room } from './room.js';
+import { abandonPlans, settleTrunks, type UnreadTrunk } from './settle.js';
 import { Spool, type SpoolWriter } from './spool.js';
 import { type SentTrunk, TrunkSender } from './trunk-sender.js';
 import type { TrunkStore } from './trunk-store.js';
@@ -38,6 +35,12 @@ export interface StagingOptions {
   readonly retainBytes: number;
   readonly sync: boolean;
   readonly segmentBytes?: number;
+  /** Bytes that must stay free on the disk. Default 64 MiB. */
+  readonly minFreeBytes?: number;
+  /** Bytes per second that compaction moves at the most. Default 8 MiB. */
+  readonly compactionBytesPerSecond?: number;
+  /** Told how many trunks of all have been read back into a FileMap that was lost. */
+  readonly onRebuild?: (done: number, all: number) => void;
   readonly disk?: Disk;
   readonly now: () => number;
   /** Unpredictable bytes, for keys and origins. */
@@ -68,6 +71,14 @@ const SHORT_SHARE = 0.8;
 /** Room that a new segment's header and small records may need beyond a file's bytes. */
 const RECORD_ROOM_BYTES = 4096;
 const REMOVE_TIMEOUT_MS = 30_000;
+/** A lost FileMap is made anew within this, or goes on being made while files are taken. */
+const SETTLE_TIMEOUT_MS = 600_000;
+const SETTLE_AGAIN_MS = 2_000;
+const FREE_SPACE_INTERVAL_MS = 1_000;
+const DEFAULT_MIN_FREE_BYTES = 64 * 2 ** 20;
+const DEFAULT_COMPACTION_BYTES_PER_SECOND = 8 * 2 ** 20;
+/** A trunk is compacted when more than half of its content is dead. */
+const DEAD_SHARE = 0.5;
 
 export class Staging extends EventEmitter<StagingEvents> {
   readonly #options: StagingOptions;
@@ -79,6 +90,11 @@ export class Staging extends EventEmitter<StagingEvents> {
   readonly #merging: MergeTask;
   readonly #retention: Retention;
   readonly #trunkStore: TrunkStore;
+  readonly #compaction: Compaction;
+  readonly #room: Room;
+  #freeBytes: number;
+  readonly #timers: NodeJS.Timeout[] = [];
+  #unread: readonly UnreadTrunk[] = [];
   #retiring: Promise<void> = Promise.resolve();
   #closing: Promise<void> | undefined;
 
@@ -99,6 +115,25 @@ export class Staging extends EventEmitter<StagingEvents> {
       fileMap,
       now,
       retainBytes,
+      oldestInUse: () => this.#merging.oldestSegmentInUse(),
+    });
+    this.#freeBytes = parts.freeBytes;
+    this.#room = new Room({
+      limitBytes: options.containerBytes,
+      minFreeBytes: options.minFreeBytes ?? DEFAULT_MIN_FREE_BYTES,
+      usedBytes: () => this.#usedBytes(),
+      freeBytes: () => this.#freeBytes,
+    });
+    this.#compaction = new Compaction({
+      container,
+      fileMap,
+      trunkStore,
+      now,
+      readLocal: (row) => this.read(row),
+      makeRoom: (bytes) => this.#makeRoom(bytes),
+      onMoved: (bytes) => this.#merging.noteStaged(bytes, false),
+      bytesPerSecond: options.compactionBytesPerSecond ?? DEFAULT_COMPACTION_BYTES_PER_SECOND,
+      deadShare: DEAD_SHARE,
     });
     this.#merging = new MergeTask({
       fileMap,
@@ -110,6 +145,10 @@ export class Staging extends EventEmitter<StagingEvents> {
       maxAgeMs,
       isShort: () => this.#usedBytes() > options.containerBytes * SHORT_SHARE,
       onSent: (sent) => this.#noteSent(sent),
+      onReleased: () => {
+        this.#inBackground(this.#retention.trim());
+        this.#inBackground(this.#tidy());
+      },
       onError: (error) => this.#report(error),
     });
   }
@@ -126,7 +165,6 @@ export class Staging extends EventEmitter<StagingEvents> {
       const origin = await readOrigin(disk, directory, () => randomOrigin(options.randomFill));
       const folder = `${directory}/container`;
       const { segments, nextSegment } = await replayContainer(disk, folder, fileMap);
-      const { abandoned } = await settleTrunks(fileMap);
       const spool = new Spool(disk, `${directory}/spool`);
       const map = fileMap;
       await spool.recover((key) => map.find(key)?.spooled === 1);
@@ -142,15 +180,28 @@ export class Staging extends EventEmitter<StagingEvents> {
       });
       for (const segment of segments) container.adopt(segment);
       const trunkStore = await options.connect();
-      const parts = { lock, fileMap, container, spool, origin, trunkStore };
+      const signal = AbortSignal.timeout(SETTLE_TIMEOUT_MS);
+      const abandoned = abandonPlans(fileMap);
+      const unread = await settleTrunks(fileMap, trunkStore, signal, options.onRebuild);
+      const freeBytes = await disk.freeBytes(directory);
+      const parts = { lock, fileMap, container, spool, origin, trunkStore, freeBytes };
       const staging = new Staging(options, parts);
+      staging.#unread = unread;
       if (abandoned > 0) problems.push(interrupted(abandoned));
-      queueMicrotask(() => {
+      if (unread.length > 0) problems.push(incomplete(unread));
+      // Late enough for the caller to have begun to listen.
+      setImmediate(() => {
         for (const problem of problems) staging.#report(problem);
       });
       staging.#merging.start();
       staging.#inBackground(staging.#retention.trim());
-      staging.#inBackground(staging.#retireDead());
+      staging.#inBackground(staging.#tidy());
+      staging.#every(FREE_SPACE_INTERVAL_MS, async () => {
+        staging.#freeBytes = await disk.freeBytes(directory);
+      });
+      if (unread.length > 0) {
+        staging.#every(SETTLE_AGAIN_MS, () => staging.#settleAgain());
+      }
       return staging;
     } catch (error) {
       fileMap?.close();
@@ -179,7 +230,7 @@ export class Staging extends EventEmitter<StagingEvents> {
 
   /** Throws `container_full` if a body that is being spooled takes the last room. */
   checkRoom(): void {
-    if (this.#usedBytes() > this.#options.containerBytes) throw this.#full();
+    this.#room.demand(0);
   }
 
   find(key: Buffer): FileRow | undefined {
@@ -188,6 +239,26 @@ export class Staging extends EventEmitter<StagingEvents> {
 
   isPacking(key: Buffer): boolean {
     return this.#merging.isPacking(key);
+  }
+
+  /**
+   * False while a FileMap that was lost is still being made anew: a file that is not
+   * found may be one that it does not know yet.
+   */
+  get isComplete(): boolean {
+    return this.#unread.length === 0;
+  }
+
+  /** The file that compaction moved away from this place of a trunk. */
+  forwarded(trunkFileId: string, offset: number): FileRow | undefined {
+    return this.#fileMap.forwarded(trunkFileId, offset);
+  }
+
+  /** Moves the living files out of trunks that are mostly dead; resolves with how many. */
+  async compact(): Promise<number> {
+    const moved = await this.#compaction.run();
+    await this.#retireDead();
+    return moved;
   }
 
   isDeleted(key: Buffer): boolean {
@@ -238,7 +309,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     if (!row) return false;
     await this.#container.append([deletionRecord(key, this.#options.now())]);
     if (row.spooled === 1 && !this.isPacking(key)) this.#inBackground(this.#spool.remove(key));
-    if (row.trunk !== null) this.#inBackground(this.#retireDead());
+    if (row.trunk !== null) this.#inBackground(this.#tidy());
     return true;
   }
 
@@ -256,7 +327,7 @@ export class Staging extends EventEmitter<StagingEvents> {
 
   /** True while a small file would be taken. */
   hasRoom(): boolean {
-    return this.#usedBytes() + RECORD_ROOM_BYTES < this.#options.containerBytes;
+    return this.#room.has(RECORD_ROOM_BYTES);
   }
 
   close(): Promise<void> {
@@ -265,6 +336,8 @@ export class Staging extends EventEmitter<StagingEvents> {
   }
 
   async #close(): Promise<void> {
+    for (const timer of this.#timers) clearInterval(timer);
+    await this.#compaction.stop();
     await this.#merging.stop();
     await this.#retiring;
     await this.#retention.trim().catch(() => undefined);
@@ -279,20 +352,12 @@ export class Staging extends EventEmitter<StagingEvents> {
   }
 
   async #makeRoom(bytes: number): Promise<void> {
-    const { containerBytes } = this.#options;
-    if (this.#usedBytes() + bytes <= containerBytes) return;
-    await this.#retention.trim(this.#usedBytes() + bytes - containerBytes);
-    if (this.#usedBytes() + bytes <= containerBytes) return;
-    this.#merging.wake();
-    throw this.#full();
-  }
-
-  #full(): StoreError {
-    return new StoreError(
-      'container_full',
-      `the container holds ${this.#usedBytes()} of ${this.#options.containerBytes} bytes; it empties as files are stored in FastDFS: check that FastDFS is reachable, or raise containerSize`,
-      { retryable: true },
-    );
+    const excess = this.#room.excess(bytes);
+    if (excess > 0) {
+      this.#merging.wake();
+      await this.#retention.trim(excess);
+    }
+    this.#room.demand(bytes);
   }
 
   #noteSent({ plan, fileId }: SentTrunk): void {
@@ -315,8 +380,34 @@ export class Staging extends EventEmitter<StagingEvents> {
     if (kind === 'whole' && !this.#fileMap.find(first)) {
       this.#inBackground(this.#spool.remove(first));
     }
-    this.#inBackground(this.#retention.trim());
-    this.#inBackground(this.#retireDead());
+  }
+
+  /** Deletes trunks that are dead and empties those that are nearly so. */
+  async #tidy(): Promise<void> {
+    await this.#retireDead();
+    if (!this.#closing && this.isComplete) await this.#compaction.run();
+  }
+
+  async #settleAgain(): Promise<void> {
+    if (this.isComplete) return;
+    const signal = AbortSignal.timeout(SETTLE_TIMEOUT_MS);
+    this.#unread = await settleTrunks(this.#fileMap, this.#trunkStore, signal);
+  }
+
+  /** Repeats the work until the store is closed; one run at a time. */
+  #every(ms: number, work: () => Promise<void>): void {
+    let running = false;
+    const timer = setInterval(() => {
+      if (running) return;
+      running = true;
+      this.#inBackground(
+        work().finally(() => {
+          running = false;
+        }),
+      );
+    }, ms);
+    timer.unref();
+    this.#timers.push(timer);
   }
 
   /** Deletes trunks from FastDFS in which nothing is alive any more. */
@@ -324,6 +415,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     const retired = this.#retiring.then(async () => {
       for (const trunk of this.#fileMap.deadTrunks()) {
         if (this.#closing) return;
+        if (this.#fileMap.hasUnsettledMoves(trunk)) continue;
         await this.#trunkStore.remove(trunk.fileId!, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
         this.#fileMap.retireTrunk(trunk.id);
       }
@@ -362,6 +454,15 @@ interface StagingParts {
   readonly spool: Spool;
   readonly origin: number;
   readonly trunkStore: TrunkStore;
+  readonly freeBytes: number;
+}
+
+function incomplete(unread: readonly UnreadTrunk[]): StoreError {
+  return new StoreError(
+    'storage_unavailable',
+    `the FileMap is being made anew and ${unread.length} trunk(s) could not be read yet (${unread[0]!.error.message}); their files are found once FastDFS answers`,
+    { cause: unread[0]!.error, retryable: true },
+  );
 }
 
 function randomOrigin(randomFill: (target: Buffer) => void): number {

@@ -94,10 +94,14 @@ export function encodeMemberHeader(row: FileRow): Buffer {
 }
 
 function entryComment(row: FileRow): string {
-  const { name, type, group, stagedAt } = row;
-  return JSON.stringify(
-    group === null ? { name, type, stagedAt } : { name, type, group, stagedAt },
-  );
+  const { name, type, group, stagedAt, was } = row;
+  return JSON.stringify({
+    name,
+    type,
+    ...(group === null ? {} : { group }),
+    stagedAt,
+    ...(was === null ? {} : { was: JSON.parse(was) as unknown }),
+  });
 }
 
 function trunkComment(taskId: Buffer): string {

@@ -92,7 +92,8 @@ export async function confirmTrunk(
     fileMap.confirmMembers(trunk, members.slice(at, at + CONFIRM_PAGE));
     await nextTurn();
   }
-  fileMap.finishTrunk(trunk);
+  const contentBytes = members.reduce((sum, { size }) => sum + size, 0);
+  fileMap.finishTrunk(trunk, members.length, contentBytes);
 }
 
 function describe(plan: TrunkPlan, fileId: string, trunkCrc: number) {

@@ -12,5 +12,8 @@ export interface TrunkSource {
 export interface TrunkStore {
   /** Stores a new file and gives its full FastDFS id, in which size and CRC-32 stand. */
   store(source: TrunkSource, signal: AbortSignal): Promise<string>;
+  /** Does nothing when there is no such file. */
   remove(fileId: string, signal: AbortSignal): Promise<void>;
+  /** Bytes of a stored file. Rejects with StoreError `not_found` when there is none. */
+  read(fileId: string, offset: number, length: number, signal: AbortSignal): Promise<Buffer>;
 }

@@ -1,0 +1,138 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { crc32 } from 'node:zlib';
+import type { Container } from './container.js';
+import { StoreError } from './errors.js';
+import type { FileMap, FileRow, TrunkRow } from './filemap.js';
+import type { FormerPlace } from './filemap-change.js';
+import { deletionRecord, movedRecord } from './records.js';
+import type { TrunkStore } from './trunk-store.js';
+
+/**
+ * Gives the room of deleted files back. The living files of a trunk that is more
+ * than half dead are staged again, at a bounded rate, and go into coming trunks like
+ * new ones: under the same key, with a forwarding row from their old slice id. The
+ * old trunk is deleted from FastDFS once all of them are confirmed elsewhere; until
+ * then it can be read, so no read fails on the way.
+ */
+export interface CompactionParts {
+  readonly container: Container;
+  readonly fileMap: FileMap;
+  readonly trunkStore: TrunkStore;
+  readonly now: () => number;
+  /** Bytes of a file from this disk; undefined when they are only in FastDFS. */
+  readonly readLocal: (row: FileRow) => Promise<Buffer | undefined>;
+  readonly makeRoom: (bytes: number) => Promise<void>;
+  readonly onMoved: (bytes: number) => void;
+  readonly bytesPerSecond: number;
+  /** A trunk is compacted when more than this share of its content is dead. */
+  readonly deadShare: number;
+}
+
+/** What is read and staged at a time. */
+const PAGE_ROWS = 64;
+const PAGE_BYTES = 4 * 2 ** 20;
+
+export class Compaction {
+  readonly #parts: CompactionParts;
+  readonly #stopped = new AbortController();
+  #running: Promise<number> | undefined;
+
+  constructor(parts: CompactionParts) {
+    this.#parts = parts;
+  }
+
+  /** Compacts every trunk that is due; resolves with how many files were moved. */
+  run(): Promise<number> {
+    this.#running ??= this.#runAll().finally(() => {
+      this.#running = undefined;
+    });
+    return this.#running;
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    await this.#running?.catch(() => undefined);
+  }
+
+  async #runAll(): Promise<number> {
+    const { fileMap, deadShare } = this.#parts;
+    let moved = 0;
+    while (!this.#stopped.signal.aborted) {
+      const [trunk] = fileMap.sparseTrunks(deadShare, 1);
+      if (!trunk) break;
+      const files = await this.#empty(trunk);
+      if (files === 0) break;
+      moved += files;
+    }
+    return moved;
+  }
+
+  async #empty(trunk: TrunkRow): Promise<number> {
+    const { fileMap, bytesPerSecond } = this.#parts;
+    let moved = 0;
+    let offset = -1;
+    while (!this.#stopped.signal.aborted) {
+      const rows = firstBytes(fileMap.aliveIn(trunk.id, offset, PAGE_ROWS), PAGE_BYTES);
+      if (rows.length === 0) break;
+      const bytes = await this.#move(trunk, rows);
+      offset = rows.at(-1)!.trunkOffset!;
+      moved += rows.length;
+      await this.#pause((bytes / bytesPerSecond) * 1000);
+    }
+    return moved;
+  }
+
+  async #move(trunk: TrunkRow, rows: readonly FileRow[]): Promise<number> {
+    const { container, fileMap, makeRoom, now, onMoved } = this.#parts;
+    const bytes = rows.reduce((sum, row) => sum + row.size, 0);
+    await makeRoom(bytes);
+    const records = [];
+    for (const row of rows) {
+      const body = await this.#read(trunk, row);
+      records.push(
+        movedRecord({ ...row, group: row.group ?? undefined, body: [body] }, places(row)),
+      );
+    }
+    await container.append(records);
+    onMoved(bytes);
+    // One that was deleted while it was moved must be deleted behind its new record too.
+    const gone = rows.filter((row) => !fileMap.find(row.key));
+    if (gone.length > 0) await container.append(gone.map((row) => deletionRecord(row.key, now())));
+    return bytes;
+  }
+
+  async #read(trunk: TrunkRow, row: FileRow): Promise<Buffer> {
+    const local = await this.#parts.readLocal(row);
+    if (local) return local;
+    const { trunkStore } = this.#parts;
+    const { signal } = this.#stopped;
+    const bytes =
+      row.size === 0
+        ? Buffer.alloc(0)
+        : await trunkStore.read(trunk.fileId!, row.trunkOffset!, row.size, signal);
+    if (bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
+    const name = row.key.toString('base64url');
+    throw new StoreError('corrupt', `the bytes of ${name} in ${trunk.fileId} are not its own`);
+  }
+
+  async #pause(ms: number): Promise<void> {
+    if (ms < 1) return;
+    await sleep(ms, undefined, { signal: this.#stopped.signal }).catch(() => undefined);
+  }
+}
+
+/** Where the file has been, its present place in the trunk last. */
+function places(row: FileRow): FormerPlace[] {
+  const before = row.was === null ? [] : (JSON.parse(row.was) as FormerPlace[]);
+  return [...before, [row.trunkFileId!, row.trunkOffset!]];
+}
+
+/** The first rows whose sizes sum up to at most `bytes`; one at least. */
+function firstBytes(rows: readonly FileRow[], bytes: number): FileRow[] {
+  let sum = 0;
+  const count = rows.findIndex((row, index) => {
+    sum += row.size;
+    return index > 0 && sum > bytes;
+  });
+  return rows.slice(0, count === -1 ? rows.length : count);
+}
