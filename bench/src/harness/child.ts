@@ -43,10 +43,13 @@ export class Child<H extends Handlers> implements AsyncDisposable {
   readonly #killAtExit: () => void;
   #calls = 0;
 
-  /** `module` is a file that calls `serve`. */
-  constructor(name: string, module: URL) {
+  /** `module` is a file that calls `serve`; `nodeOptions` are given to its Node beside our own. */
+  constructor(name: string, module: URL, nodeOptions: readonly string[] = []) {
     this.#name = name;
-    this.#process = fork(module, { serialization: 'advanced' });
+    this.#process = fork(module, {
+      serialization: 'advanced',
+      execArgv: [...process.execArgv, ...nodeOptions],
+    });
     this.#killAtExit = () => this.#process.kill('SIGKILL');
     // First of all: nobody writes any more when directories are removed.
     process.prependOnceListener('exit', this.#killAtExit);

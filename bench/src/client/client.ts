@@ -1,0 +1,39 @@
+import type { Benchmark, BenchmarkContext } from '../harness/benchmark.js';
+import { addClientGoals } from './goals.js';
+import { measureMemory } from './memory.js';
+import { showMemory, showTransfers } from './output.js';
+import { FULL, type Plan, QUICK } from './plan.js';
+import { measureTransfers } from './transfers.js';
+
+/**
+ * Our FastDFS client against npm `fdfs`: small uploads and downloads over 1, 16 and
+ * 64 connections, and whether the memory stays flat.
+ */
+export const client: Benchmark = {
+  durability: 'sync on disk; none in the cluster in memory',
+  async run(context) {
+    const plan = context.quick ? QUICK : FULL;
+    introduce(context, plan);
+    const failures = await measureTransfers(context, plan);
+    await showTransfers(context, failures);
+    await measureMemory(context, plan);
+    showMemory(context, plan);
+    addClientGoals(context.figures);
+  },
+};
+
+function introduce({ print, trackers, quick }: BenchmarkContext, plan: Plan): void {
+  print(
+    [
+      `${plan.runs} runs${quick ? ' (quick: rough figures)' : ''} with new processes in each, clients in turns, every measurement ${plan.uploadSeconds} s of uploads and ${plan.downloadSeconds} s of downloads of what was uploaded; every byte that comes back is compared. KB and MB are 10^3 and 10^6 bytes.`,
+      'Each client is a process of its own; tracker and storage are another one, the same for both. The load is loops in the client process; what they cost was measured against calls that do nothing.',
+      'fdfs has no pool: each of its calls opens a socket to the tracker and one to the storage. So many *connections* are so many calls at a time, and for our client the limit of its pool. Each measurement begins with one call per connection before the clock.',
+      'Measured against our storage as it is, which syncs every upload before it answers, and against a cluster in memory, where no disk takes part.',
+    ].join('\n'),
+  );
+  print(
+    trackers
+      ? `And against the cluster of ${trackers.join(', ')}; files put there are deleted again.`
+      : 'No other cluster is measured: `--trackers HOST:PORT` names one.',
+  );
+}
