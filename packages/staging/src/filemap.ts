@@ -159,6 +159,33 @@ export class FileMap {
     return row && this.find(row.key);
   }
 
+  /** Files in the order of keys, behind the given one. */
+  page(after: Buffer, limit: number): FileRow[] {
+    return this.#statements.page.all(after, limit) as FileRow[];
+  }
+
+  /** The counters as the rows themselves tell them. */
+  recount(): Counters {
+    const sums = new Sums();
+    const rows = this.#statements.recount.all() as {
+      what: Counted;
+      files: number;
+      bytes: number;
+    }[];
+    for (const { what, files, bytes } of rows) sums.add(what, files, bytes);
+    return sums.values;
+  }
+
+  setCounters(counters: Counters): void {
+    for (const [name, value] of Object.entries(counters))
+      this.#statements.setCount.run(value, name);
+  }
+
+  /** The merged file's copy in the container is not to be read any more. */
+  forgetLocal(key: Buffer): void {
+    this.#statements.forgetLocal.run(key);
+  }
+
   isDeleted(key: Buffer): boolean {
     return this.#statements.isDeleted.get(key) !== undefined;
   }
@@ -183,7 +210,11 @@ export class FileMap {
       name: keyof Counters;
       value: number;
     }[];
-    return Object.fromEntries(rows.map(({ name, value }) => [name, value])) as unknown as Counters;
+    const sums = new Sums();
+    return Object.assign(
+      sums.values,
+      Object.fromEntries(rows.map(({ name, value }) => [name, value])),
+    );
   }
 
   countTrunks(): number {
@@ -447,6 +478,10 @@ class Sums {
   add(what: Counted, files: number, bytes: number): void {
     this.#changes[`${what}Files`] += files;
     this.#changes[`${what}Bytes`] += bytes;
+  }
+
+  get values(): Counters {
+    return { ...this.#changes };
   }
 
   /** Those that are not zero. */

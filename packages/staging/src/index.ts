@@ -4,12 +4,15 @@ export {
   MAX_NAME_BYTES as MAX_FILE_NAME_BYTES,
   MAX_TYPE_BYTES,
 } from './constants.js';
+export { DirectoryLock } from './directory-lock.js';
 export * from './disk.js';
 export * from './errors.js';
 export type { Counters, FileRow, TrunkRow } from './filemap.js';
+export type { FsckProblem, FsckReport } from './fsck.js';
 export { formatKey, originOfKey, parseKey, timeOfKey } from './key.js';
 export { seededRandom } from './random.js';
 export type { FileMeta, NewFile } from './records.js';
+export type { Damage, ScrubOptions, ScrubReport } from './scrub.js';
 export type { SpoolWriter } from './spool.js';
 export {
   fileIdOf,
@@ -19,3 +22,4 @@ export {
   type StagingStats,
 } from './staging.js';
 export type { TrunkSource, TrunkStore } from './trunk-store.js';
+export type { UpkeepOptions } from './upkeep.js';

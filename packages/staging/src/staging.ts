@@ -8,6 +8,7 @@ import { DirectoryLock } from './directory-lock.js';
 import { type Disk, realDisk } from './disk.js';
 import { StoreError } from './errors.js';
 import type { Counters, FileMap, FileRow, TrunkRow } from './filemap.js';
+import { type FsckReport, fsck } from './fsck.js';
 import { formatKey, KeyMaker } from './key.js';
 import { MergeTask } from './merge-task.js';
 import { seededRandom } from './random.js';
@@ -15,10 +16,12 @@ import { deletionRecord, fileRecord, type NewFile } from './records.js';
 import { openFileMap, prepareFolders, readOrigin, replayContainer } from './recovery.js';
 import { Retention } from './retention.js';
 import { Room } from './room.js';
+import { type ScrubOptions, type ScrubReport, scrub } from './scrub.js';
 import { abandonPlans, settleTrunks, type UnreadTrunk } from './settle.js';
 import { Spool, type SpoolWriter } from './spool.js';
 import { type SentTrunk, TrunkSender } from './trunk-sender.js';
 import type { TrunkStore } from './trunk-store.js';
+import type { UpkeepOptions, UpkeepParts } from './upkeep.js';
 
 /**
  * Staging: files are acknowledged once they are durable in the container, readable
@@ -259,6 +262,26 @@ export class Staging extends EventEmitter<StagingEvents> {
     const moved = await this.#compaction.run();
     await this.#retireDead();
     return moved;
+  }
+
+  /** Holds FileMap, container and FastDFS against each other. */
+  fsck(options: UpkeepOptions): Promise<FsckReport> {
+    return fsck(this.#upkeep(), options);
+  }
+
+  /** Reads every byte there is, at a bounded rate, against its CRC-32. */
+  scrub(options: ScrubOptions): Promise<ScrubReport> {
+    return scrub(this.#upkeep(), options);
+  }
+
+  #upkeep(): UpkeepParts {
+    return {
+      container: this.#container,
+      spool: this.#spool,
+      fileMap: this.#fileMap,
+      trunkStore: this.#trunkStore,
+      onMoved: (bytes) => this.#merging.noteStaged(bytes, false),
+    };
   }
 
   isDeleted(key: Buffer): boolean {
