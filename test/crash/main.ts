@@ -7,7 +7,7 @@ import { formatKills, type KillsResult, runKills } from '../support/kills.js';
 /**
  * `npm run test:kills -- --kills 500`: the real-kill suite for as long as one likes.
  * Prints one line, and the seed; exits with 1 if anything is lost, altered or
- * undead, and leaves the data where it is then.
+ * undead or refused without a reason, and leaves the data where it is then.
  */
 
 const USAGE = `usage: npm run test:kills -- [options]
@@ -81,8 +81,13 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => 
 try {
   const options = parse(process.argv.slice(2));
   if (options.help) process.stdout.write(`${USAGE}\n`);
-  else process.exitCode = (await main(options)) ? 0 : 1;
+  else process.exitCode = await main(options).then((good) => (good ? 0 : 1), failed);
 } catch (error) {
+  process.stderr.write(`kills: ${(error as Error).message}\n`);
+  process.exitCode = 2;
+}
+
+function failed(error: unknown): number {
   process.stderr.write(`kills: ${error instanceof Error ? error.stack : String(error)}\n`);
-  process.exitCode = 1;
+  return 1;
 }

@@ -36,7 +36,7 @@ export class RawClient {
   #ended = false;
   #wake: () => void = () => {};
 
-  private constructor(socket: Socket) {
+  constructor(socket: Socket) {
     this.socket = socket;
     socket.on('data', (chunk) => {
       this.#received = Buffer.concat([this.#received, chunk]);
