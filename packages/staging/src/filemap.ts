@@ -8,6 +8,7 @@ import {
   type TrunkKind,
   unpackMembers,
 } from './filemap-change.js';
+import { type Counted, type Counters, Sums } from './filemap-counters.js';
 import { migrate } from './filemap-schema.js';
 import { prepareStatements, type Statements } from './filemap-statements.js';
 
@@ -64,16 +65,6 @@ export interface TrunkRow {
   readonly deadFiles: number;
   readonly deadBytes: number;
   readonly recordSegment: number;
-}
-
-/** Files and their bytes: small and waiting, large and waiting, stored in FastDFS. */
-export interface Counters {
-  readonly waitingFiles: number;
-  readonly waitingBytes: number;
-  readonly spooledFiles: number;
-  readonly spooledBytes: number;
-  readonly mergedFiles: number;
-  readonly mergedBytes: number;
 }
 
 /** A member as a trunk's directory tells it. */
@@ -459,33 +450,5 @@ export class FileMap {
 
   #addToCounters(sums: Sums): void {
     for (const [name, value] of sums.entries()) this.#statements.count.run(value, name);
-  }
-}
-
-type Counted = 'waiting' | 'spooled' | 'merged';
-
-/** Changes of the counters within one transaction, written at its end. */
-class Sums {
-  readonly #changes: Record<keyof Counters, number> = {
-    waitingFiles: 0,
-    waitingBytes: 0,
-    spooledFiles: 0,
-    spooledBytes: 0,
-    mergedFiles: 0,
-    mergedBytes: 0,
-  };
-
-  add(what: Counted, files: number, bytes: number): void {
-    this.#changes[`${what}Files`] += files;
-    this.#changes[`${what}Bytes`] += bytes;
-  }
-
-  get values(): Counters {
-    return { ...this.#changes };
-  }
-
-  /** Those that are not zero. */
-  entries(): [string, number][] {
-    return Object.entries(this.#changes).filter(([, value]) => value !== 0);
   }
 }

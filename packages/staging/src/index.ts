@@ -7,7 +7,8 @@ export {
 export { DirectoryLock } from './directory-lock.js';
 export * from './disk.js';
 export * from './errors.js';
-export type { Counters, FileRow, TrunkRow } from './filemap.js';
+export type { FileRow, TrunkRow } from './filemap.js';
+export type { Counters } from './filemap-counters.js';
 export type { FsckProblem, FsckReport } from './fsck.js';
 export { formatKey, originOfKey, parseKey, timeOfKey } from './key.js';
 export { seededRandom } from './random.js';
@@ -18,8 +19,8 @@ export {
   fileIdOf,
   Staging,
   type StagingEvents,
-  type StagingOptions,
   type StagingStats,
 } from './staging.js';
+export type { StagingOptions } from './staging-options.js';
 export type { TrunkSource, TrunkStore } from './trunk-store.js';
 export type { UpkeepOptions } from './upkeep.js';
