@@ -9,7 +9,7 @@ export async function startClient(
   nodeOptions: readonly string[] = [],
 ): Promise<Child<ClientHandlers>> {
   const module = new URL('./client-process.js', import.meta.url);
-  const child = new Child<ClientHandlers>(name, module, nodeOptions);
+  const child = new Child<ClientHandlers>(name, module, { nodeOptions });
   await child.call('prepare', { sizes: sizes.map(({ bytes }) => bytes), seed: SEED });
   return child;
 }

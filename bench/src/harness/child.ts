@@ -29,6 +29,11 @@ const CALL_LIMIT_MS = 180_000;
 const CLOSE_LIMIT_MS = 10_000;
 const CPU_CALL = 'cpu';
 
+export interface ChildOptions {
+  /** For its Node, beside our own ones; default none. */
+  readonly nodeOptions?: readonly string[];
+}
+
 interface Pending {
   readonly resolve: (result: unknown) => void;
   readonly reject: (error: Error) => void;
@@ -43,12 +48,12 @@ export class Child<H extends Handlers> implements AsyncDisposable {
   readonly #killAtExit: () => void;
   #calls = 0;
 
-  /** `module` is a file that calls `serve`; `nodeOptions` are given to its Node beside our own. */
-  constructor(name: string, module: URL, nodeOptions: readonly string[] = []) {
+  /** `module` is a file that calls `serve`. */
+  constructor(name: string, module: URL, options: ChildOptions = {}) {
     this.#name = name;
     this.#process = fork(module, {
       serialization: 'advanced',
-      execArgv: [...process.execArgv, ...nodeOptions],
+      execArgv: [...process.execArgv, ...(options.nodeOptions ?? [])],
     });
     this.#killAtExit = () => this.#process.kill('SIGKILL');
     // First of all: nobody writes any more when directories are removed.
