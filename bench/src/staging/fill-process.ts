@@ -30,7 +30,7 @@ export type FillHandlers = {
 const BATCH_FILES = 250;
 const BATCHES_IN_FLIGHT = 4;
 const SAMPLES = 200;
-const FLUSH_LIMIT_MS = 170_000;
+const FLUSH_LIMIT_MS = 590_000;
 
 async function stage({
   directory,

@@ -12,6 +12,7 @@ export const STATES = ['staged', 'merged'] as const;
 export type State = (typeof STATES)[number];
 
 const MIB = 2 ** 20;
+const FILL_LIMIT_MS = 600_000;
 
 export function startId(state: State, what: string): string {
   return `start.${state}.${what}`;
@@ -72,7 +73,9 @@ async function merge(directory: string): Promise<void> {
 }
 
 function newFiller(): Child<FillHandlers> {
-  return new Child<FillHandlers>('filler', new URL('./fill-process.js', import.meta.url));
+  return new Child<FillHandlers>('filler', new URL('./fill-process.js', import.meta.url), {
+    callLimitMs: FILL_LIMIT_MS,
+  });
 }
 
 /**

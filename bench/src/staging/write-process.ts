@@ -25,11 +25,14 @@ export type WriteHandlers = {
     readonly durability: 'sync' | 'os';
     readonly concurrency: number;
   }) => Promise<Written>;
-  /** Stages the set, durably; also tells what was written by each sync. */
+  readonly openStaging: (directory: string) => Promise<void>;
+  /** Stages a part of the set, durably; also tells what was written by each sync. */
   readonly stage: (options: {
-    readonly directory: string;
+    readonly part: number;
+    readonly parts: number;
     readonly concurrency: number;
   }) => Promise<Written & { readonly batches: readonly number[] }>;
+  readonly closeStaging: () => Promise<void>;
   /** Appends so many bytes and makes them durable, one batch after the other. */
   readonly append: (options: {
     readonly path: string;
@@ -38,21 +41,26 @@ export type WriteHandlers = {
 };
 
 const WARM_UP_FILES = 1_000;
+const WARM_UP_CONCURRENCY = 64;
 const SEGMENT_HEADER_BYTES = 32;
 
 let files: readonly SampleFile[] = [];
+let staging: Staging | undefined;
+/** Bytes of every write of records. */
+const batches: number[] = [];
 
 async function measured(
+  set: readonly SampleFile[],
   concurrency: number,
   put: (file: SampleFile) => Promise<void>,
 ): Promise<Written> {
   const { cpuSeconds } = cpuUsed();
-  const { seconds } = await drive({ operations: files.length, concurrency }, (index) =>
-    put(files[index]!),
+  const { seconds } = await drive({ operations: set.length, concurrency }, (index) =>
+    put(set[index]!),
   );
-  const bytes = files.reduce((sum, file) => sum + file.bytes.length, 0);
+  const bytes = set.reduce((sum, file) => sum + file.bytes.length, 0);
   return {
-    files: files.length,
+    files: set.length,
     bytes,
     seconds,
     cpuSeconds: cpuUsed().cpuSeconds - cpuSeconds,
@@ -80,54 +88,60 @@ async function upload({
       await store.put(bytes, { name, type });
     };
     await warm(concurrency, put);
-    return await measured(concurrency, put);
+    return await measured(files, concurrency, put);
   } finally {
     await store.close();
   }
 }
 
-async function stage({
-  directory,
-  concurrency,
-}: Parameters<WriteHandlers['stage']>[0]): ReturnType<WriteHandlers['stage']> {
-  const batches: number[] = [];
-  const staging = await Staging.open({
+async function openStaging(directory: string): Promise<void> {
+  staging = await Staging.open({
     ...stagingOptions(directory, true, absentTrunkStore()),
     disk: noting(realDisk, batches),
   });
-  try {
-    const put = ({ bytes, name, type }: SampleFile) =>
-      staging.stage([
-        {
-          key: staging.newKey(),
-          name,
-          type,
-          group: undefined,
-          size: bytes.length,
-          crc32: crc32(bytes),
-          stagedAt: Date.now(),
-          body: [bytes],
-        },
-      ]);
-    await warm(concurrency, put);
-    batches.length = 0;
-    const written = await measured(concurrency, put);
-    return { ...written, batches: [...batches] };
-  } finally {
-    await staging.close();
-  }
+  await warm(WARM_UP_CONCURRENCY, stageOne);
+}
+
+async function stage({
+  part,
+  parts,
+  concurrency,
+}: Parameters<WriteHandlers['stage']>[0]): ReturnType<WriteHandlers['stage']> {
+  const size = Math.floor(files.length / parts);
+  batches.length = 0;
+  const written = await measured(
+    files.slice(part * size, (part + 1) * size),
+    concurrency,
+    stageOne,
+  );
+  return { ...written, batches: [...batches] };
+}
+
+function stageOne({ bytes, name, type }: SampleFile): Promise<void> {
+  return staging!.stage([
+    {
+      key: staging!.newKey(),
+      name,
+      type,
+      group: undefined,
+      size: bytes.length,
+      crc32: crc32(bytes),
+      stagedAt: Date.now(),
+      body: [bytes],
+    },
+  ]);
 }
 
 /** A disk that notes the bytes of every write of records. */
-function noting(disk: Disk, batches: number[]): Disk {
+function noting(disk: Disk, noted: number[]): Disk {
   return {
     ...disk,
     async create(path) {
       const file = await disk.create(path);
-      const noted: DiskFile = {
+      const noting: DiskFile = {
         write: (buffers, position) => {
           const bytes = buffers.reduce((sum, buffer) => sum + buffer.length, 0);
-          if (bytes > SEGMENT_HEADER_BYTES && path.endsWith('.seg')) batches.push(bytes);
+          if (bytes > SEGMENT_HEADER_BYTES && path.endsWith('.seg')) noted.push(bytes);
           return file.write(buffers, position);
         },
         read: (target, position) => file.read(target, position),
@@ -136,13 +150,16 @@ function noting(disk: Disk, batches: number[]): Disk {
         sync: () => file.sync(),
         close: () => file.close(),
       };
-      return noted;
+      return noting;
     },
   };
 }
 
-async function append({ path, batches }: Parameters<WriteHandlers['append']>[0]): Promise<Written> {
-  const source = Buffer.alloc(Math.max(...batches));
+async function append({
+  path,
+  batches: sizes,
+}: Parameters<WriteHandlers['append']>[0]): Promise<Written> {
+  const source = Buffer.alloc(Math.max(...sizes));
   for (let at = 0; at < source.length; ) {
     at += files[at % files.length]!.bytes.copy(source, at);
   }
@@ -151,7 +168,7 @@ async function append({ path, batches }: Parameters<WriteHandlers['append']>[0])
     const { cpuSeconds } = cpuUsed();
     const start = performance.now();
     let position = 0;
-    for (const bytes of batches) {
+    for (const bytes of sizes) {
       const { bytesWritten } = await file.write(source, 0, bytes, position);
       if (bytesWritten !== bytes) throw new Error('a short write');
       await file.datasync();
@@ -159,7 +176,7 @@ async function append({ path, batches }: Parameters<WriteHandlers['append']>[0])
     }
     const seconds = (performance.now() - start) / 1000;
     return {
-      files: batches.length,
+      files: sizes.length,
       bytes: position,
       seconds,
       cpuSeconds: cpuUsed().cpuSeconds - cpuSeconds,
@@ -174,7 +191,12 @@ const handlers: WriteHandlers = {
     files = makeFileSet(options);
   },
   upload,
+  openStaging,
   stage,
+  closeStaging: async () => {
+    await staging?.close();
+    staging = undefined;
+  },
   append,
 };
 
