@@ -100,6 +100,18 @@ describe('the list of allowed storages', () => {
     expect((await failure(other.upload(HELLO))).code).toBe('address_not_allowed');
   });
 
+  it('leaves out those not listed where there is a choice', async () => {
+    const { cluster } = await memorySetup({}, { storages: 3 });
+    const [first, other, last] = cluster.storages;
+    const allowedStorages = [first!.address, last!.address];
+    const client = clientOf(cluster.trackers, { allowedStorages });
+    // The tracker names one after the other, and begins with this one.
+    await first!.close();
+    await client.upload(HELLO);
+    expect(last!.count(CommandCode.uploadFile)).toBe(1);
+    expect(other!.accepted).toBe(0);
+  });
+
   it('is asked about the address after the map', async () => {
     const server = await behindNat();
     const addressMap = { '172.17.0.3': `localhost:${server.server.port}` };

@@ -99,12 +99,14 @@ describe('error codes', () => {
       'invalid_argument',
       'length_mismatch',
       'no_space',
+      'no_storage',
       'no_tracker',
       'not_found',
       'pool_exhausted',
       'server_status',
       'timeout',
       'too_large',
+      'unknown_group',
     ]);
   });
 

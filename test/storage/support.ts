@@ -51,9 +51,9 @@ export class RawClient {
     }
   }
 
-  static open(port: number): Promise<RawClient> {
+  static open(port: number, host = '127.0.0.1'): Promise<RawClient> {
     return new Promise((resolve, reject) => {
-      const socket = connect({ host: '127.0.0.1', port, noDelay: true });
+      const socket = connect({ host, port, noDelay: true });
       socket.once('error', reject);
       socket.once('connect', () => {
         onTestFinished(() => void socket.destroy());

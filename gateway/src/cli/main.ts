@@ -31,6 +31,21 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     summary: 'run a storage that speaks the FastDFS protocol',
     load: () => import('./storage.js'),
   },
+  fsck: {
+    usage: 'fsck',
+    summary: 'hold FileMap, container and FastDFS against each other',
+    load: () => import('./fsck.js'),
+  },
+  scrub: {
+    usage: 'scrub',
+    summary: 'read every stored byte against its checksum',
+    load: () => import('./scrub.js'),
+  },
+  rebuild: {
+    usage: 'rebuild',
+    summary: 'make the FileMap anew from container and trunks',
+    load: () => import('./rebuild.js'),
+  },
   put: {
     usage: 'put <path...>',
     summary: 'upload files and directories',

@@ -18,6 +18,8 @@ export class FastdfsTrunkStore implements TrunkStore {
     try {
       return await this.#client.downloadBytes(fileId, { offset, length, signal });
     } catch (error) {
+      // Only a storage can say that a file is gone; trackers know storages.
+      if (error instanceof FastdfsError && error.code === 'unknown_group') throw error;
       throw storageError(error, fileId);
     }
   }

@@ -1,3 +1,11 @@
+export type {
+  Damage,
+  FsckProblem,
+  FsckReport,
+  ScrubOptions,
+  ScrubReport,
+  UpkeepOptions,
+} from '@stevedore/staging';
 export {
   isStoreError,
   StoreError,

@@ -1,12 +1,21 @@
 import { randomFillSync } from 'node:crypto';
+import { rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
-import { Staging, StoreError } from '@stevedore/staging';
+import {
+  DirectoryLock,
+  type FsckReport,
+  type ScrubOptions,
+  type ScrubReport,
+  Staging,
+  StoreError,
+  type UpkeepOptions,
+} from '@stevedore/staging';
 import { invalidOption } from './config.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
 import { LocalFileStore } from './store.js';
-import type { FileStore } from './types.js';
+import type { FileStore, StoreStats } from './types.js';
 
 /**
  * Opens a store: takes the directory, starts the embedded FastDFS node when no
@@ -16,6 +25,13 @@ import type { FileStore } from './types.js';
  * has the directory), `directory_unusable`, `port_in_use`.
  */
 export async function open(options: OpenOptions = {}): Promise<FileStore> {
+  return (await openStore(options)).store;
+}
+
+async function openStore(
+  options: OpenOptions,
+  onRebuild?: (done: number, all: number) => void,
+): Promise<{ readonly staging: Staging; readonly store: LocalFileStore }> {
   const parsed = parseStoreOptions(options);
   const node = new NodeHolder(parsed);
   let trackers: readonly string[] = [];
@@ -34,6 +50,7 @@ export async function open(options: OpenOptions = {}): Promise<FileStore> {
       containerBytes: parsed.containerSize,
       retainBytes: parsed.retain,
       sync: parsed.durability === 'sync',
+      ...(onRebuild ? { onRebuild } : {}),
       now: Date.now,
       randomFill: (target) => randomFillSync(target),
     });
@@ -45,11 +62,59 @@ export async function open(options: OpenOptions = {}): Promise<FileStore> {
       now: Date.now,
       closeNode: () => node.close(),
     });
-    return store;
+    return { staging, store };
   } catch (error) {
     await client?.close();
     await node.close();
     throw error;
+  }
+}
+
+/**
+ * A store opened to be looked after, not used: for checks, scrubs and rebuilds while
+ * no gateway has the directory.
+ */
+export interface Upkeep extends AsyncDisposable {
+  fsck(options: UpkeepOptions): Promise<FsckReport>;
+  scrub(options: ScrubOptions): Promise<ScrubReport>;
+  /** Merges what waits, so that what was staged again is in FastDFS. */
+  flush(): Promise<void>;
+  stats(): StoreStats;
+  close(): Promise<void>;
+}
+
+export interface UpkeepExtras {
+  /** Told how many trunks of all were read back into a FileMap that is made anew. */
+  readonly onRebuild?: (done: number, all: number) => void;
+  readonly onError?: (error: Error) => void;
+}
+
+/** Rejects as `open` does. */
+export async function openForUpkeep(
+  options: OpenOptions = {},
+  extras: UpkeepExtras = {},
+): Promise<Upkeep> {
+  const { staging, store } = await openStore(options, extras.onRebuild);
+  if (extras.onError) store.on('error', extras.onError);
+  return {
+    fsck: (how) => staging.fsck(how),
+    scrub: (how) => staging.scrub(how),
+    flush: () => store.flush(),
+    stats: () => store.stats(),
+    close: () => store.close(),
+    [Symbol.asyncDispose]: () => store.close(),
+  };
+}
+
+/** Throws the FileMap away; the next opening makes it anew. Nothing may have the directory. */
+export async function discardFileMap(directory: string): Promise<void> {
+  const lock = DirectoryLock.acquire(resolve(directory));
+  try {
+    for (const suffix of ['', '-wal', '-shm']) {
+      await rm(resolve(directory, `filemap.sqlite${suffix}`), { force: true });
+    }
+  } finally {
+    lock.release();
   }
 }
 

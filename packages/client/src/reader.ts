@@ -163,6 +163,13 @@ export class Reader {
       return await this.#download(file);
     } catch (error) {
       if (!isStoreError(error, 'not_found')) throw error;
+      // Only a storage can say that a file is gone; trackers know storages.
+      if (error.cause instanceof FastdfsError && error.cause.code === 'unknown_group') {
+        throw new StoreError('storage_unavailable', error.cause.message, {
+          cause: error.cause,
+          retryable: true,
+        });
+      }
       throw new StoreError('corrupt', `FastDFS no longer has ${file.fileId}`, { cause: error });
     }
   }
@@ -175,15 +182,17 @@ export class Reader {
   }
 }
 
-export function notFound(id: string): StoreError {
-  return new StoreError('not_found', `there is no file ${id}`);
+const NOT_THERE: ReadonlySet<string> = new Set(['not_found', 'unknown_group']);
+
+export function notFound(id: string, cause?: unknown): StoreError {
+  return new StoreError('not_found', `there is no file ${id}`, { cause });
 }
 
 /** A failure of FastDFS in the store's terms. */
 export function storageError(error: unknown, fileId: string): unknown {
   if (!(error instanceof FastdfsError)) return error;
   // A storage refuses a name that it cannot have given as invalid.
-  if (error.code === 'not_found' || error.status === Status.invalid) return notFound(fileId);
+  if (NOT_THERE.has(error.code) || error.status === Status.invalid) return notFound(fileId, error);
   if (error.code === 'aborted')
     return new StoreError('aborted', 'the read was aborted', { cause: error });
   return new StoreError(

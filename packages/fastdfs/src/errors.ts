@@ -52,10 +52,15 @@ export const FASTDFS_ERRORS = {
     meaning: 'A file has more bytes than maxBytes, or a body more than maxSpoolBytes, allows.',
     retryable: false,
   },
-  not_found: {
-    meaning: 'The server knows no such file, group or active storage.',
+  no_storage: {
+    meaning: 'The trackers know no active storage for the call: it is away, or not back yet.',
+    retryable: true,
+  },
+  unknown_group: {
+    meaning: 'The trackers know other groups, but not the one that the call names.',
     retryable: false,
   },
+  not_found: { meaning: 'The server knows no such file or group.', retryable: false },
   no_space: { meaning: 'The group or its storage has no space left.', retryable: true },
   busy: { meaning: 'The server is not ready to serve the call yet.', retryable: true },
   server_status: {

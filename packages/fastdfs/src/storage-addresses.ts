@@ -1,6 +1,7 @@
 import type { ServerAddress } from '@stevedore/protocol';
 import { type Address, makeAddress } from './address.js';
 import type { Deadline } from './deadline.js';
+import { FastdfsError } from './errors.js';
 import type { Settings } from './options.js';
 
 /** From what a tracker says about a storage to the address that is connected to. */
@@ -41,5 +42,17 @@ export class StorageAddresses {
     if (this.#known.size >= MAX_KNOWN) this.#known.clear();
     this.#known.set(key, address);
     return address;
+  }
+
+  /** Those that may be connected to, for a choice among several. */
+  allowed(servers: readonly ServerAddress[], tracker: Address, deadline: Deadline): Address[] {
+    return servers.flatMap((server) => {
+      try {
+        return [this.of(server, tracker, deadline)];
+      } catch (error) {
+        if (error instanceof FastdfsError && error.code === 'address_not_allowed') return [];
+        throw error;
+      }
+    });
   }
 }

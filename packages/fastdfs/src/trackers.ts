@@ -1,8 +1,17 @@
-import type { Command } from '@stevedore/protocol';
+import {
+  type Command,
+  type GroupRecord,
+  listAllGroups,
+  queryFetch,
+  queryFetchAll,
+  queryStore,
+  queryStoreInGroup,
+  queryUpdate,
+} from '@stevedore/protocol';
 import type { Address } from './address.js';
 import type { Caller } from './caller.js';
 import type { Deadline } from './deadline.js';
-import { type FastdfsError, isUnreachable } from './errors.js';
+import { FastdfsError, isUnreachable } from './errors.js';
 
 /**
  * Asks one of several trackers. Each call starts with another one; one that cannot
@@ -11,6 +20,11 @@ import { type FastdfsError, isUnreachable } from './errors.js';
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 10_000;
+
+/** Trackers know storages, not files: ENOENT to one of these means that no storage is there. */
+const NAMES_A_STORAGE: ReadonlySet<number> = new Set(
+  [queryFetch, queryFetchAll, queryStore, queryStoreInGroup, queryUpdate].map(({ code }) => code),
+);
 
 interface TrackerState {
   readonly address: Address;
@@ -45,6 +59,7 @@ export class Trackers {
   ): Promise<TrackerReply<Reply>> {
     const candidates = this.#order();
     let lastError: FastdfsError | undefined;
+    let noStorage: FastdfsError | undefined;
     for (const [index, tracker] of candidates.entries()) {
       // A tracker that hangs leaves time for the others and for what follows.
       const stepMs = deadline.remainingMs / (candidates.length - index + 1);
@@ -57,17 +72,48 @@ export class Trackers {
         return { reply, tracker: tracker.address };
       } catch (error) {
         deadline.throwIfEnded();
+        if (hasNoStorage(command, error)) {
+          noStorage = error;
+          continue;
+        }
         if (!isUnreachable(error)) throw error;
         lastError = error;
         // A full pool is our own doing and says nothing about the tracker.
         if (error.code !== 'pool_exhausted') this.#pause(tracker);
       }
     }
+    if (noStorage) throw await this.#explain(noStorage, request, deadline);
     if (lastError?.code === 'pool_exhausted') throw lastError;
     throw deadline.error('no_tracker', `no tracker can be reached: ${lastError?.message}`, {
       address: lastError?.address,
       cause: lastError,
     });
+  }
+
+  /**
+   * The same status means two things: a group that there is not, or one whose storages
+   * are away. Only a tracker that knows active storages, of other groups, is believed
+   * to know all groups: one that has just started knows none yet.
+   */
+  async #explain(error: FastdfsError, request: unknown, deadline: Deadline): Promise<FastdfsError> {
+    const details = { address: error.address, status: error.status, cause: error };
+    const group = groupOf(request);
+    const groups = group === undefined ? [] : await this.#groups(deadline);
+    const isKnown = groups.some(({ name }) => name === group);
+    if (isKnown || !groups.some(({ readableCount }) => readableCount > 0)) {
+      return deadline.error('no_storage', 'the trackers know no active storage', details);
+    }
+    return deadline.error('unknown_group', `the trackers know no group "${group}"`, details);
+  }
+
+  /** None when no tracker tells. */
+  async #groups(deadline: Deadline): Promise<readonly GroupRecord[]> {
+    try {
+      return (await this.ask(listAllGroups, undefined, deadline)).reply;
+    } catch {
+      deadline.throwIfEnded();
+      return [];
+    }
   }
 
   #order(): TrackerState[] {
@@ -85,4 +131,15 @@ export class Trackers {
     tracker.failures = Math.min(tracker.failures + 1, 16);
     tracker.pausedUntilMs = performance.now() + pauseMs;
   }
+}
+
+function groupOf(request: unknown): string | undefined {
+  const group = (request as { readonly group?: unknown } | undefined)?.group;
+  return typeof group === 'string' ? group : undefined;
+}
+
+function hasNoStorage(command: { readonly code: number }, error: unknown): error is FastdfsError {
+  return (
+    error instanceof FastdfsError && error.code === 'not_found' && NAMES_A_STORAGE.has(command.code)
+  );
 }

@@ -10,6 +10,14 @@ const TRUNK_COLUMNS = `id, taskId, kind, state, fileId, size, crc32, files, cont
 const SQL = {
   find: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
       FROM files f LEFT JOIN trunks t ON t.id = f.trunk WHERE f.key = ?`,
+  page: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
+      FROM files f LEFT JOIN trunks t ON t.id = f.trunk WHERE f.key > ? ORDER BY f.key LIMIT ?`,
+  recount: `SELECT
+      CASE WHEN trunk IS NOT NULL THEN 'merged' WHEN spooled > 0 THEN 'spooled' ELSE 'waiting' END
+        AS what, count(*) AS files, sum(size) AS bytes
+      FROM files GROUP BY what`,
+  setCount: 'UPDATE counters SET value = ? WHERE name = ?',
+  forgetLocal: 'UPDATE files SET segment = 0, position = 0 WHERE key = ? AND trunk IS NOT NULL',
   findInTrunk: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
       FROM files f INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
       WHERE f.trunk = ? AND f.trunkOffset = ?`,

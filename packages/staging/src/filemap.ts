@@ -8,6 +8,7 @@ import {
   type TrunkKind,
   unpackMembers,
 } from './filemap-change.js';
+import { type Counted, type Counters, Sums } from './filemap-counters.js';
 import { migrate } from './filemap-schema.js';
 import { prepareStatements, type Statements } from './filemap-statements.js';
 
@@ -64,16 +65,6 @@ export interface TrunkRow {
   readonly deadFiles: number;
   readonly deadBytes: number;
   readonly recordSegment: number;
-}
-
-/** Files and their bytes: small and waiting, large and waiting, stored in FastDFS. */
-export interface Counters {
-  readonly waitingFiles: number;
-  readonly waitingBytes: number;
-  readonly spooledFiles: number;
-  readonly spooledBytes: number;
-  readonly mergedFiles: number;
-  readonly mergedBytes: number;
 }
 
 /** A member as a trunk's directory tells it. */
@@ -159,6 +150,33 @@ export class FileMap {
     return row && this.find(row.key);
   }
 
+  /** Files in the order of keys, behind the given one. */
+  page(after: Buffer, limit: number): FileRow[] {
+    return this.#statements.page.all(after, limit) as FileRow[];
+  }
+
+  /** The counters as the rows themselves tell them. */
+  recount(): Counters {
+    const sums = new Sums();
+    const rows = this.#statements.recount.all() as {
+      what: Counted;
+      files: number;
+      bytes: number;
+    }[];
+    for (const { what, files, bytes } of rows) sums.add(what, files, bytes);
+    return sums.values;
+  }
+
+  setCounters(counters: Counters): void {
+    for (const [name, value] of Object.entries(counters))
+      this.#statements.setCount.run(value, name);
+  }
+
+  /** The merged file's copy in the container is not to be read any more. */
+  forgetLocal(key: Buffer): void {
+    this.#statements.forgetLocal.run(key);
+  }
+
   isDeleted(key: Buffer): boolean {
     return this.#statements.isDeleted.get(key) !== undefined;
   }
@@ -183,7 +201,11 @@ export class FileMap {
       name: keyof Counters;
       value: number;
     }[];
-    return Object.fromEntries(rows.map(({ name, value }) => [name, value])) as unknown as Counters;
+    const sums = new Sums();
+    return Object.assign(
+      sums.values,
+      Object.fromEntries(rows.map(({ name, value }) => [name, value])),
+    );
   }
 
   countTrunks(): number {
@@ -428,29 +450,5 @@ export class FileMap {
 
   #addToCounters(sums: Sums): void {
     for (const [name, value] of sums.entries()) this.#statements.count.run(value, name);
-  }
-}
-
-type Counted = 'waiting' | 'spooled' | 'merged';
-
-/** Changes of the counters within one transaction, written at its end. */
-class Sums {
-  readonly #changes: Record<keyof Counters, number> = {
-    waitingFiles: 0,
-    waitingBytes: 0,
-    spooledFiles: 0,
-    spooledBytes: 0,
-    mergedFiles: 0,
-    mergedBytes: 0,
-  };
-
-  add(what: Counted, files: number, bytes: number): void {
-    this.#changes[`${what}Files`] += files;
-    this.#changes[`${what}Bytes`] += bytes;
-  }
-
-  /** Those that are not zero. */
-  entries(): [string, number][] {
-    return Object.entries(this.#changes).filter(([, value]) => value !== 0);
   }
 }

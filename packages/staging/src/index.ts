@@ -4,18 +4,23 @@ export {
   MAX_NAME_BYTES as MAX_FILE_NAME_BYTES,
   MAX_TYPE_BYTES,
 } from './constants.js';
+export { DirectoryLock } from './directory-lock.js';
 export * from './disk.js';
 export * from './errors.js';
-export type { Counters, FileRow, TrunkRow } from './filemap.js';
+export type { FileRow, TrunkRow } from './filemap.js';
+export type { Counters } from './filemap-counters.js';
+export type { FsckProblem, FsckReport } from './fsck.js';
 export { formatKey, originOfKey, parseKey, timeOfKey } from './key.js';
 export { seededRandom } from './random.js';
 export type { FileMeta, NewFile } from './records.js';
+export type { Damage, ScrubOptions, ScrubReport } from './scrub.js';
 export type { SpoolWriter } from './spool.js';
 export {
   fileIdOf,
   Staging,
   type StagingEvents,
-  type StagingOptions,
   type StagingStats,
 } from './staging.js';
+export type { StagingOptions } from './staging-options.js';
 export type { TrunkSource, TrunkStore } from './trunk-store.js';
+export type { UpkeepOptions } from './upkeep.js';

@@ -2,51 +2,33 @@ import { EventEmitter } from 'node:events';
 import { crc32 } from 'node:zlib';
 import { extensionOf, makeSliceId, parseFileId } from '@stevedore/protocol';
 import { Compaction } from './compaction.js';
-import { SEGMENT_BYTES } from './constants.js';
-import { Container } from './container.js';
-import { DirectoryLock } from './directory-lock.js';
-import { type Disk, realDisk } from './disk.js';
+import type { Container } from './container.js';
+import type { DirectoryLock } from './directory-lock.js';
+import { realDisk } from './disk.js';
 import { StoreError } from './errors.js';
-import type { Counters, FileMap, FileRow, TrunkRow } from './filemap.js';
+import type { FileMap, FileRow, TrunkRow } from './filemap.js';
+import type { Counters } from './filemap-counters.js';
+import { type FsckReport, fsck } from './fsck.js';
 import { formatKey, KeyMaker } from './key.js';
 import { MergeTask } from './merge-task.js';
 import { seededRandom } from './random.js';
 import { deletionRecord, fileRecord, type NewFile } from './records.js';
-import { openFileMap, prepareFolders, readOrigin, replayContainer } from './recovery.js';
 import { Retention } from './retention.js';
 import { Room } from './room.js';
-import { abandonPlans, settleTrunks, type UnreadTrunk } from './settle.js';
-import { Spool, type SpoolWriter } from './spool.js';
+import { type ScrubOptions, type ScrubReport, scrub } from './scrub.js';
+import { settleTrunks, type UnreadTrunk } from './settle.js';
+import type { Spool, SpoolWriter } from './spool.js';
+import type { StagingOptions } from './staging-options.js';
+import { SETTLE_TIMEOUT_MS, type StartedParts, startUp } from './startup.js';
 import { type SentTrunk, TrunkSender } from './trunk-sender.js';
 import type { TrunkStore } from './trunk-store.js';
+import type { UpkeepOptions, UpkeepParts } from './upkeep.js';
 
 /**
  * Staging: files are acknowledged once they are durable in the container, readable
  * from then on, and merged into trunks in the background. What this class promises:
  * once acknowledged, never lost, never altered, readable at every moment.
  */
-export interface StagingOptions {
-  readonly directory: string;
-  /** Called once the directory is this process's; gives the FastDFS to store trunks in. */
-  readonly connect: () => Promise<TrunkStore>;
-  readonly trunkBytes: number;
-  readonly maxAgeMs: number;
-  readonly containerBytes: number;
-  readonly retainBytes: number;
-  readonly sync: boolean;
-  readonly segmentBytes?: number;
-  /** Bytes that must stay free on the disk. Default 64 MiB. */
-  readonly minFreeBytes?: number;
-  /** Bytes per second that compaction moves at the most. Default 8 MiB. */
-  readonly compactionBytesPerSecond?: number;
-  /** Told how many trunks of all have been read back into a FileMap that was lost. */
-  readonly onRebuild?: (done: number, all: number) => void;
-  readonly disk?: Disk;
-  readonly now: () => number;
-  /** Unpredictable bytes, for keys and origins. */
-  readonly randomFill: (target: Buffer) => void;
-}
-
 export interface StagingEvents {
   merged: [{ readonly key: string; readonly fileId: string }];
   trunk: [
@@ -71,8 +53,6 @@ const SHORT_SHARE = 0.8;
 /** Room that a new segment's header and small records may need beyond a file's bytes. */
 const RECORD_ROOM_BYTES = 4096;
 const REMOVE_TIMEOUT_MS = 30_000;
-/** A lost FileMap is made anew within this, or goes on being made while files are taken. */
-const SETTLE_TIMEOUT_MS = 600_000;
 const SETTLE_AGAIN_MS = 2_000;
 const FREE_SPACE_INTERVAL_MS = 1_000;
 const DEFAULT_MIN_FREE_BYTES = 64 * 2 ** 20;
@@ -98,7 +78,7 @@ export class Staging extends EventEmitter<StagingEvents> {
   #retiring: Promise<void> = Promise.resolve();
   #closing: Promise<void> | undefined;
 
-  private constructor(options: StagingOptions, parts: StagingParts) {
+  private constructor(options: StagingOptions, parts: StartedParts) {
     super();
     this.#options = options;
     this.#lock = parts.lock;
@@ -155,59 +135,26 @@ export class Staging extends EventEmitter<StagingEvents> {
 
   /** Takes the directory, recovers what is in it and starts the Merge Task. */
   static async open(options: StagingOptions): Promise<Staging> {
-    const { directory, now, disk = realDisk } = options;
-    await prepareFolders(disk, directory);
-    const lock = DirectoryLock.acquire(directory);
-    let fileMap: FileMap | undefined;
-    try {
-      const problems: Error[] = [];
-      fileMap = await openFileMap(directory, now(), (error) => problems.push(error));
-      const origin = await readOrigin(disk, directory, () => randomOrigin(options.randomFill));
-      const folder = `${directory}/container`;
-      const { segments, nextSegment } = await replayContainer(disk, folder, fileMap);
-      const spool = new Spool(disk, `${directory}/spool`);
-      const map = fileMap;
-      await spool.recover((key) => map.find(key)?.spooled === 1);
-      const container = new Container({
-        disk,
-        folder,
-        origin,
-        now,
-        sync: options.sync,
-        segmentBytes: options.segmentBytes ?? SEGMENT_BYTES,
-        nextSegment,
-        commit: (changes, segment, bytes) => map.apply(changes, segment, bytes),
-      });
-      for (const segment of segments) container.adopt(segment);
-      const trunkStore = await options.connect();
-      const signal = AbortSignal.timeout(SETTLE_TIMEOUT_MS);
-      const abandoned = abandonPlans(fileMap);
-      const unread = await settleTrunks(fileMap, trunkStore, signal, options.onRebuild);
-      const freeBytes = await disk.freeBytes(directory);
-      const parts = { lock, fileMap, container, spool, origin, trunkStore, freeBytes };
-      const staging = new Staging(options, parts);
-      staging.#unread = unread;
-      if (abandoned > 0) problems.push(interrupted(abandoned));
-      if (unread.length > 0) problems.push(incomplete(unread));
-      // Late enough for the caller to have begun to listen.
-      setImmediate(() => {
-        for (const problem of problems) staging.#report(problem);
-      });
-      staging.#merging.start();
-      staging.#inBackground(staging.#retention.trim());
-      staging.#inBackground(staging.#tidy());
-      staging.#every(FREE_SPACE_INTERVAL_MS, async () => {
-        staging.#freeBytes = await disk.freeBytes(directory);
-      });
-      if (unread.length > 0) {
-        staging.#every(SETTLE_AGAIN_MS, () => staging.#settleAgain());
-      }
-      return staging;
-    } catch (error) {
-      fileMap?.close();
-      lock.release();
-      throw error;
-    }
+    const parts = await startUp(options);
+    const staging = new Staging(options, parts);
+    staging.#begin(parts);
+    return staging;
+  }
+
+  #begin({ problems, unread }: StartedParts): void {
+    const { directory, disk = realDisk } = this.#options;
+    this.#unread = unread;
+    // Late enough for the caller to have begun to listen.
+    setImmediate(() => {
+      for (const problem of problems) this.#report(problem);
+    });
+    this.#merging.start();
+    this.#inBackground(this.#retention.trim());
+    this.#inBackground(this.#tidy());
+    this.#every(FREE_SPACE_INTERVAL_MS, async () => {
+      this.#freeBytes = await disk.freeBytes(directory);
+    });
+    if (unread.length > 0) this.#every(SETTLE_AGAIN_MS, () => this.#settleAgain());
   }
 
   newKey(): Buffer {
@@ -259,6 +206,26 @@ export class Staging extends EventEmitter<StagingEvents> {
     const moved = await this.#compaction.run();
     await this.#retireDead();
     return moved;
+  }
+
+  /** Holds FileMap, container and FastDFS against each other. */
+  fsck(options: UpkeepOptions): Promise<FsckReport> {
+    return fsck(this.#upkeep(), options);
+  }
+
+  /** Reads every byte there is, at a bounded rate, against its CRC-32. */
+  scrub(options: ScrubOptions): Promise<ScrubReport> {
+    return scrub(this.#upkeep(), options);
+  }
+
+  #upkeep(): UpkeepParts {
+    return {
+      container: this.#container,
+      spool: this.#spool,
+      fileMap: this.#fileMap,
+      trunkStore: this.#trunkStore,
+      onMoved: (bytes) => this.#merging.noteStaged(bytes, false),
+    };
   }
 
   isDeleted(key: Buffer): boolean {
@@ -445,35 +412,4 @@ export function fileIdOf(row: FileRow): string | undefined {
 function sliceIdOf(row: FileRow, trunkFileId: string, offset: number): string {
   const entry = { offset, size: row.size, crc32: row.crc32 };
   return makeSliceId(parseFileId(trunkFileId)!, entry, extensionOf(row.name));
-}
-
-interface StagingParts {
-  readonly lock: DirectoryLock;
-  readonly fileMap: FileMap;
-  readonly container: Container;
-  readonly spool: Spool;
-  readonly origin: number;
-  readonly trunkStore: TrunkStore;
-  readonly freeBytes: number;
-}
-
-function incomplete(unread: readonly UnreadTrunk[]): StoreError {
-  return new StoreError(
-    'storage_unavailable',
-    `the FileMap is being made anew and ${unread.length} trunk(s) could not be read yet (${unread[0]!.error.message}); their files are found once FastDFS answers`,
-    { cause: unread[0]!.error, retryable: true },
-  );
-}
-
-function randomOrigin(randomFill: (target: Buffer) => void): number {
-  const bytes = Buffer.alloc(2);
-  randomFill(bytes);
-  return bytes.readUInt16BE(0);
-}
-
-function interrupted(count: number): StoreError {
-  return new StoreError(
-    'storage_unavailable',
-    `${count} trunk(s) were on their way when the last process ended; their files are packed again, and FastDFS may hold copies that nothing refers to`,
-  );
 }

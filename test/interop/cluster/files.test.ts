@@ -132,7 +132,7 @@ test('a group that is named is used, one that is not there is an error', async (
   const id = cluster.owned(await client.upload(randomBytes(10), { group }));
   expect(client.describe(id).group).toBe(group);
   const call = client.upload(randomBytes(10), { group: 'noSuchGroup' });
-  expect(await failure(call)).toMatchObject({ code: 'not_found', status: 2 });
+  expect(await failure(call)).toMatchObject({ code: 'unknown_group', status: 2 });
 });
 
 test('reading from behind the end is an error of the server, and the next call works', async () => {

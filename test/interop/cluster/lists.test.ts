@@ -61,10 +61,11 @@ test('what is not there is not found', async () => {
     () => client.listGroup('noSuchGroup'),
     () => client.listStorages('noSuchGroup'),
     () => client.listStorages(group, '192.0.2.1'),
-    () => client.locate(elsewhere),
-    () => client.locateAll(elsewhere),
   ];
   for (const call of calls) {
     expect(await failure(call())).toMatchObject({ code: 'not_found', status: 2 });
+  }
+  for (const call of [() => client.locate(elsewhere), () => client.locateAll(elsewhere)]) {
+    expect(await failure(call())).toMatchObject({ code: 'unknown_group', status: 2 });
   }
 });

@@ -96,8 +96,8 @@ async function untried(
   const answer = await context.trackers.ask(queryFetchAll, nameOf(id), deadline).catch(() => null);
   deadline.throwIfEnded();
   if (!answer) return [];
-  return answer.reply.servers
-    .map((server) => context.addresses.of(server, answer.tracker, deadline))
+  return context.addresses
+    .allowed(answer.reply.servers, answer.tracker, deadline)
     .filter((address) => !tried.has(address.text));
 }
 
@@ -114,7 +114,7 @@ async function sourceOf(
   const record = answer?.reply.find((each) => isActive(each) && names(each, source));
   if (!answer || !record) return undefined;
   const server = { address: record.address, port: record.storagePort };
-  return context.addresses.of(server, answer.tracker, deadline);
+  return context.addresses.allowed([server], answer.tracker, deadline)[0];
 }
 
 function isActive({ status }: StorageRecord): boolean {

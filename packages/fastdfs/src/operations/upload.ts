@@ -190,8 +190,10 @@ async function* otherPlaces(
     .ask(queryStoreInGroupAll, request, deadline)
     .catch(() => undefined);
   deadline.throwIfEnded();
-  for (const server of listed?.reply.servers ?? []) {
-    const storage = context.addresses.of(server, listed!.tracker, deadline);
+  const storages = listed
+    ? context.addresses.allowed(listed.reply.servers, listed.tracker, deadline)
+    : [];
+  for (const storage of storages) {
     if (tried.has(storage.text)) continue;
     tried.add(storage.text);
     yield { storage, storePathIndex: listed!.reply.storePathIndex };

@@ -111,7 +111,7 @@ export class Connection<Session> {
   async #receive(handler: PayloadHandler<Session>, header: FrameHeader): Promise<boolean> {
     const { requestTimeoutMs, maxControlBodyBytes, maxDrainBytes } = this.#rules.limits;
     const prefix = await this.#body(Math.min(header.bodyBytes, handler.minHeadBytes));
-    const headBytes = prefix.length < handler.minHeadBytes ? -1 : handler.headBytes(prefix);
+    const headBytes = prefix.length < handler.minHeadBytes ? -1 : headBytesOf(handler, prefix);
     if (headBytes < 0 || headBytes > Math.min(header.bodyBytes, maxControlBodyBytes)) {
       await this.#sink.write(encodeReply(Status.invalid));
       return false;
@@ -182,6 +182,16 @@ export class Connection<Session> {
       if (leftMs <= 0) return;
       for (const chunk of await this.#source.some(LINGER_BYTES, leftMs)) dropped += chunk.length;
     }
+  }
+}
+
+/** Length of the head; -1 if it announces what cannot be. */
+function headBytesOf<Session>(handler: PayloadHandler<Session>, prefix: Buffer): number {
+  try {
+    return handler.headBytes(prefix);
+  } catch (error) {
+    if (error instanceof ProtocolError) return -1;
+    throw error;
   }
 }
 

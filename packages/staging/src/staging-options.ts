@@ -1,0 +1,25 @@
+import type { Disk } from './disk.js';
+import type { TrunkStore } from './trunk-store.js';
+
+/** What staging is opened with: its bounds, and everything from outside that it uses. */
+export interface StagingOptions {
+  readonly directory: string;
+  /** Called once the directory is this process's; gives the FastDFS to store trunks in. */
+  readonly connect: () => Promise<TrunkStore>;
+  readonly trunkBytes: number;
+  readonly maxAgeMs: number;
+  readonly containerBytes: number;
+  readonly retainBytes: number;
+  readonly sync: boolean;
+  readonly segmentBytes?: number;
+  /** Bytes that must stay free on the disk. Default 64 MiB. */
+  readonly minFreeBytes?: number;
+  /** Bytes per second that compaction moves at the most. Default 8 MiB. */
+  readonly compactionBytesPerSecond?: number;
+  /** Told how many trunks of all have been read back into a FileMap that was lost. */
+  readonly onRebuild?: (done: number, all: number) => void;
+  readonly disk?: Disk;
+  readonly now: () => number;
+  /** Unpredictable bytes, for keys and origins. */
+  readonly randomFill: (target: Buffer) => void;
+}

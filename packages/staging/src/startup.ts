@@ -1,0 +1,109 @@
+import { SEGMENT_BYTES } from './constants.js';
+import { Container } from './container.js';
+import { DirectoryLock } from './directory-lock.js';
+import { realDisk } from './disk.js';
+import { StoreError } from './errors.js';
+import type { FileMap } from './filemap.js';
+import { openFileMap, prepareFolders, readOrigin, replayContainer } from './recovery.js';
+import { abandonPlans, settleTrunks, type UnreadTrunk } from './settle.js';
+import { Spool } from './spool.js';
+import type { StagingOptions } from './staging-options.js';
+import type { TrunkStore } from './trunk-store.js';
+
+/**
+ * From a directory, in whatever state the last process left it, to parts that agree:
+ * the lock first, then FileMap and container, then the trunks in FastDFS.
+ */
+export interface StartedParts {
+  readonly lock: DirectoryLock;
+  readonly fileMap: FileMap;
+  readonly container: Container;
+  readonly spool: Spool;
+  readonly origin: number;
+  readonly trunkStore: TrunkStore;
+  readonly freeBytes: number;
+  /** Trunks whose directories could not be read yet. */
+  readonly unread: readonly UnreadTrunk[];
+  /** What the operator should hear of. */
+  readonly problems: readonly Error[];
+}
+
+/** A lost FileMap is made anew within this, or goes on being made while files are taken. */
+export const SETTLE_TIMEOUT_MS = 600_000;
+
+export async function startUp(options: StagingOptions): Promise<StartedParts> {
+  const { directory, disk = realDisk } = options;
+  await prepareFolders(disk, directory);
+  const lock = DirectoryLock.acquire(directory);
+  let fileMap: FileMap | undefined;
+  try {
+    const problems: Error[] = [];
+    fileMap = await openFileMap(directory, options.now(), (error) => problems.push(error));
+    const origin = await readOrigin(disk, directory, () => randomOrigin(options.randomFill));
+    const container = await openContainer(options, fileMap, origin);
+    const spool = await openSpool(options, fileMap);
+    const trunkStore = await options.connect();
+    const abandoned = abandonPlans(fileMap);
+    if (abandoned > 0) problems.push(interrupted(abandoned));
+    const signal = AbortSignal.timeout(SETTLE_TIMEOUT_MS);
+    const unread = await settleTrunks(fileMap, trunkStore, signal, options.onRebuild);
+    if (unread.length > 0) problems.push(incomplete(unread));
+    const freeBytes = await disk.freeBytes(directory);
+    const parts = { lock, fileMap, container, spool, origin, trunkStore, freeBytes };
+    return { ...parts, unread, problems };
+  } catch (error) {
+    fileMap?.close();
+    lock.release();
+    throw error;
+  }
+}
+
+async function openContainer(
+  options: StagingOptions,
+  fileMap: FileMap,
+  origin: number,
+): Promise<Container> {
+  const { directory, disk = realDisk, now, sync, segmentBytes = SEGMENT_BYTES } = options;
+  const folder = `${directory}/container`;
+  const { segments, nextSegment } = await replayContainer(disk, folder, fileMap);
+  const container = new Container({
+    disk,
+    folder,
+    origin,
+    now,
+    sync,
+    segmentBytes,
+    nextSegment,
+    commit: (changes, segment, bytes) => fileMap.apply(changes, segment, bytes),
+  });
+  for (const segment of segments) container.adopt(segment);
+  return container;
+}
+
+async function openSpool(options: StagingOptions, fileMap: FileMap): Promise<Spool> {
+  const spool = new Spool(options.disk ?? realDisk, `${options.directory}/spool`);
+  await spool.recover((key) => fileMap.find(key)?.spooled === 1);
+  return spool;
+}
+
+function randomOrigin(randomFill: (target: Buffer) => void): number {
+  const bytes = Buffer.alloc(2);
+  randomFill(bytes);
+  return bytes.readUInt16BE(0);
+}
+
+function interrupted(count: number): StoreError {
+  return new StoreError(
+    'storage_unavailable',
+    `${count} trunk(s) were on their way when the last process ended; their files are packed again, and FastDFS may hold copies that nothing refers to`,
+  );
+}
+
+function incomplete(unread: readonly UnreadTrunk[]): StoreError {
+  const reason = unread[0]!.error.message;
+  return new StoreError(
+    'storage_unavailable',
+    `the FileMap is being made anew and ${unread.length} trunk(s) could not be read yet (${reason}); their files are found once FastDFS answers`,
+    { cause: unread[0]!.error, retryable: true },
+  );
+}

@@ -1,0 +1,71 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Container } from './container.js';
+import { isStoreError, StoreError } from './errors.js';
+import type { FileMap, FileRow, TrunkRow } from './filemap.js';
+import type { FormerPlace } from './filemap-change.js';
+import { movedRecord } from './records.js';
+import type { Spool } from './spool.js';
+import type { TrunkStore } from './trunk-store.js';
+
+/** What the check (fsck.ts) and the scrub (scrub.ts) share. */
+export interface UpkeepParts {
+  readonly container: Container;
+  readonly spool: Spool;
+  readonly fileMap: FileMap;
+  readonly trunkStore: TrunkStore;
+  /** Another copy was made of a file that had lost one. */
+  readonly onMoved: (bytes: number) => void;
+}
+
+export interface UpkeepOptions {
+  /** Mends what can be mended; without it nothing is changed. */
+  readonly repair: boolean;
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (done: number, all: number) => void;
+}
+
+export const ROWS_PER_PAGE = 500;
+const READ_TIMEOUT_MS = 60_000;
+
+/** Every file of the FileMap, in the order of keys. */
+export async function* allFiles(fileMap: FileMap): AsyncGenerator<FileRow> {
+  let after: Buffer = Buffer.alloc(0);
+  for (;;) {
+    const page = fileMap.page(after, ROWS_PER_PAGE);
+    yield* page;
+    if (page.length < ROWS_PER_PAGE) return;
+    after = page.at(-1)!.key;
+    await sleep(0);
+  }
+}
+
+/** A trunk's bytes; undefined when FastDFS has no such file. Other failures are thrown. */
+export async function readTrunk(
+  store: TrunkStore,
+  trunk: TrunkRow,
+  offset: number,
+  length: number,
+  signal: AbortSignal | undefined,
+): Promise<Buffer | undefined> {
+  const timeout = AbortSignal.timeout(READ_TIMEOUT_MS);
+  const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
+  try {
+    return await store.read(trunk.fileId!, offset, length, either);
+  } catch (error) {
+    if (isStoreError(error, 'not_found')) return undefined;
+    throw error;
+  }
+}
+
+/** Stages a merged file again from a copy that is sound; it goes into a coming trunk. */
+export async function stageAgain(parts: UpkeepParts, row: FileRow, bytes: Buffer): Promise<void> {
+  const before = row.was === null ? [] : (JSON.parse(row.was) as FormerPlace[]);
+  const place: FormerPlace = [row.trunkFileId!, row.trunkOffset!];
+  const file = { ...row, group: row.group ?? undefined, body: [bytes] };
+  await parts.container.append([movedRecord(file, [...before, place])]);
+  parts.onMoved(row.size);
+}
+
+export function stopped(): StoreError {
+  return new StoreError('aborted', 'it was stopped before its end; it can be started again');
+}
