@@ -3,6 +3,7 @@ import type { Benchmark } from './harness/benchmark.js';
 /** All benchmarks by name, each loaded when it is run. */
 export const benchmarks = {
   'client-merging': async () => (await import('./client-merging/client-merging.js')).clientMerging,
+  staging: async () => (await import('./staging/staging.js')).staging,
 } satisfies Readonly<Record<string, () => Promise<Benchmark>>>;
 
 export type BenchmarkName = keyof typeof benchmarks;
