@@ -4,6 +4,7 @@ import type { Benchmark } from './harness/benchmark.js';
 export const benchmarks = {
   'client-merging': async () => (await import('./client-merging/client-merging.js')).clientMerging,
   client: async () => (await import('./client/client.js')).client,
+  staging: async () => (await import('./staging/staging.js')).staging,
 } satisfies Readonly<Record<string, () => Promise<Benchmark>>>;
 
 export type BenchmarkName = keyof typeof benchmarks;

@@ -24,7 +24,7 @@ export interface CpuSeconds {
   readonly cpuSeconds: number;
 }
 
-const CALL_LIMIT_MS = 180_000;
+const DEFAULT_CALL_LIMIT_MS = 180_000;
 /** A child that is asked to end gets so long, then it is killed. */
 const CLOSE_LIMIT_MS = 10_000;
 const CPU_CALL = 'cpu';
@@ -32,6 +32,8 @@ const CPU_CALL = 'cpu';
 export interface ChildOptions {
   /** For its Node, beside our own ones; default none. */
   readonly nodeOptions?: readonly string[];
+  /** How long a call may take; default three minutes. */
+  readonly callLimitMs?: number;
 }
 
 interface Pending {
@@ -42,6 +44,7 @@ interface Pending {
 
 export class Child<H extends Handlers> implements AsyncDisposable {
   readonly #name: string;
+  readonly #callLimitMs: number;
   readonly #process: ChildProcess;
   readonly #exited: Promise<void>;
   readonly #pending = new Map<number, Pending>();
@@ -51,6 +54,7 @@ export class Child<H extends Handlers> implements AsyncDisposable {
   /** `module` is a file that calls `serve`. */
   constructor(name: string, module: URL, options: ChildOptions = {}) {
     this.#name = name;
+    this.#callLimitMs = options.callLimitMs ?? DEFAULT_CALL_LIMIT_MS;
     this.#process = fork(module, {
       serialization: 'advanced',
       execArgv: [...process.execArgv, ...(options.nodeOptions ?? [])],
@@ -94,8 +98,8 @@ export class Child<H extends Handlers> implements AsyncDisposable {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#pending.delete(id);
-        reject(new Error(`${this.#name} did not answer ${name} within ${CALL_LIMIT_MS} ms`));
-      }, CALL_LIMIT_MS);
+        reject(new Error(`${this.#name} did not answer ${name} within ${this.#callLimitMs} ms`));
+      }, this.#callLimitMs);
       this.#pending.set(id, { resolve, reject, timer });
       this.#process.send({ id, name, argument } satisfies Call, (error) => {
         if (error) this.#settle({ id, error: error.message });

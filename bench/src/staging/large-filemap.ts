@@ -1,0 +1,93 @@
+import { randomFillSync } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import { type FileRow, Staging } from '@stevedore/staging';
+import { FileMap } from '../../../packages/staging/dist/filemap.js';
+import { bodyOf, generatedKey } from './bodies.js';
+import { stagingOptions } from './staging-options.js';
+import { absentTrunkStore, trunkFileId } from './trunk-stores.js';
+
+/**
+ * A directory whose FileMap has any number of merged files, in trunks of TRUNK_FILES,
+ * made by the FileMap's own calls. The bodies of the first trunk's worth of files are
+ * real records of a segment; all rows share them, so that only the index is large.
+ */
+
+export const TRUNK_FILES = 2_000;
+export const BODY_BYTES = 100;
+const CHECKPOINT_TRUNKS = 100;
+
+/** `rows` is a multiple of TRUNK_FILES, two at the least. */
+export async function makeLargeDirectory(directory: string, rows: number): Promise<void> {
+  const bodies = await stageBodies(directory);
+  const fileMap = FileMap.open(`${directory}/filemap.sqlite`);
+  try {
+    const segment = bodies[0]!.segment;
+    const indexed = fileMap.indexedBytes(segment);
+    const trunks = rows / TRUNK_FILES - 1;
+    for (let trunk = 0; trunk < trunks; trunk += 1) {
+      addTrunk(fileMap, trunk, bodies, indexed);
+      if (trunk % CHECKPOINT_TRUNKS === 0) fileMap.checkpoint();
+    }
+    fileMap.checkpoint();
+  } finally {
+    fileMap.close();
+  }
+}
+
+async function stageBodies(directory: string): Promise<FileRow[]> {
+  const staging = await Staging.open(stagingOptions(directory, false, absentTrunkStore()));
+  const now = Date.now();
+  const files = Array.from({ length: TRUNK_FILES }, (_, index) => {
+    const body = bodyOf(index, BODY_BYTES);
+    return {
+      ...described(index),
+      key: staging.newKey(),
+      crc32: crc32(body),
+      stagedAt: now,
+      body: [body],
+    };
+  });
+  await staging.stage(files);
+  const rows = files.map(({ key }) => staging.find(key)!);
+  await staging.close();
+  return rows;
+}
+
+function described(index: number) {
+  return { name: `upload-${index}.jpg`, type: 'image/jpeg', group: undefined, size: BODY_BYTES };
+}
+
+function addTrunk(
+  fileMap: FileMap,
+  trunk: number,
+  bodies: readonly FileRow[],
+  indexed: number,
+): void {
+  const taskId = randomFillSync(Buffer.alloc(16));
+  const fileId = trunkFileId(trunk, TRUNK_FILES * BODY_BYTES, trunk);
+  const keys = bodies.map((_, index) => generatedKey(trunk * TRUNK_FILES + index));
+  const changes = bodies.map(({ crc32, stagedAt, position }, index) => ({
+    what: 'file' as const,
+    ...described(trunk * TRUNK_FILES + index),
+    key: keys[index]!,
+    crc32,
+    stagedAt,
+    position,
+    spooled: false,
+  }));
+  const stored = {
+    what: 'stored' as const,
+    taskId,
+    kind: 'trunk' as const,
+    fileId,
+    size: TRUNK_FILES * BODY_BYTES,
+    crc32: trunk,
+    files: TRUNK_FILES,
+    file: undefined,
+  };
+  fileMap.apply([...changes, stored], bodies[0]!.segment, indexed);
+  const { id } = fileMap.trunkByTask(taskId)!;
+  const members = keys.map((key, index) => ({ key, offset: index * BODY_BYTES, size: BODY_BYTES }));
+  fileMap.confirmMembers(id, members);
+  fileMap.finishTrunk(id, TRUNK_FILES, TRUNK_FILES * BODY_BYTES);
+}

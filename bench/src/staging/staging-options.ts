@@ -1,0 +1,24 @@
+import { randomFillSync } from 'node:crypto';
+import type { StagingOptions, TrunkStore } from '@stevedore/staging';
+
+const DAY_MS = 86_400_000;
+const GIB = 2 ** 30;
+
+/** Staging as the SDK opens it, but nothing is merged before the caller asks for it. */
+export function stagingOptions(
+  directory: string,
+  sync: boolean,
+  trunkStore: TrunkStore,
+): StagingOptions {
+  return {
+    directory,
+    connect: () => Promise.resolve(trunkStore),
+    trunkBytes: 2 * GIB,
+    maxAgeMs: DAY_MS,
+    containerBytes: 20 * GIB,
+    retainBytes: GIB,
+    sync,
+    now: Date.now,
+    randomFill: (target) => randomFillSync(target),
+  };
+}

@@ -1,0 +1,155 @@
+import { expect, test } from 'vitest';
+import { TRIED } from '../support/crash-limits.js';
+import { inParallel } from '../support/parallel.js';
+import { Random } from '../support/random.js';
+import { SCRIPTS, type Script, some } from '../support/scripts.js';
+import { canFail, type Fault, type Operation } from '../support/simulated-disk.js';
+import type { CrashMode } from '../support/simulated-file.js';
+import { type FileMapHarm, type HostState, SimulatedHost } from '../support/simulated-host.js';
+
+/**
+ * Each operation of small histories fails, once or it and all later ones: nothing
+ * that was acknowledged is harmed, what was refused is not there, and once the disk
+ * is well again work goes on by itself. Then the process restarts, and it crashes,
+ * at the end and at several points behind the fault.
+ */
+
+const SEED = Number(process.env.TEST_SEED ?? 1);
+const AT_A_TIME = 40;
+/** Points behind a fault at which a crash is tried. */
+const CRASHES_BEHIND_FAULT = 4;
+
+const FAULTS: readonly Omit<Fault, 'at'>[] = [
+  { code: 'EIO', once: true },
+  { code: 'EIO', once: false },
+  { code: 'ENOSPC', once: true, short: true },
+  { code: 'ENOSPC', once: false },
+  { code: 'EMFILE', once: true },
+  { code: 'EMFILE', once: false },
+];
+const CRASHES: readonly (readonly [CrashMode, FileMapHarm])[] = [
+  ['kept', 'kept'],
+  ['lost', 'stale'],
+  ['subset', 'kept'],
+];
+
+/** Operations of an undisturbed run, in order. */
+async function operationsOf(script: Script): Promise<Operation[]> {
+  const host = new SimulatedHost(script.options ?? {}, new Random(SEED));
+  const found: Operation[] = [];
+  host.onPoint = (what) => {
+    const [when, operation, , of] = what.split(' ');
+    if (when === 'before' && of !== 'a') found.push(operation as Operation);
+  };
+  try {
+    await host.start();
+    await script.run(host);
+    await host.close();
+  } finally {
+    await host.dispose();
+  }
+  return found;
+}
+
+/** False if the fault did not come to pass. */
+async function runWithFault(script: Script, fault: Fault): Promise<boolean> {
+  const host = new SimulatedHost(script.options ?? {}, new Random(SEED));
+  host.isTolerant = true;
+  host.disk.fail(fault);
+  const crashes: HostState[] = [];
+  let step = 'the script';
+  host.onPoint = () => {
+    const { length } = host.disk.failures;
+    if (fault.once && length > 0 && crashes.length < CRASHES_BEHIND_FAULT)
+      crashes.push(host.state());
+  };
+  try {
+    await tolerant(host, () => host.start());
+    if (host.isRunning) await tolerant(host, () => script.run(host));
+    const failed = [...host.disk.failures];
+    if (failed.length === 0) return false;
+    step = 'the look at a failing disk';
+    if (host.isRunning) await host.check(host.disk.isFailing ? 'may fail' : 'must work');
+    crashes.push(host.state());
+    host.disk.heal();
+    host.onPoint = () => undefined;
+    host.isTolerant = false;
+    if (host.isRunning) {
+      step = 'going on';
+      await host.put(some(host, 1));
+      await host.flush();
+      await host.check();
+      step = 'closing';
+      await host.close();
+      if (TRIED.closedAfterFault) expect(host.disk.openFiles, 'open files').toBe(0);
+    }
+    step = 'the restart';
+    await host.start();
+    const tookBack = !failed.some((what) => what.startsWith('truncate'));
+    host.ledger.settle(host.staging, tookBack ? 'none' : 'refused');
+    await host.check();
+    await host.flush();
+    await host.check();
+    for (const [index, state] of crashes.entries()) {
+      step = `the crash ${index} of ${crashes.length}`;
+      await recover(script, state, CRASHES[index % CRASHES.length]!);
+    }
+    return true;
+  } catch (error) {
+    const { code, once, at } = fault;
+    const what = `${code} ${once ? 'once' : 'for good'} at operation ${at}`;
+    const where = `${script.name}; ${what} (${host.disk.failures[0]}); seed ${SEED}`;
+    throw new Error(`${where}: ${step}: ${(error as Error).message}`, { cause: error });
+  } finally {
+    await host.dispose();
+  }
+}
+
+/** On a failing disk the work may come to an end, but only for that reason. */
+async function tolerant(host: SimulatedHost, work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    if (host.disk.failures.length === 0) throw error;
+  }
+}
+
+async function recover(
+  script: Script,
+  state: HostState,
+  [mode, harm]: readonly [CrashMode, FileMapHarm],
+): Promise<void> {
+  const host = SimulatedHost.after(state, script.options ?? {}, mode, harm, new Random(SEED));
+  try {
+    await host.start();
+    host.ledger.settle(host.staging, 'all');
+    await host.check();
+    await host.flush();
+    await host.check();
+  } catch (error) {
+    throw new Error(`${mode}, FileMap ${harm}: ${(error as Error).message}`, { cause: error });
+  } finally {
+    await host.dispose();
+  }
+}
+
+let covered = 0;
+
+test.each(SCRIPTS)('$name', { timeout: 300_000 }, async (script) => {
+  const operations = await operationsOf(script);
+  const faults = operations.flatMap((operation, index) =>
+    FAULTS.filter(({ code }) => canFail(operation, code)).map((fault) => ({
+      ...fault,
+      at: index + 1,
+    })),
+  );
+  await inParallel(faults, AT_A_TIME, async (fault) => {
+    if (await runWithFault(script, fault)) covered += 1;
+  });
+  console.log(`${script.name}: ${operations.length} operations, ${faults.length} faults`);
+});
+
+test('the enumeration has not shrunk', () => {
+  console.log(`${covered} faults came to pass`);
+  expect(covered).toBeGreaterThan(1500);
+});

@@ -1,0 +1,311 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { crc32 } from 'node:zlib';
+import { Staging, type StagingOptions, type TrunkStore } from '@stevedore/staging';
+import { TRIED } from './crash-limits.js';
+import { Ledger, type Reads } from './ledger.js';
+import { MemoryTrunkStore } from './memory-trunk-store.js';
+import type { Random } from './random.js';
+import { SimulatedDisk } from './simulated-disk.js';
+import type { CrashMode } from './simulated-file.js';
+
+/**
+ * A machine with a simulated disk on which Staging runs: it can be restarted, and
+ * it can crash, which gives another machine with what survived. The FileMap and the
+ * lock are SQLite's, in a real folder of the machine's own; a crash copies the
+ * FileMap, whole or harmed, and what goes on in the crashed process harms nobody.
+ */
+
+/**
+ * kept: with every transaction. stale: as of its last checkpoint. torn: without its
+ * last transactions. damaged: other bytes. The second and third are what a power
+ * failure may do; SQLite does not sync each transaction.
+ */
+export type FileMapHarm = 'kept' | 'stale' | 'torn' | 'deleted' | 'damaged';
+
+export interface FileMapImage {
+  readonly main: Buffer | undefined;
+  readonly wal: Buffer | undefined;
+}
+
+export type HostOptions = Partial<
+  Pick<
+    StagingOptions,
+    'trunkBytes' | 'segmentBytes' | 'retainBytes' | 'containerBytes' | 'maxAgeMs'
+  >
+>;
+
+/** All that outlives a crash, as it was at one moment. */
+export interface HostState {
+  readonly disk: SimulatedDisk;
+  readonly fileMap: FileMapImage;
+  readonly trunks: ReadonlyMap<string, Buffer>;
+  readonly ledger: Ledger;
+  readonly clock: number;
+}
+
+export interface NewContent {
+  readonly bytes: Buffer;
+  readonly large?: boolean;
+  readonly group?: string;
+}
+
+const MEMORY_FOLDER = '/dev/shm';
+const PATIENT_MS = 20_000;
+const IMPATIENT_MS = 300;
+
+export class SimulatedHost {
+  readonly options: HostOptions;
+  readonly random: Random;
+  readonly folder = mkdtempSync(
+    join(existsSync(MEMORY_FOLDER) ? MEMORY_FOLDER : tmpdir(), 'stevedore-'),
+  );
+  readonly errors: Error[] = [];
+  disk = new SimulatedDisk(this.folder);
+  store = new MemoryTrunkStore();
+  ledger = new Ledger();
+  /** Milliseconds; a little later at each look. */
+  clock = 1_700_000_000_000;
+  /** Puts and deletions that are rejected are noted in the ledger and go no further. */
+  isTolerant = false;
+  /** Called before and after each operation of disk and trunk store has its effect. */
+  onPoint: (what: string) => void = () => undefined;
+  #staging: Staging | undefined;
+  #isGone = false;
+  #names = 0;
+
+  constructor(options: HostOptions, random: Random) {
+    this.options = options;
+    this.random = random;
+    this.#watch();
+  }
+
+  get staging(): Staging {
+    if (!this.#staging) throw new Error('the host is not running');
+    return this.#staging;
+  }
+
+  get isRunning(): boolean {
+    return this.#staging !== undefined;
+  }
+
+  async start(): Promise<void> {
+    const areNumbersFree = this.#segmentNumbers().length === 0;
+    if (!TRIED.segmentNumbersAgain && areNumbersFree) {
+      this.#writeFileMap(this.#fileMapImage(), 'deleted');
+    }
+    this.#staging = await Staging.open({
+      directory: this.folder,
+      disk: this.disk,
+      connect: async () => this.#connection(),
+      trunkBytes: 64 * 1024,
+      maxAgeMs: 3_600_000,
+      containerBytes: 2 ** 24,
+      retainBytes: 2 ** 20,
+      sync: true,
+      now: () => {
+        this.clock += 1;
+        return this.clock;
+      },
+      randomFill: (target) => {
+        for (let at = 0; at < target.length; at++) target[at] = this.random.below(256);
+      },
+      ...this.options,
+    });
+    this.#staging.on('error', (error) => this.errors.push(error));
+  }
+
+  /** Ends the process in good order. */
+  async close(): Promise<void> {
+    const staging = this.#staging;
+    this.#staging = undefined;
+    await staging?.close();
+  }
+
+  /** Ends the process if it runs and removes the real folder. */
+  async dispose(): Promise<void> {
+    this.#isGone = true;
+    this.disk.stop();
+    await this.close().catch(() => undefined);
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  /** Puts files with one call; they are in the ledger whatever comes of it. */
+  async put(contents: readonly NewContent[]): Promise<void> {
+    const { ledger, staging } = this;
+    const entries = contents.map(({ bytes, large = false, group }) => {
+      this.#names += 1;
+      const name = `${this.#names}.${large ? 'large' : 'small'}`;
+      return { key: staging.newKey(), bytes, large, group, name };
+    });
+    for (const entry of entries) ledger.add(entry);
+    try {
+      for (const entry of entries) if (entry.large) await this.#spool(entry.key, entry.bytes);
+      await staging.stage(
+        entries.map(({ key, bytes, large, group, name }) => ({
+          ...{ key, name, group, type: 'application/octet-stream', size: bytes.length },
+          ...{ crc32: crc32(bytes), stagedAt: this.clock, body: large ? undefined : [bytes] },
+        })),
+      );
+    } catch (error) {
+      if (!this.#isGone) for (const { key } of entries) ledger.set(key, 'refused');
+      if (this.isTolerant) return;
+      throw error;
+    }
+    if (!this.#isGone) for (const { key } of entries) ledger.set(key, 'kept');
+  }
+
+  async delete(key: Buffer): Promise<void> {
+    const { ledger } = this;
+    ledger.set(key, 'deleting');
+    try {
+      await this.staging.delete(key);
+    } catch (error) {
+      if (!this.#isGone) ledger.set(key, 'undeleted');
+      if (this.isTolerant) return;
+      throw error;
+    }
+    if (!this.#isGone) ledger.set(key, 'deleted');
+  }
+
+  /** Merges what waits; a tolerant host gives up when the disk goes on failing. */
+  async flush(): Promise<void> {
+    const patient = !this.isTolerant || !this.disk.isFailing;
+    const signal = AbortSignal.timeout(patient ? PATIENT_MS : IMPATIENT_MS);
+    try {
+      await this.staging.flush(signal);
+    } catch (error) {
+      if (patient || !signal.aborted) throw error;
+    }
+  }
+
+  /** Waits for work in the background; on a failing disk it may never come to its end. */
+  async until(condition: () => boolean, isSure = !this.isTolerant): Promise<void> {
+    const deadline = Date.now() + (isSure ? PATIENT_MS : IMPATIENT_MS);
+    while (!condition() && Date.now() < deadline) await sleep(2);
+    if (!condition() && isSure) throw new Error('it did not happen in time');
+  }
+
+  /** Ledger and counters, held against Staging. */
+  async check(reads?: Reads): Promise<void> {
+    await this.ledger.check(this.staging, this.store, reads);
+    this.ledger.checkCounters(this.staging);
+  }
+
+  state(): HostState {
+    return {
+      disk: this.disk.crash('killed', this.random),
+      fileMap: this.#fileMapImage(),
+      trunks: new Map(this.store.files),
+      ledger: this.ledger.copy(),
+      clock: this.clock,
+    };
+  }
+
+  /** The process ends here and now; what survives is found on another machine. */
+  crash(mode: CrashMode, harm: FileMapHarm): SimulatedHost {
+    const host = SimulatedHost.after(this.state(), this.options, mode, harm, this.random);
+    host.#names = this.#names;
+    void this.dispose();
+    return host;
+  }
+
+  static after(
+    state: HostState,
+    options: HostOptions,
+    mode: CrashMode,
+    harm: FileMapHarm,
+    random: Random,
+  ): SimulatedHost {
+    const host = new SimulatedHost(options, random);
+    host.disk = state.disk.crash(mode, random, host.folder);
+    if (mode === 'killed' && !TRIED.unsyncedRecordsOfKilled) host.disk.syncAll();
+    host.#watch();
+    for (const [fileId, bytes] of state.trunks) host.store.files.set(fileId, bytes);
+    host.ledger = state.ledger.copy();
+    host.clock = state.clock;
+    host.#writeFileMap(state.fileMap, harm);
+    return host;
+  }
+
+  /** While no process runs: the FileMap alone comes to harm. */
+  harmFileMap(harm: FileMapHarm): void {
+    this.#writeFileMap(this.#fileMapImage(), harm);
+  }
+
+  #segmentNumbers(): number[] {
+    const names = this.disk.contents().map(([path]) => /^\/container\/(\d+)\.seg$/.exec(path)?.[1]);
+    return names.flatMap((name) => (name === undefined ? [] : Number(name)));
+  }
+
+  async #spool(key: Buffer, bytes: Buffer): Promise<void> {
+    const writer = await this.staging.beginSpooled(key, bytes.length);
+    try {
+      const half = bytes.length >> 1;
+      await writer.write([bytes.subarray(0, half)]);
+      await writer.write([bytes.subarray(half)]);
+      await writer.finish(true);
+    } catch (error) {
+      await writer.discard().catch(() => undefined);
+      throw error;
+    }
+  }
+
+  #watch(): void {
+    this.disk.onPoint = (when, what) => this.onPoint(`${when} ${what}`);
+  }
+
+  /** The trunk store as one process sees it: gone with the process. */
+  #connection(): TrunkStore {
+    const call = async (name: string, work: () => unknown): Promise<unknown> => {
+      if (this.#isGone) throw new Error('the process is gone');
+      this.onPoint(`before ${name} of a trunk`);
+      const result = await work();
+      if (this.#isGone) throw new Error('the process is gone');
+      this.onPoint(`after ${name} of a trunk`);
+      await nextTurn();
+      return result;
+    };
+    return new Proxy<MemoryTrunkStore>(this.store, {
+      get: (store, name) => {
+        const method: unknown = Reflect.get(store, name, store);
+        if (typeof method !== 'function') return method;
+        if (name === 'remove' && !TRIED.refusedStoredRecord) {
+          return (fileId: string) => call(name, () => this.#removeKnown(fileId));
+        }
+        return (...given: unknown[]) =>
+          call(String(name), () => Reflect.apply(method, store, given) as unknown);
+      },
+    });
+  }
+
+  /** Removes the trunk unless it may be that of a record which the disk has refused. */
+  async #removeKnown(fileId: string): Promise<void> {
+    const isKnown = this.#staging?.trunkByFileId(fileId) !== undefined;
+    if (isKnown || this.disk.failures.length === 0) await this.store.remove(fileId);
+  }
+
+  #fileMapImage(): FileMapImage {
+    const read = (suffix: string) => {
+      const path = join(this.folder, `filemap.sqlite${suffix}`);
+      return existsSync(path) ? readFileSync(path) : undefined;
+    };
+    return { main: read(''), wal: read('-wal') };
+  }
+
+  #writeFileMap({ main, wal }: FileMapImage, harm: FileMapHarm): void {
+    const path = join(this.folder, 'filemap.sqlite');
+    for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true });
+    if (!main || harm === 'deleted') return;
+    if (harm === 'damaged') {
+      writeFileSync(path, Buffer.alloc(main.length, 0xa5));
+      return;
+    }
+    writeFileSync(path, main);
+    if (!wal || harm === 'stale') return;
+    const kept = harm === 'torn' ? this.random.below(wal.length + 1) : wal.length;
+    writeFileSync(`${path}-wal`, wal.subarray(0, kept));
+  }
+}
