@@ -116,6 +116,8 @@ describe('compaction', () => {
     const { staging } = await openStaging(folder, NOTHING_KEPT, store);
     const files = await stageMany(staging, 12);
     await staging.flush();
+    // What is moved has to be read from the trunk.
+    await until(() => !staging.isLocal(staging.find(files[9]!.key)!));
     let reads = 0;
     store.beforeRead = async () => {
       reads += 1;

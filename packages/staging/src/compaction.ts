@@ -24,8 +24,6 @@ export interface CompactionParts {
   readonly makeRoom: (bytes: number) => Promise<void>;
   readonly onMoved: (bytes: number) => void;
   readonly bytesPerSecond: number;
-  /** A trunk is compacted when more than this share of its content is dead. */
-  readonly deadShare: number;
 }
 
 /** What is read and staged at a time. */
@@ -55,10 +53,10 @@ export class Compaction {
   }
 
   async #runAll(): Promise<number> {
-    const { fileMap, deadShare } = this.#parts;
+    const { fileMap } = this.#parts;
     let moved = 0;
     while (!this.#stopped.signal.aborted) {
-      const [trunk] = fileMap.sparseTrunks(deadShare, 1);
+      const [trunk] = fileMap.sparseTrunks(1);
       if (!trunk) break;
       const files = await this.#empty(trunk);
       if (files === 0) break;

@@ -42,10 +42,12 @@ const VERSION_1 = `
     contentBytes INTEGER NOT NULL DEFAULT 0,
     deadFiles INTEGER NOT NULL DEFAULT 0,
     deadBytes INTEGER NOT NULL DEFAULT 0,
+    sparse INTEGER NOT NULL DEFAULT 0,
     recordSegment INTEGER NOT NULL,
     members BLOB
   );
   CREATE INDEX trunks_by_file ON trunks (fileId);
+  CREATE INDEX trunks_sparse ON trunks (deadBytes) WHERE sparse = 1;
   CREATE INDEX trunks_dead ON trunks (id) WHERE deadFiles >= files AND state = 'confirmed';
 
   CREATE TABLE deletions (

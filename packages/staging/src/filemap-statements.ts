@@ -71,9 +71,10 @@ const SQL = {
       deadBytes = $bytes - (SELECT coalesce(sum(size), 0) FROM files WHERE trunk = $trunk)
       WHERE id = $trunk`,
   abandonTrunk: "UPDATE trunks SET state = 'abandoned', members = NULL WHERE id = ?",
-  sparseTrunks: `SELECT ${TRUNK_COLUMNS} FROM trunks
-      WHERE state = 'confirmed' AND kind = 'trunk' AND deadFiles < files
-        AND deadBytes > contentBytes * ? ORDER BY deadBytes DESC LIMIT ?`,
+  sparseTrunks: `SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_sparse
+      WHERE sparse = 1 ORDER BY deadBytes DESC LIMIT ?`,
+  markSparse: `UPDATE trunks SET sparse = state = 'confirmed' AND kind = 'trunk'
+      AND deadFiles < files AND deadBytes * 2 > contentBytes WHERE id = ?`,
   aliveIn: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
       FROM files f INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
       WHERE f.trunk = ? AND f.trunkOffset > ? ORDER BY f.trunkOffset LIMIT ?`,
@@ -81,7 +82,7 @@ const SQL = {
       WHERE w.fileId = ? AND f.trunk IS NULL LIMIT 1`,
   deadTrunks: `SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_dead
       WHERE deadFiles >= files AND state = 'confirmed' ORDER BY id`,
-  retireTrunk: "UPDATE trunks SET state = 'retired' WHERE id = ?",
+  retireTrunk: "UPDATE trunks SET state = 'retired', sparse = 0 WHERE id = ?",
   freeDeletions: 'UPDATE deletions SET trunk = NULL WHERE trunk = ?',
   addDead: 'UPDATE trunks SET deadFiles = deadFiles + ?, deadBytes = deadBytes + ? WHERE id = ?',
   trunkByFile: `SELECT ${TRUNK_COLUMNS} FROM trunks WHERE fileId = ?`,

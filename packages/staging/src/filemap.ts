@@ -242,11 +242,12 @@ export class FileMap {
   /** The trunk is in place and every living member's row says so; the rest of it is dead. */
   finishTrunk(trunk: number, files: number, contentBytes: number): void {
     this.#statements.finishTrunk.run({ trunk, files, bytes: contentBytes });
+    this.#statements.markSparse.run(trunk);
   }
 
-  /** Confirmed trunks of which more than `deadShare` of the content is dead, worst first. */
-  sparseTrunks(deadShare: number, limit: number): TrunkRow[] {
-    return this.#statements.sparseTrunks.all(deadShare, limit) as TrunkRow[];
+  /** Confirmed trunks of which more than half of the content is dead, worst first. */
+  sparseTrunks(limit: number): TrunkRow[] {
+    return this.#statements.sparseTrunks.all(limit) as TrunkRow[];
   }
 
   /** Living files of a trunk in its order, behind the given offset. */
@@ -382,7 +383,7 @@ export class FileMap {
     const row = this.find(change.key);
     if (!row) this.#addFile({ ...change, what: 'file' }, segment, sums);
     else if (row.trunk !== null) {
-      this.#statements.addDead.run(1, row.size, row.trunk);
+      this.#addDead(row.trunk, row.size);
       sums.add('merged', -1, -row.size);
       sums.add('waiting', 1, row.size);
     }
@@ -423,7 +424,7 @@ export class FileMap {
       if (row.was !== null) this.#statements.removeForwards.run(key);
       const waiting = row.spooled === 0 ? 'waiting' : 'spooled';
       sums.add(row.trunk === null ? waiting : 'merged', -1, -row.size);
-      if (row.trunk !== null) this.#statements.addDead.run(1, row.size, row.trunk);
+      if (row.trunk !== null) this.#addDead(row.trunk, row.size);
     }
     this.#statements.addDeletion.run({ key, trunk: row?.trunk ?? null, segment });
   }
@@ -446,6 +447,11 @@ export class FileMap {
         this.#statements.setDeletionTrunk.run(trunk, key);
       }
     }
+  }
+
+  #addDead(trunk: number, bytes: number): void {
+    this.#statements.addDead.run(1, bytes, trunk);
+    this.#statements.markSparse.run(trunk);
   }
 
   #addToCounters(sums: Sums): void {

@@ -57,8 +57,6 @@ const SETTLE_AGAIN_MS = 2_000;
 const FREE_SPACE_INTERVAL_MS = 1_000;
 const DEFAULT_MIN_FREE_BYTES = 64 * 2 ** 20;
 const DEFAULT_COMPACTION_BYTES_PER_SECOND = 8 * 2 ** 20;
-/** A trunk is compacted when more than half of its content is dead. */
-const DEAD_SHARE = 0.5;
 
 export class Staging extends EventEmitter<StagingEvents> {
   readonly #options: StagingOptions;
@@ -113,7 +111,6 @@ export class Staging extends EventEmitter<StagingEvents> {
       makeRoom: (bytes) => this.#makeRoom(bytes),
       onMoved: (bytes) => this.#merging.noteStaged(bytes, false),
       bytesPerSecond: options.compactionBytesPerSecond ?? DEFAULT_COMPACTION_BYTES_PER_SECOND,
-      deadShare: DEAD_SHARE,
     });
     this.#merging = new MergeTask({
       fileMap,
