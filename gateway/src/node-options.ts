@@ -13,6 +13,28 @@ export const trackerOptions = {
     default: 22_122,
     help: 'port to listen on; 0 takes a free one',
   } as OptionSpec<number>,
+  storeLookup: {
+    kind: 'text',
+    default: 'round-robin',
+    choices: ['round-robin', 'group', 'most-free'],
+    help: 'group of an upload: in turns, always --store-group, or the one with most free room',
+  } as OptionSpec<'round-robin' | 'group' | 'most-free'>,
+  storeGroup: {
+    kind: 'text',
+    default: '',
+    help: 'the group of all uploads, for --store-lookup group',
+  } as OptionSpec<string>,
+  storageIds: {
+    kind: 'list',
+    default: [],
+    help: 'storages by id instead of address: "100001 group1 10.0.0.7:23000",...',
+  } as OptionSpec<readonly string[]>,
+  addressWidth: {
+    kind: 'text',
+    default: 'narrow',
+    choices: ['narrow', 'wide'],
+    help: 'address fields in answers: narrow for IPv4, wide for IPv6 too',
+  } as OptionSpec<'narrow' | 'wide'>,
 } satisfies OptionTable;
 
 export const storageOptions = {

@@ -7,9 +7,9 @@ export function configure(command: Command): void {
   configureNode(command, {
     table: trackerOptions,
     describe: () => '',
-    start: async ({ host, port }, onError) => {
+    start: async (options, onError) => {
       const { startTracker } = await import('@stevedore/storage');
-      return startTracker({ host, port, onError });
+      return startTracker({ ...options, onError });
     },
   });
 }
