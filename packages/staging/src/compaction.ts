@@ -86,12 +86,17 @@ export class Compaction {
     await makeRoom(bytes);
     const records = [];
     for (const row of rows) {
-      const body = await this.#read(trunk, row);
+      const body = await this.#read(trunk, row).catch((error: unknown) => {
+        // Deleted since the page was read, perhaps with its whole trunk.
+        if (fileMap.find(row.key)?.trunk !== trunk.id) return undefined;
+        throw error;
+      });
+      if (!body) continue;
       records.push(
         movedRecord({ ...row, group: row.group ?? undefined, body: [body] }, places(row)),
       );
     }
-    await container.append(records);
+    if (records.length > 0) await container.append(records);
     onMoved(bytes);
     // One that was deleted while it was moved must be deleted behind its new record too.
     const gone = rows.filter((row) => !fileMap.find(row.key));

@@ -238,7 +238,9 @@ export class MergeTask {
     const { signal } = this.#stopped;
     for (let pauseMs = FIRST_RETRY_MS; ; pauseMs = Math.min(pauseMs * 2, LAST_RETRY_MS)) {
       try {
-        onSent(await sender.send(plan, signal));
+        const sent = await sender.send(plan, signal);
+        // A listener that throws is no reason to send again.
+        this.#tell(() => onSent(sent));
         return;
       } catch (error) {
         if (signal.aborted) return;
@@ -253,6 +255,14 @@ export class MergeTask {
         await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
         if (signal.aborted) return;
       }
+    }
+  }
+
+  #tell(listener: () => void): void {
+    try {
+      listener();
+    } catch (error) {
+      this.#options.onError(error as Error);
     }
   }
 

@@ -73,6 +73,8 @@ export class Staging extends EventEmitter<StagingEvents> {
   #freeBytes: number;
   readonly #timers: NodeJS.Timeout[] = [];
   #unread: readonly UnreadTrunk[] = [];
+  #tidyWanted = false;
+  #tidying = false;
   #retiring: Promise<void> = Promise.resolve();
   #closing: Promise<void> | undefined;
 
@@ -124,7 +126,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       onSent: (sent) => this.#noteSent(sent),
       onReleased: () => {
         this.#inBackground(this.#retention.trim());
-        this.#inBackground(this.#tidy());
+        this.#tidy();
       },
       onError: (error) => this.#report(error),
     });
@@ -147,7 +149,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     });
     this.#merging.start();
     this.#inBackground(this.#retention.trim());
-    this.#inBackground(this.#tidy());
+    this.#tidy();
     this.#every(FREE_SPACE_INTERVAL_MS, async () => {
       this.#freeBytes = await disk.freeBytes(directory);
     });
@@ -273,7 +275,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     if (!row) return false;
     await this.#container.append([deletionRecord(key, this.#options.now())]);
     if (row.spooled === 1 && !this.isPacking(key)) this.#inBackground(this.#spool.remove(key));
-    if (row.trunk !== null) this.#inBackground(this.#tidy());
+    if (row.trunk !== null) this.#tidy();
     return true;
   }
 
@@ -347,9 +349,22 @@ export class Staging extends EventEmitter<StagingEvents> {
   }
 
   /** Deletes trunks that are dead and empties those that are nearly so. */
-  async #tidy(): Promise<void> {
-    await this.#retireDead();
-    if (!this.#closing && this.isComplete) await this.#compaction.run();
+  #tidy(): void {
+    this.#tidyWanted = true;
+    if (this.#tidying) return;
+    this.#tidying = true;
+    const tidied = this.#tidyWhileWanted().finally(() => {
+      this.#tidying = false;
+    });
+    this.#inBackground(tidied);
+  }
+
+  async #tidyWhileWanted(): Promise<void> {
+    while (this.#tidyWanted && !this.#closing) {
+      this.#tidyWanted = false;
+      await this.#retireDead();
+      if (!this.#closing && this.isComplete) await this.#compaction.run();
+    }
   }
 
   async #settleAgain(): Promise<void> {

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
-import { decodeFields, parseFileId, sizeOfField } from '@stevedore/protocol';
+import { decodeFields, isTrunkId, parseFileId, sizeOfField } from '@stevedore/protocol';
 import type { Container } from './container.js';
 import type { FileMap } from './filemap.js';
 import type { PlannedMember } from './filemap-change.js';
@@ -53,7 +53,7 @@ export class TrunkSender {
       });
     const source = { size: plan.size, extension: plan.extension, chunks };
     const fileId = await trunkStore.store(source, signal);
-    const wrong = mismatch(fileId, plan.size, sentCrc);
+    const wrong = mismatch(fileId, plan, sentCrc);
     if (wrong) {
       await trunkStore.remove(fileId, signal);
       throw new Error(
@@ -127,9 +127,10 @@ async function* checksummed(
 }
 
 /** What in the id differs from what was sent; undefined when nothing does. */
-function mismatch(fileId: string, size: number, crc: number): string | undefined {
+function mismatch(fileId: string, { size, kind }: TrunkPlan, crc: number): string | undefined {
   const id = parseFileId(fileId);
   if (!id) return 'the id is malformed';
+  if (kind === 'trunk' && !isTrunkId(id)) return 'no slice ids can be made from the id';
   const fields = decodeFields(id.base);
   const storedSize = sizeOfField(fields.sizeField);
   if (storedSize !== size) return `${storedSize} bytes instead of ${size}`;
