@@ -60,13 +60,10 @@ export class TrunkSender {
         `FastDFS stored ${fileId} wrongly (${wrong}); it was deleted and is sent again`,
       );
     }
-    try {
-      await container.append([storedRecord(describe(plan, fileId, sentCrc), now())]);
-    } catch (error) {
-      // What no record speaks of must not stay behind: the plan is sent again.
-      await trunkStore.remove(fileId, signal);
-      throw error;
-    }
+    // If the record is refused, the trunk is left where it is and the plan is sent again:
+    // some of the record may have reached the disk, and an orphan can be found, a trunk
+    // that a record speaks of and that is gone cannot be made again.
+    await container.append([storedRecord(describe(plan, fileId, sentCrc), now())]);
     const trunk = fileMap.trunkByTask(plan.taskId)!;
     await confirmTrunk(fileMap, trunk.id, plan.members);
     return { plan, fileId };
