@@ -1,16 +1,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FileStore } from '@stevedore/client';
+import { ProblemError, ProgressGuard, toProblem } from '@stevedore/middleware/core';
 import { type FastifyInstance, fastify } from 'fastify';
 import { answerClientError } from './http/client-error.js';
 import { refuseWhileClosing } from './http/closing.js';
 import { sendProblem } from './http/send-problem.js';
 import { defaultLimits, type Limits } from './limits.js';
-import { ProblemError, toProblem } from './problems.js';
 import { fastdfsRoutes } from './routes/fastdfs.js';
 import { fileRoutes } from './routes/files.js';
 import { healthRoutes } from './routes/health.js';
-import { Uploads } from './routes/upload.js';
-import { ProgressGuard } from './upload/progress-guard.js';
+import { uploadHandler } from './routes/upload.js';
 
 /** The gateway's HTTP side over any FileStore, apart from listening. It never closes the store. */
 
@@ -66,7 +65,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const guard = new ProgressGuard(limits);
   app.addHook('onClose', async () => guard.close());
   healthRoutes(app, options.store);
-  fileRoutes(app, options.store, new Uploads(options.store, limits, guard));
+  fileRoutes(app, options.store, uploadHandler({ store: options.store, limits, guard }));
   fastdfsRoutes(app, options.store, options.serveTrunks ?? false);
   return app;
 }

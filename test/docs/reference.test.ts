@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { environmentName, flagName } from '@stevedore/client';
+import { problemBody, problemCodes } from '@stevedore/middleware/core';
 import { describe, expect, test } from 'vitest';
 import { gatewayOptions } from '../../gateway/dist/options.js';
-import { problemBody, problemCodes } from '../../gateway/dist/problems.js';
 
 const REFERENCE = readFileSync(join(import.meta.dirname, '../../docs/REFERENCE.md'), 'utf8');
 

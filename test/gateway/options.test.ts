@@ -1,6 +1,6 @@
+import { problemBody, problemCodes } from '@stevedore/middleware/core';
 import { describe, expect, test } from 'vitest';
 import { parseGatewayOptions } from '../../gateway/dist/options.js';
-import { problemBody, problemCodes } from '../../gateway/dist/problems.js';
 
 describe('options of the gateway', () => {
   test('come from the flag, then the environment, then the file, then the table', () => {

@@ -1,7 +1,8 @@
 import { resolve } from 'node:path';
 import { environmentName, formatBytes } from '@stevedore/client';
+import { maxFormBytes } from '@stevedore/middleware/core';
 import type { Command } from 'commander';
-import { type Limits, maxFormBytes } from '../limits.js';
+import type { Limits } from '../limits.js';
 import { type GatewayOptions, gatewayOptions, parseGatewayOptions } from '../options.js';
 import type { Gateway } from '../start.js';
 import { CONFIG_FILE, readConfigFile } from './config-file.js';

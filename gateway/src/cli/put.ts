@@ -1,6 +1,6 @@
 import { createReadStream } from 'node:fs';
+import { typeOfExtension } from '@stevedore/middleware/core';
 import type { Command } from 'commander';
-import { typeOfExtension } from '../http/media-type.js';
 import { explain } from './explain.js';
 import { GatewayClient } from './gateway-client.js';
 import { type LocalFailure, type LocalFile, localFiles } from './local-files.js';

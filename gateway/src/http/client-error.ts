@@ -1,7 +1,11 @@
 import type { Socket } from 'node:net';
+import {
+  closeAfterReply,
+  PROBLEM_TYPE,
+  type ProblemCode,
+  problemBody,
+} from '@stevedore/middleware/core';
 import type { Limits } from '../limits.js';
-import { PROBLEM_TYPE, type ProblemCode, problemBody } from '../problems.js';
-import { closeAfterReply } from './linger.js';
 
 /**
  * What is no HTTP request is answered by hand: there is no request object for

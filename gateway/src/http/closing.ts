@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
+import { ProblemError } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
-import { ProblemError } from '../problems.js';
 
 /**
  * Shutdown of the HTTP side: requests under way are finished, new ones on open

@@ -1,5 +1,5 @@
+import { ProblemError } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify';
-import { ProblemError } from '../problems.js';
 
 /**
  * Registers a path with all its methods at once, so that every other method is

@@ -1,8 +1,11 @@
-import type { IncomingMessage } from 'node:http';
+import {
+  closeAfterReply,
+  hasUnreadBody,
+  type ProblemError,
+  problemAnswer,
+} from '@stevedore/middleware/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Limits } from '../limits.js';
-import { PROBLEM_TYPE, type ProblemError, problemBody, retryAfterSeconds } from '../problems.js';
-import { closeAfterReply } from './linger.js';
 
 /**
  * Answers with a problem. Where the request's body was not read to its end the
@@ -21,28 +24,13 @@ export function sendProblem(
     reply.raw.destroy();
     return;
   }
-  const body = problemBody(problem.code, problem.message);
-  const retryAfter = retryAfterSeconds(problem.code);
-  if (retryAfter !== undefined) reply.header('retry-after', String(retryAfter));
+  const { status, headers, body } = problemAnswer(problem);
   if (hasUnreadBody(raw)) {
     reply.header('connection', 'close');
     closeAfterReply(raw.socket, limits);
   }
   // As bytes: the framework would add a charset to the type, which has none.
-  const bytes = Buffer.from(JSON.stringify(body));
-  reply
-    .code(body.status)
-    .header('content-type', PROBLEM_TYPE)
-    .header('cache-control', 'no-store')
-    .header('x-content-type-options', 'nosniff')
-    .header('content-length', String(bytes.length));
+  reply.code(status).headers(headers);
   if (raw.method === 'HEAD') reply.send();
-  else reply.send(bytes);
-}
-
-/** `complete` alone would not do: it is still false while the handler of a GET runs. */
-function hasUnreadBody({ complete, headers }: IncomingMessage): boolean {
-  if (complete) return false;
-  const length = headers['content-length'];
-  return headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
+  else reply.send(body);
 }

@@ -1,10 +1,9 @@
 import type { FileStore } from '@stevedore/client';
+import { ProblemError, typeOfExtension } from '@stevedore/middleware/core';
 import { extensionOf, type FileId, fileKind, isTrunkId, parseFileId } from '@stevedore/protocol';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { typeOfExtension } from '../http/media-type.js';
 import { route } from '../http/methods.js';
 import { serveFile } from '../http/serve-file.js';
-import { ProblemError } from '../problems.js';
 
 /**
  * `/group1/M00/..`: files by their FastDFS ids, plain or of a slice. The path is

@@ -1,13 +1,15 @@
 import type { FileStore } from '@stevedore/client';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { checkKey } from '../http/key.js';
+import { checkKey, infoJson } from '@stevedore/middleware/core';
+import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify';
 import { route } from '../http/methods.js';
-import { infoJson } from '../http/receipt-json.js';
 import { serveFile } from '../http/serve-file.js';
-import type { Uploads } from './upload.js';
 
 /** `/files`: uploads, and files by their keys. */
-export function fileRoutes(app: FastifyInstance, store: FileStore, uploads: Uploads): void {
+export function fileRoutes(
+  app: FastifyInstance,
+  store: FileStore,
+  upload: RouteHandlerMethod,
+): void {
   const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const file = await store.get(keyOf(request));
     return serveFile(request, reply, file, { type: file.type, name: file.name, immutable: true });
@@ -23,7 +25,7 @@ export function fileRoutes(app: FastifyInstance, store: FileStore, uploads: Uplo
     return reply.code(204).send();
   };
 
-  route(app, '/files', { POST: uploads.handle });
+  route(app, '/files', { POST: upload });
   route(app, '/files/:key', { GET: serve, HEAD: serve, DELETE: remove });
   route(app, '/files/:key/info', { GET: info, HEAD: info });
   // The second part is for people and for `Save as`; the key alone finds the file.

@@ -1,5 +1,6 @@
+import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Limits } from '../limits.js';
+import type { BodyLimits } from '../limits.js';
 
 /**
  * Closes a connection on which a body is still arriving so that the client gets
@@ -7,12 +8,12 @@ import type { Limits } from '../limits.js';
  * may overtake the answer; so our side is ended first, and what still comes in
  * is thrown away for a moment, within bounds.
  */
-export function closeAfterReply(socket: Socket, limits: Limits): void {
+export function closeAfterReply(socket: Socket, limits: BodyLimits): void {
   // Called by the HTTP server once the last byte of the answer has been handed over.
   socket.destroySoon = () => linger(socket, limits);
 }
 
-function linger(socket: Socket, limits: Limits): void {
+function linger(socket: Socket, limits: BodyLimits): void {
   if (socket.destroyed) return;
   let discardedBytes = 0;
   const cut = (): void => {
@@ -27,4 +28,14 @@ function linger(socket: Socket, limits: Limits): void {
     if (discardedBytes > limits.maxLingerBytes) cut();
   });
   socket.end();
+}
+
+/**
+ * True if bytes of the request's body may still be under way. `complete` alone
+ * would not do: it is still false while the handler of a GET runs.
+ */
+export function hasUnreadBody({ complete, headers }: IncomingMessage): boolean {
+  if (complete) return false;
+  const length = headers['content-length'];
+  return headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
 }

@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import type { PutPart } from '@stevedore/client';
 import { headerText, parseDisposition } from '../http/content-disposition.js';
 import { DEFAULT_TYPE, mediaType } from '../http/media-type.js';
-import type { Limits } from '../limits.js';
+import type { BodyLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import { checkName } from './file-name.js';
 import { type FormPart, FormParts } from './form-parts.js';
@@ -17,11 +17,11 @@ import type { RequestBody } from './request-body.js';
 export class Form {
   readonly #body: RequestBody;
   readonly #parts: FormParts;
-  readonly #limits: Limits;
+  readonly #limits: BodyLimits;
   #files = 0;
   #group: string | undefined;
 
-  constructor(body: RequestBody, boundary: string, limits: Limits, group: string | undefined) {
+  constructor(body: RequestBody, boundary: string, limits: BodyLimits, group: string | undefined) {
     this.#body = body;
     this.#parts = new FormParts(body, boundary, limits);
     this.#limits = limits;

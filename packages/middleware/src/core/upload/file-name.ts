@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { parseDisposition, percentDecode } from '../http/content-disposition.js';
-import type { Limits } from '../limits.js';
+import type { BodyLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 
 /**
@@ -9,14 +9,14 @@ import { ProblemError } from '../problems.js';
  */
 
 /** Of a raw upload: `X-Filename`, else what Content-Disposition says, else none. */
-export function fileNameOf(headers: IncomingHttpHeaders, limits: Limits): string {
+export function fileNameOf(headers: IncomingHttpHeaders, limits: BodyLimits): string {
   const name = ownHeader(headers['x-filename']) ?? disposition(headers['content-disposition']);
   const problem = checkName(name, limits);
   if (problem) throw problem;
   return name;
 }
 
-export function checkName(name: string, limits: Limits): ProblemError | undefined {
+export function checkName(name: string, limits: BodyLimits): ProblemError | undefined {
   if (Buffer.byteLength(name) <= limits.maxNameBytes) return undefined;
   const message = `A file name may have at most ${limits.maxNameBytes} bytes.`;
   return new ProblemError('invalid_name', message);

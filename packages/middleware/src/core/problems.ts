@@ -1,7 +1,7 @@
 import type { StoreError, StoreErrorCode } from '@stevedore/client';
 
 /**
- * Every error the gateway answers with: its stable code, its HTTP status and,
+ * Every error a request is answered with: its stable code, its HTTP status and,
  * where the server is at fault, the only words that leave the server about it.
  * Codes of the store's errors are codes here too.
  */
@@ -13,13 +13,13 @@ interface ProblemSpec {
   readonly retryAfterSeconds?: number;
 }
 
-const INTERNAL: ProblemSpec = { status: 500, detail: 'Something went wrong inside the gateway.' };
+const INTERNAL: ProblemSpec = { status: 500, detail: 'Something went wrong inside the server.' };
 const RETRY_SECONDS = 10;
 
 const storeProblems = {
   // Never sent: the client is gone. The number is the one proxies log for it.
   aborted: { status: 499, detail: 'The client closed the connection.' },
-  closed: { status: 503, detail: 'The gateway is shutting down.', retryAfterSeconds: 5 },
+  closed: { status: 503, detail: 'The server is shutting down.', retryAfterSeconds: 5 },
   container_full: {
     status: 507,
     detail: 'Uploads wait for room: the container is full. What was acknowledged is safe.',
@@ -63,7 +63,7 @@ const ownProblems = {
   no_file: { status: 400 },
   part_headers_too_large: { status: 413 },
   route_not_found: { status: 404 },
-  shutting_down: { status: 503, detail: 'The gateway is shutting down.', retryAfterSeconds: 5 },
+  shutting_down: { status: 503, detail: 'The server is shutting down.', retryAfterSeconds: 5 },
   too_many_parts: { status: 413 },
 } satisfies Record<string, ProblemSpec>;
 
@@ -91,10 +91,18 @@ const TITLES: Readonly<Record<number, string>> = {
 export class ProblemError extends Error {
   override readonly name = 'ProblemError';
   readonly code: ProblemCode;
+  /** Sent with the answer; lower-case names. */
+  readonly headers: Readonly<Record<string, string>>;
 
-  constructor(code: ProblemCode, message: string, cause?: unknown) {
+  constructor(
+    code: ProblemCode,
+    message: string,
+    cause?: unknown,
+    headers: Readonly<Record<string, string>> = {},
+  ) {
     super(message, cause === undefined ? undefined : { cause });
     this.code = code;
+    this.headers = headers;
   }
 }
 

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import type { Limits } from '../limits.js';
+import type { BodyLimits } from '../limits.js';
 
 /**
  * Ends bodies that arrive too slowly. One timer looks at all of them; an upload
@@ -16,11 +16,11 @@ interface Watched {
 }
 
 export class ProgressGuard {
-  readonly #limits: Limits;
+  readonly #limits: BodyLimits;
   readonly #uploads = new Set<Watched>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(limits: Limits) {
+  constructor(limits: BodyLimits) {
     this.#limits = limits;
   }
 

@@ -1,0 +1,54 @@
+/**
+ * What gateway and middleware share: plain functions over node's request and
+ * response, or over values, bound to no framework.
+ */
+export type { ByteRange } from '@stevedore/client';
+export { type Validators, type Wanted, wanted } from './http/conditions.js';
+export {
+  type Disposition,
+  formatDisposition,
+  headerText,
+  parseDisposition,
+  percentDecode,
+} from './http/content-disposition.js';
+export {
+  answerFile,
+  type FileAnswer,
+  type FileRequest,
+  type Presentation,
+} from './http/file-answer.js';
+export { checkKey } from './http/key.js';
+export { closeAfterReply, hasUnreadBody } from './http/linger.js';
+export {
+  DEFAULT_TYPE,
+  essence,
+  mayShowInline,
+  mediaType,
+  typeOfExtension,
+} from './http/media-type.js';
+export { type ProblemAnswer, problemAnswer } from './http/problem-answer.js';
+export {
+  fileUrl,
+  type InfoJson,
+  infoJson,
+  type ReceiptJson,
+  receiptJson,
+} from './http/receipt-json.js';
+export { type BodyLimits, defaultBodyLimits, maxFormBytes } from './limits.js';
+export {
+  isStoreError,
+  PROBLEM_TYPE,
+  type ProblemBody,
+  type ProblemCode,
+  ProblemError,
+  problemBody,
+  problemCodes,
+  retryAfterSeconds,
+  toProblem,
+} from './problems.js';
+export { checkName, fileNameOf } from './upload/file-name.js';
+export { boundaryOf, Form } from './upload/form.js';
+export { type FormPart, FormParts } from './upload/form-parts.js';
+export { ProgressGuard } from './upload/progress-guard.js';
+export { receiveUpload, type UploadContext } from './upload/receive.js';
+export { RequestBody, readWhole, tooLarge } from './upload/request-body.js';
