@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { environmentName, flagName } from '@stevedore/client';
+import { environmentName, flagName, STORE_CHANNELS } from '@stevedore/client';
+import { CHANNELS } from '@stevedore/fastdfs';
 import { problemBody, problemCodes } from '@stevedore/middleware/core';
+import { MERGE_CHANNEL } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
 import { gatewayOptions } from '../../gateway/dist/options.js';
 
@@ -34,6 +36,14 @@ describe('the reference', () => {
     const known = Object.keys(gatewayOptions).map(
       (key) => `${key} ${flagName(key)} ${environmentName(key)}`,
     );
+    expect(listed.sort()).toEqual(known.sort());
+  });
+
+  test('lists every diagnostics channel, and no other', () => {
+    const listed = rows()
+      .filter((cells) => cells.length === 2 && cells[0]!.startsWith('stevedore.'))
+      .map(([name]) => name);
+    const known = [...Object.values(STORE_CHANNELS), ...Object.values(CHANNELS), MERGE_CHANNEL];
     expect(listed.sort()).toEqual(known.sort());
   });
 });

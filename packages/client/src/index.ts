@@ -11,6 +11,14 @@ export {
   StoreError,
   type StoreErrorCode,
 } from '@stevedore/staging';
+export {
+  type DeleteMessage,
+  type GetMessage,
+  type PutMessage,
+  type ReadMessage,
+  STORE_CHANNELS,
+  type TrunkMessage,
+} from './channels.js';
 export * from './config.js';
 export * from './open.js';
 export * from './options.js';

@@ -19,7 +19,7 @@ import {
   StoreError,
 } from '@stevedore/staging';
 import { notFound, type Reader, storageError } from './reader.js';
-import { type FileFacts, makeStoredFile } from './stored-file.js';
+import { type FileFacts, makeStoredFile, type ReadContent } from './stored-file.js';
 import { TrunkDirectories } from './trunk-directories.js';
 import type { FileState, StoredFile } from './types.js';
 
@@ -33,16 +33,25 @@ const DEFAULT_TYPE = 'application/octet-stream';
 /** Entries of a trunk are named by key, a dot and the extension. */
 const KEY_CHARS = 22;
 
+/** Runs a read of so many bytes of a file and hears of its end. */
+export type OnRead = <Result>(
+  key: string | undefined,
+  bytes: number,
+  read: () => Promise<Result>,
+) => Promise<Result>;
+
 export class Lookup {
   readonly #staging: Staging;
   readonly #client: FastdfsClient;
   readonly #reader: Reader;
   readonly #directories: TrunkDirectories;
+  readonly #onRead: OnRead;
 
-  constructor(staging: Staging, client: FastdfsClient, reader: Reader) {
+  constructor(staging: Staging, client: FastdfsClient, reader: Reader, onRead: OnRead) {
     this.#staging = staging;
     this.#client = client;
     this.#reader = reader;
+    this.#onRead = onRead;
     this.#directories = new TrunkDirectories((fileId, offset, length) =>
       reader.readRange(fileId, offset, length),
     );
@@ -83,7 +92,7 @@ export class Lookup {
       ...(row.group === null ? {} : { group: row.group }),
       ...(fileId === undefined ? {} : { fileId }),
     };
-    return makeStoredFile(facts, (range, signal) => this.#reader.readRow(row, range, signal));
+    return this.#handle(facts, (range, signal) => this.#reader.readRow(row, range, signal));
   }
 
   #stateOf(row: FileRow): FileState {
@@ -110,7 +119,7 @@ export class Lookup {
       size: slice.size,
       crc32: slice.crc32,
     };
-    return makeStoredFile({ ...factsOfEntry(entry, slice), fileId: id }, (range, signal) =>
+    return this.#handle({ ...factsOfEntry(entry, slice), fileId: id }, (range, signal) =>
       this.#reader.readRemote(file, range, signal),
     );
   }
@@ -153,9 +162,17 @@ export class Lookup {
       size: info.size,
       crc32: fixed ? info.crc32 : undefined,
     };
-    return makeStoredFile(facts, (range, readSignal) =>
+    return this.#handle(facts, (range, readSignal) =>
       this.#reader.readRemote(file, range, readSignal),
     );
+  }
+
+  /** A file whose reads are told of. */
+  #handle(facts: FileFacts, read: ReadContent): StoredFile {
+    return makeStoredFile(facts, (range, signal) => {
+      const bytes = range ? range.end - range.start + 1 : facts.size;
+      return this.#onRead(facts.key, bytes, () => read(range, signal));
+    });
   }
 
   async #infoOf(id: string, signal: AbortSignal | undefined) {

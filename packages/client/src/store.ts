@@ -2,6 +2,15 @@ import { EventEmitter } from 'node:events';
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import { fileIdOf, formatKey, parseKey, type Staging, StoreError } from '@stevedore/staging';
 import { ByteBudget } from './byte-budget.js';
+import {
+  deleteChannel,
+  getChannel,
+  type PutMessage,
+  putChannel,
+  readChannel,
+  traced,
+  trunkChannel,
+} from './channels.js';
 import { checkText, Intake } from './intake.js';
 import { Lookup } from './lookup.js';
 import type { StoreOptions } from './options.js';
@@ -45,6 +54,15 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #reader: Reader;
   readonly #lookup: Lookup;
   readonly #settling: Settling;
+  readonly #counts = {
+    acknowledgedFiles: 0,
+    acknowledgedBytes: 0,
+    failedUploads: 0,
+    deletedFiles: 0,
+    reads: 0,
+    readBytes: 0,
+    failedReads: 0,
+  };
   #closing: Promise<void> | undefined;
 
   constructor(parts: StoreParts) {
@@ -64,21 +82,42 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       cacheBytes: options.cacheSize,
       smallFileBytes: options.smallFileLimit,
     });
-    this.#lookup = new Lookup(staging, client, this.#reader);
+    this.#lookup = new Lookup(staging, client, this.#reader, (key, bytes, read) =>
+      this.#countRead(key, bytes, read),
+    );
     this.#settling = new Settling((key) => fileIdOf(this.#lookup.row(key)));
     this.#forwardEvents();
   }
 
-  async put(body: Body, options: PutOptions = {}): Promise<Receipt> {
+  put(body: Body, options: PutOptions = {}): Promise<Receipt> {
+    const { name, type, group } = options;
+    return this.#countUpload(
+      () => ({ store: this, name, type, group }),
+      () => this.#put(body, options),
+    );
+  }
+
+  async #put(body: Body, options: PutOptions): Promise<Receipt> {
     this.#throwIfClosed();
     const taken = await this.#intake.take(body, options);
     const [file] = await this.#intake.stage([taken], undefined, this.#parts.now());
     return receiptOf(file!);
   }
 
-  async putAll(
+  putAll(
     parts: Iterable<PutPart> | AsyncIterable<PutPart>,
     options: PutAllOptions = {},
+  ): Promise<Receipt[]> {
+    const group = typeof options.group === 'string' ? options.group : undefined;
+    return this.#countUpload(
+      () => ({ store: this, name: undefined, type: undefined, group }),
+      () => this.#putAll(parts, options),
+    );
+  }
+
+  async #putAll(
+    parts: Iterable<PutPart> | AsyncIterable<PutPart>,
+    options: PutAllOptions,
   ): Promise<Receipt[]> {
     this.#throwIfClosed();
     const { signal } = options;
@@ -99,9 +138,15 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     }
   }
 
-  async get(id: string, options: { readonly signal?: AbortSignal } = {}): Promise<StoredFile> {
-    this.#throwIfClosed();
-    return this.#lookup.find(id, options.signal);
+  get(id: string, options: { readonly signal?: AbortSignal } = {}): Promise<StoredFile> {
+    return traced(
+      getChannel,
+      () => ({ store: this, id }),
+      async () => {
+        this.#throwIfClosed();
+        return this.#lookup.find(id, options.signal);
+      },
+    );
   }
 
   async stat(id: string, options: { readonly signal?: AbortSignal } = {}): Promise<FileInfo> {
@@ -122,11 +167,20 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     };
   }
 
-  async delete(key: string): Promise<void> {
+  delete(key: string): Promise<void> {
+    return traced(
+      deleteChannel,
+      () => ({ store: this, key }),
+      () => this.#delete(key),
+    );
+  }
+
+  async #delete(key: string): Promise<void> {
     this.#throwIfClosed();
     const parsed = parseKey(key);
     if (!parsed) throw new StoreError('invalid_id', `"${key}" is no key`);
     if (!(await this.#staging.delete(parsed))) throw notFound(key);
+    this.#counts.deletedFiles += 1;
     this.#reader.forget(parsed);
     this.#settling.lookAt(key);
   }
@@ -170,7 +224,49 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       containerBytes: stats.containerBytes,
       containerLimitBytes: this.#parts.options.containerSize,
       uploadsInFlight: this.#intake.inFlight,
+      ...this.#counts,
+      trunksInFlight: stats.trunksInFlight,
+      largeFilesInFlight: stats.largeFilesInFlight,
+      sendRetries: stats.sendRetries,
+      unpackableFiles: stats.unpackableFiles,
+      room: stats.room,
+      cache: this.#reader.cacheStats(),
+      connections: this.#parts.client.stats(),
     };
+  }
+
+  async #countUpload<Result extends Receipt | Receipt[]>(
+    message: () => PutMessage,
+    upload: () => Promise<Result>,
+  ): Promise<Result> {
+    const counts = this.#counts;
+    try {
+      const result = await traced(putChannel, message, upload);
+      for (const { size } of Array.isArray(result) ? result : [result]) {
+        counts.acknowledgedFiles += 1;
+        counts.acknowledgedBytes += size;
+      }
+      return result;
+    } catch (error) {
+      counts.failedUploads += 1;
+      throw error;
+    }
+  }
+
+  async #countRead<Result>(
+    key: string | undefined,
+    bytes: number,
+    read: () => Promise<Result>,
+  ): Promise<Result> {
+    const counts = this.#counts;
+    counts.reads += 1;
+    counts.readBytes += bytes;
+    try {
+      return await traced(readChannel, () => ({ store: this, key, bytes }), read);
+    } catch (error) {
+      counts.failedReads += 1;
+      throw error;
+    }
   }
 
   close(): Promise<void> {
@@ -194,6 +290,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     staging.on('error', (error) => this.report(error));
     staging.on('trunk', (event) => {
       this.#settling.lookAgain();
+      if (trunkChannel.hasSubscribers) trunkChannel.publish({ ...event, store: this });
       this.emit('trunk', event);
     });
     // An event for every file is made only when somebody listens.

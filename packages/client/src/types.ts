@@ -1,6 +1,9 @@
 import type { EventEmitter } from 'node:events';
 import type { Readable } from 'node:stream';
 import type { ReadableStream } from 'node:stream/web';
+import type { FileCacheStats } from '@stevedore/cache';
+import type { ClientStats } from '@stevedore/fastdfs';
+import type { RoomStats } from '@stevedore/staging';
 
 /** What `open()` gives: the contract between the SDK and everything built on it. */
 
@@ -114,6 +117,27 @@ export interface StoreStats {
   readonly containerLimitBytes: number;
   /** Uploads whose bytes are arriving now. */
   readonly uploadsInFlight: number;
+  /** Since the store was opened: files acknowledged, and their bytes. */
+  readonly acknowledgedFiles: number;
+  readonly acknowledgedBytes: number;
+  /** Calls of `put` and `putAll` that stored nothing. */
+  readonly failedUploads: number;
+  readonly deletedFiles: number;
+  /** Reads begun, of whole files or ranges, and their bytes. */
+  readonly reads: number;
+  readonly readBytes: number;
+  readonly failedReads: number;
+  /** Trunks and large files that are being stored now. */
+  readonly trunksInFlight: number;
+  readonly largeFilesInFlight: number;
+  /** Attempts to store one that failed and were repeated. */
+  readonly sendRetries: number;
+  /** Staged files whose bytes on this disk are damaged: they are in no trunk. */
+  readonly unpackableFiles: number;
+  readonly room: RoomStats;
+  readonly cache: FileCacheStats;
+  /** The connections to FastDFS. */
+  readonly connections: ClientStats;
 }
 
 /** A trunk (or whole large file) that was stored and confirmed. */
@@ -124,6 +148,8 @@ export interface TrunkEvent {
   readonly bytes: number;
   /** Share of the target that is filled, 0 to 1; 1 for a large file. */
   readonly fill: number;
+  /** Milliseconds from the choice of its files to its confirmation. */
+  readonly durationMs: number;
 }
 
 export interface FileStoreEvents {

@@ -10,6 +10,7 @@ import {
 } from '@stevedore/protocol';
 import type { Address } from './address.js';
 import type { BodySource } from './body-source.js';
+import { requestChannel, traced } from './channels.js';
 import type { Connection } from './connection.js';
 import type { Deadline } from './deadline.js';
 import { codeOfStatus, FastdfsError } from './errors.js';
@@ -53,6 +54,10 @@ export interface FailedExchange {
 export class Caller {
   readonly #pools: Pools;
   readonly #settings: Settings;
+  /** Requests begun, those that ended in an error, and those sent again over a fresh connection. */
+  requests = 0;
+  failedRequests = 0;
+  replacedConnections = 0;
 
   constructor(pools: Pools, settings: Settings) {
     this.#pools = pools;
@@ -153,6 +158,27 @@ export class Caller {
     use: (connection: Connection) => Promise<T>,
     repeatable: () => boolean = () => true,
   ): Promise<T> {
+    this.requests += 1;
+    const { operation, fileId } = deadline;
+    try {
+      return await traced(
+        requestChannel,
+        () => ({ address: address.text, operation, fileId }),
+        () => this.#useAny(address, deadline, stepMs, use, repeatable),
+      );
+    } catch (error) {
+      this.failedRequests += 1;
+      throw error;
+    }
+  }
+
+  async #useAny<T>(
+    address: Address,
+    deadline: Deadline,
+    stepMs: number,
+    use: (connection: Connection) => Promise<T>,
+    repeatable: () => boolean,
+  ): Promise<T> {
     const pool = this.#pools.of(address);
     const connection = await pool.lease(deadline, stepMs);
     const reused = connection.replies > 0;
@@ -168,6 +194,7 @@ export class Caller {
     } finally {
       pool.release(connection);
     }
+    this.replacedConnections += 1;
     return this.#useFresh(address, deadline, stepMs, use);
   }
 

@@ -24,6 +24,15 @@ import { type UploadOptions, upload } from './operations/upload.js';
 import { checkOptions, type FastdfsOptions } from './options.js';
 import type { PoolStats } from './pools.js';
 
+export interface ClientStats extends PoolStats {
+  /** Requests to servers since the client was made. */
+  readonly requests: number;
+  /** Those that ended in an error, refusals by the server included. */
+  readonly failedRequests: number;
+  /** Sent again: a server was not ready, or a connection was dead before its answer. */
+  readonly repeatedRequests: number;
+}
+
 /**
  * The FastDFS client. Every call settles within its deadline with a result or a
  * FastdfsError; only what a body's own source or the local disk threw comes out as
@@ -185,8 +194,14 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
     return cluster.ping(this.#context, options);
   }
 
-  stats(): PoolStats {
-    return this.#context.pools.stats();
+  stats(): ClientStats {
+    const { pools, caller, busyRepeats } = this.#context;
+    return {
+      ...pools.stats(),
+      requests: caller.requests,
+      failedRequests: caller.failedRequests,
+      repeatedRequests: caller.replacedConnections + busyRepeats,
+    };
   }
 
   /** Ends calls in flight with `closed` and resolves when every socket is released. */

@@ -13,7 +13,8 @@ export {
 export { DEFAULT_TRACKER_PORT } from './address.js';
 export type { AddressMap } from './address-map.js';
 export type { Body } from './body.js';
-export { FastdfsClient } from './client.js';
+export { CHANNELS, type ConnectMessage, type RequestMessage } from './channels.js';
+export { type ClientStats, FastdfsClient } from './client.js';
 export { FastdfsClusters } from './clusters.js';
 export type { CallOptions } from './deadline.js';
 export type { FileDescription } from './description.js';

@@ -1,5 +1,6 @@
 import type { Address } from './address.js';
 import type { Budget, Sharer } from './budget.js';
+import { connectChannel, traced } from './channels.js';
 import { Connection } from './connection.js';
 import type { Deadline } from './deadline.js';
 import type { Settings } from './options.js';
@@ -162,7 +163,11 @@ export class Pool implements Sharer {
       this.#all.add(connection);
       this.#budget.opened();
     }
-    await connected;
+    await traced(
+      connectChannel,
+      () => ({ address: this.address.text }),
+      () => connected,
+    );
     return connection;
   }
 

@@ -1,4 +1,5 @@
 export * from './annealing.js';
+export { MERGE_CHANNEL, type MergeMessage } from './channels.js';
 export {
   MAX_GROUP_BYTES,
   MAX_NAME_BYTES as MAX_FILE_NAME_BYTES,
@@ -11,8 +12,10 @@ export type { FileRow, TrunkRow } from './filemap.js';
 export type { Counters } from './filemap-counters.js';
 export type { FsckProblem, FsckReport } from './fsck.js';
 export { formatKey, originOfKey, parseKey, timeOfKey } from './key.js';
+export type { MergeStats } from './merge-task.js';
 export { seededRandom } from './random.js';
 export type { FileMeta, NewFile } from './records.js';
+export type { RoomStats } from './room.js';
 export type { Damage, ScrubOptions, ScrubReport } from './scrub.js';
 export type { SpoolWriter } from './spool.js';
 export {

@@ -1,7 +1,9 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { MAX_ENTRIES, TRUNK_EXTENSION } from '@stevedore/protocol';
 import { chooseMembers, makeUnits } from './candidates.js';
+import { mergeChannel } from './channels.js';
 import type { FileMap, FileRow } from './filemap.js';
+import { formatKey } from './key.js';
 import {
   CANDIDATE_FACTOR,
   decideMerge,
@@ -29,10 +31,20 @@ export interface MergeTaskOptions {
   readonly maxAgeMs: number;
   /** True when the container is nearly full. */
   readonly isShort: () => boolean;
-  readonly onSent: (sent: SentTrunk) => void;
+  /** Milliseconds from the plan to its confirmation. */
+  readonly onSent: (sent: SentTrunk, durationMs: number) => void;
   /** A plan has ended and no longer needs the container. */
   readonly onReleased: () => void;
   readonly onError: (error: Error) => void;
+}
+
+export interface MergeStats {
+  readonly trunksInFlight: number;
+  readonly largeFilesInFlight: number;
+  /** Sends that failed and were tried again. */
+  readonly sendRetries: number;
+  /** Files left out of trunks because their staged bytes are damaged. */
+  readonly unpackableFiles: number;
 }
 
 /** Trunks on their way at the same time: one is written by the storage while the next is read. */
@@ -73,6 +85,7 @@ export class MergeTask {
   readonly #plans = new Set<TrunkPlan>();
   readonly #stopped = new AbortController();
   #flushes = 0;
+  #retries = 0;
   #wake: (() => void) | undefined;
   /** Somebody called `wake` since the last sleep. */
   #woken = false;
@@ -105,6 +118,15 @@ export class MergeTask {
 
   isPacking(key: Buffer): boolean {
     return this.#packing.has(key.toString('latin1'));
+  }
+
+  stats(): MergeStats {
+    return {
+      trunksInFlight: this.#inFlight('trunk'),
+      largeFilesInFlight: this.#inFlight('whole'),
+      sendRetries: this.#retries,
+      unpackableFiles: this.#damaged.size,
+    };
   }
 
   /** The oldest segment that a plan under way reads from; Infinity when there is none. */
@@ -234,13 +256,14 @@ export class MergeTask {
 
   /** Never rejects: failures are reported and tried again until the task is stopped. */
   async #sendUntilDone(plan: TrunkPlan): Promise<void> {
-    const { sender, onSent, onError, fileMap } = this.#options;
+    const { onSent, onError, fileMap, now } = this.#options;
     const { signal } = this.#stopped;
+    const startedAt = now();
     for (let pauseMs = FIRST_RETRY_MS; ; pauseMs = Math.min(pauseMs * 2, LAST_RETRY_MS)) {
       try {
-        const sent = await sender.send(plan, signal);
+        const sent = await this.#send(plan, signal);
         // A listener that throws is no reason to send again.
-        this.#tell(() => onSent(sent));
+        this.#tell(() => onSent(sent, Math.max(0, now() - startedAt)));
         return;
       } catch (error) {
         if (signal.aborted) return;
@@ -252,10 +275,19 @@ export class MergeTask {
           fileMap.abandonTrunk(fileMap.trunkByTask(plan.taskId)!.id);
           return;
         }
+        this.#retries += 1;
         await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
         if (signal.aborted) return;
       }
     }
+  }
+
+  #send(plan: TrunkPlan, signal: AbortSignal): Promise<SentTrunk> {
+    const { sender } = this.#options;
+    if (!mergeChannel.hasSubscribers) return sender.send(plan, signal);
+    const { taskId, kind, rows, size } = plan;
+    const message = { taskId: formatKey(taskId), kind, files: rows.length, bytes: size };
+    return mergeChannel.tracePromise(() => sender.send(plan, signal), message);
   }
 
   #tell(listener: () => void): void {

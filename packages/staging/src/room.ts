@@ -16,6 +16,19 @@ export interface RoomOptions {
   readonly freeBytes: () => number;
 }
 
+export interface RoomStats {
+  readonly usedBytes: number;
+  /** At this many uploads are refused ... */
+  readonly limitBytes: number;
+  /** ... and below this many taken again. */
+  readonly resumeBytes: number;
+  /** Of the disk, as of a moment ago. */
+  readonly freeBytes: number;
+  readonly minFreeBytes: number;
+  /** What uploads are refused for at the moment. */
+  readonly full: 'container' | 'disk' | undefined;
+}
+
 /** Share of the limit below which a container that was full takes files again. */
 const RESUME_SHARE = 0.95;
 /** Free room, as a multiple of the minimum, at which a disk that was full is used again. */
@@ -34,6 +47,18 @@ export class Room {
     const { usedBytes, limitBytes } = this.#options;
     const limit = this.#full === 'container' ? limitBytes * RESUME_SHARE : limitBytes;
     return Math.max(0, usedBytes() + bytes - limit);
+  }
+
+  stats(): RoomStats {
+    const { limitBytes, minFreeBytes, usedBytes, freeBytes } = this.#options;
+    return {
+      usedBytes: usedBytes(),
+      limitBytes,
+      resumeBytes: Math.floor(limitBytes * RESUME_SHARE),
+      freeBytes: freeBytes(),
+      minFreeBytes,
+      full: this.#full,
+    };
   }
 
   has(bytes: number): boolean {

@@ -10,11 +10,11 @@ import type { FileMap, FileRow, TrunkRow } from './filemap.js';
 import type { Counters } from './filemap-counters.js';
 import { type FsckReport, fsck } from './fsck.js';
 import { formatKey, KeyMaker } from './key.js';
-import { MergeTask } from './merge-task.js';
+import { type MergeStats, MergeTask } from './merge-task.js';
 import { seededRandom } from './random.js';
 import { deletionRecord, fileRecord, type NewFile } from './records.js';
 import { Retention } from './retention.js';
-import { Room } from './room.js';
+import { Room, type RoomStats } from './room.js';
 import { type ScrubOptions, type ScrubReport, scrub } from './scrub.js';
 import { settleTrunks, type UnreadTrunk } from './settle.js';
 import type { Spool, SpoolWriter } from './spool.js';
@@ -38,14 +38,17 @@ export interface StagingEvents {
       readonly files: number;
       readonly bytes: number;
       readonly fill: number;
+      /** From the plan to its confirmation. */
+      readonly durationMs: number;
     },
   ];
   error: [Error];
 }
 
-export interface StagingStats extends Counters {
+export interface StagingStats extends Counters, MergeStats {
   readonly trunks: number;
   readonly containerBytes: number;
+  readonly room: RoomStats;
 }
 
 /** Merging starts early when this share of the container is taken. */
@@ -123,7 +126,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       trunkBytes,
       maxAgeMs,
       isShort: () => this.#usedBytes() > options.containerBytes * SHORT_SHARE,
-      onSent: (sent) => this.#noteSent(sent),
+      onSent: (sent, durationMs) => this.#noteSent(sent, durationMs),
       onReleased: () => {
         this.#inBackground(this.#retention.trim());
         this.#tidy();
@@ -288,6 +291,8 @@ export class Staging extends EventEmitter<StagingEvents> {
       ...this.#fileMap.counters(),
       trunks: this.#fileMap.countTrunks(),
       containerBytes: this.#usedBytes(),
+      ...this.#merging.stats(),
+      room: this.#room.stats(),
     };
   }
 
@@ -326,7 +331,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.#room.demand(bytes);
   }
 
-  #noteSent({ plan, fileId }: SentTrunk): void {
+  #noteSent({ plan, fileId }: SentTrunk, durationMs: number): void {
     const { size, rows, members, taskId, kind } = plan;
     if (this.listenerCount('merged') > 0) {
       for (const [index, row] of rows.entries()) {
@@ -340,6 +345,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       files: rows.length,
       bytes: size,
       fill: kind === 'whole' ? 1 : size / this.#options.trunkBytes,
+      durationMs,
     });
     // A large file that was deleted while it was on its way.
     const first = rows[0]!.key;

@@ -26,6 +26,8 @@ export class Context {
   readonly trackers: Trackers;
   readonly addresses: StorageAddresses;
   readonly reportOrphan: (orphan: PossibleOrphan | undefined) => void;
+  /** Calls that were repeated because a server was not ready for them. */
+  busyRepeats = 0;
 
   constructor(settings: Settings, reportOrphan: (orphan: PossibleOrphan | undefined) => void) {
     this.settings = settings;
@@ -65,6 +67,7 @@ export class Context {
         if (!busy || attempt >= this.settings.busyRetries || !repeatable()) throw error;
         if (deadline.remainingMs <= pauseMs) throw error;
       }
+      this.busyRepeats += 1;
       await deadline.pause(pauseMs);
       pauseMs = Math.min(pauseMs * BUSY_PAUSE_GROWTH, LONGEST_BUSY_PAUSE_MS);
     }
