@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Disk, type DiskFile, fileIdOf, realDisk } from '@stevedore/staging';
+import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
+import { fileIdOf } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
 import { MemoryTrunkStore } from '../support/memory-trunk-store.js';
 import { openStaging, spoolFile, stageFile, until } from '../support/staging.js';
@@ -97,16 +98,10 @@ describe('when FastDFS lies', () => {
 describe('when the disk fails', () => {
   /** A disk on which the n-th sync of a segment fails. */
   function failingSync(fail: () => boolean): Disk {
-    const wrap = (file: DiskFile): DiskFile => ({
-      write: (buffers, position) => file.write(buffers, position),
-      read: (target, position) => file.read(target, position),
-      size: () => file.size(),
-      truncate: (bytes) => file.truncate(bytes),
-      close: () => file.close(),
-      sync: () =>
-        fail() ? Promise.reject(Object.assign(new Error('EIO'), { code: 'EIO' })) : file.sync(),
-    });
-    return { ...realDisk, create: async (path) => wrap(await realDisk.create(path)) };
+    const failed = () => Promise.reject(Object.assign(new Error('EIO'), { code: 'EIO' }));
+    const wrap = (file: DiskFile) =>
+      decoratedFile(file, { sync: () => (fail() ? failed() : file.sync()) });
+    return { ...localDisk, create: async (path) => wrap(await localDisk.create(path)) };
   }
 
   test('a failed sync refuses its files, ends the segment, and the next one takes over', async () => {
@@ -134,20 +129,16 @@ describe('when the disk fails', () => {
   test('bytes that rot in the container are an error, never wrong bytes, and hold up nobody else', async () => {
     const folder = temporaryFolder();
     let rot: Buffer | undefined;
-    const wrap = (file: DiskFile): DiskFile => ({
-      write: (buffers, position) => file.write(buffers, position),
-      async read(target, position) {
-        const count = await file.read(target, position);
-        const at = rot ? target.indexOf(rot) : -1;
-        if (at >= 0) target[at]! ^= 1;
-        return count;
-      },
-      size: () => file.size(),
-      truncate: (bytes) => file.truncate(bytes),
-      close: () => file.close(),
-      sync: () => file.sync(),
-    });
-    const disk: Disk = { ...realDisk, create: async (path) => wrap(await realDisk.create(path)) };
+    const wrap = (file: DiskFile) =>
+      decoratedFile(file, {
+        async readAt(target, position) {
+          const count = await file.readAt(target, position);
+          const at = rot ? target.indexOf(rot) : -1;
+          if (at >= 0) target[at]! ^= 1;
+          return count;
+        },
+      });
+    const disk: Disk = { ...localDisk, create: async (path) => wrap(await localDisk.create(path)) };
     const { staging, errors } = await openStaging(folder, { disk });
     const sound = await stageFile(staging, randomBytes(500));
     const rotten = await stageFile(staging, Buffer.from('this will rot, alas'));

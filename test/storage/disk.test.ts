@@ -1,3 +1,4 @@
+import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
 import {
   deleteFile,
   downloadFile,
@@ -5,12 +6,11 @@ import {
   queryFileInfo,
   uploadFile,
 } from '@stevedore/protocol';
-import { type DiskFile, localDisk, type StorageDisk } from '@stevedore/storage';
 import { describe, expect, it } from 'vitest';
 import { filesIn, type RawClient, storageOf } from './support.js';
 
 /** The disk of this machine that writes down what it is asked and fails when told. */
-class WatchedDisk implements StorageDisk {
+class WatchedDisk implements Disk {
   readonly log: string[] = [];
   /** Operation to fail, once, and with which code. */
   fails: { readonly operation: string; readonly code: string } | undefined;
@@ -30,15 +30,12 @@ class WatchedDisk implements StorageDisk {
   }
 
   #file(file: DiskFile, path: string): DiskFile {
-    return {
-      stat: () => file.stat(),
+    return decoratedFile(file, {
       readAt: (target, position) => this.#do('read', path, () => file.readAt(target, position)),
       writeAt: (chunks, position) => this.#do('write', path, () => file.writeAt(chunks, position)),
       truncate: (size) => this.#do('truncate', path, () => file.truncate(size)),
-      setModified: (seconds) => file.setModified(seconds),
       sync: () => this.#do('sync', path, () => file.sync()),
-      close: () => file.close(),
-    };
+    });
   }
 
   create = (path: string) =>

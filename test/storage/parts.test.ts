@@ -1,6 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { localDisk } from '@stevedore/storage';
+import { localDisk } from '@stevedore/disk';
 import { describe, expect, it } from 'vitest';
 import { ByteBoundedCache } from '../../packages/storage/dist/storage/byte-bounded-cache.js';
 import { DirectoryRotation } from '../../packages/storage/dist/storage/directory-rotation.js';

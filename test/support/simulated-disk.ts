@@ -1,9 +1,16 @@
 import { posix } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Disk, DiskFile } from '@stevedore/staging';
+import type { Disk, DiskFile, DiskLink, DiskSpace } from '@stevedore/disk';
 import type { Random } from './random.js';
 import { type CrashMode, SimulatedFile } from './simulated-file.js';
-import { type Carry, SimulatedFolder } from './simulated-folder.js';
+import {
+  type Carry,
+  isLink,
+  type Move,
+  SimulatedFolder,
+  type SimulatedLink,
+  type SimulatedNode,
+} from './simulated-folder.js';
 
 /**
  * A disk in memory that forgets what was not synced, and fails when it is told to.
@@ -18,16 +25,20 @@ import { type Carry, SimulatedFolder } from './simulated-folder.js';
 export type Operation =
   | 'create'
   | 'open'
-  | 'list'
-  | 'makeFolder'
-  | 'readText'
+  | 'update'
+  | 'link'
+  | 'readLink'
   | 'rename'
-  | 'remove'
-  | 'syncFolder'
-  | 'write'
+  | 'unlink'
+  | 'exists'
+  | 'makeDirectory'
+  | 'syncDirectory'
+  | 'list'
+  | 'stat'
   | 'read'
-  | 'size'
+  | 'write'
   | 'truncate'
+  | 'touch'
   | 'sync';
 
 /** EIO: any operation. ENOSPC: those that take room. EMFILE: those that open. */
@@ -43,8 +54,19 @@ export interface Fault {
   readonly short?: boolean;
 }
 
-const TAKES_ROOM: readonly Operation[] = ['create', 'makeFolder', 'rename', 'write', 'sync'];
-const OPENS: readonly Operation[] = ['create', 'open', 'list', 'readText', 'syncFolder'];
+const TAKES_ROOM: readonly Operation[] = [
+  'create',
+  'update',
+  'link',
+  'rename',
+  'makeDirectory',
+  'write',
+  'truncate',
+  'sync',
+];
+const OPENS: readonly Operation[] = ['create', 'open', 'update', 'list', 'syncDirectory'];
+/** Plenty: what a full disk does is told by faults. */
+const ROOM_BYTES = 2 ** 50;
 
 export class DiskStopped extends Error {
   readonly code = 'STOPPED';
@@ -73,11 +95,23 @@ export class SimulatedDisk implements Disk {
   /** What is found after a crash at this moment, as a disk of the given root. */
   crash(mode: CrashMode, random: Random, root = this.#root): SimulatedDisk {
     const disk = new SimulatedDisk(root);
-    const carry = once((file) => (mode === 'killed' ? file.copy() : file.survivor(mode, random)));
+    const carry: Carry = {
+      node: once((node: SimulatedNode) => {
+        if (isLink(node)) return node;
+        return mode === 'killed' ? node.copy() : node.survivor(mode, random);
+      }),
+      move: once((move: Move) => ({ ...move })),
+      hasArrived: once((move: Move) => {
+        if (move.hasArrived || mode === 'kept') return true;
+        return mode !== 'lost' && random.below(2) === 0;
+      }),
+    };
     for (const [path, folder] of this.#folders) {
       const happened = mode === 'killed' || mode === 'kept' || random.below(2) === 0;
       if (!folder.isDurable && !happened) continue;
       if (!folder.isDurable && mode === 'lost') continue;
+      const above = root + posix.dirname(path).slice(this.#root.length);
+      if (path !== this.#root && !disk.#folders.has(above)) continue;
       disk.#folders.set(
         root + path.slice(this.#root.length),
         mode === 'killed' ? folder.copy(carry) : folder.survivor(mode, random, carry),
@@ -108,17 +142,21 @@ export class SimulatedDisk implements Disk {
     for (const folder of this.#folders.values()) {
       folder.isDurable = true;
       folder.sync();
-      for (const name of folder.names()) folder.file(name)!.writeBack();
+      for (const name of folder.names()) {
+        const node = folder.node(name)!;
+        if (!isLink(node)) node.writeBack();
+      }
     }
   }
 
-  /** Names and bytes of all files, for comparing disks. */
+  /** Names and bytes of all files (of links: what they lead to), for comparing disks. */
   contents(): [string, Buffer][] {
     const found: [string, Buffer][] = [];
     for (const [path, folder] of this.#folders) {
       for (const name of folder.names()) {
         const place = `${path.slice(this.#root.length)}/${name}`;
-        found.push([place, folder.file(name)!.bytes()]);
+        const node = folder.node(name)!;
+        found.push([place, isLink(node) ? Buffer.from(node.target) : node.bytes()]);
       }
     }
     return found.sort(([a], [b]) => (a < b ? -1 : 1));
@@ -127,53 +165,83 @@ export class SimulatedDisk implements Disk {
   create(path: string): Promise<DiskFile> {
     return this.#operate('create', path, () => {
       const { folder, name } = this.#place(path);
-      if (folder.file(name)) throw systemError('EEXIST', path);
+      if (folder.node(name)) throw systemError('EEXIST', path);
       const file = new SimulatedFile();
       folder.add(name, file);
       return this.#open(file, path);
     });
   }
 
-  openForReading(path: string): Promise<DiskFile> {
+  openToRead(path: string): Promise<DiskFile> {
     return this.#operate('open', path, () => this.#open(this.#file(path), path));
+  }
+
+  openToUpdate(path: string): Promise<DiskFile> {
+    return this.#operate('update', path, () => {
+      const { folder, name } = this.#place(path);
+      if (!folder.node(name)) folder.add(name, new SimulatedFile());
+      return this.#open(this.#file(path), path);
+    });
+  }
+
+  makeLink(target: string, path: string): Promise<void> {
+    return this.#operate('link', path, () => {
+      const { folder, name } = this.#place(path);
+      if (folder.node(name)) throw systemError('EEXIST', path);
+      folder.add(name, { target, mtimeSeconds: 0 });
+    });
+  }
+
+  readLink(path: string): Promise<DiskLink> {
+    return this.#operate('readLink', path, (): SimulatedLink => {
+      const node = this.#node(path);
+      if (!isLink(node)) throw systemError('EINVAL', path);
+      return node;
+    });
+  }
+
+  rename(from: string, to: string): Promise<void> {
+    return this.#operate('rename', from, () => {
+      this.#node(from);
+      const { folder, name } = this.#place(from);
+      const other = this.#place(to);
+      if (other.folder === folder) folder.rename(name, other.name);
+      else folder.moveTo(other.folder, name, other.name);
+    });
+  }
+
+  unlink(path: string): Promise<void> {
+    return this.#operate('unlink', path, () => {
+      this.#node(path);
+      const { folder, name } = this.#place(path);
+      folder.remove(name);
+    });
+  }
+
+  exists(path: string): Promise<boolean> {
+    return this.#operate('exists', path, () => {
+      const folder = this.#folders.get(posix.dirname(path));
+      return this.#folders.has(path) || folder?.node(posix.basename(path)) !== undefined;
+    });
+  }
+
+  makeDirectory(path: string): Promise<void> {
+    return this.#operate('makeDirectory', path, () => {
+      const missing: string[] = [];
+      for (let each = path; !this.#folders.has(each); each = posix.dirname(each)) {
+        if (!each.startsWith(`${this.#root}/`)) throw systemError('ENOENT', path);
+        missing.unshift(each);
+      }
+      for (const each of missing) this.#folders.set(each, new SimulatedFolder(false));
+    });
   }
 
   list(path: string): Promise<string[]> {
     return this.#operate('list', path, () => this.#folders.get(path)?.names() ?? []);
   }
 
-  makeFolder(path: string): Promise<void> {
-    return this.#operate('makeFolder', path, () => {
-      if (!this.#folders.has(posix.dirname(path))) throw systemError('ENOENT', path);
-      if (!this.#folders.has(path)) this.#folders.set(path, new SimulatedFolder(false));
-    });
-  }
-
-  readText(path: string): Promise<string | undefined> {
-    return this.#operate('readText', path, () => {
-      const { folder, name } = this.#place(path);
-      return folder.file(name)?.text();
-    });
-  }
-
-  rename(from: string, to: string): Promise<void> {
-    return this.#operate('rename', from, () => {
-      this.#file(from);
-      const { folder, name } = this.#place(from);
-      if (this.#place(to).folder !== folder) throw systemError('EXDEV', from);
-      folder.rename(name, posix.basename(to));
-    });
-  }
-
-  remove(path: string): Promise<void> {
-    return this.#operate('remove', path, () => {
-      const { folder, name } = this.#place(path);
-      folder.remove(name);
-    });
-  }
-
-  syncFolder(path: string): Promise<void> {
-    return this.#operate('syncFolder', path, () => {
+  syncDirectory(path: string): Promise<void> {
+    return this.#operate('syncDirectory', path, () => {
       const folder = this.#folders.get(path);
       if (!folder) throw systemError('ENOENT', path);
       folder.sync();
@@ -183,8 +251,8 @@ export class SimulatedDisk implements Disk {
     });
   }
 
-  async freeBytes(): Promise<number> {
-    return Number.MAX_SAFE_INTEGER;
+  async space(): Promise<DiskSpace> {
+    return { totalBytes: ROOM_BYTES, freeBytes: ROOM_BYTES };
   }
 
   #open(file: SimulatedFile, path: string): DiskFile {
@@ -201,15 +269,24 @@ export class SimulatedDisk implements Disk {
         onFault,
       );
     return {
-      write: (buffers, position) => {
+      writeAt: (chunks, position) => {
         // What the caller does to its buffers later is no concern of the disk's.
-        const bytes = Buffer.concat(buffers);
+        const bytes = Buffer.concat(chunks);
         const write = () => file.write(bytes, position);
         const part = bytes.subarray(0, Math.ceil(bytes.length / 2));
         return operate('write', write, (short) => short && file.write(part, position));
       },
-      read: (target, position) => operate('read', () => file.read(target, position)),
-      size: () => operate('size', () => file.size),
+      readAt: (target, position) => operate('read', () => file.read(target, position)),
+      stat: () =>
+        operate('stat', () => ({
+          size: file.size,
+          mtimeSeconds: file.mtimeSeconds,
+          isFile: true,
+        })),
+      setModified: (seconds) =>
+        operate('touch', () => {
+          file.mtimeSeconds = seconds;
+        }),
       truncate: (size) => operate('truncate', () => file.truncate(size)),
       sync: () =>
         operate(
@@ -266,11 +343,17 @@ export class SimulatedDisk implements Disk {
     return { folder, name: posix.basename(path) };
   }
 
-  #file(path: string): SimulatedFile {
+  #node(path: string): SimulatedNode {
     const { folder, name } = this.#place(path);
-    const file = folder.file(name);
-    if (!file) throw systemError('ENOENT', path);
-    return file;
+    const node = folder.node(name);
+    if (!node) throw systemError(this.#folders.has(path) ? 'EISDIR' : 'ENOENT', path);
+    return node;
+  }
+
+  #file(path: string): SimulatedFile {
+    const node = this.#node(path);
+    if (isLink(node)) throw systemError('ELOOP', path);
+    return node;
   }
 }
 
@@ -284,11 +367,14 @@ function systemError(code: string, what: string): NodeJS.ErrnoException {
   return Object.assign(new Error(`${code}: ${what}`), { code });
 }
 
-function once(make: Carry): Carry {
-  const made = new Map<SimulatedFile, SimulatedFile>();
-  return (file) => {
-    const found = made.get(file) ?? make(file);
-    made.set(file, found);
-    return found;
+/** The function, asked once for each thing. */
+function once<Thing, Made>(make: (thing: Thing) => Made): (thing: Thing) => Made {
+  const made = new Map<Thing, Made>();
+  return (thing) => {
+    const found = made.get(thing);
+    if (found !== undefined) return found;
+    const fresh = make(thing);
+    made.set(thing, fresh);
+    return fresh;
   };
 }

@@ -21,7 +21,7 @@ export const SECTOR_BYTES = 512;
 
 interface Change {
   readonly position: number;
-  /** Undefined: the file was cut to `position`. */
+  /** Undefined: the file was cut, or filled up with zeros, to `position`. */
   readonly bytes: Buffer | undefined;
   readonly state: 'unsynced' | 'doubtful' | 'durable';
 }
@@ -31,6 +31,14 @@ export class SimulatedFile {
   #durable = new Image();
   /** In order; those before the first doubtful one are never durable: they are in the image. */
   #changes: Change[] = [];
+  /** Unix seconds; no sync makes it durable. */
+  mtimeSeconds: number;
+  readonly #mtimeBefore: number;
+
+  constructor(mtimeSeconds = 0) {
+    this.mtimeSeconds = mtimeSeconds;
+    this.#mtimeBefore = mtimeSeconds;
+  }
 
   get size(): number {
     return this.#seen.size;
@@ -38,10 +46,6 @@ export class SimulatedFile {
 
   read(target: Buffer, position: number): number {
     return this.#seen.bytes().copy(target, 0, Math.min(position, this.#seen.size));
-  }
-
-  text(): string {
-    return this.#seen.bytes().toString('utf8');
   }
 
   bytes(): Buffer {
@@ -76,7 +80,7 @@ export class SimulatedFile {
   }
 
   copy(): SimulatedFile {
-    const file = new SimulatedFile();
+    const file = new SimulatedFile(this.mtimeSeconds);
     file.#seen = this.#seen.copy();
     file.#durable = this.#durable.copy();
     file.#changes = [...this.#changes];
@@ -90,7 +94,8 @@ export class SimulatedFile {
       if (change.state === 'durable') image.apply(change);
       else for (const part of survivingParts(change, mode, random)) image.apply(part);
     }
-    const file = new SimulatedFile();
+    const isLate = mode === 'kept' || (mode !== 'lost' && random.below(2) === 0);
+    const file = new SimulatedFile(isLate ? this.mtimeSeconds : this.#mtimeBefore);
     file.#durable = image;
     file.#seen = image.copy();
     return file;
@@ -149,7 +154,7 @@ class Image {
       bytes.copy(this.#buffer, position);
       this.size = Math.max(this.size, end);
     } else {
-      this.#buffer.fill(0, position);
+      if (position < this.size) this.#buffer.fill(0, position);
       this.size = position;
     }
   }

@@ -1,7 +1,8 @@
 import { type FileHandle, open as openFile } from 'node:fs/promises';
 import { crc32 } from 'node:zlib';
 import { type FileStore, open } from '@stevedore/client';
-import { type Disk, type DiskFile, realDisk, Staging } from '@stevedore/staging';
+import { type Disk, decoratedFile, localDisk } from '@stevedore/disk';
+import { Staging } from '@stevedore/staging';
 import { type FileSetOptions, makeFileSet, type SampleFile } from '../harness/file-set.js';
 import { drive } from '../harness/load.js';
 import { cpuUsed, serve } from '../harness/serve.js';
@@ -97,7 +98,7 @@ async function upload({
 async function openStaging(directory: string): Promise<void> {
   staging = await Staging.open({
     ...stagingOptions(directory, true, absentTrunkStore()),
-    disk: noting(realDisk, batches),
+    disk: noting(localDisk, batches),
   });
   await warm(WARM_UP_CONCURRENCY, stageOne);
 }
@@ -138,19 +139,13 @@ function noting(disk: Disk, noted: number[]): Disk {
     ...disk,
     async create(path) {
       const file = await disk.create(path);
-      const noting: DiskFile = {
-        write: (buffers, position) => {
-          const bytes = buffers.reduce((sum, buffer) => sum + buffer.length, 0);
+      return decoratedFile(file, {
+        writeAt: (chunks, position) => {
+          const bytes = chunks.reduce((sum, chunk) => sum + chunk.length, 0);
           if (bytes > SEGMENT_HEADER_BYTES && path.endsWith('.seg')) noted.push(bytes);
-          return file.write(buffers, position);
+          return file.writeAt(chunks, position);
         },
-        read: (target, position) => file.read(target, position),
-        size: () => file.size(),
-        truncate: (bytes) => file.truncate(bytes),
-        sync: () => file.sync(),
-        close: () => file.close(),
-      };
-      return noting;
+      });
     },
   };
 }

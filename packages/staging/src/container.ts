@@ -1,5 +1,5 @@
+import { type Disk, hasCode } from '@stevedore/disk';
 import { BATCH_BYTES, BATCH_RECORDS, RECORD_HEADER_BYTES } from './constants.js';
-import { type Disk, hasCode } from './disk.js';
 import { StoreError } from './errors.js';
 import type { FileMapChange } from './filemap-change.js';
 import { encodeRecordHead, type NewRecord } from './record.js';
@@ -116,7 +116,7 @@ export class Container {
   }
 
   syncFolder(): Promise<void> {
-    return this.#options.disk.syncFolder(this.#options.folder);
+    return this.#options.disk.syncDirectory(this.#options.folder);
   }
 
   async close(): Promise<void> {

@@ -6,7 +6,6 @@ export {
   MAX_TYPE_BYTES,
 } from './constants.js';
 export { DirectoryLock } from './directory-lock.js';
-export * from './disk.js';
 export * from './errors.js';
 export type { FileRow, TrunkRow } from './filemap.js';
 export type { Counters } from './filemap-counters.js';

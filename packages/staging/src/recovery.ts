@@ -1,6 +1,6 @@
 import { constants } from 'node:fs';
 import { access, rename } from 'node:fs/promises';
-import { type Disk, hasCode, writeFileDurably } from './disk.js';
+import { type Disk, hasCode, readSmallFile, replaceFile } from '@stevedore/disk';
 import { StoreError } from './errors.js';
 import { FileMap } from './filemap.js';
 import type { FileMapChange } from './filemap-change.js';
@@ -14,6 +14,7 @@ import { Segment, scanSegment, segmentNumber } from './segment.js';
  */
 
 const APPLY_PAGE = 500;
+const MAX_ORIGIN_BYTES = 64;
 
 export interface RecoveredContainer {
   readonly segments: readonly Segment[];
@@ -23,10 +24,10 @@ export interface RecoveredContainer {
 /** Makes the folders; an unwritable directory is StoreError `directory_unusable`. */
 export async function prepareFolders(disk: Disk, directory: string): Promise<void> {
   try {
-    await disk.makeFolder(`${directory}/container`);
-    await disk.makeFolder(`${directory}/spool`);
+    await disk.makeDirectory(`${directory}/container`);
+    await disk.makeDirectory(`${directory}/spool`);
     await access(directory, constants.W_OK);
-    await disk.syncFolder(directory);
+    await disk.syncDirectory(directory);
   } catch (error) {
     const reason = (error as Error).message;
     throw new StoreError(
@@ -43,11 +44,11 @@ export async function readOrigin(
   directory: string,
   choose: () => number,
 ): Promise<number> {
-  const text = await disk.readText(`${directory}/origin`);
+  const text = (await readSmallFile(disk, `${directory}/origin`, MAX_ORIGIN_BYTES))?.toString();
   if (text !== undefined && /^\d{1,5}\s*$/.test(text) && Number(text) <= 0xffff)
     return Number(text);
   const origin = choose();
-  await writeFileDurably(disk, directory, 'origin', `${origin}\n`);
+  await replaceFile(disk, directory, 'origin', `${origin}\n`);
   return origin;
 }
 

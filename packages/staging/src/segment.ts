@@ -1,11 +1,11 @@
 import { crc32 } from 'node:zlib';
+import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
 import {
   MAX_META_BYTES,
   RECORD_HEADER_BYTES,
   RecordType,
   SEGMENT_HEADER_BYTES,
 } from './constants.js';
-import type { Disk, DiskFile } from './disk.js';
 import {
   decodeRecordHeader,
   decodeSegmentHeader,
@@ -46,21 +46,21 @@ export class Segment {
   ): Promise<Segment> {
     const path = `${folder}/${segmentName(number)}`;
     const file = await disk.create(path);
-    await file.write([encodeSegmentHeader({ segment: number, origin, begunAt: now })], 0);
+    await file.writeAt([encodeSegmentHeader({ segment: number, origin, begunAt: now })], 0);
     await file.sync();
-    await disk.syncFolder(folder);
+    await disk.syncDirectory(folder);
     return new Segment(number, path, disk, file, SEGMENT_HEADER_BYTES);
   }
 
   static async open(disk: Disk, folder: string, number: number): Promise<Segment> {
     const path = `${folder}/${segmentName(number)}`;
-    const file = await disk.openForReading(path);
-    return new Segment(number, path, disk, file, await file.size());
+    const file = await disk.openToRead(path);
+    return new Segment(number, path, disk, file, (await file.stat()).size);
   }
 
   /** Writes behind the valid bytes; they become valid when the caller says so. */
   write(buffers: readonly Uint8Array[]): Promise<void> {
-    return this.#file.write(buffers, this.bytes);
+    return this.#file.writeAt(buffers, this.bytes);
   }
 
   sync(): Promise<void> {
@@ -77,7 +77,7 @@ export class Segment {
     this.#readers += 1;
     try {
       const target = Buffer.allocUnsafe(count);
-      const filled = await this.#file.read(target, position);
+      const filled = await this.#file.readAt(target, position);
       return filled === count ? target : target.subarray(0, filled);
     } finally {
       this.#readers -= 1;
@@ -95,7 +95,7 @@ export class Segment {
   }
 
   async remove(): Promise<void> {
-    await this.#disk.remove(this.path);
+    await removeIfThere(this.#disk, this.path);
     await this.close();
   }
 }

@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib';
-import type { Disk, DiskFile } from './disk.js';
+import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
 import { StoreError } from './errors.js';
 
 /**
@@ -29,7 +29,7 @@ export class Spool {
     this.#sizes.set(name, 0);
     return new SpoolWriter(file, {
       grow: (bytes) => this.#resize(name, bytes),
-      settle: () => this.#disk.syncFolder(this.#folder),
+      settle: () => this.#disk.syncDirectory(this.#folder),
       discard: () => this.remove(key),
     });
   }
@@ -43,13 +43,13 @@ export class Spool {
       end: expected.size - 1,
     },
   ): AsyncGenerator<Buffer> {
-    const file = await this.#disk.openForReading(this.#path(key));
+    const file = await this.#disk.openToRead(this.#path(key));
     try {
       const whole = range.start === 0 && range.end === expected.size - 1;
       let crc = 0;
       for (let at = range.start; at <= range.end; ) {
         const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, range.end + 1 - at));
-        if ((await file.read(chunk, at)) !== chunk.length) throw damaged(key);
+        if ((await file.readAt(chunk, at)) !== chunk.length) throw damaged(key);
         if (whole) crc = crc32(chunk, crc);
         at += chunk.length;
         if (whole && at > range.end && crc !== expected.crc32) throw damaged(key);
@@ -73,7 +73,7 @@ export class Spool {
     const name = key.toString('hex');
     this.#resize(name, -(this.#sizes.get(name) ?? 0));
     this.#sizes.delete(name);
-    await this.#disk.remove(this.#path(key));
+    await removeIfThere(this.#disk, this.#path(key));
   }
 
   /** Learns what is there at start and removes what no record speaks of. */
@@ -82,12 +82,12 @@ export class Spool {
     for (const name of await this.#disk.list(this.#folder)) {
       const key = /^[0-9a-f]{32}$/.test(name) ? Buffer.from(name, 'hex') : undefined;
       if (key && isKnown(key)) {
-        const file = await this.#disk.openForReading(this.#path(key));
+        const file = await this.#disk.openToRead(this.#path(key));
         this.#sizes.set(name, 0);
-        this.#resize(name, await file.size());
+        this.#resize(name, (await file.stat()).size);
         await file.close();
       } else {
-        await this.#disk.remove(`${this.#folder}/${name}`);
+        await removeIfThere(this.#disk, `${this.#folder}/${name}`);
         removed += 1;
       }
     }
@@ -133,14 +133,15 @@ export class SpoolWriter {
       bytes += chunk.length;
     }
     this.#hooks.grow(bytes);
-    await this.#file.write(chunks, this.size);
+    await this.#file.writeAt(chunks, this.size);
     this.size += bytes;
   }
 
   /** The bytes written so far, for a body that turned out to be small. */
   async readBack(): Promise<Buffer> {
     const bytes = Buffer.allocUnsafe(this.size);
-    if ((await this.#file.read(bytes, 0)) !== this.size) throw new Error('the spool file is short');
+    if ((await this.#file.readAt(bytes, 0)) !== this.size)
+      throw new Error('the spool file is short');
     return bytes;
   }
 

@@ -1,4 +1,4 @@
-import type { Disk } from './disk.js';
+import type { Disk } from '@stevedore/disk';
 import type { TrunkStore } from './trunk-store.js';
 
 /** What staging is opened with: its bounds, and everything from outside that it uses. */

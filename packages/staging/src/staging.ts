@@ -1,10 +1,10 @@
 import { EventEmitter } from 'node:events';
 import { crc32 } from 'node:zlib';
+import { localDisk } from '@stevedore/disk';
 import { extensionOf, makeSliceId, parseFileId } from '@stevedore/protocol';
 import { Compaction } from './compaction.js';
 import type { Container } from './container.js';
 import type { DirectoryLock } from './directory-lock.js';
-import { realDisk } from './disk.js';
 import { StoreError } from './errors.js';
 import type { FileMap, FileRow, TrunkRow } from './filemap.js';
 import type { Counters } from './filemap-counters.js';
@@ -144,7 +144,7 @@ export class Staging extends EventEmitter<StagingEvents> {
   }
 
   #begin({ problems, unread }: StartedParts): void {
-    const { directory, disk = realDisk } = this.#options;
+    const { directory, disk = localDisk } = this.#options;
     this.#unread = unread;
     // Late enough for the caller to have begun to listen.
     setImmediate(() => {
@@ -154,7 +154,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.#inBackground(this.#retention.trim());
     this.#tidy();
     this.#every(FREE_SPACE_INTERVAL_MS, async () => {
-      this.#freeBytes = await disk.freeBytes(directory);
+      this.#freeBytes = (await disk.space(directory)).freeBytes;
     });
     if (unread.length > 0) this.#every(SETTLE_AGAIN_MS, () => this.#settleAgain());
   }

@@ -1,7 +1,7 @@
+import { localDisk } from '@stevedore/disk';
 import { SEGMENT_BYTES } from './constants.js';
 import { Container } from './container.js';
 import { DirectoryLock } from './directory-lock.js';
-import { realDisk } from './disk.js';
 import { StoreError } from './errors.js';
 import type { FileMap } from './filemap.js';
 import { openFileMap, prepareFolders, readOrigin, replayContainer } from './recovery.js';
@@ -32,7 +32,7 @@ export interface StartedParts {
 export const SETTLE_TIMEOUT_MS = 600_000;
 
 export async function startUp(options: StagingOptions): Promise<StartedParts> {
-  const { directory, disk = realDisk } = options;
+  const { directory, disk = localDisk } = options;
   await prepareFolders(disk, directory);
   const lock = DirectoryLock.acquire(directory);
   let fileMap: FileMap | undefined;
@@ -48,7 +48,7 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     const signal = AbortSignal.timeout(SETTLE_TIMEOUT_MS);
     const unread = await settleTrunks(fileMap, trunkStore, signal, options.onRebuild);
     if (unread.length > 0) problems.push(incomplete(unread));
-    const freeBytes = await disk.freeBytes(directory);
+    const freeBytes = (await disk.space(directory)).freeBytes;
     const parts = { lock, fileMap, container, spool, origin, trunkStore, freeBytes };
     return { ...parts, unread, problems };
   } catch (error) {
@@ -63,7 +63,7 @@ async function openContainer(
   fileMap: FileMap,
   origin: number,
 ): Promise<Container> {
-  const { directory, disk = realDisk, now, sync, segmentBytes = SEGMENT_BYTES } = options;
+  const { directory, disk = localDisk, now, sync, segmentBytes = SEGMENT_BYTES } = options;
   const folder = `${directory}/container`;
   const { segments, nextSegment } = await replayContainer(disk, folder, fileMap);
   const container = new Container({
@@ -81,7 +81,7 @@ async function openContainer(
 }
 
 async function openSpool(options: StagingOptions, fileMap: FileMap): Promise<Spool> {
-  const spool = new Spool(options.disk ?? realDisk, `${options.directory}/spool`);
+  const spool = new Spool(options.disk ?? localDisk, `${options.directory}/spool`);
   await spool.recover((key) => fileMap.find(key)?.spooled === 1);
   return spool;
 }

@@ -2,8 +2,6 @@
 export { type Environment, systemEnvironment } from './environment.js';
 export { OptionError, StartError } from './errors.js';
 export type { ConnectionOptions } from './options.js';
-export type { DiskFile, DiskSpace, FileStat, StorageDisk } from './storage/disk.js';
-export { localDisk } from './storage/local-disk.js';
 export type { StorageOptions } from './storage/options.js';
 export { type Storage, startStorage } from './storage/storage.js';
 export type { TrackerOptions } from './tracker/options.js';

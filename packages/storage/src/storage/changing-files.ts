@@ -1,8 +1,8 @@
 import { dirname } from 'node:path';
+import type { Disk, DiskFile } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
 import { type Environment, nowSeconds } from '../environment.js';
 import { asError, StatusError } from '../errors.js';
-import type { DiskFile, StorageDisk } from './disk.js';
 import type { KeyedLock } from './keyed-lock.js';
 import type { OpenFile, OpenFiles } from './open-files.js';
 import type { Piece } from './piece.js';
@@ -29,7 +29,7 @@ interface Change {
 }
 
 export interface ChangingFilesParts {
-  readonly disk: StorageDisk;
+  readonly disk: Disk;
   readonly files: OpenFiles;
   readonly environment: Environment;
   /** Shared with all that deletes, renames or describes files. */

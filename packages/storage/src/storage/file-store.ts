@@ -1,4 +1,5 @@
 import { dirname, sep } from 'node:path';
+import type { Disk } from '@stevedore/disk';
 import {
   appenderSizeField,
   decodeFields,
@@ -17,7 +18,6 @@ import { type Environment, nowSeconds, randomDigits } from '../environment.js';
 import { asError, StatusError } from '../errors.js';
 import type { Payload } from '../net/payload.js';
 import type { DirectoryRotation } from './directory-rotation.js';
-import type { StorageDisk } from './disk.js';
 import { IncomingFile } from './incoming-file.js';
 import type { KeyedLock } from './keyed-lock.js';
 import { dataDirectory, filePath, METADATA_SUFFIX } from './layout.js';
@@ -47,7 +47,7 @@ interface Content {
 
 export interface FileStoreParts {
   readonly group: string;
-  readonly disk: StorageDisk;
+  readonly disk: Disk;
   readonly environment: Environment;
   readonly storePaths: readonly StorePath[];
   readonly rotation: DirectoryRotation;

@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
+import type { Disk, DiskFile } from '@stevedore/disk';
 import type { Payload } from '../net/payload.js';
-import type { DiskFile, StorageDisk } from './disk.js';
 
 /**
  * What may be written before a sync is begun. A large file that is synced only at
@@ -13,7 +13,7 @@ const SYNC_EVERY_BYTES = 4 * 2 ** 20;
  * name (`moveTo`) or nothing of it is left (`discard`).
  */
 export class IncomingFile {
-  readonly #disk: StorageDisk;
+  readonly #disk: Disk;
   readonly #path: string;
   readonly #file: DiskFile;
   #open = true;
@@ -22,13 +22,13 @@ export class IncomingFile {
   #unsyncedBytes = 0;
   #syncing: Promise<void> | undefined;
 
-  private constructor(disk: StorageDisk, path: string, file: DiskFile) {
+  private constructor(disk: Disk, path: string, file: DiskFile) {
     this.#disk = disk;
     this.#path = path;
     this.#file = file;
   }
 
-  static async create(disk: StorageDisk, path: string): Promise<IncomingFile> {
+  static async create(disk: Disk, path: string): Promise<IncomingFile> {
     return new IncomingFile(disk, path, await disk.create(path));
   }
 

@@ -1,12 +1,12 @@
 import { dirname } from 'node:path';
+import { type Disk, readSmallFile } from '@stevedore/disk';
 import {
   MAX_METADATA_KEY_BYTES,
   MAX_METADATA_VALUE_BYTES,
   type MetadataMode,
   Status,
 } from '@stevedore/protocol';
-import { codeOf, StatusError } from '../errors.js';
-import type { StorageDisk } from './disk.js';
+import { StatusError } from '../errors.js';
 import type { KeyedLock } from './keyed-lock.js';
 import { METADATA_SUFFIX } from './layout.js';
 
@@ -19,11 +19,11 @@ const RECORD_SEPARATOR = '\x01';
 const FIELD_SEPARATOR = '\x02';
 
 export class MetadataStore {
-  readonly #disk: StorageDisk;
+  readonly #disk: Disk;
   readonly #locks: KeyedLock;
   readonly #temporaryFile: (path: string) => string;
 
-  constructor(disk: StorageDisk, locks: KeyedLock, temporaryFile: (path: string) => string) {
+  constructor(disk: Disk, locks: KeyedLock, temporaryFile: (path: string) => string) {
     this.#disk = disk;
     this.#locks = locks;
     this.#temporaryFile = temporaryFile;
@@ -55,19 +55,8 @@ export class MetadataStore {
     });
   }
 
-  async #read(path: string): Promise<Buffer | undefined> {
-    try {
-      const file = await this.#disk.openToRead(path + METADATA_SUFFIX);
-      try {
-        const bytes = Buffer.alloc((await file.stat()).size);
-        return bytes.subarray(0, await file.readAt(bytes, 0));
-      } finally {
-        await file.close();
-      }
-    } catch (error) {
-      if (codeOf(error) === 'ENOENT') return undefined;
-      throw error;
-    }
+  #read(path: string): Promise<Buffer | undefined> {
+    return readSmallFile(this.#disk, path + METADATA_SUFFIX);
   }
 
   async #write(path: string, records: ReadonlyMap<string, string>): Promise<void> {

@@ -1,7 +1,7 @@
 import { dirname, resolve } from 'node:path';
+import type { Disk, DiskFile, FileStat } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
 import { codeOf, StatusError } from '../errors.js';
-import type { DiskFile, FileStat, StorageDisk } from './disk.js';
 
 /**
  * Files open for reading, shared by all who read the same one. A file that
@@ -28,14 +28,14 @@ interface Entry {
 }
 
 export class OpenFiles {
-  readonly #disk: StorageDisk;
+  readonly #disk: Disk;
   readonly #maxIdleFiles: number;
   readonly #onError: (error: Error) => void;
   readonly #entries = new Map<string, Entry>();
   /** Entries without users, least recently used first. */
   readonly #idle = new Set<Entry>();
 
-  constructor(disk: StorageDisk, maxIdleFiles: number, onError: (error: Error) => void) {
+  constructor(disk: Disk, maxIdleFiles: number, onError: (error: Error) => void) {
     this.#disk = disk;
     this.#maxIdleFiles = maxIdleFiles;
     this.#onError = onError;

@@ -1,4 +1,5 @@
 import { resolve } from 'node:path';
+import { type Disk, localDisk } from '@stevedore/disk';
 import { isGroupName } from '@stevedore/protocol';
 import { type Environment, systemEnvironment } from '../environment.js';
 import { OptionError } from '../errors.js';
@@ -14,8 +15,6 @@ import {
   isOwnAddress,
   parseEndpoint,
 } from '../options.js';
-import type { StorageDisk } from './disk.js';
-import { localDisk } from './local-disk.js';
 
 export interface StorageOptions extends ConnectionOptions {
   /** Directories that hold the files; made if they are not there. At least one. */
@@ -50,7 +49,7 @@ export interface StorageOptions extends ConnectionOptions {
   readonly diskReportIntervalMs?: number;
   /** Pause before a lost tracker is tried again. Default 1000. */
   readonly reconnectDelayMs?: number;
-  readonly disk?: StorageDisk;
+  readonly disk?: Disk;
   readonly environment?: Environment;
   /** Hears of failures that nobody is answered with. Default: they are dropped. */
   readonly onError?: (error: Error) => void;

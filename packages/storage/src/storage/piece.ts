@@ -1,5 +1,5 @@
+import type { Disk, DiskFile } from '@stevedore/disk';
 import type { Payload } from '../net/payload.js';
-import type { DiskFile, StorageDisk } from './disk.js';
 import { IncomingFile } from './incoming-file.js';
 
 /**
@@ -20,7 +20,7 @@ export interface Piece {
 
 /** Receives the whole payload. */
 export function receivePiece(
-  disk: StorageDisk,
+  disk: Disk,
   temporaryFile: () => string,
   payload: Payload,
 ): Promise<Piece> {
@@ -39,7 +39,7 @@ async function inMemory(payload: Payload): Promise<Piece> {
   };
 }
 
-async function inTemporaryFile(disk: StorageDisk, path: string, payload: Payload): Promise<Piece> {
+async function inTemporaryFile(disk: Disk, path: string, payload: Payload): Promise<Piece> {
   const incoming = await IncomingFile.create(disk, path);
   try {
     await incoming.receive(payload);

@@ -1,10 +1,10 @@
 import { dirname } from 'node:path';
+import { type Disk, readSmallFile } from '@stevedore/disk';
 import { type SliceId, Status } from '@stevedore/protocol';
 import { type Environment, nowSeconds } from '../environment.js';
-import { asError, codeOf, StatusError } from '../errors.js';
+import { asError, StatusError } from '../errors.js';
 import { ByteBoundedCache } from './byte-bounded-cache.js';
 import { decodeDeletedSlices, encodeDeletedSlice } from './deleted-slices-format.js';
-import type { StorageDisk } from './disk.js';
 import { KeyedLock } from './keyed-lock.js';
 import { DELETED_SUFFIX } from './layout.js';
 import type { OpenFile, OpenFiles } from './open-files.js';
@@ -25,7 +25,7 @@ export interface SliceOptions {
 }
 
 export class Slices {
-  readonly #disk: StorageDisk;
+  readonly #disk: Disk;
   readonly #files: OpenFiles;
   readonly #options: SliceOptions;
   readonly #environment: Environment;
@@ -34,7 +34,7 @@ export class Slices {
   readonly #locks = new KeyedLock();
 
   constructor(
-    disk: StorageDisk,
+    disk: Disk,
     files: OpenFiles,
     options: SliceOptions,
     environment: Environment,
@@ -100,7 +100,8 @@ export class Slices {
     const cached = this.#directories.get(trunkPath);
     if (cached) return cached;
     const table = await readSliceTable(trunk, this.#options.maxTrunkDirectoryBytes);
-    const { slices, damaged } = decodeDeletedSlices(await this.#list(trunkPath));
+    const list = await readSmallFile(this.#disk, trunkPath + DELETED_SUFFIX);
+    const { slices, damaged } = decodeDeletedSlices(list ?? Buffer.alloc(0));
     if (damaged > 0) {
       this.#onError(new Error(`${trunkPath}${DELETED_SUFFIX} has ${damaged} damaged records`));
     }
@@ -110,21 +111,6 @@ export class Slices {
     );
     this.#directories.set(trunkPath, directory);
     return directory;
-  }
-
-  async #list(trunkPath: string): Promise<Buffer> {
-    try {
-      const file = await this.#disk.openToRead(trunkPath + DELETED_SUFFIX);
-      try {
-        const bytes = Buffer.alloc((await file.stat()).size);
-        return bytes.subarray(0, await file.readAt(bytes, 0));
-      } finally {
-        await file.close();
-      }
-    } catch (error) {
-      if (codeOf(error) === 'ENOENT') return Buffer.alloc(0);
-      throw error;
-    }
   }
 
   async #append(slice: SliceId, trunkPath: string): Promise<void> {

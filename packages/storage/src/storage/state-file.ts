@@ -1,7 +1,7 @@
 import { join } from 'node:path';
-import { asError, codeOf } from '../errors.js';
+import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
+import { asError } from '../errors.js';
 import type { RotationState } from './directory-rotation.js';
-import type { StorageDisk } from './disk.js';
 import { STATE_FILE } from './layout.js';
 
 /** What a storage remembers across restarts; FORMAT.md has the fields. Losing it does no harm. */
@@ -13,32 +13,26 @@ const VERSION = 1;
 const MAX_STATE_BYTES = 4096;
 
 export class StateFile {
-  readonly #disk: StorageDisk;
-  readonly #path: string;
+  readonly #disk: Disk;
+  readonly #directory: string;
   readonly #onError: (error: Error) => void;
   #writing: Promise<void> = Promise.resolve();
   #waiting: StorageState | undefined;
 
-  constructor(disk: StorageDisk, dataDirectory: string, onError: (error: Error) => void) {
+  constructor(disk: Disk, dataDirectory: string, onError: (error: Error) => void) {
     this.#disk = disk;
-    this.#path = join(dataDirectory, STATE_FILE);
+    this.#directory = dataDirectory;
     this.#onError = onError;
   }
 
   /** The state as it was saved; undefined if there is none or it cannot be read. */
   async load(): Promise<StorageState | undefined> {
-    try {
-      const file = await this.#disk.openToRead(this.#path);
-      try {
-        const bytes = Buffer.alloc(Math.min((await file.stat()).size, MAX_STATE_BYTES));
-        return parse(bytes.toString('utf8', 0, await file.readAt(bytes, 0)));
-      } finally {
-        await file.close();
-      }
-    } catch (error) {
-      if (codeOf(error) === 'ENOENT') return undefined;
-      throw error;
-    }
+    const bytes = await readSmallFile(
+      this.#disk,
+      join(this.#directory, STATE_FILE),
+      MAX_STATE_BYTES,
+    );
+    return bytes && parse(bytes.toString());
   }
 
   /** Replaces the state; of several that wait only the last is written. */
@@ -57,17 +51,8 @@ export class StateFile {
     const state = this.#waiting;
     this.#waiting = undefined;
     if (!state) return;
-    const temporary = `${this.#path}.new`;
-    await this.#disk.unlink(temporary).catch((error: unknown) => {
-      if (codeOf(error) !== 'ENOENT') throw error;
-    });
-    const file = await this.#disk.create(temporary);
-    try {
-      await file.writeAt([Buffer.from(JSON.stringify({ version: VERSION, ...state }))], 0);
-    } finally {
-      await file.close();
-    }
-    await this.#disk.rename(temporary, this.#path);
+    const text = JSON.stringify({ version: VERSION, ...state });
+    await replaceFile(this.#disk, this.#directory, STATE_FILE, text);
   }
 }
 

@@ -1,8 +1,8 @@
 import { dirname, join } from 'node:path';
+import type { Disk, DiskSpace } from '@stevedore/disk';
 import { hexByte } from '@stevedore/protocol';
 import type { Environment } from '../environment.js';
 import { codeOf, StartError } from '../errors.js';
-import type { DiskSpace, StorageDisk } from './disk.js';
 import { dataDirectory, temporaryDirectory } from './layout.js';
 
 /**
@@ -15,7 +15,7 @@ const SPACE_VALID_MS = 1000;
 
 export class StorePath {
   readonly path: string;
-  readonly #disk: StorageDisk;
+  readonly #disk: Disk;
   readonly #environment: Environment;
   /** Directories known to be there, and durably so. */
   readonly #made = new Map<string, Promise<void>>();
@@ -24,7 +24,7 @@ export class StorePath {
   #announcedBytes = 0;
   #nextTemporary = 1;
 
-  constructor(path: string, disk: StorageDisk, environment: Environment) {
+  constructor(path: string, disk: Disk, environment: Environment) {
     this.path = path;
     this.#disk = disk;
     this.#environment = environment;

@@ -1,0 +1,72 @@
+/**
+ * All that Stevedore asks of a disk. What must outlive a crash is written, read,
+ * synced, renamed and removed through a `Disk` that is given, so that a test can put
+ * one in its place that loses what was not synced, or fails when it is told to.
+ * Failures are Errors with the system's `code`.
+ *
+ * What a user may rely on after a power failure, and no more: the bytes and the
+ * length of a file as of its last `sync`; names as of the last `syncDirectory` of
+ * the directory they are in, for a new directory that of the one above as well.
+ * Syncing a file says nothing about its name. A rename happens wholly or not at all,
+ * but until both directories are synced the file may also have its old name.
+ */
+export interface Disk {
+  /** A new file to write and read; EEXIST if there is something of that name. */
+  create(path: string): Promise<DiskFile>;
+  /** Does not follow a symbolic link: ELOOP. */
+  openToRead(path: string): Promise<DiskFile>;
+  /** To read and write; made if there is none. Does not follow a symbolic link. */
+  openToUpdate(path: string): Promise<DiskFile>;
+  /** A new symbolic link; EEXIST if there is something of that name. */
+  makeLink(target: string, path: string): Promise<void>;
+  readLink(path: string): Promise<DiskLink>;
+  /** Replaces what is at `to`. */
+  rename(from: string, to: string): Promise<void>;
+  /** ENOENT if there is nothing; a link goes, not what it leads to. */
+  unlink(path: string): Promise<void>;
+  /** True also for a link that leads nowhere. */
+  exists(path: string): Promise<boolean>;
+  /** Makes the directory and those above it; does nothing where they are. */
+  makeDirectory(path: string): Promise<void>;
+  /** Makes creations, renames and removals in the directory durable. */
+  syncDirectory(path: string): Promise<void>;
+  /** Names in a directory; none if there is no such directory. */
+  list(path: string): Promise<string[]>;
+  space(path: string): Promise<DiskSpace>;
+}
+
+export interface DiskFile {
+  stat(): Promise<FileStat>;
+  /** Fills the whole of `target`; resolves with fewer bytes only at the file's end. */
+  readAt(target: Buffer, position: number): Promise<number>;
+  /** Writes all of the chunks, one behind the other, from `position` on. */
+  writeAt(chunks: readonly Uint8Array[], position: number): Promise<void>;
+  /** Cuts the file or fills it up with zeros. */
+  truncate(size: number): Promise<void>;
+  /** Not durable by itself, nor by `sync`: a time is no content. */
+  setModified(seconds: number): Promise<void>;
+  /** Content and size are on the medium when it resolves. */
+  sync(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface FileStat {
+  readonly size: number;
+  /** Unix seconds. */
+  readonly mtimeSeconds: number;
+  readonly isFile: boolean;
+}
+
+/** A symbolic link. */
+export interface DiskLink {
+  /** As it was made: relative to the link's directory. */
+  readonly target: string;
+  /** Unix seconds. */
+  readonly mtimeSeconds: number;
+}
+
+export interface DiskSpace {
+  readonly totalBytes: number;
+  /** What a user without privileges may still take. */
+  readonly freeBytes: number;
+}

@@ -1,0 +1,84 @@
+import fs from 'node:fs';
+import { lstat, mkdir, readdir, readlink, rename, statfs, symlink, unlink } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { promisify } from 'node:util';
+import type { Disk } from './disk.js';
+import { hasCode } from './errors.js';
+import { LocalFile } from './local-file.js';
+
+const { constants } = fs;
+const open = promisify(fs.open);
+const close = promisify(fs.close);
+const fsync = promisify(fs.fsync);
+
+/**
+ * Names come from clients in the end: a link that somebody put in the place of a
+ * file leads nowhere. Windows has no such flag, and no links without privileges.
+ */
+const NO_FOLLOW = constants.O_NOFOLLOW ?? 0;
+const READ = constants.O_RDONLY | NO_FOLLOW;
+const UPDATE = constants.O_RDWR | constants.O_CREAT | NO_FOLLOW;
+const FILE_MODE = 0o644;
+
+/** The disk of this machine. */
+export const localDisk: Disk = {
+  create: async (path) => new LocalFile(await open(path, 'wx+')),
+  openToRead: async (path) => new LocalFile(await open(path, READ)),
+  openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, FILE_MODE)),
+  makeLink: symlink,
+  async readLink(path) {
+    const [target, { mtimeMs }] = await Promise.all([readlink(path), lstat(path)]);
+    return { target, mtimeSeconds: Math.floor(mtimeMs / 1000) };
+  },
+  rename,
+  unlink,
+  async exists(path) {
+    try {
+      await lstat(path);
+      return true;
+    } catch (error) {
+      if (hasCode(error, 'ENOENT')) return false;
+      throw error;
+    }
+  },
+  makeDirectory,
+  async syncDirectory(path) {
+    // Windows cannot open directories; its file systems journal renames by themselves.
+    if (process.platform === 'win32') return;
+    const directory = await open(path, 'r');
+    try {
+      await fsync(directory);
+    } finally {
+      await close(directory);
+    }
+  },
+  async list(path) {
+    try {
+      return await readdir(path);
+    } catch (error) {
+      if (hasCode(error, 'ENOENT')) return [];
+      throw error;
+    }
+  },
+  async space(path) {
+    const { bsize, blocks, bavail } = await statfs(path);
+    return { totalBytes: bsize * blocks, freeBytes: bsize * bavail };
+  },
+};
+
+/**
+ * Not mkdir's own recursion: where the system answers ENOENT although the
+ * directory above is there (as /proc does), that one tries for ever.
+ */
+async function makeDirectory(path: string): Promise<void> {
+  try {
+    await mkdir(path);
+  } catch (error) {
+    if (hasCode(error, 'EEXIST') && (await fs.promises.stat(path)).isDirectory()) return;
+    if (!hasCode(error, 'ENOENT') || dirname(path) === path) throw error;
+    await makeDirectory(dirname(path));
+    await mkdir(path).catch((again: unknown) => {
+      if (!hasCode(again, 'EEXIST')) throw again;
+    });
+  }
+}

@@ -1,0 +1,185 @@
+import { mkdirSync } from 'node:fs';
+import { type Disk, localDisk, readSmallFile, removeIfThere, replaceFile } from '@stevedore/disk';
+import { describe, expect, test } from 'vitest';
+import { SimulatedDisk } from '../support/simulated-disk.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+/** What every disk does, the simulated one as the real one. */
+
+const DISKS: readonly (readonly [string, () => { disk: Disk; root: string }])[] = [
+  ['the disk of this machine', () => ({ disk: localDisk, root: temporaryFolder() })],
+  ['the simulated disk', () => ({ disk: new SimulatedDisk('/root'), root: '/root' })],
+];
+
+async function written(disk: Disk, path: string, text: string): Promise<void> {
+  const file = await disk.create(path);
+  await file.writeAt([Buffer.from(text)], 0);
+  await file.close();
+}
+
+const textOf = async (disk: Disk, path: string) => (await readSmallFile(disk, path))?.toString();
+
+describe.each(DISKS)('%s', (_, make) => {
+  test('writes chunks one behind the other and reads them back in parts', async () => {
+    const { disk, root } = make();
+    const file = await disk.create(`${root}/file`);
+    await file.writeAt([Buffer.from('ab'), Buffer.alloc(0), Buffer.from('cde')], 2);
+    const target = Buffer.alloc(4, '-');
+    expect(await file.readAt(target, 0)).toBe(4);
+    expect(target.toString('latin1')).toBe('\0\0ab');
+    expect(await file.readAt(target, 5)).toBe(2);
+    expect(target.toString('latin1')).toBe('deab');
+    expect(await file.readAt(target, 100)).toBe(0);
+    expect((await file.stat()).size).toBe(7);
+    await file.close();
+  });
+
+  test('writes more chunks than one system call takes', async () => {
+    const { disk, root } = make();
+    const chunks = Array.from({ length: 2500 }, (_, index) => Buffer.from(`${index},`));
+    const file = await disk.create(`${root}/file`);
+    await file.writeAt(chunks, 0);
+    await file.close();
+    expect(await textOf(disk, `${root}/file`)).toBe(Buffer.concat(chunks).toString());
+  });
+
+  test('cuts files, fills them up, and keeps their time', async () => {
+    const { disk, root } = make();
+    await written(disk, `${root}/file`, 'abcdef');
+    const file = await disk.openToUpdate(`${root}/file`);
+    await file.truncate(2);
+    await file.truncate(4);
+    await file.setModified(1_600_000_000);
+    await file.sync();
+    expect(await file.stat()).toEqual({ size: 4, mtimeSeconds: 1_600_000_000, isFile: true });
+    await file.close();
+    expect(await textOf(disk, `${root}/file`)).toBe('ab\0\0');
+  });
+
+  test('opens to update what there is and what there is not', async () => {
+    const { disk, root } = make();
+    const file = await disk.openToUpdate(`${root}/new`);
+    await file.writeAt([Buffer.from('new')], 0);
+    await file.close();
+    expect(await textOf(disk, `${root}/new`)).toBe('new');
+  });
+
+  test('says with the code of the system what is missing or in the way', async () => {
+    const { disk, root } = make();
+    await written(disk, `${root}/file`, 'text');
+    await expect(disk.create(`${root}/file`)).rejects.toMatchObject({ code: 'EEXIST' });
+    await expect(disk.openToRead(`${root}/none`)).rejects.toMatchObject({ code: 'ENOENT' });
+    await expect(disk.unlink(`${root}/none`)).rejects.toMatchObject({ code: 'ENOENT' });
+    const lost = disk.rename(`${root}/none`, `${root}/some`);
+    await expect(lost).rejects.toMatchObject({ code: 'ENOENT' });
+    await expect(disk.create(`${root}/no/file`)).rejects.toMatchObject({ code: 'ENOENT' });
+    await expect(disk.syncDirectory(`${root}/no`)).rejects.toMatchObject({ code: 'ENOENT' });
+    expect(await disk.list(`${root}/no`)).toEqual([]);
+    expect(await disk.exists(`${root}/no/file`)).toBe(false);
+    expect(await readSmallFile(disk, `${root}/none`)).toBeUndefined();
+    expect(await removeIfThere(disk, `${root}/none`)).toBe(false);
+  });
+
+  test('makes directories and those above, again and again', async () => {
+    const { disk, root } = make();
+    await disk.makeDirectory(`${root}/a/b/c`);
+    await disk.makeDirectory(`${root}/a/b/c`);
+    await written(disk, `${root}/a/b/c/file`, 'text');
+    await disk.syncDirectory(`${root}/a/b/c`);
+    expect(await disk.list(`${root}/a/b/c`)).toEqual(['file']);
+    expect(await disk.exists(`${root}/a/b`)).toBe(true);
+  });
+
+  test('renames within and across directories, over what is there', async () => {
+    const { disk, root } = make();
+    await disk.makeDirectory(`${root}/a`);
+    await written(disk, `${root}/one`, 'one');
+    await written(disk, `${root}/a/two`, 'two');
+    await disk.rename(`${root}/one`, `${root}/three`);
+    await disk.rename(`${root}/three`, `${root}/a/two`);
+    expect(await textOf(disk, `${root}/a/two`)).toBe('one');
+    expect(await disk.exists(`${root}/three`)).toBe(false);
+  });
+
+  test('does not follow a link when it opens, and removes the link alone', async () => {
+    const { disk, root } = make();
+    await written(disk, `${root}/file`, 'text');
+    await disk.makeLink('file', `${root}/link`);
+    expect(await disk.readLink(`${root}/link`)).toMatchObject({ target: 'file' });
+    await expect(disk.openToRead(`${root}/link`)).rejects.toMatchObject({ code: 'ELOOP' });
+    await expect(disk.openToUpdate(`${root}/link`)).rejects.toMatchObject({ code: 'ELOOP' });
+    await expect(disk.makeLink('file', `${root}/link`)).rejects.toMatchObject({ code: 'EEXIST' });
+    await disk.makeLink('nowhere', `${root}/lost`);
+    expect(await disk.exists(`${root}/lost`)).toBe(true);
+    await disk.unlink(`${root}/link`);
+    expect(await textOf(disk, `${root}/file`)).toBe('text');
+  });
+
+  test('goes on reading a file whose name is gone', async () => {
+    const { disk, root } = make();
+    await written(disk, `${root}/file`, 'text');
+    const file = await disk.openToRead(`${root}/file`);
+    await disk.unlink(`${root}/file`);
+    const target = Buffer.alloc(4);
+    expect(await file.readAt(target, 0)).toBe(4);
+    expect(target.toString()).toBe('text');
+    await file.close();
+  });
+
+  test('replaces a small file, also where a crash left its temporary one', async () => {
+    const { disk, root } = make();
+    await written(disk, `${root}/state.new`, 'left behind');
+    await replaceFile(disk, root, 'state', 'first');
+    await replaceFile(disk, root, 'state', 'second');
+    expect(await textOf(disk, `${root}/state`)).toBe('second');
+    expect((await readSmallFile(disk, `${root}/state`, 3))?.toString()).toBe('sec');
+    expect(await disk.list(root)).toEqual(['state']);
+  });
+});
+
+test('making a directory comes to its end where none can be made', async () => {
+  await expect(localDisk.makeDirectory('/proc/none/of/these')).rejects.toThrow();
+  const folder = temporaryFolder();
+  mkdirSync(`${folder}/there`);
+  await localDisk.makeDirectory(`${folder}/there`);
+});
+
+describe('after a power failure, the simulated disk', () => {
+  const random = { below: () => 0, next: () => 0, pick: <T>(items: readonly T[]) => items[0]! };
+  const survivors = (disk: SimulatedDisk, mode: 'lost' | 'kept') =>
+    disk.crash(mode, random as never).contents();
+
+  test('has lost a file whose name was not synced', async () => {
+    const disk = new SimulatedDisk('/root');
+    const file = await disk.create('/root/file');
+    await file.writeAt([Buffer.from('text')], 0);
+    await file.sync();
+    expect(survivors(disk, 'lost')).toEqual([]);
+    expect(survivors(disk, 'kept')).toEqual([['/file', Buffer.from('text')]]);
+    await disk.syncDirectory('/root');
+    expect(survivors(disk, 'lost')).toEqual([['/file', Buffer.from('text')]]);
+  });
+
+  test('has a file that was moved in one of its two places at least', async () => {
+    const disk = new SimulatedDisk('/root');
+    await disk.makeDirectory('/root/a');
+    await replaceFile(disk, '/root', 'file', 'text');
+    await disk.rename('/root/file', '/root/a/file');
+    const names = (mode: 'lost' | 'kept') => survivors(disk, mode).map(([name]) => name);
+    expect([names('lost'), names('kept')]).toEqual([['/file'], ['/a/file']]);
+    await disk.syncDirectory('/root/a');
+    expect(names('lost')).toEqual(['/a/file', '/file']);
+    await disk.syncDirectory('/root');
+    expect(names('lost')).toEqual(['/a/file']);
+  });
+
+  test('has lost a directory that the one above does not know durably, with all in it', async () => {
+    const disk = new SimulatedDisk('/root');
+    await disk.makeDirectory('/root/a/b');
+    await replaceFile(disk, '/root/a/b', 'file', 'text');
+    await disk.syncDirectory('/root/a');
+    expect(survivors(disk, 'lost')).toEqual([]);
+    await disk.syncDirectory('/root');
+    expect(survivors(disk, 'lost').length).toBe(1);
+  });
+});
