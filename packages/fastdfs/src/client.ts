@@ -174,6 +174,19 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
     return cluster.listStorages(this.#context, group, id, options);
   }
 
+  /**
+   * The files of one store path of a storage, as it tells a peer that lost its disk: one
+   * by one, as they come. Files of the last minute may be missing, for stock storages
+   * write down late what they took. A list that is cut short ends with an error. The
+   * deadline covers all of it and grows with what has come.
+   */
+  listFiles(
+    storage: FetchTarget,
+    options: cluster.ListFilesOptions = {},
+  ): AsyncGenerator<cluster.ListedFile> {
+    return cluster.listFiles(this.#context, storage, options);
+  }
+
   /** A storage to read the file from, as the tracker names it. It may not have the file. */
   locate(fileId: string, options: CallOptions = {}): Promise<FetchTarget> {
     return cluster.locate(this.#context, 'locate', queryFetch, fileId, options);

@@ -27,6 +27,7 @@ export {
 } from './errors.js';
 export type { FastdfsEvents, PossibleOrphan } from './events.js';
 export type { AppendOptions } from './operations/appender.js';
+export type { ListedFile, ListFilesOptions } from './operations/cluster.js';
 export type { DownloadBytesOptions, DownloadOptions } from './operations/download.js';
 export type { InfoOptions } from './operations/file.js';
 export type { SetMetadataOptions } from './operations/metadata.js';

@@ -13,6 +13,8 @@ import {
  */
 
 export interface ReplySink {
+  /** Whether the reply may have no length, and end with its connection. */
+  readonly mayBeOpen?: boolean;
   /** Called once, before any byte of the body. May throw to refuse the reply. */
   head(header: FrameHeader): void;
   /** Bytes of the body in order, never more than the header announced. */
@@ -61,7 +63,7 @@ export class ReplyReader {
   }
 
   #start(bytes: Buffer): void {
-    const header = decodeHeader(bytes);
+    const header = decodeHeader(bytes, this.#sink.mayBeOpen);
     if (header.command !== REPLY_COMMAND) {
       throw new ProtocolError(`a reply has command ${header.command}`);
     }

@@ -17,15 +17,28 @@ export class StorageAddresses {
     this.#settings = settings;
   }
 
+  /** Of a storage that the caller names. Throws `invalid_argument`, `address_not_allowed`. */
+  named(server: ServerAddress, deadline: Deadline): Address {
+    if (!makeAddress(server.address, server.port)) {
+      const message = `the storage "${server.address}", port ${server.port}`;
+      throw deadline.error('invalid_argument', message);
+    }
+    return this.#find(server, '', deadline);
+  }
+
   /** Throws `bad_reply` for what is no address, `address_not_allowed` for one not listed. */
   of(server: ServerAddress, tracker: Address, deadline: Deadline): Address {
+    return this.#find(server, tracker.text, deadline);
+  }
+
+  #find(server: ServerAddress, tracker: string, deadline: Deadline): Address {
     const key = `${server.address} ${server.port}`;
     const known = this.#known.get(key);
     if (known) return known;
     const named = makeAddress(server.address, server.port);
     if (!named) {
       const message = `the tracker named the storage "${server.address}", port ${server.port}`;
-      throw deadline.error('bad_reply', message, { address: tracker.text });
+      throw deadline.error('bad_reply', message, { address: tracker });
     }
     const { mapAddress, allowList } = this.#settings;
     const address = mapAddress ? mapAddress(named) : named;

@@ -30,7 +30,7 @@ export interface PayloadCommand<Request, Reply> extends Command<Request, Reply> 
 
 /** The bytes of a whole request of a command without payload. */
 export function encodeRequest<Request>(
-  command: Command<Request, unknown>,
+  command: Pick<Command<Request, unknown>, 'code' | 'request'>,
   request: Request,
   flags = 0,
 ): Buffer {

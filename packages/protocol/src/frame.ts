@@ -1,3 +1,4 @@
+import { OPEN_BODY_BYTES } from './commands/storage-listing.js';
 import { HEADER_BYTES, REPLY_COMMAND } from './constants.js';
 import { ProtocolError } from './errors.js';
 
@@ -23,11 +24,15 @@ export function encodeHeader(header: FrameHeader): Buffer {
   return bytes;
 }
 
-/** Reads the first 10 bytes of `bytes`; a negative or absurd length is a ProtocolError. */
-export function decodeHeader(bytes: Buffer): FrameHeader {
+/**
+ * Reads the first 10 bytes of `bytes`; a negative or absurd length is a ProtocolError,
+ * but for the one of a listing where one is expected.
+ */
+export function decodeHeader(bytes: Buffer, mayBeOpen = false): FrameHeader {
   if (bytes.length < HEADER_BYTES) throw new ProtocolError(`a header of ${bytes.length} bytes`);
   const bodyBytes = Number(bytes.readBigInt64BE(0));
-  if (bodyBytes < 0 || !Number.isSafeInteger(bodyBytes)) {
+  const isOpen = mayBeOpen && bodyBytes === OPEN_BODY_BYTES;
+  if (bodyBytes < 0 || !(isOpen || Number.isSafeInteger(bodyBytes))) {
     throw new ProtocolError(`a frame announces ${bodyBytes} bytes`);
   }
   return { bodyBytes, command: bytes.readUInt8(8), status: bytes.readUInt8(9) };

@@ -5,6 +5,7 @@ export * from './commands/shared.js';
 export * from './commands/statistics.js';
 export * from './commands/storage-appender.js';
 export * from './commands/storage-file.js';
+export * from './commands/storage-listing.js';
 export * from './commands/storage-metadata.js';
 export * from './commands/storage-slave.js';
 export * from './commands/storage-sync.js';

@@ -13,6 +13,7 @@ import {
 } from '@stevedore/protocol';
 import { invalid } from '../body.js';
 import { type CallOptions, Deadline } from '../deadline.js';
+import { readListing } from '../listing.js';
 import { type Context, checkFileId, nameOf } from './context.js';
 
 /** What trackers know: groups, storages, and where a file is. */
@@ -74,6 +75,46 @@ export async function locateAll(
   const deadline = new Deadline('locateAll', options, 0, fileId);
   const { group, servers } = await ask(context, deadline, queryFetchAll, nameOf(id));
   return servers.map((server) => ({ group, ...server }));
+}
+
+/** A storage, and which of its store paths. */
+export interface ListFilesOptions extends CallOptions {
+  /** Default 0. */
+  readonly storePathIndex?: number | undefined;
+}
+
+export interface ListedFile {
+  readonly fileId: string;
+  /** When it came to this storage. */
+  readonly changedAt: Date;
+  /** Whether this storage took it first, not a peer. */
+  readonly isSource: boolean;
+  /** The file that this one is a link to. */
+  readonly linkTo?: string;
+}
+
+export async function* listFiles(
+  context: Context,
+  { group, address, port }: FetchTarget,
+  options: ListFilesOptions,
+): AsyncGenerator<ListedFile> {
+  checkGroup('listFiles', group);
+  const { storePathIndex = 0 } = options;
+  if (!Number.isInteger(storePathIndex) || storePathIndex < 0 || storePathIndex > 255) {
+    throw invalid('listFiles', `storePathIndex is ${storePathIndex}`);
+  }
+  const deadline = new Deadline('listFiles', options);
+  try {
+    if (context.pools.closed) throw deadline.error('closed', 'the client is closed');
+    const storage = context.addresses.named({ address, port }, deadline);
+    const lines = readListing(context.caller, storage, { group, storePathIndex }, deadline);
+    for await (const { seconds, isSource, name, linkTo } of lines) {
+      const file = { fileId: `${group}/${name}`, changedAt: new Date(seconds * 1000), isSource };
+      yield linkTo === undefined ? file : { ...file, linkTo: `${group}/${linkTo}` };
+    }
+  } finally {
+    deadline.settle();
+  }
 }
 
 function ask<Request, Reply>(

@@ -5,15 +5,15 @@ import { pipeline } from 'node:stream/promises';
 import { type FileId, queryFetch, queryFileInfo, Status } from '@stevedore/protocol';
 import type { Address } from '../address.js';
 import { invalid, isSize } from '../body.js';
-import { type CallOptions, Deadline } from '../deadline.js';
+import { Deadline } from '../deadline.js';
 import { type Download, downloadWhole, emptyDownload, openDownload } from '../download.js';
 import { FastdfsError } from '../errors.js';
 import { type Context, checkFileId, nameOf } from './context.js';
-import { readFromAny } from './reading.js';
+import { type Attempt, type ReadOptions, readFromAny } from './reading.js';
 
 /** Downloads: as a stream, in one piece, into a file. */
 
-export interface DownloadOptions extends CallOptions {
+export interface DownloadOptions extends ReadOptions {
   /** First byte wanted. Default 0. */
   readonly offset?: number | undefined;
   /** Bytes wanted at most; 0 answers nothing without asking a server. Default: to the end. */
@@ -39,17 +39,18 @@ export async function download(
   const deadline = new Deadline('download', options, range.length, fileId);
   const { caller } = context;
   try {
+    const attempt: Attempt<Download> = async (storage, stepMs) => {
+      const request = { ...nameOf(id), ...range };
+      try {
+        return await openDownload(caller, storage, request, deadline, stepMs);
+      } catch (error) {
+        await rethrowUnlessEmpty(context, error, id, range.offset, storage, deadline);
+        deadline.settle();
+        return emptyDownload();
+      }
+    };
     return await context.repeatWhileBusy(deadline, () =>
-      readFromAny(context, queryFetch, id, deadline, async (storage, stepMs) => {
-        const request = { ...nameOf(id), ...range };
-        try {
-          return await openDownload(caller, storage, request, deadline, stepMs);
-        } catch (error) {
-          await rethrowUnlessEmpty(context, error, id, range.offset, storage, deadline);
-          deadline.settle();
-          return emptyDownload();
-        }
-      }),
+      readFromAny(context, queryFetch, id, deadline, attempt, options.storage),
     );
   } catch (error) {
     deadline.settle();
@@ -67,8 +68,8 @@ export async function downloadBytes(
   const maxBytes = options.maxBytes ?? DEFAULT_MAX_BYTES;
   if (!isSize(maxBytes)) throw invalid('download', `maxBytes is ${maxBytes}`);
   if (range === undefined) return Buffer.alloc(0);
-  return context.run(new Deadline('download', options, range.length, fileId), (deadline) =>
-    readFromAny(context, queryFetch, id, deadline, async (storage, stepMs) => {
+  return context.run(new Deadline('download', options, range.length, fileId), (deadline) => {
+    const attempt: Attempt<Buffer> = async (storage, stepMs) => {
       const request = { ...nameOf(id), ...range };
       try {
         return await downloadWhole(context.caller, storage, request, maxBytes, deadline, stepMs);
@@ -76,8 +77,9 @@ export async function downloadBytes(
         await rethrowUnlessEmpty(context, error, id, range.offset, storage, deadline);
         return Buffer.alloc(0);
       }
-    }),
-  );
+    };
+    return readFromAny(context, queryFetch, id, deadline, attempt, options.storage);
+  });
 }
 
 /** The file appears under its name only when it is whole and on the disk. */

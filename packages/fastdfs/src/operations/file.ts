@@ -7,12 +7,12 @@ import {
 } from '@stevedore/protocol';
 import { type CallOptions, Deadline } from '../deadline.js';
 import { type Context, checkFileId, nameOf } from './context.js';
-import { readFromAny } from './reading.js';
+import { type ReadOptions, readFromAny } from './reading.js';
 import { updateTarget } from './update.js';
 
 /** A file as a whole: what it is, and its end. */
 
-export interface InfoOptions extends CallOptions {
+export interface InfoOptions extends ReadOptions {
   /**
    * Whether the storage reads an appender or slave file for its CRC-32, which can take
    * long. Default true; the CRC-32 of such files is 0 otherwise.
@@ -28,8 +28,14 @@ export async function info(
   const id = checkFileId('info', fileId);
   const flags = options.computeCrc === false ? QueryInfoFlag.noCrc : 0;
   return context.run(new Deadline('info', options, 0, fileId), (deadline) =>
-    readFromAny(context, queryFetch, id, deadline, (storage, stepMs) =>
-      context.caller.call(storage, queryFileInfo, nameOf(id), deadline, { stepMs, flags }),
+    readFromAny(
+      context,
+      queryFetch,
+      id,
+      deadline,
+      (storage, stepMs) =>
+        context.caller.call(storage, queryFileInfo, nameOf(id), deadline, { stepMs, flags }),
+      options.storage,
     ),
   );
 }

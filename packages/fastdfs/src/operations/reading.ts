@@ -6,11 +6,12 @@ import {
   type FileName,
   listStorage,
   queryFetchAll,
+  type ServerAddress,
   type StorageRecord,
   StorageStatus,
 } from '@stevedore/protocol';
 import type { Address } from '../address.js';
-import type { Deadline } from '../deadline.js';
+import type { CallOptions, Deadline } from '../deadline.js';
 import { FastdfsError, isUnreachable } from '../errors.js';
 import { type Context, nameOf } from './context.js';
 
@@ -27,6 +28,12 @@ const MIN_STEP_MS = 5_000;
 
 export type Attempt<T> = (storage: Address, stepMs: number) => Promise<T>;
 
+/** Of reads that one storage is to answer. */
+export interface ReadOptions extends CallOptions {
+  /** This storage is asked and no other. Default: the tracker's choice, then the others. */
+  readonly storage?: ServerAddress | undefined;
+}
+
 /** Calls `attempt` with one storage after the other. It must not have handed out any byte. */
 export async function readFromAny<T>(
   context: Context,
@@ -34,7 +41,9 @@ export async function readFromAny<T>(
   id: FileId,
   deadline: Deadline,
   attempt: Attempt<T>,
+  only?: ServerAddress,
 ): Promise<T> {
+  if (only) return attempt(context.addresses.named(only, deadline), deadline.remainingMs);
   const { reply, tracker } = await context.trackers.ask(locate, nameOf(id), deadline);
   const first = context.addresses.of(reply, tracker, deadline);
   try {

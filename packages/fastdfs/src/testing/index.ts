@@ -18,4 +18,4 @@ export {
   stall,
   wrongCommand,
 } from './misbehaviour.js';
-export type { MemoryNode } from './node.js';
+export type { LastReply, MemoryNode } from './node.js';

@@ -37,6 +37,11 @@ export class MemoryFiles {
     return [...this.#files.keys()];
   }
 
+  /** Name and time of each file, oldest first. */
+  *entries(): Generator<{ readonly name: string; readonly seconds: number }> {
+    for (const [name, { mtimeSeconds }] of this.#files) yield { name, seconds: mtimeSeconds };
+  }
+
   get(name: string): MemoryFile {
     const file = this.#files.get(name);
     if (!file) throw new ProtocolError(name, Status.notFound);

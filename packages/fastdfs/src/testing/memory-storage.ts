@@ -2,18 +2,26 @@ import { crc32 } from 'node:zlib';
 import {
   activeTest,
   appendFile,
+  decodeFields,
   decodeMetadata,
   deleteFile,
   downloadFile,
+  encodeHeader,
+  encodeListingLine,
   encodeMetadata,
   type FileName,
+  fetchOnePathBinlog,
   getMetadata,
   type IpWidth,
+  LISTING_END_BYTES,
   modifyFile,
+  OPEN_BODY_BYTES,
   type PayloadCommand,
   ProtocolError,
+  parseFileName,
   QueryInfoFlag,
   queryFileInfo,
+  REPLY_COMMAND,
   regenerateAppender,
   Status,
   setMetadata,
@@ -113,7 +121,29 @@ export function storageHandlers(options: MemoryStorageOptions): Handlers {
       if (offset >= bytes.length) throw new ProtocolError(`offset ${offset}`);
       return bytes.subarray(offset, length === 0 ? undefined : offset + length);
     }),
+    [
+      fetchOnePathBinlog.code,
+      (body) => {
+        const request = fetchOnePathBinlog.request.decode(body);
+        if (request.group !== group || request.storePathIndex > 0) throw new ProtocolError('path');
+        return { bytes: listing(files, id) };
+      },
+    ],
   ]);
+}
+
+/** All files, with the length that says nothing before them and the true one behind. */
+function listing(files: MemoryFiles, id: string): Buffer {
+  const lines = [...files.entries()].map(({ name, seconds }) => {
+    const fields = parseFileName('group', name);
+    const isSource = fields !== undefined && decodeFields(fields.base).source === id;
+    return encodeListingLine({ seconds, name, isSource });
+  });
+  const text = Buffer.from(lines.join(''), 'latin1');
+  const end = Buffer.alloc(LISTING_END_BYTES);
+  end.writeBigInt64BE(BigInt(text.length));
+  const head = { bodyBytes: OPEN_BODY_BYTES, command: REPLY_COMMAND, status: Status.ok };
+  return Buffer.concat([encodeHeader(head), text, end]);
 }
 
 /** As `handle`, for a command that bytes of a file follow. */

@@ -8,7 +8,12 @@ import type { Answer, Misbehaviour } from './misbehaviour.js';
  */
 
 /** Answers a request whose body is `body`. Throws ProtocolError with the status of a refusal. */
-export type Handler = (body: Buffer, flags: number) => Buffer;
+export type Handler = (body: Buffer, flags: number) => Buffer | LastReply;
+
+/** A reply that is no frame, and with which the connection ends. */
+export interface LastReply {
+  readonly bytes: Buffer;
+}
 
 export type Handlers = ReadonlyMap<number, Handler>;
 
@@ -86,16 +91,19 @@ export class MemoryNode {
       return;
     }
     const good = this.#reply(received);
+    const bytes = Buffer.isBuffer(good) ? good : good.bytes;
     const answer = this.answers.get(command);
-    if (answer) answer(received, good);
-    else socket.write(good);
+    if (answer) answer(received, bytes);
+    else if (bytes === good) socket.write(bytes);
+    else socket.end(bytes);
   }
 
-  #reply({ command, body, flags }: Received): Buffer {
+  #reply({ command, body, flags }: Received): Buffer | LastReply {
     const handler = this.#handlers.get(command);
     if (!handler) return replyFrame(Status.invalid);
     try {
-      return replyFrame(Status.ok, handler(body, flags));
+      const reply = handler(body, flags);
+      return Buffer.isBuffer(reply) ? replyFrame(Status.ok, reply) : reply;
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error;
       return replyFrame(error.status);

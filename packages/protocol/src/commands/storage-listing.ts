@@ -1,0 +1,72 @@
+import { ByteReader, ByteWriter } from '../bytes.js';
+import type { Codec, Command } from '../command.js';
+import { CommandCode, GROUP_BYTES } from '../constants.js';
+import { ProtocolError } from '../errors.js';
+
+/**
+ * The files of one store path, as a storage lists them for a peer that has lost its
+ * disk. The reply's header announces a length that no reply has, because the server
+ * does not know it yet; lines of text follow, then the number of their bytes, then the
+ * server closes the connection.
+ */
+
+/** What the header of such a reply announces. */
+export const OPEN_BODY_BYTES = 2 ** 58;
+/** `i64` behind the last line: bytes of all lines. */
+export const LISTING_END_BYTES = 8;
+/** Longest line: a time, a letter, two names. */
+export const MAX_LISTING_LINE_BYTES = 512;
+
+export interface FilesOfPath {
+  readonly group: string;
+  readonly storePathIndex: number;
+}
+
+/** `group str(16) | path u8` */
+const filesOfPath: Codec<FilesOfPath> = {
+  encode: ({ group, storePathIndex }) =>
+    new ByteWriter().text(group, GROUP_BYTES, 'group').u8(storePathIndex).toBuffer(),
+  decode(bytes) {
+    const reader = new ByteReader(bytes);
+    const group = reader.text(GROUP_BYTES, 'group');
+    const storePathIndex = reader.u8('path');
+    reader.end('a request for the files of a path');
+    return { group, storePathIndex };
+  },
+};
+
+/** FETCH_ONE_PATH_BINLOG (26). Its reply is no body but a listing. */
+export const fetchOnePathBinlog: Omit<Command<FilesOfPath, never>, 'reply'> = {
+  name: 'FETCH_ONE_PATH_BINLOG',
+  code: CommandCode.fetchOnePathBinlog,
+  request: filesOfPath,
+};
+
+export interface ListingLine {
+  /** When the file came to be, unix seconds. */
+  readonly seconds: number;
+  /** Whether the storage itself took the file first, not a peer. */
+  readonly isSource: boolean;
+  /** `M00/3F/A2/...` */
+  readonly name: string;
+  /** The file that this one is a link to. */
+  readonly linkTo?: string;
+}
+
+/** `seconds C|c name` or `seconds L|l name target`, and the end of the line. */
+export function encodeListingLine({ seconds, isSource, name, linkTo }: ListingLine): string {
+  const letter = linkTo === undefined ? 'C' : 'L';
+  const what = isSource ? letter : letter.toLowerCase();
+  return `${[seconds, what, name, ...(linkTo === undefined ? [] : [linkTo])].join(' ')}\n`;
+}
+
+/** A line without its end. Throws ProtocolError. */
+export function decodeListingLine(line: string): ListingLine {
+  const match = /^(\d{1,12}) (?:([Cc]) (\S+)|([Ll]) (\S+) (\S+))$/.exec(line);
+  if (!match) throw new ProtocolError(`a line "${line.slice(0, 80)}" in a listing`);
+  const [, seconds, create, file, link, name, linkTo] = match;
+  const letter = create ?? link!;
+  const isSource = letter === letter.toUpperCase();
+  if (create) return { seconds: Number(seconds), isSource, name: file! };
+  return { seconds: Number(seconds), isSource, name: name!, linkTo: linkTo! };
+}
