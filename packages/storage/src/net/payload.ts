@@ -1,15 +1,19 @@
-import type { ByteSource } from './byte-source.js';
+/** Where the bytes come from, such as a connection. */
+export interface PayloadSource {
+  /** What has arrived, from 1 to `most` bytes; waits for the first of them. */
+  some(most: number, timeoutMs: number): Promise<Buffer[]>;
+}
 
 /**
  * The raw bytes behind the head of a request. Whoever handles the request reads
  * them as fast as it can store them; what it leaves unread never becomes a request.
  */
 export class Payload {
-  readonly #source: ByteSource;
+  readonly #source: PayloadSource;
   readonly #timeoutMs: number;
   #remaining: number;
 
-  constructor(source: ByteSource, bytes: number, timeoutMs: number) {
+  constructor(source: PayloadSource, bytes: number, timeoutMs: number) {
     this.#source = source;
     this.#remaining = bytes;
     this.#timeoutMs = timeoutMs;

@@ -1,0 +1,121 @@
+import { activeTest, reportServerId } from '@stevedore/protocol';
+import { nowSeconds } from '../environment.js';
+import { control, type Handler, handlerTable } from '../net/handler.js';
+import { ChangingFiles } from './changing-files.js';
+import { StorageCounters } from './counters.js';
+import { DirectoryRotation } from './directory-rotation.js';
+import { FileStore } from './file-store.js';
+import { appenderHandlers } from './handlers/appender.js';
+import { deleteHandler } from './handlers/delete.js';
+import { downloadHandler } from './handlers/download.js';
+import { metadataHandlers } from './handlers/metadata.js';
+import { queryInfoHandler } from './handlers/query-info.js';
+import { slaveHandlers } from './handlers/slave.js';
+import { uploadHandlers } from './handlers/upload.js';
+import { Identity } from './identity.js';
+import { KeyedLock } from './keyed-lock.js';
+import { dataDirectory } from './layout.js';
+import { MetadataStore } from './metadata-store.js';
+import { OpenFiles } from './open-files.js';
+import type { StorageSettings } from './options.js';
+import { StorageService } from './service.js';
+import { Slices } from './slices.js';
+import { StateFile, type StorageState } from './state-file.js';
+import { StorePath } from './store-path.js';
+
+/**
+ * A storage without its sockets: store paths that are ready, what it remembers of
+ * earlier starts, and a handler for each command. All that a disk can do to a
+ * storage it does to this.
+ */
+export interface OpenedStorage {
+  readonly service: StorageService;
+  readonly handlers: ReadonlyMap<number, Handler<undefined>>;
+  readonly counters: StorageCounters;
+  /** First start of this storage. */
+  readonly joinedAtSeconds: number;
+  /** True if nothing was there of an earlier start. */
+  readonly isNew: boolean;
+  saveState(): Promise<void>;
+  /** To be called when no request is under way any more. */
+  close(): Promise<void>;
+}
+
+/** Rejects with StartError where a store path cannot be used. */
+export async function openStorage(settings: StorageSettings): Promise<OpenedStorage> {
+  const { disk, environment, onError } = settings;
+  const storePaths = settings.storePaths.map((path) => new StorePath(path, disk, environment));
+  for (const storePath of storePaths) await storePath.prepare();
+
+  const stateFile = new StateFile(disk, dataDirectory(storePaths[0]!.path), onError);
+  const saved = await stateFile.load();
+  const joinedAtSeconds = saved?.joinedAtSeconds ?? nowSeconds(environment);
+  const state = (): StorageState => ({ joinedAtSeconds, ...rotation.state });
+  const rotation = new DirectoryRotation(
+    saved ?? { high: 0, low: 0, files: 0 },
+    settings.subdirectoriesPerPath,
+    settings.filesPerDirectory,
+    () => void stateFile.save(state()),
+  );
+  const service = assemble(settings, storePaths, rotation);
+  const counters = new StorageCounters(() => nowSeconds(environment));
+  return {
+    service,
+    handlers: handlerTable(
+      handlersOf(service).map((handler: Handler<undefined>) => counters.counted(handler)),
+    ),
+    counters,
+    joinedAtSeconds,
+    isNew: saved === undefined,
+    saveState: () => stateFile.save(state()),
+    close: async () => {
+      service.files.close();
+      await stateFile.save(state());
+    },
+  };
+}
+
+function handlersOf(service: StorageService): Handler<undefined>[] {
+  return [
+    control(activeTest, () => undefined),
+    control(reportServerId, () => undefined),
+    ...uploadHandlers<undefined>(service),
+    ...appenderHandlers<undefined>(service),
+    ...slaveHandlers<undefined>(service),
+    ...metadataHandlers<undefined>(service),
+    downloadHandler(service),
+    queryInfoHandler(service),
+    deleteHandler(service),
+  ];
+}
+
+function assemble(
+  settings: StorageSettings,
+  storePaths: readonly StorePath[],
+  rotation: DirectoryRotation,
+): StorageService {
+  const { disk, environment, group, onError } = settings;
+  const files = new OpenFiles(disk, settings.maxIdleFiles, onError);
+  const locks = new KeyedLock();
+  const store = new FileStore({
+    group,
+    disk,
+    environment,
+    storePaths,
+    rotation,
+    files,
+    locks,
+    onError,
+  });
+  const temporaryFile = (path: string): string => store.temporaryFile(path);
+  return new StorageService({
+    settings,
+    identity: new Identity(settings.address, settings.host),
+    storePaths,
+    files,
+    store,
+    changing: new ChangingFiles({ disk, files, environment, locks, temporaryFile, onError }),
+    metadata: new MetadataStore(disk, locks, temporaryFile),
+    slices: new Slices(disk, files, settings, environment, onError),
+  });
+}
