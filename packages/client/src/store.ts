@@ -85,7 +85,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#lookup = new Lookup(staging, client, this.#reader, (key, bytes, read) =>
       this.#countRead(key, bytes, read),
     );
-    this.#settling = new Settling((key) => fileIdOf(this.#lookup.row(key)));
+    this.#settling = new Settling((key) => this.#fileIdOf(key));
     this.#forwardEvents();
   }
 
@@ -187,7 +187,18 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async settled(key: string, options: { readonly signal?: AbortSignal } = {}): Promise<string> {
     this.#throwIfClosed();
-    return fileIdOf(this.#lookup.row(key)) ?? this.#settling.wait(key, options.signal);
+    return this.#fileIdOf(key) ?? this.#settling.wait(key, options.signal);
+  }
+
+  /** Undefined while the file is to get one; throws `not_found` if it never will. */
+  #fileIdOf(key: string): string | undefined {
+    const row = this.#lookup.row(key);
+    const id = fileIdOf(row);
+    if (id !== undefined || row.trunkFileId === null) return id;
+    throw new StoreError(
+      'not_found',
+      `${key} is merged, but no FastDFS id can be made for it from ${row.trunkFileId}; it is read by its key`,
+    );
   }
 
   flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {

@@ -7,6 +7,7 @@ export {
 } from './constants.js';
 export { DirectoryLock } from './directory-lock.js';
 export * from './errors.js';
+export { fileIdOf } from './file-id.js';
 export type { FileRow, TrunkRow } from './filemap.js';
 export type { Counters } from './filemap-counters.js';
 export type { FsckProblem, FsckReport } from './fsck.js';
@@ -18,7 +19,6 @@ export type { RoomStats } from './room.js';
 export type { Damage, ScrubOptions, ScrubReport } from './scrub.js';
 export type { SpoolWriter } from './spool.js';
 export {
-  fileIdOf,
   Staging,
   type StagingEvents,
   type StagingStats,

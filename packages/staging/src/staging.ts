@@ -1,11 +1,11 @@
 import { EventEmitter } from 'node:events';
 import { crc32 } from 'node:zlib';
 import { localDisk } from '@stevedore/disk';
-import { extensionOf, makeSliceId, parseFileId } from '@stevedore/protocol';
 import { Compaction } from './compaction.js';
 import type { Container } from './container.js';
 import type { DirectoryLock } from './directory-lock.js';
 import { StoreError } from './errors.js';
+import { sliceIdOf } from './file-id.js';
 import type { FileMap, FileRow, TrunkRow } from './filemap.js';
 import type { Counters } from './filemap-counters.js';
 import { type FsckReport, fsck } from './fsck.js';
@@ -336,7 +336,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     if (this.listenerCount('merged') > 0) {
       for (const [index, row] of rows.entries()) {
         const id = kind === 'whole' ? fileId : sliceIdOf(row, fileId, members[index]!.offset);
-        this.emit('merged', { key: formatKey(row.key), fileId: id });
+        if (id !== undefined) this.emit('merged', { key: formatKey(row.key), fileId: id });
       }
     }
     this.emit('trunk', {
@@ -418,16 +418,4 @@ export class Staging extends EventEmitter<StagingEvents> {
   #report(error: Error): void {
     if (this.listenerCount('error') > 0) this.emit('error', error);
   }
-}
-
-/** The id of a merged file; undefined while it has none. */
-export function fileIdOf(row: FileRow): string | undefined {
-  if (row.trunkFileId === null || row.trunkOffset === null) return undefined;
-  if (row.trunkKind === 'whole') return row.trunkFileId;
-  return sliceIdOf(row, row.trunkFileId, row.trunkOffset);
-}
-
-function sliceIdOf(row: FileRow, trunkFileId: string, offset: number): string {
-  const entry = { offset, size: row.size, crc32: row.crc32 };
-  return makeSliceId(parseFileId(trunkFileId)!, entry, extensionOf(row.name));
 }

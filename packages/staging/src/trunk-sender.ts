@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
-import { decodeFields, isTrunkId, parseFileId, sizeOfField } from '@stevedore/protocol';
+import { decodeFields, parseFileId, sizeOfField } from '@stevedore/protocol';
 import type { Container } from './container.js';
+import { canHoldSlices } from './file-id.js';
 import type { FileMap } from './filemap.js';
 import type { PlannedMember } from './filemap-change.js';
 import { planRecord, storedRecord } from './records.js';
@@ -127,7 +128,7 @@ async function* checksummed(
 function mismatch(fileId: string, { size, kind }: TrunkPlan, crc: number): string | undefined {
   const id = parseFileId(fileId);
   if (!id) return 'the id is malformed';
-  if (kind === 'trunk' && !isTrunkId(id)) return 'no slice ids can be made from the id';
+  if (kind === 'trunk' && !canHoldSlices(id)) return 'no slice ids can be made from the id';
   const fields = decodeFields(id.base);
   const storedSize = sizeOfField(fields.sizeField);
   if (storedSize !== size) return `${storedSize} bytes instead of ${size}`;
