@@ -47,7 +47,11 @@ export class MemoryTrunkStore implements TrunkStore {
 
 function untilAborted(work: Promise<void> | void, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
-    Promise.resolve(work).then(resolve, reject);
+    const onAbort = () => reject(signal.reason);
+    signal.addEventListener('abort', onAbort, { once: true });
+    const settled = Promise.resolve(work).finally(() =>
+      signal.removeEventListener('abort', onAbort),
+    );
+    settled.then(resolve, reject);
   });
 }

@@ -137,18 +137,6 @@ export class SimulatedDisk implements Disk {
     return this.#fault !== undefined;
   }
 
-  /** Makes everything durable, as a system does that goes on running. */
-  syncAll(): void {
-    for (const folder of this.#folders.values()) {
-      folder.isDurable = true;
-      folder.sync();
-      for (const name of folder.names()) {
-        const node = folder.node(name)!;
-        if (!isLink(node)) node.writeBack();
-      }
-    }
-  }
-
   /** Names and bytes of all files (of links: what they lead to), for comparing disks. */
   contents(): [string, Buffer][] {
     const found: [string, Buffer][] = [];

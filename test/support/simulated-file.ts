@@ -67,12 +67,6 @@ export class SimulatedFile {
     while (this.#changes[0]?.state === 'durable') this.#durable.apply(this.#changes.shift()!);
   }
 
-  /** Makes everything durable, what is doubtful too. */
-  writeBack(): void {
-    this.#durable = this.#seen.copy();
-    this.#changes = [];
-  }
-
   failSync(): void {
     this.#changes = this.#changes.map((change) =>
       change.state === 'unsynced' ? { ...change, state: 'doubtful' } : change,

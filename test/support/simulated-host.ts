@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { Staging, type StagingOptions, type TrunkStore } from '@stevedore/staging';
-import { TRIED } from './crash-limits.js';
 import { Ledger, type Reads } from './ledger.js';
 import { MemoryTrunkStore } from './memory-trunk-store.js';
 import type { Random } from './random.js';
@@ -92,10 +91,6 @@ export class SimulatedHost {
   }
 
   async start(): Promise<void> {
-    const areNumbersFree = this.#segmentNumbers().length === 0;
-    if (!TRIED.segmentNumbersAgain && areNumbersFree) {
-      this.#writeFileMap(this.#fileMapImage(), 'deleted');
-    }
     this.#staging = await Staging.open({
       directory: this.folder,
       disk: this.disk,
@@ -221,7 +216,6 @@ export class SimulatedHost {
   ): SimulatedHost {
     const host = new SimulatedHost(options, random);
     host.disk = state.disk.crash(mode, random, host.folder);
-    if (mode === 'killed' && !TRIED.unsyncedRecordsOfKilled) host.disk.syncAll();
     host.#watch();
     for (const [fileId, bytes] of state.trunks) host.store.files.set(fileId, bytes);
     host.ledger = state.ledger.copy();
@@ -233,11 +227,6 @@ export class SimulatedHost {
   /** While no process runs: the FileMap alone comes to harm. */
   harmFileMap(harm: FileMapHarm): void {
     this.#writeFileMap(this.#fileMapImage(), harm);
-  }
-
-  #segmentNumbers(): number[] {
-    const names = this.disk.contents().map(([path]) => /^\/container\/(\d+)\.seg$/.exec(path)?.[1]);
-    return names.flatMap((name) => (name === undefined ? [] : Number(name)));
   }
 
   async #spool(key: Buffer, bytes: Buffer): Promise<void> {
@@ -272,19 +261,10 @@ export class SimulatedHost {
       get: (store, name) => {
         const method: unknown = Reflect.get(store, name, store);
         if (typeof method !== 'function') return method;
-        if (name === 'remove' && !TRIED.refusedStoredRecord) {
-          return (fileId: string) => call(name, () => this.#removeKnown(fileId));
-        }
         return (...given: unknown[]) =>
           call(String(name), () => Reflect.apply(method, store, given) as unknown);
       },
     });
-  }
-
-  /** Removes the trunk unless it may be that of a record which the disk has refused. */
-  async #removeKnown(fileId: string): Promise<void> {
-    const isKnown = this.#staging?.trunkByFileId(fileId) !== undefined;
-    if (isKnown || this.disk.failures.length === 0) await this.store.remove(fileId);
   }
 
   #fileMapImage(): FileMapImage {

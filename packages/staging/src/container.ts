@@ -98,21 +98,17 @@ export class Container {
     });
   }
 
-  /** Ends the current segment, so that it can be removed once it is not needed. */
-  async endSegment(): Promise<void> {
-    await this.#writing;
-    this.#current = undefined;
-  }
-
   /** Makes what was acknowledged durable, whatever the durability. */
   async sync(): Promise<void> {
     await this.#writing;
     await this.#current?.sync();
   }
 
+  /** If it rejects, the segment is still there, to be read and to be removed again. */
   async removeSegment(segment: Segment): Promise<void> {
+    await segment.unlink();
     this.#segments.delete(segment.number);
-    await segment.remove();
+    await segment.close();
   }
 
   syncFolder(): Promise<void> {
@@ -122,9 +118,13 @@ export class Container {
   async close(): Promise<void> {
     this.#closed = true;
     await this.#writing;
-    if (!this.#options.sync) await this.#current?.sync();
-    await Promise.all([...this.#segments.values()].map((segment) => segment.close()));
-    this.#segments.clear();
+    try {
+      if (!this.#options.sync) await this.#current?.sync();
+    } finally {
+      const closed = [...this.#segments.values()].map((segment) => segment.close());
+      this.#segments.clear();
+      await Promise.all(closed);
+    }
   }
 
   async #writeAll(): Promise<void> {

@@ -97,6 +97,7 @@ const SQL = {
   members: 'SELECT members FROM trunks WHERE id = ?',
   countTrunks: "SELECT count(*) AS n FROM trunks WHERE state = 'confirmed'",
   indexed: 'SELECT indexedBytes FROM segments WHERE number = ?',
+  lastSegment: 'SELECT coalesce(max(number), 0) AS number FROM segments',
   setIndexed: `INSERT INTO segments (number, indexedBytes) VALUES (?, ?)
       ON CONFLICT (number) DO UPDATE SET indexedBytes = excluded.indexedBytes`,
   forgetSegment: 'DELETE FROM segments WHERE number = ?',

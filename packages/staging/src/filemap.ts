@@ -284,6 +284,11 @@ export class FileMap {
     return row?.indexedBytes ?? 0;
   }
 
+  /** The highest number of a segment that it has heard of; 0 for none. */
+  lastSegment(): number {
+    return (this.#statements.lastSegment.get() as { number: number }).number;
+  }
+
   /** Number of the oldest segment with a file that is not confirmed in a trunk. */
   oldestNeededSegment(): number | undefined {
     return (this.#statements.oldestNeeded.get() as { segment: number } | undefined)?.segment;

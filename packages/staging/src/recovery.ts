@@ -75,7 +75,11 @@ export async function openFileMap(
   }
 }
 
-/** Brings the FileMap up to date with every record of the container. */
+/**
+ * Brings the FileMap up to date with every record of the container. What is read was
+ * perhaps never synced: a process that was killed may have written it last. It is made
+ * durable before anything is built on it.
+ */
 export async function replayContainer(
   disk: Disk,
   folder: string,
@@ -86,12 +90,20 @@ export async function replayContainer(
     .filter((number) => number !== undefined)
     .sort((a, b) => a - b);
   const segments: Segment[] = [];
-  for (const number of numbers) {
-    const segment = await Segment.open(disk, folder, number);
-    await replaySegment(segment, fileMap);
-    segments.push(segment);
+  try {
+    await disk.syncDirectory(folder);
+    for (const number of numbers) {
+      const segment = await Segment.open(disk, folder, number);
+      segments.push(segment);
+      await segment.sync();
+      await replaySegment(segment, fileMap);
+    }
+  } catch (error) {
+    await Promise.allSettled(segments.map((segment) => segment.close()));
+    throw error;
   }
-  return { segments, nextSegment: (numbers.at(-1) ?? 0) + 1 };
+  const last = Math.max(numbers.at(-1) ?? 0, fileMap.lastSegment());
+  return { segments, nextSegment: last + 1 };
 }
 
 async function replaySegment(segment: Segment, fileMap: FileMap): Promise<void> {

@@ -66,9 +66,9 @@ export class Retention {
     const { container, fileMap } = this.#parts;
     const { oldestInUse } = this.#parts;
     const needed = Math.min(fileMap.oldestNeededSegment() ?? Infinity, oldestInUse());
-    return container
-      .segments()
-      .filter((segment) => segment.number < needed && !container.isCurrent(segment));
+    // The newest segment stays in any case: the next one's number follows from it.
+    const segments = container.segments().slice(0, -1);
+    return segments.filter((segment) => segment.number < needed && !container.isCurrent(segment));
   }
 
   #confirmedSpoolBytes(): number {

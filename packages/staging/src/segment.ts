@@ -46,16 +46,27 @@ export class Segment {
   ): Promise<Segment> {
     const path = `${folder}/${segmentName(number)}`;
     const file = await disk.create(path);
-    await file.writeAt([encodeSegmentHeader({ segment: number, origin, begunAt: now })], 0);
-    await file.sync();
-    await disk.syncDirectory(folder);
+    try {
+      await file.writeAt([encodeSegmentHeader({ segment: number, origin, begunAt: now })], 0);
+      await file.sync();
+      await disk.syncDirectory(folder);
+    } catch (error) {
+      await file.close().catch(() => undefined);
+      await disk.unlink(path).catch(() => undefined);
+      throw error;
+    }
     return new Segment(number, path, disk, file, SEGMENT_HEADER_BYTES);
   }
 
   static async open(disk: Disk, folder: string, number: number): Promise<Segment> {
     const path = `${folder}/${segmentName(number)}`;
     const file = await disk.openToRead(path);
-    return new Segment(number, path, disk, file, (await file.stat()).size);
+    try {
+      return new Segment(number, path, disk, file, (await file.stat()).size);
+    } catch (error) {
+      await file.close().catch(() => undefined);
+      throw error;
+    }
   }
 
   /** Writes behind the valid bytes; they become valid when the caller says so. */
@@ -94,9 +105,9 @@ export class Segment {
     await this.#file.close();
   }
 
-  async remove(): Promise<void> {
+  /** Removes the file's name; what is open of it can still be read. */
+  async unlink(): Promise<void> {
     await removeIfThere(this.#disk, this.path);
-    await this.close();
   }
 }
 

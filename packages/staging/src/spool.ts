@@ -82,16 +82,23 @@ export class Spool {
     for (const name of await this.#disk.list(this.#folder)) {
       const key = /^[0-9a-f]{32}$/.test(name) ? Buffer.from(name, 'hex') : undefined;
       if (key && isKnown(key)) {
-        const file = await this.#disk.openToRead(this.#path(key));
         this.#sizes.set(name, 0);
-        this.#resize(name, (await file.stat()).size);
-        await file.close();
+        this.#resize(name, await this.#sizeOnDisk(key));
       } else {
         await removeIfThere(this.#disk, `${this.#folder}/${name}`);
         removed += 1;
       }
     }
     return removed;
+  }
+
+  async #sizeOnDisk(key: Buffer): Promise<number> {
+    const file = await this.#disk.openToRead(this.#path(key));
+    try {
+      return (await file.stat()).size;
+    } finally {
+      await file.close();
+    }
   }
 
   #resize(name: string, change: number): void {

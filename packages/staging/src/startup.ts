@@ -36,11 +36,12 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
   await prepareFolders(disk, directory);
   const lock = DirectoryLock.acquire(directory);
   let fileMap: FileMap | undefined;
+  let container: Container | undefined;
   try {
     const problems: Error[] = [];
     fileMap = await openFileMap(directory, options.now(), (error) => problems.push(error));
     const origin = await readOrigin(disk, directory, () => randomOrigin(options.randomFill));
-    const container = await openContainer(options, fileMap, origin);
+    container = await openContainer(options, fileMap, origin);
     const spool = await openSpool(options, fileMap);
     const trunkStore = await options.connect();
     const abandoned = abandonPlans(fileMap);
@@ -52,6 +53,7 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     const parts = { lock, fileMap, container, spool, origin, trunkStore, freeBytes };
     return { ...parts, unread, problems };
   } catch (error) {
+    await container?.close().catch(() => undefined);
     fileMap?.close();
     lock.release();
     throw error;
