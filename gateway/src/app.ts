@@ -2,13 +2,18 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FileStore } from '@stevedore/client';
 import { ProblemError, ProgressGuard, toProblem } from '@stevedore/middleware/core';
 import { type FastifyInstance, fastify } from 'fastify';
+import type { Logger } from 'pino';
 import { answerClientError } from './http/client-error.js';
 import { refuseWhileClosing } from './http/closing.js';
 import { sendProblem } from './http/send-problem.js';
 import { defaultLimits, type Limits } from './limits.js';
+import { makeLog } from './observe/log.js';
+import { observe } from './observe/observe.js';
+import { requestIds } from './observe/request-id.js';
 import { fastdfsRoutes } from './routes/fastdfs.js';
 import { fileRoutes } from './routes/files.js';
 import { healthRoutes } from './routes/health.js';
+import { metricsRoutes } from './routes/metrics.js';
 import { uploadHandler } from './routes/upload.js';
 
 /** The gateway's HTTP side over any FileStore, apart from listening. It never closes the store. */
@@ -20,6 +25,10 @@ export interface AppOptions {
   readonly serveTrunks?: boolean;
   /** Told of errors that are the server's own; clients see no more than `internal`. */
   readonly onError?: (error: unknown) => void;
+  /** Default: none. */
+  readonly log?: Logger;
+  /** `/metrics` also has memory, CPU and event loop of this process; default false. */
+  readonly processMetrics?: boolean;
 }
 
 /** Longest part of a path: a file name of percent-encoded bytes. */
@@ -27,8 +36,11 @@ const MAX_PARAMETER_CHARS = 4096;
 
 export function buildApp(options: AppOptions): FastifyInstance {
   const limits: Limits = Object.freeze({ ...defaultLimits, ...options.limits });
+  const { store, log = makeLog('silent') } = options;
   const app = fastify({
+    // Lines are written by a hook of ours: a logger for each request would cost more.
     logger: false,
+    genReqId: requestIds(),
     exposeHeadRoutes: false,
     // Addresses and hosts that a client claims to have are not believed.
     trustProxy: false,
@@ -48,13 +60,18 @@ export function buildApp(options: AppOptions): FastifyInstance {
       sendProblem(request, reply, toProblem(error), limits),
   });
   app.server.maxConnections = limits.maxConnections;
+  const processMetrics = options.processMetrics ?? false;
+  const registry = observe(app, { store, log, processMetrics });
   askBeforeContinue(app);
   takeBodiesAsTheyCome(app);
   refuseWhileClosing(app);
 
   app.setErrorHandler((error, request, reply) => {
     const problem = toProblem(error);
-    if (problem.code === 'internal' || problem.code === 'corrupt') options.onError?.(error);
+    if (problem.code === 'internal' || problem.code === 'corrupt') {
+      log.error({ requestId: request.id, err: error }, 'request failed');
+      options.onError?.(error);
+    }
     sendProblem(request, reply, problem, limits);
   });
   app.setNotFoundHandler((request, reply) => {
@@ -64,9 +81,10 @@ export function buildApp(options: AppOptions): FastifyInstance {
 
   const guard = new ProgressGuard(limits);
   app.addHook('onClose', async () => guard.close());
-  healthRoutes(app, options.store);
-  fileRoutes(app, options.store, uploadHandler({ store: options.store, limits, guard }));
-  fastdfsRoutes(app, options.store, options.serveTrunks ?? false);
+  healthRoutes(app, store);
+  metricsRoutes(app, registry);
+  fileRoutes(app, store, uploadHandler({ store, limits, guard }));
+  fastdfsRoutes(app, store, options.serveTrunks ?? false);
   return app;
 }
 

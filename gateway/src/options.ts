@@ -9,6 +9,7 @@ import {
   type RawOptions,
   storeOptions,
 } from '@stevedore/client';
+import { LOG_LEVELS, type LogLevel } from './observe/log-levels.js';
 
 /** The options of the gateway: those of the store, and where it listens. */
 
@@ -31,6 +32,12 @@ export const gatewayOptions = {
     default: false,
     help: 'serve whole trunks by their FastDFS ids too; who has one reads every file in it',
   } as OptionSpec<boolean>,
+  logLevel: {
+    kind: 'text',
+    default: 'warn',
+    choices: LOG_LEVELS,
+    help: 'what is logged to stderr as JSON lines: silent, error, warn, info (every request), debug',
+  } as OptionSpec<LogLevel>,
 } satisfies OptionTable;
 
 export type GatewayOptions = OptionValues<typeof gatewayOptions>;

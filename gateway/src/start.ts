@@ -1,8 +1,10 @@
 import type { AddressInfo } from 'node:net';
 import { type FileStore, open } from '@stevedore/client';
 import type { FastifyInstance } from 'fastify';
+import type { Logger } from 'pino';
 import { buildApp } from './app.js';
 import { defaultLimits, type Limits } from './limits.js';
+import { logTrouble, makeLog } from './observe/log.js';
 import { checkGatewayOptions, type GatewayOptions, openOptions } from './options.js';
 
 /** A whole gateway in one call: the store, the HTTP side, a port; and all of it closed again. */
@@ -17,6 +19,8 @@ export interface GatewayExtras {
   readonly limits?: Partial<Omit<Limits, 'maxFileBytes'>>;
   /** Told of errors that are the server's own, and of the store's in the background. */
   readonly onError?: (error: unknown) => void;
+  /** Instead of one to stderr of the level that the options say. */
+  readonly log?: Logger;
 }
 
 export interface Gateway {
@@ -24,6 +28,7 @@ export interface Gateway {
   readonly url: string;
   readonly options: GatewayOptions;
   readonly limits: Limits;
+  readonly log: Logger;
   readonly store: FileStore;
   readonly app: FastifyInstance;
   /** Takes no more requests, lets those under way finish within bounds, closes the store. */
@@ -41,10 +46,21 @@ export async function startGateway(
     ...extras.limits,
     maxFileBytes: options.maxFileSize,
   });
+  const log = extras.log ?? makeLog(options.logLevel);
   const onError = extras.onError ?? (() => {});
   const store = await open(openOptions(options));
-  store.on('error', onError);
-  const app = buildApp({ store, limits, onError, serveTrunks: options.serveTrunks });
+  store.on('error', (error) => {
+    logTrouble(log, error);
+    onError(error);
+  });
+  const app = buildApp({
+    store,
+    limits,
+    onError,
+    log,
+    processMetrics: true,
+    serveTrunks: options.serveTrunks,
+  });
   try {
     await app.listen({ host: options.host, port: options.port });
   } catch (error) {
@@ -56,6 +72,7 @@ export async function startGateway(
     url: urlOf(app.server.address()),
     options,
     limits,
+    log,
     store,
     app,
     close: () => {

@@ -4,8 +4,10 @@ import { environmentName, flagName, STORE_CHANNELS } from '@stevedore/client';
 import { CHANNELS } from '@stevedore/fastdfs';
 import { problemBody, problemCodes } from '@stevedore/middleware/core';
 import { MERGE_CHANNEL } from '@stevedore/staging';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { buildApp } from '../../gateway/dist/app.js';
 import { gatewayOptions } from '../../gateway/dist/options.js';
+import { MemoryStore } from '../gateway/memory-store.js';
 
 const REFERENCE = readFileSync(join(import.meta.dirname, '../../docs/REFERENCE.md'), 'utf8');
 
@@ -44,6 +46,21 @@ describe('the reference', () => {
       .filter((cells) => cells.length === 2 && cells[0]!.startsWith('stevedore.'))
       .map(([name]) => name);
     const known = [...Object.values(STORE_CHANNELS), ...Object.values(CHANNELS), MERGE_CHANNEL];
+    expect(listed.sort()).toEqual(known.sort());
+  });
+
+  test('lists every metric with its type, labels and meaning, and no other', async () => {
+    const app = buildApp({ store: new MemoryStore() });
+    onTestFinished(() => app.close());
+    await app.inject('/health/live');
+    const { body } = await app.inject('/metrics');
+    const types = new Map([...body.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, a, b]) => [a, b]));
+    const known = [...body.matchAll(/^# HELP (\S+) (.*)$/gm)].map(
+      ([, name, help]) => `${name} ${types.get(name)} ${help}`,
+    );
+    const listed = rows()
+      .filter((cells) => cells.length === 4 && cells[0]!.startsWith('stevedore_'))
+      .map(([name, type, , help]) => `${name} ${type} ${help}`);
     expect(listed.sort()).toEqual(known.sort());
   });
 });

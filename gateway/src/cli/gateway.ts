@@ -6,7 +6,6 @@ import type { Limits } from '../limits.js';
 import { type GatewayOptions, gatewayOptions, parseGatewayOptions } from '../options.js';
 import type { Gateway } from '../start.js';
 import { CONFIG_FILE, readConfigFile } from './config-file.js';
-import { explain } from './explain.js';
 import { addOptionFlags, givenFlags, unknownVariables } from './option-flags.js';
 import { stopSignal, untilStopped } from './until-stopped.js';
 import { version } from './version.js';
@@ -36,9 +35,7 @@ export function configure(command: Command): void {
     }
     const stopped = stopSignal();
     const { startGateway } = await import('../start.js');
-    const gateway = await startGateway(options, {
-      onError: (error) => say(`error: ${explain(error)}`),
-    });
+    const gateway = await startGateway(options);
     process.stdout.write(`${describe(gateway)}\nready ${gateway.url}\n`);
     await untilStopped(stopped, () => gateway.close());
   });

@@ -142,6 +142,8 @@ export interface StoreStats {
 
 /** A trunk (or whole large file) that was stored and confirmed. */
 export interface TrunkEvent {
+  /** `whole` for a large file that goes by itself. */
+  readonly kind: 'trunk' | 'whole';
   readonly taskId: string;
   readonly fileId: string;
   readonly files: number;

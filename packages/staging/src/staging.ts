@@ -33,6 +33,7 @@ export interface StagingEvents {
   merged: [{ readonly key: string; readonly fileId: string }];
   trunk: [
     {
+      readonly kind: 'trunk' | 'whole';
       readonly taskId: string;
       readonly fileId: string;
       readonly files: number;
@@ -340,6 +341,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       }
     }
     this.emit('trunk', {
+      kind,
       taskId: formatKey(taskId),
       fileId,
       files: rows.length,
