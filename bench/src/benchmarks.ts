@@ -5,6 +5,7 @@ export const benchmarks = {
   'client-merging': async () => (await import('./client-merging/client-merging.js')).clientMerging,
   client: async () => (await import('./client/client.js')).client,
   staging: async () => (await import('./staging/staging.js')).staging,
+  'data-node': async () => (await import('./data-node/data-node.js')).dataNode,
 } satisfies Readonly<Record<string, () => Promise<Benchmark>>>;
 
 export type BenchmarkName = keyof typeof benchmarks;

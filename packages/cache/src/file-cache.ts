@@ -1,82 +1,221 @@
-import { LRUCache } from 'lru-cache';
+import { AbsentIds } from './absent-ids.js';
+import { Areas, costOf, type Entry, type Why } from './areas.js';
+import { Flights, type Load } from './flights.js';
+import { Frequency } from './frequency.js';
+import { MemberFilter } from './member-filter.js';
+import { ReadAhead } from './read-ahead.js';
+import { CacheCounters, type FileCacheStats } from './stats.js';
+import { CheapHashing } from './text-hash.js';
 
 /**
- * A cache of whole files, bounded by bytes, least recently used first out. Misses
- * for one file that come at the same time share one load. A file larger than a
- * share of the cache is handed through and not kept.
+ * A cache of whole files, bounded by bytes, as the data node paper has it: the filter
+ * is asked first, then the list; what is not there is loaded and put at its head, and
+ * files go from its tail until it fits. README.md says what is added to the paper.
+ *
+ * Promises: never more bytes than `maxBytes`; what `delete` was called for is not
+ * given out by any `get` that begins afterwards, even if it was being loaded; all
+ * concurrent misses of a file are one load.
  */
 export interface FileCacheOptions {
-  /** Bytes kept at the most; 0 keeps nothing (loads are still shared). */
+  /** Bytes kept at the most, bookkeeping included; 0 keeps nothing (loads are still shared). */
   readonly maxBytes: number;
   /** A file larger than this share of `maxBytes` is not kept. Default one eighth. */
   readonly maxFileShare?: number;
+  /** The Bloom filter in front. Default true. */
+  readonly filter?: boolean;
+  /** False: everything that is asked for is kept, as in the paper. Default true. */
+  readonly admission?: boolean;
+  /** Share of `maxBytes` for what is read ahead and was not asked for yet. Default 0. */
+  readonly aheadShare?: number;
+  /** How long a file that was not found is believed to be absent. Default 1000; 0: not at all. */
+  readonly absentMs?: number;
+  /** Milliseconds of a clock that only runs forward. Default performance.now. */
+  readonly now?: () => number;
 }
 
-export interface FileCacheStats {
-  readonly hits: number;
-  readonly misses: number;
-  /** Misses that waited for a load which was already under way. */
-  readonly sharedLoads: number;
-  readonly files: number;
-  readonly bytes: number;
-}
-
-const DEFAULT_SHARE = 1 / 8;
-/** What an entry costs beside its bytes. */
-const ENTRY_BYTES = 200;
+const DEFAULT_FILE_SHARE = 1 / 8;
+/** Of the cache, for what was asked for once and may or may not be asked for again. */
+const RECENT_SHARE = 1 / 8;
+const MAX_ABSENT_IDS = 4096;
+const DEFAULT_ABSENT_MS = 1000;
+/** Tables are made for files of this size on average. */
+const EXPECTED_FILE_BYTES = 8 * 1024;
+const MIN_EXPECTED_FILES = 1024;
+const MAX_EXPECTED_FILES = 2 ** 21;
+/** Reading ahead must be asked for to this part, or it is left. */
+const MIN_USED_SHARE = 0.25;
+const MAX_SOURCES = 4096;
 
 export class FileCache {
-  readonly #files: LRUCache<string, Buffer> | undefined;
-  readonly #loading = new Map<string, Promise<Buffer>>();
+  /** Decides whether to read ahead; learns from what becomes of it. */
+  readonly readAhead = new ReadAhead({ minUsedShare: MIN_USED_SHARE, maxSources: MAX_SOURCES });
   readonly #maxFileBytes: number;
-  #hits = 0;
-  #misses = 0;
-  #sharedLoads = 0;
+  readonly #areas: Areas | undefined;
+  readonly #filter: MemberFilter | undefined;
+  readonly #frequency: Frequency;
+  readonly #flights: Flights;
+  readonly #absent: AbsentIds;
+  readonly #counters = new CacheCounters();
 
-  constructor({ maxBytes, maxFileShare = DEFAULT_SHARE }: FileCacheOptions) {
+  constructor(options: FileCacheOptions) {
+    const { maxBytes, maxFileShare = DEFAULT_FILE_SHARE, admission = true } = options;
+    const expectedFiles = Math.ceil(maxBytes / EXPECTED_FILE_BYTES);
+    const files = Math.min(Math.max(expectedFiles, MIN_EXPECTED_FILES), MAX_EXPECTED_FILES);
+    const hashing = new CheapHashing();
+    const frequency = new Frequency(files, hashing);
     this.#maxFileBytes = Math.floor(maxBytes * maxFileShare);
+    this.#frequency = frequency;
+    this.#absent = new AbsentIds({
+      maxIds: MAX_ABSENT_IDS,
+      keptMs: options.absentMs ?? DEFAULT_ABSENT_MS,
+      now: options.now ?? (() => performance.now()),
+    });
+    this.#flights = new Flights({
+      isKept: (id) => this.#areas?.has(id) ?? false,
+      onLoaded: (id, bytes) => this.#keep(id, bytes),
+      onAbsent: (id) => this.#absent.add(id),
+      onBeside: (id, bytes, source, wanted) => this.#keepBeside(id, bytes, source, wanted),
+    });
     if (maxBytes === 0) return;
-    this.#files = new LRUCache({
-      maxSize: maxBytes,
-      sizeCalculation: (bytes) => bytes.length + ENTRY_BYTES,
+    if (options.filter ?? true) this.#filter = new MemberFilter(files, hashing);
+    // Without admission there is one list, as in the paper: all of it is `recent`.
+    const aheadShare = options.aheadShare ?? 0;
+    const shares = { maxBytes, recentShare: admission ? RECENT_SHARE : 1 - aheadShare, aheadShare };
+    this.#areas = new Areas(shares, {
+      frequency: (id) => frequency.estimate(id),
+      onGone: (id, entry, why, aheadOnly) => this.#noteGone(id, entry, why, aheadOnly),
     });
   }
 
-  /** The file, from memory or by `load`; a failed load fails all that wait for it. */
-  async get(id: string, load: () => Promise<Buffer>): Promise<Buffer> {
-    const cached = this.#files?.get(id);
-    if (cached) {
-      this.#hits += 1;
-      return cached;
+  /** Larger files are never kept: no need to hold one in memory for the cache's sake. */
+  get maxFileBytes(): number {
+    return this.#maxFileBytes;
+  }
+
+  /** The file from memory, by `load`, or undefined if `load` finds none. A failed load fails all that wait for it. */
+  async get(
+    id: string,
+    load: Load,
+    options: { readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<Buffer | undefined> {
+    options.signal?.throwIfAborted();
+    const kept = this.find(id);
+    if (kept) return kept;
+    if (this.#absent.has(id)) {
+      this.#counters.absentAnswers += 1;
+      return undefined;
     }
-    this.#misses += 1;
-    const underWay = this.#loading.get(id);
-    if (underWay) {
-      this.#sharedLoads += 1;
-      return underWay;
-    }
-    const loading = load().finally(() => this.#loading.delete(id));
-    this.#loading.set(id, loading);
-    const bytes = await loading;
-    this.set(id, bytes);
+    if (this.#flights.isUnderWay(id)) this.#counters.sharedLoads += 1;
+    else this.#counters.loads += 1;
+    const bytes = await this.#flights.get(id, load, options.signal);
+    if (bytes) this.#counters.missBytes += bytes.length;
     return bytes;
   }
 
-  set(id: string, bytes: Buffer): void {
-    if (bytes.length <= this.#maxFileBytes) this.#files?.set(id, bytes);
+  /** The file if it is in memory; counts as a request. */
+  find(id: string): Buffer | undefined {
+    const counters = this.#counters;
+    const asked = this.#frequency.count(id);
+    const found = this.#lookUp(id);
+    if (!found) {
+      if (asked) counters.missesAgain += 1;
+      else counters.missesFirst += 1;
+      return undefined;
+    }
+    const { entry, wasAhead } = found;
+    counters.hits += 1;
+    counters.hitBytes += entry.bytes.length;
+    if (wasAhead) this.readAhead.noteUsed(entry.source, entry.bytes.length);
+    return entry.bytes;
   }
 
+  /** Does not count as a request. */
+  has(id: string): boolean {
+    return this.#areas?.has(id) ?? false;
+  }
+
+  /** Kept or on its way. */
+  isComing(id: string): boolean {
+    return this.has(id) || this.#flights.isUnderWay(id);
+  }
+
+  /** The file was made, changed or deleted: nothing that is known of it holds any more. */
   delete(id: string): void {
-    this.#files?.delete(id);
+    this.#absent.delete(id);
+    this.#flights.forget(id);
+    this.#areas?.delete(id);
+  }
+
+  /** Deletes all files whose id begins so. Looks at every file: for rare events. */
+  deletePrefix(prefix: string): void {
+    this.#flights.forgetAll((id) => id.startsWith(prefix));
+    if (!this.#areas) return;
+    for (const id of [...this.#areas.ids()]) if (id.startsWith(prefix)) this.#areas.delete(id);
   }
 
   stats(): FileCacheStats {
-    return {
-      hits: this.#hits,
-      misses: this.#misses,
-      sharedLoads: this.#sharedLoads,
-      files: this.#files?.size ?? 0,
-      bytes: this.#files?.calculatedSize ?? 0,
-    };
+    const tableBytes = this.#frequency.byteLength + (this.#filter?.byteLength ?? 0);
+    return this.#counters.stats({
+      files: this.#areas?.files ?? 0,
+      bytes: this.#areas?.bytes ?? 0,
+      tableBytes,
+      readAhead: this.readAhead.stats(),
+    });
   }
+
+  #lookUp(id: string): ReturnType<Areas['use']> {
+    if (!this.#areas) return undefined;
+    if (!this.#filter) return this.#areas.use(id);
+    if (!this.#filter.has(id)) {
+      this.#counters.filterNo += 1;
+      return undefined;
+    }
+    const found = this.#areas.use(id);
+    if (!found) this.#counters.filterFalse += 1;
+    return found;
+  }
+
+  #keep(id: string, loaded: Buffer): Buffer {
+    const bytes = own(loaded);
+    if (!this.#areas) return bytes;
+    if (bytes.length > this.#maxFileBytes) {
+      this.#counters.tooLarge += 1;
+      return bytes;
+    }
+    const entry = { bytes, source: '', cost: costOf(id, bytes) };
+    // Before the lists: whatever goes for it, itself perhaps, is taken out again.
+    this.#filter?.add(id);
+    if (!this.#areas.add(id, entry)) this.#filter?.remove(id);
+    return bytes;
+  }
+
+  #keepBeside(id: string, loaded: Buffer, source: string, wanted: boolean): Buffer {
+    this.readAhead.noteRead(loaded.length);
+    if (wanted) {
+      this.readAhead.noteUsed(source, loaded.length);
+      return this.#keep(id, loaded);
+    }
+    if (!this.#areas || loaded.length > this.#maxFileBytes) return loaded;
+    const bytes = own(loaded);
+    this.#filter?.add(id);
+    const entry = { bytes, source, cost: costOf(id, bytes) };
+    if (!this.#areas.addAhead(id, entry)) this.#filter?.remove(id);
+    return bytes;
+  }
+
+  #noteGone(id: string, { bytes, source }: Entry, why: Why, aheadOnly: boolean): void {
+    this.#filter?.remove(id);
+    if (aheadOnly) this.readAhead.noteUnused(source, bytes.length);
+    if (why === 'deleted') return;
+    this.#counters[why] += 1;
+    this.#counters.goneBytes += bytes.length;
+  }
+}
+
+/** The bytes in memory of their own: a view would keep all that it looks into. */
+function own(bytes: Buffer): Buffer {
+  if (bytes.buffer.byteLength === bytes.length) return bytes;
+  const copy = Buffer.allocUnsafeSlow(bytes.length);
+  bytes.copy(copy);
+  return copy;
 }

@@ -11,6 +11,7 @@ export {
   StoreError,
   type StoreErrorCode,
 } from '@stevedore/staging';
+export * from './affinity.js';
 export {
   type DeleteMessage,
   type GetMessage,

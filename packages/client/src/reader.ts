@@ -80,7 +80,7 @@ export class Reader {
       throw new StoreError('corrupt', `${formatKey(row.key)} is neither staged nor merged`);
     }
     const file = { fileId: trunkFileId, offset: trunkOffset, size, crc32: row.crc32 };
-    return this.#cache.get(formatKey(row.key), () => this.#downloadOwn(file));
+    return (await this.#cache.get(formatKey(row.key), () => this.#downloadOwn(file)))!;
   }
 
   async readRemote(
@@ -94,7 +94,7 @@ export class Reader {
     // A file whose CRC-32 is not fixed may change: it is never kept.
     const load = () => this.#download(file);
     const bytes = file.crc32 === undefined ? await load() : await this.#cache.get(id, load);
-    return slice(bytes, range);
+    return slice(bytes!, range);
   }
 
   /** Bytes of any FastDFS file. */

@@ -1,0 +1,190 @@
+/**
+ * Loads under way. Any number of callers that want the same file share one load, and
+ * a load that brings further files takes along who waits for those. A caller that is
+ * aborted leaves alone; the load is aborted when the last one has left. A file that
+ * was forgotten while it was being loaded goes to those who asked before, to nobody
+ * else, and is not kept.
+ */
+
+/** What a load works with. */
+export interface Flight {
+  /** Aborted when nobody waits any more. */
+  readonly signal: AbortSignal;
+  /** Which of these this load is to bring too: those that are neither kept nor under way. */
+  claim(ids: readonly string[]): readonly string[];
+  /** One of the claimed files. `source` is what its use is credited to, a trunk say. */
+  deliver(id: string, bytes: Buffer, source: string): void;
+  /** What is loaded is handed out but not kept. */
+  doNotKeep(): void;
+}
+
+/** The bytes; undefined when there is no such file. */
+export type Load = (flight: Flight) => Promise<Buffer | undefined>;
+
+/** What came for the file that was asked for, and for those beside it. */
+export interface Arrivals {
+  isKept(id: string): boolean;
+  /** Gives what is handed to the callers: the kept bytes. */
+  onLoaded(id: string, bytes: Buffer): Buffer;
+  onAbsent(id: string): void;
+  /** `wanted` if somebody waits for it. */
+  onBeside(id: string, bytes: Buffer, source: string, wanted: boolean): Buffer;
+}
+
+/** A claimed file that was not delivered: whoever waited for it loads it himself. */
+const NOT_DELIVERED = Symbol('not delivered');
+type Outcome = Buffer | undefined | typeof NOT_DELIVERED;
+
+interface Pending {
+  readonly id: string;
+  readonly trip: Trip;
+  readonly outcome: Promise<Outcome>;
+  readonly settle: (outcome: Outcome) => void;
+  readonly fail: (error: unknown) => void;
+  waiting: number;
+  /** False once the file was forgotten: what comes is not kept. */
+  current: boolean;
+}
+
+interface Trip {
+  readonly controller: AbortController;
+  readonly pendings: Map<string, Pending>;
+  waiting: number;
+}
+
+export class Flights {
+  readonly #arrivals: Arrivals;
+  readonly #pendings = new Map<string, Pending>();
+
+  constructor(arrivals: Arrivals) {
+    this.#arrivals = arrivals;
+  }
+
+  /** Files that are being loaded. */
+  get size(): number {
+    return this.#pendings.size;
+  }
+
+  isUnderWay(id: string): boolean {
+    return this.#pendings.has(id);
+  }
+
+  async get(id: string, load: Load, signal: AbortSignal | undefined): Promise<Buffer | undefined> {
+    for (;;) {
+      const pending = this.#pendings.get(id) ?? this.#begin(id, load);
+      const outcome = await this.#wait(pending, signal);
+      if (outcome !== NOT_DELIVERED) return outcome;
+    }
+  }
+
+  /** The file changed or went: loads under way are not kept and nobody joins them. */
+  forget(id: string): void {
+    const pending = this.#pendings.get(id);
+    if (pending) this.#unlist(pending);
+  }
+
+  forgetAll(isForgotten: (id: string) => boolean): void {
+    for (const pending of [...this.#pendings.values()]) {
+      if (isForgotten(pending.id)) this.#unlist(pending);
+    }
+  }
+
+  #begin(id: string, load: Load): Pending {
+    const trip: Trip = { controller: new AbortController(), pendings: new Map(), waiting: 0 };
+    const pending = this.#add(id, trip);
+    void this.#run(pending, load);
+    return pending;
+  }
+
+  #add(id: string, trip: Trip): Pending {
+    let settle: Pending['settle'] = () => {};
+    let fail: Pending['fail'] = () => {};
+    const outcome = new Promise<Outcome>((resolve, reject) => {
+      settle = resolve;
+      fail = reject;
+    });
+    // Nobody may be waiting for it any more.
+    outcome.catch(() => {});
+    const pending = { id, trip, outcome, settle, fail, waiting: 0, current: true };
+    this.#pendings.set(id, pending);
+    trip.pendings.set(id, pending);
+    return pending;
+  }
+
+  /** Settles everything of the trip, whatever `load` does. */
+  async #run(first: Pending, load: Load): Promise<void> {
+    const { trip, id } = first;
+    let keep = true;
+    const flight: Flight = {
+      signal: trip.controller.signal,
+      claim: (ids) => {
+        const free = ids.filter(
+          (each) => !this.#pendings.has(each) && !this.#arrivals.isKept(each),
+        );
+        for (const each of free) this.#add(each, trip);
+        return free;
+      },
+      deliver: (each, bytes, source) => this.#deliver(trip, each, bytes, source),
+      doNotKeep: () => {
+        keep = false;
+      },
+    };
+    try {
+      const bytes = await load(flight);
+      const current = first.current && keep;
+      this.#unlist(first);
+      if (bytes === undefined && current) this.#arrivals.onAbsent(id);
+      first.settle(bytes && current ? this.#arrivals.onLoaded(id, bytes) : bytes);
+    } catch (error) {
+      this.#unlist(first);
+      first.fail(error);
+    }
+    for (const pending of trip.pendings.values()) {
+      this.#unlist(pending);
+      pending.settle(NOT_DELIVERED);
+    }
+  }
+
+  #deliver(trip: Trip, id: string, bytes: Buffer, source: string): void {
+    const pending = trip.pendings.get(id);
+    if (!pending) return;
+    const { current } = pending;
+    trip.pendings.delete(id);
+    this.#unlist(pending);
+    const wanted = pending.waiting > 0;
+    pending.settle(current ? this.#arrivals.onBeside(id, bytes, source, wanted) : bytes);
+  }
+
+  #unlist(pending: Pending): void {
+    pending.current = false;
+    if (this.#pendings.get(pending.id) === pending) this.#pendings.delete(pending.id);
+  }
+
+  async #wait(pending: Pending, signal: AbortSignal | undefined): Promise<Outcome> {
+    const { trip } = pending;
+    pending.waiting += 1;
+    trip.waiting += 1;
+    try {
+      return await (signal ? abortable(pending.outcome, signal) : pending.outcome);
+    } finally {
+      pending.waiting -= 1;
+      trip.waiting -= 1;
+      if (trip.waiting === 0 && signal?.aborted) this.#abandon(trip, signal.reason);
+    }
+  }
+
+  /** Whoever asks from now on begins anew rather than share the abort. */
+  #abandon(trip: Trip, reason: unknown): void {
+    for (const pending of trip.pendings.values()) this.#unlist(pending);
+    trip.controller.abort(reason);
+  }
+}
+
+function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(signal.reason);
+    if (signal.aborted) return onAbort();
+    signal.addEventListener('abort', onAbort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
+  });
+}

@@ -1,0 +1,92 @@
+import { createHash } from 'node:crypto';
+import { MAX_GROUP_BYTES } from '@stevedore/staging';
+
+/**
+ * Affinity groups of uploads: what an application knows about which files will be read
+ * together, as a function of the request that brings them. Files of one group lie side
+ * by side in one trunk. Ready-made functions are here for the page that a request came
+ * from, the form, and the path; an application may give any other. All are pure, and
+ * none fails a request: one that throws or gives nothing useful gives no group.
+ */
+
+/** What there is to be known of an upload request; Express and Fastify requests fit. */
+export interface AffinityRequest {
+  /** Path and query, as the request line has it. */
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
+  /** A text that all parts of one form share and no other form has; absent for a raw body. */
+  readonly form?: string | undefined;
+}
+
+export type AffinityFunction = (request: AffinityRequest) => string | undefined;
+
+/**
+ * The page that sent the request, by its `Referer`: host and path. Part of the path that
+ * names a view rather than a page, the query, counts only if asked for.
+ */
+export function byPage(options: { readonly query?: boolean } = {}): AffinityFunction {
+  return ({ headers }) => {
+    const url = parseUrl(single(headers.referer ?? headers.referrer));
+    if (!url || !/^https?:$/.test(url.protocol)) return undefined;
+    return `page ${url.host}${url.pathname}${options.query ? url.search : ''}`;
+  };
+}
+
+/** All files of one form, and no others. */
+export function byForm(): AffinityFunction {
+  return ({ form }) => (form === undefined || form === '' ? undefined : `form ${form}`);
+}
+
+/** The first `segments` of the request's path; shorter paths give no group. */
+export function byPathPrefix(segments: number): AffinityFunction {
+  if (!Number.isInteger(segments) || segments < 1) {
+    throw new RangeError(`segments must be a whole number from 1 on, not ${segments}`);
+  }
+  return ({ url }) => {
+    const parts = parseUrl(url, 'http://local')?.pathname.split('/').filter(Boolean) ?? [];
+    if (parts.length < segments) return undefined;
+    return `path /${parts.slice(0, segments).join('/')}`;
+  };
+}
+
+/** The group of the first function that gives one. */
+export function firstOf(...functions: readonly AffinityFunction[]): AffinityFunction {
+  return (request) => {
+    for (const each of functions) {
+      const group = groupOf(each, request);
+      if (group !== undefined) return group;
+    }
+    return undefined;
+  };
+}
+
+/** What `put` takes as `group`: a text of bounded length, or none. Never throws. */
+export function groupOf(affinity: AffinityFunction, request: AffinityRequest): string | undefined {
+  let group: unknown;
+  try {
+    group = affinity(request);
+  } catch {
+    return undefined;
+  }
+  if (typeof group !== 'string' || group === '') return undefined;
+  return bounded(group);
+}
+
+/** A group that is too long is named by its digest: the same one for the same text. */
+function bounded(group: string): string {
+  if (Buffer.byteLength(group) <= MAX_GROUP_BYTES) return group;
+  return `sha256 ${createHash('sha256').update(group).digest('base64url')}`;
+}
+
+function parseUrl(text: string | undefined, base?: string): URL | undefined {
+  if (text === undefined) return undefined;
+  try {
+    return new URL(text, base);
+  } catch {
+    return undefined;
+  }
+}
+
+function single(value: string | readonly string[] | undefined): string | undefined {
+  return typeof value === 'string' ? value : value?.[0];
+}

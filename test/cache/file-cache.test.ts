@@ -1,0 +1,348 @@
+import { FileCache, type FileCacheOptions } from '@stevedore/cache';
+import { describe, expect, it } from 'vitest';
+import { collectGarbage } from '../support/garbage.js';
+import { Random } from '../support/random.js';
+
+const KIB = 1024;
+
+function bytesOf(id: string, version: number, size: number): Buffer {
+  const text = `${id}#${version};`;
+  const bytes = Buffer.allocUnsafeSlow(Math.max(size, text.length));
+  bytes.fill(text);
+  return bytes;
+}
+
+function versionOf(bytes: Buffer): number {
+  return Number(/#(\d+);/.exec(bytes.toString('latin1'))![1]);
+}
+
+async function fill(cache: FileCache, ids: readonly string[], size: number): Promise<void> {
+  for (const id of ids) await cache.get(id, async () => bytesOf(id, 0, size));
+}
+
+function idsOf(name: string, count: number): string[] {
+  return Array.from({ length: count }, (_, index) => `${name}-${index}`);
+}
+
+function kept(cache: FileCache, ids: readonly string[]): number {
+  return ids.filter((id) => cache.has(id)).length;
+}
+
+describe('a file cache against a model', () => {
+  const variants: readonly Omit<FileCacheOptions, 'maxBytes'>[] = [
+    {},
+    { filter: false },
+    { admission: false },
+    { admission: false, filter: false, aheadShare: 0.2 },
+    { aheadShare: 0.25, maxFileShare: 1 },
+  ];
+  it.each(variants)('gives the current bytes within its bound, %o', async (variant) => {
+    for (let seed = 1; seed <= 6; seed += 1) {
+      const random = new Random(seed);
+      const maxBytes = 16 * KIB + random.below(128 * KIB);
+      const cache = new FileCache({ maxBytes, ...variant });
+      const versions = new Map<string, number>();
+      const ids = [...idsOf('a/', 60), ...idsOf('b/', 60), ...idsOf('gone', 5)];
+      let loads = 0;
+      let requests = 0;
+      for (let step = 0; step < 2500; step += 1) {
+        const id = ids[Math.floor(ids.length * random.next() ** 2)]!;
+        const chance = random.next();
+        if (chance < 0.06) {
+          versions.set(id, (versions.get(id) ?? 0) + 1);
+          cache.delete(id);
+        } else if (chance < 0.065) {
+          for (const each of ids) {
+            if (each.startsWith('a/')) versions.set(each, (versions.get(each) ?? 0) + 1);
+          }
+          cache.deletePrefix('a/');
+        } else {
+          const version = versions.get(id) ?? 0;
+          const had = cache.has(id);
+          const before = loads;
+          requests += 1;
+          const found = await cache.get(id, async (flight) => {
+            loads += 1;
+            if (id.startsWith('gone')) return undefined;
+            for (const beside of flight.claim([random.pick(ids), random.pick(ids)])) {
+              if (beside.startsWith('gone') || random.next() < 0.2) continue;
+              flight.deliver(beside, bytesOf(beside, versions.get(beside) ?? 0, 700), 'source');
+            }
+            return bytesOf(id, version, random.below(4 * KIB));
+          });
+          const right = id.startsWith('gone') ? !found : versionOf(found!) === version;
+          // A filter that forgot a kept file would have had it loaded again.
+          if (!right || (had && loads > before)) expect.fail(`seed ${seed}, step ${step}: ${id}`);
+        }
+        if (cache.stats().bytes > maxBytes) expect.fail(`seed ${seed}, step ${step}: too large`);
+      }
+      const { hits, misses, loads: counted, absentAnswers, files } = cache.stats();
+      expect(hits + misses).toBe(requests);
+      expect(counted).toBe(loads);
+      expect(counted + absentAnswers).toBe(misses);
+      expect(kept(cache, ids)).toBe(files);
+      for (const id of ids) cache.delete(id);
+      expect(cache.stats()).toMatchObject({ files: 0, bytes: 0 });
+    }
+  });
+
+  it('never gives bytes that are older than a deletion before the request, however loads interleave', async () => {
+    for (let seed = 1; seed <= 30; seed += 1) {
+      const random = new Random(seed);
+      const cache = new FileCache({ maxBytes: 40 * KIB, aheadShare: 0.25, maxFileShare: 0.5 });
+      const ids = idsOf('file', 6);
+      const versions = new Map(ids.map((id) => [id, 0]));
+      const waiting: (() => void)[] = [];
+      const turn = (): Promise<void> => new Promise((resolve) => waiting.push(resolve));
+      const results: Promise<void>[] = [];
+      for (let step = 0; step < 200; step += 1) {
+        const id = random.pick(ids);
+        if (random.next() < 0.2) {
+          versions.set(id, versions.get(id)! + 1);
+          cache.delete(id);
+        } else if (random.next() < 0.6) {
+          const atLeast = versions.get(id)!;
+          const got = cache.get(id, async (flight) => {
+            const beside = flight.claim([random.pick(ids), random.pick(ids)]);
+            // Read now, delivered later: what a slow disk does.
+            const read = [id, ...beside].map((each) => bytesOf(each, versions.get(each)!, 500));
+            await turn();
+            for (const [index, each] of beside.entries()) {
+              if (random.next() < 0.8) flight.deliver(each, read[index + 1]!, 's');
+            }
+            if (random.next() < 0.1) throw new Error('the disk failed');
+            return read[0];
+          });
+          results.push(
+            got.then(
+              (bytes) => expect(versionOf(bytes!)).toBeGreaterThanOrEqual(atLeast),
+              (error: Error) => expect(error.message).toBe('the disk failed'),
+            ),
+          );
+        } else {
+          waiting.splice(random.below(waiting.length + 1), 1)[0]?.();
+        }
+        if (random.next() < 0.3) await Promise.resolve();
+      }
+      const all = Promise.all(results);
+      let done = false;
+      void all.finally(() => {
+        done = true;
+      });
+      while (!done) {
+        for (const resolve of waiting.splice(0)) resolve();
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      await all;
+    }
+  });
+});
+
+describe('admission', () => {
+  const CACHE_FILES = 100;
+  const FILE = KIB;
+  const maxBytes = CACHE_FILES * (FILE + 300);
+  const hot = idsOf('hot', 50);
+
+  async function warm(options: Partial<FileCacheOptions>): Promise<FileCache> {
+    const cache = new FileCache({ maxBytes, ...options });
+    for (let round = 0; round < 4; round += 1) await fill(cache, hot, FILE);
+    expect(kept(cache, hot)).toBe(hot.length);
+    return cache;
+  }
+
+  it('keeps the hot set through a scan of everything', async () => {
+    const cache = await warm({});
+    await fill(cache, idsOf('scan', CACHE_FILES * 50), FILE);
+    expect(kept(cache, hot)).toBeGreaterThanOrEqual(hot.length * 0.9);
+    expect(cache.stats().rejected).toBeGreaterThan(CACHE_FILES * 45);
+  });
+
+  it('keeps it through a scan without end, as long as it is asked for now and then', async () => {
+    const cache = await warm({});
+    const scanned = Buffer.allocUnsafeSlow(FILE);
+    let found = 0;
+    for (let index = 0; index < 60_000; index += 1) {
+      await cache.get(`scan-${index}`, async () => scanned);
+      if (index % 20 > 0) continue;
+      if (cache.has(hot[(index / 20) % hot.length]!)) found += 1;
+      await fill(cache, [hot[(index / 20) % hot.length]!], FILE);
+    }
+    expect(found).toBeGreaterThan(3000 * 0.8);
+  });
+
+  it('is what does it: without it the scan leaves nothing', async () => {
+    const cache = await warm({ admission: false });
+    await fill(cache, idsOf('scan', 3000), FILE);
+    expect(kept(cache, hot)).toBe(0);
+    expect(cache.stats().rejected).toBe(0);
+  });
+
+  it('lets a new hot set in when the old one is no longer asked for', async () => {
+    const cache = await warm({});
+    const next = idsOf('next', 80);
+    for (let round = 0; round < 80; round += 1) await fill(cache, next, FILE);
+    expect(kept(cache, next)).toBeGreaterThan(70);
+  });
+
+  it('does not let one large file push out many that are asked for as often', async () => {
+    const cache = new FileCache({ maxBytes, maxFileShare: 1 });
+    const small = idsOf('small', 85);
+    for (let round = 0; round < 3; round += 1) await fill(cache, small, FILE);
+    const before = kept(cache, small);
+    for (let round = 0; round < 3; round += 1) await fill(cache, ['large'], 40 * FILE);
+    expect(kept(cache, small)).toBe(before);
+    expect(cache.has('large')).toBe(false);
+  });
+});
+
+describe('a file cache', () => {
+  it('loads a file once for all who want it at the same time', async () => {
+    const cache = new FileCache({ maxBytes: 100 * KIB });
+    let loads = 0;
+    let open: (bytes: Buffer) => void = () => {};
+    const gate = new Promise<Buffer>((resolve) => {
+      open = resolve;
+    });
+    const readers = Array.from({ length: 100 }, () =>
+      cache.get('file', () => {
+        loads += 1;
+        return gate;
+      }),
+    );
+    open(bytesOf('file', 7, 100));
+    for (const bytes of await Promise.all(readers)) expect(versionOf(bytes!)).toBe(7);
+    expect(loads).toBe(1);
+    expect(cache.stats()).toMatchObject({ loads: 1, sharedLoads: 99, misses: 100, files: 1 });
+  });
+
+  it('fails all who wait for a failed load, and loads anew for the next', async () => {
+    const cache = new FileCache({ maxBytes: 100 * KIB });
+    const failing = async (): Promise<Buffer> => {
+      throw new Error('no disk');
+    };
+    const both = await Promise.allSettled([cache.get('file', failing), cache.get('file', failing)]);
+    expect(both.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+    expect(versionOf((await cache.get('file', async () => bytesOf('file', 1, 50)))!)).toBe(1);
+  });
+
+  it('lets one caller leave without the others, and aborts the load with the last', async () => {
+    const cache = new FileCache({ maxBytes: 100 * KIB });
+    const [first, second, third] = [1, 2, 3].map(() => new AbortController());
+    let aborted: AbortSignal | undefined;
+    const load = (flight: { signal: AbortSignal }): Promise<Buffer> => {
+      aborted = flight.signal;
+      return new Promise((_, reject) => {
+        flight.signal.addEventListener('abort', () => reject(flight.signal.reason));
+      });
+    };
+    const readers = [first, second, third].map((each) =>
+      cache.get('file', load, { signal: each!.signal }),
+    );
+    const outcomes = Promise.allSettled(readers);
+    first!.abort(new Error('gone'));
+    await expect(readers[0]).rejects.toThrow('gone');
+    expect(aborted!.aborted).toBe(false);
+    second!.abort();
+    third!.abort();
+    expect((await outcomes).map(({ status }) => status)).toEqual(Array(3).fill('rejected'));
+    expect(aborted!.aborted).toBe(true);
+    // Not the aborted load, but one of its own.
+    expect(versionOf((await cache.get('file', async () => bytesOf('file', 2, 9)))!)).toBe(2);
+    const refused = cache.get('file', load, { signal: AbortSignal.abort(new Error('before')) });
+    await expect(refused).rejects.toThrow('before');
+  });
+
+  it('does not keep what was deleted while it was being loaded', async () => {
+    const cache = new FileCache({ maxBytes: 100 * KIB });
+    let open: (bytes: Buffer) => void = () => {};
+    const before = cache.get('file', () => new Promise<Buffer>((resolve) => (open = resolve)));
+    cache.delete('file');
+    const after = cache.get('file', async () => bytesOf('file', 2, 10));
+    open(bytesOf('file', 1, 10));
+    expect(versionOf((await before)!)).toBe(1);
+    expect(versionOf((await after)!)).toBe(2);
+    expect(versionOf(cache.find('file')!)).toBe(2);
+  });
+
+  it('does not keep a file larger than its share, nor anything when it has no room', async () => {
+    const cache = new FileCache({ maxBytes: 80 * KIB, maxFileShare: 1 / 8 });
+    await fill(cache, ['large'], 10 * KIB + 1);
+    await fill(cache, ['fits'], 9 * KIB);
+    expect(cache.has('large')).toBe(false);
+    expect(cache.has('fits')).toBe(true);
+    expect(cache.stats().tooLarge).toBe(1);
+    const none = new FileCache({ maxBytes: 0 });
+    await fill(none, ['a', 'a'], 10);
+    expect(none.stats()).toMatchObject({ hits: 0, misses: 2, files: 0, bytes: 0 });
+  });
+
+  it('believes for a short time that a file is absent, until it is made', async () => {
+    let nowMs = 0;
+    const cache = new FileCache({ maxBytes: 10 * KIB, absentMs: 500, now: () => nowMs });
+    let looks = 0;
+    const none = async (): Promise<undefined> => {
+      looks += 1;
+    };
+    for (let again = 0; again < 5; again += 1) await cache.get('file', none);
+    expect(looks).toBe(1);
+    nowMs = 501;
+    await cache.get('file', none);
+    expect(looks).toBe(2);
+    cache.delete('file');
+    expect(versionOf((await cache.get('file', async () => bytesOf('file', 3, 9)))!)).toBe(3);
+    expect(cache.stats().absentAnswers).toBe(4);
+  });
+
+  it('remembers a bounded number of absent files', async () => {
+    const cache = new FileCache({ maxBytes: 10 * KIB, absentMs: 1e9 });
+    let looks = 0;
+    const look = async (): Promise<undefined> => {
+      looks += 1;
+    };
+    for (const id of idsOf('absent', 5000)) await cache.get(id, look);
+    await cache.get('absent-0', look);
+    expect(looks).toBe(5001);
+    await cache.get('absent-4999', look);
+    expect(looks).toBe(5001);
+  });
+
+  it('says why it missed, and what it gave in files and in bytes', async () => {
+    const cache = new FileCache({ maxBytes: 100 * KIB });
+    await fill(cache, ['a', 'b', 'a', 'a'], 1000);
+    cache.delete('a');
+    await fill(cache, ['a'], 3000);
+    expect(cache.stats()).toMatchObject({
+      hits: 2,
+      hitBytes: 2000,
+      misses: 3,
+      missBytes: 5000,
+      missesFirst: 2,
+      missesAgain: 1,
+      hitRatio: 2 / 5,
+      byteHitRatio: 2 / 7,
+    });
+  });
+
+  it('holds no more memory than it says, although its files come in large pieces', async () => {
+    const maxBytes = 8 * 2 ** 20;
+    const cache = new FileCache({ maxBytes, aheadShare: 0.25 });
+    collectGarbage();
+    const before = process.memoryUsage().arrayBuffers;
+    const piece = 2 ** 20;
+    const size = 20 * KIB;
+    for (let index = 0; index < 400; index += 1) {
+      await cache.get(`first-${index}`, async (flight) => {
+        const read = Buffer.allocUnsafeSlow(piece);
+        for (const id of flight.claim(idsOf(`beside-${index}`, 3))) {
+          flight.deliver(id, read.subarray(size, 2 * size), 'trunk');
+        }
+        return read.subarray(0, size);
+      });
+    }
+    expect(cache.stats().files).toBeGreaterThan(300);
+    collectGarbage();
+    // Were the pieces kept for the sake of the files in them, it would be hundreds of MiB.
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(maxBytes * 1.25);
+  });
+});
