@@ -3,6 +3,7 @@ import { EventEmitter } from 'node:events';
 import { Readable } from 'node:stream';
 import type { ReadableStream } from 'node:stream/web';
 import { crc32 } from 'node:zlib';
+import { FileCache } from '@stevedore/cache';
 import type {
   Body,
   FileInfo,
@@ -154,7 +155,7 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
         minFreeBytes: 0,
         full: undefined,
       },
-      cache: { hits: 0, misses: 0, sharedLoads: 0, files: 0, bytes: 0 },
+      cache: new FileCache({ maxBytes: 0 }).stats(),
       connections: {
         open: 0,
         idle: 0,

@@ -1,13 +1,14 @@
 import type { FileStore, StoreStats, TrunkEvent } from '@stevedore/client';
 import { isStoreError } from '@stevedore/middleware/core';
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import { CACHE_COUNTERS } from './cache-metrics.js';
 
 /**
  * A store's figures for Prometheus. Most are read from `stats()` when they are asked
  * for; only trunks and errors are counted as they happen. No label comes from a client.
  */
 
-interface Figure {
+export interface Figure {
   readonly name: string;
   readonly help: string;
   readonly of: (stats: StoreStats) => number;
@@ -154,16 +155,7 @@ const COUNTERS: readonly Figure[] = [
     help: 'Reads that failed before the first byte.',
     of: (stats) => stats.failedReads,
   },
-  {
-    name: 'stevedore_cache_hits_total',
-    help: 'Reads answered from the cache.',
-    of: (stats) => stats.cache.hits,
-  },
-  {
-    name: 'stevedore_cache_misses_total',
-    help: 'Reads that the cache could not answer.',
-    of: (stats) => stats.cache.misses,
-  },
+  ...CACHE_COUNTERS,
   {
     name: 'stevedore_send_retries_total',
     help: 'Attempts to store a trunk or large file that failed and were repeated.',
