@@ -31,6 +31,11 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     summary: 'run a storage that speaks the FastDFS protocol',
     load: () => import('./storage.js'),
   },
+  doctor: {
+    usage: 'doctor',
+    summary: 'look at what a gateway relies on, and say what is wrong and what to do',
+    load: () => import('./doctor.js'),
+  },
   fsck: {
     usage: 'fsck',
     summary: 'hold FileMap, container and FastDFS against each other',

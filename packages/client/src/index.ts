@@ -21,6 +21,14 @@ export {
   type TrunkMessage,
 } from './channels.js';
 export * from './config.js';
+export {
+  type ClusterFinding,
+  inspectCluster,
+  type ProbeFinding,
+  type StorageFinding,
+  type TrackerFinding,
+  tryDirectory,
+} from './inspect.js';
 export * from './open.js';
 export * from './options.js';
 export * from './types.js';

@@ -1,0 +1,64 @@
+import type { Command } from 'commander';
+import type { Finding } from '../doctor/finding.js';
+import { type GatewayOptions, gatewayOptions, parseGatewayOptions } from '../options.js';
+import { readConfigFile } from './config-file.js';
+import { explain } from './explain.js';
+import { addOptionFlags, givenFlags, unknownVariables } from './option-flags.js';
+import { print } from './upkeep.js';
+
+const HELP = `
+Takes the options of the gateway and looks at what one would rely on; a gateway may be running.
+Writes for two seconds to the directory, and stores and deletes one small file in a cluster
+that was named. Exit code 1 when there is a problem; warnings alone are 0.
+
+Examples:
+  stevedore doctor --directory /var/lib/stevedore
+  stevedore doctor --trackers 10.0.0.1:22122 --json`;
+
+/** `stevedore doctor`: says what is wrong before a gateway does, and what to do about it. */
+export function configure(command: Command): void {
+  addOptionFlags(command, gatewayOptions);
+  command
+    .option('--json', 'print the findings as JSON')
+    .addHelpText('after', HELP)
+    .action(async (flags: { readonly json?: boolean }) => {
+      const findings = await examineAll(command);
+      const healthy = findings.every(({ verdict }) => verdict !== 'problem');
+      print(flags.json ? JSON.stringify({ healthy, findings }) : describe(findings));
+      if (!healthy) process.exitCode = 1;
+    });
+}
+
+async function examineAll(command: Command): Promise<readonly Finding[]> {
+  const unknown: Finding[] = unknownVariables(gatewayOptions, process.env).map((name) => ({
+    what: 'options',
+    verdict: 'warning',
+    detail: `${name} is set, but is no option of the gateway`,
+    advice: 'see `stevedore gateway --help` for what there is',
+  }));
+  let options: GatewayOptions;
+  try {
+    options = parseGatewayOptions({
+      flags: givenFlags(command, gatewayOptions),
+      environment: process.env,
+      file: readConfigFile(),
+    });
+  } catch (error) {
+    const advice = 'no gateway starts with these options: mend them first';
+    return [...unknown, { what: 'options', verdict: 'problem', detail: explain(error), advice }];
+  }
+  const { examine } = await import('../doctor/doctor.js');
+  const fine: Finding = { what: 'options', verdict: 'ok', detail: 'well formed' };
+  return [...(unknown.length > 0 ? unknown : [fine]), ...(await examine(options))];
+}
+
+function describe(findings: readonly Finding[]): string {
+  const marks = { ok: 'ok      ', warning: 'warning ', problem: 'PROBLEM ' };
+  const rows = findings.flatMap(({ what, verdict, detail, advice }) => [
+    `${marks[verdict]} ${what}: ${detail}`,
+    ...(advice === undefined ? [] : [`          ${advice}`]),
+  ]);
+  const count = (wanted: string) => findings.filter(({ verdict }) => verdict === wanted).length;
+  rows.push(`${count('problem')} problems, ${count('warning')} warnings`);
+  return rows.join('\n');
+}

@@ -1,0 +1,102 @@
+import { type ClusterFinding, formatBytes, type StorageFinding } from '@stevedore/client';
+import { type Finding, ok, problem, warning } from './finding.js';
+
+/** What a look at a cluster means: who answers, who has room, whose clock is wrong. */
+
+const LOW_FREE_BYTES = 2 ** 30;
+const CLOCK_SLACK_MS = 5_000;
+/** Storages report every 30 s unless told otherwise. */
+const HEARTBEAT_SLACK_MS = 120_000;
+
+export function judgeCluster({ trackers, probe }: ClusterFinding, now: number): Finding[] {
+  const findings: Finding[] = [];
+  const reached = trackers.filter(({ error }) => error === undefined);
+  for (const { address, error, roundTripMs, storages } of trackers) {
+    if (error !== undefined) {
+      const make = reached.length > 0 ? warning : problem;
+      findings.push(
+        make(`tracker ${address}`, error, 'start it, or see that its port is open to this machine'),
+      );
+      continue;
+    }
+    const active = storages.filter((storage) => storage.active).length;
+    const detail = `answers in ${roundTripMs.toFixed(1)} ms and knows ${storages.length} storages, ${active} of them active`;
+    findings.push(
+      active > 0
+        ? ok(`tracker ${address}`, detail)
+        : problem(
+            `tracker ${address}`,
+            detail,
+            'start a storage; one that has just started needs up to half a minute',
+          ),
+    );
+    findings.push(...trackerClock(address, storages, now));
+  }
+  for (const storage of unique(reached.flatMap(({ storages }) => storages))) {
+    findings.push(judgeStorage(storage));
+  }
+  if (probe) findings.push(judgeProbe(probe), ...storageClock(probe));
+  return findings;
+}
+
+function judgeStorage({ group, address, version, active, freeBytes }: StorageFinding): Finding {
+  const what = `storage ${address}`;
+  const detail = `${group}, version ${version}, ${formatBytes(freeBytes)} free`;
+  if (!active)
+    return warning(what, `${detail}, not active`, 'start it, or let it finish catching up');
+  if (freeBytes < LOW_FREE_BYTES)
+    return warning(what, detail, 'it will soon refuse files: make room or add a storage');
+  return ok(what, detail);
+}
+
+function judgeProbe({ error, durationMs }: NonNullable<ClusterFinding['probe']>): Finding {
+  if (error === undefined) {
+    return ok('storing', `a file was stored, read and deleted in ${durationMs.toFixed(0)} ms`);
+  }
+  return problem(
+    'storing',
+    error,
+    'see that the storages can be reached from here at the addresses the trackers name',
+  );
+}
+
+/** The id of the probe has the storage's time in whole seconds. */
+function storageClock({
+  storageTime,
+  from,
+  until,
+}: NonNullable<ClusterFinding['probe']>): Finding[] {
+  if (!storageTime) return [];
+  const behind = from.getTime() - 1000 - storageTime.getTime();
+  const ahead = storageTime.getTime() - until.getTime();
+  const offMs = Math.max(behind, ahead);
+  if (offMs <= CLOCK_SLACK_MS) return [ok('clock of the storage', "as this machine's")];
+  const detail = `${Math.round(offMs / 1000)} s ${behind > ahead ? 'behind' : 'ahead of'} this machine's`;
+  return [
+    warning(
+      'clock of the storage',
+      detail,
+      'keep all clocks right with NTP: tokens of URLs and synchronisation depend on them',
+    ),
+  ];
+}
+
+/** The newest heartbeat has just come, by the tracker's clock. */
+function trackerClock(
+  address: string,
+  storages: readonly StorageFinding[],
+  now: number,
+): Finding[] {
+  const active = storages.filter((storage) => storage.active);
+  const heard = active.flatMap(({ heardAt }) => (heardAt ? [heardAt.getTime()] : []));
+  if (heard.length === 0) return [];
+  const newest = Math.max(...heard);
+  const ahead = newest - now;
+  if (ahead <= CLOCK_SLACK_MS && -ahead <= HEARTBEAT_SLACK_MS) return [];
+  const detail = `about ${Math.round(Math.abs(ahead) / 1000)} s ${ahead > 0 ? 'ahead of' : 'behind'} this machine's`;
+  return [warning(`clock of tracker ${address}`, detail, 'keep all clocks right with NTP')];
+}
+
+function unique(storages: readonly StorageFinding[]): StorageFinding[] {
+  return [...new Map(storages.map((storage) => [storage.address, storage])).values()];
+}

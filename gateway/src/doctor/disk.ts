@@ -1,0 +1,212 @@
+import { mkdir, open, readdir, rename, rm, stat, statfs, unlink } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { formatBytes, isStoreError } from '@stevedore/client';
+import { type Finding, ok, problem, warning } from './finding.js';
+
+/** The directory and its disk: rights, room, clock, and what a sync costs there. */
+
+export interface RoomNeed {
+  readonly containerSize: number;
+}
+
+const SYNC_ROUNDS = 64;
+const SYNC_TIME_MS = 2_000;
+const SYNC_BYTES = 4096;
+const SLOW_SYNC_MS = 20;
+/** Faster than any disk that keeps what it says it has kept. */
+const UNBELIEVABLE_SYNC_MS = 0.02;
+const MIN_FREE_BYTES = 64 * 2 ** 20;
+const MIN_FREE_INODES = 10_000;
+const CLOCK_SLACK_MS = 60_000;
+/** File systems that lose everything when the power goes: tmpfs, ramfs. */
+const MEMORY_FILE_SYSTEMS: ReadonlySet<number> = new Set([0x01021994, 0x858458f6]);
+
+/** The directory itself, or the nearest above it that exists. */
+export async function existingFolder(directory: string): Promise<string> {
+  for (let path = directory; ; path = dirname(path)) {
+    const found = await stat(path).catch(() => undefined);
+    if (found?.isDirectory() || path === dirname(path)) return path;
+    if (found) throw new Error(`${path} is not a directory`);
+  }
+}
+
+/** Everything that a store does to files there; leaves nothing behind. */
+export async function checkRights(directory: string): Promise<Finding> {
+  const what = 'directory';
+  try {
+    const folder = await existingFolder(directory);
+    const trial = join(folder, `.stevedore-doctor-${process.pid}`);
+    await mkdir(trial);
+    try {
+      const handle = await open(join(trial, 'a'), 'wx');
+      await handle.write('x');
+      await handle.datasync();
+      await handle.close();
+      await rename(join(trial, 'a'), join(trial, 'b'));
+      await unlink(join(trial, 'b'));
+    } finally {
+      await rm(trial, { recursive: true, force: true });
+    }
+    const made = folder === directory ? '' : ', made at the first start';
+    return ok(what, `${directory} can be written${made}`);
+  } catch (error) {
+    const detail = `${directory} cannot be used: ${(error as Error).message}`;
+    return problem(
+      what,
+      detail,
+      'give this user the right to write there, or name another directory',
+    );
+  }
+}
+
+/** What taking the directory's lock threw, if it did. */
+export function judgeLock(error: unknown): Finding {
+  if (error === undefined) return ok('lock', 'no gateway has the directory');
+  if (isStoreError(error, 'directory_locked')) {
+    return ok('lock', 'a running gateway (or another store) has the directory');
+  }
+  return problem('lock', (error as Error).message, 'look at the rights of the file `lock` in it');
+}
+
+/** Milliseconds of one write of 4 KiB and its sync, as many as fit into two seconds. */
+export async function measureSync(directory: string): Promise<readonly number[]> {
+  const path = join(await existingFolder(directory), `.stevedore-doctor-sync-${process.pid}`);
+  const handle = await open(path, 'wx');
+  const times: number[] = [];
+  try {
+    const block = Buffer.alloc(SYNC_BYTES, 'sync');
+    const until = performance.now() + SYNC_TIME_MS;
+    while (times.length < SYNC_ROUNDS && performance.now() < until) {
+      const startedAt = performance.now();
+      await handle.write(block, 0, block.length, times.length * SYNC_BYTES);
+      await handle.datasync();
+      times.push(performance.now() - startedAt);
+    }
+  } finally {
+    await handle.close();
+    await unlink(path);
+  }
+  return times;
+}
+
+export function judgeSync(timesMs: readonly number[], durability: 'sync' | 'os'): Finding {
+  const sorted = [...timesMs].sort((a, b) => a - b);
+  const median = sorted[Math.floor(sorted.length / 2)] ?? 0;
+  const slowest = sorted.at(-1) ?? 0;
+  const detail = `a sync takes ${ms(median)}, the slowest of ${sorted.length} took ${ms(slowest)}`;
+  if (durability === 'os') {
+    return warning(
+      'sync',
+      `${detail}; durability is os`,
+      'an upload is acknowledged before it is on the disk: power lost is files lost, unless durability is sync',
+    );
+  }
+  if (median > SLOW_SYNC_MS) {
+    return warning(
+      'sync',
+      detail,
+      'each upload waits at least that long: use a disk with a protected write cache (most NVMe for servers), not a network volume',
+    );
+  }
+  if (median < UNBELIEVABLE_SYNC_MS) {
+    return warning(
+      'sync',
+      detail,
+      'no disk is that fast: something between here and the disk keeps nothing on a sync; put the directory on a real disk',
+    );
+  }
+  return ok('sync', detail);
+}
+
+export interface DiskFacts {
+  readonly freeBytes: number;
+  readonly freeInodes: number;
+  readonly inodes: number;
+  readonly type: number;
+  /** Of the container and the spool, already on that disk. */
+  readonly usedBytes: number;
+}
+
+export async function diskFacts(directory: string): Promise<DiskFacts> {
+  const folder = await existingFolder(directory);
+  const { bavail, bsize, ffree, files, type } = await statfs(folder);
+  const usedBytes =
+    (await folderBytes(directory, 'container')) + (await folderBytes(directory, 'spool'));
+  return { freeBytes: bavail * bsize, freeInodes: ffree, inodes: files, type, usedBytes };
+}
+
+async function folderBytes(directory: string, name: string): Promise<number> {
+  const folder = join(directory, name);
+  let bytes = 0;
+  for (const file of await readdir(folder).catch(() => [])) {
+    bytes += (await stat(join(folder, file)).catch(() => undefined))?.size ?? 0;
+  }
+  return bytes;
+}
+
+export function judgeRoom(facts: DiskFacts, { containerSize }: RoomNeed): Finding[] {
+  const findings: Finding[] = [];
+  const { freeBytes, usedBytes, inodes, freeInodes, type } = facts;
+  const wanted = containerSize + MIN_FREE_BYTES;
+  const detail = `${formatBytes(freeBytes)} free; the container may grow to ${formatBytes(containerSize)}`;
+  if (freeBytes < MIN_FREE_BYTES) {
+    findings.push(
+      problem(
+        'room',
+        detail,
+        `uploads are refused below ${formatBytes(MIN_FREE_BYTES)}: make room`,
+      ),
+    );
+  } else if (freeBytes + usedBytes < wanted) {
+    findings.push(
+      warning(
+        'room',
+        detail,
+        'lower containerSize to what the disk has, so that it says when it will be full',
+      ),
+    );
+  } else {
+    findings.push(ok('room', detail));
+  }
+  // Some file systems have no fixed number of them and say 0.
+  if (inodes > 0 && freeInodes < MIN_FREE_INODES) {
+    findings.push(
+      warning(
+        'inodes',
+        `${freeInodes} files can still be made`,
+        'remove small files from this disk, or make its file system anew with more inodes',
+      ),
+    );
+  }
+  if (MEMORY_FILE_SYSTEMS.has(type)) {
+    findings.push(
+      problem(
+        'disk',
+        'the directory is in memory',
+        'everything in it is gone after a restart of the machine: put it on a disk',
+      ),
+    );
+  }
+  return findings;
+}
+
+/** A file from the future says that the clock was set back. */
+export async function checkOwnClock(directory: string, now: number): Promise<Finding> {
+  let newest = 0;
+  for (const name of ['', 'container', 'filemap.sqlite', 'filemap.sqlite-wal']) {
+    const found = await stat(join(directory, name)).catch(() => undefined);
+    newest = Math.max(newest, found?.mtimeMs ?? 0);
+  }
+  const time = new Date(now).toISOString();
+  if (newest <= now + CLOCK_SLACK_MS) return ok('clock', `it is ${time}`);
+  const ahead = Math.round((newest - now) / 1000);
+  return warning(
+    'clock',
+    `it is ${time}, but the directory was written ${ahead} s later`,
+    'the clock was set back: keep it right with NTP; keys are ordered by time',
+  );
+}
+
+function ms(value: number): string {
+  return `${value.toFixed(value < 1 ? 3 : 1)} ms`;
+}

@@ -1,0 +1,91 @@
+import { stat } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { inspectCluster, tryDirectory } from '@stevedore/client';
+import { defaultLimits } from '../limits.js';
+import type { GatewayOptions } from '../options.js';
+import { judgeCluster } from './cluster.js';
+import {
+  checkOwnClock,
+  checkRights,
+  diskFacts,
+  judgeLock,
+  judgeRoom,
+  judgeSync,
+  measureSync,
+} from './disk.js';
+import { attempt, type Finding, ok, warning } from './finding.js';
+import { handleFacts, isGateway, judgeHandles, judgeNode, judgePort, tryPort } from './system.js';
+
+const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|::1|localhost)$/;
+
+/**
+ * Looks at everything that a gateway with these options relies on, whether one runs
+ * already or not. Stores one small file in a cluster that was named, and removes it.
+ */
+export async function examine(options: GatewayOptions): Promise<readonly Finding[]> {
+  const directory = resolve(options.directory);
+  const findings: Finding[] = [judgeNode(process.version), ...judgeAccess(options)];
+  const add = async (what: string, check: () => Promise<Finding | readonly Finding[]>) => {
+    findings.push(...(await attempt(what, check)));
+  };
+  await add('directory', () => checkRights(directory));
+  const writable = findings.at(-1)!.verdict === 'ok';
+  if (writable) {
+    await add('lock', () => checkLock(directory));
+    await add('sync', async () => judgeSync(await measureSync(directory), options.durability));
+    await add('room', async () => judgeRoom(await diskFacts(directory), options));
+    await add('clock', () => checkOwnClock(directory, Date.now()));
+  }
+  await add('file handles', async () =>
+    judgeHandles(await handleFacts(), defaultLimits.maxConnections),
+  );
+  await add('ports', () => checkPorts(options));
+  if (options.trackers.length > 0) {
+    await add('trackers', async () =>
+      judgeCluster(await inspectCluster(options.trackers), Date.now()),
+    );
+  }
+  return findings;
+}
+
+function judgeAccess({ host }: GatewayOptions): Finding[] {
+  if (LOOPBACK.test(host)) return [ok('access', `only this machine reaches ${host}`)];
+  return [
+    warning(
+      'access',
+      `whoever reaches ${host} may upload, and read and delete what they know the key of`,
+      'put something in front that asks who is there, or listen on 127.0.0.1',
+    ),
+  ];
+}
+
+async function checkLock(directory: string): Promise<Finding> {
+  const there = await stat(directory).then(
+    () => true,
+    () => false,
+  );
+  return judgeLock(there ? tryDirectory(directory) : undefined);
+}
+
+/** Ports taken by a gateway of ours are as they should be. */
+async function checkPorts(options: GatewayOptions): Promise<readonly Finding[]> {
+  const { host, port, trackers, trackerPort, storagePort } = options;
+  const wanted = [
+    { what: 'port', at: host, port },
+    ...(trackers.length > 0
+      ? []
+      : [
+          { what: 'tracker port', at: '127.0.0.1', port: trackerPort },
+          { what: 'storage port', at: '127.0.0.1', port: storagePort },
+        ]),
+  ];
+  const reachable = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host;
+  const url = `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`;
+  const ours = port !== 0 && (await isGateway(url));
+  return Promise.all(
+    wanted.map(async ({ what, at, port: number }) => {
+      if (number === 0) return ok(what, 'a free one is taken');
+      return judgePort(what, `${at}:${number}`, await tryPort(at, number), ours);
+    }),
+  );
+}

@@ -1,0 +1,37 @@
+/** What the doctor finds: one line for each thing looked at, and what to do about it. */
+
+export type Verdict = 'ok' | 'warning' | 'problem';
+
+export interface Finding {
+  readonly what: string;
+  readonly verdict: Verdict;
+  readonly detail: string;
+  /** Absent where there is nothing to do. */
+  readonly advice?: string;
+}
+
+export function ok(what: string, detail: string): Finding {
+  return { what, verdict: 'ok', detail };
+}
+
+export function warning(what: string, detail: string, advice: string): Finding {
+  return { what, verdict: 'warning', detail, advice };
+}
+
+export function problem(what: string, detail: string, advice: string): Finding {
+  return { what, verdict: 'problem', detail, advice };
+}
+
+/** A check that cannot be made says so and stops no other. */
+export async function attempt(
+  what: string,
+  check: () => Promise<Finding | readonly Finding[]>,
+): Promise<readonly Finding[]> {
+  try {
+    const found = await check();
+    return Array.isArray(found) ? found : [found as Finding];
+  } catch (error) {
+    const detail = `could not be looked at: ${(error as Error).message}`;
+    return [warning(what, detail, 'look at it by hand')];
+  }
+}

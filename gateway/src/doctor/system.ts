@@ -1,0 +1,105 @@
+import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { type Finding, ok, problem, warning } from './finding.js';
+
+/** The machine: Node, what a process may open, and whether the ports are free. */
+
+const MIN_NODE = [20, 19] as const;
+/** Container, FileMap, trunks under way, connections to storages. */
+const OWN_HANDLES = 512;
+const FULL_SHARE = 0.8;
+
+export function judgeNode(version: string): Finding {
+  const [major = 0, minor = 0] = version.replace('v', '').split('.').map(Number);
+  const enough = major > MIN_NODE[0] || (major === MIN_NODE[0] && minor >= MIN_NODE[1]);
+  if (enough) return ok('Node', version);
+  return problem('Node', version, `install Node ${MIN_NODE.join('.')} or later`);
+}
+
+export interface HandleFacts {
+  /** Infinity for no limit. */
+  readonly softLimit: number;
+  readonly hardLimit: number;
+  /** Of the whole machine. */
+  readonly inUse: number;
+  readonly maximum: number;
+}
+
+/** Undefined where the system does not tell (anything but Linux). */
+export async function handleFacts(): Promise<HandleFacts | undefined> {
+  const limits = await readFile('/proc/self/limits', 'utf8').catch(() => undefined);
+  const match = /^Max open files\s+(\S+)\s+(\S+)/m.exec(limits ?? '');
+  const counts = await readFile('/proc/sys/fs/file-nr', 'utf8').catch(() => '0 0 0');
+  if (!match) return undefined;
+  const [inUse = 0, , maximum = 0] = counts.trim().split(/\s+/).map(Number);
+  return { softLimit: limit(match[1]!), hardLimit: limit(match[2]!), inUse, maximum };
+}
+
+export function judgeHandles(facts: HandleFacts | undefined, maxConnections: number): Finding[] {
+  if (!facts) return [ok('file handles', 'this system does not tell')];
+  const { softLimit, hardLimit, inUse, maximum } = facts;
+  const needed = maxConnections + OWN_HANDLES;
+  const detail = `this user's processes may open ${softLimit} files`;
+  const findings: Finding[] = [
+    softLimit >= needed
+      ? ok('file handles', detail)
+      : warning(
+          'file handles',
+          `${detail}; ${maxConnections} connections need ${needed}`,
+          `start the gateway with \`ulimit -n ${Math.min(hardLimit, 65_536)}\`, or LimitNOFILE= of its systemd unit`,
+        ),
+  ];
+  if (maximum > 0 && inUse > maximum * FULL_SHARE) {
+    findings.push(
+      warning(
+        'file handles of the machine',
+        `${inUse} of ${maximum} are in use`,
+        'raise fs.file-max',
+      ),
+    );
+  }
+  return findings;
+}
+
+/** The code of the error that listening there gives; undefined when the port is free. */
+export function tryPort(host: string, port: number): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? 'unknown'));
+    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)));
+  });
+}
+
+export function judgePort(
+  what: string,
+  address: string,
+  error: string | undefined,
+  ours: boolean,
+): Finding {
+  if (error === undefined) return ok(what, `${address} is free`);
+  if (error === 'EADDRINUSE' && ours) return ok(what, `${address} is in use by a running gateway`);
+  const reasons: Readonly<Record<string, string>> = {
+    EADDRINUSE: 'is in use by another program',
+    EADDRNOTAVAIL: 'is no address of this machine',
+    EACCES: 'may not be used by this user',
+  };
+  const advice =
+    error === 'EACCES'
+      ? 'take a port from 1024 on, and a proxy in front'
+      : 'stop what runs there, or choose another';
+  return problem(what, `${address} ${reasons[error] ?? `cannot be used (${error})`}`, advice);
+}
+
+/** True if what answers there is a gateway of ours. */
+export async function isGateway(url: string): Promise<boolean> {
+  try {
+    const answer = await fetch(`${url}/health/live`, { signal: AbortSignal.timeout(2_000) });
+    return ((await answer.json()) as { live?: unknown }).live === true;
+  } catch {
+    return false;
+  }
+}
+
+function limit(text: string): number {
+  return text === 'unlimited' ? Number.POSITIVE_INFINITY : Number(text);
+}

@@ -1,0 +1,134 @@
+import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
+import { StorageStatus } from '@stevedore/protocol';
+import { DirectoryLock } from '@stevedore/staging';
+import { invalidOption } from './config.js';
+
+/**
+ * A look at a cluster before a store relies on it: each tracker by itself, the storages
+ * it knows, and one small file stored, read and deleted. Finds facts and judges nothing.
+ */
+
+export interface StorageFinding {
+  readonly group: string;
+  readonly address: string;
+  readonly version: string;
+  readonly active: boolean;
+  readonly freeBytes: number;
+  /** When it was last heard of, as the tracker says; undefined when it does not. */
+  readonly heardAt: Date | undefined;
+}
+
+export interface TrackerFinding {
+  readonly address: string;
+  /** Why it could not be asked; undefined when it answered. */
+  readonly error: string | undefined;
+  readonly roundTripMs: number;
+  readonly storages: readonly StorageFinding[];
+}
+
+export interface ProbeFinding {
+  /** What failed: the store, the read or the removal; undefined when nothing did. */
+  readonly error: string | undefined;
+  readonly durationMs: number;
+  /** When the file was made by the clock of the storage, in whole seconds. */
+  readonly storageTime: Date | undefined;
+  /** This machine's clock before and after the upload. */
+  readonly from: Date;
+  readonly until: Date;
+}
+
+export interface ClusterFinding {
+  readonly trackers: readonly TrackerFinding[];
+  /** Absent when no tracker answered. */
+  readonly probe?: ProbeFinding;
+}
+
+const CALL_TIMEOUT_MS = 5_000;
+const PROBE_TIMEOUT_MS = 15_000;
+const MEBIBYTE = 2 ** 20;
+const PROBE_BODY = 'stevedore asks whether a file can be stored here; it may be deleted';
+
+/** Rejects only with `invalid_option`, for addresses that are none. */
+export async function inspectCluster(addresses: readonly string[]): Promise<ClusterFinding> {
+  const client = clientOf(addresses);
+  try {
+    const trackers = await Promise.all(addresses.map(inspectTracker));
+    if (trackers.every(({ error }) => error !== undefined)) return { trackers };
+    return { trackers, probe: await probe(client) };
+  } finally {
+    await client.close();
+  }
+}
+
+/** The error that opening a store there would give for its lock; undefined when it is free. */
+export function tryDirectory(directory: string): unknown {
+  try {
+    DirectoryLock.acquire(directory).release();
+    return undefined;
+  } catch (error) {
+    return error;
+  }
+}
+
+async function inspectTracker(address: string): Promise<TrackerFinding> {
+  const client = clientOf([address]);
+  const startedAt = performance.now();
+  try {
+    const options = { deadlineMs: CALL_TIMEOUT_MS };
+    const groups = await client.listGroups(options);
+    const roundTripMs = performance.now() - startedAt;
+    const storages: StorageFinding[] = [];
+    for (const { name } of groups) {
+      for (const storage of await client.listStorages(name, undefined, options)) {
+        storages.push({
+          group: name,
+          address: `${storage.address}:${storage.storagePort}`,
+          version: storage.version,
+          active: storage.status === StorageStatus.active,
+          freeBytes: storage.freeMegabytes * MEBIBYTE,
+          heardAt: heardAt(storage.statistics.times.lastHeartBeatSeconds),
+        });
+      }
+    }
+    return { address, error: undefined, roundTripMs, storages };
+  } catch (error) {
+    const roundTripMs = performance.now() - startedAt;
+    return { address, error: (error as Error).message, roundTripMs, storages: [] };
+  } finally {
+    await client.close();
+  }
+}
+
+function heardAt(seconds: number): Date | undefined {
+  return seconds > 0 ? new Date(seconds * 1000) : undefined;
+}
+
+async function probe(client: FastdfsClient): Promise<ProbeFinding> {
+  const options = { deadlineMs: PROBE_TIMEOUT_MS };
+  const startedAt = performance.now();
+  const from = new Date();
+  let until = from;
+  let storageTime: Date | undefined;
+  let error: string | undefined;
+  try {
+    const body = Buffer.from(PROBE_BODY);
+    const fileId = await client.upload(body, { ...options, extension: 'txt' });
+    until = new Date();
+    storageTime = client.describe(fileId).createdAt;
+    const back = await client.downloadBytes(fileId, options);
+    if (!back.equals(body)) error = 'other bytes came back than were stored';
+    await client.delete(fileId, options);
+  } catch (failure) {
+    error = (failure as Error).message;
+  }
+  return { error, durationMs: performance.now() - startedAt, storageTime, from, until };
+}
+
+function clientOf(trackers: readonly string[]): FastdfsClient {
+  try {
+    return new FastdfsClient({ trackers, connectTimeoutMs: CALL_TIMEOUT_MS });
+  } catch (error) {
+    if (error instanceof FastdfsError) throw invalidOption(`trackers: ${error.message}`);
+    throw error;
+  }
+}

@@ -1,0 +1,131 @@
+import type { ClusterFinding } from '@stevedore/client';
+import { describe, expect, test } from 'vitest';
+import { judgeCluster } from '../../gateway/dist/doctor/cluster.js';
+import { judgeLock, judgeRoom, judgeSync } from '../../gateway/dist/doctor/disk.js';
+import { attempt, type Finding } from '../../gateway/dist/doctor/finding.js';
+import { judgeHandles, judgeNode, judgePort } from '../../gateway/dist/doctor/system.js';
+
+const verdicts = (findings: readonly Finding[]) =>
+  findings.map(({ what, verdict }) => `${what}: ${verdict}`);
+
+describe('what the doctor makes of', () => {
+  test('a disk: slow, unbelievable, in memory, full, out of inodes', () => {
+    expect(judgeSync([1, 2, 300], 'sync').verdict).toBe('ok');
+    expect(judgeSync([19, 25, 25, 1], 'sync').verdict).toBe('warning');
+    expect(judgeSync([0.001, 0.002, 0.004], 'sync').advice).toContain('real disk');
+    expect(judgeSync([1], 'os').advice).toContain('power lost');
+    const need = { containerSize: 10 * 2 ** 30 };
+    const disk = {
+      freeBytes: 100 * 2 ** 30,
+      freeInodes: 1e6,
+      inodes: 1e7,
+      type: 0xef53,
+      usedBytes: 0,
+    };
+    expect(verdicts(judgeRoom(disk, need))).toEqual(['room: ok']);
+    expect(verdicts(judgeRoom({ ...disk, freeBytes: 2 ** 30 }, need))).toEqual(['room: warning']);
+    const partlyUsed = { ...disk, freeBytes: 5 * 2 ** 30, usedBytes: 6 * 2 ** 30 };
+    expect(verdicts(judgeRoom(partlyUsed, need))).toEqual(['room: ok']);
+    expect(verdicts(judgeRoom({ ...disk, freeBytes: 2 ** 20 }, need))).toEqual(['room: problem']);
+    expect(verdicts(judgeRoom({ ...disk, freeInodes: 5, type: 0x01021994 }, need))).toEqual([
+      'room: ok',
+      'inodes: warning',
+      'disk: problem',
+    ]);
+    expect(judgeLock(undefined).verdict).toBe('ok');
+    expect(judgeLock(new Error('read-only')).verdict).toBe('problem');
+  });
+
+  test('the machine: Node, handles, ports', () => {
+    expect(judgeNode('v20.18.9').verdict).toBe('problem');
+    expect(judgeNode('v20.19.0').verdict).toBe('ok');
+    expect(judgeNode('v24.0.0').verdict).toBe('ok');
+    const handles = { softLimit: 65_536, hardLimit: 65_536, inUse: 100, maximum: 1000 };
+    expect(verdicts(judgeHandles(handles, 10_000))).toEqual(['file handles: ok']);
+    const few = judgeHandles({ ...handles, softLimit: 1024, hardLimit: 4096, inUse: 900 }, 10_000);
+    expect(verdicts(few)).toEqual([
+      'file handles: warning',
+      'file handles of the machine: warning',
+    ]);
+    expect(few[0]!.advice).toContain('ulimit -n 4096');
+    expect(judgePort('port', 'a:1', undefined, false).verdict).toBe('ok');
+    expect(judgePort('port', 'a:1', 'EADDRINUSE', true).verdict).toBe('ok');
+    expect(judgePort('port', 'a:1', 'EADDRINUSE', false).verdict).toBe('problem');
+    expect(judgePort('port', 'a:1', 'EACCES', true).advice).toContain('1024');
+  });
+
+  test('a cluster: trackers away, storages not active, clocks', () => {
+    const now = Date.parse('2026-01-02T03:04:05Z');
+    const storage = {
+      group: 'group1',
+      address: '10.0.0.7:23000',
+      version: '6.12',
+      active: true,
+      freeBytes: 2 ** 40,
+      heardAt: new Date(now - 20_000),
+    };
+    const tracker = {
+      address: '10.0.0.1:22122',
+      error: undefined,
+      roundTripMs: 1,
+      storages: [storage],
+    };
+    const probe = {
+      error: undefined,
+      durationMs: 20,
+      storageTime: new Date(now - 900),
+      from: new Date(now),
+      until: new Date(now + 5),
+    };
+    const judge = (finding: ClusterFinding) => verdicts(judgeCluster(finding, now));
+    expect(judge({ trackers: [tracker], probe })).toEqual([
+      'tracker 10.0.0.1:22122: ok',
+      'storage 10.0.0.7:23000: ok',
+      'storing: ok',
+      'clock of the storage: ok',
+    ]);
+    const away = { ...tracker, address: '10.0.0.2:22122', error: 'connect ECONNREFUSED' };
+    expect(judge({ trackers: [tracker, away], probe })).toContain(
+      'tracker 10.0.0.2:22122: warning',
+    );
+    expect(judge({ trackers: [away] })).toEqual(['tracker 10.0.0.2:22122: problem']);
+    const down = { ...tracker, storages: [{ ...storage, active: false }] };
+    expect(
+      judge({ trackers: [down], probe: { ...probe, error: 'no storage', storageTime: undefined } }),
+    ).toEqual([
+      'tracker 10.0.0.1:22122: problem',
+      'storage 10.0.0.7:23000: warning',
+      'storing: problem',
+    ]);
+    const full = { ...tracker, storages: [{ ...storage, freeBytes: 1000 }] };
+    expect(judge({ trackers: [full], probe })).toContain('storage 10.0.0.7:23000: warning');
+    for (const [seconds, word] of [
+      [-3600, 'behind'],
+      [3600, 'ahead of'],
+    ] as const) {
+      const off = new Date(now + seconds * 1000);
+      const findings = judgeCluster(
+        {
+          trackers: [{ ...tracker, storages: [{ ...storage, heardAt: off }] }],
+          probe: { ...probe, storageTime: off },
+        },
+        now,
+      );
+      const clocks = findings.filter(({ what }) => what.startsWith('clock'));
+      expect(verdicts(clocks)).toEqual([
+        'clock of tracker 10.0.0.1:22122: warning',
+        'clock of the storage: warning',
+      ]);
+      for (const { detail } of clocks) expect(detail).toMatch(new RegExp(`3[56]\\d\\d s ${word}`));
+    }
+  });
+
+  test('a check that fails: it says so and stops no other', async () => {
+    const found = await attempt('x', async () => {
+      throw new Error('broken');
+    });
+    expect(found).toMatchObject([
+      { what: 'x', verdict: 'warning', detail: expect.stringMatching(/broken/) },
+    ]);
+  });
+});
