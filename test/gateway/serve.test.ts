@@ -94,19 +94,95 @@ describe('a stored file', () => {
   );
 
   test.each([
-    'bytes=0-1,3-4',
-    'bytes=3-1',
-    'bytes=-',
-    'bytes=a-b',
-    'items=0-1',
-    'bytes 0-1',
-    '0-1',
-  ])('ignores Range: %s', async (range) => {
+    ['bytes=0-1,3-4', '01234', 'bytes 0-4/10'],
+    ['bytes=5-6,0-1,2-3', '0123456', 'bytes 0-6/10'],
+    ['bytes=0-,0-,0-,0-,0-,0-,0-,0-', BODY, 'bytes 0-9/10'],
+    ['bytes=7-8,20-30', '78', 'bytes 7-8/10'],
+    ['bytes=2-3,, ,', '23', 'bytes 2-3/10'],
+  ])('answers Range: %s with one piece', async (range, text, contentRange) => {
     const gateway = await running();
     const response = await fetch(await stored(gateway), { headers: { range } });
-    expect(response.status).toBe(200);
-    expect(await response.text()).toBe(BODY);
+    expect(response.status).toBe(206);
+    expect(await response.text()).toBe(text);
+    expect(response.headers.get('content-range')).toBe(contentRange);
   });
+
+  test.each([
+    ['small', 9_000],
+    ['large', 300_000],
+  ])('answers several ranges of a %s file in parts', async (_, size) => {
+    const gateway = await running();
+    const body = Buffer.alloc(size, 'abcdefghij-');
+    const url = await stored(gateway, { body });
+    const response = await fetch(url, {
+      headers: { range: `bytes=-5,0-9, 4000-${size - 1000} , ${size}-` },
+    });
+    expect(response.status).toBe(206);
+    const type = response.headers.get('content-type') ?? '';
+    const boundary = /^multipart\/byteranges; boundary=([\w-]+)$/.exec(type)?.[1];
+    expect(response.headers.has('content-range')).toBe(false);
+    const parts = [
+      [size - 5, size - 1],
+      [0, 9],
+      [4000, size - 1000],
+    ].map(
+      ([start = 0, end = 0]) =>
+        `--${boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes ${start}-${end}/${size}\r\n\r\n` +
+        body.subarray(start, end + 1).toString(),
+    );
+    expect(await response.text()).toBe(`${parts.join('\r\n')}\r\n--${boundary}--\r\n`);
+  });
+
+  test('sends the whole file once to who asks for many pieces', async () => {
+    const gateway = await running();
+    const body = Buffer.alloc(100_000, BODY);
+    const url = await stored(gateway, { body });
+    for (const pieces of [9, 500]) {
+      const ranges = Array.from({ length: pieces }, (_, index) => `${index * 150}-${index * 150}`);
+      const response = await fetch(url, { headers: { range: `bytes=${ranges.join(',')}` } });
+      expect(response.status).toBe(200);
+      expect((await response.arrayBuffer()).byteLength).toBe(body.length);
+    }
+    const flood = await fetch(url, { headers: { range: `bytes=${'0-,'.repeat(7)}0-` } });
+    expect(flood.headers.get('content-length')).toBe('100000');
+    await flood.arrayBuffer();
+  });
+
+  test('has no ranges for HEAD', async () => {
+    const gateway = await running();
+    const response = await fetch(await stored(gateway), {
+      method: 'HEAD',
+      headers: { range: 'bytes=0-1' },
+    });
+    expect([response.status, response.headers.get('content-length')]).toEqual([200, '10']);
+  });
+
+  test('is refused to who means another one', async () => {
+    const gateway = await running();
+    const url = await stored(gateway);
+    const etag = (await fetch(url)).headers.get('etag') ?? '';
+    const status = async (headers: Record<string, string>) =>
+      (await fetch(url, { headers })).status;
+    expect(await status({ 'if-match': `"x", ${etag}` })).toBe(200);
+    expect(await status({ 'if-match': '*' })).toBe(200);
+    expect(await status({ 'if-match': '"x"' })).toBe(412);
+    expect(await status({ 'if-match': `W/${etag}` })).toBe(412);
+    expect(await status({ 'if-match': '"x"', 'if-none-match': etag })).toBe(412);
+    expect(await status({ 'if-match': etag, 'if-none-match': etag })).toBe(304);
+    expect(await status({ 'if-unmodified-since': 'Fri, 02 Jan 2026 03:04:05 GMT' })).toBe(200);
+    expect(await status({ 'if-unmodified-since': 'Fri, 02 Jan 2026 03:04:04 GMT' })).toBe(412);
+    expect(await status({ 'if-unmodified-since': 'no date' })).toBe(200);
+  });
+
+  test.each(['bytes=3-1', 'bytes=-', 'bytes=a-b', 'items=0-1', 'bytes 0-1', '0-1'])(
+    'ignores Range: %s',
+    async (range) => {
+      const gateway = await running();
+      const response = await fetch(await stored(gateway), { headers: { range } });
+      expect(response.status).toBe(200);
+      expect(await response.text()).toBe(BODY);
+    },
+  );
 
   test('gives a range of a large file as a stream', async () => {
     const gateway = await running();

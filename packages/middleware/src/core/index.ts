@@ -27,6 +27,7 @@ export {
   typeOfExtension,
 } from './http/media-type.js';
 export { type ProblemAnswer, problemAnswer } from './http/problem-answer.js';
+export { MAX_RANGES, parseRanges, type WantedRanges } from './http/ranges.js';
 export {
   fileUrl,
   type InfoJson,

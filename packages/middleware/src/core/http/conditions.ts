@@ -1,16 +1,16 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { ByteRange } from '@stevedore/client';
+import { parseRanges, type WantedRanges } from './ranges.js';
 
 /**
- * What a request asks for of a file that exists: all of it, a range, or nothing
- * because the client has it (RFC 9110, sections 13 and 14). Pure.
+ * What a request asks for of a file that exists: all of it, pieces, or nothing
+ * because the client has it or is mistaken about it (RFC 9110, section 13, in the
+ * order of 13.2.2). Pure.
  */
 
 export type Wanted =
-  | { readonly kind: 'whole' }
-  | { readonly kind: 'range'; readonly range: ByteRange }
-  | { readonly kind: 'unsatisfiable' }
-  | { readonly kind: 'not-modified' };
+  | WantedRanges
+  | { readonly kind: 'not-modified' }
+  | { readonly kind: 'precondition-failed' };
 
 export interface Validators {
   /** Strong, with its quotes. */
@@ -21,49 +21,46 @@ export interface Validators {
 }
 
 const WHOLE: Wanted = { kind: 'whole' };
-const UNSATISFIABLE: Wanted = { kind: 'unsatisfiable' };
 const NOT_MODIFIED: Wanted = { kind: 'not-modified' };
+const PRECONDITION_FAILED: Wanted = { kind: 'precondition-failed' };
 
-export function wanted(headers: IncomingHttpHeaders, file: Validators): Wanted {
+export function wanted(method: string, headers: IncomingHttpHeaders, file: Validators): Wanted {
+  const match = headers['if-match'];
+  if (match !== undefined) {
+    if (!matchesTag(match, file.etag, 'strong')) return PRECONDITION_FAILED;
+  } else if (modifiedSince(headers['if-unmodified-since'], file.modifiedAt)) {
+    return PRECONDITION_FAILED;
+  }
   const noneMatch = headers['if-none-match'];
   if (noneMatch !== undefined) {
-    if (matchesTag(noneMatch, file.etag)) return NOT_MODIFIED;
+    if (matchesTag(noneMatch, file.etag, 'weak')) return NOT_MODIFIED;
   } else if (notModifiedSince(headers['if-modified-since'], file.modifiedAt)) {
     return NOT_MODIFIED;
   }
   const { range } = headers;
-  if (range === undefined || !sameAsBefore(headers['if-range'], file)) return WHOLE;
-  return parseRange(range, file.size);
+  // Ranges are a thing of GET alone.
+  if (range === undefined || method !== 'GET' || !sameAsBefore(headers['if-range'], file)) {
+    return WHOLE;
+  }
+  return parseRanges(range, file.size);
 }
 
-/**
- * One range. Several, another unit or what is no range at all is ignored, as
- * the standard allows: the whole file is the answer then.
- */
-export function parseRange(header: string, size: number): Wanted {
-  const match = /^bytes=[ \t]*(\d{0,15})-(\d{0,15})[ \t]*$/i.exec(header);
-  if (!match) return WHOLE;
-  const [, first, last] = match;
-  if (first === '') return last === '' ? WHOLE : suffix(Number(last), size);
-  const start = Number(first);
-  const end = last === '' ? size - 1 : Math.min(Number(last), size - 1);
-  if (last !== '' && Number(last) < start) return WHOLE;
-  return start < size ? { kind: 'range', range: { start, end } } : UNSATISFIABLE;
-}
-
-function suffix(length: number, size: number): Wanted {
-  if (length === 0 || size === 0) return UNSATISFIABLE;
-  return { kind: 'range', range: { start: Math.max(0, size - length), end: size - 1 } };
-}
-
-/** If-None-Match compares weakly. */
-function matchesTag(header: string, etag: string): boolean {
+/** If-None-Match compares weakly, If-Match strongly. */
+function matchesTag(header: string, etag: string, comparison: 'weak' | 'strong'): boolean {
   if (header.trim() === '*') return true;
-  return header.split(',').some((tag) => tag.trim().replace(/^W\//, '') === etag);
+  return header.split(',').some((text) => {
+    const tag = text.trim();
+    return (comparison === 'weak' ? tag.replace(/^W\//, '') : tag) === etag;
+  });
 }
 
 function notModifiedSince(header: string | undefined, modifiedAt: Date): boolean {
   return header !== undefined && seconds(modifiedAt.getTime()) <= seconds(Date.parse(header));
+}
+
+/** What is no date is ignored. */
+function modifiedSince(header: string | undefined, modifiedAt: Date): boolean {
+  return header !== undefined && seconds(modifiedAt.getTime()) > seconds(Date.parse(header));
 }
 
 /** If-Range: a range is only of use to who has the rest of these very bytes. */

@@ -4,7 +4,8 @@ import type { ByteRange, StoredFile } from '@stevedore/client';
 import { ProblemError } from '../problems.js';
 import { wanted } from './conditions.js';
 import { formatDisposition } from './content-disposition.js';
-import { DEFAULT_TYPE, mayShowInline, mediaType } from './media-type.js';
+import { DEFAULT_TYPE, essence, mayShowInline, mediaType } from './media-type.js';
+import { multiRange } from './multi-range.js';
 
 /**
  * The answer to a GET or HEAD of a stored file, as values that any server can
@@ -12,8 +13,7 @@ import { DEFAULT_TYPE, mayShowInline, mediaType } from './media-type.js';
  * shown in place only where nothing in it can be run.
  */
 
-const FOREVER = 'public, max-age=31536000, immutable';
-const REVALIDATE = 'public, no-cache';
+const YEAR_SECONDS = 31_536_000;
 const CONTENT_POLICY = "sandbox; default-src 'none'";
 
 export interface FileRequest {
@@ -28,6 +28,12 @@ export interface Presentation {
   readonly name: string;
   /** False for files whose bytes may change under their id. */
   readonly immutable: boolean;
+  /** True where only who asked may have the answer: shared caches do not keep it. */
+  readonly private?: boolean;
+  /** How long the answer may be kept, for a file or a permission that ends. */
+  readonly freshSeconds?: number;
+  /** Types that are shown in place although a browser might run them. */
+  readonly inlineTypes?: ReadonlySet<string>;
 }
 
 export interface FileAnswer {
@@ -38,43 +44,86 @@ export interface FileAnswer {
   readonly content?: Buffer | Readable;
 }
 
-/** Rejects with the store's errors, and with `range_not_satisfiable`. */
+/** Rejects with the store's errors, `range_not_satisfiable` and `precondition_failed`. */
 export async function answerFile(
   request: FileRequest,
   file: StoredFile,
-  { type, name, immutable }: Presentation,
+  presentation: Presentation,
 ): Promise<FileAnswer> {
   const { etag, size, stagedAt } = file;
-  const want = wanted(request.headers, { etag, size, modifiedAt: stagedAt });
-  const headers: Record<string, string> = {
-    etag,
-    'last-modified': stagedAt.toUTCString(),
-    'cache-control': immutable ? FOREVER : REVALIDATE,
-  };
-  if (want.kind === 'not-modified') return { status: 304, headers };
-  if (want.kind === 'unsatisfiable') {
-    throw new ProblemError('range_not_satisfiable', `The file has ${size} bytes.`, undefined, {
-      etag,
-      'last-modified': headers['last-modified']!,
-      'content-range': `bytes */${size}`,
-    });
+  const lastModified = stagedAt.toUTCString();
+  const validators = { etag, 'last-modified': lastModified };
+  const want = wanted(request.method, request.headers, { etag, size, modifiedAt: stagedAt });
+  switch (want.kind) {
+    case 'not-modified':
+      return {
+        status: 304,
+        headers: { ...validators, 'cache-control': cacheControl(presentation) },
+      };
+    case 'precondition-failed':
+      throw new ProblemError(
+        'precondition_failed',
+        'The file is not the one that If-Match or If-Unmodified-Since names.',
+        undefined,
+        validators,
+      );
+    case 'unsatisfiable':
+      throw new ProblemError('range_not_satisfiable', `The file has ${size} bytes.`, undefined, {
+        ...validators,
+        'content-range': `bytes */${size}`,
+      });
+    case 'whole':
+      return send(request, file, presentation, undefined);
+    case 'ranges':
+      return send(request, file, presentation, want.ranges);
   }
-  const range = want.kind === 'range' ? want.range : undefined;
-  // Read first: an error can still be answered as one, without a file's headers.
-  const content = request.method === 'HEAD' ? undefined : await contentOf(file, range);
-  const safeType = mediaType(type) ?? DEFAULT_TYPE;
-  const inline = mayShowInline(safeType) && !request.download;
-  if (range) headers['content-range'] = `bytes ${range.start}-${range.end}/${size}`;
-  Object.assign(headers, {
-    'content-type': safeType,
-    'content-length': String(range ? range.end - range.start + 1 : size),
-    'content-disposition': formatDisposition(inline ? 'inline' : 'attachment', name),
+}
+
+async function send(
+  request: FileRequest,
+  file: StoredFile,
+  presentation: Presentation,
+  ranges: readonly ByteRange[] | undefined,
+): Promise<FileAnswer> {
+  const { size } = file;
+  const type = mediaType(presentation.type) ?? DEFAULT_TYPE;
+  const inline = !request.download && isInline(type, presentation.inlineTypes);
+  const headers: Record<string, string> = {
+    etag: file.etag,
+    'last-modified': file.stagedAt.toUTCString(),
+    'cache-control': cacheControl(presentation),
+    'content-type': type,
+    'content-length': String(size),
+    'content-disposition': formatDisposition(inline ? 'inline' : 'attachment', presentation.name),
     'accept-ranges': 'bytes',
     'x-content-type-options': 'nosniff',
     'content-security-policy': CONTENT_POLICY,
     'cross-origin-resource-policy': 'same-site',
-  });
-  return { status: range ? 206 : 200, headers, ...(content === undefined ? {} : { content }) };
+  };
+  if (request.method === 'HEAD') return { status: 200, headers };
+  // Read before the answer begins: an error can still be one, without a file's headers.
+  if (!ranges) return { status: 200, headers, content: await contentOf(file, undefined) };
+  const [first, second] = ranges;
+  if (!first || second) {
+    const multi = multiRange(file, ranges, type);
+    headers['content-type'] = multi.contentType;
+    headers['content-length'] = String(multi.length);
+    return { status: 206, headers, content: quiet(await multi.content()) };
+  }
+  headers['content-range'] = `bytes ${first.start}-${first.end}/${size}`;
+  headers['content-length'] = String(first.end - first.start + 1);
+  return { status: 206, headers, content: await contentOf(file, first) };
+}
+
+function isInline(type: string, allowed: ReadonlySet<string> | undefined): boolean {
+  return mayShowInline(type) || allowed?.has(essence(type)) === true;
+}
+
+function cacheControl(presentation: Presentation): string {
+  const { immutable, freshSeconds = YEAR_SECONDS } = presentation;
+  const who = presentation.private ? 'private' : 'public';
+  if (!immutable) return `${who}, no-cache`;
+  return `${who}, max-age=${Math.max(0, Math.min(freshSeconds, YEAR_SECONDS))}, immutable`;
 }
 
 async function contentOf(
@@ -82,7 +131,10 @@ async function contentOf(
   range: ByteRange | undefined,
 ): Promise<Buffer | Readable> {
   const content = await file.content(range ? { range } : undefined);
-  // A client may go, and a stream fail, before anybody listens.
-  if (!Buffer.isBuffer(content)) content.on('error', () => {});
-  return content;
+  return Buffer.isBuffer(content) ? content : quiet(content);
+}
+
+/** A client may go, and a stream fail, before anybody listens. */
+function quiet(stream: Readable): Readable {
+  return stream.on('error', () => {});
 }

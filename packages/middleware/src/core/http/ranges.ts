@@ -1,0 +1,69 @@
+import type { ByteRange } from '@stevedore/client';
+
+/**
+ * The Range header (RFC 9110, section 14). Pure. What is no range of bytes is
+ * ignored, as the standard allows; so is a header that asks for more pieces than
+ * anybody needs, and what overlaps or nearly touches becomes one piece: a short
+ * request never costs more than the whole file once.
+ */
+
+export type WantedRanges =
+  | { readonly kind: 'whole' }
+  | { readonly kind: 'ranges'; readonly ranges: readonly ByteRange[] }
+  | { readonly kind: 'unsatisfiable' };
+
+/** More pieces than this in one request are answered with the whole file. */
+export const MAX_RANGES = 8;
+/** Pieces this near to each other are sent as one: a boundary between them would be longer. */
+const MERGE_GAP_BYTES = 128;
+
+const WHOLE: WantedRanges = { kind: 'whole' };
+const UNSATISFIABLE: WantedRanges = { kind: 'unsatisfiable' };
+const SPEC = /^[ \t]*(\d{0,15})-(\d{0,15})[ \t]*$/;
+
+export function parseRanges(header: string, size: number): WantedRanges {
+  if (!/^bytes=/i.test(header)) return WHOLE;
+  // One more than allowed is enough to know.
+  const specs = header.slice('bytes='.length).split(',', MAX_RANGES + 1);
+  if (specs.length > MAX_RANGES) return WHOLE;
+  const ranges: ByteRange[] = [];
+  for (const spec of specs) {
+    // An empty element of a list means nothing.
+    if (specs.length > 1 && spec.trim() === '') continue;
+    const range = parseSpec(spec, size);
+    if (range === 'malformed') return WHOLE;
+    if (range !== 'outside') ranges.push(range);
+  }
+  return ranges.length === 0 ? UNSATISFIABLE : { kind: 'ranges', ranges: coalesce(ranges) };
+}
+
+function parseSpec(spec: string, size: number): ByteRange | 'malformed' | 'outside' {
+  const match = SPEC.exec(spec);
+  if (!match) return 'malformed';
+  const [, first, last] = match;
+  if (first === '') {
+    if (last === '') return 'malformed';
+    const length = Number(last);
+    if (length === 0 || size === 0) return 'outside';
+    return { start: Math.max(0, size - length), end: size - 1 };
+  }
+  const start = Number(first);
+  if (last !== '' && Number(last) < start) return 'malformed';
+  if (start >= size) return 'outside';
+  return { start, end: last === '' ? size - 1 : Math.min(Number(last), size - 1) };
+}
+
+/** In the order that was asked for, unless some of them overlap or nearly touch. */
+function coalesce(ranges: readonly ByteRange[]): readonly ByteRange[] {
+  if (ranges.length === 1) return ranges;
+  const merged: ByteRange[] = [];
+  for (const range of [...ranges].sort((a, b) => a.start - b.start)) {
+    const last = merged.at(-1);
+    if (last && range.start - last.end <= MERGE_GAP_BYTES) {
+      merged[merged.length - 1] = { start: last.start, end: Math.max(last.end, range.end) };
+    } else {
+      merged.push(range);
+    }
+  }
+  return merged.length === ranges.length ? ranges : merged;
+}
