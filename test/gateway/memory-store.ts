@@ -28,6 +28,8 @@ import { StoreError } from '@stevedore/staging';
 interface Entry {
   readonly info: FileInfo;
   readonly bytes: Buffer;
+  /** The mark of the upload that it came with. */
+  readonly once?: string;
 }
 
 /** Longer files come as streams, as from the real store. */
@@ -38,6 +40,8 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
   readonly byFileId = new Map<string, string>();
   /** What was asked for by id, in order. */
   readonly asked: string[] = [];
+  /** What each `put` asked for. */
+  readonly durabilities: (string | undefined)[] = [];
   uploadsInFlight = 0;
   readonly trackers: readonly string[] = [];
   aborted = 0;
@@ -52,7 +56,8 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
     return this.#upload(options.signal, async () => {
       if (this.gate) await this.gate;
       const entry = await this.#take(body, options, options.group);
-      return this.#keep(entry);
+      this.durabilities.push(options.durability);
+      return this.#keep({ ...entry, ...markOf(options.once) });
     });
   }
 
@@ -67,9 +72,18 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
       }
       const group = typeof options.group === 'function' ? options.group() : options.group;
       return entries.map(({ info, bytes }) =>
-        this.#keep({ bytes, info: { ...info, ...(group === undefined ? {} : { group }) } }),
+        this.#keep({
+          bytes,
+          info: { ...info, ...(group === undefined ? {} : { group }) },
+          ...markOf(options.once),
+        }),
       );
     });
+  }
+
+  async findOnce(once: Uint8Array): Promise<Receipt[]> {
+    const mark = Buffer.from(once).toString('hex');
+    return [...this.files.values()].filter((entry) => entry.once === mark).map(({ info }) => info);
   }
 
   async get(id: string): Promise<StoredFile> {
@@ -224,6 +238,7 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
         state: 'staged',
         stagedAt: new Date('2026-01-02T03:04:05.678Z'),
         ...(group === undefined ? {} : { group }),
+        ...(options.expiresAt === undefined ? {} : { expiresAt: options.expiresAt }),
       },
     };
   }
@@ -253,4 +268,8 @@ function* slices(bytes: Buffer): Generator<Buffer> {
   for (let at = 0; at < bytes.length; at += BUFFER_BYTES) {
     yield bytes.subarray(at, at + BUFFER_BYTES);
   }
+}
+
+function markOf(once: Uint8Array | undefined): { readonly once?: string } {
+  return once === undefined ? {} : { once: Buffer.from(once).toString('hex') };
 }

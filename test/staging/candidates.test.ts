@@ -25,6 +25,7 @@ function row(size: number, group: string | null = null, stagedAt = 1000): FileRo
     trunkKind: null,
     trunkFileId: null,
     was: null,
+    expiresAt: null,
   };
 }
 

@@ -39,7 +39,12 @@ export async function openStaging(
 export async function stageFile(
   staging: Staging,
   bytes: Buffer,
-  meta: { readonly name?: string; readonly group?: string } = {},
+  meta: {
+    readonly name?: string;
+    readonly group?: string;
+    readonly expiresAt?: number;
+    readonly once?: string;
+  } = {},
 ): Promise<Buffer> {
   const key = staging.newKey();
   await staging.stage([
@@ -48,6 +53,8 @@ export async function stageFile(
       name: meta.name ?? 'file.bin',
       type: 'application/octet-stream',
       group: meta.group,
+      expiresAt: meta.expiresAt,
+      once: meta.once,
       size: bytes.length,
       crc32: crc32(bytes),
       stagedAt: Date.now(),

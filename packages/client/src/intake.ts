@@ -37,6 +37,13 @@ export interface Taken {
   readonly spool: SpoolWriter | undefined;
 }
 
+export interface StageOptions {
+  readonly group: string | undefined;
+  readonly once: string | undefined;
+  /** False asks for less than the store's own durability. */
+  readonly sync: boolean;
+}
+
 const DEFAULT_TYPE = 'application/octet-stream';
 /** What is gathered before a write to the spool. */
 const SPOOL_WRITE_BYTES = 256 * 1024;
@@ -53,7 +60,7 @@ export class Intake {
     this.#limits = limits;
   }
 
-  async take(body: Body, options: PutOptions): Promise<Taken> {
+  async take(body: Body, options: PutOptions, sync = true): Promise<Taken> {
     const meta = checkMeta(options);
     if (options.signal?.aborted) throw aborted(options.signal.reason);
     const maxBytes = Math.min(options.maxBytes ?? Infinity, this.#limits.maxFileBytes);
@@ -61,7 +68,8 @@ export class Intake {
     const normal = normalizeBody(body);
     const key = this.#staging.newKey();
     this.inFlight += 1;
-    const taking = new Taking(this.#staging, this.#budget, this.#limits, key);
+    const limits = { ...this.#limits, sync: sync && this.#limits.sync };
+    const taking = new Taking(this.#staging, this.#budget, limits, key);
     try {
       if ('bytes' in normal && normal.bytes.length <= this.#limits.smallFileBytes) {
         if (normal.bytes.length > maxBytes) throw tooLarge(maxBytes);
@@ -82,10 +90,12 @@ export class Intake {
   }
 
   /** Makes what was taken durable, all or nothing. */
-  async stage(taken: readonly Taken[], group: string | undefined, now: number): Promise<NewFile[]> {
+  async stage(taken: readonly Taken[], how: StageOptions, now: number): Promise<NewFile[]> {
+    const { group, once } = how;
     const files = taken.map(({ key, meta, size, crc32: crc, body }) => ({
       ...meta,
       group: group ?? meta.group,
+      once,
       key,
       size,
       crc32: crc,
@@ -93,7 +103,7 @@ export class Intake {
       body,
     }));
     try {
-      await this.#staging.stage(files);
+      await this.#staging.stage(files, how.sync && this.#limits.sync);
       this.#release(taken);
       return files;
     } catch (error) {
@@ -261,11 +271,19 @@ function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   });
 }
 
-function checkMeta({ name = '', type = DEFAULT_TYPE, group }: PutOptions): FileMeta {
+function checkMeta({
+  name = '',
+  type = DEFAULT_TYPE,
+  group,
+  expiresAt,
+}: Omit<PutOptions, 'durability' | 'once'>): FileMeta {
   checkText('name', name, MAX_FILE_NAME_BYTES);
   checkText('type', type, MAX_TYPE_BYTES);
   if (group !== undefined) checkText('group', group, MAX_GROUP_BYTES);
-  return { name, type, group };
+  if (expiresAt === undefined) return { name, type, group };
+  const time = expiresAt instanceof Date ? expiresAt.getTime() : Number.NaN;
+  if (!Number.isSafeInteger(time)) throw invalidOption('expiresAt: a valid Date is needed');
+  return { name, type, group, expiresAt: time };
 }
 
 export function checkText(what: string, text: unknown, maxBytes: number): void {

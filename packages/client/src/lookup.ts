@@ -21,7 +21,7 @@ import {
 import { notFound, type Reader, storageError } from './reader.js';
 import { type FileFacts, makeStoredFile, type ReadContent } from './stored-file.js';
 import { TrunkDirectories } from './trunk-directories.js';
-import type { FileState, StoredFile } from './types.js';
+import type { FileInfo, FileState, Receipt, StoredFile } from './types.js';
 
 /**
  * Finds files by what they are called: a key, a slice id, any FastDFS id. A slice id
@@ -46,12 +46,20 @@ export class Lookup {
   readonly #reader: Reader;
   readonly #directories: TrunkDirectories;
   readonly #onRead: OnRead;
+  readonly #now: () => number;
 
-  constructor(staging: Staging, client: FastdfsClient, reader: Reader, onRead: OnRead) {
+  constructor(
+    staging: Staging,
+    client: FastdfsClient,
+    reader: Reader,
+    onRead: OnRead,
+    now: () => number,
+  ) {
     this.#staging = staging;
     this.#client = client;
     this.#reader = reader;
     this.#onRead = onRead;
+    this.#now = now;
     this.#directories = new TrunkDirectories((fileId, offset, length) =>
       reader.readRange(fileId, offset, length),
     );
@@ -70,7 +78,7 @@ export class Lookup {
     const parsed = parseKey(key);
     if (!parsed) throw new StoreError('invalid_id', `"${key}" is no key`);
     const row = this.#staging.find(parsed);
-    if (row) return row;
+    if (row) return this.#alive(row, key);
     if (this.#staging.isComplete || this.#staging.isDeleted(parsed)) throw notFound(key);
     throw new StoreError(
       'storage_unavailable',
@@ -79,9 +87,30 @@ export class Lookup {
     );
   }
 
+  /** Receipts of the upload that was marked so since then, in its order. */
+  findOnce(once: Buffer, since: number): Receipt[] {
+    const now = this.#now();
+    return this.#staging
+      .findOnce(once, since)
+      .filter(({ expiresAt }) => expiresAt === null || expiresAt > now)
+      .map((row) => this.#factsOf(row));
+  }
+
+  /** A file whose time is over is gone, even before it is deleted. */
+  #alive(row: FileRow, id: string): FileRow {
+    if (row.expiresAt !== null && row.expiresAt <= this.#now()) throw notFound(id);
+    return row;
+  }
+
   #storedRow(row: FileRow): StoredFile {
+    this.#alive(row, formatKey(row.key));
+    const facts = this.#factsOf(row);
+    return this.#handle(facts, (range, signal) => this.#reader.readRow(row, range, signal));
+  }
+
+  #factsOf(row: FileRow): FileInfo {
     const fileId = fileIdOf(row);
-    const facts: FileFacts = {
+    return {
       key: formatKey(row.key),
       name: row.name,
       size: row.size,
@@ -90,9 +119,9 @@ export class Lookup {
       state: this.#stateOf(row),
       stagedAt: new Date(row.stagedAt),
       ...(row.group === null ? {} : { group: row.group }),
+      ...(row.expiresAt === null ? {} : { expiresAt: new Date(row.expiresAt) }),
       ...(fileId === undefined ? {} : { fileId }),
     };
-    return this.#handle(facts, (range, signal) => this.#reader.readRow(row, range, signal));
   }
 
   #stateOf(row: FileRow): FileState {
@@ -113,13 +142,15 @@ export class Lookup {
     if (!key || this.#staging.isDeleted(key)) throw notFound(id);
     const known = this.#staging.find(key);
     if (known && fileIdOf(known) === id) return this.#storedRow(known);
+    const facts = factsOfEntry(entry, slice);
+    if (facts.expiresAt && facts.expiresAt.getTime() <= this.#now()) throw notFound(id);
     const file = {
       fileId: trunkId,
       offset: slice.offset,
       size: slice.size,
       crc32: slice.crc32,
     };
-    return this.#handle({ ...factsOfEntry(entry, slice), fileId: id }, (range, signal) =>
+    return this.#handle({ ...facts, fileId: id }, (range, signal) =>
       this.#reader.readRemote(file, range, signal),
     );
   }
@@ -195,7 +226,7 @@ function isSameFile(row: FileRow, slice: SliceId): boolean {
 
 /** What the trunk's directory says of a file that another store staged. */
 function factsOfEntry(entry: TrunkEntry, slice: SliceId): FileFacts {
-  const { name, type, group, stagedAt } = readComment(entry.comment);
+  const { name, type, group, stagedAt, expires } = readComment(entry.comment);
   return {
     key: entry.name.slice(0, KEY_CHARS),
     name: typeof name === 'string' ? name : '',
@@ -205,6 +236,7 @@ function factsOfEntry(entry: TrunkEntry, slice: SliceId): FileFacts {
     state: 'merged',
     stagedAt: new Date(typeof stagedAt === 'number' ? stagedAt : 0),
     ...(typeof group === 'string' ? { group } : {}),
+    ...(typeof expires === 'number' ? { expiresAt: new Date(expires) } : {}),
   };
 }
 

@@ -11,7 +11,8 @@ import {
   traced,
   trunkChannel,
 } from './channels.js';
-import { checkText, Intake } from './intake.js';
+import { invalidOption } from './config.js';
+import { checkText, Intake, type StageOptions } from './intake.js';
 import { Lookup } from './lookup.js';
 import type { StoreOptions } from './options.js';
 import { notFound, Reader } from './reader.js';
@@ -32,6 +33,9 @@ import type {
 
 /** The FileStore over a staging directory and a FastDFS. */
 
+/** Bytes of the mark of an upload that may be sent twice, and how long it is known. */
+const ONCE_BYTES = 16;
+const ONCE_MS = 24 * 3_600_000;
 /** Memory that bodies on their way in may hold together. */
 const INTAKE_BYTES = 64 * 2 ** 20;
 const PING_TIMEOUT_MS = 2_000;
@@ -82,8 +86,12 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       cacheBytes: options.cacheSize,
       smallFileBytes: options.smallFileLimit,
     });
-    this.#lookup = new Lookup(staging, client, this.#reader, (key, bytes, read) =>
-      this.#countRead(key, bytes, read),
+    this.#lookup = new Lookup(
+      staging,
+      client,
+      this.#reader,
+      (key, bytes, read) => this.#countRead(key, bytes, read),
+      parts.now,
     );
     this.#settling = new Settling((key) => this.#fileIdOf(key));
     this.#forwardEvents();
@@ -99,8 +107,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async #put(body: Body, options: PutOptions): Promise<Receipt> {
     this.#throwIfClosed();
-    const taken = await this.#intake.take(body, options);
-    const [file] = await this.#intake.stage([taken], undefined, this.#parts.now());
+    const how = stageOptions(options);
+    const taken = await this.#intake.take(body, options, how.sync);
+    const [file] = await this.#intake.stage([taken], how, this.#parts.now());
     return receiptOf(file!);
   }
 
@@ -121,21 +130,27 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   ): Promise<Receipt[]> {
     this.#throwIfClosed();
     const { signal } = options;
+    const how = stageOptions(options);
     const taken: Awaited<ReturnType<Intake['take']>>[] = [];
     try {
       for await (const { body, ...rest } of parts) {
-        taken.push(await this.#intake.take(body, signal ? { ...rest, signal } : rest));
+        taken.push(await this.#intake.take(body, signal ? { ...rest, signal } : rest, how.sync));
         if (signal?.aborted) throw new StoreError('aborted', 'the upload was aborted');
       }
       const group = typeof options.group === 'function' ? options.group() : options.group;
       if (group !== undefined) checkText('group', group, 255);
       if (taken.length === 0) return [];
-      const files = await this.#intake.stage(taken.splice(0), group, this.#parts.now());
+      const files = await this.#intake.stage(taken.splice(0), { ...how, group }, this.#parts.now());
       return files.map(receiptOf);
     } catch (error) {
       await this.#intake.discard(taken);
       throw error;
     }
+  }
+
+  async findOnce(once: Uint8Array): Promise<Receipt[]> {
+    this.#throwIfClosed();
+    return this.#lookup.findOnce(Buffer.from(once), this.#parts.now() - ONCE_MS);
   }
 
   get(id: string, options: { readonly signal?: AbortSignal } = {}): Promise<StoredFile> {
@@ -150,10 +165,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   async stat(id: string, options: { readonly signal?: AbortSignal } = {}): Promise<FileInfo> {
-    const { key, name, size, type, crc32, state, stagedAt, group, fileId } = await this.get(
-      id,
-      options,
-    );
+    const { key, name, size, type, crc32, state, stagedAt, group, expiresAt, fileId } =
+      await this.get(id, options);
     return {
       key: key ?? '',
       name,
@@ -163,6 +176,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       state,
       stagedAt,
       ...(group === undefined ? {} : { group }),
+      ...(expiresAt === undefined ? {} : { expiresAt }),
       ...(fileId === undefined ? {} : { fileId }),
     };
   }
@@ -179,10 +193,12 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#throwIfClosed();
     const parsed = parseKey(key);
     if (!parsed) throw new StoreError('invalid_id', `"${key}" is no key`);
+    const expiresAt = this.#staging.find(parsed)?.expiresAt ?? null;
     if (!(await this.#staging.delete(parsed))) throw notFound(key);
     this.#counts.deletedFiles += 1;
     this.#reader.forget(parsed);
     this.#settling.lookAt(key);
+    if (expiresAt !== null && expiresAt <= this.#parts.now()) throw notFound(key);
   }
 
   async settled(key: string, options: { readonly signal?: AbortSignal } = {}): Promise<string> {
@@ -322,6 +338,17 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 }
 
+/** Throws `invalid_option`. */
+function stageOptions({ durability, once }: Pick<PutOptions, 'durability' | 'once'>): StageOptions {
+  if (durability !== undefined && durability !== 'sync' && durability !== 'os') {
+    throw invalidOption('durability: sync or os');
+  }
+  if (once === undefined) return { group: undefined, once, sync: durability !== 'os' };
+  if (once.length !== ONCE_BYTES) throw invalidOption(`once: ${ONCE_BYTES} bytes are needed`);
+  const mark = Buffer.from(once).toString('base64url');
+  return { group: undefined, once: mark, sync: durability !== 'os' };
+}
+
 function receiptOf(file: {
   readonly key: Buffer;
   readonly name: string;
@@ -330,6 +357,7 @@ function receiptOf(file: {
   readonly crc32: number;
   readonly stagedAt: number;
   readonly group: string | undefined;
+  readonly expiresAt?: number | undefined;
 }): Receipt {
   return {
     key: formatKey(file.key),
@@ -340,5 +368,6 @@ function receiptOf(file: {
     state: 'staged',
     stagedAt: new Date(file.stagedAt),
     ...(file.group === undefined ? {} : { group: file.group }),
+    ...(file.expiresAt === undefined ? {} : { expiresAt: new Date(file.expiresAt) }),
   };
 }

@@ -19,6 +19,7 @@ export function makeStoredFile(facts: FileFacts, read: ReadContent): StoredFile 
 class FileHandle implements StoredFile {
   declare readonly key?: string;
   declare readonly group?: string;
+  declare readonly expiresAt?: Date;
   declare readonly fileId?: string;
   readonly name: string;
   readonly size: number;
@@ -37,6 +38,7 @@ class FileHandle implements StoredFile {
     this.stagedAt = facts.stagedAt;
     if (facts.key !== undefined) this.key = facts.key;
     if (facts.group !== undefined) this.group = facts.group;
+    if (facts.expiresAt !== undefined) this.expiresAt = facts.expiresAt;
     if (facts.fileId !== undefined) this.fileId = facts.fileId;
     this.#read = read;
   }

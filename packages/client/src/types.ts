@@ -24,6 +24,12 @@ export interface PutOptions {
   readonly type?: string;
   /** Affinity group: files of one group are stored next to each other. */
   readonly group?: string;
+  /** From then on the file is gone. */
+  readonly expiresAt?: Date;
+  /** Less than the store's own durability, where less will do. */
+  readonly durability?: 'sync' | 'os';
+  /** 16 bytes that mark the upload, for `findOnce`. */
+  readonly once?: Uint8Array;
   /** Bytes the body must have; another count is refused with `length_mismatch`. */
   readonly size?: number;
   /** Refuses a longer body with `too_large`, at once; default `maxFileSize`. */
@@ -31,13 +37,15 @@ export interface PutOptions {
   readonly signal?: AbortSignal;
 }
 
-export interface PutPart extends Omit<PutOptions, 'signal' | 'group'> {
+export interface PutPart extends Omit<PutOptions, 'signal' | 'group' | 'durability' | 'once'> {
   readonly body: Body;
 }
 
 export interface PutAllOptions {
   /** One group for all parts; a function is asked after the last part has been read. */
   readonly group?: string | (() => string | undefined);
+  readonly durability?: 'sync' | 'os';
+  readonly once?: Uint8Array;
   readonly signal?: AbortSignal;
 }
 
@@ -57,6 +65,7 @@ export interface Receipt {
   readonly state: FileState;
   readonly stagedAt: Date;
   readonly group?: string;
+  readonly expiresAt?: Date;
 }
 
 export interface FileInfo extends Receipt {
@@ -175,6 +184,8 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
     parts: Iterable<PutPart> | AsyncIterable<PutPart>,
     options?: PutAllOptions,
   ): Promise<Receipt[]>;
+  /** The files of the upload that was marked so, within the last day; none if there is none. */
+  findOnce(once: Uint8Array): Promise<Receipt[]>;
   /** `id` is a key or any FastDFS id (`group1/M00/...`). Rejects with `not_found`, `invalid_id`. */
   get(id: string, options?: { readonly signal?: AbortSignal }): Promise<StoredFile>;
   stat(id: string, options?: { readonly signal?: AbortSignal }): Promise<FileInfo>;

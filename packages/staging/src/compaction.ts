@@ -93,7 +93,15 @@ export class Compaction {
       });
       if (!body) continue;
       records.push(
-        movedRecord({ ...row, group: row.group ?? undefined, body: [body] }, places(row)),
+        movedRecord(
+          {
+            ...row,
+            group: row.group ?? undefined,
+            expiresAt: row.expiresAt ?? undefined,
+            body: [body],
+          },
+          places(row),
+        ),
       );
     }
     if (records.length > 0) await container.append(records);

@@ -35,6 +35,7 @@ export interface ContainerOptions {
 interface Append {
   readonly records: readonly NewRecord[];
   readonly bytes: number;
+  readonly sync: boolean;
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }
@@ -48,6 +49,8 @@ export class Container {
   #queuedBytes = 0;
   #writing: Promise<void> | undefined;
   #closed = false;
+  /** The current segment has records that the disk may not have. */
+  #isUnsynced = false;
 
   constructor(options: ContainerOptions) {
     this.#options = options;
@@ -81,10 +84,11 @@ export class Container {
 
   /**
    * Resolves once the records are durable and visible in the FileMap. Records of
-   * one call are in one batch. Rejects with StoreError `container_full` (no space
+   * one call are in one batch. `sync` may ask for less than the container's own
+   * durability: then they are visible once the system has them. Rejects with StoreError `container_full` (no space
    * on the disk) or `container_write_failed`; then none of them will be seen.
    */
-  append(records: readonly NewRecord[]): Promise<void> {
+  append(records: readonly NewRecord[], sync = this.#options.sync): Promise<void> {
     if (this.#closed) {
       return Promise.reject(
         new StoreError('closed', 'the store is closed and takes no more files'),
@@ -92,7 +96,7 @@ export class Container {
     }
     const bytes = records.reduce((sum, record) => sum + RECORD_HEADER_BYTES + record.bodyBytes, 0);
     return new Promise((resolve, reject) => {
-      this.#queue.push({ records, bytes, resolve, reject });
+      this.#queue.push({ records, bytes, sync, resolve, reject });
       this.#queuedBytes += bytes;
       this.#writing ??= this.#writeAll();
     });
@@ -119,7 +123,7 @@ export class Container {
     this.#closed = true;
     await this.#writing;
     try {
-      if (!this.#options.sync) await this.#current?.sync();
+      if (this.#isUnsynced) await this.#current?.sync();
     } finally {
       const closed = [...this.#segments.values()].map((segment) => segment.close());
       this.#segments.clear();
@@ -170,13 +174,19 @@ export class Container {
       }
     }
     await segment.write(buffers);
-    if (this.#options.sync) await segment.sync();
+    this.#isUnsynced = true;
+    if (batch.some(({ sync }) => sync)) {
+      await segment.sync();
+      this.#isUnsynced = false;
+    }
     this.#options.commit(changes, segment.number, at);
     segment.bytes = at;
   }
 
   async #writableSegment(): Promise<Segment> {
     if (this.#current && this.#current.bytes < this.#options.segmentBytes) return this.#current;
+    // What was only handed to the system so far is not left behind.
+    if (this.#isUnsynced && this.#options.sync) await this.#current?.sync();
     const { disk, folder, origin, now } = this.#options;
     const number = this.#nextSegment;
     this.#nextSegment += 1;

@@ -20,6 +20,8 @@ export interface FileChange {
   readonly name: string;
   readonly type: string;
   readonly group: string | undefined;
+  readonly expiresAt?: number | undefined;
+  readonly once?: string | undefined;
   readonly size: number;
   readonly crc32: number;
   /** Unix milliseconds. */

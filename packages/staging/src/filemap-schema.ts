@@ -8,7 +8,7 @@ import type Database from 'better-sqlite3';
  * rows is the list of what waits to be packed, in order of arrival. files.was lists
  * the places in earlier trunks that a file was moved from; forwards leads from there.
  */
-export const SCHEMA_VERSION = 1;
+export const SCHEMA_VERSION = 2;
 
 const VERSION_1 = `
   CREATE TABLE files (
@@ -74,15 +74,24 @@ const VERSION_1 = `
     ('spooledFiles', 0), ('spooledBytes', 0), ('mergedFiles', 0), ('mergedBytes', 0);
 `;
 
+/** Files that end by themselves, and uploads that may be sent twice. */
+const VERSION_2 = `
+  ALTER TABLE files ADD COLUMN expiresAt INTEGER;
+  ALTER TABLE files ADD COLUMN once BLOB;
+  CREATE INDEX files_expiring ON files (expiresAt) WHERE expiresAt IS NOT NULL;
+  CREATE INDEX files_once ON files (once) WHERE once IS NOT NULL;
+`;
+
+const STEPS = [VERSION_1, VERSION_2];
+
 export function migrate(database: Database.Database): void {
   const version = database.pragma('user_version', { simple: true }) as number;
   if (version > SCHEMA_VERSION) {
     throw new Error(`FileMap has schema ${version}, this program knows ${SCHEMA_VERSION}`);
   }
-  if (version === 0) {
-    database.transaction(() => {
-      database.exec(VERSION_1);
-      database.pragma(`user_version = ${SCHEMA_VERSION}`);
-    })();
-  }
+  if (version === SCHEMA_VERSION) return;
+  database.transaction(() => {
+    for (const step of STEPS.slice(version)) database.exec(step);
+    database.pragma(`user_version = ${SCHEMA_VERSION}`);
+  })();
 }

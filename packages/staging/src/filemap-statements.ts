@@ -3,7 +3,7 @@ import type Database from 'better-sqlite3';
 /** Every statement of the FileMap, prepared once. The tables are in filemap-schema.ts. */
 
 const FILE_COLUMNS = `f.key, f.name, f.type, f.grp AS "group", f.size, f.crc32, f.stagedAt,
-  f.segment, f.position, f.spooled, f.trunk, f.trunkOffset, f.was`;
+  f.segment, f.position, f.spooled, f.trunk, f.trunkOffset, f.was, f.expiresAt`;
 const TRUNK_COLUMNS = `id, taskId, kind, state, fileId, size, crc32, files, contentBytes,
   deadFiles, deadBytes, recordSegment`;
 
@@ -29,15 +29,20 @@ const SQL = {
   waitingSpooled: `SELECT ${FILE_COLUMNS}, NULL AS trunkKind, NULL AS trunkFileId
       FROM files f INDEXED BY files_spooled
       WHERE spooled = 1 AND trunk IS NULL ORDER BY key LIMIT ?`,
+  expired: `SELECT ${FILE_COLUMNS}, NULL AS trunkKind, NULL AS trunkFileId
+      FROM files f INDEXED BY files_expiring WHERE expiresAt <= ? ORDER BY expiresAt LIMIT ?`,
+  byOnce: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
+      FROM files f INDEXED BY files_once LEFT JOIN trunks t ON t.id = f.trunk
+      WHERE f.once = ? AND f.stagedAt >= ? ORDER BY f.segment, f.position, f.key`,
   forgetSpooled: 'UPDATE files SET spooled = 2 WHERE key = ?',
   oldestNeeded: `SELECT segment FROM files INDEXED BY files_waiting
       WHERE trunk IS NULL ORDER BY segment, position LIMIT 1`,
   addFile: `INSERT OR IGNORE INTO files
-      (key, name, type, grp, size, crc32, stagedAt, segment, position, spooled)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      (key, name, type, grp, size, crc32, stagedAt, segment, position, spooled, expiresAt, once)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   adoptFile: `INSERT OR IGNORE INTO files
-      (key, name, type, grp, size, crc32, stagedAt, segment, position, spooled, was)
-      VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?)`,
+      (key, name, type, grp, size, crc32, stagedAt, segment, position, spooled, was, expiresAt)
+      VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?)`,
   moveFile: `UPDATE files SET segment = ?, position = ?, spooled = 0, trunk = NULL,
       trunkOffset = NULL, was = ? WHERE key = ?`,
   addForward: 'INSERT OR REPLACE INTO forwards (fileId, offset, key) VALUES (?, ?, ?)',

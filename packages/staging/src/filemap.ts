@@ -42,6 +42,8 @@ export interface FileRow {
   readonly trunkFileId: string | null;
   /** JSON of the FormerPlaces it was moved from; null for most. */
   readonly was: string | null;
+  /** Unix milliseconds from which on it is gone; null for most. */
+  readonly expiresAt: number | null;
 }
 
 /**
@@ -189,6 +191,16 @@ export class FileMap {
   /** Large files that wait to be sent, oldest first. */
   waitingSpooled(limit: number): FileRow[] {
     return this.#statements.waitingSpooled.all(limit) as FileRow[];
+  }
+
+  /** Files whose time is over, the longest ago first. */
+  expired(now: number, limit: number): FileRow[] {
+    return this.#statements.expired.all(now, limit) as FileRow[];
+  }
+
+  /** The files of the upload that was marked so since then, in its order. */
+  findOnce(once: Buffer, since: number): FileRow[] {
+    return this.#statements.byOnce.all(once, since) as FileRow[];
   }
 
   /** The large file's spool file is gone. */
@@ -378,6 +390,8 @@ export class FileMap {
       segment,
       change.position,
       change.spooled ? 1 : 0,
+      change.expiresAt ?? null,
+      change.once === undefined ? null : Buffer.from(change.once, 'base64url'),
     );
     if (changes === 1) sums.add(change.spooled ? 'spooled' : 'waiting', 1, change.size);
   }
@@ -402,20 +416,21 @@ export class FileMap {
   /** A large file that only the record of its storing still tells about. */
   #adoptWhole(file: Omit<FileChange, 'position' | 'spooled'>, sums: Sums): void {
     if (this.isDeleted(file.key)) return;
-    const { key, name, type, group, size, crc32, stagedAt } = file;
-    const values = [key, name, type, group ?? null, size, crc32, stagedAt, 2, null];
+    const { key, name, type, group, size, crc32, stagedAt, expiresAt = null } = file;
+    const values = [key, name, type, group ?? null, size, crc32, stagedAt, 2, null, expiresAt];
     if (this.#statements.adoptFile.run(...values).changes === 1) sums.add('spooled', 1, size);
   }
 
   #adoptMembers(trunk: TrunkRow, entries: readonly AdoptedFile[], sums: Sums): void {
     const members: PlannedMember[] = [];
     for (const { file, offset, was } of entries) {
-      const { key, name, type, group, size, crc32, stagedAt } = file;
+      const { key, name, type, group, size, crc32, stagedAt, expiresAt = null } = file;
       members.push({ key, offset, size });
       // Deleted, or moved to another trunk since: dead in this one.
       if (this.isDeleted(key) || this.#statements.forward.get(trunk.fileId, offset)) continue;
       const places = was.length > 0 ? JSON.stringify(was) : null;
-      const values = [key, name, type, group ?? null, size, crc32, stagedAt, 0, places];
+      const about = [name, type, group ?? null, size, crc32, stagedAt];
+      const values = [key, ...about, 0, places, expiresAt];
       if (this.#statements.adoptFile.run(...values).changes === 1) sums.add('waiting', 1, size);
       for (const [fileId, at] of was) this.#statements.addForward.run(fileId, at, key);
     }

@@ -16,6 +16,10 @@ export interface FileMeta {
   readonly name: string;
   readonly type: string;
   readonly group: string | undefined;
+  /** Unix milliseconds from which on the file is gone; absent for most. */
+  readonly expiresAt?: number | undefined;
+  /** What makes an upload that is sent twice one file: 16 bytes, base64url. */
+  readonly once?: string | undefined;
 }
 
 export interface NewFile extends FileMeta {
@@ -45,16 +49,26 @@ export interface StoredTrunk {
 const NO_BODY = { body: [], bodyBytes: 0 } as const;
 
 export function fileRecord(file: NewFile): NewRecord {
-  const { name, type, group, key, size, stagedAt } = file;
+  const { key, size, stagedAt } = file;
   return {
     type: file.body ? RecordType.file : RecordType.spooledFile,
     key,
-    meta: group === undefined ? { name, type } : { name, type, group },
+    meta: metaOf(file),
     body: file.body ?? [],
     bodyBytes: file.body ? size : 0,
     size,
     time: stagedAt,
     crc32: file.crc32,
+  };
+}
+
+function metaOf({ name, type, group, expiresAt, once }: FileMeta): object {
+  return {
+    name,
+    type,
+    ...(group === undefined ? {} : { group }),
+    ...(expiresAt === undefined ? {} : { expires: expiresAt }),
+    ...(once === undefined ? {} : { once }),
   };
 }
 
@@ -95,8 +109,8 @@ export function planRecord(
 export function storedRecord(trunk: StoredTrunk, now: number): NewRecord {
   const { kind, fileId, files, file } = trunk;
   const member = file && {
-    ...file,
-    key: undefined,
+    ...metaOf(file),
+    stagedAt: file.stagedAt,
     member: file.key.toString('base64url'),
   };
   return {
@@ -194,11 +208,13 @@ function wholeFile(record: RecordContent, meta: Readonly<Record<string, unknown>
   };
 }
 
-/** Name, type and group as meta blocks and directory comments hold them. */
+/** Name, type, group and expiry as meta blocks and directory comments hold them. */
 export function readFileMeta(meta: Readonly<Record<string, unknown>>): FileMeta {
   return {
     name: String(meta.name ?? ''),
     type: String(meta.type ?? ''),
     group: typeof meta.group === 'string' ? meta.group : undefined,
+    ...(typeof meta.expires === 'number' ? { expiresAt: meta.expires } : {}),
+    ...(typeof meta.once === 'string' ? { once: meta.once } : {}),
   };
 }

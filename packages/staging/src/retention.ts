@@ -103,10 +103,17 @@ export class Retention {
     };
     const row = kind === 'whole' ? this.#parts.fileMap.onlyMember(trunk.id) : undefined;
     if (!row) return stored;
-    const { key, name, type, group, stagedAt } = row;
+    const { key, name, type, group, stagedAt, expiresAt } = row;
     return {
       ...stored,
-      file: { key, name, type, group: group ?? undefined, stagedAt },
+      file: {
+        key,
+        name,
+        type,
+        group: group ?? undefined,
+        stagedAt,
+        expiresAt: expiresAt ?? undefined,
+      },
     };
   }
 }

@@ -16,6 +16,8 @@ export interface StagingOptions {
   readonly minFreeBytes?: number;
   /** Bytes per second that compaction moves at the most. Default 8 MiB. */
   readonly compactionBytesPerSecond?: number;
+  /** How often files whose time is over are looked for and deleted. Default 10 s. */
+  readonly expiryIntervalMs?: number;
   /** Told how many trunks of all have been read back into a FileMap that was lost. */
   readonly onRebuild?: (done: number, all: number) => void;
   readonly disk?: Disk;

@@ -59,6 +59,9 @@ const RECORD_ROOM_BYTES = 4096;
 const REMOVE_TIMEOUT_MS = 30_000;
 const SETTLE_AGAIN_MS = 2_000;
 const FREE_SPACE_INTERVAL_MS = 1_000;
+const EXPIRY_INTERVAL_MS = 10_000;
+/** Files that one batch of deletions takes away. */
+const EXPIRED_AT_ONCE = 256;
 const DEFAULT_MIN_FREE_BYTES = 64 * 2 ** 20;
 const DEFAULT_COMPACTION_BYTES_PER_SECOND = 8 * 2 ** 20;
 
@@ -157,6 +160,9 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.#every(FREE_SPACE_INTERVAL_MS, async () => {
       this.#freeBytes = (await disk.space(directory)).freeBytes;
     });
+    this.#every(this.#options.expiryIntervalMs ?? EXPIRY_INTERVAL_MS, async () => {
+      await this.deleteExpired();
+    });
     if (unread.length > 0) this.#every(SETTLE_AGAIN_MS, () => this.#settleAgain());
   }
 
@@ -164,11 +170,14 @@ export class Staging extends EventEmitter<StagingEvents> {
     return this.#keys.next();
   }
 
-  /** Resolves once all of the files are durable; all of them or none. */
-  async stage(files: readonly NewFile[]): Promise<void> {
+  /**
+   * Resolves once all of the files are durable; all of them or none. With `sync` false
+   * they are durable soon after, and lost if the machine stops before.
+   */
+  async stage(files: readonly NewFile[], sync = this.#options.sync): Promise<void> {
     const inPlace = files.reduce((sum, file) => sum + (file.body ? file.size : 0), 0);
     await this.#makeRoom(inPlace + RECORD_ROOM_BYTES * files.length);
-    await this.#container.append(files.map(fileRecord));
+    await this.#container.append(files.map(fileRecord), sync && this.#options.sync);
     for (const file of files) this.#merging.noteStaged(file.size, file.body === undefined);
   }
 
@@ -277,10 +286,34 @@ export class Staging extends EventEmitter<StagingEvents> {
   async delete(key: Buffer): Promise<boolean> {
     const row = this.#fileMap.find(key);
     if (!row) return false;
-    await this.#container.append([deletionRecord(key, this.#options.now())]);
-    if (row.spooled === 1 && !this.isPacking(key)) this.#inBackground(this.#spool.remove(key));
-    if (row.trunk !== null) this.#tidy();
+    await this.#deleteRows([row]);
     return true;
+  }
+
+  /** The files of an upload that was marked with `once` since then, in its order. */
+  findOnce(once: Buffer, since: number): FileRow[] {
+    return this.#fileMap.findOnce(once, since);
+  }
+
+  /** Deletes the files whose time is over; resolves with how many. */
+  async deleteExpired(): Promise<number> {
+    let deleted = 0;
+    while (!this.#closing) {
+      const rows = this.#fileMap.expired(this.#options.now(), EXPIRED_AT_ONCE);
+      if (rows.length === 0) break;
+      await this.#deleteRows(rows);
+      deleted += rows.length;
+    }
+    return deleted;
+  }
+
+  async #deleteRows(rows: readonly FileRow[]): Promise<void> {
+    const now = this.#options.now();
+    await this.#container.append(rows.map(({ key }) => deletionRecord(key, now)));
+    for (const { key, spooled } of rows) {
+      if (spooled === 1 && !this.isPacking(key)) this.#inBackground(this.#spool.remove(key));
+    }
+    if (rows.some(({ trunk }) => trunk !== null)) this.#tidy();
   }
 
   flush(signal?: AbortSignal): Promise<void> {

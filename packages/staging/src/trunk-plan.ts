@@ -94,12 +94,13 @@ export function encodeMemberHeader(row: FileRow): Buffer {
 }
 
 function entryComment(row: FileRow): string {
-  const { name, type, group, stagedAt, was } = row;
+  const { name, type, group, stagedAt, was, expiresAt } = row;
   return JSON.stringify({
     name,
     type,
     ...(group === null ? {} : { group }),
     stagedAt,
+    ...(expiresAt === null ? {} : { expires: expiresAt }),
     ...(was === null ? {} : { was: JSON.parse(was) as unknown }),
   });
 }

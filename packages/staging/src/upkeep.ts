@@ -61,7 +61,12 @@ export async function readTrunk(
 export async function stageAgain(parts: UpkeepParts, row: FileRow, bytes: Buffer): Promise<void> {
   const before = row.was === null ? [] : (JSON.parse(row.was) as FormerPlace[]);
   const place: FormerPlace = [row.trunkFileId!, row.trunkOffset!];
-  const file = { ...row, group: row.group ?? undefined, body: [bytes] };
+  const file = {
+    ...row,
+    group: row.group ?? undefined,
+    expiresAt: row.expiresAt ?? undefined,
+    body: [bytes],
+  };
   await parts.container.append([movedRecord(file, [...before, place])]);
   parts.onMoved(row.size);
 }
