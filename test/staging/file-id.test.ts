@@ -28,6 +28,7 @@ function row(change: Partial<FileRow>): FileRow {
     trunkKind: 'trunk',
     trunkFileId: `${PLACE}${encodeFields({ ...FIELDS, sizeField: normalSizeField(9000, 1) })}.merged`,
     was: null,
+    expiresAt: null,
     ...change,
   };
 }
