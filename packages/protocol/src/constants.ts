@@ -115,6 +115,9 @@ export const CommandCode = {
   deleteGroup: 108,
   getGroupName: 109,
   activeTest: 111,
+  /** Not of FastDFS; see storage-peer.ts. */
+  peerInstance: 201,
+  peerSynced: 202,
 } as const;
 
 /** Status byte of a reply: Linux errno numbers, whatever the platform. */

@@ -142,11 +142,11 @@ export class Connection<Session> {
       return !(this.#rules.closesAfterInvalid && status === Status.invalid);
     }
     if (Buffer.isBuffer(reply)) await this.#sink.write(encodeReply(Status.ok, reply));
-    else await this.#stream(reply);
+    else return this.#stream(reply);
     return true;
   }
 
-  async #stream(reply: StreamedReply): Promise<void> {
+  async #stream(reply: StreamedReply): Promise<boolean> {
     try {
       const header = encodeHeader({ bodyBytes: reply.bytes, command: REPLY_COMMAND, status: 0 });
       let sent = 0;
@@ -161,8 +161,10 @@ export class Connection<Session> {
           throw new ConnectionError('ERR_CONNECTION_LOST', 'a file could not be read');
         }
         await this.#sink.write(...(sent === 0 ? [header, chunk] : [chunk]));
+        if (chunk.length === 0 && reply.openEnded) return false;
         sent += chunk.length;
       }
+      return true;
     } finally {
       reply.release();
     }

@@ -15,6 +15,8 @@ import type { Payload } from './payload.js';
 /** Bytes of a file that are sent as they are read. */
 export interface StreamedReply {
   readonly bytes: number;
+  /** True if `bytes` is no length: an empty chunk ends the answer, and its connection with it. */
+  readonly openEnded?: boolean;
   /** The bytes from `position` on, as many as suit one write; at least one. */
   read(position: number): Promise<Buffer>;
   /** Called once, whether all was sent or not. */

@@ -1,8 +1,8 @@
 import { dirname } from 'node:path';
 import type { Disk, DiskFile } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
-import { type Environment, nowSeconds } from '../environment.js';
 import { asError, StatusError } from '../errors.js';
+import type { Change } from '../replication/change.js';
 import type { KeyedLock } from './keyed-lock.js';
 import type { OpenFile, OpenFiles } from './open-files.js';
 import type { Piece } from './piece.js';
@@ -20,18 +20,25 @@ import type { Piece } from './piece.js';
 const COPY_BYTES = 1024 * 1024;
 
 /** What a change does to a file. */
-interface Change {
+interface Effect {
   /** Bytes from here on may differ afterwards. */
   readonly from: number;
   /** Bytes of the file afterwards. */
   readonly size: number;
+  /** How the log puts it, behind operation and name. */
+  readonly noted: readonly ['A' | 'M' | 'T', string];
   write(file: DiskFile): Promise<void>;
+}
+
+/** A file that may change. */
+export interface ChangingFile {
+  readonly path: string;
+  readonly name: string;
 }
 
 export interface ChangingFilesParts {
   readonly disk: Disk;
   readonly files: OpenFiles;
-  readonly environment: Environment;
   /** Shared with all that deletes, renames or describes files. */
   readonly locks: KeyedLock;
   /** A free name in the temporary directory of the file's store path. */
@@ -81,34 +88,41 @@ export class ChangingFiles {
   }
 
   /** Writes the piece behind the last byte. */
-  append(path: string, piece: Piece): Promise<void> {
-    return this.#change(path, (size) => writing(piece, size, size));
+  append(file: ChangingFile, piece: Piece, change: Change): Promise<void> {
+    return this.#change(file, change, (size) => writing('A', piece, size, size));
   }
 
   /** Writes the piece at `offset`, at most the file's size; status 22 beyond. */
-  modify(path: string, offset: number, piece: Piece): Promise<void> {
-    return this.#change(path, (size) => {
+  modify(file: ChangingFile, offset: number, piece: Piece, change: Change): Promise<void> {
+    return this.#change(file, change, (size) => {
       if (offset > size) throw new StatusError(Status.invalid, `offset ${offset} of ${size} bytes`);
-      return writing(piece, offset, size);
+      return writing('M', piece, offset, size);
     });
   }
 
   /** Cuts the file, or fills it up with zeros if `roomFor` has no objection to the growth. */
   truncate(
-    path: string,
+    file: ChangingFile,
     size: number,
+    change: Change,
     roomFor: (bytes: number) => Promise<unknown>,
   ): Promise<void> {
-    return this.#change(path, async (before) => {
+    return this.#change(file, change, async (before) => {
       if (size === before) return undefined;
       if (size > before) await roomFor(size - before);
-      return { from: Math.min(size, before), size, write: (file) => file.truncate(size) };
+      return {
+        from: Math.min(size, before),
+        size,
+        noted: ['T', `${before} ${size}`],
+        write: (opened) => opened.truncate(size),
+      };
     });
   }
 
   #change(
-    path: string,
-    plan: (size: number) => Promise<Change | undefined> | Change | undefined,
+    { path, name }: ChangingFile,
+    change: Change,
+    plan: (size: number) => Promise<Effect | undefined> | Effect | undefined,
   ): Promise<void> {
     const { disk, files, locks } = this.#parts;
     return locks.run(path, async () => {
@@ -116,10 +130,14 @@ export class ChangingFiles {
       const file = await disk.openToUpdate(path);
       try {
         const { size } = await file.stat();
-        const change = await plan(size);
-        if (!change) return;
-        if (change.from < size && this.#readers.has(path)) await this.#replace(path, file, change);
-        else await this.#inPlace(file, size, change);
+        const effect = await plan(size);
+        if (!effect) return;
+        const [operation, extra] = effect.noted;
+        await change.note(operation, name, extra);
+        const seconds = change.seconds();
+        if (effect.from < size && this.#readers.has(path)) {
+          await this.#replace(path, file, effect, seconds);
+        } else await this.#inPlace(file, size, effect, seconds);
       } finally {
         files.forget(path);
         await file.close();
@@ -127,13 +145,13 @@ export class ChangingFiles {
     });
   }
 
-  async #inPlace(file: DiskFile, size: number, change: Change): Promise<void> {
+  async #inPlace(file: DiskFile, size: number, effect: Effect, seconds: number): Promise<void> {
     try {
-      await change.write(file);
-      await this.#finish(file);
+      await effect.write(file);
+      await finish(file, seconds);
     } catch (error) {
       // What was there before is whole if the change only added to it.
-      if (change.size > size) {
+      if (effect.size > size) {
         await file.truncate(size).catch((again: unknown) => this.#parts.onError(asError(again)));
       }
       throw error;
@@ -141,15 +159,15 @@ export class ChangingFiles {
   }
 
   /** Makes the change in a copy, which then takes the file's name. */
-  async #replace(path: string, file: DiskFile, change: Change): Promise<void> {
+  async #replace(path: string, file: DiskFile, effect: Effect, seconds: number): Promise<void> {
     const { disk, temporaryFile } = this.#parts;
     const copyPath = temporaryFile(path);
     const copy = await disk.create(copyPath);
     try {
       try {
         await copyBytes(file, copy);
-        await change.write(copy);
-        await this.#finish(copy);
+        await effect.write(copy);
+        await finish(copy, seconds);
       } finally {
         await copy.close();
       }
@@ -160,17 +178,21 @@ export class ChangingFiles {
     }
     await disk.syncDirectory(dirname(path));
   }
-
-  async #finish(file: DiskFile): Promise<void> {
-    await file.setModified(nowSeconds(this.#parts.environment));
-    await file.sync();
-  }
 }
 
-function writing(piece: Piece, at: number, size: number): Change | undefined {
+async function finish(file: DiskFile, seconds: number): Promise<void> {
+  await file.setModified(seconds);
+  await file.sync();
+}
+
+function writing(operation: 'A' | 'M', piece: Piece, at: number, size: number): Effect | undefined {
   if (piece.bytes === 0) return undefined;
-  const end = at + piece.bytes;
-  return { from: at, size: Math.max(size, end), write: (file) => piece.writeTo(file, at) };
+  return {
+    from: at,
+    size: Math.max(size, at + piece.bytes),
+    noted: [operation, `${at} ${piece.bytes}`],
+    write: (file) => piece.writeTo(file, at),
+  };
 }
 
 async function copyBytes(from: DiskFile, to: DiskFile): Promise<void> {

@@ -2,7 +2,6 @@ import { dirname, sep } from 'node:path';
 import type { Disk } from '@stevedore/disk';
 import {
   appenderSizeField,
-  decodeFields,
   ENCODED_FIELDS_CHARS,
   encodeFields,
   encodePath,
@@ -14,9 +13,10 @@ import {
   Status,
   TAIL_CHARS,
 } from '@stevedore/protocol';
-import { type Environment, nowSeconds, randomDigits } from '../environment.js';
+import { type Environment, randomDigits } from '../environment.js';
 import { asError, StatusError } from '../errors.js';
 import type { Payload } from '../net/payload.js';
+import type { Change } from '../replication/change.js';
 import type { DirectoryRotation } from './directory-rotation.js';
 import { IncomingFile } from './incoming-file.js';
 import type { KeyedLock } from './keyed-lock.js';
@@ -43,6 +43,15 @@ export interface NewFile {
 interface Content {
   readonly bytes: number;
   readonly crc32: number;
+}
+
+/** What a link leads to. */
+export interface LinkTarget {
+  /** As the link shall hold it: relative to its own directory. */
+  readonly path: string;
+  /** The file's name. */
+  readonly name: string;
+  readonly bytes: number;
 }
 
 export interface FileStoreParts {
@@ -83,50 +92,64 @@ export class FileStore {
   }
 
   /** Receives a file and answers with its name once it is durable. */
-  async store(file: NewFile, payload: Payload): Promise<FileId> {
+  async store(file: NewFile, payload: Payload, change: Change): Promise<FileId> {
     const temporary = this.#storePath(file.storePathIndex).temporaryFile();
     return this.#receive(temporary, payload, async (incoming) => {
-      const createdAtSeconds = nowSeconds(this.#parts.environment);
+      const createdAtSeconds = change.seconds();
       await incoming.finish(createdAtSeconds);
       const directory = await this.#directory(file.storePathIndex);
       const tail = (): string => this.#tail(file.extension);
       return this.#underNewName(
         () => this.#newName(file.kind, file.source, createdAtSeconds, incoming, directory, tail()),
         (path) => incoming.moveTo(path),
+        (id) => change.note('C', id.name),
       );
     });
   }
 
   /** Receives a file under a name that is settled; status 17 if there is one. */
-  async storeAs(id: FileId, payload: Payload): Promise<void> {
+  async storeAs(id: FileId, payload: Payload, change: Change): Promise<void> {
     const path = this.pathOf(id);
     await this.#reserving(path, async () => {
       await this.#receive(this.temporaryFile(path), payload, async (incoming) => {
-        await incoming.finish(nowSeconds(this.#parts.environment));
-        await this.#appear(path, () => incoming.moveTo(path));
+        await incoming.finish(change.seconds());
+        await this.#appear(
+          path,
+          () => incoming.moveTo(path),
+          () => change.note('C', id.name),
+        );
       });
     });
   }
 
   /** A link of a new name to a file of `bytes`; its CRC-32 is no content's, but random. */
-  async linkTo(target: string, bytes: number, file: NewFile): Promise<FileId> {
+  async linkTo(target: LinkTarget, file: NewFile, change: Change): Promise<FileId> {
     const { environment, disk } = this.#parts;
     const directory = await this.#directory(file.storePathIndex);
-    const content = { bytes, crc32: environment.random(2 ** 32) };
-    const createdAtSeconds = nowSeconds(environment);
+    const content = { bytes: target.bytes, crc32: environment.random(2 ** 32) };
+    const createdAtSeconds = change.seconds();
     const { source, kind, extension } = file;
     return this.#underNewName(
       () =>
         this.#newName(kind, source, createdAtSeconds, content, directory, this.#tail(extension)),
-      (path) => disk.makeLink(target, path),
+      (path) => disk.makeLink(target.path, path),
+      (id) => change.note('L', id.name, target.name),
     );
   }
 
   /** A link under a name that is settled; status 17 if there is a file. */
-  async linkAs(id: FileId, target: string): Promise<void> {
+  async linkAs(
+    id: FileId,
+    target: Pick<LinkTarget, 'path' | 'name'>,
+    change: Change,
+  ): Promise<void> {
     const path = this.pathOf(id);
     await this.#reserving(path, () =>
-      this.#appear(path, () => this.#parts.disk.makeLink(target, path)),
+      this.#appear(
+        path,
+        () => this.#parts.disk.makeLink(target.path, path),
+        () => change.note('L', id.name, target.name),
+      ),
     );
   }
 
@@ -134,30 +157,56 @@ export class FileStore {
    * Turns an appender into a normal file: a new name in the same directory with the
    * same tail, the present time, and the size and CRC-32 given. Its metadata goes with it.
    */
-  async rename(from: FileId, content: Content): Promise<FileId> {
-    const { disk, environment, files } = this.#parts;
+  async rename(from: FileId, content: Content, source: string, change: Change): Promise<FileId> {
     const fromPath = this.pathOf(from);
-    const { source } = decodeFields(from.base);
     const directory = from.name.slice(0, -from.base.length);
     const tail = from.base.slice(ENCODED_FIELDS_CHARS);
-    const createdAtSeconds = nowSeconds(environment);
+    const createdAtSeconds = change.seconds();
     return this.#underNewName(
       () => this.#newName('normal', source, createdAtSeconds, content, directory, tail),
-      async (path) => {
-        await disk.rename(fromPath, path);
-        files.forget(fromPath);
-        if (await disk.exists(fromPath + METADATA_SUFFIX)) {
-          await disk.rename(fromPath + METADATA_SUFFIX, path + METADATA_SUFFIX);
-        }
+      async (path, id) => {
+        await change.note('R', id.name, from.name);
+        await this.#move(fromPath, path);
       },
-      (path) => disk.rename(path, fromPath),
+      async () => {},
+      (path) => this.#parts.disk.rename(path, fromPath),
     );
   }
 
+  /** Gives a file and its metadata another settled name in the same directory; status 17 if it is taken. */
+  async renameAs(from: FileId, id: FileId, change: Change): Promise<void> {
+    const path = this.pathOf(id);
+    await this.#reserving(path, () =>
+      this.#appear(
+        path,
+        () => this.#move(this.pathOf(from), path),
+        () => change.note('R', id.name, from.name),
+        (each) => this.#parts.disk.rename(each, this.pathOf(from)),
+      ),
+    );
+  }
+
+  async #move(fromPath: string, path: string): Promise<void> {
+    const { disk, files } = this.#parts;
+    await disk.rename(fromPath, path);
+    files.forget(fromPath);
+    if (await disk.exists(fromPath + METADATA_SUFFIX)) {
+      await disk.rename(fromPath + METADATA_SUFFIX, path + METADATA_SUFFIX);
+    }
+  }
+
   /** Removes a file and its metadata durably; status 2 if it is not there. */
-  remove(path: string): Promise<void> {
+  remove(id: FileId, change: Change): Promise<void> {
     const { disk, files, locks, onError } = this.#parts;
+    const path = this.pathOf(id);
+    const metadata = path + METADATA_SUFFIX;
     return locks.run(path, async () => {
+      if (!(await disk.exists(path))) throw new StatusError(Status.notFound, path);
+      const hasMetadata = await disk.exists(metadata);
+      await Promise.all([
+        change.note('D', id.name),
+        ...(hasMetadata ? [change.note('D', id.name + METADATA_SUFFIX)] : []),
+      ]);
       try {
         await disk.unlink(path);
       } catch (error) {
@@ -165,9 +214,8 @@ export class FileStore {
       }
       // After the unlink, so that no reader opens it again.
       files.forget(path);
-      const metadata = path + METADATA_SUFFIX;
       // The file is gone; metadata left behind is read by nobody.
-      if (await disk.exists(metadata)) {
+      if (hasMetadata) {
         await disk.unlink(metadata).catch((error: unknown) => onError(asError(error)));
       }
       await disk.syncDirectory(dirname(path));
@@ -220,7 +268,8 @@ export class FileStore {
   /** Draws names until one is free, and has a file appear under it. */
   async #underNewName(
     draw: () => FileId,
-    appear: (path: string) => Promise<void>,
+    appear: (path: string, id: FileId) => Promise<void>,
+    note: (id: FileId) => Promise<void>,
     takeBack?: (path: string) => Promise<void>,
   ): Promise<FileId> {
     for (let count = 0; count < MAX_NAME_DRAWS; count++) {
@@ -230,7 +279,12 @@ export class FileStore {
       this.#reserved.add(path);
       try {
         if (await this.#parts.disk.exists(path)) continue;
-        await this.#appear(path, () => appear(path), takeBack);
+        await this.#appear(
+          path,
+          () => appear(path, id),
+          () => note(id),
+          takeBack,
+        );
         return id;
       } finally {
         this.#reserved.delete(path);
@@ -251,15 +305,19 @@ export class FileStore {
     }
   }
 
-  /** Durable when it resolves; whatever of it was there when it fails is taken back. */
+  /**
+   * Durable and noted when it resolves; whatever of it was there when it fails is
+   * taken back. A note of a file that is not there does no harm.
+   */
   async #appear(
     path: string,
     appear: () => Promise<void>,
+    note: () => Promise<void>,
     takeBack: (path: string) => Promise<void> = (each) => this.#parts.disk.unlink(each),
   ): Promise<void> {
     try {
       await appear();
-      await this.#parts.disk.syncDirectory(dirname(path));
+      await bothDone(this.#parts.disk.syncDirectory(dirname(path)), note());
     } catch (error) {
       await takeBack(path).catch(() => {});
       throw error;
@@ -270,5 +328,12 @@ export class FileStore {
     const storePath = this.#parts.storePaths[index];
     if (!storePath) throw new StatusError(Status.invalid, `no store path ${index}`);
     return storePath;
+  }
+}
+
+/** Waits for both, even if one fails. */
+async function bothDone(one: Promise<void>, other: Promise<void>): Promise<void> {
+  for (const outcome of await Promise.allSettled([one, other])) {
+    if (outcome.status === 'rejected') throw outcome.reason;
   }
 }

@@ -5,6 +5,8 @@ import type { FileId } from '@stevedore/protocol';
 
 export const STATE_FILE = '.stevedore-storage.json';
 export const TEMPORARY_DIRECTORY = '.tmp';
+/** In the first store path: the log of changes, and what the group knows of it. */
+export const LOG_DIRECTORY = 'sync';
 /** Behind the name of a trunk: the file that lists its deleted slices. */
 export const DELETED_SUFFIX = '-deleted';
 /** Behind the name of a file: its metadata. */
@@ -21,6 +23,10 @@ export function dataDirectory(storePath: string): string {
 
 export function temporaryDirectory(storePath: string): string {
   return join(dataDirectory(storePath), TEMPORARY_DIRECTORY);
+}
+
+export function logDirectory(storePath: string): string {
+  return join(dataDirectory(storePath), LOG_DIRECTORY);
 }
 
 export function fileDirectory(storePath: string, id: Pick<FileId, 'directory'>): string {

@@ -7,6 +7,7 @@ import {
   Status,
 } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
+import type { Change } from '../replication/change.js';
 import type { KeyedLock } from './keyed-lock.js';
 import { METADATA_SUFFIX } from './layout.js';
 
@@ -14,6 +15,17 @@ import { METADATA_SUFFIX } from './layout.js';
  * Metadata of files: the wire text, names in byte order, in a file beside the
  * data file. It is replaced as a whole and durable before it is answered.
  */
+
+/** A file and its name. */
+export interface DescribedFile {
+  readonly path: string;
+  readonly name: string;
+}
+
+export interface MetadataUpdate {
+  readonly metadata: Buffer;
+  readonly mode: MetadataMode;
+}
 
 const RECORD_SEPARATOR = '\x01';
 const FIELD_SEPARATOR = '\x02';
@@ -39,19 +51,23 @@ export class MetadataStore {
   }
 
   /** Status 2 if there is no data file at `path`. */
-  set(path: string, metadata: Buffer, mode: MetadataMode): Promise<void> {
+  set({ path, name }: DescribedFile, update: MetadataUpdate, change: Change): Promise<void> {
+    const { metadata, mode } = update;
+    const noted = name + METADATA_SUFFIX;
     return this.#locks.run(path, async () => {
       if (!(await this.#disk.exists(path))) throw new StatusError(Status.notFound, path);
       const records = parse(metadata);
-      if (mode === 'merge') {
-        if (records.size === 0) return;
-        const before = parse((await this.#read(path)) ?? Buffer.alloc(0));
-        await this.#write(path, new Map([...before, ...records]));
-      } else if (records.size === 0) {
+      if (mode === 'merge' && records.size === 0) return;
+      const before = await this.#read(path);
+      if (records.size === 0) {
+        if (!before) return;
+        await change.note('D', noted);
         await this.#remove(path);
-      } else {
-        await this.#write(path, records);
+        return;
       }
+      await change.note(before ? 'U' : 'C', noted);
+      const kept = mode === 'merge' ? parse(before ?? Buffer.alloc(0)) : [];
+      await this.#write(path, new Map([...kept, ...records]));
     });
   }
 

@@ -1,6 +1,9 @@
 import { activeTest, reportServerId } from '@stevedore/protocol';
 import { nowSeconds } from '../environment.js';
 import { control, type Handler, handlerTable } from '../net/handler.js';
+import { openLog } from '../replication/open-log.js';
+import { pathListHandler } from '../replication/path-list.js';
+import { Replication } from '../replication/replication.js';
 import { ChangingFiles } from './changing-files.js';
 import { StorageCounters } from './counters.js';
 import { DirectoryRotation } from './directory-rotation.js';
@@ -57,7 +60,9 @@ export async function openStorage(settings: StorageSettings): Promise<OpenedStor
     settings.filesPerDirectory,
     () => void stateFile.save(state()),
   );
-  const service = assemble(settings, storePaths, rotation);
+  const log = await openLog(settings, storePaths);
+  const replication = new Replication(log, environment);
+  const service = assemble(settings, storePaths, rotation, replication);
   const counters = new StorageCounters(() => nowSeconds(environment));
   return {
     service,
@@ -70,6 +75,7 @@ export async function openStorage(settings: StorageSettings): Promise<OpenedStor
     saveState: () => stateFile.save(state()),
     close: async () => {
       service.files.close();
+      await replication.close();
       await stateFile.save(state());
     },
   };
@@ -86,6 +92,7 @@ function handlersOf(service: StorageService): Handler<undefined>[] {
     downloadHandler(service),
     queryInfoHandler(service),
     deleteHandler(service),
+    pathListHandler(service),
   ];
 }
 
@@ -93,6 +100,7 @@ function assemble(
   settings: StorageSettings,
   storePaths: readonly StorePath[],
   rotation: DirectoryRotation,
+  replication: Replication,
 ): StorageService {
   const { disk, environment, group, onError } = settings;
   const files = new OpenFiles(disk, settings.maxIdleFiles, onError);
@@ -114,8 +122,9 @@ function assemble(
     storePaths,
     files,
     store,
-    changing: new ChangingFiles({ disk, files, environment, locks, temporaryFile, onError }),
+    changing: new ChangingFiles({ disk, files, locks, temporaryFile, onError }),
     metadata: new MetadataStore(disk, locks, temporaryFile),
-    slices: new Slices(disk, files, settings, environment, onError),
+    replication,
+    slices: new Slices(disk, files, settings, onError),
   });
 }

@@ -7,6 +7,7 @@ import {
   Status,
 } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
+import type { Replication } from '../replication/replication.js';
 import type { ChangingFiles } from './changing-files.js';
 import type { FileStore } from './file-store.js';
 import type { Identity } from './identity.js';
@@ -26,6 +27,7 @@ export interface StorageParts {
   readonly changing: ChangingFiles;
   readonly metadata: MetadataStore;
   readonly slices: Slices;
+  readonly replication: Replication;
 }
 
 /** All parts of a storage that its handlers work with. */
@@ -38,6 +40,7 @@ export class StorageService {
   readonly changing: ChangingFiles;
   readonly metadata: MetadataStore;
   readonly slices: Slices;
+  readonly replication: Replication;
   #pathTurn = 0;
 
   constructor(parts: StorageParts) {
@@ -49,6 +52,7 @@ export class StorageService {
     this.changing = parts.changing;
     this.metadata = parts.metadata;
     this.slices = parts.slices;
+    this.replication = parts.replication;
   }
 
   /** The file a request names; status 22 or 2 if there can be none. */

@@ -1,8 +1,8 @@
 import { dirname } from 'node:path';
 import { type Disk, readSmallFile } from '@stevedore/disk';
 import { type SliceId, Status } from '@stevedore/protocol';
-import { type Environment, nowSeconds } from '../environment.js';
 import { asError, StatusError } from '../errors.js';
+import type { Change } from '../replication/change.js';
 import { ByteBoundedCache } from './byte-bounded-cache.js';
 import { decodeDeletedSlices, encodeDeletedSlice } from './deleted-slices-format.js';
 import { KeyedLock } from './keyed-lock.js';
@@ -28,7 +28,6 @@ export class Slices {
   readonly #disk: Disk;
   readonly #files: OpenFiles;
   readonly #options: SliceOptions;
-  readonly #environment: Environment;
   readonly #onError: (error: Error) => void;
   readonly #directories: ByteBoundedCache<TrunkDirectory>;
   readonly #locks = new KeyedLock();
@@ -37,13 +36,11 @@ export class Slices {
     disk: Disk,
     files: OpenFiles,
     options: SliceOptions,
-    environment: Environment,
     onError: (error: Error) => void,
   ) {
     this.#disk = disk;
     this.#files = files;
     this.#options = options;
-    this.#environment = environment;
     this.#onError = onError;
     this.#directories = new ByteBoundedCache(
       options.maxDirectoryCacheBytes,
@@ -67,13 +64,14 @@ export class Slices {
   }
 
   /** Deletes the slice durably; status 2 if it is not there. */
-  async delete(slice: SliceId, trunkPath: string): Promise<void> {
+  async delete(name: string, slice: SliceId, trunkPath: string, change: Change): Promise<void> {
     await this.#locks.run(trunkPath, async () => {
       const trunk = await this.#files.acquire(trunkPath);
       try {
         const directory = await this.#directory(trunkPath, trunk);
         if (!directory.holds(slice)) throw new StatusError(Status.notFound, 'no such slice');
-        await this.#append(slice, trunkPath);
+        await change.note('D', name);
+        await this.#append(slice, trunkPath, change.seconds());
         directory.markDeleted(slice);
         this.#directories.set(trunkPath, directory);
       } finally {
@@ -83,9 +81,9 @@ export class Slices {
   }
 
   /** Removes a trunk and what is known of its slices; ENOENT if it is not there. */
-  async deleteTrunk(trunkPath: string, remove: (path: string) => Promise<void>): Promise<void> {
+  async deleteTrunk(trunkPath: string, remove: () => Promise<void>): Promise<void> {
     await this.#locks.run(trunkPath, async () => {
-      await remove(trunkPath);
+      await remove();
       this.#directories.delete(trunkPath);
       const list = trunkPath + DELETED_SUFFIX;
       // The trunk is gone and answered so; a list left behind is read by nobody.
@@ -113,10 +111,9 @@ export class Slices {
     return directory;
   }
 
-  async #append(slice: SliceId, trunkPath: string): Promise<void> {
+  async #append(slice: SliceId, trunkPath: string, deletedAtSeconds: number): Promise<void> {
     const path = trunkPath + DELETED_SUFFIX;
     const { offset, size, crc32 } = slice;
-    const deletedAtSeconds = nowSeconds(this.#environment);
     const record = encodeDeletedSlice({ offset, size, crc32, deletedAtSeconds });
     const file = await this.#disk.openToUpdate(path);
     try {

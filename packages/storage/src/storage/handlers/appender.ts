@@ -12,6 +12,8 @@ import {
 import { StatusError } from '../../errors.js';
 import { control, type Handler, receiving } from '../../net/handler.js';
 import type { Payload } from '../../net/payload.js';
+import type { Change } from '../../replication/change.js';
+import type { ChangingFile } from '../changing-files.js';
 import type { OpenFile } from '../open-files.js';
 import { type Piece, receivePiece } from '../piece.js';
 import type { StorageService } from '../service.js';
@@ -21,13 +23,13 @@ import type { StorageService } from '../service.js';
  * file is looked for before its kind is: 2 if it is missing, 22 if it is no appender.
  */
 export function appenderHandlers<Session>(service: StorageService): Handler<Session>[] {
-  const { store, changing, settings } = service;
+  const { store, changing, settings, replication } = service;
 
   /** Receives the payload whole, then makes the change. */
   const change = async (
     id: FileId,
     payload: Payload,
-    apply: (path: string, piece: Piece) => Promise<void>,
+    apply: (file: ChangingFile, piece: Piece, change: Change) => Promise<void>,
   ): Promise<undefined> => {
     const path = store.pathOf(id);
     await service.roomFor(payload.remaining, id.storePathIndex);
@@ -35,7 +37,7 @@ export function appenderHandlers<Session>(service: StorageService): Handler<Sess
     try {
       const piece = await receivePiece(settings.disk, () => store.temporaryFile(path), payload);
       try {
-        await apply(path, piece);
+        await replication.run((each) => apply({ path, name: id.name }, piece, each));
       } finally {
         await piece.discard();
       }
@@ -47,26 +49,30 @@ export function appenderHandlers<Session>(service: StorageService): Handler<Sess
 
   return [
     receiving(appendFile, async ({ name }, payload) =>
-      change(await appender(service, name), payload, (path, piece) => changing.append(path, piece)),
+      change(await appender(service, name), payload, (file, piece, each) =>
+        changing.append(file, piece, each),
+      ),
     ),
     receiving(modifyFile, async ({ name, offset }, payload) => {
       const id = await appender(service, name);
       await checkOffset(service, id, offset);
-      return change(id, payload, (path, piece) => changing.modify(path, offset, piece));
+      return change(id, payload, (file, piece, each) => changing.modify(file, offset, piece, each));
     }),
     control(truncateFile, async ({ name, size }) => {
       const id = await appender(service, name);
-      await changing.truncate(store.pathOf(id), size, (bytes) =>
-        service.roomFor(bytes, id.storePathIndex),
+      const file = { path: store.pathOf(id), name: id.name };
+      await replication.run((each) =>
+        changing.truncate(file, size, each, (bytes) => service.roomFor(bytes, id.storePathIndex)),
       );
       return undefined;
     }),
     control(regenerateAppender, async ({ name }) => {
       const id = await appender(service, name);
-      const renamed = await changing.exclusively(store.pathOf(id), async (opened) =>
-        store.rename(id, {
-          bytes: opened.stat.size,
-          crc32: await crcOf(opened, settings.readChunkBytes),
+      const source = service.identity.source();
+      const renamed = await replication.run((each) =>
+        changing.exclusively(store.pathOf(id), async (opened) => {
+          const crc = await crcOf(opened, settings.readChunkBytes);
+          return store.rename(id, { bytes: opened.stat.size, crc32: crc }, source, each);
         }),
       );
       return { group: renamed.group, name: renamed.name };

@@ -1,17 +1,23 @@
-import { deleteFile, isTrunkId, parseSliceId } from '@stevedore/protocol';
+import { deleteFile, type FileId, isTrunkId, parseSliceId } from '@stevedore/protocol';
 import { control, type Handler } from '../../net/handler.js';
+import type { Change } from '../../replication/change.js';
 import type { StorageService } from '../service.js';
+
+/** Removes what a name stands for; status 2 if it is not there. */
+export function removeFile(service: StorageService, id: FileId, change: Change): Promise<void> {
+  const { store, slices } = service;
+  const slice = parseSliceId(id);
+  if (slice) return slices.delete(id.name, slice, store.pathOf(slice.trunk), change);
+  if (!isTrunkId(id)) return store.remove(id, change);
+  return slices.deleteTrunk(store.pathOf(id), () => store.remove(id, change));
+}
 
 /** DELETE_FILE: a file, a trunk with all that is known of its slices, or one slice. */
 export function deleteHandler<Session>(service: StorageService): Handler<Session> {
-  const { store, slices } = service;
+  const { replication } = service;
   return control(deleteFile, async (request) => {
     const id = service.requested(request);
-    const slice = parseSliceId(id);
-    if (slice) await slices.delete(slice, store.pathOf(slice.trunk));
-    else if (isTrunkId(id))
-      await slices.deleteTrunk(store.pathOf(id), (path) => store.remove(path));
-    else await store.remove(store.pathOf(id));
+    await replication.run((change) => removeFile(service, id, change));
     return undefined;
   });
 }

@@ -8,6 +8,7 @@ import {
 } from '@stevedore/protocol';
 import { StatusError } from '../../errors.js';
 import { control, type Handler } from '../../net/handler.js';
+import type { DescribedFile } from '../metadata-store.js';
 import type { StorageService } from '../service.js';
 
 /**
@@ -15,19 +16,20 @@ import type { StorageService } from '../service.js';
  * trunk is written anew.
  */
 export function metadataHandlers<Session>(service: StorageService): Handler<Session>[] {
-  const pathOf = (request: FileName): string => {
+  const describedFile = (request: FileName): DescribedFile => {
     const id = service.requested(request);
     if (parseSliceId(id)) throw new StatusError(Status.notFound, 'slices have no metadata');
-    return service.store.pathOf(id);
+    return { path: service.store.pathOf(id), name: id.name };
   };
   return [
     control(setMetadata, async (request) => {
       if (request.name.length < NORMAL_NAME_CHARS - 10) {
         throw new StatusError(Status.invalid, 'a name too short');
       }
-      await service.metadata.set(pathOf(request), request.metadata, request.mode);
+      const file = describedFile(request);
+      await service.replication.run((change) => service.metadata.set(file, request, change));
       return undefined;
     }),
-    control(getMetadata, (request) => service.metadata.get(pathOf(request))),
+    control(getMetadata, (request) => service.metadata.get(describedFile(request).path)),
   ];
 }

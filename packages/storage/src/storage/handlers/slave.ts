@@ -18,7 +18,7 @@ import { checkExtension } from './upload.js';
 
 /** UPLOAD_SLAVE_FILE and CREATE_LINK: files that hang on another one. */
 export function slaveHandlers<Session>(service: StorageService): Handler<Session>[] {
-  const { store, settings, storePaths, identity } = service;
+  const { store, settings, storePaths, identity, replication } = service;
   const { group, disk } = settings;
 
   /** The name of a slave, by the master's; status 22 if there can be none, 2 without the master. */
@@ -42,7 +42,7 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
       const { storePath } = await service.roomFor(size, id.storePathIndex);
       const done = storePath.announce(size);
       try {
-        await store.storeAs(id, payload);
+        await replication.run((change) => store.storeAs(id, payload, change));
       } finally {
         done();
       }
@@ -66,18 +66,17 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
       const target = await endOf(path);
       const storePathIndex = slave ? slave.storePathIndex : sourceId.storePathIndex;
       const root = storePaths[storePathIndex]!.path;
-      const from = (each: string): string => relative(resolve(root, 'data', '00', '00'), each);
+      // Good from any directory: no two digits are the same as these letters.
+      const from = (each: string): string => relative(resolve(root, 'data', 'HH', 'LL'), each);
+      const linked = { path: from(target), name: sourceId.name, bytes: opened.stat.size };
       if (slave) {
-        await store.linkAs(slave, from(target));
+        await replication.run((change) => store.linkAs(slave, linked, change));
         return { group, name: slave.name };
       }
       const source = identity.source();
-      const id = await store.linkTo(from(target), opened.stat.size, {
-        kind: 'normal',
-        storePathIndex,
-        extension,
-        source,
-      });
+      const id = await replication.run((change) =>
+        store.linkTo(linked, { kind: 'normal', storePathIndex, extension, source }, change),
+      );
       return { group, name: id.name };
     }),
   ];

@@ -22,9 +22,9 @@ export function uploadHandlers<Session>(service: StorageService): Handler<Sessio
       const { index, storePath } = await service.roomFor(size, storePathIndex);
       const done = storePath.announce(size);
       try {
-        const { group, name } = await service.store.store(
-          { kind, storePathIndex: index, extension, source },
-          payload,
+        const file = { kind, storePathIndex: index, extension, source };
+        const { group, name } = await service.replication.run((change) =>
+          service.store.store(file, payload, change),
         );
         return { group, name };
       } finally {

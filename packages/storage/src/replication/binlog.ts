@@ -1,0 +1,283 @@
+import { join } from 'node:path';
+import { type Disk, type DiskFile, hasCode } from '@stevedore/disk';
+import { deferred } from '../deferred.js';
+import { asError } from '../errors.js';
+import { formatRecord, type LogRecord, MAX_LINE_BYTES, parseRecord } from './log-record.js';
+
+/**
+ * The log of all changes of a storage: files `binlog.000`, `binlog.001`, … of text
+ * lines, appended to and never altered. A record is on the medium when `append`
+ * resolves; records that wait together are written and synced together. A line
+ * that a crash cut off was never acknowledged and is removed at the next start.
+ *
+ * A place in the log is one number: the file's number times 2^32, plus the offset.
+ */
+
+export type Position = number;
+
+const FILE = /^binlog\.(\d{3,6})$/;
+const FILE_SPAN = 2 ** 32;
+/** A file that has grown beyond it is followed by the next one. */
+const MAX_FILE_BYTES = 2 ** 30;
+/** The log's end as it is kept in memory for those who follow it. */
+const RECENT_BYTES = 256 * 1024;
+const READ_BYTES = 64 * 1024;
+/** Lines that go into one write. */
+const MAX_BATCH_LINES = 4096;
+
+export interface Entry {
+  readonly record: LogRecord;
+  /** Where the next record begins. */
+  readonly end: Position;
+}
+
+export interface Batch {
+  readonly entries: readonly Entry[];
+  /** Where to read on; as it was if there is nothing more. */
+  readonly next: Position;
+  /** Lines that are not records. */
+  readonly damaged: number;
+}
+
+interface Waiting {
+  readonly line: Buffer;
+  resolve(end: Position): void;
+  reject(error: Error): void;
+}
+
+export interface BinlogOptions {
+  readonly disk: Disk;
+  /** `data/sync` of the first store path. */
+  readonly directory: string;
+  readonly onError: (error: Error) => void;
+  /** Default 1 GiB, as FastDFS has it. */
+  readonly maxFileBytes?: number;
+}
+
+export class Binlog {
+  readonly #disk: Disk;
+  readonly #directory: string;
+  readonly #onError: (error: Error) => void;
+  readonly #maxFileBytes: number;
+  #file: DiskFile | undefined;
+  #index = 0;
+  #offset = 0;
+  #waiting: Waiting[] = [];
+  #writing: Promise<void> | undefined;
+  #recent: Buffer[] = [];
+  #recentBytes = 0;
+  #grown = deferred<void>();
+  #closed = false;
+
+  constructor(options: BinlogOptions) {
+    this.#disk = options.disk;
+    this.#directory = options.directory;
+    this.#onError = options.onError;
+    this.#maxFileBytes = options.maxFileBytes ?? MAX_FILE_BYTES;
+  }
+
+  /** Opens the last file, made if there is none, and cuts off half a line at its end. */
+  async open(): Promise<void> {
+    const names = await this.#disk.list(this.#directory);
+    const indexes = names.flatMap((name) => FILE.exec(name)?.[1] ?? []).map(Number);
+    this.#index = Math.max(0, ...indexes);
+    const path = this.#path(this.#index);
+    const isNew = indexes.length === 0;
+    const file = isNew ? await this.#disk.create(path) : await this.#disk.openToUpdate(path);
+    try {
+      const { size } = await file.stat();
+      this.#offset = await endOfLines(file, size);
+      if (this.#offset < size) await file.truncate(this.#offset);
+      await file.sync();
+      if (isNew) await this.#disk.syncDirectory(this.#directory);
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
+    this.#file = file;
+  }
+
+  /** Where the next record will begin. */
+  get end(): Position {
+    return this.#index * FILE_SPAN + this.#offset;
+  }
+
+  get isEmpty(): boolean {
+    return this.#index === 0 && this.#offset === 0;
+  }
+
+  /** Resolves with the record's end once it is on the medium. */
+  append(record: LogRecord): Promise<Position> {
+    const { promise, resolve, reject } = deferred<Position>();
+    if (this.#closed) reject(new Error('the log is closed'));
+    else {
+      this.#waiting.push({ line: Buffer.from(formatRecord(record), 'latin1'), resolve, reject });
+      this.#writing ??= this.#write();
+    }
+    return promise;
+  }
+
+  /** Some of what follows; nothing at the log's end. */
+  async read(from: Position): Promise<Batch> {
+    const index = Math.floor(from / FILE_SPAN);
+    const offset = from % FILE_SPAN;
+    const recentFrom = this.#offset - this.#recentBytes;
+    if (index === this.#index && offset >= recentFrom) {
+      return batchOf(this.#recentFrom(offset - recentFrom), from);
+    }
+    if (index > this.#index) return { entries: [], next: from, damaged: 0 };
+    const bytes = await this.#readFile(index, offset);
+    if (bytes.length === 0 && index < this.#index) return this.read((index + 1) * FILE_SPAN);
+    return batchOf(bytes, from);
+  }
+
+  /** Resolves when the log has grown beyond the place, or is closed. */
+  async beyond(position: Position): Promise<void> {
+    while (this.end <= position && !this.#closed) await this.#grown.promise;
+  }
+
+  /** Bytes between two places, roughly where they are in different files. */
+  distance(from: Position, to: Position): number {
+    const files = Math.floor(to / FILE_SPAN) - Math.floor(from / FILE_SPAN);
+    return files * this.#maxFileBytes + ((to % FILE_SPAN) - (from % FILE_SPAN));
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#writing;
+    this.#grown.resolve();
+    await this.#file?.close();
+    this.#file = undefined;
+  }
+
+  async #write(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.splice(0, MAX_BATCH_LINES);
+      const lines = batch.map(({ line }) => line);
+      try {
+        await this.#append(lines);
+        let end = this.end - lines.reduce((sum, line) => sum + line.length, 0);
+        for (const { line, resolve } of batch) {
+          end += line.length;
+          resolve(end);
+        }
+      } catch (error) {
+        for (const { reject } of batch) reject(asError(error));
+      }
+    }
+    this.#writing = undefined;
+  }
+
+  async #append(lines: readonly Buffer[]): Promise<void> {
+    if (this.#offset >= this.#maxFileBytes) await this.#nextFile();
+    const file = this.#file;
+    if (!file) throw new Error('the log is not open');
+    const bytes = Buffer.concat(lines);
+    try {
+      await file.writeAt([bytes], this.#offset);
+      await file.sync();
+    } catch (error) {
+      // What of the lines is there must not become part of the next ones.
+      await file.truncate(this.#offset).catch((again: unknown) => this.#onError(asError(again)));
+      throw error;
+    }
+    this.#offset += bytes.length;
+    this.#remember(bytes);
+    this.#grown.resolve();
+    this.#grown = deferred<void>();
+  }
+
+  async #nextFile(): Promise<void> {
+    const file = await this.#disk.openToUpdate(this.#path(this.#index + 1));
+    try {
+      await file.truncate(0);
+      await this.#disk.syncDirectory(this.#directory);
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
+    await this.#file?.close();
+    this.#file = file;
+    this.#index += 1;
+    this.#offset = 0;
+    this.#recent = [];
+    this.#recentBytes = 0;
+  }
+
+  #remember(bytes: Buffer): void {
+    this.#recent.push(bytes);
+    this.#recentBytes += bytes.length;
+    while (this.#recent.length > 1 && this.#recentBytes - this.#recent[0]!.length > RECENT_BYTES) {
+      this.#recentBytes -= this.#recent.shift()!.length;
+    }
+  }
+
+  /** What is kept in memory, from so many bytes on. */
+  #recentFrom(skip: number): Buffer {
+    const parts: Buffer[] = [];
+    let before = skip;
+    let bytes = 0;
+    for (const part of this.#recent) {
+      if (bytes >= READ_BYTES) break;
+      if (before < part.length) {
+        parts.push(part.subarray(before));
+        bytes += part.length - before;
+      }
+      before = Math.max(before - part.length, 0);
+    }
+    return parts.length === 1 ? parts[0]! : Buffer.concat(parts);
+  }
+
+  async #readFile(index: number, offset: number): Promise<Buffer> {
+    const limit = index === this.#index ? this.#offset : Number.POSITIVE_INFINITY;
+    let file: DiskFile;
+    try {
+      file = await this.#disk.openToRead(this.#path(index));
+    } catch (error) {
+      // An operator may have put old files aside.
+      if (hasCode(error, 'ENOENT') && index < this.#index) return Buffer.alloc(0);
+      throw error;
+    }
+    try {
+      const bytes = Buffer.allocUnsafe(Math.max(Math.min(READ_BYTES, limit - offset), 0));
+      return bytes.subarray(0, await file.readAt(bytes, offset));
+    } finally {
+      await file.close();
+    }
+  }
+
+  #path(index: number): string {
+    return join(this.#directory, `binlog.${String(index).padStart(3, '0')}`);
+  }
+}
+
+/** The records of whole lines; what follows the last of them is read again. */
+function batchOf(bytes: Buffer, from: Position): Batch {
+  const entries: Entry[] = [];
+  let damaged = 0;
+  let at = 0;
+  for (;;) {
+    const newline = bytes.indexOf(10, at);
+    if (newline === -1) break;
+    const record = parseRecord(bytes.toString('latin1', at, newline));
+    at = newline + 1;
+    if (record) entries.push({ record, end: from + at });
+    else damaged += 1;
+  }
+  // So long a line is no record: damage, up to the next line's end.
+  if (at === 0 && bytes.length > MAX_LINE_BYTES)
+    return { entries, next: from + bytes.length, damaged: 1 };
+  return { entries, next: from + at, damaged };
+}
+
+/** Length of a file up to the end of its last whole line. */
+async function endOfLines(file: DiskFile, size: number): Promise<number> {
+  for (let end = size; end > 0; ) {
+    const from = Math.max(end - READ_BYTES, 0);
+    const bytes = Buffer.allocUnsafe(end - from);
+    const newline = bytes.subarray(0, await file.readAt(bytes, from)).lastIndexOf(10);
+    if (newline !== -1) return from + newline + 1;
+    end = from;
+  }
+  return 0;
+}

@@ -1,0 +1,53 @@
+/**
+ * A line of the log of changes, in the layout of FastDFS's binlog:
+ *
+ *     1795235075 C M00/00/00/fwARA2sBHQOAYxl7AAAAAckDSvY514.txt
+ *     seconds    operation and name, and for some operations more behind a blank
+ *
+ * A capital letter: this storage is where the change was made. A small one: it
+ * came from another member of the group.
+ */
+
+export type Operation = 'C' | 'A' | 'D' | 'U' | 'M' | 'T' | 'L' | 'R';
+
+export interface LogRecord {
+  readonly atSeconds: number;
+  readonly operation: Operation;
+  /** Made here, not received. */
+  readonly own: boolean;
+  readonly name: string;
+  /** A, M: `offset length`; T: `old-size new-size`; L, R: the source's name; else empty. */
+  readonly extra: string;
+}
+
+const LINE =
+  /^(\d{1,10}) ([CADUMTLRcadumtlr]) ([A-Za-z0-9._/-]{1,127})(?: ([A-Za-z0-9._/-]{1,127}(?: \d{1,16})?))?$/;
+
+/** Longer than any line. */
+export const MAX_LINE_BYTES = 320;
+
+export function formatRecord({ atSeconds, operation, own, name, extra }: LogRecord): string {
+  const letter = own ? operation : operation.toLowerCase();
+  return `${atSeconds} ${letter} ${name}${extra === '' ? '' : ` ${extra}`}\n`;
+}
+
+/** Takes a line without its end apart; undefined for one that no log has. */
+export function parseRecord(line: string): LogRecord | undefined {
+  const match = LINE.exec(line);
+  if (!match) return undefined;
+  const letter = match[2]!;
+  const operation = letter.toUpperCase();
+  return {
+    atSeconds: Number(match[1]),
+    operation: operation as Operation,
+    own: letter === operation,
+    name: match[3]!,
+    extra: match[4] ?? '',
+  };
+}
+
+/** The two numbers behind A, M and T; undefined if they are not two. */
+export function numbersOf(record: LogRecord): readonly [number, number] | undefined {
+  const match = /^(\d{1,16}) (\d{1,16})$/.exec(record.extra);
+  return match ? [Number(match[1]), Number(match[2])] : undefined;
+}

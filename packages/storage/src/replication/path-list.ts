@@ -1,0 +1,86 @@
+import {
+  encodeListingLine,
+  fetchOnePathBinlog,
+  LISTING_END_BYTES,
+  OPEN_BODY_BYTES,
+  Status,
+} from '@stevedore/protocol';
+import { StatusError } from '../errors.js';
+import type { Handler, Reply, StreamedReply } from '../net/handler.js';
+import { METADATA_SUFFIX } from '../storage/layout.js';
+import type { StorageService } from '../storage/service.js';
+import type { Position } from './binlog.js';
+import { parseLoggedName } from './log-name.js';
+import type { LogRecord } from './log-record.js';
+
+/**
+ * FETCH_ONE_PATH_BINLOG: the files that are in one store path now, as the log has
+ * them. A file under a new name counts as made. A name that was used twice (a slave
+ * that was deleted and stored again) is listed twice, as C storages do.
+ */
+export function pathListHandler<Session>(service: StorageService): Handler<Session> {
+  const handle = async (body: Buffer): Promise<Reply> => {
+    const { group, storePathIndex } = fetchOnePathBinlog.request.decode(body);
+    if (group !== service.settings.group || storePathIndex >= service.storePaths.length) {
+      throw new StatusError(Status.invalid, 'another group, or no such store path');
+    }
+    return pathList(service, storePathIndex);
+  };
+  return { kind: 'control', code: fetchOnePathBinlog.code, handle };
+}
+
+function pathList(service: StorageService, storePathIndex: number): StreamedReply {
+  const { log } = service.replication;
+  const until = log.end;
+  let from: Position = 0;
+  let textBytes = 0;
+  let state: 'listing' | 'listed' | 'over' = 'listing';
+  return {
+    bytes: OPEN_BODY_BYTES,
+    openEnded: true,
+    async read() {
+      while (state === 'listing') {
+        const { entries, next } = await log.read(from);
+        // What has come since is in the log for whoever asks again.
+        const wanted = entries.filter(({ end }) => end <= until).map(({ record }) => record);
+        if (next === from || next >= until) state = 'listed';
+        from = next;
+        const lines = await Promise.all(
+          wanted.map((record) => lineOf(service, record, storePathIndex)),
+        );
+        const text = Buffer.from(lines.join(''), 'latin1');
+        textBytes += text.length;
+        if (text.length > 0) return text;
+      }
+      if (state === 'over') return Buffer.alloc(0);
+      state = 'over';
+      const end = Buffer.alloc(LISTING_END_BYTES);
+      end.writeBigInt64BE(BigInt(textBytes));
+      return end;
+    },
+    release: () => {},
+  };
+}
+
+/** The record's line if its file is here, else nothing. */
+async function lineOf(
+  service: StorageService,
+  record: LogRecord,
+  storePathIndex: number,
+): Promise<string> {
+  const operation = record.operation === 'R' ? 'C' : record.operation;
+  if (operation !== 'C' && operation !== 'L') return '';
+  const { settings, store, storePaths } = service;
+  const name = parseLoggedName(settings.group, record.name, storePaths.length);
+  if (!name || name.part === 'deleted slices' || name.id.storePathIndex !== storePathIndex) {
+    return '';
+  }
+  const path = store.pathOf(name.id) + (name.part === 'metadata' ? METADATA_SUFFIX : '');
+  if (!(await settings.disk.exists(path))) return '';
+  return encodeListingLine({
+    seconds: record.atSeconds,
+    isSource: record.own,
+    name: record.name,
+    ...(operation === 'L' ? { linkTo: record.extra } : {}),
+  });
+}
