@@ -82,6 +82,8 @@ describe('a storage and its disk', () => {
       'sync data',
       'rename data/00/00/FILE',
       'sync data/00/00',
+      'write data/sync/binlog.000',
+      'sync data/sync/binlog.000',
     ]);
     disk.log.length = 0;
     await client.upload(Buffer.from('second'));
@@ -91,6 +93,8 @@ describe('a storage and its disk', () => {
       'sync data/TEMPORARY',
       'rename data/00/00/FILE',
       'sync data/00/00',
+      'write data/sync/binlog.000',
+      'sync data/sync/binlog.000',
     ]);
   });
 
@@ -99,7 +103,12 @@ describe('a storage and its disk', () => {
     const file = await client.upload(Buffer.from('content'));
     disk.log.length = 0;
     await client.ask(deleteFile, file);
-    expect(disk.log).toEqual(['unlink data/00/00/FILE', 'sync data/00/00']);
+    expect(disk.log).toEqual([
+      'write data/sync/binlog.000',
+      'sync data/sync/binlog.000',
+      'unlink data/00/00/FILE',
+      'sync data/00/00',
+    ]);
   });
 
   it('reads a small file with one read', async () => {

@@ -33,7 +33,7 @@ export const TALLIES: Readonly<Record<string, Tally>> = {
     identical: 4,
     differing: {
       'trunk files off: trunk server': 6,
-      'no replication yet': 1,
+      'list of files': 1,
     },
   },
   'errors-raw trunk tracker': {

@@ -100,7 +100,8 @@ export class Replay {
     this.#clients.set(key, client);
     client.send(this.#request(vector));
     const reply = await client.reply();
-    const over = reply === undefined || (vector.server === 'storage' && reply.status === 22);
+    const over =
+      reply === undefined || reply.isOpen || (vector.server === 'storage' && reply.status === 22);
     if (over) {
       if (reply) await client.ended();
       client.socket.destroy();

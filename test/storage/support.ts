@@ -9,6 +9,7 @@ import {
   encodeRequestHead,
   type FileId,
   type FileName,
+  OPEN_BODY_BYTES,
   parseFileName,
   uploadFile,
 } from '@stevedore/protocol';
@@ -27,6 +28,8 @@ export interface RawReply {
   readonly command: number;
   readonly status: number;
   readonly body: Buffer;
+  /** It had no length and ended with its connection. */
+  readonly isOpen?: boolean;
 }
 
 /** A socket that knows frames and nothing else. */
@@ -70,7 +73,12 @@ export class RawClient {
   async reply(): Promise<RawReply | undefined> {
     for (;;) {
       if (this.#received.length >= 10) {
-        const { bodyBytes, command, status } = decodeHeader(this.#received);
+        const { bodyBytes, command, status } = decodeHeader(this.#received, true);
+        if (bodyBytes === OPEN_BODY_BYTES && this.#ended) {
+          const body = this.#received.subarray(10);
+          this.#received = Buffer.alloc(0);
+          return { command, status, body, isOpen: true };
+        }
         if (this.#received.length >= 10 + bodyBytes) {
           const body = this.#received.subarray(10, 10 + bodyBytes);
           this.#received = this.#received.subarray(10 + bodyBytes);
@@ -185,12 +193,13 @@ export function pathOf(folder: string, file: FileName): string {
   return join(folder, 'data', ...directory, base);
 }
 
-/** All files below `data`, relative, without the state file. */
+/** All files below `data`, relative, without the state file and the log. */
 export async function filesIn(folder: string): Promise<string[]> {
   const entries = await readdir(join(folder, 'data'), { recursive: true, withFileTypes: true });
   return entries
     .filter((entry) => entry.isFile() && !entry.name.startsWith('.stevedore-storage'))
     .map((entry) => join(entry.parentPath, entry.name).slice(folder.length + 1))
+    .filter((path) => !path.startsWith(join('data', 'sync')))
     .sort();
 }
 
