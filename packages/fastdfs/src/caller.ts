@@ -124,7 +124,7 @@ export class Caller {
         }
         begun = true;
         const reply = new CollectedReply(MAX_SMALL_BODY_BYTES);
-        const reader = new ReplyReader(reply);
+        const reader = new ReplyReader(reply, true);
         try {
           if (parts) await connection.exchange(parts, reader, deadline, progressMs);
           else await source?.sendOver(connection, head, reader, deadline, progressMs);

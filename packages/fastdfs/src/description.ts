@@ -1,5 +1,6 @@
 import {
   decodeFields,
+  type FileId,
   type FileKind,
   fileKind,
   sizeOfField,
@@ -36,21 +37,27 @@ export interface FileDescription {
 export function describeFile(fileId: string): FileDescription {
   const id = checkFileId('describe', fileId);
   const fields = decodeFields(id.base);
-  const kind = fileKind(id);
-  const size = sizeOfField(fields.sizeField);
-  // A size that no file can have is of an id that somebody made up.
-  const told = (kind === 'normal' || kind === 'slot') && Number.isSafeInteger(size);
+  const size = toldSize(id);
   return {
     group: id.group,
     name: id.name,
-    kind,
-    size: told ? size : undefined,
-    crc32: told ? fields.crc32 : undefined,
+    kind: fileKind(id),
+    size,
+    crc32: size === undefined ? undefined : fields.crc32,
     createdAt: new Date(fields.createdAtSeconds * 1000),
     source: fields.source,
     extension: storedExtension(id.name),
     storePathIndex: id.storePathIndex,
   };
+}
+
+/** Bytes of the file, as far as its id tells. */
+export function toldSize(id: FileId): number | undefined {
+  const kind = fileKind(id);
+  if (kind !== 'normal' && kind !== 'slot') return undefined;
+  const size = sizeOfField(decodeFields(id.base).sizeField);
+  // A size that no file can have is of an id that somebody made up.
+  return Number.isSafeInteger(size) ? size : undefined;
 }
 
 /** The extension in the tail of a name. */

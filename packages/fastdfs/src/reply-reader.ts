@@ -27,9 +27,16 @@ export class ReplyReader {
   #headBytes = 0;
   #started = false;
   #left = 0;
+  readonly #endsAtError: boolean;
+  #refused = false;
 
-  constructor(sink: ReplySink) {
+  /**
+   * With `endsAtError`, what follows a reply of an error status is dropped: servers
+   * before 6.15 take the rest of a body they refused for requests, and answer those.
+   */
+  constructor(sink: ReplySink, endsAtError = false) {
     this.#sink = sink;
+    this.#endsAtError = endsAtError;
   }
 
   /** Takes received bytes; true once the reply is complete. */
@@ -40,12 +47,13 @@ export class ReplyReader {
       if (!header) return false;
       at = header.taken;
     }
-    const count = bytes.length - at;
+    let count = bytes.length - at;
+    if (count > this.#left && this.#refused && this.#endsAtError) count = this.#left;
     if (count > this.#left) {
       throw new ProtocolError(`a reply is followed by ${count - this.#left} more bytes`);
     }
     this.#left -= count;
-    if (count > 0) this.#sink.chunk(at === 0 ? bytes : bytes.subarray(at));
+    if (count > 0) this.#sink.chunk(bytes.subarray(at, at + count));
     return this.#left === 0;
   }
 
@@ -69,6 +77,7 @@ export class ReplyReader {
     }
     this.#started = true;
     this.#left = header.bodyBytes;
+    this.#refused = header.status !== 0;
     this.#sink.head(header);
   }
 }

@@ -52,6 +52,13 @@ export class TestCluster {
     }
   }
 
+  /** Whether any storage of the cluster has an earlier version: `6.15.1`. */
+  async isBefore(version: string): Promise<boolean> {
+    const groups = await this.client.listGroups();
+    const lists = await Promise.all(groups.map(({ name }) => this.client.listStorages(name)));
+    return lists.flat().some((storage) => isEarlier(storage.version, version));
+  }
+
   async start(): Promise<void> {
     this.#trackers = namedTrackers() ?? (await this.#startDaemons());
     this.#client = new FastdfsClient({ trackers: this.#trackers });
@@ -91,4 +98,13 @@ function namedTrackers(): readonly string[] | undefined {
 
 function isNotFound(error: unknown): boolean {
   return error instanceof FastdfsError && error.code === 'not_found';
+}
+
+function isEarlier(version: string, than: string): boolean {
+  const [a, b] = [version, than].map((text) => text.split('.').map(Number));
+  for (const [index, wanted] of b!.entries()) {
+    const part = a![index] ?? 0;
+    if (part !== wanted) return part < wanted;
+  }
+  return false;
 }

@@ -135,11 +135,16 @@ test('a group that is named is used, one that is not there is an error', async (
   expect(await failure(call)).toMatchObject({ code: 'unknown_group', status: 2 });
 });
 
-test('reading from behind the end is an error of the server, and the next call works', async () => {
+test('reading from behind the end yields nothing, and the next call works', async () => {
   const { client } = cluster;
   const bytes = randomBytes(100);
   const id = await stored(bytes);
   for (const offset of [100, 101]) {
+    // Servers before 6.15.4 send no bytes from the very end.
+    if (await cluster.isBefore('6.15.4')) {
+      expect((await client.downloadBytes(id, { offset })).length).toBe(0);
+      continue;
+    }
     expect(await failure(client.downloadBytes(id, { offset }))).toMatchObject({ status: 22 });
     expect(await failure(client.download(id, { offset }))).toMatchObject({ status: 22 });
   }

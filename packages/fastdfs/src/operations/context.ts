@@ -8,6 +8,7 @@ import type { Settings } from '../options.js';
 import { Pools } from '../pools.js';
 import { StorageAddresses } from '../storage-addresses.js';
 import { Trackers } from '../trackers.js';
+import { StoreChoice } from './store-choice.js';
 
 /**
  * What every operation works with, and the frame around each: refused once the
@@ -24,6 +25,7 @@ export class Context {
   readonly pools: Pools;
   readonly caller: Caller;
   readonly trackers: Trackers;
+  readonly storeChoice: StoreChoice;
   readonly addresses: StorageAddresses;
   readonly reportOrphan: (orphan: PossibleOrphan | undefined) => void;
   /** Calls that were repeated because a server was not ready for them. */
@@ -34,6 +36,7 @@ export class Context {
     this.pools = new Pools(settings);
     this.caller = new Caller(this.pools, settings);
     this.trackers = new Trackers(this.caller, settings.trackers);
+    this.storeChoice = new StoreChoice(this.trackers);
     this.addresses = new StorageAddresses(settings);
     this.reportOrphan = reportOrphan;
   }

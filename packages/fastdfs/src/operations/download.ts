@@ -6,6 +6,7 @@ import { type FileId, queryFetch, queryFileInfo, Status } from '@stevedore/proto
 import type { Address } from '../address.js';
 import { invalid, isSize } from '../body.js';
 import { Deadline } from '../deadline.js';
+import { toldSize } from '../description.js';
 import { type Download, downloadWhole, emptyDownload, openDownload } from '../download.js';
 import { FastdfsError } from '../errors.js';
 import { type Context, checkFileId, nameOf } from './context.js';
@@ -40,11 +41,15 @@ export async function download(
   const { caller } = context;
   try {
     const attempt: Attempt<Download> = async (storage, stepMs) => {
-      const request = { ...nameOf(id), ...range };
+      const start = await startInFile(context, id, range, storage, deadline);
+      const request = { ...nameOf(id), ...start };
       try {
         return await openDownload(caller, storage, request, deadline, stepMs);
       } catch (error) {
-        await rethrowUnlessEmpty(context, error, id, range.offset, storage, deadline);
+        const length = await lengthInFile(context, error, id, range, storage, deadline);
+        if (length > 0) {
+          return openDownload(caller, storage, { ...request, length }, deadline, stepMs);
+        }
         deadline.settle();
         return emptyDownload();
       }
@@ -68,14 +73,18 @@ export async function downloadBytes(
   const maxBytes = options.maxBytes ?? DEFAULT_MAX_BYTES;
   if (!isSize(maxBytes)) throw invalid('download', `maxBytes is ${maxBytes}`);
   if (range === undefined) return Buffer.alloc(0);
+  const { caller } = context;
   return context.run(new Deadline('download', options, range.length, fileId), (deadline) => {
     const attempt: Attempt<Buffer> = async (storage, stepMs) => {
-      const request = { ...nameOf(id), ...range };
+      const start = await startInFile(context, id, range, storage, deadline);
+      const request = { ...nameOf(id), ...start };
       try {
-        return await downloadWhole(context.caller, storage, request, maxBytes, deadline, stepMs);
+        return await downloadWhole(caller, storage, request, maxBytes, deadline, stepMs);
       } catch (error) {
-        await rethrowUnlessEmpty(context, error, id, range.offset, storage, deadline);
-        return Buffer.alloc(0);
+        const length = await lengthInFile(context, error, id, range, storage, deadline);
+        if (length === 0) return Buffer.alloc(0);
+        const cut = { ...request, length };
+        return downloadWhole(caller, storage, cut, maxBytes, deadline, stepMs);
       }
     };
     return readFromAny(context, queryFetch, id, deadline, attempt, options.storage);
@@ -122,29 +131,56 @@ async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/** A stock storage refuses to send a file of 0 bytes; its info tells whether it is one. */
-async function rethrowUnlessEmpty(
+/**
+ * Stock storages refuse to send a file of 0 bytes, and those before 6.15.4 a range that
+ * ends behind the file. Its info tells whether it was one of these, and what is left of
+ * the range; otherwise the error is thrown.
+ */
+async function lengthInFile(
   context: Context,
   error: unknown,
   id: FileId,
-  offset: number,
+  { offset, length }: Range,
   storage: Address,
   deadline: Deadline,
-): Promise<void> {
-  const refused = error instanceof FastdfsError && error.status === Status.invalid;
-  if (!refused || offset > 0) throw error;
+): Promise<number> {
+  if (!(error instanceof FastdfsError && error.status === Status.invalid)) throw error;
+  if (offset > 0 && length === 0) throw error;
   const info = await context.caller
     .call(storage, queryFileInfo, nameOf(id), deadline)
     .catch(() => undefined);
   deadline.throwIfEnded();
-  if (info?.size !== 0) throw error;
+  if (info?.size === 0 && offset === 0) return 0;
+  if (!info || offset >= info.size || offset + length <= info.size) throw error;
+  return info.size - offset;
+}
+
+/**
+ * Storages before 6.15.4 never answer when a range begins behind the end of the file.
+ * Where the id says that it does, and the storage agrees, the end itself is asked for,
+ * to which every version has an answer.
+ */
+async function startInFile(
+  context: Context,
+  id: FileId,
+  range: Range,
+  storage: Address,
+  deadline: Deadline,
+): Promise<Range> {
+  const size = toldSize(id);
+  if (size === undefined || range.offset <= size) return range;
+  const info = await context.caller.call(storage, queryFileInfo, nameOf(id), deadline);
+  return { ...range, offset: Math.min(range.offset, info.size) };
+}
+
+interface Range {
+  readonly offset: number;
+  /** 0: to the end. */
+  readonly length: number;
 }
 
 /** Offset and length as the protocol has them, 0 meaning to the end; undefined for no bytes. */
-function checkRange(
-  operation: string,
-  { offset = 0, length }: DownloadOptions,
-): { offset: number; length: number } | undefined {
+function checkRange(operation: string, { offset = 0, length }: DownloadOptions): Range | undefined {
   if (!isSize(offset)) throw invalid(operation, `offset is ${offset}`);
   if (length !== undefined && !isSize(length)) throw invalid(operation, `length is ${length}`);
   return length === 0 ? undefined : { offset, length: length ?? 0 };

@@ -7,8 +7,6 @@ import {
   type PayloadCommand,
   ProtocolError,
   parseFileName,
-  queryStore,
-  queryStoreInGroup,
   queryStoreInGroupAll,
   type StoreTarget,
   type UploadRequest,
@@ -29,8 +27,8 @@ import {
 import { type CallOptions, Deadline } from '../deadline.js';
 import { FastdfsError, type FastdfsErrorCode } from '../errors.js';
 import { orphanOf } from '../events.js';
-import type { TrackerReply } from '../trackers.js';
 import type { Context } from './context.js';
+import type { StoreAnswer } from './store-choice.js';
 
 /**
  * Uploads of new files. When a storage cannot be reached, or is lost before any byte
@@ -118,7 +116,7 @@ async function store(
   group: string | undefined,
   deadline: Deadline,
 ): Promise<string> {
-  const first = await askStore(context, group, deadline);
+  const first = await context.storeChoice.ask(group, deadline);
   let place: Place | undefined = placeOf(context, first, deadline);
   let places: AsyncGenerator<Place> | undefined;
   for (let attempt = 1; ; attempt++) {
@@ -152,21 +150,7 @@ async function store(
   }
 }
 
-function askStore(
-  context: Context,
-  group: string | undefined,
-  deadline: Deadline,
-): Promise<TrackerReply<StoreTarget>> {
-  return group === undefined
-    ? context.trackers.ask(queryStore, undefined, deadline)
-    : context.trackers.ask(queryStoreInGroup, { group }, deadline);
-}
-
-function placeOf(
-  context: Context,
-  { reply, tracker }: TrackerReply<StoreTarget>,
-  deadline: Deadline,
-): Place {
+function placeOf(context: Context, { reply, tracker }: StoreAnswer, deadline: Deadline): Place {
   return {
     storage: context.addresses.of(reply, tracker, deadline),
     storePathIndex: reply.storePathIndex,
@@ -199,7 +183,7 @@ async function* otherPlaces(
     yield { storage, storePathIndex: listed!.reply.storePathIndex };
   }
   if (group !== undefined) return;
-  const next = await askStore(context, undefined, deadline).catch(() => undefined);
+  const next = await context.storeChoice.ask(undefined, deadline).catch(() => undefined);
   deadline.throwIfEnded();
   const place = next && placeOf(context, next, deadline);
   if (place && !tried.has(place.storage.text)) yield place;

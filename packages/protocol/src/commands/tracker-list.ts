@@ -17,8 +17,12 @@ import {
   STATISTICS_BYTES,
   type StorageStatistics,
 } from './statistics.js';
+import { decodeEarlierGroups, decodeEarlierStorages } from './tracker-list-earlier.js';
 
-/** What a tracker tells about its groups and their storages. */
+/**
+ * What a tracker tells about its groups and their storages. Records are written as
+ * servers from 6.15 on write them, and read in the layouts of earlier ones too.
+ */
 
 export interface GroupRecord {
   readonly name: string;
@@ -67,7 +71,9 @@ const groupRecords: Codec<readonly GroupRecord[]> = {
   },
   decode(bytes) {
     if (bytes.length % GROUP_RECORD_BYTES !== 0) {
-      throw new ProtocolError(`a group list of ${bytes.length} bytes`);
+      const earlier = decodeEarlierGroups(bytes);
+      if (!earlier) throw new ProtocolError(`a group list of ${bytes.length} bytes`);
+      return earlier;
     }
     const reader = new ByteReader(bytes);
     const groups: GroupRecord[] = [];
@@ -152,7 +158,11 @@ const storageRecords: Codec<readonly StorageRecord[]> = {
     const width = (['narrow', 'wide'] as const).find(
       (candidate) => bytes.length % storageRecordBytes(candidate) === 0,
     );
-    if (width === undefined) throw new ProtocolError(`a storage list of ${bytes.length} bytes`);
+    if (width === undefined) {
+      const earlier = decodeEarlierStorages(bytes);
+      if (!earlier) throw new ProtocolError(`a storage list of ${bytes.length} bytes`);
+      return earlier;
+    }
     const reader = new ByteReader(bytes);
     const storages: StorageRecord[] = [];
     while (reader.remaining > 0) storages.push(readStorage(reader, width));
