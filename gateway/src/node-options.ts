@@ -63,6 +63,22 @@ export const storageOptions = {
     default: ['./stevedore-storage'],
     help: 'directories that hold the files, DIRECTORY,...',
   } as OptionSpec<readonly string[]>,
+  cacheSize: {
+    kind: 'size',
+    default: 64 * 2 ** 20,
+    help: 'memory for small files that were read; 0 switches the cache off',
+  } as OptionSpec<number>,
+  cacheFilter: {
+    kind: 'boolean',
+    default: true,
+    help: 'a Bloom filter in front of the cache',
+  } as OptionSpec<boolean>,
+  readAhead: {
+    kind: 'size',
+    default: 2 ** 20,
+    maximum: 64 * 2 ** 20,
+    help: 'read at a time for files of one affinity group; 0 reads every file alone',
+  } as OptionSpec<number>,
 } satisfies OptionTable;
 
 export type TrackerNodeOptions = OptionValues<typeof trackerOptions>;

@@ -8,6 +8,7 @@ import {
   encodeEnd,
   encodeLocalHeader,
   endBytes,
+  groupOfComment,
   localHeaderBytes,
   MAX_ENTRIES,
   memberBytes,
@@ -242,7 +243,50 @@ describe('a slice table', () => {
 
   it('knows every entry', () => {
     for (const entry of entries) expect(table.has(entry)).toBe(true);
-    expect(table.byteLength).toBe(12 * entries.length);
+    expect(table.byteLength).toBe(16 * entries.length);
+  });
+
+  it('knows which entries lie side by side as members of one group', () => {
+    const groups = ['a', 'a', undefined, undefined, 'b', 'b', 'b', 'a'];
+    const grouped = groups.map((group, index) => ({
+      offset: 100 + index * 1000,
+      size: 900,
+      crc32: index,
+      group,
+    }));
+    const near = (index: number, maxBytes = 1e6): number[] => {
+      const around = new SliceTable(grouped).groupAround(100 + index * 1000, maxBytes)!;
+      expect(around.members[around.asked]!.crc32).toBe(index);
+      return around.members.map((member) => member.crc32);
+    };
+    expect(groups.map((_, index) => near(index))).toEqual([
+      [0, 1],
+      [0, 1],
+      [2],
+      [3],
+      [4, 5, 6],
+      [4, 5, 6],
+      [4, 5, 6],
+      [7],
+    ]);
+    expect(near(4, 1900)).toEqual([4, 5]);
+    expect(near(6, 1899)).toEqual([6]);
+    expect(new SliceTable(grouped).groupAround(101, 1e6)).toBeUndefined();
+  });
+
+  it('reads a group from the comment of an entry, whatever that is', () => {
+    expect(groupOfComment('{"name":"a","group":"g","stagedAt":1}')).toBe('g');
+    for (const comment of [
+      '',
+      '{}',
+      '{"name":"x"}',
+      '{"group":7}',
+      '{"group"',
+      '"group"',
+      'null',
+    ]) {
+      expect(groupOfComment(comment)).toBeUndefined();
+    }
   });
 
   it('knows nothing that differs in offset, size or CRC-32', () => {

@@ -157,8 +157,20 @@ describe('a storage and its disk', () => {
     expect((await filesIn(storage.folder)).length).toBe(1);
   });
 
-  it('answers a download that cannot be read at all, and closes', async () => {
+  it('answers a small file that cannot be read, and goes on', async () => {
     const { disk, storage, client } = await watched();
+    const file = await client.upload(Buffer.from('content'));
+    disk.fails = { operation: 'read', code: 'EIO' };
+    const asked = { ...file, offset: 0, length: 0 };
+    expect((await client.ask(downloadFile, asked)).status).toBe(5);
+    expect((await client.ask(downloadFile, asked)).answer).toEqual(Buffer.from('content'));
+    expect(storage.errors.map((error) => error.message)).toEqual(['read fails with EIO']);
+  });
+
+  it('answers a download that cannot be read at all, and closes', async () => {
+    const disk = new WatchedDisk();
+    const storage = await storageOf({ disk, cacheBytes: 0 });
+    const client = await storage.connect();
     const file = await client.upload(Buffer.from('content'));
     disk.fails = { operation: 'read', code: 'EIO' };
     expect((await client.ask(downloadFile, { ...file, offset: 0, length: 0 })).status).toBe(5);
@@ -169,7 +181,7 @@ describe('a storage and its disk', () => {
 
   it('closes when a download fails in its middle', async () => {
     const disk = new WatchedDisk();
-    const storage = await storageOf({ disk, readChunkBytes: 1000 });
+    const storage = await storageOf({ disk, readChunkBytes: 1000, cacheBytes: 0 });
     const client = await storage.connect();
     const file = await client.upload(Buffer.alloc(100_000));
     let reads = 0;

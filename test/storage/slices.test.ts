@@ -5,9 +5,6 @@ import {
   decodeFields,
   deleteFile,
   downloadFile,
-  encodeDirectoryEntry,
-  encodeEnd,
-  encodeLocalHeader,
   type FileName,
   makeSliceId,
   queryFileInfo,
@@ -16,36 +13,7 @@ import {
 import { describe, expect, it } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import { filesIn, idOf, pathOf, type RawClient, storageOf } from './support.js';
-
-interface TrunkOfTest {
-  readonly bytes: Buffer;
-  readonly entries: SliceEntry[];
-}
-
-/** A trunk as the packer writes it. */
-function trunkOf(contents: readonly Buffer[]): TrunkOfTest {
-  const parts: Buffer[] = [];
-  const directory: Buffer[] = [];
-  const entries: SliceEntry[] = [];
-  let at = 0;
-  for (const [index, content] of contents.entries()) {
-    const member = {
-      name: `${String(index).padStart(22, 'k')}.txt`,
-      size: content.length,
-      crc32: crc32(content),
-      modifiedAt: new Date('2026-01-02T03:04:05Z'),
-      comment: '{}',
-    };
-    const header = encodeLocalHeader(member);
-    directory.push(encodeDirectoryEntry(member, at));
-    entries.push({ offset: at + header.length, size: content.length, crc32: member.crc32 });
-    parts.push(header, content);
-    at += header.length + content.length;
-  }
-  const table = Buffer.concat(directory);
-  parts.push(table, encodeEnd(contents.length, at, table.length, '{"stevedore":1,"taskId":"t"}'));
-  return { bytes: Buffer.concat(parts), entries };
-}
+import { trunkOf } from './trunks.js';
 
 const CONTENTS = [
   Buffer.from('the first slice'),

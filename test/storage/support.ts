@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
+import type { FileCacheStats } from '@stevedore/cache';
 import {
   type Command,
   decodeHeader,
@@ -129,6 +130,7 @@ export interface StorageOfTest {
   readonly port: number;
   readonly folder: string;
   readonly errors: Error[];
+  cacheStats(): FileCacheStats;
   connect(): Promise<RawClient>;
   close(): Promise<void>;
 }
@@ -150,6 +152,7 @@ export async function storageOf(
     port: storage.port,
     folder,
     errors,
+    cacheStats: () => storage.cacheStats(),
     connect: () => RawClient.open(storage.port),
     close: () => storage.close(),
   };

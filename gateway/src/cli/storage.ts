@@ -12,9 +12,9 @@ export function configure(command: Command): void {
       const joined = trackers.length === 0 ? 'no trackers' : `trackers ${trackers.join(', ')}`;
       return `\n  ${group} in ${paths}; ${joined}`;
     },
-    start: async ({ host, port, trackers, group, storePaths }, onError) => {
+    start: async ({ cacheSize, readAhead, ...rest }, onError) => {
       const { startStorage } = await import('@stevedore/storage');
-      return startStorage({ host, port, trackers, group, storePaths, onError });
+      return startStorage({ ...rest, cacheBytes: cacheSize, readAheadBytes: readAhead, onError });
     },
   });
 }

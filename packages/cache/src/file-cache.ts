@@ -80,7 +80,8 @@ export class FileCache {
     if (options.filter ?? true) this.#filter = new MemberFilter(files, hashing);
     // Without admission there is one list, as in the paper: all of it is `recent`.
     const aheadShare = options.aheadShare ?? 0;
-    const shares = { maxBytes, recentShare: admission ? RECENT_SHARE : 1 - aheadShare, aheadShare };
+    const recentShare = admission ? Math.min(RECENT_SHARE, 1 - aheadShare) : 1 - aheadShare;
+    const shares = { maxBytes, recentShare, aheadShare };
     this.#areas = new Areas(shares, {
       frequency: (id) => frequency.estimate(id),
       onGone: (id, entry, why, aheadOnly) => this.#noteGone(id, entry, why, aheadOnly),

@@ -17,6 +17,8 @@ import { startTracker } from './tracker/tracker.js';
 
 /** Uploads leave so much free: enough for the rest of a small machine to go on. */
 const RESERVED_SPACE_MEGABYTES = 64;
+/** The SDK in the same process has a cache of its own; this is for clients from elsewhere. */
+const CACHE_BYTES = 16 * 1024 * 1024;
 
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread only');
@@ -44,6 +46,7 @@ async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {
       host,
       port: storagePort,
       storePaths: [directory],
+      cacheBytes: CACHE_BYTES,
       trackers: [`${reachableHost(host)}:${tracker.port}`],
       onError,
     });

@@ -2,29 +2,88 @@ import type { SliceEntry } from '../slice-id.js';
 
 /**
  * What a trunk's directory says about its slices, packed for keeping in memory:
- * 12 bytes a slice. Answers whether offset, size and CRC-32 of a slice id name
- * an entry; anything else is a forgery.
+ * 16 bytes a slice. Answers whether offset, size and CRC-32 of a slice id name
+ * an entry; anything else is a forgery. Knows which slices lie side by side as
+ * members of one affinity group.
  */
+
+/** An entry with the name of its affinity group, if it has one. */
+export interface GroupedEntry extends SliceEntry {
+  readonly group?: string | undefined;
+}
+
+/** A slice among the members of its group, in the order of their offsets. */
+export interface SliceGroup {
+  readonly members: readonly SliceEntry[];
+  /** Index of the slice that was asked about. */
+  readonly asked: number;
+}
+
+/** The affinity group in an entry's comment; none if the comment is not one of ours. */
+export function groupOfComment(comment: string): string | undefined {
+  // Most files have none, and a search is cheaper than a parse.
+  if (!comment.includes('"group"')) return undefined;
+  try {
+    const { group } = JSON.parse(comment) as { readonly group?: unknown };
+    return typeof group === 'string' ? group : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 export class SliceTable {
   readonly #offsets: Uint32Array;
   readonly #sizes: Uint32Array;
   readonly #crcs: Uint32Array;
+  /** The same number for neighbours of one group. */
+  readonly #runs: Uint32Array;
 
-  constructor(entries: readonly SliceEntry[]) {
+  constructor(entries: readonly GroupedEntry[]) {
     const sorted = [...entries].sort((a, b) => a.offset - b.offset);
     this.#offsets = Uint32Array.from(sorted, (entry) => entry.offset);
     this.#sizes = Uint32Array.from(sorted, (entry) => entry.size);
     this.#crcs = Uint32Array.from(sorted, (entry) => entry.crc32);
+    let run = 0;
+    this.#runs = Uint32Array.from(sorted, ({ group }, index) => {
+      if (group === undefined || group !== sorted[index - 1]?.group) run += 1;
+      return run;
+    });
   }
 
   /** Memory held, in bytes. */
   get byteLength(): number {
-    return this.#offsets.byteLength * 3;
+    return this.#offsets.byteLength * 4;
   }
 
   has(entry: SliceEntry): boolean {
     const at = this.#find(entry.offset);
     return at !== -1 && this.#sizes[at] === entry.size && this.#crcs[at] === entry.crc32;
+  }
+
+  /**
+   * The slice that begins at `offset` and the members of its group around it, each
+   * within `maxBytes` of it; alone if it is in no group. Undefined if there is none.
+   */
+  groupAround(offset: number, maxBytes: number): SliceGroup | undefined {
+    const at = this.#find(offset);
+    if (at === -1) return undefined;
+    let first = at;
+    let last = at;
+    while (this.#isNear(first - 1, at, maxBytes)) first -= 1;
+    while (this.#isNear(last + 1, at, maxBytes)) last += 1;
+    const members = Array.from({ length: last - first + 1 }, (_, index) => ({
+      offset: this.#offsets[first + index]!,
+      size: this.#sizes[first + index]!,
+      crc32: this.#crcs[first + index]!,
+    }));
+    return { members, asked: at - first };
+  }
+
+  #isNear(index: number, at: number, maxBytes: number): boolean {
+    if (index < 0 || index >= this.#runs.length || this.#runs[index] !== this.#runs[at])
+      return false;
+    const [from, to] = index < at ? [index, at] : [at, index];
+    return this.#offsets[to]! + this.#sizes[to]! - this.#offsets[from]! <= maxBytes;
   }
 
   #find(offset: number): number {

@@ -321,6 +321,9 @@ export class FileStore {
     } catch (error) {
       await takeBack(path).catch(() => {});
       throw error;
+    } finally {
+      // Somebody may have looked for it before it was there, or read it before it was taken back.
+      this.#parts.files.forget(path);
     }
   }
 

@@ -15,6 +15,8 @@ import { codeOf, StatusError } from '../errors.js';
 export interface OpenFile {
   readonly file: DiskFile;
   readonly stat: FileStat;
+  /** True if its name is a link to the file that is open. */
+  readonly isLinked: boolean;
   /** Ends this use; call it exactly once. */
   release(): void;
 }
@@ -31,12 +33,19 @@ export class OpenFiles {
   readonly #disk: Disk;
   readonly #maxIdleFiles: number;
   readonly #onError: (error: Error) => void;
+  readonly #onForget: (path: string) => void;
   readonly #entries = new Map<string, Entry>();
   /** Entries without users, least recently used first. */
   readonly #idle = new Set<Entry>();
 
-  constructor(disk: Disk, maxIdleFiles: number, onError: (error: Error) => void) {
+  constructor(
+    disk: Disk,
+    maxIdleFiles: number,
+    onError: (error: Error) => void,
+    onForget: (path: string) => void = () => {},
+  ) {
     this.#disk = disk;
+    this.#onForget = onForget;
     this.#maxIdleFiles = maxIdleFiles;
     this.#onError = onError;
   }
@@ -53,7 +62,7 @@ export class OpenFiles {
     this.#idle.delete(entry);
     try {
       const { file, stat } = await entry.opened;
-      return { file, stat, release: () => this.#release(entry) };
+      return { file, stat, isLinked: false, release: () => this.#release(entry) };
     } catch (error) {
       entry.users -= 1;
       this.#unlist(entry);
@@ -67,14 +76,18 @@ export class OpenFiles {
     try {
       const { target, mtimeSeconds } = await this.#disk.readLink(path);
       const opened = await this.acquire(resolve(dirname(path), target));
-      return { ...opened, stat: { ...opened.stat, mtimeSeconds } };
+      return { ...opened, isLinked: true, stat: { ...opened.stat, mtimeSeconds } };
     } catch (error) {
       throw foreseen(error, path);
     }
   }
 
-  /** Forgets the file: its name is gone or is about to go. */
+  /**
+   * Forgets the file: its name is new, or gone, or its bytes have changed. To be called
+   * before that is answered: whoever asks afterwards sees it as it is.
+   */
   forget(path: string): void {
+    this.#onForget(path);
     const entry = this.#entries.get(path);
     if (!entry) return;
     this.#unlist(entry);

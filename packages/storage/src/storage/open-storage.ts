@@ -7,6 +7,7 @@ import { Replication } from '../replication/replication.js';
 import { ChangingFiles } from './changing-files.js';
 import { StorageCounters } from './counters.js';
 import { DirectoryRotation } from './directory-rotation.js';
+import { forgetPath, storageCache } from './file-cache.js';
 import { FileStore } from './file-store.js';
 import { appenderHandlers } from './handlers/appender.js';
 import { deleteHandler } from './handlers/delete.js';
@@ -22,7 +23,9 @@ import { MetadataStore } from './metadata-store.js';
 import { OpenFiles } from './open-files.js';
 import type { StorageSettings } from './options.js';
 import { StorageService } from './service.js';
+import { SliceReader } from './slice-reader.js';
 import { Slices } from './slices.js';
+import { SmallFiles } from './small-files.js';
 import { StateFile, type StorageState } from './state-file.js';
 import { StorePath } from './store-path.js';
 
@@ -103,7 +106,10 @@ function assemble(
   replication: Replication,
 ): StorageService {
   const { disk, environment, group, onError } = settings;
-  const files = new OpenFiles(disk, settings.maxIdleFiles, onError);
+  const cache = storageCache(settings);
+  const files = new OpenFiles(disk, settings.maxIdleFiles, onError, (path) =>
+    forgetPath(cache, path),
+  );
   const locks = new KeyedLock();
   const store = new FileStore({
     group,
@@ -115,6 +121,16 @@ function assemble(
     locks,
     onError,
   });
+  const changing = new ChangingFiles({
+    disk,
+    files,
+    locks,
+    temporaryFile: (path) => store.temporaryFile(path),
+    onError,
+  });
+  const slices = new Slices(disk, files, settings, onError, cache);
+  const { readAheadBytes } = settings;
+  const sliceReader = new SliceReader({ slices, cache, readAheadBytes, onError });
   const temporaryFile = (path: string): string => store.temporaryFile(path);
   return new StorageService({
     settings,
@@ -122,9 +138,11 @@ function assemble(
     storePaths,
     files,
     store,
-    changing: new ChangingFiles({ disk, files, locks, temporaryFile, onError }),
-    metadata: new MetadataStore(disk, locks, temporaryFile),
+    changing,
     replication,
-    slices: new Slices(disk, files, settings, onError),
+    metadata: new MetadataStore(disk, locks, temporaryFile),
+    slices,
+    cache,
+    small: new SmallFiles({ cache, store, files, changing, slices: sliceReader }),
   });
 }

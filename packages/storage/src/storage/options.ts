@@ -43,6 +43,17 @@ export interface StorageOptions extends ConnectionOptions {
   readonly maxDirectoryCacheBytes?: number;
   /** Longest directory of a trunk. Default 32 MiB. */
   readonly maxTrunkDirectoryBytes?: number;
+  /** Memory for small files and slices that were read. Default 64 MiB; 0: none. */
+  readonly cacheBytes?: number;
+  /** The Bloom filter in front of that cache. Default true. */
+  readonly cacheFilter?: boolean;
+  /** Bytes read at a time for slices of one affinity group. Default 1 MiB; 0: slices are read alone. */
+  readonly readAheadBytes?: number;
+  /**
+   * Of the cache, what is for slices that were read so and not asked for yet, 0 to 1.
+   * Default a quarter; with 1 nothing else is kept.
+   */
+  readonly readAheadShare?: number;
   /** Default 30,000. */
   readonly beatIntervalMs?: number;
   /** Default 60,000. */
@@ -83,6 +94,10 @@ export function storageSettings(options: StorageOptions): StorageSettings {
     readChunkBytes: options.readChunkBytes ?? 256 * 1024,
     maxDirectoryCacheBytes: options.maxDirectoryCacheBytes ?? 32 * MIB,
     maxTrunkDirectoryBytes: options.maxTrunkDirectoryBytes ?? 32 * MIB,
+    cacheBytes: options.cacheBytes ?? 64 * MIB,
+    cacheFilter: options.cacheFilter ?? true,
+    readAheadBytes: options.readAheadBytes ?? MIB,
+    readAheadShare: options.readAheadShare ?? 0.25,
     beatIntervalMs: options.beatIntervalMs ?? 30_000,
     diskReportIntervalMs: options.diskReportIntervalMs ?? 60_000,
     reconnectDelayMs: options.reconnectDelayMs ?? 1000,
@@ -118,6 +133,11 @@ function check(settings: StorageSettings): void {
   checkInteger('readChunkBytes', settings.readChunkBytes, 512, 64 * MIB);
   checkInteger('maxDirectoryCacheBytes', settings.maxDirectoryCacheBytes, 0, 2 ** 40);
   checkInteger('maxTrunkDirectoryBytes', settings.maxTrunkDirectoryBytes, 1, 2 ** 31);
+  checkInteger('cacheBytes', settings.cacheBytes, 0, 2 ** 40);
+  checkInteger('readAheadBytes', settings.readAheadBytes, 0, 64 * MIB);
+  if (!(settings.readAheadShare >= 0 && settings.readAheadShare <= 1)) {
+    throw new OptionError(`readAheadShare must be from 0 to 1, not ${settings.readAheadShare}`);
+  }
   checkInteger('beatIntervalMs', settings.beatIntervalMs, 1, DAY_MS);
   checkInteger('diskReportIntervalMs', settings.diskReportIntervalMs, 1, DAY_MS);
   checkInteger('reconnectDelayMs', settings.reconnectDelayMs, 1, DAY_MS);

@@ -1,3 +1,4 @@
+import type { FileCache } from '@stevedore/cache';
 import {
   ANY_STORE_PATH,
   type FileId,
@@ -16,6 +17,7 @@ import type { OpenFile, OpenFiles } from './open-files.js';
 import type { StorageSettings } from './options.js';
 import { requestedFile } from './requested-name.js';
 import type { Slices } from './slices.js';
+import type { SmallFiles } from './small-files.js';
 import type { StorePath } from './store-path.js';
 
 export interface StorageParts {
@@ -28,6 +30,8 @@ export interface StorageParts {
   readonly metadata: MetadataStore;
   readonly slices: Slices;
   readonly replication: Replication;
+  readonly cache: FileCache;
+  readonly small: SmallFiles;
 }
 
 /** All parts of a storage that its handlers work with. */
@@ -41,6 +45,9 @@ export class StorageService {
   readonly metadata: MetadataStore;
   readonly slices: Slices;
   readonly replication: Replication;
+  readonly cache: FileCache;
+  /** Whole small files, through the cache. */
+  readonly small: SmallFiles;
   #pathTurn = 0;
 
   constructor(parts: StorageParts) {
@@ -53,6 +60,8 @@ export class StorageService {
     this.metadata = parts.metadata;
     this.slices = parts.slices;
     this.replication = parts.replication;
+    this.cache = parts.cache;
+    this.small = parts.small;
   }
 
   /** The file a request names; status 22 or 2 if there can be none. */

@@ -1,10 +1,12 @@
 import { dirname } from 'node:path';
+import type { FileCache } from '@stevedore/cache';
 import { type Disk, readSmallFile } from '@stevedore/disk';
 import { type SliceId, Status } from '@stevedore/protocol';
 import { asError, StatusError } from '../errors.js';
 import type { Change } from '../replication/change.js';
 import { ByteBoundedCache } from './byte-bounded-cache.js';
 import { decodeDeletedSlices, encodeDeletedSlice } from './deleted-slices-format.js';
+import { sliceKey } from './file-cache.js';
 import { KeyedLock } from './keyed-lock.js';
 import { DELETED_SUFFIX } from './layout.js';
 import type { OpenFile, OpenFiles } from './open-files.js';
@@ -29,6 +31,7 @@ export class Slices {
   readonly #files: OpenFiles;
   readonly #options: SliceOptions;
   readonly #onError: (error: Error) => void;
+  readonly #cache: FileCache;
   readonly #directories: ByteBoundedCache<TrunkDirectory>;
   readonly #locks = new KeyedLock();
 
@@ -37,7 +40,9 @@ export class Slices {
     files: OpenFiles,
     options: SliceOptions,
     onError: (error: Error) => void,
+    cache: FileCache,
   ) {
+    this.#cache = cache;
     this.#disk = disk;
     this.#files = files;
     this.#options = options;
@@ -63,6 +68,11 @@ export class Slices {
     }
   }
 
+  /** The trunk's directory if it is in memory: the one that deletions are marked in. */
+  knownDirectory(trunkPath: string): TrunkDirectory | undefined {
+    return this.#directories.get(trunkPath);
+  }
+
   /** Deletes the slice durably; status 2 if it is not there. */
   async delete(name: string, slice: SliceId, trunkPath: string, change: Change): Promise<void> {
     await this.#locks.run(trunkPath, async () => {
@@ -74,6 +84,7 @@ export class Slices {
         await this.#append(slice, trunkPath, change.seconds());
         directory.markDeleted(slice);
         this.#directories.set(trunkPath, directory);
+        this.#cache.delete(sliceKey(trunkPath, slice));
       } finally {
         trunk.release();
       }

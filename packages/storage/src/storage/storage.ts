@@ -1,3 +1,4 @@
+import type { FileCacheStats } from '@stevedore/cache';
 import { type DiskUsage, encodeStatistics } from '@stevedore/protocol';
 import { deferred } from '../deferred.js';
 import { nowSeconds } from '../environment.js';
@@ -15,6 +16,8 @@ export interface Storage extends AsyncDisposable {
   readonly group: string;
   /** Resolves once a tracker counts it as active, so that uploads are sent to it. */
   active(): Promise<void>;
+  /** What the cache of small files and slices has done. */
+  cacheStats(): FileCacheStats;
   /** Stops listening, lets requests under way finish for a moment, closes everything. */
   close(): Promise<void>;
 }
@@ -64,6 +67,7 @@ export async function startStorage(options: StorageOptions): Promise<Storage> {
     port,
     group,
     active: () => membership.active,
+    cacheStats: () => opened.service.cache.stats(),
     close,
     [Symbol.asyncDispose]: close,
   };

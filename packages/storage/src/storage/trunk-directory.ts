@@ -1,9 +1,11 @@
 import {
   type FileId,
+  groupOfComment,
   ProtocolError,
   parseTrunkDirectory,
   parseTrunkEnd,
   type SliceEntry,
+  type SliceGroup,
   SliceTable,
   TAIL_BYTES,
 } from '@stevedore/protocol';
@@ -30,6 +32,11 @@ export class TrunkDirectory {
     return this.#table.has(slice) && !this.#deleted.has(slice.offset);
   }
 
+  /** The slice and its affinity group around it, deleted ones among them. */
+  groupAround(offset: number, maxBytes: number): SliceGroup | undefined {
+    return this.#table.groupAround(offset, maxBytes);
+  }
+
   markDeleted(slice: SliceEntry): void {
     this.#deleted.add(slice.offset);
   }
@@ -54,7 +61,10 @@ export async function readSliceTable(
     const end = parseTrunkEnd(tail, size);
     if (end.directoryBytes > maxDirectoryBytes) return new SliceTable([]);
     const directory = await readPart(trunk, end.directoryOffset, end.directoryBytes);
-    return new SliceTable(parseTrunkDirectory(directory, end));
+    const entries = parseTrunkDirectory(directory, end);
+    return new SliceTable(
+      entries.map((entry) => ({ ...entry, group: groupOfComment(entry.comment) })),
+    );
   } catch (error) {
     if (error instanceof ProtocolError) return new SliceTable([]);
     throw error;

@@ -1,8 +1,9 @@
-import { downloadFile, parseSliceId, Status } from '@stevedore/protocol';
+import { downloadFile, type FileId, parseSliceId, Status } from '@stevedore/protocol';
 import { StatusError } from '../../errors.js';
 import { type Handler, type StreamedReply, streaming } from '../../net/handler.js';
 import type { OpenFile } from '../open-files.js';
 import type { StorageService } from '../service.js';
+import { sizeOf } from '../small-files.js';
 
 /**
  * DOWNLOAD_FILE: bytes of a file, or of a slice with offset and length relative
@@ -12,18 +13,54 @@ import type { StorageService } from '../service.js';
 export function downloadHandler<Session>(service: StorageService): Handler<Session> {
   return streaming(downloadFile, async (request) => {
     const id = service.requested(request);
+    const small = await smallFile(service, id, request);
+    if (small) return kept(small, request, service.settings.readChunkBytes);
     const slice = parseSliceId(id);
     const opened = await service.open(id);
     const from = slice ? slice.offset : 0;
-    const size = slice ? slice.size : opened.stat.size;
-    if (request.offset >= size) {
+    try {
+      const { offset, bytes } = rangeOf(request, slice ? slice.size : opened.stat.size);
+      return part(opened, from + offset, bytes, service.settings.readChunkBytes);
+    } catch (error) {
       opened.release();
-      throw new StatusError(Status.invalid, `offset ${request.offset} of ${size} bytes`);
+      throw error;
     }
-    const rest = size - request.offset;
-    const bytes = request.length === 0 ? rest : Math.min(request.length, rest);
-    return part(opened, from + request.offset, bytes, service.settings.readChunkBytes);
   });
+}
+
+interface Range {
+  readonly offset: number;
+  readonly length: number;
+}
+
+/** Who wants only a part is not made to wait for the whole, unless it is there. */
+async function smallFile(
+  service: StorageService,
+  id: FileId,
+  { offset, length }: Range,
+): Promise<Buffer | undefined> {
+  const whole = offset === 0 && (length === 0 || length === sizeOf(id));
+  return whole ? service.small.read(id) : service.small.find(id);
+}
+
+/** What of the file is wanted; status 22 if that is nothing. */
+function rangeOf({ offset, length }: Range, size: number): { offset: number; bytes: number } {
+  if (offset >= size) throw new StatusError(Status.invalid, `offset ${offset} of ${size} bytes`);
+  const rest = size - offset;
+  return { offset, bytes: length === 0 ? rest : Math.min(length, rest) };
+}
+
+function kept(file: Buffer, range: Range, chunkBytes: number): StreamedReply {
+  const { offset, bytes } = rangeOf(range, file.length);
+  const end = offset + bytes;
+  return {
+    bytes,
+    read: async (position) => {
+      const from = offset + position;
+      return file.subarray(from, Math.min(from + chunkBytes, end));
+    },
+    release: () => {},
+  };
 }
 
 function part(opened: OpenFile, from: number, bytes: number, chunkBytes: number): StreamedReply {

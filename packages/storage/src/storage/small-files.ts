@@ -1,0 +1,108 @@
+import type { FileCache } from '@stevedore/cache';
+import {
+  decodeFields,
+  type FileId,
+  fileKind,
+  parseSliceId,
+  Status,
+  sizeOfField,
+} from '@stevedore/protocol';
+import { StatusError } from '../errors.js';
+import type { ChangingFiles } from './changing-files.js';
+import { sliceKey } from './file-cache.js';
+import type { FileStore } from './file-store.js';
+import type { OpenFile, OpenFiles } from './open-files.js';
+import { readExactly, type SliceReader } from './slice-reader.js';
+
+/**
+ * Whole small files and slices, through the cache. Whoever makes, changes or removes a
+ * file forgets it in OpenFiles before he answers; that reaches the cache, so that no
+ * read that begins afterwards is given earlier bytes. Links are never kept: what they
+ * lead to goes without a word to them.
+ */
+
+/** A larger file is sent as it is read, whatever the room in the cache. */
+const MAX_SMALL_BYTES = 1024 * 1024;
+
+export interface SmallFilesParts {
+  readonly cache: FileCache;
+  readonly store: FileStore;
+  readonly files: OpenFiles;
+  readonly changing: ChangingFiles;
+  readonly slices: SliceReader;
+}
+
+/** The file is one that is sent as it is read. */
+class NotSmall extends Error {}
+
+export class SmallFiles {
+  readonly #parts: SmallFilesParts;
+  readonly #maxBytes: number;
+
+  constructor(parts: SmallFilesParts) {
+    this.#parts = parts;
+    this.#maxBytes = Math.min(MAX_SMALL_BYTES, parts.cache.maxFileBytes);
+  }
+
+  /** All of the file's bytes; undefined if it is not small. Status 2 if there is none. */
+  async read(id: FileId): Promise<Buffer | undefined> {
+    const { store, slices } = this.#parts;
+    const slice = parseSliceId(id);
+    if (slice) {
+      if (slice.size > this.#maxBytes) return undefined;
+      return slices.read(slice, store.pathOf(slice.trunk));
+    }
+    if ((sizeOf(id) ?? 0) > this.#maxBytes || this.#maxBytes === 0) return undefined;
+    return this.#readWhole(id, store.pathOf(id));
+  }
+
+  /** All of the file's bytes if they are in memory, for who wants a part of them. */
+  find(id: FileId): Buffer | undefined {
+    const { store, cache } = this.#parts;
+    const slice = parseSliceId(id);
+    const key = slice ? sliceKey(store.pathOf(slice.trunk), slice) : store.pathOf(id);
+    return cache.has(key) ? cache.find(key) : undefined;
+  }
+
+  async #readWhole(id: FileId, path: string): Promise<Buffer | undefined> {
+    try {
+      const bytes = await this.#parts.cache.get(path, () => this.#load(id, path));
+      if (!bytes) throw new StatusError(Status.notFound, path);
+      return bytes;
+    } catch (error) {
+      if (error instanceof NotSmall) return undefined;
+      throw error;
+    }
+  }
+
+  async #load(id: FileId, path: string): Promise<Buffer | undefined> {
+    const opened = await this.#open(id, path);
+    if (!opened) return undefined;
+    try {
+      const { size } = opened.stat;
+      if (opened.isLinked || size > this.#maxBytes) throw new NotSmall();
+      return await readExactly(opened, 0, size);
+    } finally {
+      opened.release();
+    }
+  }
+
+  async #open(id: FileId, path: string): Promise<OpenFile | undefined> {
+    const { files, changing } = this.#parts;
+    try {
+      return await (fileKind(id) === 'appender' ? changing.acquire(path) : files.acquire(path));
+    } catch (error) {
+      if (error instanceof StatusError && error.status === Status.notFound) return undefined;
+      throw error;
+    }
+  }
+}
+
+/** Bytes of the file as its name has them; those of appenders and slaves do not tell. */
+export function sizeOf(id: FileId): number | undefined {
+  const slice = parseSliceId(id);
+  if (slice) return slice.size;
+  const kind = fileKind(id);
+  if (kind === 'appender' || kind === 'slave') return undefined;
+  return sizeOfField(decodeFields(id.base).sizeField);
+}

@@ -1,0 +1,41 @@
+import { crc32 } from 'node:zlib';
+import {
+  encodeDirectoryEntry,
+  encodeEnd,
+  encodeLocalHeader,
+  type SliceEntry,
+} from '@stevedore/protocol';
+
+export interface TrunkOfTest {
+  readonly bytes: Buffer;
+  readonly entries: SliceEntry[];
+}
+
+/** A trunk as the packer writes it; `groups` has the affinity group of each file. */
+export function trunkOf(
+  contents: readonly Buffer[],
+  groups: readonly (string | undefined)[] = [],
+): TrunkOfTest {
+  const parts: Buffer[] = [];
+  const directory: Buffer[] = [];
+  const entries: SliceEntry[] = [];
+  let at = 0;
+  for (const [index, content] of contents.entries()) {
+    const group = groups[index];
+    const member = {
+      name: `${String(index).padStart(22, 'k')}.txt`,
+      size: content.length,
+      crc32: crc32(content),
+      modifiedAt: new Date('2026-01-02T03:04:05Z'),
+      comment: JSON.stringify(group === undefined ? {} : { group }),
+    };
+    const header = encodeLocalHeader(member);
+    directory.push(encodeDirectoryEntry(member, at));
+    entries.push({ offset: at + header.length, size: content.length, crc32: member.crc32 });
+    parts.push(header, content);
+    at += header.length + content.length;
+  }
+  const table = Buffer.concat(directory);
+  parts.push(table, encodeEnd(contents.length, at, table.length, '{"stevedore":1,"taskId":"t"}'));
+  return { bytes: Buffer.concat(parts), entries };
+}
