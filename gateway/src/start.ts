@@ -59,7 +59,6 @@ export async function startGateway(
     onError,
     log,
     processMetrics: true,
-    embedded: options.trackers.length === 0,
     serveTrunks: options.serveTrunks,
   });
   try {

@@ -1,5 +1,4 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { TRIED } from './crash-limits.js';
 import { Random } from './random.js';
 import { large, some } from './scripts.js';
 import type { FaultCode } from './simulated-disk.js';
@@ -34,6 +33,8 @@ const STEPS_BY_WEIGHT: readonly (readonly [number, string, Step])[] = [
   [1, 'trunk store away or back', (history) => history.toggleStore()],
   [1, 'trunk store lies', (history) => history.lie()],
   [1, 'clock jump', (history) => history.jump()],
+  [1, 'delete most, so that trunks are emptied', (history) => history.deleteMost()],
+  [1, 'check and repair', (history) => history.repair()],
 ];
 
 /** Runs it to its end; what goes wrong is told with the seed and all steps. */
@@ -101,13 +102,25 @@ export class History {
   }
 
   async delete(): Promise<void> {
-    const kept = this.host.ledger
-      .in('kept', 'undeleted')
-      .filter(({ large: isLarge }) => TRIED.deletedLargeFiles || !isLarge);
+    const kept = this.host.ledger.in('kept', 'undeleted');
     const count = this.#random.below(4) === 0 ? kept.length : 1 + this.#random.below(2);
     const chosen = new Set(Array.from({ length: count }, () => this.#random.below(kept.length)));
     const keys = [...chosen].flatMap((index) => kept[index]?.key ?? []);
     await Promise.all(keys.map((key) => this.host.delete(key)));
+  }
+
+  /** Of what was put in a row, all but a few files. */
+  async deleteMost(): Promise<void> {
+    const kept = this.host.ledger.in('kept', 'undeleted');
+    const from = this.#random.below(Math.max(1, kept.length));
+    const chosen = kept.slice(from, from + 12).filter(() => this.#random.below(5) > 0);
+    await Promise.all(chosen.map(({ key }) => this.host.delete(key)));
+  }
+
+  /** Nothing may be found lost, and a repair harms nothing. */
+  async repair(): Promise<void> {
+    if (this.#isAway || this.host.disk.isFailing) return;
+    await this.host.repair();
   }
 
   async flush(): Promise<void> {
@@ -136,7 +149,9 @@ export class History {
   }
 
   async crashAtWork(): Promise<void> {
-    const work = this.#random.pick([this.put, this.flush, this.delete, this.atOnce]).call(this);
+    const work = this.#random
+      .pick([this.put, this.flush, this.delete, this.atOnce, this.deleteMost, this.repair])
+      .call(this);
     work.catch(() => undefined);
     for (let turns = this.#random.below(30); turns > 0; turns--) await nextTurn();
     await this.crash();
@@ -159,7 +174,7 @@ export class History {
   }
 
   jump(): void {
-    const ms = Math.round((this.#random.next() - (TRIED.clockSetBack ? 0.5 : 0)) * 2 * DAY_MS);
+    const ms = Math.round((this.#random.next() - 0.5) * 2 * DAY_MS);
     this.#note(`${ms} ms`);
     this.host.clock += ms;
   }
@@ -171,7 +186,7 @@ export class History {
       if (this.#isAway) throw new Error('the trunk store is away');
     };
     host.store.beforeRead = () => {
-      if (this.#isAway && TRIED.readsWhileAway) throw new Error('the trunk store is away');
+      if (this.#isAway) throw new Error('the trunk store is away');
     };
     host.store.damage = (bytes) => {
       this.#lies -= 1;

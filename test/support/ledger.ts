@@ -1,6 +1,6 @@
 import { strict as assert } from 'node:assert';
 import { crc32 } from 'node:zlib';
-import type { FileRow, Staging } from '@stevedore/staging';
+import type { FileRow, Staging, TrunkRow } from '@stevedore/staging';
 import type { MemoryTrunkStore } from './memory-trunk-store.js';
 
 /**
@@ -31,6 +31,8 @@ export interface LedgerEntry {
   readonly name: string;
   readonly group: string | undefined;
   state: FileState;
+  /** Places in trunks at which it was found, as `fileId offset`: ids that were told. */
+  readonly places: Set<string>;
 }
 
 export class Ledger {
@@ -48,8 +50,9 @@ export class Ledger {
     return this.entries().filter(({ state }) => states.includes(state));
   }
 
-  add(entry: Omit<LedgerEntry, 'state'>): void {
-    this.#entries.set(entry.key.toString('hex'), { ...entry, state: 'putting' });
+  add(entry: Omit<LedgerEntry, 'state' | 'places'>): void {
+    const added = { ...entry, state: 'putting' as const, places: new Set<string>() };
+    this.#entries.set(entry.key.toString('hex'), added);
     this.version += 1;
   }
 
@@ -64,7 +67,9 @@ export class Ledger {
 
   copy(): Ledger {
     const ledger = new Ledger();
-    for (const [name, entry] of this.#entries) ledger.#entries.set(name, { ...entry });
+    for (const [name, entry] of this.#entries) {
+      ledger.#entries.set(name, { ...entry, places: new Set(entry.places) });
+    }
     ledger.version = this.version;
     return ledger;
   }
@@ -98,8 +103,10 @@ export class Ledger {
       const name = describe(entry);
       if (state === 'kept' || state === 'undeleted') {
         await checkFile(staging, store, entry, reads);
+        checkPlaces(staging, store, entry);
       } else {
         assert.ok(!staging.find(key), `${name} must not be there`);
+        if (state === 'deleted') checkDeadPlaces(staging, store, entry);
       }
       if (state === 'kept') assert.ok(!staging.isDeleted(key), `${name} counts as deleted`);
     }
@@ -156,8 +163,45 @@ async function checkFile(
     assert.ok(local ?? stored, `${name} cannot be read`);
     assert.ok((local ?? entry.bytes).equals(entry.bytes), `${name}: other bytes on the disk`);
     assert.ok((stored ?? entry.bytes).equals(entry.bytes), `${name}: other bytes in its trunk`);
+    if (row.trunkFileId !== null) entry.places.add(`${row.trunkFileId} ${row.trunkOffset}`);
     return;
   }
+}
+
+/** Every slice id that was ever told leads to the file. */
+function checkPlaces(staging: Staging, store: MemoryTrunkStore, entry: LedgerEntry): void {
+  for (const place of entry.places) {
+    const [fileId, offset] = splitPlace(place);
+    const trunk = staging.trunkByFileId(fileId);
+    const row = trunk && staging.findInTrunk(trunk, offset);
+    const found = row ?? staging.forwarded(fileId, offset);
+    if (found?.key.equals(entry.key)) continue;
+    // Until it is read, the trunk itself tells.
+    assert.ok(!isSettled(trunk) && store.files.has(fileId), `${describe(entry)}: not at ${place}`);
+  }
+}
+
+/** No slice id of a deleted file leads to its bytes, also where a trunk still has them. */
+function checkDeadPlaces(staging: Staging, store: MemoryTrunkStore, entry: LedgerEntry): void {
+  for (const place of entry.places) {
+    const [fileId, offset] = splitPlace(place);
+    const trunk = staging.trunkByFileId(fileId);
+    const row = trunk && staging.findInTrunk(trunk, offset);
+    const name = `${describe(entry)} at ${place}`;
+    assert.ok(!row && !staging.forwarded(fileId, offset), `${name} is there`);
+    if (isSettled(trunk) || !store.files.has(fileId)) continue;
+    assert.ok(staging.isDeleted(entry.key), `${name} can be read from its trunk`);
+  }
+}
+
+function splitPlace(place: string): [fileId: string, offset: number] {
+  const [fileId, offset] = place.split(' ');
+  return [fileId!, Number(offset)];
+}
+
+/** The FileMap knows all that is alive in it. */
+function isSettled(trunk: TrunkRow | undefined): boolean {
+  return trunk !== undefined && ['confirmed', 'retiring', 'retired'].includes(trunk.state);
 }
 
 async function readLocal(staging: Staging, row: FileRow): Promise<Buffer | undefined> {

@@ -1,3 +1,4 @@
+import { strict as assert } from 'node:assert';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -174,6 +175,13 @@ export class SimulatedHost {
     } catch (error) {
       if (patient || !signal.aborted) throw error;
     }
+  }
+
+  /** Checks and repairs while everything else goes on; a file must not be found lost. */
+  async repair(): Promise<void> {
+    const { problems } = await this.staging.fsck({ repair: true });
+    const lost = problems.filter(({ code }) => code === 'file_lost');
+    assert.deepEqual(lost, []);
   }
 
   /** Waits for work in the background; on a failing disk it may never come to its end. */

@@ -25,7 +25,7 @@ export {
   type ClusterFinding,
   inspectCluster,
   type ProbeFinding,
-  type StorageMember,
+  type StorageFinding,
   type TrackerFinding,
   tryDirectory,
 } from './inspect.js';

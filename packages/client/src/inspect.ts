@@ -8,14 +8,12 @@ import { invalidOption } from './config.js';
  * it knows, and one small file stored, read and deleted. Finds facts and judges nothing.
  */
 
-export interface StorageMember {
+export interface StorageFinding {
   readonly group: string;
-  /** `host:port` */
   readonly address: string;
   readonly version: string;
   readonly active: boolean;
   readonly freeBytes: number;
-  readonly totalBytes: number;
   /** When it was last heard of, as the tracker says; undefined when it does not. */
   readonly heardAt: Date | undefined;
 }
@@ -25,7 +23,7 @@ export interface TrackerFinding {
   /** Why it could not be asked; undefined when it answered. */
   readonly error: string | undefined;
   readonly roundTripMs: number;
-  readonly storages: readonly StorageMember[];
+  readonly storages: readonly StorageFinding[];
 }
 
 export interface ProbeFinding {
@@ -62,26 +60,6 @@ export async function inspectCluster(addresses: readonly string[]): Promise<Clus
   }
 }
 
-/** The storages that the trackers know. Rejects with FastdfsError. */
-export async function listMembers(client: FastdfsClient): Promise<readonly StorageMember[]> {
-  const options = { deadlineMs: CALL_TIMEOUT_MS };
-  const members: StorageMember[] = [];
-  for (const { name } of await client.listGroups(options)) {
-    for (const storage of await client.listStorages(name, undefined, options)) {
-      members.push({
-        group: name,
-        address: `${storage.address}:${storage.storagePort}`,
-        version: storage.version,
-        active: storage.status === StorageStatus.active,
-        freeBytes: storage.freeMegabytes * MEBIBYTE,
-        totalBytes: storage.totalMegabytes * MEBIBYTE,
-        heardAt: heardAt(storage.statistics.times.lastHeartBeatSeconds),
-      });
-    }
-  }
-  return members;
-}
-
 /** The error that opening a store there would give for its lock; undefined when it is free. */
 export function tryDirectory(directory: string): unknown {
   try {
@@ -96,9 +74,22 @@ async function inspectTracker(address: string): Promise<TrackerFinding> {
   const client = clientOf([address]);
   const startedAt = performance.now();
   try {
-    await client.ping({ deadlineMs: CALL_TIMEOUT_MS });
+    const options = { deadlineMs: CALL_TIMEOUT_MS };
+    const groups = await client.listGroups(options);
     const roundTripMs = performance.now() - startedAt;
-    const storages = await listMembers(client);
+    const storages: StorageFinding[] = [];
+    for (const { name } of groups) {
+      for (const storage of await client.listStorages(name, undefined, options)) {
+        storages.push({
+          group: name,
+          address: `${storage.address}:${storage.storagePort}`,
+          version: storage.version,
+          active: storage.status === StorageStatus.active,
+          freeBytes: storage.freeMegabytes * MEBIBYTE,
+          heardAt: heardAt(storage.statistics.times.lastHeartBeatSeconds),
+        });
+      }
+    }
     return { address, error: undefined, roundTripMs, storages };
   } catch (error) {
     const roundTripMs = performance.now() - startedAt;

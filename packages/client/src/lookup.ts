@@ -17,6 +17,7 @@ import {
   parseKey,
   type Staging,
   StoreError,
+  type TrunkRow,
 } from '@stevedore/staging';
 import { notFound, type Reader, storageError } from './reader.js';
 import { type FileFacts, makeStoredFile, type ReadContent } from './stored-file.js';
@@ -32,6 +33,7 @@ import type { FileInfo, FileState, Receipt, StoredFile } from './types.js';
 const DEFAULT_TYPE = 'application/octet-stream';
 /** Entries of a trunk are named by key, a dot and the extension. */
 const KEY_CHARS = 22;
+const SETTLED: ReadonlySet<TrunkRow['state']> = new Set(['confirmed', 'retiring', 'retired']);
 
 /** Runs a read of so many bytes of a file and hears of its end. */
 export type OnRead = <Result>(
@@ -137,6 +139,8 @@ export class Lookup {
     if (row && fileIdOf(row) === id) return this.#storedRow(row);
     const moved = this.#staging.forwarded(trunkId, slice.offset);
     if (moved && isSameFile(moved, slice)) return this.#storedRow(moved);
+    // Of such a trunk the FileMap knows every file that is alive.
+    if (trunk && SETTLED.has(trunk.state)) throw notFound(id);
     const entry = await this.#entryOf(id, slice);
     const key = parseKey(entry.name.slice(0, KEY_CHARS));
     if (!key || this.#staging.isDeleted(key)) throw notFound(id);

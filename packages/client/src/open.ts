@@ -50,7 +50,7 @@ async function openStore(
       containerBytes: parsed.containerSize,
       retainBytes: parsed.retain,
       sync: parsed.durability === 'sync',
-      ...(onRebuild ? { onRebuild } : {}),
+      ...(onRebuild ? { onRebuild, rebuildsFirst: true } : {}),
       now: Date.now,
       randomFill: (target) => randomFillSync(target),
     });
@@ -94,7 +94,8 @@ export async function openForUpkeep(
   options: OpenOptions = {},
   extras: UpkeepExtras = {},
 ): Promise<Upkeep> {
-  const { staging, store } = await openStore(options, extras.onRebuild);
+  const onRebuild = extras.onRebuild ?? (() => undefined);
+  const { staging, store } = await openStore(options, onRebuild);
   if (extras.onError) store.on('error', extras.onError);
   return {
     fsck: (how) => staging.fsck(how),

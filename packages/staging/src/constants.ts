@@ -19,6 +19,7 @@ export const RecordType = {
   plan: 4,
   stored: 5,
   movedFile: 6,
+  retired: 7,
 } as const;
 export type RecordTypeNumber = (typeof RecordType)[keyof typeof RecordType];
 

@@ -45,16 +45,19 @@ export class Container {
   readonly #segments = new Map<number, Segment>();
   #current: Segment | undefined;
   #nextSegment: number;
+  /** Segments with records that the disk may not have. */
+  readonly #unsynced = new Set<Segment>();
+  /** Number of the first segment that is not an earlier process's. */
+  readonly firstOwnSegment: number;
   #queue: Append[] = [];
   #queuedBytes = 0;
   #writing: Promise<void> | undefined;
   #closed = false;
-  /** The current segment has records that the disk may not have. */
-  #isUnsynced = false;
 
   constructor(options: ContainerOptions) {
     this.#options = options;
     this.#nextSegment = options.nextSegment;
+    this.firstOwnSegment = options.nextSegment;
   }
 
   /** Makes a segment of an earlier process readable. */
@@ -85,8 +88,9 @@ export class Container {
   /**
    * Resolves once the records are durable and visible in the FileMap. Records of
    * one call are in one batch. `sync` may ask for less than the container's own
-   * durability: then they are visible once the system has them. Rejects with StoreError `container_full` (no space
-   * on the disk) or `container_write_failed`; then none of them will be seen.
+   * durability: then they are visible once the system has them. Rejects with StoreError
+   * `container_full` (no space on the disk) or `container_write_failed`; then none of
+   * them will be seen.
    */
   append(records: readonly NewRecord[], sync = this.#options.sync): Promise<void> {
     if (this.#closed) {
@@ -105,13 +109,14 @@ export class Container {
   /** Makes what was acknowledged durable, whatever the durability. */
   async sync(): Promise<void> {
     await this.#writing;
-    await this.#current?.sync();
+    await this.#syncAll();
   }
 
   /** If it rejects, the segment is still there, to be read and to be removed again. */
   async removeSegment(segment: Segment): Promise<void> {
     await segment.unlink();
     this.#segments.delete(segment.number);
+    this.#unsynced.delete(segment);
     await segment.close();
   }
 
@@ -123,7 +128,7 @@ export class Container {
     this.#closed = true;
     await this.#writing;
     try {
-      if (this.#isUnsynced) await this.#current?.sync();
+      await this.sync();
     } finally {
       const closed = [...this.#segments.values()].map((segment) => segment.close());
       this.#segments.clear();
@@ -174,11 +179,8 @@ export class Container {
       }
     }
     await segment.write(buffers);
-    this.#isUnsynced = true;
-    if (batch.some(({ sync }) => sync)) {
-      await segment.sync();
-      this.#isUnsynced = false;
-    }
+    this.#unsynced.add(segment);
+    if (batch.some(({ sync }) => sync)) await this.#sync(segment);
     this.#options.commit(changes, segment.number, at);
     segment.bytes = at;
   }
@@ -186,7 +188,7 @@ export class Container {
   async #writableSegment(): Promise<Segment> {
     if (this.#current && this.#current.bytes < this.#options.segmentBytes) return this.#current;
     // What was only handed to the system so far is not left behind.
-    if (this.#isUnsynced && this.#options.sync) await this.#current?.sync();
+    if (this.#options.sync) await this.#syncAll();
     const { disk, folder, origin, now } = this.#options;
     const number = this.#nextSegment;
     this.#nextSegment += 1;
@@ -196,11 +198,23 @@ export class Container {
     return segment;
   }
 
+  async #syncAll(): Promise<void> {
+    for (const segment of this.#unsynced) await this.#sync(segment);
+  }
+
+  async #sync(segment: Segment): Promise<void> {
+    await segment.sync();
+    this.#unsynced.delete(segment);
+  }
+
   /** Ends the segment after a failure and takes back what was written but not acknowledged. */
   async #giveUpSegment(cause: unknown): Promise<StoreError> {
     const segment = this.#current;
     this.#current = undefined;
-    await segment?.dropInvalidBytes().catch(() => undefined);
+    if (segment) {
+      this.#unsynced.delete(segment);
+      await segment.dropInvalidBytes().catch(() => undefined);
+    }
     const reason = cause instanceof Error ? cause.message : String(cause);
     if (hasCode(cause, 'ENOSPC') || hasCode(cause, 'EDQUOT')) {
       return new StoreError('container_full', `the container's disk is full (${reason})`, {

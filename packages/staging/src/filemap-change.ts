@@ -53,6 +53,14 @@ export type FileMapChange =
       readonly files: number;
       /** The file itself, when it was stored whole. */
       readonly file: Omit<FileChange, 'position' | 'spooled'> | undefined;
+    }
+  | {
+      readonly what: 'retired';
+      readonly taskId: Buffer;
+      readonly kind: TrunkKind;
+      readonly fileId: string;
+      readonly size: number;
+      readonly files: number;
     };
 
 /** Key, offset and size of a member, as plan records and the FileMap pack them. */

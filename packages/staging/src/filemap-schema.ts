@@ -7,8 +7,12 @@ import type Database from 'better-sqlite3';
  * files.trunk is null until the trunk is confirmed; the partial index over those
  * rows is the list of what waits to be packed, in order of arrival. files.was lists
  * the places in earlier trunks that a file was moved from; forwards leads from there.
+ *
+ * holds has the trunks in which a deleted file's bytes still are, those it was moved
+ * from included; deletions.trunks is how many they are. A deletion may be forgotten
+ * once it is zero, and no trunk is left whose members are not known yet.
  */
-export const SCHEMA_VERSION = 2;
+export const SCHEMA_VERSION = 3;
 
 const VERSION_1 = `
   CREATE TABLE files (
@@ -82,7 +86,26 @@ const VERSION_2 = `
   CREATE INDEX files_once ON files (once) WHERE once IS NOT NULL;
 `;
 
-const STEPS = [VERSION_1, VERSION_2];
+const VERSION_3 = `
+  CREATE TABLE holds (
+    trunk INTEGER NOT NULL,
+    key BLOB NOT NULL,
+    PRIMARY KEY (trunk, key)
+  ) WITHOUT ROWID;
+  CREATE TABLE deletions_2 (
+    key BLOB PRIMARY KEY,
+    trunks INTEGER NOT NULL DEFAULT 0,
+    recordSegment INTEGER NOT NULL
+  ) WITHOUT ROWID;
+  INSERT INTO holds SELECT trunk, key FROM deletions WHERE trunk IS NOT NULL;
+  INSERT INTO deletions_2 SELECT key, trunk IS NOT NULL, recordSegment FROM deletions;
+  DROP TABLE deletions;
+  ALTER TABLE deletions_2 RENAME TO deletions;
+  CREATE INDEX deletions_by_segment ON deletions (recordSegment);
+  CREATE INDEX trunks_by_state ON trunks (state);
+`;
+
+const STEPS = [VERSION_1, VERSION_2, VERSION_3];
 
 export function migrate(database: Database.Database): void {
   const version = database.pragma('user_version', { simple: true }) as number;

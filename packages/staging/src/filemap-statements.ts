@@ -43,6 +43,7 @@ const SQL = {
   adoptFile: `INSERT OR IGNORE INTO files
       (key, name, type, grp, size, crc32, stagedAt, segment, position, spooled, was, expiresAt)
       VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?)`,
+  claimFile: 'UPDATE files SET trunk = ?, trunkOffset = ?, was = ? WHERE key = ?',
   moveFile: `UPDATE files SET segment = ?, position = ?, spooled = 0, trunk = NULL,
       trunkOffset = NULL, was = ? WHERE key = ?`,
   addForward: 'INSERT OR REPLACE INTO forwards (fileId, offset, key) VALUES (?, ?, ?)',
@@ -54,11 +55,18 @@ const SQL = {
   confirmedSpooled: `SELECT key FROM files INDEXED BY files_spooled
       WHERE spooled = 1 AND trunk IS NOT NULL ORDER BY key`,
   isDeleted: 'SELECT 1 FROM deletions WHERE key = ?',
-  addDeletion: `INSERT INTO deletions (key, trunk, recordSegment)
-      VALUES ($key, $trunk, $segment) ON CONFLICT (key) DO UPDATE SET recordSegment = $segment`,
-  setDeletionTrunk: 'UPDATE deletions SET trunk = ? WHERE key = ? AND trunk IS NULL',
-  deletionsRecordedIn: 'SELECT key FROM deletions WHERE recordSegment = ? AND trunk IS NOT NULL',
-  forgetDeletions: 'DELETE FROM deletions WHERE recordSegment = ? AND trunk IS NULL',
+  addDeletion: `INSERT INTO deletions (key, trunks, recordSegment)
+      VALUES ($key, $trunks, $segment) ON CONFLICT (key) DO UPDATE SET recordSegment = $segment`,
+  addHold: 'INSERT OR IGNORE INTO holds (trunk, key) VALUES (?, ?)',
+  countHold: 'UPDATE deletions SET trunks = trunks + 1 WHERE key = ?',
+  uncountHolds: `UPDATE deletions SET trunks = trunks - 1
+      WHERE key IN (SELECT key FROM holds WHERE trunk = ?)`,
+  freeHolds: 'DELETE FROM holds WHERE trunk = ?',
+  deletionsNeededIn: `SELECT key FROM deletions INDEXED BY deletions_by_segment
+      WHERE recordSegment = ? AND (trunks > 0
+        OR EXISTS (SELECT 1 FROM trunks INDEXED BY trunks_by_state
+          WHERE state IN ('stored', 'missing')))`,
+  forgetDeletions: `DELETE FROM deletions WHERE recordSegment = ? AND trunks = 0`,
   addPlan: `INSERT INTO trunks (taskId, kind, state, size, files, recordSegment, members)
       VALUES ($taskId, $kind, 'planned', $size, $files, $segment, $members)
       ON CONFLICT (taskId) DO NOTHING`,
@@ -67,9 +75,14 @@ const SQL = {
       VALUES ($taskId, $kind, 'stored', $fileId, $size, $crc32, $files, $segment, $members)
       ON CONFLICT (taskId) DO UPDATE SET fileId = $fileId, size = $size, crc32 = $crc32,
         recordSegment = $segment,
-        members = CASE WHEN state IN ('confirmed', 'retired') THEN NULL
+        members = CASE WHEN state IN ('confirmed', 'retiring', 'retired') THEN NULL
           ELSE coalesce(members, $members) END,
-        state = CASE WHEN state IN ('confirmed', 'retired') THEN state ELSE 'stored' END`,
+        state = CASE WHEN state IN ('confirmed', 'retiring', 'retired') THEN state
+          ELSE 'stored' END`,
+  addRetired: `INSERT INTO trunks (taskId, kind, state, fileId, size, files, recordSegment)
+      VALUES ($taskId, $kind, 'retiring', $fileId, $size, $files, $segment)
+      ON CONFLICT (taskId) DO UPDATE SET recordSegment = $segment, members = NULL, sparse = 0,
+        state = CASE WHEN state = 'retired' THEN state ELSE 'retiring' END`,
   finishTrunk: `UPDATE trunks SET state = 'confirmed', members = NULL, files = $files,
       contentBytes = $bytes,
       deadFiles = $files - (SELECT count(*) FROM files WHERE trunk = $trunk),
@@ -87,8 +100,8 @@ const SQL = {
       WHERE w.fileId = ? AND f.trunk IS NULL LIMIT 1`,
   deadTrunks: `SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_dead
       WHERE deadFiles >= files AND state = 'confirmed' ORDER BY id`,
-  retireTrunk: "UPDATE trunks SET state = 'retired', sparse = 0 WHERE id = ?",
-  freeDeletions: 'UPDATE deletions SET trunk = NULL WHERE trunk = ?',
+  retireTrunk: "UPDATE trunks SET state = 'retired' WHERE id = ? AND state = 'retiring'",
+  missTrunk: "UPDATE trunks SET state = 'missing' WHERE id = ? AND state = 'stored'",
   addDead: 'UPDATE trunks SET deadFiles = deadFiles + ?, deadBytes = deadBytes + ? WHERE id = ?',
   trunkByFile: `SELECT ${TRUNK_COLUMNS} FROM trunks WHERE fileId = ?`,
   trunkByTask: `SELECT ${TRUNK_COLUMNS} FROM trunks WHERE taskId = ?`,
@@ -98,7 +111,7 @@ const SQL = {
       FROM trunks GROUP BY state, kind`,
   trunksIn: `SELECT ${TRUNK_COLUMNS} FROM trunks WHERE state = ? ORDER BY id`,
   trunksRecordedIn: `SELECT ${TRUNK_COLUMNS} FROM trunks
-      WHERE recordSegment = ? AND state IN ('stored', 'confirmed')`,
+      WHERE recordSegment = ? AND state IN ('stored', 'missing', 'confirmed', 'retiring')`,
   members: 'SELECT members FROM trunks WHERE id = ?',
   countTrunks: "SELECT count(*) AS n FROM trunks WHERE state = 'confirmed'",
   indexed: 'SELECT indexedBytes FROM segments WHERE number = ?',

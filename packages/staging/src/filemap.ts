@@ -1,16 +1,12 @@
 import Database from 'better-sqlite3';
-import {
-  type FileChange,
-  type FileMapChange,
-  type FormerPlace,
-  type PlannedMember,
-  packMembers,
-  type TrunkKind,
-  unpackMembers,
-} from './filemap-change.js';
+import { type FileMapChange, type PlannedMember, unpackMembers } from './filemap-change.js';
 import { type Counted, type Counters, Sums } from './filemap-counters.js';
+import type { AdoptedFile, FileRow, TrunkRow, TrunkState, TrunkSum } from './filemap-rows.js';
 import { migrate } from './filemap-schema.js';
 import { prepareStatements, type Statements } from './filemap-statements.js';
+import { FileMapWriter } from './filemap-writer.js';
+
+export type * from './filemap-rows.js';
 
 /**
  * The FileMap: an index over container and trunks. Every change comes from a
@@ -20,101 +16,20 @@ import { prepareStatements, type Statements } from './filemap-statements.js';
  * itself for that; `checkpoint` makes it durable before segments are removed.
  */
 
-export interface FileRow {
-  readonly key: Buffer;
-  readonly name: string;
-  readonly type: string;
-  readonly group: string | null;
-  readonly size: number;
-  readonly crc32: number;
-  /** Unix milliseconds. */
-  readonly stagedAt: number;
-  readonly segment: number;
-  /** Where the body begins in the segment. */
-  readonly position: number;
-  /** 1: a large file whose bytes are in the spool; 2: one whose spool file is gone. */
-  readonly spooled: 0 | 1 | 2;
-  readonly trunk: number | null;
-  /** Where the content begins in the trunk; null until it is confirmed. */
-  readonly trunkOffset: number | null;
-  readonly trunkKind: TrunkKind | null;
-  /** FastDFS id of the trunk. */
-  readonly trunkFileId: string | null;
-  /** JSON of the FormerPlaces it was moved from; null for most. */
-  readonly was: string | null;
-  /** Unix milliseconds from which on it is gone; null for most. */
-  readonly expiresAt: number | null;
-}
-
-/**
- * planned: members are fixed, sending may have begun. stored: FastDFS has it.
- * confirmed: every member's row points at it. retired: nothing in it was alive, it
- * is deleted from FastDFS. abandoned: given up before it was stored.
- */
-export type TrunkState = 'planned' | 'stored' | 'confirmed' | 'retired' | 'abandoned';
-
-export interface TrunkRow {
-  readonly id: number;
-  readonly taskId: Buffer;
-  readonly kind: TrunkKind;
-  readonly state: TrunkState;
-  readonly fileId: string | null;
-  readonly size: number;
-  readonly crc32: number | null;
-  readonly files: number;
-  /** Bytes of its members' content, alive or dead; 0 until it is confirmed. */
-  readonly contentBytes: number;
-  readonly deadFiles: number;
-  readonly deadBytes: number;
-  readonly recordSegment: number;
-}
-
-/** A member as a trunk's directory tells it. */
-export interface AdoptedFile {
-  readonly file: Omit<FileChange, 'position' | 'spooled'>;
-  /** Where its content begins in the trunk. */
-  readonly offset: number;
-  readonly was: readonly FormerPlace[];
-}
-
-/** Trunks of one state and kind together. */
-export interface TrunkSum {
-  readonly state: TrunkState;
-  readonly kind: TrunkKind;
-  readonly trunks: number;
-  readonly bytes: number;
-  readonly contentBytes: number;
-  readonly deadFiles: number;
-  readonly deadBytes: number;
-}
-
 const CACHE_KIB = 32 * 1024;
 
 export class FileMap {
   readonly #database: Database.Database;
   readonly #statements: Statements;
-  readonly #apply: (changes: readonly FileMapChange[], segment: number, bytes: number) => void;
-  readonly #confirm: (trunk: number, members: readonly PlannedMember[]) => void;
-  readonly #adopt: (trunk: TrunkRow, entries: readonly AdoptedFile[]) => void;
+  readonly #write: (work: (writer: FileMapWriter) => void) => void;
 
   private constructor(database: Database.Database) {
     this.#database = database;
     this.#statements = prepareStatements(database);
-    this.#apply = database.transaction((changes, segment, bytes) => {
-      const sums = new Sums();
-      for (const change of changes) this.#change(change, segment, sums);
-      this.#addToCounters(sums);
-      this.#statements.setIndexed.run(segment, bytes);
-    });
-    this.#confirm = database.transaction((trunk, members) => {
-      const sums = new Sums();
-      this.#confirmMembers(trunk, members, sums);
-      this.#addToCounters(sums);
-    });
-    this.#adopt = database.transaction((trunk, entries) => {
-      const sums = new Sums();
-      this.#adoptMembers(trunk, entries, sums);
-      this.#addToCounters(sums);
+    this.#write = database.transaction((work: (writer: FileMapWriter) => void) => {
+      const writer = new FileMapWriter(this.#statements);
+      work(writer);
+      writer.finish();
     });
   }
 
@@ -135,7 +50,10 @@ export class FileMap {
 
   /** All changes of one segment's records up to byte `indexedBytes`, in one transaction. */
   apply(changes: readonly FileMapChange[], segment: number, indexedBytes: number): void {
-    this.#apply(changes, segment, indexedBytes);
+    this.#write((writer) => {
+      for (const change of changes) writer.change(change, segment);
+      this.#statements.setIndexed.run(segment, indexedBytes);
+    });
   }
 
   find(key: Buffer): FileRow | undefined {
@@ -243,12 +161,17 @@ export class FileMap {
 
   /** Points the members' rows at the trunk; those deleted meanwhile become its dead bytes. */
   confirmMembers(trunk: number, members: readonly PlannedMember[]): void {
-    this.#confirm(trunk, members);
+    this.#write((writer) => writer.confirmMembers(trunk, members));
+  }
+
+  /** As `confirmMembers`, for a trunk of an earlier process: some may have moved on since. */
+  confirmUnmoved(trunk: TrunkRow, members: readonly PlannedMember[]): void {
+    this.#write((writer) => writer.confirmUnmoved(trunk, members));
   }
 
   /** Rows for members of a trunk that only its own directory still tells about. */
   adoptMembers(trunk: TrunkRow, entries: readonly AdoptedFile[]): void {
-    this.#adopt(trunk, entries);
+    this.#write((writer) => writer.adoptMembers(trunk, entries));
   }
 
   /** The trunk is in place and every living member's row says so; the rest of it is dead. */
@@ -281,10 +204,14 @@ export class FileMap {
     return this.#statements.deadTrunks.all() as TrunkRow[];
   }
 
-  /** Nothing refers to the trunk any more, and it is gone from FastDFS. */
+  /** The retiring trunk is gone from FastDFS. */
   retireTrunk(trunk: number): void {
     this.#statements.retireTrunk.run(trunk);
-    this.#statements.freeDeletions.run(trunk);
+  }
+
+  /** The stored trunk is to be adopted, and FastDFS says that it has no such file. */
+  missTrunk(trunk: number): void {
+    this.#statements.missTrunk.run(trunk);
   }
 
   abandonTrunk(trunk: number): void {
@@ -315,7 +242,7 @@ export class FileMap {
   neededRecords(segment: number): { trunks: TrunkRow[]; deletions: Buffer[] } {
     return {
       trunks: this.#statements.trunksRecordedIn.all(segment) as TrunkRow[],
-      deletions: (this.#statements.deletionsRecordedIn.all(segment) as { key: Buffer }[]).map(
+      deletions: (this.#statements.deletionsNeededIn.all(segment) as { key: Buffer }[]).map(
         (row) => row.key,
       ),
     };
@@ -338,143 +265,5 @@ export class FileMap {
 
   close(): void {
     this.#database.close();
-  }
-
-  #change(change: FileMapChange, segment: number, sums: Sums): void {
-    switch (change.what) {
-      case 'file':
-        this.#addFile(change, segment, sums);
-        return;
-      case 'moved':
-        this.#moveFile(change, segment, sums);
-        return;
-      case 'deletion':
-        this.#deleteFile(change.key, segment, sums);
-        return;
-      case 'plan':
-        this.#statements.addPlan.run({
-          taskId: change.taskId,
-          kind: change.kind,
-          size: change.size,
-          files: change.members.length,
-          members: packMembers(change.members),
-          segment,
-        });
-        return;
-      case 'stored':
-        if (change.file) this.#adoptWhole(change.file, sums);
-        this.#statements.addStored.run({
-          members: change.file
-            ? packMembers([{ key: change.file.key, offset: 0, size: change.size }])
-            : null,
-          taskId: change.taskId,
-          kind: change.kind,
-          fileId: change.fileId,
-          size: change.size,
-          crc32: change.crc32,
-          files: change.files,
-          segment,
-        });
-    }
-  }
-
-  #addFile(change: Extract<FileMapChange, { what: 'file' }>, segment: number, sums: Sums): void {
-    const { changes } = this.#statements.addFile.run(
-      change.key,
-      change.name,
-      change.type,
-      change.group ?? null,
-      change.size,
-      change.crc32,
-      change.stagedAt,
-      segment,
-      change.position,
-      change.spooled ? 1 : 0,
-      change.expiresAt ?? null,
-      change.once === undefined ? null : Buffer.from(change.once, 'base64url'),
-    );
-    if (changes === 1) sums.add(change.spooled ? 'spooled' : 'waiting', 1, change.size);
-  }
-
-  /** The file's bytes are in the container again; its place in a trunk is dead. */
-  #moveFile(change: Extract<FileMapChange, { what: 'moved' }>, segment: number, sums: Sums): void {
-    if (this.isDeleted(change.key)) return;
-    const row = this.find(change.key);
-    if (!row) this.#addFile({ ...change, what: 'file' }, segment, sums);
-    else if (row.trunk !== null) {
-      this.#addDead(row.trunk, row.size);
-      sums.add('merged', -1, -row.size);
-      sums.add('waiting', 1, row.size);
-    }
-    const was = JSON.stringify(change.was);
-    this.#statements.moveFile.run(segment, change.position, was, change.key);
-    for (const [fileId, offset] of change.was) {
-      this.#statements.addForward.run(fileId, offset, change.key);
-    }
-  }
-
-  /** A large file that only the record of its storing still tells about. */
-  #adoptWhole(file: Omit<FileChange, 'position' | 'spooled'>, sums: Sums): void {
-    if (this.isDeleted(file.key)) return;
-    const { key, name, type, group, size, crc32, stagedAt, expiresAt = null } = file;
-    const values = [key, name, type, group ?? null, size, crc32, stagedAt, 2, null, expiresAt];
-    if (this.#statements.adoptFile.run(...values).changes === 1) sums.add('spooled', 1, size);
-  }
-
-  #adoptMembers(trunk: TrunkRow, entries: readonly AdoptedFile[], sums: Sums): void {
-    const members: PlannedMember[] = [];
-    for (const { file, offset, was } of entries) {
-      const { key, name, type, group, size, crc32, stagedAt, expiresAt = null } = file;
-      members.push({ key, offset, size });
-      // Deleted, or moved to another trunk since: dead in this one.
-      if (this.isDeleted(key) || this.#statements.forward.get(trunk.fileId, offset)) continue;
-      const places = was.length > 0 ? JSON.stringify(was) : null;
-      const about = [name, type, group ?? null, size, crc32, stagedAt];
-      const values = [key, ...about, 0, places, expiresAt];
-      if (this.#statements.adoptFile.run(...values).changes === 1) sums.add('waiting', 1, size);
-      for (const [fileId, at] of was) this.#statements.addForward.run(fileId, at, key);
-    }
-    this.#confirmMembers(trunk.id, members, sums, trunk.fileId);
-  }
-
-  #deleteFile(key: Buffer, segment: number, sums: Sums): void {
-    const row = this.find(key);
-    if (row) {
-      this.#statements.removeFile.run(key);
-      if (row.was !== null) this.#statements.removeForwards.run(key);
-      const waiting = row.spooled === 0 ? 'waiting' : 'spooled';
-      sums.add(row.trunk === null ? waiting : 'merged', -1, -row.size);
-      if (row.trunk !== null) this.#addDead(row.trunk, row.size);
-    }
-    this.#statements.addDeletion.run({ key, trunk: row?.trunk ?? null, segment });
-  }
-
-  #confirmMembers(
-    trunk: number,
-    members: readonly PlannedMember[],
-    sums: Sums,
-    fileId: string | null = null,
-  ): void {
-    for (const { key, offset } of members) {
-      if (fileId !== null && this.#statements.forward.get(fileId, offset)) continue;
-      const row = this.#statements.confirmFile.get(trunk, offset, key) as
-        | { size: number; spooled: number }
-        | undefined;
-      if (row) {
-        sums.add(row.spooled === 0 ? 'waiting' : 'spooled', -1, -row.size);
-        sums.add('merged', 1, row.size);
-      } else {
-        this.#statements.setDeletionTrunk.run(trunk, key);
-      }
-    }
-  }
-
-  #addDead(trunk: number, bytes: number): void {
-    this.#statements.addDead.run(1, bytes, trunk);
-    this.#statements.markSparse.run(trunk);
-  }
-
-  #addToCounters(sums: Sums): void {
-    for (const [name, value] of sums.entries()) this.#statements.count.run(value, name);
   }
 }

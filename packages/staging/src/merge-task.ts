@@ -29,6 +29,8 @@ export interface MergeTaskOptions {
   readonly newTaskId: () => Buffer;
   readonly trunkBytes: number;
   readonly maxAgeMs: number;
+  /** Files in segments before this one are left alone for now. */
+  readonly firstSegment: () => number;
   /** True when the container is nearly full. */
   readonly isShort: () => boolean;
   /** Milliseconds from the plan to its confirmation. */
@@ -114,6 +116,12 @@ export class MergeTask {
   wake(): void {
     this.#woken = true;
     this.#wake?.();
+  }
+
+  /** Older files may be merged than before. */
+  lookAgain(): void {
+    this.#frontier = START;
+    this.wake();
   }
 
   isPacking(key: Buffer): boolean {
@@ -302,7 +310,7 @@ export class MergeTask {
   async #candidates(bytes: number): Promise<FileRow[]> {
     const found: FileRow[] = [];
     let sum = 0;
-    let at = this.#frontier;
+    let at = this.#firstPlace();
     while (sum < bytes && found.length < MAX_FILES * CANDIDATE_BYTES_FACTOR) {
       const page = this.#options.fileMap.waiting(at.segment, at.position, PAGE_ROWS);
       for (const row of page) {
@@ -321,19 +329,25 @@ export class MergeTask {
     if (this.#inFlight('whole') >= WHOLES_IN_FLIGHT) return [];
     return this.#options.fileMap
       .waitingSpooled(WHOLES_IN_FLIGHT + this.#damaged.size + this.#inFlight('whole'))
-      .filter((row) => this.#isFree(row));
+      .filter((row) => this.#isFree(row) && row.segment >= this.#options.firstSegment());
   }
 
   /** The oldest small file that is in no plan. */
   #oldestUnplanned(): FileRow | undefined {
     for (;;) {
-      const { segment, position } = this.#frontier;
+      const { segment, position } = this.#firstPlace();
       const page = this.#options.fileMap.waiting(segment, position, PAGE_ROWS);
       const index = page.findIndex((row) => row.spooled === 0 && this.#isFree(row));
       const last = index === -1 ? page.at(-1) : page[index - 1];
       if (last) this.#frontier = last;
       if (index !== -1 || page.length < PAGE_ROWS) return page[index];
     }
+  }
+
+  /** Where the search for files begins. */
+  #firstPlace(): Place {
+    const segment = this.#options.firstSegment();
+    return segment > this.#frontier.segment ? { segment, position: -1 } : this.#frontier;
   }
 
   #isFree(row: FileRow): boolean {

@@ -12,6 +12,8 @@ import {
 
 /** Bytes of the container's segment headers and records, both ways. */
 
+const TYPES: ReadonlySet<number> = new Set(Object.values(RecordType));
+
 export interface SegmentHeader {
   readonly segment: number;
   readonly origin: number;
@@ -94,7 +96,7 @@ export function decodeRecordHeader(bytes: Buffer, segment: number): RecordHeader
   if (bytes.length < RECORD_HEADER_BYTES || bytes.readUInt32LE(0) !== RECORD_MAGIC)
     return undefined;
   const type = bytes.readUInt16LE(4);
-  if (type < RecordType.file || type > RecordType.movedFile) return undefined;
+  if (!TYPES.has(type)) return undefined;
   if (bytes.readUInt32LE(52) !== segment) return undefined;
   return {
     type: type as RecordTypeNumber,

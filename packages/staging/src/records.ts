@@ -124,6 +124,11 @@ export function storedRecord(trunk: StoredTrunk, now: number): NewRecord {
   };
 }
 
+/** Nothing in the trunk is alive any more: from now on it is no file's place. */
+export function retiredRecord(trunk: Omit<StoredTrunk, 'file'>, now: number): NewRecord {
+  return { ...storedRecord(trunk, now), type: RecordType.retired };
+}
+
 /** A file of a trunk whose bytes are in the container again. */
 export function movedRecord(file: NewFile, was: readonly FormerPlace[]): NewRecord {
   const record = fileRecord(file);
@@ -165,6 +170,10 @@ export function changeOfRecord(record: RecordContent, position: number): FileMap
         files: Number(meta.files),
         file: kind === 'whole' ? wholeFile(record, meta) : undefined,
       };
+    case RecordType.retired: {
+      const fileId = String(meta.fileId);
+      return { what: 'retired', taskId: key, kind, fileId, size, files: Number(meta.files) };
+    }
     case RecordType.movedFile:
       return { what: 'moved', ...fileOf(record, meta, position), was: readPlaces(meta.was) };
     default:

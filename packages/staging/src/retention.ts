@@ -1,6 +1,7 @@
 import type { Container } from './container.js';
-import type { FileMap } from './filemap.js';
-import { deletionRecord, type StoredTrunk, storedRecord } from './records.js';
+import type { FileMap, TrunkRow } from './filemap.js';
+import type { NewRecord } from './record.js';
+import { deletionRecord, retiredRecord, type StoredTrunk, storedRecord } from './records.js';
 import type { Segment } from './segment.js';
 import type { Spool } from './spool.js';
 
@@ -31,10 +32,18 @@ export class Retention {
 
   /** Removes what exceeds the budget, and at least `neededBytes` if there is that much. */
   trim(neededBytes = 0): Promise<void> {
-    const trimmed = this.#running.then(() => this.#trim(neededBytes));
+    return this.alone(() => this.#trim(neededBytes));
+  }
+
+  /** Does the work while no segment is being removed. */
+  alone<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#running.then(work);
     // One that fails is its caller's concern, not the next one's.
-    this.#running = trimmed.catch(() => undefined);
-    return trimmed;
+    this.#running = done.then(
+      () => undefined,
+      () => undefined,
+    );
+    return done;
   }
 
   async #trim(neededBytes: number): Promise<void> {
@@ -47,6 +56,7 @@ export class Retention {
     for (const key of this.#parts.fileMap.confirmedSpooled()) {
       if (isEnough(retained)) return;
       const before = this.#parts.spool.bytes;
+      await this.#parts.container.sync();
       this.#parts.fileMap.checkpoint();
       await this.#parts.spool.remove(key);
       this.#parts.fileMap.forgetSpooled(key);
@@ -80,7 +90,7 @@ export class Retention {
     const { container, fileMap, now } = this.#parts;
     const { trunks, deletions } = fileMap.neededRecords(segment.number);
     const records = [
-      ...trunks.map((trunk) => storedRecord(this.#describe(trunk), now())),
+      ...trunks.map((trunk) => this.#recordOf(trunk)),
       ...deletions.map((key) => deletionRecord(key, now())),
     ];
     if (records.length > 0) await container.append(records);
@@ -91,14 +101,20 @@ export class Retention {
     fileMap.forgetSegment(segment.number);
   }
 
-  #describe(trunk: ReturnType<FileMap['neededRecords']>['trunks'][number]): StoredTrunk {
+  #recordOf(trunk: TrunkRow): NewRecord {
+    const { now } = this.#parts;
+    const stored = this.#describe(trunk);
+    return trunk.state === 'retiring' ? retiredRecord(stored, now()) : storedRecord(stored, now());
+  }
+
+  #describe(trunk: TrunkRow): StoredTrunk {
     const { taskId, kind, fileId, size, crc32, files } = trunk;
     const stored = {
       taskId,
       kind,
       fileId: fileId!,
       size,
-      crc32: crc32!,
+      crc32: crc32 ?? 0,
       files,
     };
     const row = kind === 'whole' ? this.#parts.fileMap.onlyMember(trunk.id) : undefined;

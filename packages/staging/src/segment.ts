@@ -78,9 +78,10 @@ export class Segment {
     return this.#file.sync();
   }
 
-  /** Takes back bytes that were written but not made valid. */
-  dropInvalidBytes(): Promise<void> {
-    return this.#file.truncate(this.bytes);
+  /** Takes back bytes that were written but not made valid, for good when it resolves. */
+  async dropInvalidBytes(): Promise<void> {
+    await this.#file.truncate(this.bytes);
+    await this.#file.sync();
   }
 
   /** Bytes at `position`; fewer than asked for only at the end of the file. */

@@ -19,6 +19,8 @@ export interface StagingOptions {
   /** How often files whose time is over are looked for and deleted. Default 10 s. */
   readonly expiryIntervalMs?: number;
   /** Told how many trunks of all have been read back into a FileMap that was lost. */
+  /** Opening waits until a FileMap that was lost is whole again, as far as FastDFS answers. */
+  readonly rebuildsFirst?: boolean;
   readonly onRebuild?: (done: number, all: number) => void;
   readonly disk?: Disk;
   readonly now: () => number;

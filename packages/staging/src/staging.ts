@@ -12,14 +12,15 @@ import { type FsckReport, fsck } from './fsck.js';
 import { formatKey, KeyMaker } from './key.js';
 import { type MergeStats, MergeTask } from './merge-task.js';
 import { seededRandom } from './random.js';
+import { Rebuild } from './rebuild.js';
 import { deletionRecord, fileRecord, type NewFile } from './records.js';
 import { Retention } from './retention.js';
+import { Retirement } from './retirement.js';
 import { Room, type RoomStats } from './room.js';
 import { type ScrubOptions, type ScrubReport, scrub } from './scrub.js';
-import { settleTrunks, type UnreadTrunk } from './settle.js';
 import type { Spool, SpoolWriter } from './spool.js';
 import type { StagingOptions } from './staging-options.js';
-import { SETTLE_TIMEOUT_MS, type StartedParts, startUp } from './startup.js';
+import { type StartedParts, startUp } from './startup.js';
 import { type SentTrunk, TrunkSender } from './trunk-sender.js';
 import type { TrunkStore } from './trunk-store.js';
 import type { UpkeepOptions, UpkeepParts } from './upkeep.js';
@@ -56,8 +57,9 @@ export interface StagingStats extends Counters, MergeStats {
 const SHORT_SHARE = 0.8;
 /** Room that a new segment's header and small records may need beyond a file's bytes. */
 const RECORD_ROOM_BYTES = 4096;
-const REMOVE_TIMEOUT_MS = 30_000;
-const SETTLE_AGAIN_MS = 2_000;
+/** How long opening waits for a FileMap that was lost, before it goes on in the background. */
+const REBUILD_GRACE_MS = 3_000;
+const REBUILD_FIRST_MS = 600_000;
 const FREE_SPACE_INTERVAL_MS = 1_000;
 const EXPIRY_INTERVAL_MS = 10_000;
 /** Files that one batch of deletions takes away. */
@@ -75,14 +77,16 @@ export class Staging extends EventEmitter<StagingEvents> {
   readonly #merging: MergeTask;
   readonly #retention: Retention;
   readonly #trunkStore: TrunkStore;
+  readonly #rebuild: Rebuild;
+  readonly #retirement: Retirement;
   readonly #compaction: Compaction;
   readonly #room: Room;
   #freeBytes: number;
   readonly #timers: NodeJS.Timeout[] = [];
-  #unread: readonly UnreadTrunk[] = [];
+  /** What there was to report before anybody could listen. */
+  #early: Error[] | undefined = [];
   #tidyWanted = false;
   #tidying = false;
-  #retiring: Promise<void> = Promise.resolve();
   #closing: Promise<void> | undefined;
 
   private constructor(options: StagingOptions, parts: StartedParts) {
@@ -103,6 +107,24 @@ export class Staging extends EventEmitter<StagingEvents> {
       now,
       retainBytes,
       oldestInUse: () => this.#merging.oldestSegmentInUse(),
+    });
+    this.#retirement = new Retirement({
+      container,
+      fileMap,
+      retention: this.#retention,
+      trunkStore,
+      now,
+    });
+    this.#rebuild = new Rebuild({
+      fileMap,
+      trunkStore,
+      trunks: parts.unread,
+      onProgress: options.onRebuild,
+      onError: (error) => this.#report(error),
+      onAnswered: () => {
+        this.#merging.lookAgain();
+        this.#tidy();
+      },
     });
     this.#freeBytes = parts.freeBytes;
     this.#room = new Room({
@@ -129,6 +151,8 @@ export class Staging extends EventEmitter<StagingEvents> {
       newTaskId: () => this.#keys.next(),
       trunkBytes,
       maxAgeMs,
+      // Trunks that have not been read may hold files of the container already.
+      firstSegment: () => (this.#rebuild.isWaiting ? container.firstOwnSegment : 0),
       isShort: () => this.#usedBytes() > options.containerBytes * SHORT_SHARE,
       onSent: (sent, durationMs) => this.#noteSent(sent, durationMs),
       onReleased: () => {
@@ -143,16 +167,19 @@ export class Staging extends EventEmitter<StagingEvents> {
   static async open(options: StagingOptions): Promise<Staging> {
     const parts = await startUp(options);
     const staging = new Staging(options, parts);
-    staging.#begin(parts);
+    await staging.#begin(parts);
     return staging;
   }
 
-  #begin({ problems, unread }: StartedParts): void {
-    const { directory, disk = localDisk } = this.#options;
-    this.#unread = unread;
+  async #begin({ problems }: StartedParts): Promise<void> {
+    const { directory, disk = localDisk, rebuildsFirst = false } = this.#options;
+    this.#early?.push(...problems);
+    await this.#rebuild.begin(rebuildsFirst ? REBUILD_FIRST_MS : REBUILD_GRACE_MS);
     // Late enough for the caller to have begun to listen.
     setImmediate(() => {
-      for (const problem of problems) this.#report(problem);
+      const early = this.#early ?? [];
+      this.#early = undefined;
+      for (const error of early) this.#report(error);
     });
     this.#merging.start();
     this.#inBackground(this.#retention.trim());
@@ -163,7 +190,6 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.#every(this.#options.expiryIntervalMs ?? EXPIRY_INTERVAL_MS, async () => {
       await this.deleteExpired();
     });
-    if (unread.length > 0) this.#every(SETTLE_AGAIN_MS, () => this.#settleAgain());
   }
 
   newKey(): Buffer {
@@ -205,7 +231,7 @@ export class Staging extends EventEmitter<StagingEvents> {
    * found may be one that it does not know yet.
    */
   get isComplete(): boolean {
-    return this.#unread.length === 0;
+    return this.#rebuild.isComplete;
   }
 
   /** The file that compaction moved away from this place of a trunk. */
@@ -216,7 +242,7 @@ export class Staging extends EventEmitter<StagingEvents> {
   /** Moves the living files out of trunks that are mostly dead; resolves with how many. */
   async compact(): Promise<number> {
     const moved = await this.#compaction.run();
-    await this.#retireDead();
+    await this.#retirement.run();
     return moved;
   }
 
@@ -285,7 +311,10 @@ export class Staging extends EventEmitter<StagingEvents> {
   /** False if there is no such file (any more). Durable when it resolves. */
   async delete(key: Buffer): Promise<boolean> {
     const row = this.#fileMap.find(key);
-    if (!row) return false;
+    if (!row) {
+      if (!this.isComplete && !this.#fileMap.isDeleted(key)) throw unknownYet(key);
+      return false;
+    }
     await this.#deleteRows([row]);
     return true;
   }
@@ -340,16 +369,29 @@ export class Staging extends EventEmitter<StagingEvents> {
     return this.#closing;
   }
 
+  /** Goes on to the end whatever fails on the way; rejects with the first failure. */
   async #close(): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer);
-    await this.#compaction.stop();
-    await this.#merging.stop();
-    await this.#retiring;
-    await this.#retention.trim().catch(() => undefined);
-    await this.#container.close();
-    this.#fileMap.checkpoint();
-    this.#fileMap.close();
-    this.#lock.release();
+    const failures: unknown[] = [];
+    const steps = [
+      () => this.#rebuild.stop(),
+      () => this.#compaction.stop(),
+      () => this.#merging.stop(),
+      () => this.#retirement.stop(),
+      () => this.#retention.trim().catch(() => undefined),
+      () => this.#container.close(),
+      () => this.#fileMap.checkpoint(),
+      () => this.#fileMap.close(),
+      () => this.#lock.release(),
+    ];
+    for (const step of steps) {
+      try {
+        await step();
+      } catch (error) {
+        failures.push(error);
+      }
+    }
+    if (failures.length > 0) throw failures[0];
   }
 
   #usedBytes(): number {
@@ -403,15 +445,9 @@ export class Staging extends EventEmitter<StagingEvents> {
   async #tidyWhileWanted(): Promise<void> {
     while (this.#tidyWanted && !this.#closing) {
       this.#tidyWanted = false;
-      await this.#retireDead();
-      if (!this.#closing && this.isComplete) await this.#compaction.run();
+      await this.#retirement.run();
+      if (!this.#closing && !this.#rebuild.isWaiting) await this.#compaction.run();
     }
-  }
-
-  async #settleAgain(): Promise<void> {
-    if (this.isComplete) return;
-    const signal = AbortSignal.timeout(SETTLE_TIMEOUT_MS);
-    this.#unread = await settleTrunks(this.#fileMap, this.#trunkStore, signal);
   }
 
   /** Repeats the work until the store is closed; one run at a time. */
@@ -430,20 +466,6 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.#timers.push(timer);
   }
 
-  /** Deletes trunks from FastDFS in which nothing is alive any more. */
-  #retireDead(): Promise<void> {
-    const retired = this.#retiring.then(async () => {
-      for (const trunk of this.#fileMap.deadTrunks()) {
-        if (this.#closing) return;
-        if (this.#fileMap.hasUnsettledMoves(trunk)) continue;
-        await this.#trunkStore.remove(trunk.fileId!, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
-        this.#fileMap.retireTrunk(trunk.id);
-      }
-    });
-    this.#retiring = retired.catch(() => undefined);
-    return retired;
-  }
-
   #inBackground(work: Promise<unknown>): void {
     work.catch((error) => {
       if (!this.#closing) this.#report(error as Error);
@@ -451,6 +473,16 @@ export class Staging extends EventEmitter<StagingEvents> {
   }
 
   #report(error: Error): void {
-    if (this.listenerCount('error') > 0) this.emit('error', error);
+    if (this.#early) this.#early.push(error);
+    else if (this.listenerCount('error') > 0) this.emit('error', error);
   }
+}
+
+/** What is answered instead of "not found" while the FileMap is being made anew. */
+function unknownYet(key: Buffer): StoreError {
+  return new StoreError(
+    'storage_unavailable',
+    `the FileMap is being made anew and does not know ${formatKey(key)} yet`,
+    { retryable: true },
+  );
 }

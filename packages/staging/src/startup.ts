@@ -3,16 +3,17 @@ import { SEGMENT_BYTES } from './constants.js';
 import { Container } from './container.js';
 import { DirectoryLock } from './directory-lock.js';
 import { StoreError } from './errors.js';
-import type { FileMap } from './filemap.js';
+import type { FileMap, TrunkRow } from './filemap.js';
 import { openFileMap, prepareFolders, readOrigin, replayContainer } from './recovery.js';
-import { abandonPlans, settleTrunks, type UnreadTrunk } from './settle.js';
+import { abandonPlans, settleKnown } from './settle.js';
 import { Spool } from './spool.js';
 import type { StagingOptions } from './staging-options.js';
 import type { TrunkStore } from './trunk-store.js';
 
 /**
  * From a directory, in whatever state the last process left it, to parts that agree:
- * the lock first, then FileMap and container, then the trunks in FastDFS.
+ * the lock first, then FileMap and container, then the trunks that it can tell of
+ * without FastDFS.
  */
 export interface StartedParts {
   readonly lock: DirectoryLock;
@@ -22,14 +23,11 @@ export interface StartedParts {
   readonly origin: number;
   readonly trunkStore: TrunkStore;
   readonly freeBytes: number;
-  /** Trunks whose directories could not be read yet. */
-  readonly unread: readonly UnreadTrunk[];
+  /** Trunks whose directories are to be read into a FileMap that was lost. */
+  readonly unread: readonly TrunkRow[];
   /** What the operator should hear of. */
   readonly problems: readonly Error[];
 }
-
-/** A lost FileMap is made anew within this, or goes on being made while files are taken. */
-export const SETTLE_TIMEOUT_MS = 600_000;
 
 export async function startUp(options: StagingOptions): Promise<StartedParts> {
   const { directory, disk = localDisk } = options;
@@ -46,9 +44,7 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     const trunkStore = await options.connect();
     const abandoned = abandonPlans(fileMap);
     if (abandoned > 0) problems.push(interrupted(abandoned));
-    const signal = AbortSignal.timeout(SETTLE_TIMEOUT_MS);
-    const unread = await settleTrunks(fileMap, trunkStore, signal, options.onRebuild);
-    if (unread.length > 0) problems.push(incomplete(unread));
+    const unread = await settleKnown(fileMap);
     const freeBytes = (await disk.space(directory)).freeBytes;
     const parts = { lock, fileMap, container, spool, origin, trunkStore, freeBytes };
     return { ...parts, unread, problems };
@@ -98,14 +94,5 @@ function interrupted(count: number): StoreError {
   return new StoreError(
     'storage_unavailable',
     `${count} trunk(s) were on their way when the last process ended; their files are packed again, and FastDFS may hold copies that nothing refers to`,
-  );
-}
-
-function incomplete(unread: readonly UnreadTrunk[]): StoreError {
-  const reason = unread[0]!.error.message;
-  return new StoreError(
-    'storage_unavailable',
-    `the FileMap is being made anew and ${unread.length} trunk(s) could not be read yet (${reason}); their files are found once FastDFS answers`,
-    { cause: unread[0]!.error, retryable: true },
   );
 }

@@ -66,7 +66,8 @@ export class TrunkSender {
     // that a record speaks of and that is gone cannot be made again.
     await container.append([storedRecord(describe(plan, fileId, sentCrc), now())]);
     const trunk = fileMap.trunkByTask(plan.taskId)!;
-    await confirmTrunk(fileMap, trunk.id, plan.members);
+    await inPages(plan.members, (page) => fileMap.confirmMembers(trunk.id, page));
+    finishTrunk(fileMap, trunk.id, plan.members);
     return { plan, fileId };
   }
 
@@ -80,16 +81,22 @@ export class TrunkSender {
   }
 }
 
-/** Points the members at their trunk, a page at a time; safe to repeat after a crash. */
-export async function confirmTrunk(
+/** A page at a time, so that uploads get their turn; safe to repeat after a crash. */
+export async function inPages(
+  members: readonly PlannedMember[],
+  confirm: (page: readonly PlannedMember[]) => void,
+): Promise<void> {
+  for (let at = 0; at < members.length; at += CONFIRM_PAGE) {
+    confirm(members.slice(at, at + CONFIRM_PAGE));
+    await nextTurn();
+  }
+}
+
+export function finishTrunk(
   fileMap: FileMap,
   trunk: number,
   members: readonly PlannedMember[],
-): Promise<void> {
-  for (let at = 0; at < members.length; at += CONFIRM_PAGE) {
-    fileMap.confirmMembers(trunk, members.slice(at, at + CONFIRM_PAGE));
-    await nextTurn();
-  }
+): void {
   const contentBytes = members.reduce((sum, { size }) => sum + size, 0);
   fileMap.finishTrunk(trunk, members.length, contentBytes);
 }

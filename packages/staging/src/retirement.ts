@@ -1,0 +1,66 @@
+import type { Container } from './container.js';
+import type { FileMap, TrunkRow } from './filemap.js';
+import { retiredRecord } from './records.js';
+import type { Retention } from './retention.js';
+import type { TrunkStore } from './trunk-store.js';
+
+/**
+ * Deletes trunks from FastDFS in which nothing is alive any more. That a trunk is given
+ * up is a durable record before FastDFS is asked to delete it: from then on no file is
+ * looked for in it, whatever becomes of the FileMap, and the deletions of its files
+ * need no longer be kept. Asking is repeated until FastDFS has done it.
+ */
+export interface RetirementParts {
+  readonly container: Container;
+  readonly fileMap: FileMap;
+  readonly retention: Retention;
+  readonly trunkStore: TrunkStore;
+  readonly now: () => number;
+}
+
+const REMOVE_TIMEOUT_MS = 30_000;
+
+export class Retirement {
+  readonly #parts: RetirementParts;
+  #stopped = false;
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(parts: RetirementParts) {
+    this.#parts = parts;
+  }
+
+  /** One run at a time; a run that fails leaves the rest to the next. */
+  run(): Promise<void> {
+    const retired = this.#running.then(() => this.#retireAll());
+    this.#running = retired.catch(() => undefined);
+    return retired;
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    await this.#running;
+  }
+
+  async #retireAll(): Promise<void> {
+    const { container, fileMap, trunkStore } = this.#parts;
+    for (const trunk of fileMap.deadTrunks()) {
+      if (this.#stopped) return;
+      // Until its last file is stored elsewhere, that file can be read in it.
+      if (!fileMap.hasUnsettledMoves(trunk)) await this.#giveUp(trunk);
+    }
+    const retiring = fileMap.trunksIn('retiring');
+    if (retiring.length > 0) await container.sync();
+    for (const trunk of retiring) {
+      if (this.#stopped) return;
+      await trunkStore.remove(trunk.fileId!, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
+      fileMap.retireTrunk(trunk.id);
+    }
+  }
+
+  /** Not while retention may write the record of its storing again, behind this one. */
+  #giveUp({ taskId, kind, fileId, size, crc32, files }: TrunkRow): Promise<void> {
+    const { container, retention, now } = this.#parts;
+    const trunk = { taskId, kind, fileId: fileId!, size, crc32: crc32 ?? 0, files };
+    return retention.alone(() => container.append([retiredRecord(trunk, now())]));
+  }
+}
