@@ -4,6 +4,7 @@ import type { Benchmark } from './harness/benchmark.js';
 export const benchmarks = {
   'client-merging': async () => (await import('./client-merging/client-merging.js')).clientMerging,
   client: async () => (await import('./client/client.js')).client,
+  migration: async () => (await import('./migration/migration.js')).migration,
   staging: async () => (await import('./staging/staging.js')).staging,
   'data-node': async () => (await import('./data-node/data-node.js')).dataNode,
 } satisfies Readonly<Record<string, () => Promise<Benchmark>>>;

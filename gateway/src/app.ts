@@ -3,6 +3,7 @@ import type { FileStore } from '@stevedore/client';
 import { ProblemError, ProgressGuard, toProblem } from '@stevedore/middleware/core';
 import { type FastifyInstance, fastify } from 'fastify';
 import type { Logger } from 'pino';
+import { ConsoleFeed } from './console/feed.js';
 import { answerClientError } from './http/client-error.js';
 import { refuseWhileClosing } from './http/closing.js';
 import { sendProblem } from './http/send-problem.js';
@@ -10,11 +11,13 @@ import { defaultLimits, type Limits } from './limits.js';
 import { makeLog } from './observe/log.js';
 import { observe } from './observe/observe.js';
 import { requestIds } from './observe/request-id.js';
+import { consoleRoutes } from './routes/console.js';
 import { fastdfsRoutes } from './routes/fastdfs.js';
 import { fileRoutes } from './routes/files.js';
 import { healthRoutes } from './routes/health.js';
 import { metricsRoutes } from './routes/metrics.js';
 import { uploadHandler } from './routes/upload.js';
+import { version } from './version.js';
 
 /** The gateway's HTTP side over any FileStore, apart from listening. It never closes the store. */
 
@@ -27,6 +30,8 @@ export interface AppOptions {
   readonly onError?: (error: unknown) => void;
   /** Default: none. */
   readonly log?: Logger;
+  /** The console says that tracker and storage run in this process; default false. */
+  readonly embedded?: boolean;
   /** `/metrics` also has memory, CPU and event loop of this process; default false. */
   readonly processMetrics?: boolean;
 }
@@ -80,9 +85,14 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
 
   const guard = new ProgressGuard(limits);
-  app.addHook('onClose', async () => guard.close());
+  const feed = new ConsoleFeed({ store, version: version(), embedded: options.embedded ?? false });
+  app.addHook('onClose', async () => {
+    guard.close();
+    feed.close();
+  });
   healthRoutes(app, store);
   metricsRoutes(app, registry);
+  consoleRoutes(app, feed);
   fileRoutes(app, store, uploadHandler({ store, limits, guard }));
   fastdfsRoutes(app, store, options.serveTrunks ?? false);
   return app;

@@ -59,6 +59,7 @@ export async function startGateway(
     onError,
     log,
     processMetrics: true,
+    embedded: options.trackers.length === 0,
     serveTrunks: options.serveTrunks,
   });
   try {

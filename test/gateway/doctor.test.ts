@@ -62,6 +62,7 @@ describe('what the doctor makes of', () => {
       version: '6.12',
       active: true,
       freeBytes: 2 ** 40,
+      totalBytes: 2 ** 41,
       heardAt: new Date(now - 20_000),
     };
     const tracker = {

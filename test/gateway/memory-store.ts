@@ -15,6 +15,7 @@ import type {
   Readiness,
   ReadOptions,
   Receipt,
+  StorageMember,
   StoredFile,
   StoreStats,
 } from '@stevedore/client';
@@ -47,6 +48,7 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
   aborted = 0;
   received = 0;
   readiness: Readiness = { ready: true, accepting: true, trackerReachable: true, problems: [] };
+  members: readonly StorageMember[] = [];
   /** Thrown by the next calls, while set. */
   failure: Error | undefined;
   /** Held by `put` before it takes a body, while set. */
@@ -138,6 +140,11 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
 
   async ready(): Promise<Readiness> {
     return this.readiness;
+  }
+
+  async cluster(): Promise<readonly StorageMember[]> {
+    if (this.failure) throw this.failure;
+    return this.members;
   }
 
   stats(): StoreStats {

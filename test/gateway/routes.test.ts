@@ -190,7 +190,7 @@ describe('health', () => {
 });
 
 describe('what is not there', () => {
-  test.each(['/', '/nothing', '/files/a/b/c', '/health', '/health/other'])(
+  test.each(['/nothing', '/files/a/b/c', '/health', '/health/other'])(
     'GET %s is 404 as problem+json',
     async (path) => {
       const { url } = await running();

@@ -5,10 +5,10 @@ import type { Command } from 'commander';
 import type { Limits } from '../limits.js';
 import { type GatewayOptions, gatewayOptions, parseGatewayOptions } from '../options.js';
 import type { Gateway } from '../start.js';
+import { version } from '../version.js';
 import { CONFIG_FILE, readConfigFile } from './config-file.js';
 import { addOptionFlags, givenFlags, unknownVariables } from './option-flags.js';
 import { stopSignal, untilStopped } from './until-stopped.js';
-import { version } from './version.js';
 
 /** `stevedore gateway`: the whole product in one process, until a signal ends it. */
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env node
 import { Command, CommanderError } from 'commander';
+import { version } from '../version.js';
 import { explain } from './explain.js';
 import { EXIT_FAILED, EXIT_USAGE, isUsageError } from './usage.js';
-import { version } from './version.js';
 
 /**
  * The `stevedore` command. Only the subcommand that is asked for is loaded.

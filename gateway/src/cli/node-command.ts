@@ -5,10 +5,10 @@ import {
   parseOptions,
 } from '@stevedore/client';
 import type { Command } from 'commander';
+import { version } from '../version.js';
 import { explain } from './explain.js';
 import { addOptionFlags, givenFlags } from './option-flags.js';
 import { stopSignal, untilStopped } from './until-stopped.js';
-import { version } from './version.js';
 
 /** What `stevedore tracker` and `stevedore storage` have in common. */
 

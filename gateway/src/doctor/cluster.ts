@@ -1,4 +1,4 @@
-import { type ClusterFinding, formatBytes, type StorageFinding } from '@stevedore/client';
+import { type ClusterFinding, formatBytes, type StorageMember } from '@stevedore/client';
 import { type Finding, ok, problem, warning } from './finding.js';
 
 /** What a look at a cluster means: who answers, who has room, whose clock is wrong. */
@@ -39,7 +39,7 @@ export function judgeCluster({ trackers, probe }: ClusterFinding, now: number): 
   return findings;
 }
 
-function judgeStorage({ group, address, version, active, freeBytes }: StorageFinding): Finding {
+function judgeStorage({ group, address, version, active, freeBytes }: StorageMember): Finding {
   const what = `storage ${address}`;
   const detail = `${group}, version ${version}, ${formatBytes(freeBytes)} free`;
   if (!active)
@@ -82,11 +82,7 @@ function storageClock({
 }
 
 /** The newest heartbeat has just come, by the tracker's clock. */
-function trackerClock(
-  address: string,
-  storages: readonly StorageFinding[],
-  now: number,
-): Finding[] {
+function trackerClock(address: string, storages: readonly StorageMember[], now: number): Finding[] {
   const active = storages.filter((storage) => storage.active);
   const heard = active.flatMap(({ heardAt }) => (heardAt ? [heardAt.getTime()] : []));
   if (heard.length === 0) return [];
@@ -97,6 +93,6 @@ function trackerClock(
   return [warning(`clock of tracker ${address}`, detail, 'keep all clocks right with NTP')];
 }
 
-function unique(storages: readonly StorageFinding[]): StorageFinding[] {
+function unique(storages: readonly StorageMember[]): StorageMember[] {
   return [...new Map(storages.map((storage) => [storage.address, storage])).values()];
 }

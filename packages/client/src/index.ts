@@ -25,7 +25,7 @@ export {
   type ClusterFinding,
   inspectCluster,
   type ProbeFinding,
-  type StorageFinding,
+  type StorageMember,
   type TrackerFinding,
   tryDirectory,
 } from './inspect.js';

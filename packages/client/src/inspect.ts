@@ -8,12 +8,14 @@ import { invalidOption } from './config.js';
  * it knows, and one small file stored, read and deleted. Finds facts and judges nothing.
  */
 
-export interface StorageFinding {
+export interface StorageMember {
   readonly group: string;
+  /** `host:port` */
   readonly address: string;
   readonly version: string;
   readonly active: boolean;
   readonly freeBytes: number;
+  readonly totalBytes: number;
   /** When it was last heard of, as the tracker says; undefined when it does not. */
   readonly heardAt: Date | undefined;
 }
@@ -23,7 +25,7 @@ export interface TrackerFinding {
   /** Why it could not be asked; undefined when it answered. */
   readonly error: string | undefined;
   readonly roundTripMs: number;
-  readonly storages: readonly StorageFinding[];
+  readonly storages: readonly StorageMember[];
 }
 
 export interface ProbeFinding {
@@ -60,6 +62,26 @@ export async function inspectCluster(addresses: readonly string[]): Promise<Clus
   }
 }
 
+/** The storages that the trackers know. Rejects with FastdfsError. */
+export async function listMembers(client: FastdfsClient): Promise<readonly StorageMember[]> {
+  const options = { deadlineMs: CALL_TIMEOUT_MS };
+  const members: StorageMember[] = [];
+  for (const { name } of await client.listGroups(options)) {
+    for (const storage of await client.listStorages(name, undefined, options)) {
+      members.push({
+        group: name,
+        address: `${storage.address}:${storage.storagePort}`,
+        version: storage.version,
+        active: storage.status === StorageStatus.active,
+        freeBytes: storage.freeMegabytes * MEBIBYTE,
+        totalBytes: storage.totalMegabytes * MEBIBYTE,
+        heardAt: heardAt(storage.statistics.times.lastHeartBeatSeconds),
+      });
+    }
+  }
+  return members;
+}
+
 /** The error that opening a store there would give for its lock; undefined when it is free. */
 export function tryDirectory(directory: string): unknown {
   try {
@@ -74,22 +96,9 @@ async function inspectTracker(address: string): Promise<TrackerFinding> {
   const client = clientOf([address]);
   const startedAt = performance.now();
   try {
-    const options = { deadlineMs: CALL_TIMEOUT_MS };
-    const groups = await client.listGroups(options);
+    await client.ping({ deadlineMs: CALL_TIMEOUT_MS });
     const roundTripMs = performance.now() - startedAt;
-    const storages: StorageFinding[] = [];
-    for (const { name } of groups) {
-      for (const storage of await client.listStorages(name, undefined, options)) {
-        storages.push({
-          group: name,
-          address: `${storage.address}:${storage.storagePort}`,
-          version: storage.version,
-          active: storage.status === StorageStatus.active,
-          freeBytes: storage.freeMegabytes * MEBIBYTE,
-          heardAt: heardAt(storage.statistics.times.lastHeartBeatSeconds),
-        });
-      }
-    }
+    const storages = await listMembers(client);
     return { address, error: undefined, roundTripMs, storages };
   } catch (error) {
     const roundTripMs = performance.now() - startedAt;

@@ -12,6 +12,7 @@ import {
   trunkChannel,
 } from './channels.js';
 import { invalidOption } from './config.js';
+import { listMembers, type StorageMember } from './inspect.js';
 import { checkText, Intake, type StageOptions } from './intake.js';
 import { Lookup } from './lookup.js';
 import type { StoreOptions } from './options.js';
@@ -238,6 +239,16 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       trackerReachable,
       problems,
     };
+  }
+
+  async cluster(): Promise<readonly StorageMember[]> {
+    this.#throwIfClosed();
+    try {
+      return await listMembers(this.#parts.client);
+    } catch (error) {
+      const message = `the trackers could not be asked: ${(error as Error).message}`;
+      throw new StoreError('storage_unavailable', message, { cause: error, retryable: true });
+    }
   }
 
   stats(): StoreStats {

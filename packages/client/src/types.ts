@@ -4,6 +4,7 @@ import type { ReadableStream } from 'node:stream/web';
 import type { FileCacheStats } from '@stevedore/cache';
 import type { ClientStats } from '@stevedore/fastdfs';
 import type { RoomStats } from '@stevedore/staging';
+import type { StorageMember } from './inspect.js';
 
 /** What `open()` gives: the contract between the SDK and everything built on it. */
 
@@ -196,6 +197,8 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
   /** Merges all that is staged now, whatever its age; resolves when it is stored. */
   flush(options?: { readonly signal?: AbortSignal }): Promise<void>;
   ready(): Promise<Readiness>;
+  /** The storages that the trackers know now. Rejects with `storage_unavailable`. */
+  cluster(): Promise<readonly StorageMember[]>;
   stats(): StoreStats;
   /** Takes no more calls, finishes what is under way. What is acknowledged stays staged. */
   close(): Promise<void>;

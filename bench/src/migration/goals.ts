@@ -1,0 +1,39 @@
+import type { Figures } from '../harness/figures.js';
+import { ratioId } from './forecasting.js';
+import { HOLD_OUTS, type TraceName } from './traces.js';
+
+/** What forecasting is to reach: the paper's own ratios, and ours beyond them. */
+
+const PAPER_RATIOS = { metadata: 0.78, smallFile: 0.53 } as const;
+const MAX_PANEL_RATIO = 0.85;
+
+export function addForecastGoals(figures: Figures): void {
+  const ratio = (trace: TraceName, what: 'ba-esm-vs-sesm' | 'panel-vs-ba-esm') =>
+    figures.summary(ratioId(trace, what)).median;
+  for (const trace of ['metadata', 'smallFile'] as const) {
+    const value = ratio(trace, 'ba-esm-vs-sesm');
+    const bound = PAPER_RATIOS[trace];
+    figures.addGoal({
+      id: ratioId(trace, 'ba-esm-vs-sesm'),
+      goal: `${trace}: MAE of BA-ESM at most ${bound} x that of the best SESM`,
+      value,
+      met: value <= bound,
+    });
+  }
+  const worst = (traces: readonly TraceName[]) =>
+    Math.max(...traces.map((trace) => ratio(trace, 'panel-vs-ba-esm')));
+  const same = worst(['metadata', 'smallFile']);
+  figures.addGoal({
+    id: 'forecast.panel-vs-ba-esm',
+    goal: `the panel's MAE at most ${MAX_PANEL_RATIO} x that of BA-ESM, on both traces (the worse)`,
+    value: same,
+    met: same <= MAX_PANEL_RATIO,
+  });
+  const others = worst(HOLD_OUTS);
+  figures.addGoal({
+    id: 'forecast.hold-out.panel-vs-ba-esm',
+    goal: `the same on traces that it was not made with (the worst of ${HOLD_OUTS.length})`,
+    value: others,
+    met: others <= MAX_PANEL_RATIO,
+  });
+}

@@ -1,0 +1,53 @@
+import type { BenchmarkContext } from '../harness/benchmark.js';
+import { round, spread, table } from '../harness/markdown.js';
+import { errorId, FORECASTERS, type ForecasterName, ratioId } from './forecasting.js';
+import { PAPER_ERRORS } from './paper.js';
+import { TRACES, type TraceName } from './traces.js';
+
+/** Tables of what was replayed; median (least–greatest) over the runs' seeds. */
+
+const TRACE_TEXTS: Readonly<Record<TraceName, string>> = {
+  metadata: 'Metadata, the paper’s trace',
+  smallFile: 'Small files, 1 to 16 clients',
+  'metadata-unheld': 'Metadata, nothing held back',
+  'metadata-irregular': 'Hold-out: metadata, irregular',
+  'metadata-three-phases': 'Hold-out: metadata, three phases',
+  'small-files-32k': 'Hold-out: small files, 32 KiB',
+  'small-files-96k': 'Hold-out: small files, 96 KiB',
+};
+
+const FORECASTER_TEXTS: Readonly<Record<ForecasterName, string>> = {
+  'ba-esm': 'BA-ESM 0.1',
+  'sesm-0.1': 'SESM 0.1',
+  'sesm-0.6': 'SESM 0.6',
+  'sesm-0.9': 'SESM 0.9',
+  panel: 'Panel (ours)',
+};
+
+export function showForecasts({ figures, print }: BenchmarkContext): void {
+  const names = Object.keys(TRACES) as TraceName[];
+  const rows = names.flatMap((trace) => {
+    const measured = [
+      TRACE_TEXTS[trace],
+      ...FORECASTERS.map((name) => spread(figures.summary(errorId(trace, name)))),
+      round(figures.summary(ratioId(trace, 'ba-esm-vs-sesm')).median),
+      round(figures.summary(ratioId(trace, 'panel-vs-ba-esm')).median),
+    ];
+    const paper = trace === 'metadata' || trace === 'smallFile' ? PAPER_ERRORS[trace] : undefined;
+    if (paper === undefined) return [measured];
+    const best = Math.min(paper['sesm-0.1'], paper['sesm-0.6'], paper['sesm-0.9']);
+    const printed = [
+      ...FORECASTERS.map((name) => (name === 'panel' ? '' : round(paper[name]))),
+      round(paper['ba-esm'] / best),
+      '',
+    ];
+    return [measured, ['– in the paper', ...printed]];
+  });
+  const head = [
+    'MAE, MB per interval',
+    ...FORECASTERS.map((name) => FORECASTER_TEXTS[name]),
+    'BA-ESM / best SESM',
+    'Panel / BA-ESM',
+  ];
+  print(`## Table 3: accuracy of the forecasts\n\n${table(head, rows)}`);
+}

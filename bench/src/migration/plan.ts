@@ -1,0 +1,13 @@
+/** How much is replayed: in full, and quickly. */
+
+export interface Plan {
+  /** Every run has seeds of its own. */
+  readonly runs: number;
+  /** Repetitions of the metadata trace in a run; the runs of the full plan make the paper's 1000. */
+  readonly repetitions: number;
+  /** Barriers per number of clients in a run. */
+  readonly barriers: number;
+}
+
+export const FULL: Plan = { runs: 5, repetitions: 200, barriers: 100 };
+export const QUICK: Plan = { runs: 3, repetitions: 40, barriers: 30 };

@@ -1,0 +1,146 @@
+// Makes elements and texts. Whatever comes from a file or a cluster goes in as text,
+// never as markup.
+
+const SVG = 'http://www.w3.org/2000/svg';
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+const whole = new Intl.NumberFormat('en');
+const clock = new Intl.DateTimeFormat('en', { timeStyle: 'medium', hourCycle: 'h23' });
+const moment = new Intl.DateTimeFormat('en', {
+  dateStyle: 'medium',
+  timeStyle: 'medium',
+  hourCycle: 'h23',
+});
+
+export function element(name, properties = {}, ...children) {
+  const made = document.createElement(name);
+  const { dataset, ...rest } = properties;
+  for (const [key, value] of Object.entries(rest)) {
+    if (key in made) made[key] = value;
+    else made.setAttribute(key, value);
+  }
+  Object.assign(made.dataset, dataset);
+  made.append(...children.filter((child) => child !== undefined && child !== null));
+  return made;
+}
+
+export function formatBytes(bytes) {
+  let unit = 0;
+  let value = bytes;
+  while (value >= 1024 && unit < UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  const digits = unit === 0 || value >= 100 ? 0 : value >= 10 ? 1 : 2;
+  return `${value.toFixed(digits)} ${UNITS[unit]}`;
+}
+
+export const formatNumber = (number) => whole.format(number);
+/** `1 file`, `2,000 files`. */
+export const plural = (number, noun) => `${formatNumber(number)} ${noun}${number === 1 ? '' : 's'}`;
+export const formatClock = (at) => clock.format(at);
+export const formatMoment = (at) => moment.format(at);
+export const formatRate = (rate) => (rate >= 10 || rate === 0 ? rate.toFixed(0) : rate.toFixed(1));
+export const formatPercent = (share) => {
+  const percent = share * 100;
+  // What is not quite full must not look full.
+  return `${percent >= 100 ? '100' : (Math.floor(percent * 100) / 100).toFixed(percent >= 99 ? 2 : 1)} %`;
+};
+
+export function formatDuration(ms) {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const seconds = ms / 1000;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} days`;
+}
+
+export function tile(term, value, more, bar) {
+  return element(
+    'div',
+    {},
+    element('dt', {}, term),
+    element('dd', {}, value),
+    bar,
+    more === undefined ? undefined : element('dd', { className: 'more' }, more),
+  );
+}
+
+/** A share of 1 as a bar; the text beside it says the same. */
+export function bar(share, state) {
+  const inner = element('span');
+  inner.style.width = `${Math.min(100, Math.max(0, share * 100))}%`;
+  const properties = { className: 'bar', 'aria-hidden': 'true' };
+  return element('span', state ? { ...properties, dataset: { state } } : properties, inner);
+}
+
+/** Columns are { title, number, cell }. */
+export function table(caption, columns, rows) {
+  const headings = columns.map(({ title, number }) =>
+    element('th', { scope: 'col', className: number ? 'number' : '' }, title),
+  );
+  const body = rows.map((row) =>
+    element(
+      'tr',
+      {},
+      ...columns.map(({ number, className, cell }) =>
+        element('td', { className: number ? 'number' : (className ?? '') }, cell(row)),
+      ),
+    ),
+  );
+  return element(
+    'table',
+    {},
+    element('caption', { className: 'visually-hidden' }, caption),
+    element('thead', {}, element('tr', {}, ...headings)),
+    element('tbody', {}, ...body),
+  );
+}
+
+export function facts(entries) {
+  const list = element('dl', { className: 'facts' });
+  for (const [term, value] of entries) {
+    if (value === undefined || value === '') continue;
+    list.append(element('dt', {}, term), element('dd', {}, value));
+  }
+  return list;
+}
+
+/** Points are [time, value]; the description is for who cannot see the line. */
+export function chart(title, points, format, now, spanMs) {
+  const width = 600;
+  const height = 100;
+  const highest = Math.max(...points.map(([, value]) => value), 0);
+  const x = (at) => ((at - (now - spanMs)) / spanMs) * width;
+  const y = (value) => height - (highest === 0 ? 0 : (value / highest) * (height - 6));
+  const path = points.map(([at, value]) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`);
+  const picture = svg('svg', {
+    class: 'chart',
+    viewBox: `0 0 ${width} ${height}`,
+    preserveAspectRatio: 'none',
+    role: 'img',
+    'aria-label': `${title}: now ${format(points.at(-1)?.[1] ?? 0)}, at the most ${format(highest)}`,
+  });
+  picture.append(svg('path', { class: 'base', d: `M0 ${height}H${width}` }));
+  if (path.length > 1) {
+    const [first] = points[0];
+    const [last] = points.at(-1);
+    const area = `M${x(first).toFixed(1)},${height}L${path.join('L')}L${x(last).toFixed(1)},${height}Z`;
+    picture.append(svg('path', { class: 'area', d: area }));
+    picture.append(svg('path', { class: 'line', d: `M${path.join('L')}` }));
+  }
+  const caption = element(
+    'figcaption',
+    {},
+    element('span', {}, title),
+    element('span', {}, 'at the most ', element('strong', {}, format(highest))),
+  );
+  return element('figure', {}, caption, picture);
+}
+
+function svg(name, attributes) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}

@@ -1,0 +1,144 @@
+import type { FileStore, StorageMember, TrunkEvent } from '@stevedore/client';
+import { errorCode } from '../observe/store-metrics.js';
+
+/**
+ * What the web console shows: the store's figures, how they went in the last ten
+ * minutes, the last trunks and the last trouble. Everything kept is bounded; the
+ * cluster is asked only while somebody looks, and not more often than every few seconds.
+ */
+
+export interface Sample {
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  readonly stagedBytes: number;
+  readonly acknowledgedFiles: number;
+  readonly reads: number;
+}
+
+export interface Merge extends TrunkEvent {
+  readonly at: number;
+}
+
+export interface Trouble {
+  readonly at: number;
+  readonly code: string;
+  readonly message: string;
+  /** How often it came in a row. */
+  readonly times: number;
+}
+
+export interface ConsoleState {
+  readonly version: string;
+  readonly now: number;
+  readonly startedAt: number;
+  readonly trackers: readonly string[];
+  readonly embedded: boolean;
+  readonly ready: Awaited<ReturnType<FileStore['ready']>>;
+  readonly stats: ReturnType<FileStore['stats']>;
+  readonly samples: readonly Sample[];
+  readonly merges: readonly Merge[];
+  readonly trouble: readonly Trouble[];
+  /** Undefined while the trackers cannot be asked. */
+  readonly cluster: readonly StorageMember[] | undefined;
+}
+
+export interface FeedOptions {
+  readonly store: FileStore;
+  readonly version: string;
+  /** True if tracker and storage run in this process. */
+  readonly embedded: boolean;
+  readonly now?: () => number;
+}
+
+export const SAMPLE_INTERVAL_MS = 5_000;
+const MAX_SAMPLES = 120;
+const MAX_MERGES = 30;
+const MAX_TROUBLE = 20;
+const MAX_MESSAGE_CHARS = 500;
+const CLUSTER_AGE_MS = 5_000;
+
+export class ConsoleFeed {
+  readonly #options: FeedOptions;
+  readonly #now: () => number;
+  readonly #startedAt: number;
+  readonly #samples: Sample[] = [];
+  readonly #merges: Merge[] = [];
+  readonly #trouble: Trouble[] = [];
+  readonly #timer: NodeJS.Timeout;
+  #cluster: readonly StorageMember[] | undefined;
+  #clusterAt = Number.NEGATIVE_INFINITY;
+  #asking: Promise<void> | undefined;
+
+  constructor(options: FeedOptions) {
+    this.#options = options;
+    this.#now = options.now ?? Date.now;
+    this.#startedAt = this.#now();
+    const { store } = options;
+    store.on('trunk', this.#onTrunk);
+    store.on('error', this.#onError);
+    this.sample();
+    this.#timer = setInterval(() => this.sample(), SAMPLE_INTERVAL_MS).unref();
+  }
+
+  sample(): void {
+    const { stagedBytes, acknowledgedFiles, reads } = this.#options.store.stats();
+    keep(this.#samples, MAX_SAMPLES, { at: this.#now(), stagedBytes, acknowledgedFiles, reads });
+  }
+
+  async state(): Promise<ConsoleState> {
+    const { store, version, embedded } = this.#options;
+    const [ready] = await Promise.all([store.ready(), this.#refreshCluster()]);
+    return {
+      version,
+      now: this.#now(),
+      startedAt: this.#startedAt,
+      trackers: store.trackers,
+      embedded,
+      ready,
+      stats: store.stats(),
+      samples: this.#samples,
+      merges: this.#merges,
+      trouble: this.#trouble,
+      cluster: this.#cluster,
+    };
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    this.#options.store.off('trunk', this.#onTrunk);
+    this.#options.store.off('error', this.#onError);
+  }
+
+  /** Many who look share one question. */
+  #refreshCluster(): Promise<void> {
+    if (this.#now() - this.#clusterAt < CLUSTER_AGE_MS) return Promise.resolve();
+    this.#asking ??= this.#options.store
+      .cluster()
+      .catch(() => undefined)
+      .then((members) => {
+        this.#cluster = members;
+        this.#clusterAt = this.#now();
+        this.#asking = undefined;
+      });
+    return this.#asking;
+  }
+
+  readonly #onTrunk = (trunk: TrunkEvent): void => {
+    keep(this.#merges, MAX_MERGES, { ...trunk, at: this.#now() });
+  };
+
+  readonly #onError = (error: Error): void => {
+    const code = errorCode(error);
+    const message = error.message.slice(0, MAX_MESSAGE_CHARS);
+    const last = this.#trouble.at(-1);
+    const again = last?.code === code && last.message === message;
+    const times = again ? last.times + 1 : 1;
+    if (again) this.#trouble.pop();
+    keep(this.#trouble, MAX_TROUBLE, { at: this.#now(), code, message, times });
+  };
+}
+
+function keep<Entry>(entries: Entry[], maxEntries: number, entry: Entry): void {
+  entries.push(entry);
+  if (entries.length > maxEntries) entries.shift();
+}

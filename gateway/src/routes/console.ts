@@ -1,0 +1,60 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { type Asset, readAsset } from '../console/assets.js';
+import type { ConsoleFeed } from '../console/feed.js';
+import { route } from '../http/methods.js';
+
+/**
+ * `GET /`: the web console, a page with no build step that loads nothing from anywhere
+ * else, and the figures behind it.
+ */
+
+/** Pictures of files are the gateway's own, too; nothing is inline and nothing is framed. */
+const CONTENT_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' blob:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+const HEADERS = {
+  'cache-control': 'no-cache',
+  'content-security-policy': CONTENT_POLICY,
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+};
+
+const PAGES: Readonly<Record<string, string>> = {
+  '/': 'index.html',
+  '/console/console.css': 'console.css',
+  '/console/console.js': 'console.js',
+  '/console/view.js': 'view.js',
+  '/console/transfer.js': 'transfer.js',
+  '/console/icon.svg': 'icon.svg',
+};
+
+export function consoleRoutes(app: FastifyInstance, feed: ConsoleFeed): void {
+  for (const [path, name] of Object.entries(PAGES)) {
+    const asset = readAsset(name);
+    const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
+      sendAsset(request, reply, asset);
+    route(app, path, { GET: serve, HEAD: serve });
+  }
+
+  const state = async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
+    reply.header('cache-control', 'no-store').send(await feed.state());
+  route(app, '/console/state', { GET: state, HEAD: state });
+}
+
+function sendAsset(request: FastifyRequest, reply: FastifyReply, asset: Asset): FastifyReply {
+  reply.headers(HEADERS).header('etag', asset.etag);
+  if (request.headers['if-none-match'] === asset.etag) return reply.code(304).send();
+  reply.header('content-type', asset.type).header('content-length', String(asset.bytes.length));
+  return reply.send(request.method === 'HEAD' ? undefined : asset.bytes);
+}

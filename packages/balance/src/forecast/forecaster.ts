@@ -1,0 +1,56 @@
+/**
+ * What a forecaster is: a state and a step. At the end of an interval the scheduler
+ * tells what it served and what waits; the step gives the load that the coming
+ * interval will carry. State is plain data, so a forecast can be kept and repeated.
+ */
+
+export interface Observation {
+  /** O (and TD, Eq. 8 and 9): bytes of the class served in the interval that ended. */
+  readonly servedBytes: number;
+  /** TD with a hat: bytes of the class that wait in the queue as it ends. */
+  readonly waitingBytes: number;
+}
+
+export interface Forecast<S> {
+  readonly state: S;
+  /** F: bytes that the coming interval will serve, 0 to B_logic. */
+  readonly bytes: number;
+}
+
+export interface Forecaster<S = unknown> {
+  readonly name: string;
+  readonly initial: S;
+  step(state: S, observed: Observation): Forecast<S>;
+}
+
+export function clamp(value: number, low: number, high: number): number {
+  return Math.min(high, Math.max(low, value));
+}
+
+/** Throws unless the value is a share: a mistake of the caller. */
+export function assertShare(name: string, value: number): void {
+  if (!(value >= 0 && value <= 1)) throw new RangeError(`${name} is ${value}, not in 0 to 1`);
+}
+
+export function assertCapacity(capacityBytes: number): void {
+  if (!(capacityBytes > 0 && Number.isFinite(capacityBytes))) {
+    throw new RangeError(`the capacity is ${capacityBytes} bytes`);
+  }
+}
+
+/** Forecasts for a whole series: the i-th is that made before the i-th observation. */
+export function forecastAll<S>(
+  forecaster: Forecaster<S>,
+  series: readonly Observation[],
+): (number | undefined)[] {
+  const forecasts: (number | undefined)[] = [];
+  let state = forecaster.initial;
+  let next: number | undefined;
+  for (const observed of series) {
+    forecasts.push(next);
+    const forecast = forecaster.step(state, observed);
+    state = forecast.state;
+    next = forecast.bytes;
+  }
+  return forecasts;
+}

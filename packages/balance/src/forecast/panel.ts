@@ -1,0 +1,165 @@
+import { baEsm } from './ba-esm.js';
+import { assertCapacity, clamp, type Forecaster, type Observation } from './forecaster.js';
+import { type LeastSquaresState, learn, predict, startLeastSquares } from './least-squares.js';
+import { believed, judge, type Members, startMembers } from './members.js';
+import { type SmoothingState, sesm, smoothed } from './sesm.js';
+
+/**
+ * Our forecaster. Served bytes are what the server could do, not what was asked of
+ * it; smoothing them forecasts the disk. This one forecasts the *demand*, and derives
+ * the load from it and from the queue:
+ *
+ *   A_i = O_i + W_i − W_{i−1}            what arrived: served, and the growth of the queue
+ *   F   = min(B_logic, W_{i−1} + h · Â)  the queue, then what arrives and is served at once
+ *
+ * There are two panels of simple opinions, and in each the member that has erred least
+ * lately is believed. The first gives Â: the last demand, smoothed ones, a median (deaf
+ * to single bursts), and the demand of p intervals ago for every p up to a bound (loads
+ * repeat: checkpoints, timers, crawlers). The second gives F: the line above with h
+ * learnt; the queue alone; a linear relation of queue, last load, last demands and Â,
+ * learnt by least squares (a scheduler may hold requests back in its own way); and SESM
+ * and BA-ESM as they are. So F is never much worse than the best of them, and nothing
+ * has to be tuned to a trace.
+ *
+ * An interval costs about a thousand additions; the state is a few hundred numbers.
+ */
+
+export interface PanelOptions {
+  /** B_logic for one interval. */
+  readonly capacityBytes: number;
+  /** Longest repetition that is looked for, in intervals. */
+  readonly maximumPeriod?: number;
+  /** What an error of an interval ago counts against one of now. */
+  readonly memory?: number;
+}
+
+export interface PanelState {
+  /** Demands, the latest last; as many as the longest period. */
+  readonly demands: readonly number[];
+  readonly smoothedDemands: readonly (number | undefined)[];
+  readonly demandMembers: Members;
+  readonly waitingBytes: number;
+  /** h. */
+  readonly freshShare: number | undefined;
+  readonly relation: LeastSquaresState;
+  /** What the relation was asked about last. */
+  readonly features: readonly number[] | undefined;
+  readonly observers: readonly SmoothingState[];
+  readonly loadMembers: Members;
+}
+
+const DEFAULT_MAXIMUM_PERIOD = 64;
+const DEFAULT_MEMORY = 0.97;
+const DEMAND_ALPHAS = [0.1, 0.3, 0.6];
+const MEDIAN_SPAN = 15;
+const FRESH_ALPHA = 0.2;
+const FEATURES = 6;
+const RELATION_MEMORY = 0.995;
+/** An interval this near to B_logic was cut off: it does not tell how much there would have been. */
+const FULL = 0.98;
+
+export function panel(options: PanelOptions): Forecaster<PanelState> {
+  const { capacityBytes } = options;
+  assertCapacity(capacityBytes);
+  const maximumPeriod = options.maximumPeriod ?? DEFAULT_MAXIMUM_PERIOD;
+  const memory = options.memory ?? DEFAULT_MEMORY;
+  if (!Number.isSafeInteger(maximumPeriod) || maximumPeriod < 1) {
+    throw new RangeError(`maximumPeriod is ${maximumPeriod}`);
+  }
+  if (!(memory > 0 && memory < 1)) throw new RangeError(`memory is ${memory}`);
+  const kept = Math.max(maximumPeriod, MEDIAN_SPAN);
+  const observers = [
+    sesm(0.1, capacityBytes),
+    sesm(0.6, capacityBytes),
+    baEsm({ alpha: 0.1, low: 0.9, high: 1.1, capacityBytes }),
+  ];
+
+  return {
+    name: 'panel',
+    initial: {
+      demands: [],
+      smoothedDemands: DEMAND_ALPHAS.map(() => undefined),
+      demandMembers: startMembers(DEMAND_ALPHAS.length + 1 + maximumPeriod),
+      waitingBytes: 0,
+      freshShare: undefined,
+      relation: startLeastSquares(FEATURES),
+      features: undefined,
+      observers: observers.map(({ initial }) => initial),
+      loadMembers: startMembers(3 + observers.length),
+    },
+    step(state, observed) {
+      const { servedBytes, waitingBytes } = observed;
+      const demand = Math.max(0, servedBytes + waitingBytes - state.waitingBytes);
+      const demands = [...state.demands, demand].slice(-kept);
+      const smoothedDemands = state.smoothedDemands.map((before, index) =>
+        smoothed(DEMAND_ALPHAS[index]!, demand, before),
+      );
+      const demandMembers = judge(state.demandMembers, demand, memory, [
+        ...smoothedDemands,
+        middle(demands.slice(-MEDIAN_SPAN)),
+        ...Array.from({ length: maximumPeriod }, (_, index) => demands.at(-1 - index)),
+      ]);
+      const expected = believed(demandMembers) ?? demand;
+
+      const freshShare = learntShare(state, observed, demand, capacityBytes);
+      const relation = learntRelation(state, servedBytes, capacityBytes);
+      const features = [
+        1,
+        waitingBytes / capacityBytes,
+        servedBytes / capacityBytes,
+        demand / capacityBytes,
+        (demands.at(-2) ?? demand) / capacityBytes,
+        expected / capacityBytes,
+      ];
+      const steps = observers.map((each, index) => each.step(state.observers[index]!, observed));
+      const limited = (bytes: number) => clamp(bytes, 0, capacityBytes);
+      const loadMembers = judge(state.loadMembers, servedBytes, memory, [
+        limited(waitingBytes + (freshShare ?? 1) * expected),
+        limited(waitingBytes),
+        limited(predict(relation, features) * capacityBytes),
+        ...steps.map(({ bytes }) => bytes),
+      ]);
+      const bytes = believed(loadMembers) ?? limited(demand);
+      return {
+        state: {
+          demands,
+          smoothedDemands,
+          demandMembers,
+          waitingBytes,
+          freshShare,
+          relation,
+          features,
+          observers: steps.map((each) => each.state),
+          loadMembers,
+        },
+        bytes,
+      };
+    },
+  };
+}
+
+/** h: how much of the demand was served beyond what had waited. */
+function learntShare(
+  { waitingBytes, freshShare }: PanelState,
+  { servedBytes }: Observation,
+  demand: number,
+  capacityBytes: number,
+): number | undefined {
+  if (demand <= 0 || servedBytes >= FULL * capacityBytes) return freshShare;
+  const fresh = clamp((servedBytes - waitingBytes) / demand, 0, 1);
+  return smoothed(FRESH_ALPHA, fresh, freshShare);
+}
+
+function learntRelation(
+  { relation, features }: PanelState,
+  servedBytes: number,
+  capacityBytes: number,
+): LeastSquaresState {
+  if (features === undefined || servedBytes >= FULL * capacityBytes) return relation;
+  return learn(relation, features, servedBytes / capacityBytes, RELATION_MEMORY);
+}
+
+function middle(values: readonly number[]): number | undefined {
+  if (values.length === 0) return undefined;
+  return [...values].sort((a, b) => a - b)[values.length >> 1]!;
+}

@@ -1,0 +1,46 @@
+export { type BurstAwareOptions, baEsm, burstRatio, RATIO_LIMIT } from './forecast/ba-esm.js';
+export { forecastError, meanAbsoluteError } from './forecast/error.js';
+export {
+  type Forecast,
+  type Forecaster,
+  forecastAll,
+  type Observation,
+} from './forecast/forecaster.js';
+export { type PanelOptions, type PanelState, panel } from './forecast/panel.js';
+export { type SmoothingState, sesm } from './forecast/sesm.js';
+export {
+  allowedShare,
+  allowedSmallFileBytes,
+  carried,
+  efficiency,
+  type Load,
+  loadToMove,
+  remainder,
+  spareLoad,
+} from './load.js';
+export { activeTransferBytes, movesPassively, passiveTransferBytes } from './moving-cost.js';
+export { defaultParameters, type Parameters, parameters } from './parameters.js';
+export {
+  decideInterval,
+  type IntervalDecision,
+  type IntervalReport,
+  type PolicyState,
+  startPolicy,
+} from './policy.js';
+export { SeededRandom } from './random.js';
+export {
+  type AccessedFile,
+  migrationProfit,
+  type Selection,
+  type Split,
+  selectByProfit,
+  splitByRoom,
+} from './selection.js';
+export {
+  type Assignment,
+  assignTargets,
+  chooseTarget,
+  type Overload,
+  type ServerLoad,
+} from './targets.js';
+export { type Conditions, fileThreshold, globalThreshold } from './threshold.js';

@@ -1,0 +1,77 @@
+import type { Forecaster, Observation } from './forecast/forecaster.js';
+import { allowedSmallFileBytes, efficiency, type Load, loadToMove } from './load.js';
+import type { Parameters } from './parameters.js';
+import { type AccessedFile, type Selection, selectByProfit } from './selection.js';
+import { globalThreshold } from './threshold.js';
+
+/**
+ * What a metadata server decides at the end of an interval, all of it, from what it
+ * observed: the forecasts, the threshold for the long term, and for the short term the
+ * load that has to go, the files that carry it, and how much small-file load is let
+ * through. Pure: daemon and replay call the same function.
+ */
+
+export interface PolicyState<S> {
+  readonly metadata: S;
+  readonly smallFile: S;
+  /** Th_global. */
+  readonly thresholdBytes: number;
+}
+
+export interface IntervalReport {
+  readonly metadata: Observation;
+  readonly smallFile: Observation;
+  /** Used share of the store, 0 to 1. */
+  readonly usedShare: number;
+  /** Files of this server that were read or written in the interval. */
+  readonly accessed: readonly AccessedFile[];
+}
+
+export interface IntervalDecision<S> {
+  readonly state: PolicyState<S>;
+  /** The coming interval's load, per class. */
+  readonly forecast: Load;
+  /** ML; 0: nothing has to go. */
+  readonly loadToMoveBytes: number;
+  /** Small-file load that is let through in the coming interval; undefined: all of it. */
+  readonly allowedSmallFileBytes: number | undefined;
+  readonly selection: Selection;
+}
+
+export function startPolicy<S>(forecaster: Forecaster<S>, thresholdBytes: number): PolicyState<S> {
+  return { metadata: forecaster.initial, smallFile: forecaster.initial, thresholdBytes };
+}
+
+export function decideInterval<S>(
+  state: PolicyState<S>,
+  report: IntervalReport,
+  forecaster: Forecaster<S>,
+  capacityBytes: number,
+  parameters: Parameters,
+): IntervalDecision<S> {
+  const metadata = forecaster.step(state.metadata, report.metadata);
+  const smallFile = forecaster.step(state.smallFile, report.smallFile);
+  const forecast = { metadataBytes: metadata.bytes, smallFileBytes: smallFile.bytes };
+  const observed = {
+    metadataBytes: report.metadata.servedBytes,
+    smallFileBytes: report.smallFile.servedBytes,
+  };
+  const mark = parameters.efficiencyMark;
+  const loadToMoveBytes = loadToMove(forecast, capacityBytes, mark);
+  return {
+    state: {
+      metadata: metadata.state,
+      smallFile: smallFile.state,
+      thresholdBytes: globalThreshold(
+        state.thresholdBytes,
+        { usedShare: report.usedShare, loadShare: efficiency(observed, capacityBytes) },
+        parameters,
+      ),
+    },
+    forecast,
+    loadToMoveBytes,
+    allowedSmallFileBytes:
+      loadToMoveBytes > 0 ? allowedSmallFileBytes(forecast, capacityBytes, mark) : undefined,
+    selection: selectByProfit(report.accessed, loadToMoveBytes, parameters.maximumSelectedFiles),
+  };
+}

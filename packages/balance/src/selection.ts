@@ -1,0 +1,81 @@
+/**
+ * Which files move (section 4.2.2): those whose load is large for their size. Pure;
+ * ties are broken by the id, so that the same list gives the same choice.
+ */
+
+export interface AccessedFile {
+  readonly id: string;
+  readonly sizeBytes: number;
+  /** Bytes read and written of the file in the interval that ended. */
+  readonly loadBytes: number;
+}
+
+export interface Selection {
+  readonly files: readonly AccessedFile[];
+  /** TL: the load of the selected files together. */
+  readonly totalLoadBytes: number;
+  /** False if the list ended, or N was reached, before TL reached ML. */
+  readonly sufficient: boolean;
+}
+
+/** MP of section 4.2.2: load over size. An empty file counts as one byte. */
+export function migrationProfit({ loadBytes, sizeBytes }: AccessedFile): number {
+  return loadBytes / Math.max(1, sizeBytes);
+}
+
+/**
+ * Steps (1) and (2) of section 4.2.2: files by falling MP until TL reaches ML, N files
+ * are selected, or the list is exhausted. Files without load are of no use.
+ */
+export function selectByProfit(
+  accessed: readonly AccessedFile[],
+  loadToMoveBytes: number,
+  maximumFiles: number,
+): Selection {
+  const files: AccessedFile[] = [];
+  let totalLoadBytes = 0;
+  if (loadToMoveBytes > 0) {
+    for (const file of byFalling(accessed, migrationProfit)) {
+      if (totalLoadBytes >= loadToMoveBytes || files.length >= maximumFiles) break;
+      if (!(file.loadBytes > 0)) continue;
+      files.push(file);
+      totalLoadBytes += file.loadBytes;
+    }
+  }
+  return { files, totalLoadBytes, sufficient: totalLoadBytes >= loadToMoveBytes };
+}
+
+export interface Split {
+  readonly toTarget: readonly AccessedFile[];
+  readonly toIoServers: readonly AccessedFile[];
+}
+
+/**
+ * Step (2), second half, and step (3): the files with the heaviest load go to the
+ * target, as many as its room takes; the rest go to I/O servers. Every file goes to
+ * exactly one side.
+ */
+export function splitByRoom(selected: readonly AccessedFile[], targetRoomBytes: number): Split {
+  const toTarget: AccessedFile[] = [];
+  const toIoServers: AccessedFile[] = [];
+  let room = targetRoomBytes;
+  for (const file of byFalling(selected, ({ loadBytes }) => loadBytes)) {
+    if (file.loadBytes <= room) {
+      toTarget.push(file);
+      room -= file.loadBytes;
+    } else {
+      toIoServers.push(file);
+    }
+  }
+  return { toTarget, toIoServers };
+}
+
+function byFalling(
+  files: readonly AccessedFile[],
+  value: (file: AccessedFile) => number,
+): AccessedFile[] {
+  return files
+    .map((file) => ({ file, by: value(file) }))
+    .sort((a, b) => b.by - a.by || (a.file.id < b.file.id ? -1 : a.file.id > b.file.id ? 1 : 0))
+    .map(({ file }) => file);
+}

@@ -1,0 +1,92 @@
+import { efficiency, type Load, spareLoad } from './load.js';
+
+/**
+ * Which metadata server takes a load (section 4.2.2, several MDSs). Pure. Two guards
+ * keep a lightly loaded server from being swamped: none is asked to go above its own
+ * efficiency mark, and none is the target of two others in one interval.
+ */
+
+export interface ServerLoad extends Load {
+  readonly id: string;
+  /** B_logic for one interval. */
+  readonly capacityBytes: number;
+  /** The efficiency that it wants to stay at or below. */
+  readonly efficiencyMark: number;
+}
+
+export interface Overload {
+  readonly id: string;
+  /** TL: what its selected files amount to. */
+  readonly totalLoadBytes: number;
+}
+
+export interface Assignment {
+  readonly sourceId: string;
+  readonly targetId: string;
+  /** What the target may be given: Eq. 5, at most TL. */
+  readonly roomBytes: number;
+}
+
+/**
+ * Step (2): min(TL − ML(MDS, MDS')), read as the tightest fit among the servers that
+ * can take all of TL; if none can, the one with most room. Undefined if none has any.
+ * A server at or above its mark has no room and is not considered.
+ */
+export function chooseTarget(
+  overload: Overload,
+  servers: readonly ServerLoad[],
+): Assignment | undefined {
+  let best: { id: string; spare: number; fits: boolean } | undefined;
+  for (const server of servers) {
+    if (server.id === overload.id) continue;
+    if (efficiency(server, server.capacityBytes) >= server.efficiencyMark) continue;
+    const spare = spareLoad(server, server.capacityBytes, server.efficiencyMark);
+    if (spare <= 0) continue;
+    const candidate = { id: server.id, spare, fits: spare >= overload.totalLoadBytes };
+    if (best === undefined || better(candidate, best)) best = candidate;
+  }
+  if (best === undefined) return undefined;
+  return {
+    sourceId: overload.id,
+    targetId: best.id,
+    roomBytes: Math.min(best.spare, overload.totalLoadBytes),
+  };
+}
+
+/**
+ * The assignments of one interval, heaviest overload first: at most one target per
+ * source and one source per target; a source is no target.
+ */
+export function assignTargets(
+  overloads: readonly Overload[],
+  servers: readonly ServerLoad[],
+): Assignment[] {
+  const taken = new Set(overloads.map(({ id }) => id));
+  const assignments: Assignment[] = [];
+  const order = [...overloads].sort(
+    (a, b) => b.totalLoadBytes - a.totalLoadBytes || (a.id < b.id ? -1 : 1),
+  );
+  for (const overload of order) {
+    if (!(overload.totalLoadBytes > 0)) continue;
+    const assignment = chooseTarget(
+      overload,
+      servers.filter(({ id }) => !taken.has(id)),
+    );
+    if (assignment === undefined) continue;
+    taken.add(assignment.targetId);
+    assignments.push(assignment);
+  }
+  return assignments;
+}
+
+interface Candidate {
+  readonly id: string;
+  readonly spare: number;
+  readonly fits: boolean;
+}
+
+function better(a: Candidate, b: Candidate): boolean {
+  if (a.fits !== b.fits) return a.fits;
+  if (a.spare !== b.spare) return a.fits ? a.spare < b.spare : a.spare > b.spare;
+  return a.id < b.id;
+}

@@ -1,0 +1,133 @@
+import {
+  type AccessedFile,
+  assignTargets,
+  chooseTarget,
+  efficiency,
+  migrationProfit,
+  SeededRandom,
+  type ServerLoad,
+  selectByProfit,
+  splitByRoom,
+} from '@stevedore/balance';
+import { describe, expect, test } from 'vitest';
+
+const RUNS = 1000;
+
+function anyFiles(random: SeededRandom): AccessedFile[] {
+  return Array.from({ length: random.below(40) }, (_, index) => ({
+    id: `file-${index}`,
+    sizeBytes: random.below(1000) * random.below(100),
+    loadBytes: random.next() < 0.1 ? 0 : random.below(100_000),
+  }));
+}
+
+function total(files: readonly AccessedFile[]): number {
+  return files.reduce((sum, { loadBytes }) => sum + loadBytes, 0);
+}
+
+describe('selection', () => {
+  const files = [
+    { id: 'big', sizeBytes: 1000, loadBytes: 500 },
+    { id: 'hot', sizeBytes: 10, loadBytes: 100 },
+    { id: 'cold', sizeBytes: 10, loadBytes: 0 },
+    { id: 'warm', sizeBytes: 100, loadBytes: 200 },
+  ];
+
+  test('takes files by load over size until the load is reached', () => {
+    expect(selectByProfit(files, 150, 10).files.map(({ id }) => id)).toEqual(['hot', 'warm']);
+    expect(selectByProfit(files, 0, 10).files).toEqual([]);
+    expect(selectByProfit(files, 1e9, 2).files.map(({ id }) => id)).toEqual(['hot', 'warm']);
+    expect(selectByProfit(files, 1e9, 10)).toMatchObject({
+      totalLoadBytes: 800,
+      sufficient: false,
+    });
+  });
+
+  test('reaches ML, or N, or exhausts the list; and takes no file that was not needed', () => {
+    for (let seed = 1; seed <= RUNS; seed += 1) {
+      const random = new SeededRandom(seed);
+      const accessed = anyFiles(random);
+      const wanted = random.next() * 500_000;
+      const most = 1 + random.below(30);
+      const { files: chosen, totalLoadBytes, sufficient } = selectByProfit(accessed, wanted, most);
+      const loaded = accessed.filter(({ loadBytes }) => loadBytes > 0).length;
+      expect(sufficient || chosen.length === most || chosen.length === loaded).toBe(true);
+      expect(totalLoadBytes).toBe(total(chosen));
+      expect(new Set(chosen).size).toBe(chosen.length);
+      if (chosen.length > 0) expect(total(chosen.slice(0, -1))).toBeLessThan(wanted);
+      const least = Math.min(...chosen.map(migrationProfit));
+      for (const left of accessed.filter((file) => !chosen.includes(file))) {
+        if (left.loadBytes > 0) expect(migrationProfit(left)).toBeLessThanOrEqual(least);
+      }
+    }
+  });
+
+  test('a split loses no load and does not overfill the target', () => {
+    for (let seed = 1; seed <= RUNS; seed += 1) {
+      const random = new SeededRandom(seed);
+      const accessed = anyFiles(random);
+      const room = random.next() * 1e6;
+      const { toTarget, toIoServers } = splitByRoom(accessed, room);
+      expect(total(toTarget) + total(toIoServers)).toBe(total(accessed));
+      expect(toTarget.length + toIoServers.length).toBe(accessed.length);
+      expect(total(toTarget)).toBeLessThanOrEqual(room);
+      for (const left of toIoServers)
+        expect(total(toTarget) + left.loadBytes).toBeGreaterThan(room);
+    }
+  });
+});
+
+describe('targets', () => {
+  const server = (id: string, used: number): ServerLoad => ({
+    id,
+    metadataBytes: used,
+    smallFileBytes: 0,
+    capacityBytes: 100,
+    efficiencyMark: 0.9,
+  });
+
+  test('the tightest fit among those that can take it all, else the one with most room', () => {
+    const servers = [server('a', 10), server('b', 40), server('c', 70)];
+    expect(chooseTarget({ id: 'x', totalLoadBytes: 45 }, servers)?.targetId).toBe('b');
+    expect(chooseTarget({ id: 'x', totalLoadBytes: 15 }, servers)?.targetId).toBe('c');
+    const most = chooseTarget({ id: 'x', totalLoadBytes: 500 }, servers);
+    expect(most?.targetId).toBe('a');
+    expect(most?.roomBytes).toBeCloseTo(80);
+  });
+
+  test('neither itself, nor a server at its mark', () => {
+    expect(chooseTarget({ id: 'a', totalLoadBytes: 5 }, [server('a', 10)])).toBeUndefined();
+    expect(chooseTarget({ id: 'x', totalLoadBytes: 5 }, [server('a', 90)])).toBeUndefined();
+  });
+
+  test('one target per source, one source per target, nobody above its mark', () => {
+    for (let seed = 1; seed <= RUNS; seed += 1) {
+      const random = new SeededRandom(seed);
+      const servers = Array.from({ length: 1 + random.below(8) }, (_, index) => ({
+        id: `s${index}`,
+        metadataBytes: random.next() * 100,
+        smallFileBytes: random.next() * 100,
+        capacityBytes: 50 + random.next() * 150,
+        efficiencyMark: random.next(),
+      }));
+      const overloads = servers
+        .filter(() => random.next() < 0.4)
+        .map(({ id }) => ({ id, totalLoadBytes: random.next() * 100 }));
+      const assignments = assignTargets(overloads, servers);
+      const sources = assignments.map(({ sourceId }) => sourceId);
+      const targets = assignments.map(({ targetId }) => targetId);
+      expect(new Set([...sources, ...targets]).size).toBe(2 * assignments.length);
+      for (const { sourceId, targetId, roomBytes } of assignments) {
+        const overload = overloads.find(({ id }) => id === sourceId)!;
+        const target = servers.find(({ id }) => id === targetId)!;
+        expect(roomBytes).toBeGreaterThan(0);
+        expect(roomBytes).toBeLessThanOrEqual(overload.totalLoadBytes);
+        const after = { ...target, smallFileBytes: target.smallFileBytes + roomBytes };
+        expect(efficiency(after, target.capacityBytes)).toBeLessThanOrEqual(
+          target.efficiencyMark + 1e-9,
+        );
+        expect(overloads.some(({ id }) => id === targetId)).toBe(false);
+      }
+    }
+  });
+});

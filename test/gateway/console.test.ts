@@ -1,0 +1,119 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { ConsoleFeed, type ConsoleState } from '../../gateway/dist/console/feed.js';
+import { running } from './harness.js';
+import { MemoryStore } from './memory-store.js';
+
+const FOLDER = join(import.meta.dirname, '../../gateway/console');
+const read = (name: string) => readFileSync(join(FOLDER, name), 'utf8');
+
+test('the page and all it loads come from the gateway, under a strict policy', async () => {
+  const { url } = await running();
+  const page = await fetch(url);
+  expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8');
+  const policy = page.headers.get('content-security-policy')!;
+  expect(policy).toMatch(/^default-src 'none';/);
+  expect(policy).not.toMatch(/unsafe|\*|https?:/);
+  expect(policy).toContain("frame-ancestors 'none'");
+  const html = await page.text();
+  expect(html).not.toMatch(/ style=| on\w+=|<script(?![^>]* src=)|<style/);
+  const loaded = [...html.matchAll(/(?:src|href)="([^"#]+)"/g)].map(([, path]) => path!);
+  const imported = readdirSync(FOLDER)
+    .filter((name) => name.endsWith('.js'))
+    .flatMap((name) => [...read(name).matchAll(/from '\.\/([^']+)'/g)])
+    .map(([, name]) => `/console/${name}`);
+  const assets = new Set([...loaded, ...imported].filter((path) => path.startsWith('/console/')));
+  expect(assets.size).toBe(5);
+  for (const path of assets) {
+    const asset = await fetch(`${url}${path}`);
+    expect([path, asset.status]).toEqual([path, 200]);
+    expect(asset.headers.get('x-content-type-options')).toBe('nosniff');
+    await asset.arrayBuffer();
+    const again = { headers: { 'if-none-match': asset.headers.get('etag')! } };
+    expect((await fetch(`${url}${path}`, again)).status).toBe(304);
+  }
+  for (const name of readdirSync(FOLDER)) {
+    expect(read(name).replace('http://www.w3.org/2000/svg', '')).not.toMatch(
+      /https?:|\/\/[a-z]+\./,
+    );
+  }
+  expect((await fetch(url, { method: 'POST', body: '' })).status).toBe(405);
+});
+
+test('the scripts name only elements that the page has, and never write markup', () => {
+  const ids = new Set([...read('index.html').matchAll(/ id="([^"]+)"/g)].map(([, id]) => id!));
+  const named = [...read('console.js').matchAll(/\bat\('([^']+)'\)/g)].map(([, id]) => id!);
+  expect(named.length).toBeGreaterThan(20);
+  expect(named.filter((id) => !ids.has(id))).toEqual([]);
+  for (const name of readdirSync(FOLDER)) {
+    expect(read(name)).not.toMatch(/innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(/);
+  }
+});
+
+test('the state has figures, merges, trouble and the cluster', async () => {
+  const gateway = await running();
+  gateway.store.members = [
+    {
+      group: 'group1',
+      address: '10.0.0.7:23000',
+      version: '6.12',
+      active: true,
+      freeBytes: 10,
+      totalBytes: 20,
+      heardAt: new Date(1_000),
+    },
+  ];
+  const trunk = { taskId: 't', fileId: 'f', files: 12, bytes: 1000, fill: 0.97, durationMs: 700 };
+  gateway.store.emit('trunk', { ...trunk, kind: 'trunk' });
+  for (let times = 0; times < 3; times++) gateway.store.emit('error', new Error('away'));
+  gateway.store.emit('error', new Error('x'.repeat(5000)));
+  const answer = await fetch(`${gateway.url}/console/state`);
+  expect(answer.headers.get('cache-control')).toBe('no-store');
+  const state = (await answer.json()) as ConsoleState;
+  expect(state).toMatchObject({
+    version: expect.stringMatching(/^\d+\.\d+\.\d+/),
+    embedded: false,
+    ready: { ready: true },
+    stats: { stagedFiles: 0 },
+    samples: [{ stagedBytes: 0 }],
+    merges: [{ fill: 0.97, files: 12, kind: 'trunk' }],
+    trouble: [{ code: 'other', message: 'away', times: 3 }, { times: 1 }],
+    cluster: [{ group: 'group1', active: true }],
+  });
+  expect(state.trouble[1]!.message.length).toBe(500);
+});
+
+test('what is kept is bounded, and many who look ask the cluster once', async () => {
+  const store = new MemoryStore();
+  let now = 0;
+  let asked = 0;
+  const ask = store.cluster.bind(store);
+  store.cluster = () => {
+    asked += 1;
+    return ask();
+  };
+  const feed = new ConsoleFeed({ store, version: '1', embedded: true, now: () => now });
+  onTestFinished(() => feed.close());
+  const trunk = { kind: 'trunk', fileId: 'f', files: 1, bytes: 1, fill: 1, durationMs: 1 } as const;
+  for (let count = 0; count < 1000; count++) {
+    now += 1000;
+    feed.sample();
+    store.emit('trunk', { ...trunk, taskId: String(count) });
+    store.emit('error', new Error(String(count)));
+  }
+  const states = await Promise.all(Array.from({ length: 50 }, () => feed.state()));
+  expect(asked).toBe(1);
+  const { samples, merges, trouble } = states[0]!;
+  expect([samples.length, merges.length, trouble.length]).toEqual([120, 30, 20]);
+  expect(merges.at(-1)!.taskId).toBe('999');
+  expect(samples.at(-1)!.at).toBe(now);
+  await feed.state();
+  expect(asked).toBe(1);
+  now += 10_000;
+  store.failure = new Error('away');
+  expect((await feed.state()).cluster).toBeUndefined();
+  expect(asked).toBe(2);
+  feed.close();
+  expect(store.listenerCount('trunk') + store.listenerCount('error')).toBe(0);
+});
