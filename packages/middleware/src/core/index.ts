@@ -47,9 +47,20 @@ export {
   retryAfterSeconds,
   toProblem,
 } from './problems.js';
+export { type BodyChecks, checkBytes, checkedBody } from './upload/checked-body.js';
+export { contentProblem } from './upload/content-type-check.js';
+export { DigestCheck, digestCheck, type HeaderValues } from './upload/digests.js';
 export { checkName, fileNameOf } from './upload/file-name.js';
-export { boundaryOf, Form } from './upload/form.js';
+export { boundaryOf, Form, type FormOptions } from './upload/form.js';
 export { type FormPart, FormParts } from './upload/form-parts.js';
+export { IdempotentUploads, type Repeatable, uploadMark } from './upload/idempotency.js';
+export {
+  checkPolicy,
+  expiryOf,
+  limitsUnder,
+  typeProblem,
+  type UploadPolicy,
+} from './upload/policy.js';
 export { ProgressGuard } from './upload/progress-guard.js';
 export { receiveUpload, type UploadContext } from './upload/receive.js';
 export { RequestBody, readWhole, tooLarge } from './upload/request-body.js';

@@ -12,6 +12,8 @@ export interface ReceiptJson {
   /** 8 hexadecimal digits. */
   readonly crc32: string;
   readonly state: string;
+  /** ISO 8601; only where the file has an end. */
+  readonly expiresAt?: string;
 }
 
 export interface InfoJson extends ReceiptJson {
@@ -35,6 +37,7 @@ export function receiptJson(receipt: Receipt): ReceiptJson {
     type: receipt.type,
     crc32: receipt.crc32.toString(16).padStart(8, '0'),
     state: receipt.state,
+    ...(receipt.expiresAt === undefined ? {} : { expiresAt: receipt.expiresAt.toISOString() }),
   };
 }
 

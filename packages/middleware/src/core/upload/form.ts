@@ -1,12 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import type { Readable } from 'node:stream';
-import type { PutPart } from '@stevedore/client';
+import type { PutOptions, PutPart } from '@stevedore/client';
 import { headerText, parseDisposition } from '../http/content-disposition.js';
 import { DEFAULT_TYPE, mediaType } from '../http/media-type.js';
 import type { BodyLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
+import { checkedBody } from './checked-body.js';
+import { type DigestCheck, digestCheck } from './digests.js';
 import { checkName } from './file-name.js';
 import { type FormPart, FormParts } from './form-parts.js';
+import { typeProblem, type UploadPolicy } from './policy.js';
 import type { RequestBody } from './request-body.js';
 
 /**
@@ -14,18 +17,29 @@ import type { RequestBody } from './request-body.js';
  * group they share. A part with a file name is a file; the field `group` names
  * the group, wherever in the form it stands.
  */
+export interface FormOptions {
+  /** Affinity group, where it is not the form that names it. */
+  readonly group?: string | undefined;
+  readonly policy?: UploadPolicy;
+  readonly expiry?: Pick<PutOptions, 'expiresAt'>;
+}
+
 export class Form {
   readonly #body: RequestBody;
   readonly #parts: FormParts;
   readonly #limits: BodyLimits;
+  readonly #policy: UploadPolicy;
+  readonly #expiry: Pick<PutOptions, 'expiresAt'>;
   #files = 0;
   #group: string | undefined;
 
-  constructor(body: RequestBody, boundary: string, limits: BodyLimits, group: string | undefined) {
+  constructor(body: RequestBody, boundary: string, limits: BodyLimits, options: FormOptions = {}) {
     this.#body = body;
     this.#parts = new FormParts(body, boundary, limits);
     this.#limits = limits;
-    this.#group = group;
+    this.#group = options.group;
+    this.#policy = options.policy ?? {};
+    this.#expiry = options.expiry ?? {};
   }
 
   /** Complete once `files` has ended: that of the form, else one of its own. */
@@ -40,6 +54,7 @@ export class Form {
       const file = await this.#fileOf(part);
       if (!file) continue;
       this.#files += 1;
+      this.#checkCount();
       yield file;
     }
     if (this.#files === 0) {
@@ -63,12 +78,39 @@ export class Form {
     if (problem) throw this.#body.fail(problem);
     // What a browser sends for a file field in which nothing was chosen.
     if (name === '' && (await isEmpty(part.content))) return undefined;
+    const refused = typeProblem(type ?? DEFAULT_TYPE, this.#policy);
+    if (refused) throw this.#body.fail(refused);
     return {
-      body: part.content,
+      body: this.#checked(part, type ?? DEFAULT_TYPE),
       name,
       type: type ?? DEFAULT_TYPE,
       maxBytes: this.#limits.maxFileBytes,
+      ...this.#expiry,
     };
+  }
+
+  /** A part may have checksums of its own. */
+  #checked(part: FormPart, type: string): PutPart['body'] {
+    const declaredType = this.#policy.checkContent ? type : undefined;
+    const digests = this.#digestsOf(part);
+    if (declaredType === undefined && !digests) return part.content;
+    const fail = (problem: ProblemError): ProblemError => this.#body.fail(problem);
+    return checkedBody(part.content, { declaredType, digests, fail });
+  }
+
+  #digestsOf({ headers }: FormPart): DigestCheck | undefined {
+    try {
+      return digestCheck(headers);
+    } catch (error) {
+      throw error instanceof ProblemError ? this.#body.fail(error) : error;
+    }
+  }
+
+  #checkCount(): void {
+    const { maxFiles } = this.#policy;
+    if (maxFiles === undefined || this.#files <= maxFiles) return;
+    const message = `Here at most ${maxFiles} files can be uploaded at once.`;
+    throw this.#body.fail(new ProblemError('too_many_files', message));
   }
 
   async #readField(name: string | undefined, content: Readable): Promise<void> {
@@ -84,7 +126,7 @@ export class Form {
     }
     if (name !== 'group') return;
     const group = headerText(Buffer.concat(chunks).toString('latin1'));
-    if (group !== '') this.#group = group;
+    if (group !== '' && this.#policy.group === undefined) this.#group = group;
   }
 
   #fail(code: 'malformed_multipart' | 'field_too_large', message: string): ProblemError {

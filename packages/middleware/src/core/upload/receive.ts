@@ -4,68 +4,101 @@ import { headerText } from '../http/content-disposition.js';
 import { DEFAULT_TYPE, essence } from '../http/media-type.js';
 import { type BodyLimits, maxFormBytes } from '../limits.js';
 import { ProblemError } from '../problems.js';
+import { checkBytes, checkedBody } from './checked-body.js';
+import { digestCheck } from './digests.js';
 import { fileNameOf } from './file-name.js';
 import { boundaryOf, Form } from './form.js';
+import { expiryOf, limitsUnder, typeProblem, type UploadPolicy } from './policy.js';
 import type { ProgressGuard } from './progress-guard.js';
 import { RequestBody, readWhole, tooLarge } from './request-body.js';
 
 /**
  * Takes an upload off a request, a raw body or a form, and stores it. Nothing is
- * read of a body that says it is too long; nothing stays of one that does not
- * arrive whole. Rejects with ProblemError or the store's own error; whoever
- * answers closes a connection whose body was not read to its end.
+ * read of a body that says it is too long or of a type that is not taken; nothing
+ * stays of one that does not arrive whole, or not as its checksums say. Rejects
+ * with ProblemError or the store's own error; whoever answers closes a connection
+ * whose body was not read to its end.
  */
 
 export interface UploadContext {
   readonly store: FileStore;
   readonly limits: BodyLimits;
   readonly guard: ProgressGuard;
+  readonly policy?: UploadPolicy;
+  /** Marks the upload, see `FileStore.findOnce`. */
+  readonly once?: Uint8Array | undefined;
 }
 
+const ANYTHING: UploadPolicy = {};
+
 /** In the order of the form; one for a raw body. */
-export function receiveUpload(
+export async function receiveUpload(
   request: IncomingMessage,
   response: ServerResponse,
   context: UploadContext,
 ): Promise<Receipt[]> {
+  const { policy = ANYTHING } = context;
   const type = request.headers['content-type'] ?? DEFAULT_TYPE;
+  const taking: Taking = {
+    ...context,
+    policy,
+    limits: limitsUnder(context.limits, policy),
+    expiry: expiryOf(request.headers['x-expires-in'], policy, Date.now()),
+    group: policy.group ?? groupOf(request.headers),
+  };
   return essence(type) === 'multipart/form-data'
-    ? takeForm(request, response, context, type)
-    : takeRaw(request, response, context, type);
+    ? takeForm(request, response, taking, type)
+    : takeRaw(request, response, taking, type);
+}
+
+interface Taking extends UploadContext {
+  readonly policy: UploadPolicy;
+  readonly expiry: Pick<PutOptions, 'expiresAt'>;
+  readonly group: string | undefined;
 }
 
 async function takeRaw(
   request: IncomingMessage,
   response: ServerResponse,
-  { store, limits, guard }: UploadContext,
+  { store, limits, guard, policy, once, expiry, group }: Taking,
   type: string,
 ): Promise<Receipt[]> {
   const { maxFileBytes, maxBufferedBytes } = limits;
-  const name = fileNameOf(request.headers, limits);
-  const group = groupOf(request.headers);
-  const size = announcedBytes(request.headers, maxFileBytes);
+  const { headers } = request;
+  const name = fileNameOf(headers, limits);
+  const size = announcedBytes(headers, maxFileBytes);
+  const problem = typeProblem(type, policy);
+  if (problem) throw problem;
+  const declaredType = policy.checkContent ? type : undefined;
+  const digests = digestCheck(headers);
   const options: PutOptions = {
     name,
     type,
     maxBytes: maxFileBytes,
+    ...expiry,
+    ...howOf(policy, once),
     ...(group === undefined ? {} : { group }),
     ...(size === undefined ? {} : { size }),
   };
   continueIfAsked(request, response);
+  const isChecked = declaredType !== undefined || digests !== undefined;
   if (size !== undefined && size <= maxBufferedBytes) {
     const bytes = size === 0 ? Buffer.alloc(0) : await readWhole(request, size, guard);
+    if (isChecked) await checkBytes(bytes, { declaredType, digests, fail: (error) => error });
     return [await store.put(bytes, options)];
   }
   const body = new RequestBody(request, maxFileBytes, guard);
-  return whole(body, async () => [
-    await store.put(body.chunks(), { ...options, signal: body.signal }),
-  ]);
+  const fail = (error: ProblemError): ProblemError => body.fail(error);
+  const chunks = isChecked
+    ? checkedBody(body.chunks(), { declaredType, digests, fail })
+    : body.chunks();
+  return whole(body, async () => [await store.put(chunks, { ...options, signal: body.signal })]);
 }
 
 async function takeForm(
   request: IncomingMessage,
   response: ServerResponse,
-  { store, limits, guard }: UploadContext,
+  { store, limits, guard, policy, once, expiry, group: given }: Taking,
   type: string,
 ): Promise<Receipt[]> {
   const boundary = boundaryOf(type);
@@ -74,11 +107,23 @@ async function takeForm(
   }
   const limitBytes = maxFormBytes(limits);
   announcedBytes(request.headers, limitBytes);
+  const digests = digestCheck(request.headers);
   continueIfAsked(request, response);
-  const body = new RequestBody(request, limitBytes, guard);
-  const form = new Form(body, boundary, limits, groupOf(request.headers));
+  const body = new RequestBody(request, limitBytes, guard, digests);
+  const form = new Form(body, boundary, limits, { group: given, policy, expiry });
   const { group } = form;
-  return whole(body, () => store.putAll(form.files(), { group, signal: body.signal }));
+  const how = howOf(policy, once);
+  return whole(body, () => store.putAll(form.files(), { ...how, group, signal: body.signal }));
+}
+
+function howOf(
+  { durability }: UploadPolicy,
+  once: Uint8Array | undefined,
+): Pick<PutOptions, 'durability' | 'once'> {
+  return {
+    ...(durability === undefined ? {} : { durability }),
+    ...(once === undefined ? {} : { once }),
+  };
 }
 
 /** What the store says, unless the body failed: then that is the reason. */

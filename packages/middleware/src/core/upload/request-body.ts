@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { ProblemError } from '../problems.js';
+import type { DigestCheck } from './digests.js';
 import type { ProgressGuard } from './progress-guard.js';
 
 /**
@@ -12,6 +13,7 @@ import type { ProgressGuard } from './progress-guard.js';
 export class RequestBody {
   readonly #request: IncomingMessage;
   readonly #limitBytes: number;
+  readonly #digests: DigestCheck | undefined;
   readonly #controller = new AbortController();
   readonly #stopWatching: () => void;
   #receivedBytes = 0;
@@ -19,7 +21,13 @@ export class RequestBody {
   #wake: (() => void) | undefined;
   #failure: ProblemError | undefined;
 
-  constructor(request: IncomingMessage, limitBytes: number, guard: ProgressGuard) {
+  constructor(
+    request: IncomingMessage,
+    limitBytes: number,
+    guard: ProgressGuard,
+    digests?: DigestCheck,
+  ) {
+    this.#digests = digests;
     this.#request = request;
     this.#limitBytes = limitBytes;
     request.on('error', () => this.fail(clientGone()));
@@ -58,8 +66,11 @@ export class RequestBody {
       if (chunk !== null) {
         this.#receivedBytes += chunk.length;
         if (this.#receivedBytes > this.#limitBytes) throw this.fail(tooLarge(this.#limitBytes));
+        this.#digests?.update(chunk);
         yield chunk;
       } else if (this.#ended) {
+        const problem = this.#digests?.problem();
+        if (problem) throw this.fail(problem);
         return;
       } else {
         await new Promise<void>((resolve) => {

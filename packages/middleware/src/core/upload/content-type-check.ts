@@ -1,0 +1,84 @@
+import { DEFAULT_TYPE, essence } from '../http/media-type.js';
+import { ProblemError } from '../problems.js';
+
+/**
+ * The first bytes of a file held against the type it was declared as. What has a
+ * signature must show the right one; what has none must at least not show another's.
+ * The detector is loaded when the first route asks for it.
+ */
+
+/** What is looked at; every signature lies within. */
+export const HEAD_BYTES = 4100;
+
+/** Types under another name. */
+const ALIASES: Readonly<Record<string, string>> = {
+  'application/gzip': 'application/x-gzip',
+  'application/x-zip-compressed': 'application/zip',
+  'audio/mp3': 'audio/mpeg',
+  'audio/vnd.wave': 'audio/wav',
+  'audio/x-wav': 'audio/wav',
+  'image/jpg': 'image/jpeg',
+  'image/pjpeg': 'image/jpeg',
+  'image/vnd.microsoft.icon': 'image/x-icon',
+  'image/x-png': 'image/png',
+  'text/xml': 'application/xml',
+};
+
+/** One signature stands for all types of a family: their difference lies deeper in the file. */
+const FAMILIES: readonly RegExp[] = [
+  /^(?:video|audio)\/(?:mp4|quicktime|x-m4a|x-m4v|x-m4b|3gpp|3gpp2)$/,
+  /^image\/(?:heic|heif|heic-sequence|heif-sequence|avif)$/,
+  /^(?:application|audio|video)\/(?:ogg|opus|x-ogg)$/,
+  /^(?:audio|video)\/(?:webm|matroska|x-matroska)$/,
+  /^application\/(?:zip|epub\+zip|java-archive|vnd\.openxmlformats-.*|vnd\.oasis\..*)$/,
+  /^application\/(?:msword|vnd\.ms-excel|vnd\.ms-powerpoint|x-cfb)$/,
+  /^(?:application\/xml|[a-z]+\/[a-z0-9.-]+\+xml)$/,
+];
+
+interface Detector {
+  readonly detect: (head: Uint8Array) => Promise<string | undefined>;
+  readonly known: ReadonlySet<string>;
+}
+
+let detector: Promise<Detector> | undefined;
+
+function loadDetector(): Promise<Detector> {
+  detector ??= import('file-type').then(({ fileTypeFromBuffer, supportedMimeTypes }) => ({
+    detect: async (head) => (await fileTypeFromBuffer(head))?.mime,
+    known: new Set([...supportedMimeTypes].map(normalize)),
+  }));
+  return detector;
+}
+
+/** Undefined when the bytes may be of that type. */
+export async function contentProblem(
+  declared: string,
+  head: Uint8Array,
+): Promise<ProblemError | undefined> {
+  const type = normalize(declared);
+  if (type === DEFAULT_TYPE || head.length === 0) return undefined;
+  const { detect, known } = await loadDetector();
+  const found = await detect(head).catch(() => undefined);
+  if (found !== undefined) return isSame(type, normalize(found)) ? undefined : mismatch(declared);
+  // Text has no signature, and never a zero byte.
+  if (isText(type)) return head.includes(0) ? mismatch(declared) : undefined;
+  return known.has(type) ? mismatch(declared) : undefined;
+}
+
+function isSame(declared: string, found: string): boolean {
+  if (declared === found) return true;
+  return FAMILIES.some((family) => family.test(declared) && family.test(found));
+}
+
+function isText(type: string): boolean {
+  return /^text\/|^application\/(?:json|javascript|xml)$|\+(?:json|xml)$/.test(type);
+}
+
+function normalize(type: string): string {
+  const name = essence(type);
+  return ALIASES[name] ?? name;
+}
+
+function mismatch(declared: string): ProblemError {
+  return new ProblemError('type_mismatch', `The file's first bytes are not ${essence(declared)}.`);
+}

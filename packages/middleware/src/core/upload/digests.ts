@@ -1,0 +1,134 @@
+import { createHash, type Hash } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import { ProblemError } from '../problems.js';
+
+/**
+ * Checksums that a client sends along, and their verification while the bytes
+ * arrive: `Content-MD5` (RFC 1864), `Digest` (RFC 3230), `Content-Digest` and
+ * `Repr-Digest` (RFC 9530), `x-amz-checksum-*`. A header that names no algorithm
+ * known here is refused: what was asked for is never silently left out.
+ */
+
+type Algorithm = 'crc32' | 'md5' | 'sha1' | 'sha256' | 'sha512';
+
+interface Expected {
+  readonly header: string;
+  readonly algorithm: Algorithm;
+  readonly value: Buffer;
+}
+
+const BYTES: Readonly<Record<Algorithm, number>> = {
+  crc32: 4,
+  md5: 16,
+  sha1: 20,
+  sha256: 32,
+  sha512: 64,
+};
+
+/** Names of the Digest family, in lower case. */
+const NAMES: Readonly<Record<string, Algorithm>> = {
+  md5: 'md5',
+  sha: 'sha1',
+  'sha-256': 'sha256',
+  'sha-512': 'sha512',
+};
+
+const WHOLE_VALUE: Readonly<Record<string, Algorithm | undefined>> = {
+  'content-md5': 'md5',
+  'x-amz-checksum-crc32': 'crc32',
+  'x-amz-checksum-sha1': 'sha1',
+  'x-amz-checksum-sha256': 'sha256',
+  // Known by name and not computed here: refused.
+  'x-amz-checksum-crc32c': undefined,
+  'x-amz-checksum-crc64nvme': undefined,
+};
+const LISTS = ['digest', 'content-digest', 'repr-digest'] as const;
+
+/** Values as a request or a part of a form has them. */
+export type HeaderValues = Readonly<Record<string, string | readonly string[] | undefined>>;
+
+/** Undefined when no checksum was sent. Throws `invalid_digest`, `unsupported_digest`. */
+export function digestCheck(headers: HeaderValues): DigestCheck | undefined {
+  let expected: Expected[] | undefined;
+  for (const header in WHOLE_VALUE) {
+    const text = headers[header];
+    if (text === undefined) continue;
+    const algorithm = WHOLE_VALUE[header];
+    if (!algorithm) throw unsupported(header);
+    expected ??= [];
+    expected.push({ header, algorithm, value: decode(header, algorithm, String(text)) });
+  }
+  for (const header of LISTS) {
+    const text = headers[header];
+    if (text === undefined) continue;
+    expected ??= [];
+    expected.push(...parseList(header, String(text)));
+  }
+  return expected && new DigestCheck(expected);
+}
+
+function parseList(header: (typeof LISTS)[number], text: string): Expected[] {
+  const found: Expected[] = [];
+  for (const item of text.split(',')) {
+    const match =
+      header === 'digest'
+        ? /^\s*([\w-]+)=([\w+/=.-]+)\s*$/.exec(item)
+        : /^\s*([a-z*][a-z0-9_.*-]*)=:([A-Za-z0-9+/=]*):(?:\s*;[^,]*)?\s*$/.exec(item);
+    if (!match) throw invalid(header);
+    const algorithm = NAMES[match[1]!.toLowerCase()];
+    if (algorithm) found.push({ header, algorithm, value: decode(header, algorithm, match[2]!) });
+  }
+  if (found.length === 0) throw unsupported(header);
+  return found;
+}
+
+function decode(header: string, algorithm: Algorithm, text: string): Buffer {
+  const trimmed = text.trim();
+  const value = Buffer.from(trimmed, 'base64');
+  if (value.length !== BYTES[algorithm] || value.toString('base64') !== trimmed) {
+    throw invalid(header);
+  }
+  return value;
+}
+
+export class DigestCheck {
+  readonly #expected: readonly Expected[];
+  readonly #hashes = new Map<Algorithm, Hash>();
+  readonly #wantsCrc: boolean;
+  #crc = 0;
+
+  constructor(expected: readonly Expected[]) {
+    this.#expected = expected;
+    this.#wantsCrc = expected.some(({ algorithm }) => algorithm === 'crc32');
+    for (const { algorithm } of expected) {
+      if (algorithm !== 'crc32') this.#hashes.set(algorithm, createHash(algorithm));
+    }
+  }
+
+  update(chunk: Uint8Array): void {
+    if (this.#wantsCrc) this.#crc = crc32(chunk, this.#crc);
+    for (const hash of this.#hashes.values()) hash.update(chunk);
+  }
+
+  /** Once, behind the last byte; undefined when every checksum is right. */
+  problem(): ProblemError | undefined {
+    const crc = Buffer.alloc(4);
+    crc.writeUInt32BE(this.#crc);
+    const found = new Map<Algorithm, Buffer>([['crc32', crc]]);
+    for (const [algorithm, hash] of this.#hashes) found.set(algorithm, hash.digest());
+    const wrong = this.#expected.find(
+      ({ algorithm, value }) => !found.get(algorithm)!.equals(value),
+    );
+    if (!wrong) return undefined;
+    return new ProblemError('digest_mismatch', `The bytes are not those of ${wrong.header}.`);
+  }
+}
+
+function invalid(header: string): ProblemError {
+  return new ProblemError('invalid_digest', `${header} is malformed.`);
+}
+
+function unsupported(header: string): ProblemError {
+  const message = `${header} names no algorithm that is known here: MD5, SHA-1, SHA-256, SHA-512, CRC-32.`;
+  return new ProblemError('unsupported_digest', message);
+}

@@ -1,0 +1,91 @@
+import { invalidOption, type PutOptions } from '@stevedore/client';
+import { essence, mediaType } from '../http/media-type.js';
+import type { BodyLimits } from '../limits.js';
+import { ProblemError } from '../problems.js';
+
+/**
+ * What one route takes and what becomes of it. Everything is optional; what is
+ * left out is as the server's own limits and the store have it.
+ */
+export interface UploadPolicy {
+  /** One file; at most what the server takes at all. */
+  readonly maxFileBytes?: number;
+  /** Files of one request. */
+  readonly maxFiles?: number;
+  /** `image/png`, `image/*`: declared types that are taken. Default: every one. */
+  readonly types?: readonly string[];
+  /** Holds the first bytes of each file against its declared type before any is stored. */
+  readonly checkContent?: boolean;
+  readonly durability?: 'sync' | 'os';
+  /** Affinity group of all files, whatever the client says. */
+  readonly group?: string;
+  /** How long files live; a client may ask for less. Default: for ever. */
+  readonly ttlMs?: number;
+}
+
+const TYPE_PATTERN = /^[a-z0-9!#$&^_.+-]+\/(?:\*|[a-z0-9!#$&^_.+-]+)$/;
+const MAX_TTL_MS = 100 * 366 * 86_400_000;
+
+/** Throws `invalid_option` for what no policy can be. */
+export function checkPolicy(policy: UploadPolicy): UploadPolicy {
+  const { types, durability, group, checkContent, ...numbers } = policy;
+  const { maxFileBytes, maxFiles, ttlMs, ...unknown } = numbers;
+  const [name] = Object.keys(unknown);
+  if (name !== undefined) throw invalidOption(`a policy has no "${name}"`);
+  for (const [what, value] of Object.entries({ maxFileBytes, maxFiles, ttlMs })) {
+    if (value !== undefined && (!Number.isSafeInteger(value) || value < 1)) {
+      throw invalidOption(`${what} of a policy: a whole number from 1 on is needed`);
+    }
+  }
+  if (ttlMs !== undefined && ttlMs > MAX_TTL_MS) throw invalidOption('ttlMs: a century at most');
+  for (const type of types ?? []) {
+    if (TYPE_PATTERN.test(type)) continue;
+    throw invalidOption(`types of a policy: "${type}" is no media type in lower case`);
+  }
+  if (durability !== undefined && durability !== 'sync' && durability !== 'os') {
+    throw invalidOption('durability of a policy: sync or os');
+  }
+  if (checkContent !== undefined && typeof checkContent !== 'boolean') {
+    throw invalidOption('checkContent of a policy: true or false');
+  }
+  if (group !== undefined && (typeof group !== 'string' || group === '')) {
+    throw invalidOption('group of a policy: a name is needed');
+  }
+  return Object.freeze({ ...policy });
+}
+
+/** The server's limits, as far as the policy does not narrow them. */
+export function limitsUnder(limits: BodyLimits, policy: UploadPolicy): BodyLimits {
+  const { maxFileBytes } = policy;
+  if (maxFileBytes === undefined || maxFileBytes >= limits.maxFileBytes) return limits;
+  return { ...limits, maxFileBytes };
+}
+
+/** The problem with a declared type; undefined when it is taken. */
+export function typeProblem(
+  declared: string | undefined,
+  { types }: UploadPolicy,
+): ProblemError | undefined {
+  if (!types) return undefined;
+  const name = essence(mediaType(declared) ?? '');
+  const family = `${name.slice(0, name.indexOf('/'))}/*`;
+  if (types.includes(name) || types.includes(family)) return undefined;
+  return new ProblemError('type_not_allowed', `Here only ${types.join(', ')} can be uploaded.`);
+}
+
+/** `X-Expires-In`, in seconds, and the policy together. Throws `invalid_expiry`. */
+export function expiryOf(
+  header: string | string[] | undefined,
+  { ttlMs }: UploadPolicy,
+  now: number,
+): Pick<PutOptions, 'expiresAt'> {
+  if (header === undefined) return ttlMs === undefined ? {} : { expiresAt: new Date(now + ttlMs) };
+  const text = String(header).trim();
+  const asked = /^[1-9]\d{0,11}$/.test(text) ? Number(text) * 1000 : Number.NaN;
+  const longest = ttlMs ?? MAX_TTL_MS;
+  if (!(asked <= longest)) {
+    const message = `X-Expires-In is a number of seconds, from 1 to ${Math.floor(longest / 1000)}.`;
+    throw new ProblemError('invalid_expiry', message);
+  }
+  return { expiresAt: new Date(now + asked) };
+}
