@@ -3,6 +3,9 @@ import type { FileStore } from '@stevedore/client';
 import { ProblemError, ProgressGuard, toProblem } from '@stevedore/middleware/core';
 import { type FastifyInstance, fastify } from 'fastify';
 import type { Logger } from 'pino';
+import { Access } from './access/access.js';
+import { allowOrigins } from './access/cors.js';
+import type { Policies } from './access/policies.js';
 import { ConsoleFeed } from './console/feed.js';
 import { answerClientError } from './http/client-error.js';
 import { refuseWhileClosing } from './http/closing.js';
@@ -16,7 +19,7 @@ import { fastdfsRoutes } from './routes/fastdfs.js';
 import { fileRoutes } from './routes/files.js';
 import { healthRoutes } from './routes/health.js';
 import { metricsRoutes } from './routes/metrics.js';
-import { uploadHandler } from './routes/upload.js';
+import { uploadRoutes } from './routes/upload.js';
 import { version } from './version.js';
 
 /** The gateway's HTTP side over any FileStore, apart from listening. It never closes the store. */
@@ -26,6 +29,16 @@ export interface AppOptions {
   readonly limits?: Partial<Limits>;
   /** Serves whole trunks by their ids too; default false. */
   readonly serveTrunks?: boolean;
+  /** Default: everything is open. */
+  readonly access?: Access;
+  /** Of uploads, by name; `default` is that of `POST /files`. */
+  readonly policies?: Policies;
+  /** Types that are shown in place although a browser might run them. */
+  readonly inlineTypes?: readonly string[];
+  /** Origins whose pages may use the gateway; `*` for all of them. */
+  readonly corsOrigins?: readonly string[];
+  /** Addresses and networks of proxies whose X-Forwarded headers are believed. */
+  readonly trustProxy?: readonly string[];
   /** Told of errors that are the server's own; clients see no more than `internal`. */
   readonly onError?: (error: unknown) => void;
   /** Default: none. */
@@ -41,14 +54,14 @@ const MAX_PARAMETER_CHARS = 4096;
 
 export function buildApp(options: AppOptions): FastifyInstance {
   const limits: Limits = Object.freeze({ ...defaultLimits, ...options.limits });
-  const { store, log = makeLog('silent') } = options;
+  const { store, log = makeLog('silent'), access = new Access(), trustProxy = [] } = options;
   const app = fastify({
     // Lines are written by a hook of ours: a logger for each request would cost more.
     logger: false,
     genReqId: requestIds(),
     exposeHeadRoutes: false,
-    // Addresses and hosts that a client claims to have are not believed.
-    trustProxy: false,
+    // Addresses that a client claims to have are believed of no one who is not named.
+    trustProxy: trustProxy.length === 0 ? false : [...trustProxy],
     return503OnClosing: false,
     routerOptions: { maxParamLength: MAX_PARAMETER_CHARS },
     keepAliveTimeout: limits.keepAliveMs,
@@ -67,6 +80,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   app.server.maxConnections = limits.maxConnections;
   const processMetrics = options.processMetrics ?? false;
   const registry = observe(app, { store, log, processMetrics });
+  allowOrigins(app, options.corsOrigins ?? []);
   askBeforeContinue(app);
   takeBodiesAsTheyCome(app);
   refuseWhileClosing(app);
@@ -88,13 +102,22 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const feed = new ConsoleFeed({ store, version: version(), embedded: options.embedded ?? false });
   app.addHook('onClose', async () => {
     guard.close();
+    access.close();
     feed.close();
   });
   healthRoutes(app, store);
   metricsRoutes(app, registry);
   consoleRoutes(app, feed);
-  fileRoutes(app, store, uploadHandler({ store, limits, guard }));
-  fastdfsRoutes(app, store, options.serveTrunks ?? false);
+  const inlineTypes = new Set(options.inlineTypes);
+  const context = { store, limits, guard };
+  uploadRoutes(app, { context, access, policies: options.policies ?? {} });
+  fileRoutes(app, { store, access, inlineTypes });
+  fastdfsRoutes(app, {
+    store,
+    access,
+    inlineTypes,
+    serveTrunks: options.serveTrunks ?? false,
+  });
   return app;
 }
 

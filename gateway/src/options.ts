@@ -1,6 +1,7 @@
 import {
   checkStoreOptions,
   environmentOptions,
+  invalidOption,
   type OpenOptions,
   type OptionSpec,
   type OptionTable,
@@ -32,6 +33,47 @@ export const gatewayOptions = {
     default: false,
     help: 'serve whole trunks by their FastDFS ids too; who has one reads every file in it',
   } as OptionSpec<boolean>,
+  apiKeys: {
+    kind: 'text',
+    default: '',
+    help: 'file of API keys that writes and deletes need, made by `stevedore keys`; read again when it changes',
+  } as OptionSpec<string>,
+  urlSecret: {
+    kind: 'list',
+    default: [],
+    help: 'secrets of signed URLs, which reads need then; the first signs, all are valid',
+  } as OptionSpec<readonly string[]>,
+  antiLeechSecret: {
+    kind: 'text',
+    default: '',
+    help: 'secret of the token and ts that FastDFS paths need then, as the nginx module has it',
+  } as OptionSpec<string>,
+  antiLeechTtl: {
+    kind: 'duration',
+    default: 600_000,
+    minimum: 1000,
+    help: 'how long such a token is valid',
+  } as OptionSpec<number>,
+  policies: {
+    kind: 'text',
+    default: '',
+    help: 'JSON file of upload policies by name',
+  } as OptionSpec<string>,
+  inlineTypes: {
+    kind: 'list',
+    default: [],
+    help: 'media types that browsers may show in place although they might run them, sandboxed',
+  } as OptionSpec<readonly string[]>,
+  corsOrigins: {
+    kind: 'list',
+    default: [],
+    help: 'origins whose pages may use the gateway, https://app.example,...; * for all',
+  } as OptionSpec<readonly string[]>,
+  trustProxy: {
+    kind: 'list',
+    default: [],
+    help: 'addresses or networks of proxies whose X-Forwarded headers are believed',
+  } as OptionSpec<readonly string[]>,
   logLevel: {
     kind: 'text',
     default: 'warn',
@@ -57,14 +99,25 @@ export function parseGatewayOptions(sources: OptionSources): GatewayOptions {
     { label: 'environment', values: environmentOptions(gatewayOptions, environment) },
     { label: 'stevedore.config.json', values: file },
   ]);
-  checkStoreOptions(options);
-  return options;
+  return checked(options);
 }
 
 /** As `parseGatewayOptions`, for values a program gives. */
 export function checkGatewayOptions(values: RawOptions): GatewayOptions {
   const options = parseOptions(gatewayOptions, [{ label: 'option', values }]);
+  return checked(options);
+}
+
+/** Options that contradict each other or could be guessed. */
+function checked(options: GatewayOptions): GatewayOptions {
   checkStoreOptions(options);
+  for (const secret of options.urlSecret) {
+    if (Buffer.byteLength(secret) < 16) throw invalidOption('urlSecret: 16 bytes at least');
+  }
+  for (const origin of options.corsOrigins) {
+    if (origin === '*' || (URL.canParse(origin) && new URL(origin).origin === origin)) continue;
+    throw invalidOption(`corsOrigins: "${origin}" is no origin; write it like https://app.example`);
+  }
   return options;
 }
 

@@ -2,6 +2,9 @@ import type { AddressInfo } from 'node:net';
 import { type FileStore, open } from '@stevedore/client';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
+import { Access } from './access/access.js';
+import { KeyRing } from './access/key-ring.js';
+import { readPolicies } from './access/policies.js';
 import { buildApp } from './app.js';
 import { defaultLimits, type Limits } from './limits.js';
 import { logTrouble, makeLog } from './observe/log.js';
@@ -48,7 +51,12 @@ export async function startGateway(
   });
   const log = extras.log ?? makeLog(options.logLevel);
   const onError = extras.onError ?? (() => {});
-  const store = await open(openOptions(options));
+  const policies = readPolicies(options.policies);
+  const access = await openAccess(options, onError);
+  const store = await open(openOptions(options)).catch((error: unknown) => {
+    access.close();
+    throw error;
+  });
   store.on('error', (error) => {
     logTrouble(log, error);
     onError(error);
@@ -61,6 +69,11 @@ export async function startGateway(
     processMetrics: true,
     embedded: options.trackers.length === 0,
     serveTrunks: options.serveTrunks,
+    access,
+    policies,
+    inlineTypes: options.inlineTypes,
+    corsOrigins: options.corsOrigins,
+    trustProxy: options.trustProxy,
   });
   try {
     await app.listen({ host: options.host, port: options.port });
@@ -81,6 +94,21 @@ export async function startGateway(
       return closed;
     },
   };
+}
+
+async function openAccess(
+  options: GatewayOptions,
+  onError: (error: unknown) => void,
+): Promise<Access> {
+  const { apiKeys, urlSecret, antiLeechSecret, antiLeechTtl } = options;
+  const now = Date.now;
+  return new Access({
+    keys: apiKeys === '' ? undefined : await KeyRing.open({ path: apiKeys, now, onError }),
+    urlSecrets: urlSecret,
+    antiLeech:
+      antiLeechSecret === '' ? undefined : { secret: antiLeechSecret, ttlMs: antiLeechTtl },
+    now,
+  });
 }
 
 async function drain(app: FastifyInstance, limits: Limits): Promise<void> {

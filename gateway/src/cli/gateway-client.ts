@@ -28,10 +28,13 @@ export interface Upload {
 export class GatewayClient implements AsyncDisposable {
   readonly #pool: Pool;
   readonly #base: string;
+  readonly #authorization: Readonly<Record<string, string>>;
 
   constructor(url: string, connections = 1) {
     const { origin, pathname } = parseUrl(url);
     this.#base = pathname.replace(/\/+$/, '');
+    const key = process.env.STEVEDORE_API_KEY ?? '';
+    this.#authorization = key === '' ? {} : { authorization: `Bearer ${key}` };
     this.#pool = new Pool(origin, { connections, pipelining: 1 });
   }
 
@@ -84,7 +87,13 @@ export class GatewayClient implements AsyncDisposable {
     path: string,
     options: { readonly headers?: Record<string, string>; readonly body?: Readable } = {},
   ): Promise<Dispatcher.ResponseData> {
-    const answer = await this.#pool.request({ method, path: this.#base + path, ...options });
+    const headers = { ...this.#authorization, ...options.headers };
+    const answer = await this.#pool.request({
+      ...options,
+      method,
+      path: this.#base + path,
+      headers,
+    });
     if (answer.statusCode < 300) return answer;
     throw await refusal(answer);
   }

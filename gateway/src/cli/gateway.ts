@@ -91,7 +91,18 @@ function describeLimits(limits: Limits): string {
   ].join(', ');
 }
 
-function describeAccess({ host, serveTrunks }: GatewayOptions): string {
-  const trunks = serveTrunks ? '; whole trunks are served too' : '';
-  return `whoever reaches ${host} may upload, and read or delete what they know the key of${trunks}`;
+function describeAccess(options: GatewayOptions): string {
+  const { host, serveTrunks, apiKeys, urlSecret, antiLeechSecret } = options;
+  const whoever = `whoever reaches ${host}`;
+  const parts = [
+    apiKeys === ''
+      ? `${whoever} may upload and delete`
+      : `uploads and deletes need a key of ${apiKeys}`,
+    urlSecret.length === 0
+      ? 'whoever knows the key of a file may read it'
+      : 'reads need a signed URL or an API key',
+    ...(antiLeechSecret === '' ? [] : ['FastDFS paths need their token']),
+    ...(serveTrunks ? ['whole trunks are served too'] : []),
+  ];
+  return parts.join('; ');
 }

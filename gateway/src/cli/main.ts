@@ -36,6 +36,16 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     summary: 'look at what a gateway relies on, and say what is wrong and what to do',
     load: () => import('./doctor.js'),
   },
+  keys: {
+    usage: 'keys',
+    summary: 'add, list and revoke API keys',
+    load: () => import('./keys.js'),
+  },
+  sign: {
+    usage: 'sign',
+    summary: 'make a signed URL for a download or an upload',
+    load: () => import('./sign.js'),
+  },
   fsck: {
     usage: 'fsck',
     summary: 'hold FileMap, container and FastDFS against each other',

@@ -55,7 +55,7 @@ function describeDefault(spec: OptionSpec): string {
 }
 
 /** Variables that other commands and the tests of an installation know. */
-const OTHER_VARIABLES = /^STEVEDORE_(?:URL|TEST_\w+|BENCH_\w+)$/;
+const OTHER_VARIABLES = /^STEVEDORE_(?:URL|API_KEY|TEST_\w+|BENCH_\w+)$/;
 
 /** Variables with our prefix that no option answers to: most likely mistyped. */
 export function unknownVariables(table: OptionTable, environment: NodeJS.ProcessEnv): string[] {

@@ -8,9 +8,10 @@ export async function serveFile(
   reply: FastifyReply,
   file: StoredFile,
   presentation: Presentation,
+  asAttachment = false,
 ): Promise<FastifyReply> {
   // `?download`, with any value.
-  const download = Object.hasOwn(request.query as object, 'download');
+  const download = asAttachment || Object.hasOwn(request.query as object, 'download');
   const { method, headers } = request;
   const answer = await answerFile({ method, headers, download }, file, presentation);
   return reply.code(answer.status).headers(answer.headers).send(answer.content);

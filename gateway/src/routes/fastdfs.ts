@@ -1,30 +1,55 @@
-import type { FileStore } from '@stevedore/client';
 import { ProblemError, typeOfExtension } from '@stevedore/middleware/core';
 import { extensionOf, type FileId, fileKind, isTrunkId, parseFileId } from '@stevedore/protocol';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { AskedBy } from '../access/access.js';
 import { route } from '../http/methods.js';
 import { serveFile } from '../http/serve-file.js';
+import type { FileRoutes } from './files.js';
 
 /**
- * `/group1/M00/..`: files by their FastDFS ids, plain or of a slice. The path is
- * decoded once and has to be an id then; anything else is not found. A trunk
+ * `/group1/M00/..`: files by their FastDFS ids, plain or of a slice, as the FastDFS
+ * nginx module serves them: with its anti-leech token where one is asked for, and
+ * with `filename` for an attachment of that name. The path is decoded once and has
+ * to be an id then: 400 for a wrong one below a store path, 404 elsewhere. A trunk
  * holds the files of many, so its id is honoured only where an operator says so.
  */
-export function fastdfsRoutes(app: FastifyInstance, store: FileStore, serveTrunks: boolean): void {
+export interface FastdfsRoutes extends FileRoutes {
+  readonly serveTrunks: boolean;
+}
+
+/** What the path of an id looks like up to its file. */
+const STORE_PATH = /^M[0-9A-Fa-f]{2}\//;
+
+export function fastdfsRoutes(app: FastifyInstance, routes: FastdfsRoutes): void {
+  const { store, access, inlineTypes, serveTrunks } = routes;
   const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const params = request.params as { readonly group: string; readonly '*': string };
-    const text = `${params.group}/${params['*']}`;
+    const name = params['*'];
+    const text = `${params.group}/${name}`;
     const id = parseFileId(text);
     const kind = id && kindOf(id);
-    if (!id || kind === undefined || (!serveTrunks && mayBeTrunk(id))) throw notFound();
+    if (!id || kind === undefined) throw STORE_PATH.test(name) ? noId() : notFound();
+    if (!serveTrunks && mayBeTrunk(id)) throw notFound();
+    const asked = request as AskedBy;
+    const grant = access.readId(asked, text, id.name);
     const file = await store.get(text);
-    return serveFile(request, reply, file, {
+    const attachment = attachmentName(asked);
+    const presentation = {
       type: typeOfExtension(extensionOf(id.base)),
-      name: file.name === '' ? id.base : file.name,
+      name: attachment ?? (file.name === '' ? id.base : file.name),
       immutable: kind !== 'appender',
-    });
+      inlineTypes,
+      ...grant,
+    };
+    return serveFile(request, reply, file, presentation, attachment !== undefined);
   };
   route(app, '/:group/*', { GET: serve, HEAD: serve });
+}
+
+/** `?filename=`: the client wants to keep the file, under this name. */
+function attachmentName({ query }: AskedBy): string | undefined {
+  const { filename } = query;
+  return typeof filename === 'string' && filename !== '' ? filename : undefined;
 }
 
 function mayBeTrunk(id: FileId): boolean {
@@ -42,4 +67,8 @@ function kindOf(id: FileId): ReturnType<typeof fileKind> | undefined {
 
 function notFound(): ProblemError {
   return new ProblemError('not_found', 'There is no such file.');
+}
+
+function noId(): ProblemError {
+  return new ProblemError('invalid_file_id', 'This is not the path of a file in FastDFS.');
 }

@@ -1,20 +1,69 @@
 import type { Receipt } from '@stevedore/client';
 import {
+  closeAfterReply,
   fileUrl,
+  hasUnreadBody,
+  IdempotentUploads,
+  narrowPolicy,
   receiptJson,
   receiveUpload,
   type UploadContext,
+  uploadPath,
 } from '@stevedore/middleware/core';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify';
+import type { Access, AskedBy } from '../access/access.js';
+import type { Policies } from '../access/policies.js';
+import { route } from '../http/methods.js';
 
-/** `POST /files`: one file gives an object and its Location, several an array. */
-export function uploadHandler(
-  context: UploadContext,
-): (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply> {
+/**
+ * `POST /files` and, for every policy, `POST /uploads/NAME`. One file gives an
+ * object and its Location, several an array.
+ */
+export interface UploadRoutes {
+  readonly context: UploadContext;
+  readonly access: Access;
+  readonly policies: Policies;
+}
+
+export function uploadRoutes(app: FastifyInstance, routes: UploadRoutes): void {
+  const repeats = new IdempotentUploads(routes.context.store);
+  route(app, '/files', { POST: handler(routes, repeats, undefined) });
+  for (const name of Object.keys(routes.policies)) {
+    if (name === 'default') continue;
+    route(app, `/uploads/${name}`, { POST: handler(routes, repeats, name) });
+  }
+}
+
+function handler(
+  { context, access, policies }: UploadRoutes,
+  repeats: IdempotentUploads,
+  name: string | undefined,
+): RouteHandlerMethod {
+  const own = policies[name ?? 'default'] ?? {};
+  const path = uploadPath(name);
   return async (request, reply) => {
-    const receipts = await receiveUpload(request.raw, reply.raw, context);
+    const { raw } = request;
+    const grant = access.upload(request as AskedBy, path);
+    const policy = narrowPolicy(own, grant.policy);
+    const receive = async (once: Uint8Array | undefined): Promise<Receipt[]> => {
+      const receipts = await receiveUpload(raw, reply.raw, { ...context, policy, once });
+      grant.done(receipts.reduce((sum, { size }) => sum + size, 0));
+      return receipts;
+    };
+    const { receipts, replayed } = grant.mark
+      ? await repeats.runOnce(raw, grant.mark, receive)
+      : await repeats.run(raw, `${grant.scope} ${path}`, receive);
+    if (replayed) leaveBody(request, reply, context);
     return sendReceipts(reply, receipts);
   };
+}
+
+/** The answer is known without the body: what is left of it is not waited for. */
+function leaveBody({ raw }: FastifyRequest, reply: FastifyReply, { limits }: UploadContext): void {
+  reply.header('idempotency-replayed', 'true');
+  if (!hasUnreadBody(raw)) return;
+  reply.header('connection', 'close');
+  closeAfterReply(raw.socket, limits);
 }
 
 function sendReceipts(reply: FastifyReply, receipts: readonly Receipt[]): FastifyReply {

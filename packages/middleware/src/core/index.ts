@@ -3,6 +3,20 @@
  * response, or over values, bound to no framework.
  */
 export type { ByteRange } from '@stevedore/client';
+export {
+  checkSecret,
+  presignedUpload,
+  type QueryValues,
+  type SignedMethod,
+  type SignOptions,
+  SKEW_MS,
+  signedDownload,
+  signQuery,
+  type UploadConditions,
+  uploadPath,
+  type Verified,
+  verifyQuery,
+} from './access/signed-url.js';
 export { type Validators, type Wanted, wanted } from './http/conditions.js';
 export {
   type Disposition,
@@ -58,6 +72,7 @@ export {
   checkPolicy,
   expiryOf,
   limitsUnder,
+  narrowPolicy,
   typeProblem,
   type UploadPolicy,
 } from './upload/policy.js';

@@ -58,7 +58,7 @@ export async function answerFile(
     case 'not-modified':
       return {
         status: 304,
-        headers: { ...validators, 'cache-control': cacheControl(presentation) },
+        headers: { ...validators, 'cache-control': cacheControl(presentation, file.expiresAt) },
       };
     case 'precondition-failed':
       throw new ProblemError(
@@ -91,7 +91,7 @@ async function send(
   const headers: Record<string, string> = {
     etag: file.etag,
     'last-modified': file.stagedAt.toUTCString(),
-    'cache-control': cacheControl(presentation),
+    'cache-control': cacheControl(presentation, file.expiresAt),
     'content-type': type,
     'content-length': String(size),
     'content-disposition': formatDisposition(inline ? 'inline' : 'attachment', presentation.name),
@@ -119,11 +119,13 @@ function isInline(type: string, allowed: ReadonlySet<string> | undefined): boole
   return mayShowInline(type) || allowed?.has(essence(type)) === true;
 }
 
-function cacheControl(presentation: Presentation): string {
-  const { immutable, freshSeconds = YEAR_SECONDS } = presentation;
+function cacheControl(presentation: Presentation, expiresAt: Date | undefined): string {
+  const { immutable, freshSeconds: allowed = YEAR_SECONDS } = presentation;
   const who = presentation.private ? 'private' : 'public';
   if (!immutable) return `${who}, no-cache`;
-  return `${who}, max-age=${Math.max(0, Math.min(freshSeconds, YEAR_SECONDS))}, immutable`;
+  const left = expiresAt ? Math.floor((expiresAt.getTime() - Date.now()) / 1000) : YEAR_SECONDS;
+  const seconds = Math.max(0, Math.min(allowed, left, YEAR_SECONDS));
+  return `${who}, max-age=${seconds}, immutable`;
 }
 
 async function contentOf(

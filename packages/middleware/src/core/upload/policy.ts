@@ -89,3 +89,39 @@ export function expiryOf(
   }
   return { expiresAt: new Date(now + asked) };
 }
+
+/** What both allow: the route's own policy, and that of a permission to use it. */
+export function narrowPolicy(route: UploadPolicy, permission: UploadPolicy): UploadPolicy {
+  const types = commonTypes(route.types, permission.types);
+  const group = permission.group ?? route.group;
+  const durability = permission.durability ?? route.durability;
+  return {
+    ...least('maxFileBytes', route, permission),
+    ...least('maxFiles', route, permission),
+    ...least('ttlMs', route, permission),
+    ...(types === undefined ? {} : { types }),
+    ...(route.checkContent || permission.checkContent ? { checkContent: true } : {}),
+    ...(durability === undefined ? {} : { durability }),
+    ...(group === undefined ? {} : { group }),
+  };
+}
+
+function least(
+  name: 'maxFileBytes' | 'maxFiles' | 'ttlMs',
+  a: UploadPolicy,
+  b: UploadPolicy,
+): UploadPolicy {
+  const value = Math.min(a[name] ?? Number.POSITIVE_INFINITY, b[name] ?? Number.POSITIVE_INFINITY);
+  return Number.isFinite(value) ? { [name]: value } : {};
+}
+
+function commonTypes(
+  a: readonly string[] | undefined,
+  b: readonly string[] | undefined,
+): readonly string[] | undefined {
+  if (!a || !b) return a ?? b;
+  const within = (type: string, patterns: readonly string[]): boolean =>
+    patterns.includes(type) || patterns.includes(`${type.slice(0, type.indexOf('/'))}/*`);
+  const common = [...a.filter((type) => within(type, b)), ...b.filter((type) => within(type, a))];
+  return [...new Set(common)];
+}

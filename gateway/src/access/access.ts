@@ -1,0 +1,195 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import {
+  ProblemError,
+  type QueryValues,
+  type UploadPolicy,
+  uploadMark,
+  type Verified,
+  verifyQuery,
+} from '@stevedore/middleware/core';
+import { type AntiLeech, demandToken } from './anti-leech.js';
+import type { ApiKey, Scope } from './api-key.js';
+import type { KeyRing } from './key-ring.js';
+import { Usage } from './usage.js';
+
+/**
+ * Who may do what. With API keys, writes and deletes need one; with a URL secret,
+ * reads need a signed URL or a key, and a presigned URL may stand for a key at one
+ * upload. With neither the gateway is open, and says so at its start.
+ */
+
+export interface AccessOptions {
+  readonly keys?: KeyRing | undefined;
+  /** The first signs, all verify; none: reads are open. */
+  readonly urlSecrets?: readonly string[];
+  readonly antiLeech?: AntiLeech | undefined;
+  readonly now?: () => number;
+}
+
+export interface AskedBy {
+  readonly headers: IncomingHttpHeaders;
+  readonly query: Readonly<Record<string, unknown>>;
+}
+
+export interface ReadGrant {
+  /** True if the answer is for who asked alone. */
+  readonly private: boolean;
+  /** Until the permission ends. */
+  readonly freshSeconds?: number;
+}
+
+export interface UploadGrant {
+  /** What the permission itself demands, beside the route's policy. */
+  readonly policy: UploadPolicy;
+  /** Keeps one client's idempotency keys from meeting another's. */
+  readonly scope: string;
+  /** Of a URL that is good for one upload. */
+  readonly mark?: Buffer;
+  /** Told how many bytes were stored, 0 for none. */
+  readonly done: (bytes: number) => void;
+}
+
+const OPEN: ReadGrant = { private: false };
+const NOTHING = (): void => {};
+
+export class Access {
+  readonly #keys: KeyRing | undefined;
+  readonly #urlSecrets: readonly string[];
+  readonly #antiLeech: AntiLeech | undefined;
+  readonly #now: () => number;
+  readonly #usage: Usage;
+  #seenKeys = 0;
+
+  constructor({ keys, urlSecrets = [], antiLeech, now = Date.now }: AccessOptions = {}) {
+    this.#keys = keys;
+    this.#urlSecrets = urlSecrets;
+    this.#antiLeech = antiLeech;
+    this.#now = now;
+    this.#usage = new Usage(now);
+  }
+
+  /** A file by its key. Throws `unauthorized`, `forbidden` or what is wrong with a signature. */
+  read(asked: AskedBy, key: string): ReadGrant {
+    if (this.#urlSecrets.length === 0) return OPEN;
+    return this.#signedRead(asked, key) ?? this.#privateRead(asked);
+  }
+
+  /** A file by its FastDFS id. */
+  readId(asked: AskedBy, id: string, name: string): ReadGrant {
+    if (this.#antiLeech) {
+      demandToken(name, asked.query, this.#antiLeech, this.#now());
+      return { private: true, freshSeconds: Math.floor(this.#antiLeech.ttlMs / 1000) };
+    }
+    return this.read(asked, id);
+  }
+
+  /** What is known about a file: never for a signed URL, which is for its bytes. */
+  info(asked: AskedBy): void {
+    if (this.#keys || this.#urlSecrets.length > 0) this.#demand(asked, 'read');
+  }
+
+  remove(asked: AskedBy): void {
+    if (this.#keys) this.#demand(asked, 'delete');
+  }
+
+  /** `path` is what a presigned URL is about. */
+  upload(asked: AskedBy, path: string): UploadGrant {
+    const signed = this.#verified(asked, 'POST', path);
+    if (signed) return presigned(signed);
+    if (!this.#keys) return { policy: {}, scope: '', done: NOTHING };
+    const key = this.#demand(asked, 'write');
+    const remaining = this.#usage.remainingBytes(key);
+    return {
+      policy: Number.isFinite(remaining) ? { maxFileBytes: remaining } : {},
+      scope: key.id,
+      done: (bytes) => this.#usage.upload(key, bytes),
+    };
+  }
+
+  close(): void {
+    this.#keys?.close();
+  }
+
+  #signedRead(asked: AskedBy, subject: string): ReadGrant | undefined {
+    const signed = this.#verified(asked, 'GET', subject);
+    if (!signed) return undefined;
+    const left = Math.floor((signed.expiresAt.getTime() - this.#now()) / 1000);
+    return { private: true, freshSeconds: Math.max(0, left) };
+  }
+
+  #privateRead(asked: AskedBy): ReadGrant {
+    this.#demand(asked, 'read');
+    return { private: true };
+  }
+
+  #verified(asked: AskedBy, method: 'GET' | 'POST', subject: string): Verified | undefined {
+    if (this.#urlSecrets.length === 0) return undefined;
+    return verifyQuery(this.#urlSecrets, method, subject, asked.query, this.#now());
+  }
+
+  #demand({ headers }: AskedBy, scope: Scope): ApiKey {
+    const text = presentedKey(headers);
+    const key = text === undefined ? undefined : this.#keys?.find(text);
+    if (!key) throw unauthorized(text !== undefined);
+    this.#prune();
+    this.#usage.request(key);
+    if (key.scopes.includes(scope)) return key;
+    throw new ProblemError('forbidden', `This key has no scope "${scope}".`);
+  }
+
+  /** Bounded by the keys there are: those that went are forgotten when the ring has changed. */
+  #prune(): void {
+    const ring = this.#keys;
+    if (!ring || ring.version === this.#seenKeys) return;
+    this.#seenKeys = ring.version;
+    this.#usage.prune((id) => ring.has(id));
+  }
+}
+
+/** `Authorization: Bearer KEY` or `X-Api-Key: KEY`. */
+function presentedKey(headers: IncomingHttpHeaders): string | undefined {
+  const { authorization } = headers;
+  const bearer = authorization && /^Bearer[ ]+([\x21-\x7e]+)$/i.exec(authorization);
+  if (bearer) return bearer[1];
+  const own = headers['x-api-key'];
+  return own === undefined ? undefined : String(own);
+}
+
+function unauthorized(presented: boolean): ProblemError {
+  const message = presented
+    ? 'The API key is not known, or its time is over.'
+    : 'This needs an API key, or a signed URL.';
+  return new ProblemError('unauthorized', message, undefined, {
+    'www-authenticate': 'Bearer realm="stevedore"',
+  });
+}
+
+function presigned({ parameters }: Verified): UploadGrant {
+  const { nonce } = parameters;
+  return {
+    policy: policyOf(parameters),
+    scope: 'presigned',
+    done: NOTHING,
+    ...(nonce === undefined ? {} : { mark: uploadMark('presigned', nonce) }),
+  };
+}
+
+/** The conditions of a presigned upload. What is signed was meant: nonsense is ours to refuse. */
+function policyOf(parameters: QueryValues): UploadPolicy {
+  const { type, group } = parameters;
+  const maxFileBytes = wholeNumber(parameters['max-bytes']);
+  const ttlSeconds = wholeNumber(parameters.ttl);
+  return {
+    ...(maxFileBytes === undefined ? {} : { maxFileBytes }),
+    ...(type === undefined ? {} : { types: [type.toLowerCase()] }),
+    ...(group === undefined ? {} : { group }),
+    ...(ttlSeconds === undefined ? {} : { ttlMs: ttlSeconds * 1000 }),
+    ...(parameters.nonce === undefined ? {} : { maxFiles: 1 }),
+  };
+}
+
+function wholeNumber(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  if (/^[1-9]\d{0,14}$/.test(text)) return Number(text);
+  throw new ProblemError('signature_invalid', 'A condition of the URL is no number.');
+}

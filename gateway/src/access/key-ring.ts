@@ -1,0 +1,113 @@
+import { readFile, stat } from 'node:fs/promises';
+import { isStoreError, StoreError } from '@stevedore/client';
+import { type ApiKey, isSecretOf, parseApiKey, parseKeyFile } from './api-key.js';
+
+/**
+ * The API keys of a file, read again when the file changes: a key is added, ended
+ * or replaced without a restart. A file that cannot be read or is not in order
+ * changes nothing: the keys that were known stay, and the trouble is told once.
+ */
+
+const LOOK_INTERVAL_MS = 1000;
+
+export interface KeyRingOptions {
+  readonly path: string;
+  readonly now: () => number;
+  readonly onError: (error: unknown) => void;
+  readonly lookIntervalMs?: number;
+}
+
+/** Compared against when there is no such key, so that both cases take as long. */
+const NOBODY: ApiKey = {
+  id: 'nobody',
+  name: '',
+  hash: 'A'.repeat(43),
+  scopes: [],
+  createdAt: '',
+};
+
+export class KeyRing {
+  readonly #options: KeyRingOptions;
+  readonly #timer: NodeJS.Timeout;
+  #keys: ReadonlyMap<string, ApiKey>;
+  #fileVersion: string;
+  /** Counts the times the keys changed. */
+  version = 1;
+  #looking = false;
+  #troubled = false;
+
+  private constructor(options: KeyRingOptions, keys: readonly ApiKey[], version: string) {
+    this.#options = options;
+    this.#keys = byId(keys);
+    this.#fileVersion = version;
+    const interval = options.lookIntervalMs ?? LOOK_INTERVAL_MS;
+    this.#timer = setInterval(() => void this.look(), interval).unref();
+  }
+
+  /** Rejects with `invalid_option` when the file is not there or not in order. */
+  static async open(options: KeyRingOptions): Promise<KeyRing> {
+    try {
+      const version = await versionOf(options.path);
+      const keys = parseKeyFile(await readFile(options.path, 'utf8'), options.path);
+      return new KeyRing(options, keys, version);
+    } catch (error) {
+      if (isStoreError(error)) throw error;
+      const message = `apiKeys: ${(error as Error).message}; stevedore keys add makes the file`;
+      throw new StoreError('invalid_option', message, { cause: error });
+    }
+  }
+
+  get size(): number {
+    return this.#keys.size;
+  }
+
+  /** Undefined for what is no key, not known, or over. */
+  find(text: string): ApiKey | undefined {
+    const presented = parseApiKey(text);
+    if (!presented) return undefined;
+    const key = this.#keys.get(presented.id);
+    if (!isSecretOf(key ?? NOBODY, presented.secret) || !key) return undefined;
+    if (key.expiresAt !== undefined && Date.parse(key.expiresAt) <= this.#options.now()) {
+      return undefined;
+    }
+    return key;
+  }
+
+  has(id: string): boolean {
+    return this.#keys.has(id);
+  }
+
+  /** Reads the file again if it is another one than before. */
+  async look(): Promise<void> {
+    if (this.#looking) return;
+    this.#looking = true;
+    const { path, onError } = this.#options;
+    try {
+      const version = await versionOf(path);
+      if (version === this.#fileVersion) return;
+      this.#keys = byId(parseKeyFile(await readFile(path, 'utf8'), path));
+      this.#fileVersion = version;
+      this.version += 1;
+      this.#troubled = false;
+    } catch (error) {
+      if (!this.#troubled) onError(error);
+      this.#troubled = true;
+    } finally {
+      this.#looking = false;
+    }
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
+}
+
+/** Another file, another content or another time is another version. */
+async function versionOf(path: string): Promise<string> {
+  const { ino, size, mtimeNs } = await stat(path, { bigint: true });
+  return `${ino}-${size}-${mtimeNs}`;
+}
+
+function byId(keys: readonly ApiKey[]): Map<string, ApiKey> {
+  return new Map(keys.map((key) => [key.id, key]));
+}
