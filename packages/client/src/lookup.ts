@@ -153,6 +153,7 @@ export class Lookup {
       offset: slice.offset,
       size: slice.size,
       crc32: slice.crc32,
+      groupAround: (maxBytes: number) => this.#directories.groupAround(slice, maxBytes),
     };
     return this.#handle({ ...facts, fileId: id }, (range, signal) =>
       this.#reader.readRemote(file, range, signal),

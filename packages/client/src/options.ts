@@ -77,6 +77,17 @@ export const storeOptions = {
     default: 64 * MIB,
     help: 'memory for files read back from FastDFS; 0 switches the cache off',
   } as OptionSpec<number>,
+  cacheFilter: {
+    kind: 'boolean',
+    default: true,
+    help: 'a Bloom filter in front of that cache',
+  } as OptionSpec<boolean>,
+  readAhead: {
+    kind: 'size',
+    default: MIB,
+    maximum: 16 * MIB,
+    help: 'downloaded at a time for files of one affinity group; 0: every file alone',
+  } as OptionSpec<number>,
   durability: {
     kind: 'text',
     default: 'sync',

@@ -1,6 +1,5 @@
 import { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
-import { FileCache } from '@stevedore/cache';
 import { type FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
 import { Status } from '@stevedore/protocol';
 import {
@@ -10,7 +9,9 @@ import {
   type Staging,
   StoreError,
 } from '@stevedore/staging';
+import { CachedReader } from './cached-reader.js';
 import { checkedChunks, corrupt } from './checked-stream.js';
+import type { EntryGroup } from './trunk-directories.js';
 import type { ByteRange } from './types.js';
 
 /**
@@ -26,23 +27,28 @@ export interface RemoteFile {
   readonly size: number;
   /** Undefined when it is not known for sure (appender files change). */
   readonly crc32: number | undefined;
+  /** For a slice: the members of its affinity group around it. */
+  readonly groupAround?: (maxBytes: number) => EntryGroup | undefined;
 }
 
 export interface ReaderOptions {
   readonly staging: Staging;
   readonly client: FastdfsClient;
   readonly cacheBytes: number;
+  readonly cacheFilter: boolean;
+  /** Bytes downloaded at a time for files of one affinity group; 0: every file alone. */
+  readonly readAheadBytes: number;
   /** Larger files are streamed. */
   readonly smallFileBytes: number;
 }
 
 export class Reader {
   readonly #options: ReaderOptions;
-  readonly #cache: FileCache;
+  readonly #cache: CachedReader;
 
   constructor(options: ReaderOptions) {
     this.#options = options;
-    this.#cache = new FileCache({ maxBytes: options.cacheBytes });
+    this.#cache = new CachedReader(options);
   }
 
   cacheStats() {
@@ -50,7 +56,7 @@ export class Reader {
   }
 
   forget(key: Buffer): void {
-    this.#cache.delete(formatKey(key));
+    this.#cache.forget(key);
   }
 
   /** A staged or merged file of this store. */
@@ -62,17 +68,18 @@ export class Reader {
     if (row.size === 0) return Buffer.alloc(0);
     if (row.spooled > 0) return this.#readLarge(row, range, signal);
     try {
-      return slice(await this.#readSmall(row), range);
+      return slice(await this.#readSmall(row, signal), range);
     } catch (error) {
+      if (signal?.aborted) throw aborted(signal);
       // Merged, or moved to another trunk, since the row was looked up.
       const current = this.#options.staging.find(row.key);
       if (!current) throw notFound(formatKey(row.key));
       if (!isElsewhere(row, current)) throw error;
-      return slice(await this.#readSmall(current), range);
+      return slice(await this.#readSmall(current, signal), range);
     }
   }
 
-  async #readSmall(row: FileRow): Promise<Buffer> {
+  async #readSmall(row: FileRow, signal: AbortSignal | undefined): Promise<Buffer> {
     const local = await this.#options.staging.read(row);
     if (local) return local;
     const { trunkFileId, trunkOffset, size } = row;
@@ -80,7 +87,13 @@ export class Reader {
       throw new StoreError('corrupt', `${formatKey(row.key)} is neither staged nor merged`);
     }
     const file = { fileId: trunkFileId, offset: trunkOffset, size, crc32: row.crc32 };
-    return (await this.#cache.get(formatKey(row.key), () => this.#downloadOwn(file)))!;
+    const source = {
+      trunkFileId,
+      readPart: (from: number, bytes: number, stop: AbortSignal) =>
+        this.#own(trunkFileId, this.readRange(trunkFileId, from, bytes, stop)),
+      readAlone: (stop: AbortSignal) => this.#own(trunkFileId, this.#download(file, stop)),
+    };
+    return this.#cache.readRow(row, source, signal);
   }
 
   async readRemote(
@@ -90,19 +103,37 @@ export class Reader {
   ): Promise<Buffer | Readable> {
     if (file.size === 0) return Buffer.alloc(0);
     if (file.size > this.#options.smallFileBytes) return this.#streamRemote(file, range, signal);
-    const id = `${file.fileId}@${file.offset}`;
+    try {
+      return slice(await this.#readSmallRemote(file, signal), range);
+    } catch (error) {
+      throw signal?.aborted ? aborted(signal) : error;
+    }
+  }
+
+  #readSmallRemote(file: RemoteFile, signal: AbortSignal | undefined): Promise<Buffer> {
     // A file whose CRC-32 is not fixed may change: it is never kept.
-    const load = () => this.#download(file);
-    const bytes = file.crc32 === undefined ? await load() : await this.#cache.get(id, load);
-    return slice(bytes!, range);
+    if (file.crc32 === undefined) return this.#download(file, signal);
+    const source = {
+      trunkFileId: file.fileId,
+      readPart: (from: number, bytes: number, stop: AbortSignal) =>
+        this.readRange(file.fileId, from, bytes, stop),
+      readAlone: (stop: AbortSignal) => this.#download(file, stop),
+    };
+    return this.#cache.readRemote(file.offset, source, signal, file.groupAround);
   }
 
   /** Bytes of any FastDFS file. */
-  async readRange(fileId: string, offset: number, length: number): Promise<Buffer> {
+  async readRange(
+    fileId: string,
+    offset: number,
+    length: number,
+    signal?: AbortSignal,
+  ): Promise<Buffer> {
     try {
       return await this.#options.client.downloadBytes(fileId, {
         offset,
         length,
+        ...(signal ? { signal } : {}),
       });
     } catch (error) {
       throw storageError(error, fileId);
@@ -158,9 +189,9 @@ export class Reader {
   }
 
   /** What FastDFS was given to keep must be there. */
-  async #downloadOwn(file: RemoteFile): Promise<Buffer> {
+  async #own(fileId: string, download: Promise<Buffer>): Promise<Buffer> {
     try {
-      return await this.#download(file);
+      return await download;
     } catch (error) {
       if (!isStoreError(error, 'not_found')) throw error;
       // Only a storage can say that a file is gone; trackers know storages.
@@ -170,12 +201,15 @@ export class Reader {
           retryable: true,
         });
       }
-      throw new StoreError('corrupt', `FastDFS no longer has ${file.fileId}`, { cause: error });
+      throw new StoreError('corrupt', `FastDFS no longer has ${fileId}`, { cause: error });
     }
   }
 
-  async #download({ fileId, offset, size, crc32: expected }: RemoteFile): Promise<Buffer> {
-    const bytes = await this.readRange(fileId, offset, size);
+  async #download(
+    { fileId, offset, size, crc32: expected }: RemoteFile,
+    signal?: AbortSignal,
+  ): Promise<Buffer> {
+    const bytes = await this.readRange(fileId, offset, size, signal);
     if (bytes.length === size && (expected === undefined || crc32(bytes) === expected))
       return bytes;
     throw corrupt(`${fileId} (${size} bytes from ${offset})`);
@@ -200,6 +234,10 @@ export function storageError(error: unknown, fileId: string): unknown {
     `FastDFS could not be asked for ${fileId}: ${error.message}`,
     { cause: error, retryable: true },
   );
+}
+
+function aborted(signal: AbortSignal): StoreError {
+  return new StoreError('aborted', 'the read was aborted', { cause: signal.reason });
 }
 
 function isElsewhere(row: FileRow, current: FileRow): boolean {

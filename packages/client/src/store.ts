@@ -85,6 +85,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       staging,
       client,
       cacheBytes: options.cacheSize,
+      cacheFilter: options.cacheFilter,
+      readAheadBytes: options.readAhead,
       smallFileBytes: options.smallFileLimit,
     });
     this.#lookup = new Lookup(

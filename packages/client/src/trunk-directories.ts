@@ -1,11 +1,13 @@
 import {
   decodeFields,
   formatFileId,
+  groupOfComment,
   ProtocolError,
   parseTrunkDirectory,
   parseTrunkEnd,
   type SliceEntry,
   type SliceId,
+  SliceTable,
   sizeOfField,
   TAIL_BYTES,
   type TrunkEntry,
@@ -21,12 +23,20 @@ export type ReadTrunk = (fileId: string, offset: number, length: number) => Prom
 
 interface Directory {
   readonly entries: ReadonlyMap<number, TrunkEntry>;
+  readonly table: SliceTable;
   readonly bytes: number;
+}
+
+/** A slice among the members of its group, in the order of their offsets. */
+export interface EntryGroup {
+  readonly members: readonly TrunkEntry[];
+  /** Index of the slice that was asked about. */
+  readonly asked: number;
 }
 
 const MAX_KEPT_BYTES = 32 * 2 ** 20;
 /** What an entry costs in memory beside its texts. */
-const ENTRY_BYTES = 150;
+const ENTRY_BYTES = 166;
 
 export class TrunkDirectories {
   readonly #read: ReadTrunk;
@@ -45,6 +55,17 @@ export class TrunkDirectories {
     const directory = await this.#directory(slice);
     const entry = directory.entries.get(slice.offset);
     return entry && isSame(entry, slice) ? entry : undefined;
+  }
+
+  /** The members of the slice's group around it, each within `maxBytes` of it, if they are known. */
+  groupAround({ trunk, offset }: SliceId, maxBytes: number): EntryGroup | undefined {
+    const directory = this.#kept.get(formatFileId(trunk));
+    const around = directory?.table.groupAround(offset, maxBytes);
+    if (!directory || !around) return undefined;
+    return {
+      members: around.members.map((member) => directory.entries.get(member.offset)!),
+      asked: around.asked,
+    };
   }
 
   async #directory({ trunk }: SliceId): Promise<Directory> {
@@ -70,6 +91,9 @@ export class TrunkDirectories {
     const entries = parseTrunkDirectory(bytes, end);
     return {
       entries: new Map(entries.map((entry) => [entry.offset, entry])),
+      table: new SliceTable(
+        entries.map((entry) => ({ ...entry, group: groupOfComment(entry.comment) })),
+      ),
       bytes: bytes.length + entries.length * ENTRY_BYTES,
     };
   }

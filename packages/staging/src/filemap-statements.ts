@@ -96,6 +96,9 @@ const SQL = {
   aliveIn: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
       FROM files f INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
       WHERE f.trunk = ? AND f.trunkOffset > ? ORDER BY f.trunkOffset LIMIT ?`,
+  aliveBefore: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
+      FROM files f INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
+      WHERE f.trunk = ? AND f.trunkOffset < ? ORDER BY f.trunkOffset DESC LIMIT ?`,
   unsettledMoves: `SELECT 1 FROM forwards w JOIN files f ON f.key = w.key
       WHERE w.fileId = ? AND f.trunk IS NULL LIMIT 1`,
   deadTrunks: `SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_dead

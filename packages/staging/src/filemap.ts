@@ -190,6 +190,18 @@ export class FileMap {
     return this.#statements.aliveIn.all(trunk, offset, limit) as FileRow[];
   }
 
+  /**
+   * Living files of the merged file's affinity group that lie beside it in its trunk, in
+   * the trunk's order and itself among them; at most `limit` on either side.
+   */
+  groupAround(row: FileRow, limit: number): FileRow[] {
+    const { aliveBefore, aliveIn } = this.#statements;
+    const isOther = ({ group }: FileRow): boolean => group !== row.group;
+    const before = aliveBefore.all(row.trunk, row.trunkOffset, limit) as FileRow[];
+    const behind = aliveIn.all(row.trunk, row.trunkOffset, limit) as FileRow[];
+    return [...until(before, isOther).reverse(), row, ...until(behind, isOther)];
+  }
+
   /** True while a file that was moved out of the trunk is not stored elsewhere yet. */
   hasUnsettledMoves(trunk: TrunkRow): boolean {
     return this.#statements.unsettledMoves.get(trunk.fileId) !== undefined;
@@ -266,4 +278,10 @@ export class FileMap {
   close(): void {
     this.#database.close();
   }
+}
+
+/** The first rows up to one for which `isEnd` is true. */
+function until(rows: FileRow[], isEnd: (row: FileRow) => boolean): FileRow[] {
+  const end = rows.findIndex(isEnd);
+  return end === -1 ? rows : rows.slice(0, end);
 }

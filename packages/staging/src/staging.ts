@@ -279,6 +279,11 @@ export class Staging extends EventEmitter<StagingEvents> {
     return this.#fileMap.findInTrunk(trunk.id, offset);
   }
 
+  /** The merged file and those of its affinity group beside it, in the trunk's order. */
+  groupAround(row: FileRow, limit: number): FileRow[] {
+    return this.#fileMap.groupAround(row, limit);
+  }
+
   /** True if `read` or `readSpooled` can give the file's bytes from this disk. */
   isLocal(row: FileRow): boolean {
     if (row.spooled > 0) return this.#spool.has(row.key);

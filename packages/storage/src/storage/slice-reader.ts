@@ -1,11 +1,9 @@
-import { crc32 } from 'node:zlib';
-import { extentAround, type FileCache, type Flight } from '@stevedore/cache';
-import { type SliceEntry, type SliceId, Status } from '@stevedore/protocol';
+import { type FileCache, type Flight, isWhole, loadGroup } from '@stevedore/cache';
+import { type SliceId, Status } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
 import { sliceKey } from './file-cache.js';
 import type { OpenFile } from './open-files.js';
 import type { Slices } from './slices.js';
-import type { TrunkDirectory } from './trunk-directory.js';
 
 /**
  * Reads whole slices through the cache. On a miss one read takes the slice and, if
@@ -68,7 +66,7 @@ export class SliceReader {
     flight: Flight,
   ): Promise<Buffer> {
     const bytes = await readExactly(trunk, slice.offset, slice.size);
-    if (!isSound(slice, bytes)) {
+    if (!isWhole(slice, bytes)) {
       // The client sees it too and asks another storage.
       this.#parts.onError(new Error(`${sliceKey(trunkPath, slice)} has another CRC-32`));
       flight.doNotKeep();
@@ -88,39 +86,21 @@ export class SliceReader {
     // The one that deletions are marked in from now on; without one there is no group.
     const directory = slices.knownDirectory(trunkPath);
     const group = directory?.groupAround(slice.offset, readAheadBytes);
-    if (!directory || !group || group.members.length < 2) return undefined;
-    const { members, asked } = group;
-    const isWanted = (member: SliceEntry): boolean =>
-      isWorthReading(member, directory, cache) && !cache.isComing(sliceKey(trunkPath, member));
-    const wanted = members.map(isWanted);
-    const extent = extentAround(members, asked, readAheadBytes, (index) => !wanted[index]);
-    if (extent.first === extent.last || !cache.readAhead.pays(trunkPath)) return undefined;
-    const besides = members
-      .slice(extent.first, extent.last + 1)
-      .filter((member, index) => wanted[extent.first + index] && member.offset !== slice.offset)
-      .map((member) => ({ member, key: sliceKey(trunkPath, member) }));
-    const claimed = new Set(flight.claim(besides.map(({ key }) => key)));
-    const bytes = await readExactly(trunk, extent.offset, extent.bytes);
-    const part = ({ offset, size }: SliceEntry): Buffer =>
-      bytes.subarray(offset - extent.offset, offset - extent.offset + size);
-    const own = part(slice);
-    // Damage in the slice that was asked for is dealt with where it is read alone.
-    if (!isSound(slice, own)) return undefined;
-    for (const { member, key } of besides) {
-      if (claimed.has(key) && isSound(member, part(member))) {
-        flight.deliver(key, part(member), trunkPath);
-      }
-    }
-    return own;
+    if (!directory || !group) return undefined;
+    return loadGroup({
+      cache,
+      flight,
+      source: trunkPath,
+      members: group.members.map((member) => ({
+        ...member,
+        id: sliceKey(trunkPath, member),
+        alive: directory.holds(member),
+      })),
+      asked: group.asked,
+      maxBytes: readAheadBytes,
+      read: (offset, bytes) => readExactly(trunk, offset, bytes),
+    });
   }
-}
-
-function isWorthReading(member: SliceEntry, directory: TrunkDirectory, cache: FileCache): boolean {
-  return member.size > 0 && member.size <= cache.maxFileBytes && directory.holds(member);
-}
-
-function isSound({ size, crc32: expected }: SliceEntry, bytes: Buffer): boolean {
-  return bytes.length === size && crc32(bytes) === expected;
 }
 
 export async function readExactly(opened: OpenFile, offset: number, size: number): Promise<Buffer> {

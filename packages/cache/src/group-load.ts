@@ -1,0 +1,69 @@
+import { crc32 } from 'node:zlib';
+import { extentAround, type Placed } from './extent.js';
+import type { FileCache } from './file-cache.js';
+import type { Flight } from './flights.js';
+
+/**
+ * Loads a file together with the members of its group that lie beside it: one read of
+ * an extent, from which every member is kept that is whole by its CRC-32.
+ */
+
+export interface Member extends Placed {
+  /** What it is called in the cache. */
+  readonly id: string;
+  readonly crc32: number;
+  /** False: it is not to be kept, deleted for instance. */
+  readonly alive: boolean;
+}
+
+export interface GroupLoad {
+  readonly cache: FileCache;
+  readonly flight: Flight;
+  /** Where they lie, a trunk say: what is learned about reading ahead is learned of it. */
+  readonly source: string;
+  /** In the order of their offsets. */
+  readonly members: readonly Member[];
+  /** Index of the file that was asked for. */
+  readonly asked: number;
+  /** Bytes read at the most, unless the file alone has more. */
+  readonly maxBytes: number;
+  read(offset: number, bytes: number): Promise<Buffer>;
+}
+
+/**
+ * The file that was asked for; undefined if it is better read alone: nothing is missing
+ * beside it, reading ahead has not paid, or it did not come whole this way.
+ */
+export async function loadGroup(load: GroupLoad): Promise<Buffer | undefined> {
+  const { cache, flight, source, members, asked, maxBytes, read } = load;
+  if (members.length < 2) return undefined;
+  const wanted = members.map(
+    ({ id, size, alive }, index) =>
+      index !== asked && alive && size > 0 && size <= cache.maxFileBytes && !cache.isComing(id),
+  );
+  const extent = extentAround(members, asked, maxBytes, (index) => !wanted[index]);
+  if (extent.first === extent.last || !cache.readAhead.pays(source)) return undefined;
+  const inExtent = (index: number): boolean => index >= extent.first && index <= extent.last;
+  const besides = members.filter((_, index) => wanted[index] && inExtent(index));
+  // From here on a deletion reaches what is under way.
+  const claimed = new Set(flight.claim(besides.map(({ id }) => id)));
+  const bytes = await read(extent.offset, extent.bytes);
+  const part = ({ offset, size }: Placed): Buffer =>
+    bytes.subarray(offset - extent.offset, offset - extent.offset + size);
+  const file = part(members[asked]!);
+  if (!isWhole(members[asked]!, file)) return undefined;
+  for (const member of besides) {
+    const content = part(member);
+    if (claimed.has(member.id) && isWhole(member, content)) {
+      flight.deliver(member.id, content, source);
+    }
+  }
+  return file;
+}
+
+export function isWhole(
+  { size, crc32: expected }: { readonly size: number; readonly crc32: number },
+  bytes: Buffer,
+): boolean {
+  return bytes.length === size && crc32(bytes) === expected;
+}
