@@ -18,7 +18,7 @@ class WatchedDisk implements Disk {
   async #do<Result>(operation: string, path: string, action: () => Promise<Result>) {
     // Only what concerns files of clients, and names without what is random in them.
     const short = path.replace(/^.*\/data/, 'data').replace(/[^/]{34,}$/, 'FILE');
-    if (!path.includes('.stevedore-storage')) {
+    if (!path.includes('.stevedore-')) {
       this.log.push(`${operation} ${short.replace(/\.tmp\/.*/, 'TEMPORARY')}`);
     }
     if (this.fails?.operation === operation) {

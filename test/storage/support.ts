@@ -200,7 +200,7 @@ export function pathOf(folder: string, file: FileName): string {
 export async function filesIn(folder: string): Promise<string[]> {
   const entries = await readdir(join(folder, 'data'), { recursive: true, withFileTypes: true });
   return entries
-    .filter((entry) => entry.isFile() && !entry.name.startsWith('.stevedore-storage'))
+    .filter((entry) => entry.isFile() && !entry.name.startsWith('.stevedore-'))
     .map((entry) => join(entry.parentPath, entry.name).slice(folder.length + 1))
     .filter((path) => !path.startsWith(join('data', 'sync')))
     .sort();

@@ -1,4 +1,6 @@
 import { dirname } from 'node:path';
+import type { Disk } from '@stevedore/disk';
+import { asError } from '../errors.js';
 import { logDirectory } from '../storage/layout.js';
 import type { StorageSettings } from '../storage/options.js';
 import type { StorePath } from '../storage/store-path.js';
@@ -16,12 +18,23 @@ export async function openLog(
   { disk, onError }: StorageSettings,
   storePaths: readonly StorePath[],
 ): Promise<Binlog> {
+  const log = new Binlog({ disk, directory: logDirectory(storePaths[0]!.path), onError });
+  try {
+    await fill(disk, log, storePaths);
+    return log;
+  } catch (error) {
+    await log.close().catch((again: unknown) => onError(asError(again)));
+    throw error;
+  }
+}
+
+/** Opens the log, and fills it if it is not whole. */
+async function fill(disk: Disk, log: Binlog, storePaths: readonly StorePath[]): Promise<void> {
   const directory = logDirectory(storePaths[0]!.path);
   const names = await disk.list(directory);
-  const log = new Binlog({ disk, directory, onError });
   if (names.includes(WHOLE_FILE)) {
     await log.open();
-    return log;
+    return;
   }
   await disk.makeDirectory(directory);
   await disk.syncDirectory(dirname(directory));
@@ -42,7 +55,6 @@ export async function openLog(
   await Promise.all(written);
   await (await disk.create(`${directory}/${WHOLE_FILE}`)).close();
   await disk.syncDirectory(directory);
-  return log;
 }
 
 /** Empty; there once the log holds all that was in the store paths when it was made. */

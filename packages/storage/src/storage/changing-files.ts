@@ -3,7 +3,7 @@ import type { Disk, DiskFile } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
 import { asError, StatusError } from '../errors.js';
 import type { Change } from '../replication/change.js';
-import type { KeyedLock } from './keyed-lock.js';
+import type { ChangeJournals, FileLocks } from './change-journals.js';
 import type { OpenFile, OpenFiles } from './open-files.js';
 import type { Piece } from './piece.js';
 
@@ -12,22 +12,21 @@ import type { Piece } from './piece.js';
  * opens the file between two of them. A change that leaves the bytes of those
  * who are reading alone (an append, a growth) is made in place; any other is made
  * in a copy that takes the file's name while there are readers, so that each of
- * them gets the file as it was when it opened it. A change is durable before it
- * is answered. FORMAT.md says what a crash can leave.
+ * them gets the file as it was when it opened it. A change is in the journal before
+ * it is made and durable before it is answered: after a crash it has happened wholly
+ * or not at all.
  */
 
 /** Bytes of a copy that are held in memory. */
 const COPY_BYTES = 1024 * 1024;
 
-/** What a change does to a file. */
+/** What a change does to a file: the piece goes to `offset`, then the file has `size` bytes. */
 interface Effect {
-  /** Bytes from here on may differ afterwards. */
-  readonly from: number;
-  /** Bytes of the file afterwards. */
+  readonly offset: number;
   readonly size: number;
+  readonly piece?: Piece;
   /** How the log puts it, behind operation and name. */
   readonly noted: readonly ['A' | 'M' | 'T', string];
-  write(file: DiskFile): Promise<void>;
 }
 
 /** A file that may change. */
@@ -40,7 +39,8 @@ export interface ChangingFilesParts {
   readonly disk: Disk;
   readonly files: OpenFiles;
   /** Shared with all that deletes, renames or describes files. */
-  readonly locks: KeyedLock;
+  readonly locks: FileLocks;
+  readonly journals: ChangeJournals;
   /** A free name in the temporary directory of the file's store path. */
   readonly temporaryFile: (path: string) => string;
   readonly onError: (error: Error) => void;
@@ -87,14 +87,14 @@ export class ChangingFiles {
     });
   }
 
-  /** Writes the piece behind the last byte. */
+  /** Writes the piece, which is used up whatever comes of it, behind the last byte. */
   append(file: ChangingFile, piece: Piece, change: Change): Promise<void> {
-    return this.#change(file, change, (size) => writing('A', piece, size, size));
+    return this.#change(file, change, piece, (size) => writing('A', piece, size, size));
   }
 
-  /** Writes the piece at `offset`, at most the file's size; status 22 beyond. */
+  /** Writes the piece, likewise, at `offset`, at most the file's size; status 22 beyond. */
   modify(file: ChangingFile, offset: number, piece: Piece, change: Change): Promise<void> {
-    return this.#change(file, change, (size) => {
+    return this.#change(file, change, piece, (size) => {
       if (offset > size) throw new StatusError(Status.invalid, `offset ${offset} of ${size} bytes`);
       return writing('M', piece, offset, size);
     });
@@ -107,54 +107,118 @@ export class ChangingFiles {
     change: Change,
     roomFor: (bytes: number) => Promise<unknown>,
   ): Promise<void> {
-    return this.#change(file, change, async (before) => {
+    return this.#change(file, change, undefined, async (before) => {
       if (size === before) return undefined;
       if (size > before) await roomFor(size - before);
-      return {
-        from: Math.min(size, before),
-        size,
-        noted: ['T', `${before} ${size}`],
-        write: (opened) => opened.truncate(size),
-      };
+      return { offset: Math.min(size, before), size, noted: ['T', `${before} ${size}`] };
     });
   }
 
-  #change(
-    { path, name }: ChangingFile,
+  async #change(
+    changing: ChangingFile,
     change: Change,
+    piece: Piece | undefined,
     plan: (size: number) => Promise<Effect | undefined> | Effect | undefined,
   ): Promise<void> {
-    const { disk, files, locks } = this.#parts;
+    const { files, journals } = this.#parts;
+    const { path } = changing;
+    let isPieceNeeded = false;
+    try {
+      await this.#withFile(path, async (file) => {
+        const { size } = await file.stat();
+        const effect = await plan(size);
+        if (!effect) return;
+        await note(changing, effect, change);
+        await piece?.sync();
+        const { offset } = effect;
+        const recorded = await journals.record(
+          { what: 'write', path, offset, size: effect.size, piece: piece?.name },
+          piece?.chunks,
+        );
+        const finish = async (): Promise<void> => {
+          // A record that speaks of the piece must be void before the piece goes.
+          if (piece?.name !== undefined) await journals.forget(path);
+          await piece?.discard();
+        };
+        isPieceNeeded = true;
+        try {
+          await this.#make(path, file, effect, change.seconds());
+        } catch (error) {
+          recorded.unsettled(() => this.#settle(changing, size, effect, change, finish));
+          await this.#settled(path);
+          // An overwriting can only be carried through; if it now has been, all is well.
+          if (!isAddition(effect, size) && !journals.isUnsettled(path)) return;
+          throw error;
+        } finally {
+          files.forget(path);
+        }
+        if (piece?.name === undefined) {
+          recorded.done();
+        } else {
+          recorded.unsettled(finish);
+          await this.#settled(path);
+        }
+      });
+    } finally {
+      if (!isPieceNeeded) await piece?.discard();
+    }
+  }
+
+  /** Ends what a disk has refused to do: an addition is taken back, all else carried through. */
+  async #settle(
+    changing: ChangingFile,
+    size: number,
+    effect: Effect,
+    change: Change,
+    finish: () => Promise<void>,
+  ): Promise<void> {
+    const { disk, files, journals } = this.#parts;
+    const { path } = changing;
+    const file = await disk.openToUpdate(path);
+    try {
+      if (isAddition(effect, size)) {
+        await file.truncate(size);
+        await file.sync();
+        await journals.forget(path);
+      } else {
+        // Whoever followed the log has looked at the file too early.
+        await note(changing, effect, change);
+        await this.#make(path, file, effect, change.seconds());
+      }
+    } finally {
+      files.forget(path);
+      await file.close();
+    }
+    await finish();
+  }
+
+  async #settled(path: string): Promise<void> {
+    await this.#parts.journals
+      .settle(path)
+      .catch((error: unknown) => this.#parts.onError(asError(error)));
+  }
+
+  /** Works on the open file between two changes; status 2 if there is none. */
+  #withFile(path: string, work: (file: DiskFile) => Promise<void>): Promise<void> {
+    const { disk, locks } = this.#parts;
     return locks.run(path, async () => {
       if (!(await disk.exists(path))) throw new StatusError(Status.notFound, path);
       const file = await disk.openToUpdate(path);
       try {
-        const { size } = await file.stat();
-        const effect = await plan(size);
-        if (!effect) return;
-        const [operation, extra] = effect.noted;
-        await change.note(operation, name, extra);
-        const seconds = change.seconds();
-        if (effect.from < size && this.#readers.has(path)) {
-          await this.#replace(path, file, effect, seconds);
-        } else await this.#inPlace(file, size, effect, seconds);
+        await work(file);
       } finally {
-        files.forget(path);
         await file.close();
       }
     });
   }
 
-  async #inPlace(file: DiskFile, size: number, effect: Effect, seconds: number): Promise<void> {
-    try {
-      await effect.write(file);
-      await finish(file, seconds);
-    } catch (error) {
-      // What was there before is whole if the change only added to it.
-      if (effect.size > size) {
-        await file.truncate(size).catch((again: unknown) => this.#parts.onError(asError(again)));
-      }
-      throw error;
+  /** In place, unless somebody reads what it would alter. */
+  async #make(path: string, file: DiskFile, effect: Effect, seconds: number): Promise<void> {
+    const { size } = await file.stat();
+    if (effect.offset < size && this.#readers.has(path)) {
+      await this.#replace(path, file, effect, seconds);
+    } else {
+      await write(file, effect, seconds);
     }
   }
 
@@ -166,8 +230,7 @@ export class ChangingFiles {
     try {
       try {
         await copyBytes(file, copy);
-        await effect.write(copy);
-        await finish(copy, seconds);
+        await write(copy, effect, seconds);
       } finally {
         await copy.close();
       }
@@ -180,19 +243,36 @@ export class ChangingFiles {
   }
 }
 
-async function finish(file: DiskFile, seconds: number): Promise<void> {
+function note({ name }: ChangingFile, { noted }: Effect, change: Change): Promise<void> {
+  const [operation, extra] = noted;
+  return change.note(operation, name, extra);
+}
+
+async function write(
+  file: DiskFile,
+  { piece, offset, size }: Effect,
+  seconds: number,
+): Promise<void> {
+  await piece?.writeTo(file, offset);
+  if ((await file.stat()).size !== size) await file.truncate(size);
   await file.setModified(seconds);
   await file.sync();
 }
 
-function writing(operation: 'A' | 'M', piece: Piece, at: number, size: number): Effect | undefined {
+/** True if nothing of what the file was before is touched. */
+function isAddition({ offset }: Effect, size: number): boolean {
+  return offset >= size;
+}
+
+function writing(
+  operation: 'A' | 'M',
+  piece: Piece,
+  offset: number,
+  size: number,
+): Effect | undefined {
   if (piece.bytes === 0) return undefined;
-  return {
-    from: at,
-    size: Math.max(size, at + piece.bytes),
-    noted: [operation, `${at} ${piece.bytes}`],
-    write: (file) => piece.writeTo(file, at),
-  };
+  const noted = [operation, `${offset} ${piece.bytes}`] as const;
+  return { offset, size: Math.max(size, offset + piece.bytes), piece, noted };
 }
 
 async function copyBytes(from: DiskFile, to: DiskFile): Promise<void> {

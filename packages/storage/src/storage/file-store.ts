@@ -1,5 +1,5 @@
-import { dirname, sep } from 'node:path';
-import type { Disk } from '@stevedore/disk';
+import { dirname } from 'node:path';
+import { type Disk, removeIfThere } from '@stevedore/disk';
 import {
   appenderSizeField,
   ENCODED_FIELDS_CHARS,
@@ -17,10 +17,10 @@ import { type Environment, randomDigits } from '../environment.js';
 import { asError, StatusError } from '../errors.js';
 import type { Payload } from '../net/payload.js';
 import type { Change } from '../replication/change.js';
+import type { ChangeJournals, FileLocks } from './change-journals.js';
 import type { DirectoryRotation } from './directory-rotation.js';
 import { IncomingFile } from './incoming-file.js';
-import type { KeyedLock } from './keyed-lock.js';
-import { dataDirectory, filePath, METADATA_SUFFIX } from './layout.js';
+import { DELETED_SUFFIX, filePath, METADATA_SUFFIX } from './layout.js';
 import { foreseen, type OpenFiles } from './open-files.js';
 import type { StorePath } from './store-path.js';
 
@@ -61,7 +61,8 @@ export interface FileStoreParts {
   readonly storePaths: readonly StorePath[];
   readonly rotation: DirectoryRotation;
   readonly files: OpenFiles;
-  readonly locks: KeyedLock;
+  readonly locks: FileLocks;
+  readonly journals: ChangeJournals;
   readonly onError: (error: Error) => void;
 }
 
@@ -84,11 +85,7 @@ export class FileStore {
 
   /** A free name for a file that may later be renamed to `path`. */
   temporaryFile(path: string): string {
-    const storePath = this.#parts.storePaths.find((each) =>
-      path.startsWith(dataDirectory(each.path) + sep),
-    );
-    if (!storePath) throw new TypeError(`${path} is in no store path`);
-    return storePath.temporaryFile();
+    return this.#parts.journals.storePathOf(path).temporaryFile();
   }
 
   /** Receives a file and answers with its name once it is durable. */
@@ -101,8 +98,12 @@ export class FileStore {
       const tail = (): string => this.#tail(file.extension);
       return this.#underNewName(
         () => this.#newName(file.kind, file.source, createdAtSeconds, incoming, directory, tail()),
-        (path) => incoming.moveTo(path),
-        (id) => change.note('C', id.name),
+        (path, id) =>
+          this.#appear(
+            path,
+            () => incoming.moveTo(path),
+            () => change.note('C', id.name),
+          ),
       );
     });
   }
@@ -132,8 +133,12 @@ export class FileStore {
     return this.#underNewName(
       () =>
         this.#newName(kind, source, createdAtSeconds, content, directory, this.#tail(extension)),
-      (path) => disk.makeLink(target.path, path),
-      (id) => change.note('L', id.name, target.name),
+      (path, id) =>
+        this.#appear(
+          path,
+          () => disk.makeLink(target.path, path),
+          () => change.note('L', id.name, target.name),
+        ),
     );
   }
 
@@ -164,12 +169,7 @@ export class FileStore {
     const createdAtSeconds = change.seconds();
     return this.#underNewName(
       () => this.#newName('normal', source, createdAtSeconds, content, directory, tail),
-      async (path, id) => {
-        await change.note('R', id.name, from.name);
-        await this.#move(fromPath, path);
-      },
-      async () => {},
-      (path) => this.#parts.disk.rename(path, fromPath),
+      (path, id) => this.#move(fromPath, path, () => change.note('R', id.name, from.name)),
     );
   }
 
@@ -177,49 +177,95 @@ export class FileStore {
   async renameAs(from: FileId, id: FileId, change: Change): Promise<void> {
     const path = this.pathOf(id);
     await this.#reserving(path, () =>
-      this.#appear(
-        path,
-        () => this.#move(this.pathOf(from), path),
-        () => change.note('R', id.name, from.name),
-        (each) => this.#parts.disk.rename(each, this.pathOf(from)),
-      ),
+      this.#move(this.pathOf(from), path, () => change.note('R', id.name, from.name)),
     );
   }
 
-  async #move(fromPath: string, path: string): Promise<void> {
-    const { disk, files } = this.#parts;
-    await disk.rename(fromPath, path);
-    files.forget(fromPath);
-    if (await disk.exists(fromPath + METADATA_SUFFIX)) {
-      await disk.rename(fromPath + METADATA_SUFFIX, path + METADATA_SUFFIX);
+  /**
+   * Gives a file and its metadata another name in the same directory, both or none.
+   * Only to be called by who has the file for itself.
+   */
+  async #move(from: string, to: string, note: () => Promise<void>): Promise<void> {
+    const { disk, files, journals, onError } = this.#parts;
+    await note();
+    const recorded = await journals.record({ what: 'move', path: from, to });
+    try {
+      await disk.rename(from, to);
+      files.forget(from);
+      if (await disk.exists(from + METADATA_SUFFIX)) {
+        await disk.rename(from + METADATA_SUFFIX, to + METADATA_SUFFIX);
+      }
+      await disk.syncDirectory(dirname(to));
+    } catch (error) {
+      recorded.unsettled(() => this.#moveBack(from, to));
+      await journals.settle(from).catch((again: unknown) => onError(asError(again)));
+      throw error;
+    } finally {
+      // Somebody may have looked for it before it was there.
+      files.forget(to);
     }
+    recorded.done();
   }
 
-  /** Removes a file and its metadata durably; status 2 if it is not there. */
+  async #moveBack(from: string, to: string): Promise<void> {
+    const { disk, files, journals } = this.#parts;
+    for (const suffix of [METADATA_SUFFIX, '']) {
+      if (await disk.exists(to + suffix)) await disk.rename(to + suffix, from + suffix);
+    }
+    files.forget(to);
+    files.forget(from);
+    await disk.syncDirectory(dirname(from));
+    await journals.forget(from);
+  }
+
+  /** Removes a file and what lies beside it durably; status 2 if it is not there. */
   remove(id: FileId, change: Change): Promise<void> {
-    const { disk, files, locks, onError } = this.#parts;
+    const { disk, files, locks, journals, onError } = this.#parts;
     const path = this.pathOf(id);
-    const metadata = path + METADATA_SUFFIX;
     return locks.run(path, async () => {
       if (!(await disk.exists(path))) throw new StatusError(Status.notFound, path);
-      const hasMetadata = await disk.exists(metadata);
+      const hasMetadata = await disk.exists(path + METADATA_SUFFIX);
+      const hasCompanions = hasMetadata || (await disk.exists(path + DELETED_SUFFIX));
       await Promise.all([
         change.note('D', id.name),
         ...(hasMetadata ? [change.note('D', id.name + METADATA_SUFFIX)] : []),
       ]);
+      const recorded =
+        hasCompanions || journals.has(path)
+          ? await journals.record({ what: 'remove', path })
+          : undefined;
       try {
         await disk.unlink(path);
       } catch (error) {
+        recorded?.done();
         throw foreseen(error, path);
       }
       // After the unlink, so that no reader opens it again.
       files.forget(path);
-      // The file is gone; metadata left behind is read by nobody.
-      if (hasMetadata) {
-        await disk.unlink(metadata).catch((error: unknown) => onError(asError(error)));
+      try {
+        await disk.syncDirectory(dirname(path));
+      } catch (error) {
+        recorded?.unsettled(() => this.#removeCompanions(path));
+        throw error;
       }
-      await disk.syncDirectory(dirname(path));
+      if (!hasCompanions) {
+        recorded?.done();
+        return;
+      }
+      // The file is gone for good; what belonged to it goes now, or later.
+      recorded?.unsettled(() => this.#removeCompanions(path));
+      await journals.settle(path).catch((error: unknown) => onError(asError(error)));
     });
+  }
+
+  async #removeCompanions(path: string): Promise<void> {
+    const { disk } = this.#parts;
+    // Before this the file could come back, and would then have lost its companions.
+    await disk.syncDirectory(dirname(path));
+    for (const suffix of [METADATA_SUFFIX, DELETED_SUFFIX]) {
+      await removeIfThere(disk, path + suffix);
+    }
+    await disk.syncDirectory(dirname(path));
   }
 
   async #receive<Result>(
@@ -269,8 +315,6 @@ export class FileStore {
   async #underNewName(
     draw: () => FileId,
     appear: (path: string, id: FileId) => Promise<void>,
-    note: (id: FileId) => Promise<void>,
-    takeBack?: (path: string) => Promise<void>,
   ): Promise<FileId> {
     for (let count = 0; count < MAX_NAME_DRAWS; count++) {
       const id = draw();
@@ -279,12 +323,7 @@ export class FileStore {
       this.#reserved.add(path);
       try {
         if (await this.#parts.disk.exists(path)) continue;
-        await this.#appear(
-          path,
-          () => appear(path, id),
-          () => note(id),
-          takeBack,
-        );
+        await appear(path, id);
         return id;
       } finally {
         this.#reserved.delete(path);
@@ -313,17 +352,17 @@ export class FileStore {
     path: string,
     appear: () => Promise<void>,
     note: () => Promise<void>,
-    takeBack: (path: string) => Promise<void> = (each) => this.#parts.disk.unlink(each),
   ): Promise<void> {
+    const { disk, files } = this.#parts;
     try {
       await appear();
-      await bothDone(this.#parts.disk.syncDirectory(dirname(path)), note());
+      await bothDone(disk.syncDirectory(dirname(path)), note());
     } catch (error) {
-      await takeBack(path).catch(() => {});
+      await disk.unlink(path).catch(() => {});
       throw error;
     } finally {
       // Somebody may have looked for it before it was there, or read it before it was taken back.
-      this.#parts.files.forget(path);
+      files.forget(path);
     }
   }
 

@@ -73,6 +73,12 @@ export class IncomingFile {
     await this.#close();
   }
 
+  /** Makes the content durable under the temporary name, and goes on. */
+  async sync(): Promise<void> {
+    await this.#syncing;
+    await this.#file.sync();
+  }
+
   /** What has been received, before it is finished. */
   readAt(target: Buffer, position: number): Promise<number> {
     return this.#file.readAt(target, position);

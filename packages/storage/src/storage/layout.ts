@@ -4,6 +4,8 @@ import type { FileId } from '@stevedore/protocol';
 /** Names on disk; FORMAT.md describes them. */
 
 export const STATE_FILE = '.stevedore-storage.json';
+/** In every data directory: changes that are about to be made. */
+export const JOURNAL_FILE = '.stevedore-changes';
 export const TEMPORARY_DIRECTORY = '.tmp';
 /** In the first store path: the log of changes, and what the group knows of it. */
 export const LOG_DIRECTORY = 'sync';

@@ -8,7 +8,7 @@ import {
 } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
 import type { Change } from '../replication/change.js';
-import type { KeyedLock } from './keyed-lock.js';
+import type { FileLocks } from './change-journals.js';
 import { METADATA_SUFFIX } from './layout.js';
 
 /**
@@ -32,10 +32,10 @@ const FIELD_SEPARATOR = '\x02';
 
 export class MetadataStore {
   readonly #disk: Disk;
-  readonly #locks: KeyedLock;
+  readonly #locks: FileLocks;
   readonly #temporaryFile: (path: string) => string;
 
-  constructor(disk: Disk, locks: KeyedLock, temporaryFile: (path: string) => string) {
+  constructor(disk: Disk, locks: FileLocks, temporaryFile: (path: string) => string) {
     this.#disk = disk;
     this.#locks = locks;
     this.#temporaryFile = temporaryFile;

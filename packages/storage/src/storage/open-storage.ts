@@ -1,9 +1,12 @@
 import { activeTest, reportServerId } from '@stevedore/protocol';
 import { nowSeconds } from '../environment.js';
+import { asError } from '../errors.js';
 import { control, type Handler, handlerTable } from '../net/handler.js';
+import type { Binlog } from '../replication/binlog.js';
 import { openLog } from '../replication/open-log.js';
 import { pathListHandler } from '../replication/path-list.js';
 import { Replication } from '../replication/replication.js';
+import { ChangeJournals, FileLocks } from './change-journals.js';
 import { ChangingFiles } from './changing-files.js';
 import { StorageCounters } from './counters.js';
 import { DirectoryRotation } from './directory-rotation.js';
@@ -17,7 +20,6 @@ import { queryInfoHandler } from './handlers/query-info.js';
 import { slaveHandlers } from './handlers/slave.js';
 import { uploadHandlers } from './handlers/upload.js';
 import { Identity } from './identity.js';
-import { KeyedLock } from './keyed-lock.js';
 import { dataDirectory } from './layout.js';
 import { MetadataStore } from './metadata-store.js';
 import { OpenFiles } from './open-files.js';
@@ -51,10 +53,20 @@ export interface OpenedStorage {
 export async function openStorage(settings: StorageSettings): Promise<OpenedStorage> {
   const { disk, environment, onError } = settings;
   const storePaths = settings.storePaths.map((path) => new StorePath(path, disk, environment));
-  for (const storePath of storePaths) await storePath.prepare();
-
   const stateFile = new StateFile(disk, dataDirectory(storePaths[0]!.path), onError);
-  const saved = await stateFile.load();
+  const closePaths = async (): Promise<void> => {
+    await Promise.all(storePaths.map((storePath) => storePath.close()));
+  };
+  let saved: StorageState | undefined;
+  let log: Binlog;
+  try {
+    for (const storePath of storePaths) await storePath.prepare();
+    saved = await stateFile.load();
+    log = await openLog(settings, storePaths);
+  } catch (error) {
+    await closePaths().catch((again: unknown) => onError(asError(again)));
+    throw error;
+  }
   const joinedAtSeconds = saved?.joinedAtSeconds ?? nowSeconds(environment);
   const state = (): StorageState => ({ joinedAtSeconds, ...rotation.state });
   const rotation = new DirectoryRotation(
@@ -63,7 +75,6 @@ export async function openStorage(settings: StorageSettings): Promise<OpenedStor
     settings.filesPerDirectory,
     () => void stateFile.save(state()),
   );
-  const log = await openLog(settings, storePaths);
   const replication = new Replication(log, environment);
   const service = assemble(settings, storePaths, rotation, replication);
   const counters = new StorageCounters(() => nowSeconds(environment));
@@ -80,6 +91,7 @@ export async function openStorage(settings: StorageSettings): Promise<OpenedStor
       service.files.close();
       await replication.close();
       await stateFile.save(state());
+      await closePaths();
     },
   };
 }
@@ -110,7 +122,8 @@ function assemble(
   const files = new OpenFiles(disk, settings.maxIdleFiles, onError, (path) =>
     forgetPath(cache, path),
   );
-  const locks = new KeyedLock();
+  const journals = new ChangeJournals(storePaths);
+  const locks = new FileLocks(journals);
   const store = new FileStore({
     group,
     disk,
@@ -119,12 +132,14 @@ function assemble(
     rotation,
     files,
     locks,
+    journals,
     onError,
   });
   const changing = new ChangingFiles({
     disk,
     files,
     locks,
+    journals,
     temporaryFile: (path) => store.temporaryFile(path),
     onError,
   });

@@ -1,3 +1,4 @@
+import { basename, dirname } from 'node:path';
 import type { Disk, DiskFile } from '@stevedore/disk';
 import type { Payload } from '../net/payload.js';
 import { IncomingFile } from './incoming-file.js';
@@ -13,6 +14,12 @@ const COPY_BYTES = 1024 * 1024;
 
 export interface Piece {
   readonly bytes: number;
+  /** The bytes, if they are in memory. */
+  readonly chunks: readonly Buffer[];
+  /** Name of the temporary file that has them otherwise. */
+  readonly name: string | undefined;
+  /** Makes a temporary file outlive a power failure. */
+  sync(): Promise<void>;
   writeTo(file: DiskFile, position: number): Promise<void>;
   /** Removes what the piece takes; call it once. */
   discard(): Promise<void>;
@@ -34,6 +41,9 @@ async function inMemory(payload: Payload): Promise<Piece> {
   while (payload.remaining > 0) chunks.push(...(await payload.next()));
   return {
     bytes: chunks.reduce((sum, chunk) => sum + chunk.length, 0),
+    chunks,
+    name: undefined,
+    sync: async () => {},
     writeTo: (file, position) => file.writeAt(chunks, position),
     discard: async () => {},
   };
@@ -49,6 +59,12 @@ async function inTemporaryFile(disk: Disk, path: string, payload: Payload): Prom
   }
   return {
     bytes: incoming.bytes,
+    chunks: [],
+    name: basename(path),
+    async sync() {
+      await incoming.sync();
+      await disk.syncDirectory(dirname(path));
+    },
     async writeTo(file, position) {
       for (let at = 0; at < incoming.bytes; ) {
         const chunk = Buffer.allocUnsafe(Math.min(COPY_BYTES, incoming.bytes - at));

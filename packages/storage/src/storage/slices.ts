@@ -91,16 +91,11 @@ export class Slices {
     });
   }
 
-  /** Removes a trunk and what is known of its slices; ENOENT if it is not there. */
+  /** Removes a trunk, by a function that takes its list along, and what is known of its slices. */
   async deleteTrunk(trunkPath: string, remove: () => Promise<void>): Promise<void> {
     await this.#locks.run(trunkPath, async () => {
       await remove();
       this.#directories.delete(trunkPath);
-      const list = trunkPath + DELETED_SUFFIX;
-      // The trunk is gone and answered so; a list left behind is read by nobody.
-      if (await this.#disk.exists(list)) {
-        await this.#disk.unlink(list).catch((error: unknown) => this.#onError(asError(error)));
-      }
     });
   }
 
@@ -129,12 +124,18 @@ export class Slices {
     const file = await this.#disk.openToUpdate(path);
     try {
       const { size: bytes } = await file.stat();
-      await file.writeAt([record], bytes - (bytes % record.length));
-      await file.sync();
+      const end = bytes - (bytes % record.length);
+      try {
+        await file.writeAt([record], end);
+        await file.sync();
+        // Always: the first deletion of this trunk may have ended between file and directory.
+        await this.#disk.syncDirectory(dirname(path));
+      } catch (error) {
+        await file.truncate(end).catch((again: unknown) => this.#onError(asError(again)));
+        throw error;
+      }
     } finally {
       await file.close();
     }
-    // Always: the first deletion of this trunk may have ended between file and directory.
-    await this.#disk.syncDirectory(dirname(path));
   }
 }

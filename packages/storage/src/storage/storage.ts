@@ -44,7 +44,12 @@ export async function startStorage(options: StorageOptions): Promise<Storage> {
     openSession: (_: ConnectionEnds) => undefined,
     closeSession: () => {},
   });
-  await server.listen();
+  try {
+    await server.listen();
+  } catch (error) {
+    await opened.close();
+    throw error;
+  }
   await opened.saveState();
 
   const { port } = server;

@@ -3,6 +3,7 @@ import type { Disk, DiskSpace } from '@stevedore/disk';
 import { hexByte } from '@stevedore/protocol';
 import type { Environment } from '../environment.js';
 import { codeOf, StartError } from '../errors.js';
+import { ChangeJournal } from './change-journal.js';
 import { dataDirectory, temporaryDirectory } from './layout.js';
 
 /**
@@ -22,6 +23,7 @@ export class StorePath {
   #space: { readonly value: DiskSpace; readonly atMs: number } | undefined;
   /** Bytes of uploads under way that the disk does not count yet. */
   #announcedBytes = 0;
+  #journal: ChangeJournal | undefined;
   #nextTemporary = 1;
 
   constructor(path: string, disk: Disk, environment: Environment) {
@@ -30,11 +32,21 @@ export class StorePath {
     this.#environment = environment;
   }
 
-  /** Makes the directories, proves that they can be written and removes what a crash left. */
+  /** Changes of files here that are under way; there once `prepare` is done. */
+  get journal(): ChangeJournal {
+    if (!this.#journal) throw new TypeError(`${this.path} is not prepared`);
+    return this.#journal;
+  }
+
+  /**
+   * Makes the directories, carries through the changes that a crash has interrupted,
+   * removes what else it left, and proves that files can be written.
+   */
   async prepare(): Promise<void> {
     const temporary = temporaryDirectory(this.path);
     try {
       await this.#disk.makeDirectory(temporary);
+      this.#journal = await ChangeJournal.open(this.#disk, dataDirectory(this.path));
       for (const name of await this.#disk.list(temporary)) {
         await this.#disk.unlink(join(temporary, name));
       }
@@ -51,6 +63,12 @@ export class StorePath {
         error,
       );
     }
+  }
+
+  /** To be called when nothing is under way any more. */
+  async close(): Promise<void> {
+    await this.#journal?.close();
+    this.#journal = undefined;
   }
 
   /** A name in the temporary directory that nobody has. */

@@ -36,11 +36,7 @@ export function appenderHandlers<Session>(service: StorageService): Handler<Sess
     const done = service.storePaths[id.storePathIndex]!.announce(payload.remaining);
     try {
       const piece = await receivePiece(settings.disk, () => store.temporaryFile(path), payload);
-      try {
-        await replication.run((each) => apply({ path, name: id.name }, piece, each));
-      } finally {
-        await piece.discard();
-      }
+      await replication.run((each) => apply({ path, name: id.name }, piece, each));
     } finally {
       done();
     }

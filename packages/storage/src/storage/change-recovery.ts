@@ -1,0 +1,89 @@
+import { dirname, join } from 'node:path';
+import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
+import { decodeRecords, type JournalChange, type JournalRecord } from './change-journal-format.js';
+import { DELETED_SUFFIX, METADATA_SUFFIX, TEMPORARY_DIRECTORY } from './layout.js';
+
+/**
+ * What a crash left of changes is carried through. Doing again, in order, what had
+ * been done already changes nothing, because the journal has every change of a file
+ * since the first one that it has.
+ */
+
+const COPY_BYTES = 2 ** 20;
+
+export async function redoChanges(disk: Disk, directory: string, journal: Buffer): Promise<void> {
+  const records = [...decodeRecords(journal)];
+  /** Of each file the last record that makes those before it void. */
+  const settled = new Map<string, number>();
+  for (const { sequence, change } of records) {
+    if (change.what !== 'write') settled.set(change.path, sequence);
+  }
+  const directories = new Set<string>();
+  for (const record of records) {
+    const { change, sequence } = record;
+    const isVoid = sequence < (settled.get(change.path) ?? 0);
+    if (isVoid || change.what === 'settled') continue;
+    await redo(disk, directory, record);
+    directories.add(dirname(join(directory, change.path)));
+  }
+  for (const each of directories) await disk.syncDirectory(each);
+}
+
+async function redo(disk: Disk, directory: string, record: JournalRecord): Promise<void> {
+  const { change } = record;
+  const path = join(directory, change.path);
+  const isThere = await disk.exists(path);
+  switch (change.what) {
+    case 'write':
+      if (isThere) await write(disk, directory, change, record.body);
+      return;
+    case 'move': {
+      const to = join(directory, change.to);
+      if (isThere) await disk.rename(path, to);
+      const isMoved = isThere || (await disk.exists(to));
+      if (!(await disk.exists(path + METADATA_SUFFIX))) return;
+      if (isMoved) await disk.rename(path + METADATA_SUFFIX, to + METADATA_SUFFIX);
+      else await disk.unlink(path + METADATA_SUFFIX);
+      return;
+    }
+    case 'remove':
+      if (isThere) return;
+      for (const suffix of [METADATA_SUFFIX, DELETED_SUFFIX]) {
+        await removeIfThere(disk, path + suffix);
+      }
+  }
+}
+
+async function write(
+  disk: Disk,
+  directory: string,
+  { path, offset, size, piece }: Extract<JournalChange, { what: 'write' }>,
+  body: Buffer,
+): Promise<void> {
+  const piecePath = piece && join(directory, TEMPORARY_DIRECTORY, piece);
+  // Its client was refused before the file was touched.
+  if (piecePath && !(await disk.exists(piecePath))) return;
+  const file = await disk.openToUpdate(join(directory, path));
+  try {
+    if (piecePath) await copy(disk, piecePath, file, offset);
+    else await file.writeAt([body], offset);
+    if ((await file.stat()).size !== size) await file.truncate(size);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+async function copy(disk: Disk, from: string, to: DiskFile, offset: number): Promise<void> {
+  const source = await disk.openToRead(from);
+  try {
+    const { size } = await source.stat();
+    for (let at = 0; at < size; at += COPY_BYTES) {
+      const chunk = Buffer.allocUnsafe(Math.min(COPY_BYTES, size - at));
+      await source.readAt(chunk, at);
+      await to.writeAt([chunk], offset + at);
+    }
+  } finally {
+    await source.close();
+  }
+}

@@ -1,0 +1,109 @@
+import { createHash } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { inParallel } from '../support/parallel.js';
+import { Random } from '../support/random.js';
+import { CRASH_MODES, type CrashMode } from '../support/simulated-file.js';
+import { StorageHost, type StorageState } from '../support/storage-host.js';
+import { STORAGE_SCRIPTS, type StorageScript, someBytes } from '../support/storage-scripts.js';
+
+/**
+ * Every crash point of small histories: the state of the disk before and after each
+ * operation is kept while a history runs. From each of them a storage is started
+ * again as after a kill and as after power failures, goes on to take files and
+ * changes, and restarts. At each step what was answered must be there, what was not
+ * must be whole or missing, and nothing may lie about.
+ */
+
+const SEED = Number(process.env.TEST_SEED ?? 1);
+const AT_A_TIME = 12;
+// Most answers of the disk are errors that nobody prints.
+Error.stackTraceLimit = 2;
+
+interface CrashPoint {
+  readonly what: string;
+  readonly state: StorageState;
+}
+
+async function record(script: StorageScript): Promise<CrashPoint[]> {
+  const host = new StorageHost(new Random(SEED));
+  const points: CrashPoint[] = [];
+  host.disk.onPoint = (when, what) => {
+    points.push({ what: `${points.length}, ${when} ${what}`, state: host.state() });
+  };
+  await host.start();
+  await script.run(host);
+  await host.close();
+  host.disk.onPoint = () => undefined;
+  expect(host.disk.openFiles, 'open files').toBe(0);
+  return points;
+}
+
+/** Starts from the point as after the crash; false if the same was tried before. */
+async function recover(
+  script: StorageScript,
+  point: CrashPoint,
+  mode: CrashMode,
+  tried: Set<string>,
+): Promise<boolean> {
+  const random = new Random(SEED + point.state.ledger.version);
+  const host = StorageHost.after(point.state, mode, random);
+  const situation = `${mode === 'killed'} ${point.state.ledger.version} ${digest(host)}`;
+  if (tried.has(situation)) return false;
+  tried.add(situation);
+  let step = 'starting';
+  try {
+    await host.start();
+    step = 'the first look';
+    host.checkDisk();
+    await host.check('must work', mode !== 'killed');
+    step = 'going on';
+    await host.upload(someBytes(host, 100));
+    for (const entry of host.ledger.living('appender')) {
+      await host.append(entry, someBytes(host, 40));
+      await host.modify(entry, 0, someBytes(host, 20));
+    }
+    await host.check();
+    step = 'the restart';
+    await host.close();
+    expect(host.disk.openFiles, 'open files').toBe(0);
+    await host.start();
+    host.checkDisk();
+    await host.check();
+    step = 'a second crash';
+    const after = host.crash('lost');
+    await after.start();
+    after.checkDisk();
+    await after.check();
+    return true;
+  } catch (error) {
+    const where = `${script.name}; point ${point.what}; ${mode}; seed ${SEED}`;
+    throw new Error(`${where}: ${step}: ${(error as Error).message}`, { cause: error });
+  } finally {
+    host.dispose();
+  }
+}
+
+function digest(host: StorageHost): string {
+  const hash = createHash('sha1');
+  for (const [name, bytes] of host.disk.contents()) hash.update(name).update(bytes);
+  return hash.digest('hex');
+}
+
+let covered = 0;
+let points = 0;
+
+test.each(STORAGE_SCRIPTS)('$name', { timeout: 120_000 }, async (script) => {
+  const found = await record(script);
+  points += found.length;
+  const tried = new Set<string>();
+  const work = found.flatMap((point) => CRASH_MODES.map((mode) => ({ point, mode })));
+  await inParallel(work, AT_A_TIME, async ({ point, mode }) => {
+    if (await recover(script, point, mode, tried)) covered += 1;
+  });
+});
+
+test('the enumeration has not shrunk', () => {
+  console.log(`${points} crash points, ${covered} different starts`);
+  expect(points).toBeGreaterThan(500);
+  expect(covered).toBeGreaterThan(800);
+});
