@@ -168,6 +168,8 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
       largeFilesInFlight: 0,
       sendRetries: 0,
       unpackableFiles: 0,
+      unconfirmedTrunks: 0,
+      orphans: { found: 0, adopted: 0, deleted: 0, openPlans: 0 },
       room: {
         usedBytes: 0,
         limitBytes: 0,

@@ -71,6 +71,8 @@ async function recover(
     step = 'merging';
     await host.flush();
     await host.check();
+    step = 'the check';
+    await host.checkStore();
     step = 'the restart';
     await host.close();
     expect(host.disk.openFiles).toBe(0);

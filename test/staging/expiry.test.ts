@@ -3,6 +3,7 @@ import { rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { migrate } from '../../packages/staging/dist/filemap-schema.js';
 import { openStaging, stageFile, until } from '../support/staging.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -71,13 +72,13 @@ describe('the mark of an upload', () => {
 describe('a FileMap of the first schema', () => {
   test('is brought to the present one with its rows', async () => {
     const folder = temporaryFolder();
-    const opened = await openStaging(folder);
-    const key = await stageFile(opened.staging, randomBytes(10));
-    await opened.staging.close();
+    const key = randomBytes(16);
     const database = new Database(join(folder, 'filemap.sqlite'));
-    database.exec(`DROP INDEX files_expiring; DROP INDEX files_once;
-      ALTER TABLE files DROP COLUMN expiresAt; ALTER TABLE files DROP COLUMN once;`);
-    database.pragma('user_version = 1');
+    migrate(database, 1);
+    database
+      .prepare("INSERT INTO files VALUES (?, 'a', 'b', NULL, 10, 1, 2, 3, 4, 0, 1, 100, NULL)")
+      .run(key);
+    database.exec("UPDATE counters SET value = 1 WHERE name = 'mergedFiles'");
     database.close();
     const { staging } = await openStaging(folder);
     expect(staging.find(key)).toMatchObject({ size: 10, expiresAt: null });

@@ -28,14 +28,16 @@ function rot(folder: string, needle: Buffer): void {
 
 describe('the check', () => {
   test('of a sound store: every byte is live or dead, and there are no problems', async () => {
-    const { staging } = await openStaging(temporaryFolder());
+    const { staging, store } = await openStaging(temporaryFolder());
     const keys: Buffer[] = [];
     for (let index = 0; index < 10; index++) keys.push(await stageFile(staging, randomBytes(1000)));
     await staging.flush();
     await staging.delete(keys[0]!);
     await stageFile(staging, randomBytes(77));
-    const { problems, ...sums } = await staging.fsck(CHECK);
+    const { problems, overheadBytes, ...sums } = await staging.fsck(CHECK);
     expect(problems).toEqual([]);
+    const inStore = [...store.files.values()].reduce((sum, bytes) => sum + bytes.length, 0);
+    expect(overheadBytes).toBe(inStore - 10_000);
     expect(sums).toEqual({
       waitingFiles: 1,
       waitingBytes: 77,
@@ -46,8 +48,18 @@ describe('the check', () => {
       deadFiles: 1,
       deadBytes: 1000,
       trunks: 1,
-      abandonedPlans: 0,
-      possibleOrphanBytes: 0,
+      storedBytes: inStore,
+      unreadTrunks: 0,
+      unreadBytes: 0,
+      orphanTrunks: 0,
+      orphanBytes: 0,
+      openPlans: 0,
+      openBytes: 0,
+      unconfirmedTrunks: 0,
+      damagedCopies: 0,
+      orphans: [],
+      possibleOrphans: [],
+      unlisted: [],
     });
   });
 
@@ -91,7 +103,7 @@ describe('the check', () => {
     expect(problems.at(-1)).toMatchObject({ code: 'trunk_missing', repaired: false });
   });
 
-  test('plans that were given up are counted as possible orphans', async () => {
+  test('plans that were given up stay open until the storages have been asked', async () => {
     const folder = temporaryFolder();
     const store = new MemoryTrunkStore();
     store.beforeStore = () => {
@@ -101,10 +113,13 @@ describe('the check', () => {
     await stageFile(first.staging, randomBytes(5000));
     await until(() => first.errors.length > 0);
     await first.staging.close();
+    store.unlisted = ['a storage is away'];
     const { staging } = await openStaging(folder, {}, store);
     const report = await staging.fsck(CHECK);
-    expect(report.abandonedPlans).toBe(1);
-    expect(report.possibleOrphanBytes).toBeGreaterThan(5000);
+    expect(report).toMatchObject({ openPlans: 1, unlisted: ['a storage is away'] });
+    expect(report.openBytes).toBeGreaterThan(5000);
+    store.unlisted = [];
+    expect(await staging.fsck(CHECK)).toMatchObject({ openPlans: 0, openBytes: 0, unlisted: [] });
   });
 });
 

@@ -55,12 +55,14 @@ export class History {
   readonly lines: string[] = [];
   host: SimulatedHost;
   readonly #random: Random;
+  readonly #seed: number;
   #isAway = false;
   #lies = 0;
   /** Failures of the disk since the process was started. */
   #failuresBefore = 0;
 
   constructor(seed: number) {
+    this.#seed = seed;
     const random = new Random(seed);
     const options: HostOptions = {
       segmentBytes: random.pick([600, 2500, 2 ** 20]),
@@ -87,6 +89,9 @@ export class History {
     await this.#flush();
     await this.#check();
     await this.restart();
+    await this.#check();
+    // Looking through the whole trunk store takes its time.
+    if (this.#seed % 4 === 0) await this.host.checkStore();
     await this.#check();
   }
 

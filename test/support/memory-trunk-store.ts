@@ -1,6 +1,20 @@
 import { crc32 } from 'node:zlib';
-import { encodeFields, encodePath, encodeTail, normalSizeField } from '@stevedore/protocol';
-import { StoreError, type TrunkSource, type TrunkStore } from '@stevedore/staging';
+import {
+  decodeFields,
+  encodeFields,
+  encodePath,
+  encodeTail,
+  normalSizeField,
+  parseFileId,
+  sizeOfField,
+} from '@stevedore/protocol';
+import {
+  type Copies,
+  type ListedFile,
+  StoreError,
+  type TrunkSource,
+  type TrunkStore,
+} from '@stevedore/staging';
 
 /** A FastDFS in memory that can be told to fail, to lie and to wait. */
 export class MemoryTrunkStore implements TrunkStore {
@@ -10,6 +24,13 @@ export class MemoryTrunkStore implements TrunkStore {
   beforeStore: (source: TrunkSource) => Promise<void> | void = () => undefined;
   /** Changes what is stored, as a broken network or disk would. */
   damage: (bytes: Buffer) => Buffer = (bytes) => bytes;
+  /** Called after each store; what it throws is a reply that was lost. */
+  beforeReply: () => void = () => undefined;
+  /** Storages that show a trunk when they are asked, and how many there are. */
+  copiesOf: (fileId: string) => Copies = () => ({ holders: ['10.1.2.3:23000'], members: 1 });
+  /** What `list` cannot ask. */
+  unlisted: readonly string[] = [];
+  now: () => number = Date.now;
   #count = 0;
 
   async store(source: TrunkSource, signal: AbortSignal): Promise<string> {
@@ -20,23 +41,55 @@ export class MemoryTrunkStore implements TrunkStore {
     this.#count += 1;
     const fields = encodeFields({
       source: '10.1.2.3',
-      createdAtSeconds: 1_700_000_000,
+      createdAtSeconds: Math.floor(this.now() / 1000),
       sizeField: normalSizeField(bytes.length, this.#count),
       crc32: crc32(bytes),
     });
     const fileId = `group1/${encodePath(0, 0, 0)}${fields}${encodeTail(source.extension, '1234567')}`;
     this.files.set(fileId, bytes);
+    try {
+      this.beforeReply();
+    } catch (error) {
+      source.onLost?.();
+      throw error;
+    }
     return fileId;
   }
 
   /** Called before each read; what it throws is the read's failure. */
   beforeRead: () => Promise<void> | void = () => undefined;
 
-  async read(fileId: string, offset: number, length: number): Promise<Buffer> {
+  /** Changes what a storage sends, as its disk would. */
+  rot: (bytes: Buffer, holder: string | undefined) => Buffer = (bytes) => bytes;
+
+  async read(
+    fileId: string,
+    offset: number,
+    length: number,
+    _signal?: AbortSignal,
+    holder?: string,
+  ): Promise<Buffer> {
     await this.beforeRead();
     const bytes = this.files.get(fileId);
     if (!bytes) throw new StoreError('not_found', `there is no file ${fileId}`);
-    return Buffer.from(bytes.subarray(offset, offset + length));
+    return this.rot(Buffer.from(bytes.subarray(offset, offset + length)), holder);
+  }
+
+  async copies(fileId: string): Promise<Copies> {
+    return this.copiesOf(fileId);
+  }
+
+  async sizeOf(fileId: string): Promise<number | undefined> {
+    return this.files.get(fileId)?.length;
+  }
+
+  async list(onFile: (file: ListedFile) => void): Promise<readonly string[]> {
+    for (const fileId of this.files.keys()) {
+      const { crc32: crc, createdAtSeconds, sizeField } = decodeFields(parseFileId(fileId)!.base);
+      const createdAt = createdAtSeconds * 1000;
+      onFile({ fileId, size: sizeOfField(sizeField), crc32: crc, createdAt });
+    }
+    return this.unlisted;
   }
 
   async remove(fileId: string): Promise<void> {

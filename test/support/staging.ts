@@ -26,6 +26,7 @@ export async function openStaging(
     containerBytes: 64 * MIB,
     retainBytes: 32 * MIB,
     sync: true,
+    listingGraceMs: 0,
     now: Date.now,
     randomFill: (target) => randomFillSync(target),
     ...options,

@@ -20,6 +20,9 @@ export function absentTrunkStore(): TrunkStore {
     store: (_source, signal) => never(signal),
     remove: (_fileId, signal) => never(signal),
     read: (_fileId, _offset, _length, signal) => never(signal),
+    copies: (_fileId, signal) => never(signal),
+    sizeOf: (_fileId, signal) => never(signal),
+    list: (_onFile, signal) => never(signal),
   };
 }
 
@@ -35,6 +38,9 @@ export function forgettingTrunkStore(): TrunkStore {
     },
     remove: () => Promise.resolve(),
     read: () => Promise.reject(new Error('nothing was kept')),
+    copies: () => Promise.resolve({ holders: ['127.0.0.1:23000'], members: 1 }),
+    sizeOf: () => Promise.resolve(undefined),
+    list: () => Promise.resolve([]),
   };
 }
 

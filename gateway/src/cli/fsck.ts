@@ -34,8 +34,26 @@ function describe(report: FsckReport): string {
     `merged    ${report.mergedFiles} files in ${report.trunks} trunks`,
     `live      ${formatBytes(report.liveBytes)}`,
     `dead      ${formatBytes(report.deadBytes)} of ${report.deadFiles} deleted or moved files`,
-    `orphans   ${formatBytes(report.possibleOrphanBytes)} at the most, of ${report.abandonedPlans} plans that were given up`,
+    `overhead  ${formatBytes(report.overheadBytes)} of headers and directories`,
+    `unread    ${formatBytes(report.unreadBytes)} in ${report.unreadTrunks} trunks`,
+    `orphans   ${formatBytes(report.orphanBytes)} in ${report.orphanTrunks} trunks`,
+    `stored    ${formatBytes(report.storedBytes)}, the sum of the five`,
   ];
+  if (report.openPlans > 0) {
+    rows.push(
+      `open      ${formatBytes(report.openBytes)} more at the most, of ${report.openPlans} plans that were given up`,
+    );
+  }
+  if (report.unconfirmedTrunks > 0) {
+    rows.push(`copies    ${report.unconfirmedTrunks} trunks are not on enough storages yet`);
+  }
+  if (report.damagedCopies > 0) rows.push(`damaged   ${report.damagedCopies} copies are not read`);
+  for (const sentence of report.unlisted) rows.push(`unlisted  ${sentence}`);
+  for (const { fileId, bytes, key } of report.possibleOrphans) {
+    rows.push(
+      `perhaps   ${fileId} (${formatBytes(bytes)}) is a second copy of ${key ?? 'a deleted file'}: delete it if no other program has it`,
+    );
+  }
   for (const { code, subject, detail, repaired } of report.problems) {
     rows.push(`${repaired ? 'repaired' : 'problem '}  ${code} ${subject}: ${detail}`);
   }

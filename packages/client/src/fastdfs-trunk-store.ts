@@ -1,9 +1,22 @@
-import { type FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
-import { TRUNK_EXTENSION } from '@stevedore/protocol';
-import type { TrunkSource, TrunkStore } from '@stevedore/staging';
+import {
+  type FastdfsClient,
+  FastdfsError,
+  type PossibleOrphan,
+  type StorageRecord,
+} from '@stevedore/fastdfs';
+import { StorageStatus, TRUNK_EXTENSION } from '@stevedore/protocol';
+import type { Copies, ListedFile, TrunkSource, TrunkStore } from '@stevedore/staging';
 import { storageError } from './reader.js';
 
 const REMOVE_TIMEOUT_MS = 10_000;
+
+/** Storages that hold files, or are about to. */
+const MEMBERS: ReadonlySet<number> = new Set([
+  StorageStatus.active,
+  StorageStatus.offline,
+  StorageStatus.online,
+  StorageStatus.recovery,
+]);
 
 /** FastDFS as staging sees it. */
 export class FastdfsTrunkStore implements TrunkStore {
@@ -20,7 +33,22 @@ export class FastdfsTrunkStore implements TrunkStore {
    * its own, under a name from which no slice ids can be made. An appender never goes
    * there, and a regenerated one is a normal file with its size and CRC-32.
    */
-  async store({ size, extension, chunks }: TrunkSource, signal: AbortSignal): Promise<string> {
+  async store(source: TrunkSource, signal: AbortSignal): Promise<string> {
+    const { size, onLost } = source;
+    // An upload that was sent and not answered is told of, even when another one succeeds.
+    const onOrphan = (orphan: PossibleOrphan) => {
+      if (orphan.size === size) onLost?.();
+    };
+    this.#client.on('possibleOrphan', onOrphan);
+    try {
+      return await this.#store(source, signal);
+    } finally {
+      this.#client.off('possibleOrphan', onOrphan);
+    }
+  }
+
+  async #store(source: TrunkSource, signal: AbortSignal): Promise<string> {
+    const { size, extension, chunks, onLost } = source;
     const options = { size, extension, signal };
     if (extension !== TRUNK_EXTENSION || size > this.#slotBytes) {
       const fileId = await this.#client.upload(chunks(), options);
@@ -28,20 +56,32 @@ export class FastdfsTrunkStore implements TrunkStore {
         return fileId;
       }
       this.#slotBytes = size;
-      await this.remove(fileId, signal);
+      await this.remove(fileId, signal).catch((error: unknown) => {
+        onLost?.();
+        throw error;
+      });
     }
     const appender = await this.#client.uploadAppender(chunks(), options);
     try {
       return await this.#client.regenerate(appender, { signal });
     } catch (error) {
+      // It may have got its new name all the same.
+      onLost?.();
       await this.remove(appender, AbortSignal.timeout(REMOVE_TIMEOUT_MS)).catch(() => undefined);
       throw error;
     }
   }
 
-  async read(fileId: string, offset: number, length: number, signal: AbortSignal): Promise<Buffer> {
+  async read(
+    fileId: string,
+    offset: number,
+    length: number,
+    signal: AbortSignal,
+    holder?: string,
+  ): Promise<Buffer> {
+    const storage = holder === undefined ? undefined : parseHolder(holder);
     try {
-      return await this.#client.downloadBytes(fileId, { offset, length, signal });
+      return await this.#client.downloadBytes(fileId, { offset, length, signal, storage });
     } catch (error) {
       // Only a storage can say that a file is gone; trackers know storages.
       if (error instanceof FastdfsError && error.code === 'unknown_group') throw error;
@@ -53,7 +93,110 @@ export class FastdfsTrunkStore implements TrunkStore {
     try {
       await this.#client.delete(fileId, { signal });
     } catch (error) {
-      if (!(error instanceof FastdfsError && error.code === 'not_found')) throw error;
+      if (!isNotFound(error)) throw error;
     }
   }
+
+  async copies(fileId: string, signal: AbortSignal): Promise<Copies> {
+    const { group, size, crc32 } = this.#client.describe(fileId);
+    const storages = await this.#client.listStorages(group, undefined, { signal });
+    const active = storages.filter(({ status }) => status === StorageStatus.active);
+    const asked = active.map(async (storage) => {
+      const at = { address: storage.address, port: storage.storagePort };
+      try {
+        const info = await this.#client.info(fileId, { signal, storage: at, computeCrc: false });
+        return info.size === size && info.crc32 === crc32 ? [formatHolder(at)] : [];
+      } catch (error) {
+        // One that does not answer has shown nothing.
+        if (error instanceof FastdfsError && !signal.aborted) return [];
+        throw error;
+      }
+    });
+    return { holders: (await Promise.all(asked)).flat(), members: active.length };
+  }
+
+  async sizeOf(fileId: string, signal: AbortSignal): Promise<number | undefined> {
+    try {
+      return (await this.#client.info(fileId, { signal, computeCrc: false })).size;
+    } catch (error) {
+      if (isNotFound(error)) return undefined;
+      throw storageError(error, fileId);
+    }
+  }
+
+  async list(onFile: (file: ListedFile) => void, signal: AbortSignal): Promise<readonly string[]> {
+    const unlisted: string[] = [];
+    let groups: readonly { readonly name: string }[];
+    try {
+      groups = await this.#client.listGroups({ signal });
+    } catch (error) {
+      signal.throwIfAborted();
+      return [`the trackers name no groups: ${(error as Error).message}`];
+    }
+    for (const { name } of groups) {
+      const storages = await this.#client
+        .listStorages(name, undefined, { signal })
+        .catch((error: Error) => {
+          signal.throwIfAborted();
+          unlisted.push(`the trackers name no storages of ${name}: ${error.message}`);
+          return [];
+        });
+      for (const storage of storages) {
+        const problem = await this.#listStorage(name, storage, onFile, signal);
+        if (problem !== undefined) unlisted.push(problem);
+      }
+    }
+    return unlisted;
+  }
+
+  /** What went wrong, in a sentence. */
+  async #listStorage(
+    group: string,
+    { address, storagePort: port, status, storePathCount }: StorageRecord,
+    onFile: (file: ListedFile) => void,
+    signal: AbortSignal,
+  ): Promise<string | undefined> {
+    if (!MEMBERS.has(status)) return undefined;
+    const where = `storage ${formatHolder({ address, port })} of ${group}`;
+    if (status !== StorageStatus.active) return `${where} is away`;
+    try {
+      for (let storePathIndex = 0; storePathIndex < storePathCount; storePathIndex++) {
+        const files = this.#client.listFiles({ group, address, port }, { storePathIndex, signal });
+        for await (const { fileId, linkTo } of files) {
+          if (linkTo === undefined) this.#tell(fileId, onFile);
+        }
+      }
+      return undefined;
+    } catch (error) {
+      signal.throwIfAborted();
+      return `${where} does not list its files: ${(error as Error).message}`;
+    }
+  }
+
+  #tell(fileId: string, onFile: (file: ListedFile) => void): void {
+    let description: ReturnType<FastdfsClient['describe']>;
+    try {
+      description = this.#client.describe(fileId);
+    } catch {
+      // A name that is none of FastDFS's.
+      return;
+    }
+    const { size, crc32, createdAt, kind } = description;
+    if (kind === 'slave') return;
+    onFile({ fileId, size, crc32, createdAt: createdAt.getTime() });
+  }
+}
+
+function isNotFound(error: unknown): boolean {
+  return error instanceof FastdfsError && error.code === 'not_found';
+}
+
+function formatHolder({ address, port }: { readonly address: string; readonly port: number }) {
+  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
+}
+
+function parseHolder(holder: string): { readonly address: string; readonly port: number } {
+  const colon = holder.lastIndexOf(':');
+  const address = holder.slice(0, colon).replace(/^\[|\]$/g, '');
+  return { address, port: Number(holder.slice(colon + 1)) };
 }

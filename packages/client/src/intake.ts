@@ -92,7 +92,7 @@ export class Intake {
   /** Makes what was taken durable, all or nothing. */
   async stage(taken: readonly Taken[], how: StageOptions, now: number): Promise<NewFile[]> {
     const { group, once } = how;
-    const files = taken.map(({ key, meta, size, crc32: crc, body }) => ({
+    const files = taken.map(({ key, meta, size, crc32: crc, body, spool }) => ({
       ...meta,
       group: group ?? meta.group,
       once,
@@ -101,6 +101,7 @@ export class Intake {
       crc32: crc,
       stagedAt: now,
       body,
+      blocks: spool?.blocks,
     }));
     try {
       await this.#staging.stage(files, how.sync && this.#limits.sync);

@@ -49,6 +49,7 @@ async function openStore(
       maxAgeMs: parsed.mergeMaxAge,
       containerBytes: parsed.containerSize,
       retainBytes: parsed.retain,
+      confirmCopies: parsed.confirmCopies,
       sync: parsed.durability === 'sync',
       ...(onRebuild ? { onRebuild, rebuildsFirst: true } : {}),
       now: Date.now,

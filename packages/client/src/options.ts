@@ -72,6 +72,12 @@ export const storeOptions = {
     default: GIB,
     help: 'merged files kept on this disk as a read copy',
   } as OptionSpec<number>,
+  confirmCopies: {
+    kind: 'integer',
+    default: 0,
+    maximum: 32,
+    help: 'storages that must have a trunk before its files may leave this disk; 0: two where the group has two or more, else one',
+  } as OptionSpec<number>,
   cacheSize: {
     kind: 'size',
     default: 64 * MIB,

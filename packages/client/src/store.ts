@@ -270,6 +270,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       sendRetries: stats.sendRetries,
       unpackableFiles: stats.unpackableFiles,
       room: stats.room,
+      unconfirmedTrunks: stats.unconfirmedTrunks,
+      orphans: stats.orphans,
       cache: this.#reader.cacheStats(),
       connections: this.#parts.client.stats(),
     };

@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import type { ReadableStream } from 'node:stream/web';
 import type { FileCacheStats } from '@stevedore/cache';
 import type { ClientStats } from '@stevedore/fastdfs';
-import type { RoomStats } from '@stevedore/staging';
+import type { OrphanStats, RoomStats } from '@stevedore/staging';
 import type { StorageMember } from './inspect.js';
 
 /** What `open()` gives: the contract between the SDK and everything built on it. */
@@ -145,6 +145,10 @@ export interface StoreStats {
   /** Staged files whose bytes on this disk are damaged: they are in no trunk. */
   readonly unpackableFiles: number;
   readonly room: RoomStats;
+  /** Trunks that too few storages have shown to have; this disk keeps its copies. */
+  readonly unconfirmedTrunks: number;
+  /** Trunks in FastDFS that no record named. */
+  readonly orphans: OrphanStats;
   readonly cache: FileCacheStats;
   /** The connections to FastDFS. */
   readonly connections: ClientStats;

@@ -29,6 +29,8 @@ export interface FileChange {
   /** Where the body begins in the segment. */
   readonly position: number;
   readonly spooled: boolean;
+  /** CRC-32s of its blocks, for a large file. */
+  readonly blocks?: Buffer | undefined;
 }
 
 export type FileMapChange =
@@ -51,6 +53,10 @@ export type FileMapChange =
       readonly size: number;
       readonly crc32: number;
       readonly files: number;
+      /** When it was recorded, if another copy may be in FastDFS. */
+      readonly doubtfulSince?: number | undefined;
+      /** CRC-32s of its blocks, for a file that was stored whole. */
+      readonly blocks?: Buffer | undefined;
       /** The file itself, when it was stored whole. */
       readonly file: Omit<FileChange, 'position' | 'spooled'> | undefined;
     }
@@ -61,6 +67,8 @@ export type FileMapChange =
       readonly fileId: string;
       readonly size: number;
       readonly files: number;
+      /** As for `stored`. */
+      readonly doubtfulSince?: number | undefined;
     };
 
 /** Key, offset and size of a member, as plan records and the FileMap pack them. */

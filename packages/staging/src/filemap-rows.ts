@@ -58,7 +58,23 @@ export interface TrunkRow {
   readonly deadFiles: number;
   readonly deadBytes: number;
   readonly recordSegment: number;
+  /** Unix milliseconds since when FastDFS may hold a copy that no record names; null if not. */
+  readonly doubtfulSince: number | null;
+  /** 1 once as many storages as asked for have it. */
+  readonly copied: 0 | 1;
 }
+
+/** A copy that is not to be read: on this disk, or a slice or large file at a storage. */
+export interface DamagedCopy {
+  readonly key: Buffer;
+  readonly place: DamagePlace;
+  /** `host:port` of the storage; empty for this disk, or when all of them are meant. */
+  readonly holder: string;
+  /** Unix milliseconds. */
+  readonly foundAt: number;
+}
+
+export type DamagePlace = 'container' | 'spool' | 'trunk';
 
 /** A member as a trunk's directory tells it. */
 export interface AdoptedFile {

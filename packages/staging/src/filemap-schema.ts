@@ -11,8 +11,14 @@ import type Database from 'better-sqlite3';
  * holds has the trunks in which a deleted file's bytes still are, those it was moved
  * from included; deletions.trunks is how many they are. A deletion may be forgotten
  * once it is zero, and no trunk is left whose members are not known yet.
+ *
+ * trunks.doubtfulSince is set while FastDFS may hold a copy of the trunk that no record
+ * names; copied is 0 until as many storages as asked for have shown that they have it,
+ * and oldestSegment is the first one that must stay until then. damage lists copies
+ * that are not to be read, blocks the checksums of large files, marks where slow walks
+ * have come to, unwanted what is still to be removed from FastDFS.
  */
-export const SCHEMA_VERSION = 3;
+export const SCHEMA_VERSION = 4;
 
 const VERSION_1 = `
   CREATE TABLE files (
@@ -105,16 +111,40 @@ const VERSION_3 = `
   CREATE INDEX trunks_by_state ON trunks (state);
 `;
 
-const STEPS = [VERSION_1, VERSION_2, VERSION_3];
+/** What may be in FastDFS twice or too seldom, and what is damaged. */
+const VERSION_4 = `
+  ALTER TABLE trunks ADD COLUMN doubtfulSince INTEGER;
+  ALTER TABLE trunks ADD COLUMN copied INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE trunks ADD COLUMN oldestSegment INTEGER;
+  UPDATE trunks SET copied = 1 WHERE state = 'confirmed';
+  UPDATE trunks SET doubtfulSince = 0 WHERE state = 'abandoned';
+  CREATE INDEX trunks_doubtful ON trunks (id) WHERE doubtfulSince IS NOT NULL;
+  CREATE INDEX trunks_uncopied ON trunks (id) WHERE copied = 0 AND state = 'confirmed';
 
-export function migrate(database: Database.Database): void {
+  CREATE TABLE damage (
+    key BLOB NOT NULL,
+    place TEXT NOT NULL,
+    holder TEXT NOT NULL,
+    foundAt INTEGER NOT NULL,
+    PRIMARY KEY (key, place, holder)
+  ) WITHOUT ROWID;
+
+  CREATE TABLE blocks (key BLOB PRIMARY KEY, crcs BLOB NOT NULL) WITHOUT ROWID;
+  CREATE TABLE marks (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+  CREATE TABLE unwanted (fileId TEXT PRIMARY KEY) WITHOUT ROWID;
+`;
+
+const STEPS = [VERSION_1, VERSION_2, VERSION_3, VERSION_4];
+
+/** Up to the present version, or, to try that, only to an earlier one. */
+export function migrate(database: Database.Database, to = SCHEMA_VERSION): void {
   const version = database.pragma('user_version', { simple: true }) as number;
   if (version > SCHEMA_VERSION) {
     throw new Error(`FileMap has schema ${version}, this program knows ${SCHEMA_VERSION}`);
   }
-  if (version === SCHEMA_VERSION) return;
+  if (version >= to) return;
   database.transaction(() => {
-    for (const step of STEPS.slice(version)) database.exec(step);
-    database.pragma(`user_version = ${SCHEMA_VERSION}`);
+    for (const step of STEPS.slice(version, to)) database.exec(step);
+    database.pragma(`user_version = ${to}`);
   })();
 }

@@ -5,7 +5,7 @@ import type Database from 'better-sqlite3';
 const FILE_COLUMNS = `f.key, f.name, f.type, f.grp AS "group", f.size, f.crc32, f.stagedAt,
   f.segment, f.position, f.spooled, f.trunk, f.trunkOffset, f.was, f.expiresAt`;
 const TRUNK_COLUMNS = `id, taskId, kind, state, fileId, size, crc32, files, contentBytes,
-  deadFiles, deadBytes, recordSegment`;
+  deadFiles, deadBytes, recordSegment, doubtfulSince, copied`;
 
 const SQL = {
   find: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
@@ -37,6 +37,13 @@ const SQL = {
   forgetSpooled: 'UPDATE files SET spooled = 2 WHERE key = ?',
   oldestNeeded: `SELECT segment FROM files INDEXED BY files_waiting
       WHERE trunk IS NULL ORDER BY segment, position LIMIT 1`,
+  oldestUncopied: `SELECT min(oldestSegment) AS segment FROM trunks INDEXED BY trunks_uncopied
+      WHERE copied = 0 AND state = 'confirmed'`,
+  uncopied: `SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_uncopied
+      WHERE copied = 0 AND state = 'confirmed' AND id > ? ORDER BY id LIMIT ?`,
+  countUncopied: `SELECT count(*) AS n FROM trunks INDEXED BY trunks_uncopied
+      WHERE copied = 0 AND state = 'confirmed'`,
+  setCopied: 'UPDATE trunks SET copied = 1 WHERE id = ?',
   addFile: `INSERT OR IGNORE INTO files
       (key, name, type, grp, size, crc32, stagedAt, segment, position, spooled, expiresAt, once)
       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -52,8 +59,8 @@ const SQL = {
   removeFile: 'DELETE FROM files WHERE key = ?',
   confirmFile: `UPDATE files SET trunk = ?, trunkOffset = ?
       WHERE key = ? AND trunk IS NULL RETURNING size, spooled`,
-  confirmedSpooled: `SELECT key FROM files INDEXED BY files_spooled
-      WHERE spooled = 1 AND trunk IS NOT NULL ORDER BY key`,
+  confirmedSpooled: `SELECT f.key FROM files f INDEXED BY files_spooled
+      JOIN trunks t ON t.id = f.trunk WHERE f.spooled = 1 AND t.copied = 1 ORDER BY f.key`,
   isDeleted: 'SELECT 1 FROM deletions WHERE key = ?',
   addDeletion: `INSERT INTO deletions (key, trunks, recordSegment)
       VALUES ($key, $trunks, $segment) ON CONFLICT (key) DO UPDATE SET recordSegment = $segment`,
@@ -69,26 +76,54 @@ const SQL = {
   forgetDeletions: `DELETE FROM deletions WHERE recordSegment = ? AND trunks = 0`,
   addPlan: `INSERT INTO trunks (taskId, kind, state, size, files, recordSegment, members)
       VALUES ($taskId, $kind, 'planned', $size, $files, $segment, $members)
-      ON CONFLICT (taskId) DO NOTHING`,
+      ON CONFLICT (taskId) DO UPDATE SET recordSegment = $segment
+        WHERE state IN ('planned', 'abandoned', 'retired')`,
   addStored: `INSERT INTO trunks
-      (taskId, kind, state, fileId, size, crc32, files, recordSegment, members)
-      VALUES ($taskId, $kind, 'stored', $fileId, $size, $crc32, $files, $segment, $members)
+      (taskId, kind, state, fileId, size, crc32, files, recordSegment, members, doubtfulSince)
+      VALUES ($taskId, $kind, 'stored', $fileId, $size, $crc32, $files, $segment, $members,
+        $doubtfulSince)
       ON CONFLICT (taskId) DO UPDATE SET fileId = $fileId, size = $size, crc32 = $crc32,
-        recordSegment = $segment,
+        recordSegment = $segment, doubtfulSince = coalesce(doubtfulSince, $doubtfulSince),
         members = CASE WHEN state IN ('confirmed', 'retiring', 'retired') THEN NULL
           ELSE coalesce(members, $members) END,
         state = CASE WHEN state IN ('confirmed', 'retiring', 'retired') THEN state
-          ELSE 'stored' END`,
-  addRetired: `INSERT INTO trunks (taskId, kind, state, fileId, size, files, recordSegment)
-      VALUES ($taskId, $kind, 'retiring', $fileId, $size, $files, $segment)
-      ON CONFLICT (taskId) DO UPDATE SET recordSegment = $segment, members = NULL, sparse = 0,
+          ELSE 'stored' END
+        WHERE recordSegment <= $segment`,
+  addRetired: `INSERT INTO trunks
+      (taskId, kind, state, fileId, size, files, recordSegment, doubtfulSince)
+      VALUES ($taskId, $kind, 'retiring', $fileId, $size, $files, $segment, $doubtfulSince)
+      ON CONFLICT (taskId) DO UPDATE SET fileId = $fileId, recordSegment = $segment, members = NULL, sparse = 0,
         state = CASE WHEN state = 'retired' THEN state ELSE 'retiring' END`,
   finishTrunk: `UPDATE trunks SET state = 'confirmed', members = NULL, files = $files,
-      contentBytes = $bytes,
+      contentBytes = $bytes, copied = 0,
+      oldestSegment = (SELECT min(segment) FROM files
+        WHERE trunk = $trunk AND spooled = 0 AND segment > 0),
       deadFiles = $files - (SELECT count(*) FROM files WHERE trunk = $trunk),
       deadBytes = $bytes - (SELECT coalesce(sum(size), 0) FROM files WHERE trunk = $trunk)
       WHERE id = $trunk`,
-  abandonTrunk: "UPDATE trunks SET state = 'abandoned', members = NULL WHERE id = ?",
+  abandonTrunk: `UPDATE trunks SET state = 'abandoned', doubtfulSince = $now,
+      members = CASE kind WHEN 'whole' THEN members END WHERE id = $trunk`,
+  doubt: 'UPDATE trunks SET doubtfulSince = $now WHERE id = $trunk',
+  settleDoubt: `UPDATE trunks SET doubtfulSince = NULL,
+      state = CASE state WHEN 'abandoned' THEN 'retired' ELSE state END,
+      members = CASE state WHEN 'abandoned' THEN NULL ELSE members END WHERE id = ?`,
+  doubtful: `SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_doubtful
+      WHERE doubtfulSince IS NOT NULL ORDER BY id`,
+  addUnwanted: 'INSERT OR IGNORE INTO unwanted (fileId) VALUES (?)',
+  removeUnwanted: 'DELETE FROM unwanted WHERE fileId = ?',
+  unwanted: 'SELECT fileId FROM unwanted ORDER BY fileId',
+  addDamage: `INSERT OR IGNORE INTO damage (key, place, holder, foundAt)
+      VALUES ($key, $place, $holder, $foundAt)`,
+  damageOf: 'SELECT place, holder FROM damage WHERE key = ?',
+  damage: 'SELECT key, place, holder, foundAt FROM damage ORDER BY key, place, holder LIMIT ?',
+  countDamage: 'SELECT count(*) AS n FROM damage',
+  removeDamage: 'DELETE FROM damage WHERE key = ? AND place = ? AND holder = ?',
+  removeAllDamage: 'DELETE FROM damage WHERE key = ?',
+  setBlocks: 'INSERT OR REPLACE INTO blocks (key, crcs) VALUES (?, ?)',
+  blocks: 'SELECT crcs FROM blocks WHERE key = ?',
+  removeBlocks: 'DELETE FROM blocks WHERE key = ?',
+  setMark: 'INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)',
+  mark: 'SELECT value FROM marks WHERE name = ?',
   sparseTrunks: `SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_sparse
       WHERE sparse = 1 ORDER BY deadBytes DESC LIMIT ?`,
   markSparse: `UPDATE trunks SET sparse = state = 'confirmed' AND kind = 'trunk'
@@ -114,7 +149,8 @@ const SQL = {
       FROM trunks GROUP BY state, kind`,
   trunksIn: `SELECT ${TRUNK_COLUMNS} FROM trunks WHERE state = ? ORDER BY id`,
   trunksRecordedIn: `SELECT ${TRUNK_COLUMNS} FROM trunks
-      WHERE recordSegment = ? AND state IN ('stored', 'missing', 'confirmed', 'retiring')`,
+      WHERE recordSegment = ? AND (doubtfulSince IS NOT NULL
+        OR state IN ('stored', 'missing', 'confirmed', 'retiring'))`,
   members: 'SELECT members FROM trunks WHERE id = ?',
   countTrunks: "SELECT count(*) AS n FROM trunks WHERE state = 'confirmed'",
   indexed: 'SELECT indexedBytes FROM segments WHERE number = ?',

@@ -98,7 +98,9 @@ export class FileMapWriter {
     const place = [segment, position, spooled ? 1 : 0];
     const mark = once === undefined ? null : Buffer.from(once, 'base64url');
     const { changes } = this.#statements.addFile.run(...about, ...place, expiresAt, mark);
-    if (changes === 1) this.#sums.add(spooled ? 'spooled' : 'waiting', 1, size);
+    if (changes === 0) return;
+    this.#sums.add(spooled ? 'spooled' : 'waiting', 1, size);
+    if (change.blocks) this.#statements.setBlocks.run(key, change.blocks);
   }
 
   /** The file's bytes are in the container again; its place in a trunk is dead. */
@@ -112,6 +114,8 @@ export class FileMapWriter {
       this.#sums.add(countedAs(row), -1, -row.size);
       this.#sums.add('waiting', 1, size);
     }
+    // The copies it had are not those that it has now.
+    this.#statements.removeAllDamage.run(key);
     this.#statements.moveFile.run(segment, position, JSON.stringify(was), key);
     for (const [fileId, offset] of was) this.#forward(fileId, offset, key);
   }
@@ -126,6 +130,8 @@ export class FileMapWriter {
     this.#sums.add(countedAs(row), -1, -row.size);
     if (row.trunk !== null) this.#addDead(row.trunk, row.size);
     if (row.was !== null) this.#statements.removeForwards.run(key);
+    if (row.spooled > 0) this.#statements.removeBlocks.run(key);
+    this.#statements.removeAllDamage.run(key);
   }
 
   /** The trunks that have the file: its own, and those it was moved from that are there. */
@@ -149,15 +155,19 @@ export class FileMapWriter {
       this.#adopt(file, { spooled: 2, places: null });
     }
     const members = file ? packMembers([{ key: file.key, offset: 0, size }]) : null;
-    const values = { taskId, kind, fileId, size, crc32, files, members, segment };
+    const { doubtfulSince = null, blocks } = change;
+    const values = { taskId, kind, fileId, size, crc32, files, members, segment, doubtfulSince };
     this.#statements.addStored.run(values);
+    if (file && blocks && this.#find(file.key)) this.#statements.setBlocks.run(file.key, blocks);
   }
 
   #retire(change: Extract<FileMapChange, { what: 'retired' }>, segment: number): void {
-    const { taskId, kind, fileId, size, files } = change;
+    const { taskId, kind, fileId, size, files, doubtfulSince = null } = change;
     const known = this.#statements.trunkByTask.get(taskId) as TrunkRow | undefined;
     if (known?.kind === 'whole') this.#forgetAdopted(known.id);
-    this.#statements.addRetired.run({ taskId, kind, fileId, size, files, segment });
+    this.#statements.addRetired.run({
+      ...{ taskId, kind, fileId, size, files, segment, doubtfulSince },
+    });
     if (!known) return;
     this.#statements.uncountHolds.run(known.id);
     this.#statements.freeHolds.run(known.id);

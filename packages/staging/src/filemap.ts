@@ -1,7 +1,14 @@
 import Database from 'better-sqlite3';
 import { type FileMapChange, type PlannedMember, unpackMembers } from './filemap-change.js';
 import { type Counted, type Counters, Sums } from './filemap-counters.js';
-import type { AdoptedFile, FileRow, TrunkRow, TrunkState, TrunkSum } from './filemap-rows.js';
+import type {
+  AdoptedFile,
+  DamagedCopy,
+  FileRow,
+  TrunkRow,
+  TrunkState,
+  TrunkSum,
+} from './filemap-rows.js';
 import { migrate } from './filemap-schema.js';
 import { prepareStatements, type Statements } from './filemap-statements.js';
 import { FileMapWriter } from './filemap-writer.js';
@@ -226,8 +233,89 @@ export class FileMap {
     this.#statements.missTrunk.run(trunk);
   }
 
-  abandonTrunk(trunk: number): void {
-    this.#statements.abandonTrunk.run(trunk);
+  /** It was given up; FastDFS may hold what was sent of it. */
+  abandonTrunk(trunk: number, now: number): void {
+    this.#statements.abandonTrunk.run({ trunk, now });
+  }
+
+  /** FastDFS may hold a copy of the trunk that no record names. */
+  doubt(trunk: number, now: number): void {
+    this.#statements.doubt.run({ trunk, now });
+  }
+
+  /** It holds none: all of it was looked through. */
+  settleDoubt(trunk: number): void {
+    this.#statements.settleDoubt.run(trunk);
+  }
+
+  doubtfulTrunks(): TrunkRow[] {
+    return this.#statements.doubtful.all() as TrunkRow[];
+  }
+
+  /** A file that is to be removed from FastDFS, however often that fails. */
+  addUnwanted(fileId: string): void {
+    this.#statements.addUnwanted.run(fileId);
+  }
+
+  removeUnwanted(fileId: string): void {
+    this.#statements.removeUnwanted.run(fileId);
+  }
+
+  unwanted(): string[] {
+    return (this.#statements.unwanted.all() as { fileId: string }[]).map((row) => row.fileId);
+  }
+
+  /** Trunks of which too few storages have shown a copy, behind the given one. */
+  uncopiedTrunks(after: number, limit: number): TrunkRow[] {
+    return this.#statements.uncopied.all(after, limit) as TrunkRow[];
+  }
+
+  countUncopied(): number {
+    return (this.#statements.countUncopied.get() as { n: number }).n;
+  }
+
+  /** As many storages as asked for have it: the copies on this disk may go. */
+  setCopied(trunk: number): void {
+    this.#statements.setCopied.run(trunk);
+  }
+
+  /** False if the copy was known to be damaged. */
+  addDamage(copy: DamagedCopy): boolean {
+    return this.#statements.addDamage.run(copy).changes === 1;
+  }
+
+  removeDamage({ key, place, holder }: Omit<DamagedCopy, 'foundAt'>): void {
+    this.#statements.removeDamage.run(key, place, holder);
+  }
+
+  damageOf(key: Buffer): Pick<DamagedCopy, 'place' | 'holder'>[] {
+    return this.#statements.damageOf.all(key) as DamagedCopy[];
+  }
+
+  damagedCopies(limit: number): DamagedCopy[] {
+    return this.#statements.damage.all(limit) as DamagedCopy[];
+  }
+
+  countDamage(): number {
+    return (this.#statements.countDamage.get() as { n: number }).n;
+  }
+
+  /** CRC-32s of a large file's blocks; undefined when they are not known. */
+  blocks(key: Buffer): Buffer | undefined {
+    return (this.#statements.blocks.get(key) as { crcs: Buffer } | undefined)?.crcs;
+  }
+
+  setBlocks(key: Buffer, crcs: Buffer): void {
+    this.#statements.setBlocks.run(key, crcs);
+  }
+
+  /** What a slow walk noted of the place it has come to. */
+  mark(name: string): string | undefined {
+    return (this.#statements.mark.get(name) as { value: string } | undefined)?.value;
+  }
+
+  setMark(name: string, value: string): void {
+    this.#statements.setMark.run(name, value);
   }
 
   indexedBytes(segment: number): number {
@@ -240,9 +328,12 @@ export class FileMap {
     return (this.#statements.lastSegment.get() as { number: number }).number;
   }
 
-  /** Number of the oldest segment with a file that is not confirmed in a trunk. */
+  /** Number of the oldest segment with a file of which FastDFS has too few copies, or none. */
   oldestNeededSegment(): number | undefined {
-    return (this.#statements.oldestNeeded.get() as { segment: number } | undefined)?.segment;
+    const waiting = this.#statements.oldestNeeded.get() as { segment: number } | undefined;
+    const uncopied = this.#statements.oldestUncopied.get() as { segment: number | null };
+    if (uncopied.segment === null) return waiting?.segment;
+    return Math.min(waiting?.segment ?? Infinity, uncopied.segment);
   }
 
   /** Keys of spooled files that FastDFS has, oldest first. */

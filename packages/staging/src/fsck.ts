@@ -1,6 +1,7 @@
 import { crc32 } from 'node:zlib';
 import type { FileRow, TrunkRow } from './filemap.js';
 import { formatKey } from './key.js';
+import type { Orphan, OrphanReport, PossibleOrphan } from './orphans.js';
 import {
   allFiles,
   ROWS_PER_PAGE,
@@ -12,9 +13,15 @@ import {
 } from './upkeep.js';
 
 /**
- * Holds FileMap, container and FastDFS against each other. Every byte that was ever
- * stored is live (a file refers to it), dead (its file was deleted or moved) or
- * possibly orphaned (a plan was given up, and FastDFS may hold what was sent of it).
+ * Holds FileMap, container and FastDFS against each other, and adds up where every byte
+ * is. What this container has in FastDFS is
+ *
+ *     storedBytes = liveBytes + deadBytes + overheadBytes + unreadBytes + orphanBytes
+ *
+ * live: files refer to it. Dead: its file was deleted or moved. Overhead: headers and
+ * directories of trunks. Unread: trunks that a FileMap which is made anew does not know
+ * the files of yet. Orphans: stored, and named by no record. The sum is exact while
+ * openPlans is 0; else FastDFS may hold openBytes more, at the most.
  */
 export interface FsckReport {
   readonly waitingFiles: number;
@@ -22,32 +29,60 @@ export interface FsckReport {
   readonly spooledFiles: number;
   readonly spooledBytes: number;
   readonly mergedFiles: number;
-  /** Bytes of living files in FastDFS. */
+  /** Trunks and large files that records name. */
+  readonly trunks: number;
+  readonly storedBytes: number;
   readonly liveBytes: number;
   readonly deadFiles: number;
   readonly deadBytes: number;
-  readonly trunks: number;
-  /** Plans that were given up while they may have been on their way. */
-  readonly abandonedPlans: number;
-  /** What FastDFS holds of them at the most. */
-  readonly possibleOrphanBytes: number;
+  readonly overheadBytes: number;
+  readonly unreadTrunks: number;
+  readonly unreadBytes: number;
+  /** What is left of them: those that were adopted or deleted are not counted. */
+  readonly orphanTrunks: number;
+  readonly orphanBytes: number;
+  /** Plans of which it is not known whether FastDFS holds something: it could not be listed. */
+  readonly openPlans: number;
+  readonly openBytes: number;
+  /** Trunks that too few storages have shown to have; this disk keeps its copies. */
+  readonly unconfirmedTrunks: number;
+  /** Copies that are not read because they are damaged. */
+  readonly damagedCopies: number;
+  /** All that were found, and what became of them. */
+  readonly orphans: readonly Orphan[];
+  /** Copies of large files that may be another program's; never touched. */
+  readonly possibleOrphans: readonly PossibleOrphan[];
+  /** What could not be listed, a sentence each. */
+  readonly unlisted: readonly string[];
   readonly problems: readonly FsckProblem[];
 }
 
 export interface FsckProblem {
-  readonly code: 'counters_wrong' | 'file_lost' | 'trunk_missing' | 'trunk_unread';
+  readonly code: 'counters_wrong' | 'file_lost' | 'trunk_missing' | 'trunk_unread' | 'orphan';
   /** The key or the FastDFS id that it is about. */
   readonly subject: string;
   readonly detail: string;
   readonly repaired: boolean;
 }
 
-export async function fsck(parts: UpkeepParts, options: UpkeepOptions): Promise<FsckReport> {
+export interface FsckParts extends UpkeepParts {
+  readonly findOrphans: () => Promise<OrphanReport>;
+}
+
+export async function fsck(parts: FsckParts, options: UpkeepOptions): Promise<FsckReport> {
   const problems: FsckProblem[] = [];
   problems.push(...checkCounters(parts, options));
   await checkFiles(parts, options, problems);
+  // First, because a second copy may stand in for a trunk that is lost.
+  const found = await parts.findOrphans();
   await checkTrunks(parts, options, problems);
-  return { ...sums(parts), problems };
+  for (const { fileId, bytes, fate, detail } of found.orphans) {
+    const what = fate === 'left' ? 'no record names it' : `it was ${fate}`;
+    const repaired = fate !== 'left';
+    const text = `${bytes} bytes in FastDFS, ${what}: ${detail}`;
+    problems.push({ code: 'orphan', subject: fileId, detail: text, repaired });
+  }
+  return { ...sums(parts, found), problems };
 }
 
 function checkCounters({ fileMap }: UpkeepParts, { repair }: UpkeepOptions): FsckProblem[] {
@@ -138,23 +173,46 @@ async function localBytes({ container }: UpkeepParts, row: FileRow): Promise<Buf
   return bytes?.length === row.size && crc32(bytes) === row.crc32 ? bytes : undefined;
 }
 
-function sums({ fileMap }: UpkeepParts): Omit<FsckReport, 'problems'> {
+function sums(
+  { fileMap }: UpkeepParts,
+  { orphans, possible, unlisted, openPlans, openBytes }: OrphanReport,
+): Omit<FsckReport, 'problems'> {
   const { waitingFiles, waitingBytes, spooledFiles, spooledBytes, mergedFiles, mergedBytes } =
     fileMap.counters();
   const trunks = fileMap.trunkSums();
-  const add = (state: string, field: 'trunks' | 'bytes' | 'deadFiles' | 'deadBytes') =>
-    trunks.filter((sum) => sum.state === state).reduce((total, sum) => total + sum[field], 0);
+  type Field = 'trunks' | 'bytes' | 'deadFiles' | 'deadBytes';
+  const add = (field: Field, ...states: readonly string[]) =>
+    trunks
+      .filter(({ state }) => states.includes(state))
+      .reduce((total, sum) => total + sum[field], 0);
+  // Until FastDFS has deleted it, a trunk that is given up is there.
+  const there = ['confirmed', 'retiring'];
+  const left = orphans.filter(({ fate }) => fate === 'left');
+  const orphanBytes = left.reduce((total, { bytes }) => total + bytes, 0);
+  const confirmedBytes = add('bytes', ...there);
+  const deadBytes = add('deadBytes', ...there);
   return {
     waitingFiles,
     waitingBytes,
     spooledFiles,
     spooledBytes,
     mergedFiles,
+    trunks: add('trunks', ...there),
+    storedBytes: confirmedBytes + add('bytes', 'stored') + orphanBytes,
     liveBytes: mergedBytes,
-    deadFiles: add('confirmed', 'deadFiles'),
-    deadBytes: add('confirmed', 'deadBytes'),
-    trunks: add('confirmed', 'trunks'),
-    abandonedPlans: add('abandoned', 'trunks'),
-    possibleOrphanBytes: add('abandoned', 'bytes'),
+    deadFiles: add('deadFiles', ...there),
+    deadBytes,
+    overheadBytes: confirmedBytes - mergedBytes - deadBytes,
+    unreadTrunks: add('trunks', 'stored'),
+    unreadBytes: add('bytes', 'stored'),
+    orphanTrunks: left.length,
+    orphanBytes,
+    openPlans,
+    openBytes,
+    unconfirmedTrunks: fileMap.countUncopied(),
+    damagedCopies: fileMap.countDamage(),
+    orphans,
+    possibleOrphans: possible,
+    unlisted,
   };
 }

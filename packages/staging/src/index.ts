@@ -13,6 +13,8 @@ export type { Counters } from './filemap-counters.js';
 export type { FsckProblem, FsckReport } from './fsck.js';
 export { formatKey, originOfKey, parseKey, timeOfKey } from './key.js';
 export type { MergeStats } from './merge-task.js';
+export type { OrphanStats } from './orphan-watch.js';
+export type { Orphan, PossibleOrphan } from './orphans.js';
 export { seededRandom } from './random.js';
 export type { FileMeta, NewFile } from './records.js';
 export type { RoomStats } from './room.js';
@@ -24,5 +26,5 @@ export {
   type StagingStats,
 } from './staging.js';
 export type { StagingOptions } from './staging-options.js';
-export type { TrunkSource, TrunkStore } from './trunk-store.js';
+export type { Copies, ListedFile, TrunkSource, TrunkStore } from './trunk-store.js';
 export type { UpkeepOptions } from './upkeep.js';

@@ -232,21 +232,7 @@ export class MergeTask {
   }
 
   async #begin(plan: TrunkPlan): Promise<void> {
-    const names = plan.rows.map((row) => row.key.toString('latin1'));
-    const bytes = plan.rows.reduce((sum, row) => sum + row.size, 0);
-    for (const name of names) this.#packing.add(name);
-    const small = plan.kind === 'trunk';
-    if (small) this.#plannedFiles += names.length;
-    if (small) this.#plannedBytes += bytes;
-    this.#plans.add(plan);
-    const release = () => {
-      this.#plans.delete(plan);
-      // If it was not sent, its files wait again.
-      this.#frontier = START;
-      for (const name of names) this.#packing.delete(name);
-      if (small) this.#plannedFiles -= names.length;
-      if (small) this.#plannedBytes -= bytes;
-    };
+    const release = this.#hold(plan);
     try {
       await this.#options.sender.announce(plan);
     } catch (error) {
@@ -260,6 +246,54 @@ export class MergeTask {
       this.wake();
     });
     this.#sending.set(sending, plan.kind);
+  }
+
+  /** Keeps the plan's members for it alone, until the function that it gives is called. */
+  #hold(plan: TrunkPlan): () => void {
+    const names = plan.rows.map((row) => row.key.toString('latin1'));
+    const bytes = plan.rows.reduce((sum, row) => sum + row.size, 0);
+    for (const name of names) this.#packing.add(name);
+    const small = plan.kind === 'trunk';
+    if (small) this.#plannedFiles += names.length;
+    if (small) this.#plannedBytes += bytes;
+    this.#plans.add(plan);
+    return () => {
+      this.#plans.delete(plan);
+      // If it was not sent, its files wait again.
+      this.#frontier = START;
+      for (const name of names) this.#packing.delete(name);
+      if (small) this.#plannedFiles -= names.length;
+      if (small) this.#plannedBytes -= bytes;
+    };
+  }
+
+  /**
+   * Takes a stored trunk whose record was cut off by a crash, instead of sending its
+   * files again. False if any of them is in another plan by now, or it is another trunk.
+   */
+  async adopt(plan: TrunkPlan, fileId: string): Promise<boolean> {
+    if (this.#stopped.signal.aborted || !plan.rows.every((row) => this.#isFree(row))) return false;
+    const { sender, onSent, onReleased } = this.#options;
+    const release = this.#hold(plan);
+    const adopting = sender.adopt(plan, fileId, this.#stopped.signal);
+    const settled = adopting.then(
+      () => undefined,
+      () => undefined,
+    );
+    this.#sending.set(settled, plan.kind);
+    try {
+      const isAdopted = await adopting;
+      if (isAdopted) this.#tell(() => onSent({ plan, fileId }, 0));
+      return isAdopted;
+    } catch (error) {
+      if (damagedMember(error)) return false;
+      throw error;
+    } finally {
+      release();
+      this.#sending.delete(settled);
+      onReleased();
+      this.wake();
+    }
   }
 
   /** Never rejects: failures are reported and tried again until the task is stopped. */
@@ -280,7 +314,7 @@ export class MergeTask {
         if (damaged) {
           this.#damaged.add(damaged.key.toString('latin1'));
           this.#frontier = START;
-          fileMap.abandonTrunk(fileMap.trunkByTask(plan.taskId)!.id);
+          fileMap.abandonTrunk(fileMap.trunkByTask(plan.taskId)!.id, now());
           return;
         }
         this.#retries += 1;

@@ -1,4 +1,5 @@
 import { crc32 } from 'node:zlib';
+import { BLOCK_BYTES } from './block-checksums.js';
 import { RecordType } from './constants.js';
 import type {
   FileChange,
@@ -30,6 +31,8 @@ export interface NewFile extends FileMeta {
   readonly stagedAt: number;
   /** The bytes; undefined for a file that is in the spool. */
   readonly body: readonly Uint8Array[] | undefined;
+  /** CRC-32s of its blocks, for a file that is in the spool. */
+  readonly blocks?: Buffer | undefined;
 }
 
 export interface StoredTrunk {
@@ -39,6 +42,10 @@ export interface StoredTrunk {
   readonly size: number;
   readonly crc32: number;
   readonly files: number;
+  /** Another copy of it may be in FastDFS. */
+  readonly doubtful: boolean;
+  /** CRC-32s of its blocks, for a file stored whole. */
+  readonly blocks?: Buffer | undefined;
   /** What a trunk's directory would tell, for a file stored whole. */
   readonly file?: FileMeta & {
     readonly key: Buffer;
@@ -50,12 +57,13 @@ const NO_BODY = { body: [], bodyBytes: 0 } as const;
 
 export function fileRecord(file: NewFile): NewRecord {
   const { key, size, stagedAt } = file;
+  const blocks = file.body ? undefined : file.blocks;
   return {
     type: file.body ? RecordType.file : RecordType.spooledFile,
     key,
-    meta: metaOf(file),
-    body: file.body ?? [],
-    bodyBytes: file.body ? size : 0,
+    meta: { ...metaOf(file), ...blockMeta(blocks) },
+    body: file.body ?? (blocks ? [blocks] : []),
+    bodyBytes: file.body ? size : (blocks?.length ?? 0),
     size,
     time: stagedAt,
     crc32: file.crc32,
@@ -107,7 +115,7 @@ export function planRecord(
 }
 
 export function storedRecord(trunk: StoredTrunk, now: number): NewRecord {
-  const { kind, fileId, files, file } = trunk;
+  const { kind, fileId, files, file, blocks } = trunk;
   const member = file && {
     ...metaOf(file),
     stagedAt: file.stagedAt,
@@ -116,8 +124,16 @@ export function storedRecord(trunk: StoredTrunk, now: number): NewRecord {
   return {
     type: RecordType.stored,
     key: trunk.taskId,
-    meta: { kind, fileId, files, ...member },
-    ...NO_BODY,
+    meta: {
+      kind,
+      fileId,
+      files,
+      ...member,
+      ...(trunk.doubtful ? { doubtful: true } : {}),
+      ...blockMeta(blocks),
+    },
+    body: blocks ? [blocks] : [],
+    bodyBytes: blocks?.length ?? 0,
     size: trunk.size,
     time: now,
     crc32: trunk.crc32,
@@ -127,6 +143,11 @@ export function storedRecord(trunk: StoredTrunk, now: number): NewRecord {
 /** Nothing in the trunk is alive any more: from now on it is no file's place. */
 export function retiredRecord(trunk: Omit<StoredTrunk, 'file'>, now: number): NewRecord {
   return { ...storedRecord(trunk, now), type: RecordType.retired };
+}
+
+/** The length of the blocks whose checksums are the record's body. */
+function blockMeta(blocks: Buffer | undefined): { blockBytes?: number } {
+  return blocks ? { blockBytes: BLOCK_BYTES } : {};
 }
 
 /** A file of a trunk whose bytes are in the container again. */
@@ -168,11 +189,15 @@ export function changeOfRecord(record: RecordContent, position: number): FileMap
         size,
         crc32: record.crc32,
         files: Number(meta.files),
+        doubtfulSince: meta.doubtful === true ? record.time : undefined,
+        blocks: readBlocks(record, meta),
         file: kind === 'whole' ? wholeFile(record, meta) : undefined,
       };
     case RecordType.retired: {
       const fileId = String(meta.fileId);
-      return { what: 'retired', taskId: key, kind, fileId, size, files: Number(meta.files) };
+      const doubtfulSince = meta.doubtful === true ? record.time : undefined;
+      const about = { taskId: key, kind, fileId, size, files: Number(meta.files) };
+      return { what: 'retired', ...about, doubtfulSince };
     }
     case RecordType.movedFile:
       return { what: 'moved', ...fileOf(record, meta, position), was: readPlaces(meta.was) };
@@ -203,7 +228,16 @@ function fileOf(
     stagedAt: record.time,
     position,
     spooled: record.type === RecordType.spooledFile,
+    blocks: record.type === RecordType.spooledFile ? readBlocks(record, meta) : undefined,
   };
+}
+
+/** Undefined too when they are of another length than those that this program reads. */
+function readBlocks(
+  record: RecordContent,
+  meta: Readonly<Record<string, unknown>>,
+): Buffer | undefined {
+  return meta.blockBytes === BLOCK_BYTES ? record.bodyOfPlan : undefined;
 }
 
 function wholeFile(record: RecordContent, meta: Readonly<Record<string, unknown>>) {

@@ -1,7 +1,13 @@
 import type { Container } from './container.js';
 import type { FileMap, TrunkRow } from './filemap.js';
 import type { NewRecord } from './record.js';
-import { deletionRecord, retiredRecord, type StoredTrunk, storedRecord } from './records.js';
+import {
+  deletionRecord,
+  planRecord,
+  retiredRecord,
+  type StoredTrunk,
+  storedRecord,
+} from './records.js';
 import type { Segment } from './segment.js';
 import type { Spool } from './spool.js';
 
@@ -90,7 +96,7 @@ export class Retention {
     const { container, fileMap, now } = this.#parts;
     const { trunks, deletions } = fileMap.neededRecords(segment.number);
     const records = [
-      ...trunks.map((trunk) => this.#recordOf(trunk)),
+      ...trunks.map((trunk) => this.recordOf(trunk)),
       ...deletions.map((key) => deletionRecord(key, now())),
     ];
     if (records.length > 0) await container.append(records);
@@ -101,10 +107,16 @@ export class Retention {
     fileMap.forgetSegment(segment.number);
   }
 
-  #recordOf(trunk: TrunkRow): NewRecord {
-    const { now } = this.#parts;
+  /** The record that tells of the trunk what must not be forgotten. */
+  recordOf(trunk: TrunkRow): NewRecord {
+    const { now, fileMap } = this.#parts;
+    const { state } = trunk;
+    if (state === 'planned' || state === 'abandoned' || state === 'retired') {
+      // It is still being looked for: that it was planned here must not be forgotten.
+      return planRecord({ ...trunk, members: fileMap.members(trunk.id) }, now());
+    }
     const stored = this.#describe(trunk);
-    return trunk.state === 'retiring' ? retiredRecord(stored, now()) : storedRecord(stored, now());
+    return state === 'retiring' ? retiredRecord(stored, now()) : storedRecord(stored, now());
   }
 
   #describe(trunk: TrunkRow): StoredTrunk {
@@ -116,12 +128,14 @@ export class Retention {
       size,
       crc32: crc32 ?? 0,
       files,
+      doubtful: trunk.doubtfulSince !== null,
     };
     const row = kind === 'whole' ? this.#parts.fileMap.onlyMember(trunk.id) : undefined;
     if (!row) return stored;
     const { key, name, type, group, stagedAt, expiresAt } = row;
     return {
       ...stored,
+      blocks: this.#parts.fileMap.blocks(key),
       file: {
         key,
         name,

@@ -58,9 +58,10 @@ export class Retirement {
   }
 
   /** Not while retention may write the record of its storing again, behind this one. */
-  #giveUp({ taskId, kind, fileId, size, crc32, files }: TrunkRow): Promise<void> {
+  #giveUp({ taskId, kind, fileId, size, crc32, files, doubtfulSince }: TrunkRow): Promise<void> {
     const { container, retention, now } = this.#parts;
-    const trunk = { taskId, kind, fileId: fileId!, size, crc32: crc32 ?? 0, files };
+    const doubtful = doubtfulSince !== null;
+    const trunk = { taskId, kind, fileId: fileId!, size, crc32: crc32 ?? 0, files, doubtful };
     return retention.alone(() => container.append([retiredRecord(trunk, now())]));
   }
 }

@@ -1,5 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
+import { isBlockListOf } from './block-checksums.js';
 import {
   MAX_META_BYTES,
   RECORD_HEADER_BYTES,
@@ -168,8 +169,12 @@ async function readRecord(
   const isFile = header.type === RecordType.file || header.type === RecordType.movedFile;
   const body = isFile ? undefined : await segment.read(bodyPosition, header.bodyBytes);
   const crc = body ? crc32(body) : await crcOf(segment, bodyPosition, header.bodyBytes);
-  // The CRC-32 of a spooled file or a stored trunk is that of bytes which are elsewhere.
-  if (header.bodyBytes > 0 && crc !== header.crc32) return undefined;
+  if (header.bodyBytes > 0 && crc !== header.crc32) {
+    // The CRC-32 of a large file or a stored trunk is that of bytes which are elsewhere;
+    // the body, if there is one, has the checksums of their blocks.
+    const isList = header.type === RecordType.spooledFile || header.type === RecordType.stored;
+    if (!isList || !body || !isBlockListOf(body, header)) return undefined;
+  }
   const meta = JSON.parse(head.toString('utf8', RECORD_HEADER_BYTES)) as Record<string, unknown>;
   return { header, meta, bodyPosition, end, body };
 }

@@ -91,9 +91,9 @@ function isDamage(error: unknown): boolean {
 }
 
 /** Plans that were not sent to their end are given up: their files wait again. */
-export function abandonPlans(fileMap: FileMap): number {
+export function abandonPlans(fileMap: FileMap, now: number): number {
   const unfinished = fileMap.trunksIn('planned');
-  for (const trunk of unfinished) fileMap.abandonTrunk(trunk.id);
+  for (const trunk of unfinished) fileMap.abandonTrunk(trunk.id, now);
   return unfinished.length;
 }
 

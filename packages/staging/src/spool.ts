@@ -1,5 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
+import { BlockChecksums } from './block-checksums.js';
 import { StoreError } from './errors.js';
 
 /**
@@ -125,18 +126,28 @@ interface SpoolHooks {
 export class SpoolWriter {
   readonly #file: DiskFile;
   readonly #hooks: SpoolHooks;
+  readonly #checksums = new BlockChecksums();
   size = 0;
-  crc32 = 0;
 
   constructor(file: DiskFile, hooks: SpoolHooks) {
     this.#file = file;
     this.#hooks = hooks;
   }
 
+  /** CRC-32 of the bytes written so far. */
+  get crc32(): number {
+    return this.#checksums.crc32;
+  }
+
+  /** CRC-32s of their blocks. */
+  get blocks(): Buffer {
+    return this.#checksums.list();
+  }
+
   async write(chunks: readonly Uint8Array[]): Promise<void> {
     let bytes = 0;
     for (const chunk of chunks) {
-      this.crc32 = crc32(chunk, this.crc32);
+      this.#checksums.add(chunk);
       bytes += chunk.length;
     }
     this.#hooks.grow(bytes);

@@ -18,6 +18,13 @@ export interface StagingOptions {
   readonly compactionBytesPerSecond?: number;
   /** How often files whose time is over are looked for and deleted. Default 10 s. */
   readonly expiryIntervalMs?: number;
+  /**
+   * Storages that must have a trunk before the copies on this disk may go; 0, the
+   * default: two where the trunk's group has two or more active ones, else one.
+   */
+  readonly confirmCopies?: number;
+  /** How long storages may take to list what they took. Default 5 minutes. */
+  readonly listingGraceMs?: number;
   /** Told how many trunks of all have been read back into a FileMap that was lost. */
   /** Opening waits until a FileMap that was lost is whole again, as far as FastDFS answers. */
   readonly rebuildsFirst?: boolean;

@@ -3,6 +3,7 @@ import { crc32 } from 'node:zlib';
 import { localDisk } from '@stevedore/disk';
 import { Compaction } from './compaction.js';
 import type { Container } from './container.js';
+import { Copies } from './copies.js';
 import type { DirectoryLock } from './directory-lock.js';
 import { StoreError } from './errors.js';
 import { sliceIdOf } from './file-id.js';
@@ -11,6 +12,8 @@ import type { Counters } from './filemap-counters.js';
 import { type FsckReport, fsck } from './fsck.js';
 import { formatKey, KeyMaker } from './key.js';
 import { type MergeStats, MergeTask } from './merge-task.js';
+import { type OrphanStats, OrphanWatch } from './orphan-watch.js';
+import type { OrphanReport } from './orphans.js';
 import { seededRandom } from './random.js';
 import { Rebuild } from './rebuild.js';
 import { deletionRecord, fileRecord, type NewFile } from './records.js';
@@ -50,6 +53,9 @@ export interface StagingEvents {
 export interface StagingStats extends Counters, MergeStats {
   readonly trunks: number;
   readonly containerBytes: number;
+  /** Trunks that too few storages have shown to have; this disk keeps its copies. */
+  readonly unconfirmedTrunks: number;
+  readonly orphans: OrphanStats;
   readonly room: RoomStats;
 }
 
@@ -65,6 +71,7 @@ const EXPIRY_INTERVAL_MS = 10_000;
 /** Files that one batch of deletions takes away. */
 const EXPIRED_AT_ONCE = 256;
 const DEFAULT_MIN_FREE_BYTES = 64 * 2 ** 20;
+const DEFAULT_LISTING_GRACE_MS = 300_000;
 const DEFAULT_COMPACTION_BYTES_PER_SECOND = 8 * 2 ** 20;
 
 export class Staging extends EventEmitter<StagingEvents> {
@@ -81,7 +88,11 @@ export class Staging extends EventEmitter<StagingEvents> {
   readonly #retirement: Retirement;
   readonly #compaction: Compaction;
   readonly #room: Room;
+  readonly #copies: Copies;
+  readonly #orphans: OrphanWatch;
   #freeBytes: number;
+  /** Possible orphans that were told of. */
+  readonly #toldOrphans = new Set<string>();
   readonly #timers: NodeJS.Timeout[] = [];
   /** What there was to report before anybody could listen. */
   #early: Error[] | undefined = [];
@@ -161,6 +172,32 @@ export class Staging extends EventEmitter<StagingEvents> {
       },
       onError: (error) => this.#report(error),
     });
+    this.#copies = new Copies({
+      fileMap,
+      trunkStore,
+      wanted: options.confirmCopies ?? 0,
+      onConfirmed: () => this.#inBackground(this.#retention.trim()),
+      onError: (error) => this.#report(error),
+    });
+    this.#orphans = this.#makeOrphanWatch();
+  }
+
+  #makeOrphanWatch(): OrphanWatch {
+    const { now, listingGraceMs = DEFAULT_LISTING_GRACE_MS } = this.#options;
+    const container = this.#container;
+    return new OrphanWatch({
+      fileMap: this.#fileMap,
+      trunkStore: this.#trunkStore,
+      now,
+      graceMs: listingGraceMs,
+      syncRecords: () => container.sync(),
+      // While a FileMap is made anew, a file that seems to wait may be in another trunk.
+      adopt: async (plan, fileId) => this.isComplete && this.#merging.adopt(plan, fileId),
+      replace: (trunk, fileId) =>
+        container.append([this.#retention.recordOf({ ...trunk, fileId })]),
+      onReport: (report) => this.#reportOrphans(report),
+      onError: (error) => this.#report(error),
+    });
   }
 
   /** Takes the directory, recovers what is in it and starts the Merge Task. */
@@ -181,7 +218,9 @@ export class Staging extends EventEmitter<StagingEvents> {
       this.#early = undefined;
       for (const error of early) this.#report(error);
     });
+    this.#orphans.start();
     this.#merging.start();
+    this.#copies.check();
     this.#inBackground(this.#retention.trim());
     this.#tidy();
     this.#every(FREE_SPACE_INTERVAL_MS, async () => {
@@ -248,7 +287,9 @@ export class Staging extends EventEmitter<StagingEvents> {
 
   /** Holds FileMap, container and FastDFS against each other. */
   fsck(options: UpkeepOptions): Promise<FsckReport> {
-    return fsck(this.#upkeep(), options);
+    const findOrphans = () =>
+      this.#orphans.search({ repair: options.repair, all: true }, options.signal);
+    return fsck({ ...this.#upkeep(), findOrphans }, options);
   }
 
   /** Reads every byte there is, at a bounded rate, against its CRC-32. */
@@ -361,6 +402,8 @@ export class Staging extends EventEmitter<StagingEvents> {
       containerBytes: this.#usedBytes(),
       ...this.#merging.stats(),
       room: this.#room.stats(),
+      unconfirmedTrunks: this.#fileMap.countUncopied(),
+      orphans: this.#orphans.stats(),
     };
   }
 
@@ -381,7 +424,8 @@ export class Staging extends EventEmitter<StagingEvents> {
     const steps = [
       () => this.#rebuild.stop(),
       () => this.#compaction.stop(),
-      () => this.#merging.stop(),
+      () => Promise.all([this.#orphans.stop(), this.#merging.stop()]),
+      () => this.#copies.stop(),
       () => this.#retirement.stop(),
       () => this.#retention.trim().catch(() => undefined),
       () => this.#container.close(),
@@ -414,6 +458,7 @@ export class Staging extends EventEmitter<StagingEvents> {
 
   #noteSent({ plan, fileId }: SentTrunk, durationMs: number): void {
     const { size, rows, members, taskId, kind } = plan;
+    this.#copies.check();
     if (this.listenerCount('merged') > 0) {
       for (const [index, row] of rows.entries()) {
         const id = kind === 'whole' ? fileId : sliceIdOf(row, fileId, members[index]!.offset);
@@ -452,6 +497,20 @@ export class Staging extends EventEmitter<StagingEvents> {
       this.#tidyWanted = false;
       await this.#retirement.run();
       if (!this.#closing && !this.#rebuild.isWaiting) await this.#compaction.run();
+    }
+  }
+
+  #reportOrphans({ orphans, possible }: OrphanReport): void {
+    for (const { fileId, bytes, fate, detail } of orphans) {
+      if (fate !== 'left') continue;
+      const text = `${fileId} (${bytes} bytes) is in FastDFS and in no record: ${detail}`;
+      this.#report(new StoreError('storage_unavailable', text, { retryable: true }));
+    }
+    for (const { fileId, bytes, key } of possible) {
+      if (this.#toldOrphans.has(fileId)) continue;
+      this.#toldOrphans.add(fileId);
+      const text = `${fileId} (${bytes} bytes) may be a second copy of ${key ?? 'a large file that was deleted'}; it is left, for it may be another program's`;
+      this.#report(new StoreError('storage_unavailable', text));
     }
   }
 

@@ -42,7 +42,7 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     container = await openContainer(options, fileMap, origin);
     const spool = await openSpool(options, fileMap);
     const trunkStore = await options.connect();
-    const abandoned = abandonPlans(fileMap);
+    const abandoned = abandonPlans(fileMap, options.now());
     if (abandoned > 0) problems.push(interrupted(abandoned));
     const unread = await settleKnown(fileMap);
     const freeBytes = (await disk.space(directory)).freeBytes;
@@ -93,6 +93,6 @@ function randomOrigin(randomFill: (target: Buffer) => void): number {
 function interrupted(count: number): StoreError {
   return new StoreError(
     'storage_unavailable',
-    `${count} trunk(s) were on their way when the last process ended; their files are packed again, and FastDFS may hold copies that nothing refers to`,
+    `${count} trunk(s) were on their way when the last process ended; their files are packed again, and what FastDFS has of them is looked for`,
   );
 }

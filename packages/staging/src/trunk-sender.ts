@@ -47,16 +47,20 @@ export class TrunkSender {
   /** Stores the announced plan. May be called again after it failed. */
   async send(plan: TrunkPlan, signal: AbortSignal): Promise<SentTrunk> {
     let sentCrc = 0;
-    const { trunkStore, now, container, fileMap } = this.#parts;
+    const { trunkStore, now, fileMap } = this.#parts;
     const chunks = () =>
       checksummed(this.#bytesOf(plan), (value) => {
         sentCrc = value;
       });
-    const source = { size: plan.size, extension: plan.extension, chunks };
+    const doubt = () => fileMap.doubt(fileMap.trunkByTask(plan.taskId)!.id, now());
+    const source = { size: plan.size, extension: plan.extension, chunks, onLost: doubt };
     const fileId = await trunkStore.store(source, signal);
     const wrong = mismatch(fileId, plan, sentCrc);
     if (wrong) {
+      // Should removing it fail, or the process end: it is tried again later.
+      fileMap.addUnwanted(fileId);
       await trunkStore.remove(fileId, signal);
+      fileMap.removeUnwanted(fileId);
       throw new Error(
         `FastDFS stored ${fileId} wrongly (${wrong}); it was deleted and is sent again`,
       );
@@ -64,11 +68,43 @@ export class TrunkSender {
     // If the record is refused, the trunk is left where it is and the plan is sent again:
     // some of the record may have reached the disk, and an orphan can be found, a trunk
     // that a record speaks of and that is gone cannot be made again.
-    await container.append([storedRecord(describe(plan, fileId, sentCrc), now())]);
-    const trunk = fileMap.trunkByTask(plan.taskId)!;
-    await inPages(plan.members, (page) => fileMap.confirmMembers(trunk.id, page));
-    finishTrunk(fileMap, trunk.id, plan.members);
+    try {
+      await this.#record(plan, fileId, sentCrc);
+    } catch (error) {
+      doubt();
+      throw error;
+    }
     return { plan, fileId };
+  }
+
+  /**
+   * Takes a trunk that was stored before the last process could record it. False if it
+   * is not what sending the plan now would store.
+   */
+  async adopt(plan: TrunkPlan, fileId: string, signal: AbortSignal): Promise<boolean> {
+    let crc = 0;
+    for await (const chunk of this.#bytesOf(plan)) {
+      signal.throwIfAborted();
+      crc = crc32(chunk, crc);
+    }
+    if (mismatch(fileId, plan, crc)) return false;
+    await this.#record(plan, fileId, crc);
+    return true;
+  }
+
+  async #record(plan: TrunkPlan, fileId: string, trunkCrc: number): Promise<void> {
+    const { container, fileMap, now } = this.#parts;
+    const { doubtfulSince } = fileMap.trunkByTask(plan.taskId)!;
+    const blocks = plan.kind === 'whole' ? fileMap.blocks(plan.rows[0]!.key) : undefined;
+    const stored = {
+      ...describe(plan, fileId, trunkCrc),
+      doubtful: doubtfulSince !== null,
+      blocks,
+    };
+    await container.append([storedRecord(stored, now())]);
+    const { id } = fileMap.trunkByTask(plan.taskId)!;
+    await inPages(plan.members, (page) => fileMap.confirmMembers(id, page));
+    finishTrunk(fileMap, id, plan.members);
   }
 
   #bytesOf(plan: TrunkPlan): AsyncIterable<Uint8Array> {

@@ -49,6 +49,28 @@ export function parseTrunkEnd(tail: Buffer, trunkBytes: number): TrunkEnd {
   throw new ProtocolError(`no trunk directory in the last ${tail.length} of ${trunkBytes} bytes`);
 }
 
+/**
+ * The task in the archive comment at the end of these bytes, even if what is before
+ * them is damaged; undefined when they are not the end of a trunk.
+ */
+export function parseTrunkTask(tail: Buffer): string | undefined {
+  for (let at = tail.length - END_BYTES; at >= 0; at--) {
+    if (tail.readUInt32LE(at) !== END_SIGNATURE) continue;
+    if (at + END_BYTES + tail.readUInt16LE(at + 20) !== tail.length) continue;
+    try {
+      const comment = JSON.parse(tail.toString('utf8', at + END_BYTES)) as {
+        readonly stevedore?: unknown;
+        readonly taskId?: unknown;
+      } | null;
+      const isOurs = comment?.stevedore === 1 && typeof comment.taskId === 'string';
+      if (isOurs) return comment.taskId as string;
+    } catch {
+      // Some other archive's comment.
+    }
+  }
+  return undefined;
+}
+
 /** Entries in the order of the trunk. `offset` is where the content begins. */
 export function parseTrunkDirectory(directory: Buffer, end: TrunkEnd): TrunkEntry[] {
   const entries: TrunkEntry[] = [];

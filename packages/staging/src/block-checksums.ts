@@ -1,0 +1,110 @@
+import { crc32 } from 'node:zlib';
+
+/**
+ * CRC-32s of a large file's blocks, so that a part of it can be held against a checksum
+ * without reading the whole. They are packed as 4 bytes each, little-endian, in order;
+ * the last block may be shorter. The checksum of the whole follows from theirs, so a
+ * list that does not belong to a file is known as such by the file's own CRC-32.
+ */
+
+export const BLOCK_BYTES = 256 * 1024;
+const CRC_BYTES = 4;
+
+/** How many bytes of checksums a file of that size has. */
+export function blockListBytes(fileBytes: number): number {
+  return Math.ceil(fileBytes / BLOCK_BYTES) * CRC_BYTES;
+}
+
+/** The checksum of one block. */
+export function blockCrc(list: Buffer, block: number): number {
+  return list.readUInt32LE(block * CRC_BYTES);
+}
+
+/** True if the list is that of a file with this size and CRC-32. */
+export function isBlockListOf(
+  list: Buffer,
+  file: { readonly size: number; readonly crc32: number },
+): boolean {
+  return list.length === blockListBytes(file.size) && crcOfList(list, file.size) === file.crc32;
+}
+
+/** Takes the bytes of a file in order, in pieces of any length. */
+export class BlockChecksums {
+  #list = Buffer.alloc(64 * CRC_BYTES);
+  #blocks = 0;
+  #crc = 0;
+  #inBlock = 0;
+
+  add(chunk: Uint8Array): void {
+    for (let at = 0; at < chunk.length; ) {
+      const part = chunk.subarray(at, at + BLOCK_BYTES - this.#inBlock);
+      this.#crc = crc32(part, this.#crc);
+      this.#inBlock += part.length;
+      at += part.length;
+      if (this.#inBlock === BLOCK_BYTES) this.#endBlock();
+    }
+  }
+
+  /** The list of what was taken so far. */
+  list(): Buffer {
+    const whole = this.#list.subarray(0, this.#blocks * CRC_BYTES);
+    if (this.#inBlock === 0) return Buffer.from(whole);
+    const last = Buffer.alloc(CRC_BYTES);
+    last.writeUInt32LE(this.#crc);
+    return Buffer.concat([whole, last]);
+  }
+
+  /** CRC-32 of all that was taken so far. */
+  get crc32(): number {
+    return crcOfList(this.list(), this.#blocks * BLOCK_BYTES + this.#inBlock);
+  }
+
+  #endBlock(): void {
+    if ((this.#blocks + 1) * CRC_BYTES > this.#list.length) {
+      this.#list = Buffer.concat([this.#list], this.#list.length * 2);
+    }
+    this.#list.writeUInt32LE(this.#crc, this.#blocks * CRC_BYTES);
+    this.#blocks += 1;
+    this.#crc = 0;
+    this.#inBlock = 0;
+  }
+}
+
+function crcOfList(list: Buffer, fileBytes: number): number {
+  let crc = 0;
+  for (let at = 0; at < list.length; at += CRC_BYTES) {
+    const bytes = Math.min(BLOCK_BYTES, fileBytes - (at / CRC_BYTES) * BLOCK_BYTES);
+    const shift = bytes === BLOCK_BYTES ? FULL_BLOCK : powerOfX(bytes * 8);
+    crc = multiply(shift, crc) ^ list.readUInt32LE(at);
+  }
+  return crc >>> 0;
+}
+
+/*
+ * A CRC-32 is the remainder of a polynomial over GF(2). That of A followed by B is the
+ * one of A times x to the number of B's bits, plus the one of B. Bit 31 stands for x^0.
+ */
+const POLYNOMIAL = 0xedb88320;
+const ONE = 0x80000000;
+
+function multiply(a: number, b: number): number {
+  let product = 0;
+  let factor = b;
+  for (let bit = ONE; bit !== 0; bit >>>= 1) {
+    if (a & bit) product ^= factor;
+    factor = factor & 1 ? (factor >>> 1) ^ POLYNOMIAL : factor >>> 1;
+  }
+  return product;
+}
+
+function powerOfX(exponent: number): number {
+  let power = ONE;
+  let square = ONE >>> 1;
+  for (let left = exponent; left > 0; left = Math.floor(left / 2)) {
+    if (left % 2 === 1) power = multiply(square, power);
+    square = multiply(square, square);
+  }
+  return power;
+}
+
+const FULL_BLOCK = powerOfX(BLOCK_BYTES * 8);
