@@ -1,0 +1,101 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { FileStore, Receipt } from '@stevedore/client';
+import { ProblemError } from './core/problems.js';
+import { asHttpError, Files, type FilesOptions } from './files.js';
+import type { UploadRules } from './rules.js';
+
+/**
+ * For Express, 4 or 5, and for whatever else takes its middleware. Errors go to `next`,
+ * with the `status` and `headers` that Express answers with; `problems()` answers them as
+ * problem+json instead.
+ */
+
+export { type HandlerOptions, httpHandler as files } from './http.js';
+export type { FilesOptions, UploadRules };
+
+declare global {
+  namespace Express {
+    interface Request {
+      /** What `upload` stored: one receipt a file, in the order of the form. */
+      stored?: readonly Receipt[];
+    }
+  }
+}
+
+type Next = (error?: unknown) => void;
+
+/** What Express adds to node's request, as far as it is used here. */
+interface ExpressRequest extends IncomingMessage {
+  stored?: readonly Receipt[];
+  readonly params?: Readonly<Record<string, unknown>>;
+}
+
+export type Middleware = (request: ExpressRequest, response: ServerResponse, next: Next) => void;
+
+type Options = Omit<FilesOptions, 'store'>;
+
+/** Stores what the request brings, then goes on with the receipts in `request.stored`. */
+export function upload(
+  store: FileStore,
+  policy: UploadRules = {},
+  options: Options = {},
+): Middleware {
+  const files = new Files({ ...options, store, policy });
+  return (request, response, next) => {
+    files.receive(request, response).then(
+      (receipts) => {
+        request.stored = receipts;
+        next();
+      },
+      (error: unknown) => {
+        files.prepare(request, response);
+        next(asHttpError(error));
+      },
+    );
+  };
+}
+
+export interface DownloadOptions extends Omit<Options, 'policy' | 'limits'> {
+  /** Name of the route's parameter that holds the key; default `key`. */
+  readonly parameter?: string;
+}
+
+/** Sends the file whose key the route's parameter holds. */
+export function download(store: FileStore, options: DownloadOptions = {}): Middleware {
+  const { parameter = 'key', ...rest } = options;
+  const files = new Files({ ...rest, store });
+  return (request, response, next) => {
+    files
+      .send(request, response, keyOf(request, parameter))
+      .catch((error: unknown) => next(asHttpError(error)));
+  };
+}
+
+/** Deletes the file whose key the route's parameter holds; answers 204. */
+export function remove(
+  store: FileStore,
+  options: { readonly parameter?: string } = {},
+): Middleware {
+  return (request, response, next) => {
+    store.delete(keyOf(request, options.parameter ?? 'key')).then(
+      () => response.writeHead(204).end(),
+      (error: unknown) => next(asHttpError(error)),
+    );
+  };
+}
+
+/** Answers the errors of the others as problem+json; hands on all that are not theirs. */
+export function problems(store: FileStore) {
+  const files = new Files({ store });
+  return (error: unknown, request: ExpressRequest, response: ServerResponse, next: Next): void => {
+    if (error instanceof ProblemError && error.code !== 'internal') {
+      files.refuse(request, response, error);
+    } else {
+      next(error);
+    }
+  };
+}
+
+function keyOf(request: ExpressRequest, parameter: string): string {
+  return String(request.params?.[parameter] ?? '');
+}

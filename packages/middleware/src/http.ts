@@ -1,0 +1,174 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Receipt } from '@stevedore/client';
+import { checkKey } from './core/http/key.js';
+import { infoJson, receiptJson } from './core/http/receipt-json.js';
+import { ProblemError, toProblem } from './core/problems.js';
+import { Files, type FilesOptions, methodNotAllowed } from './files.js';
+
+/**
+ * A handler for node's own server, and for all that hand on its request and response:
+ * `POST PATH` stores, `GET PATH/KEY` and `PATH/KEY/NAME` give back, `GET PATH/KEY/info`
+ * tells, `DELETE PATH/KEY` removes where that is allowed. It answers everything under
+ * its path itself, errors as problem+json.
+ */
+
+export type { UploadRules } from './rules.js';
+export type { FilesOptions };
+
+export type FileAction = 'upload' | 'read' | 'delete';
+
+export interface HandlerOptions extends FilesOptions {
+  /** Where it is: `/files` by default; `/` for a server that has nothing else. */
+  readonly path?: string;
+  /** Whether files may be deleted through it; default false. */
+  readonly allowDelete?: boolean;
+  /** Asked before anything is done; false is 403. Default: everybody may. */
+  readonly authorize?: (
+    request: IncomingMessage,
+    action: FileAction,
+    key: string | undefined,
+  ) => boolean | Promise<boolean>;
+  /** Hears of each upload before it is answered; what it throws is the answer. */
+  readonly onStored?: (
+    receipts: readonly Receipt[],
+    request: IncomingMessage,
+  ) => void | Promise<void>;
+  /** Told of errors that are the server's own; clients see no more than `internal`. */
+  readonly onError?: (error: unknown) => void;
+}
+
+export type NodeHandler = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  /** For what is not under the path; without it that is 404. */
+  next?: () => void,
+) => void;
+
+export function httpHandler(options: HandlerOptions): NodeHandler {
+  const handler = new Handler(options);
+  return (request, response, next) => {
+    void handler.handle(request, response, next);
+  };
+}
+
+class Handler {
+  readonly #options: HandlerOptions;
+  readonly #files: Files;
+  readonly #path: string;
+
+  constructor(options: HandlerOptions) {
+    this.#options = options;
+    this.#files = new Files(options);
+    this.#path = (options.path ?? '/files').replace(/\/+$/, '');
+  }
+
+  async handle(
+    request: IncomingMessage,
+    response: ServerResponse,
+    next: (() => void) | undefined,
+  ): Promise<void> {
+    try {
+      const route = this.#routeOf(request.url ?? '/');
+      if (route) await this.#run(request, response, route);
+      else if (next) next();
+      else throw new ProblemError('route_not_found', 'There is nothing at this path.');
+    } catch (error) {
+      const { code } = toProblem(error);
+      if (code === 'internal' || code === 'corrupt') this.#options.onError?.(error);
+      this.#files.refuse(request, response, error);
+    }
+  }
+
+  /** The parts of the path behind ours; undefined for another path. */
+  #routeOf(url: string): readonly string[] | undefined {
+    const path = url.split('?', 1)[0]!;
+    if (path !== this.#path && !path.startsWith(`${this.#path}/`)) return undefined;
+    const parts = path.slice(this.#path.length + 1).split('/');
+    return parts.length === 1 && parts[0] === '' ? [] : parts;
+  }
+
+  async #run(
+    request: IncomingMessage,
+    response: ServerResponse,
+    [key, more, ...rest]: readonly string[],
+  ): Promise<void> {
+    const { method } = request;
+    const reads = method === 'GET' || method === 'HEAD';
+    if (rest.length > 0)
+      throw new ProblemError('route_not_found', 'There is nothing at this path.');
+    if (key === undefined) {
+      if (method !== 'POST') throw methodNotAllowed(method, 'POST');
+      await this.#upload(request, response);
+      return;
+    }
+    checkKey(key);
+    if (reads) {
+      await this.#allow(request, 'read', key);
+      if (more === 'info') await this.#tell(response, key, method);
+      else await this.#files.send(request, response, key);
+      return;
+    }
+    const { allowDelete } = this.#options;
+    if (method !== 'DELETE' || !allowDelete || more !== undefined) {
+      throw methodNotAllowed(
+        method,
+        allowDelete && more === undefined ? 'GET, HEAD, DELETE' : 'GET, HEAD',
+      );
+    }
+    await this.#allow(request, 'delete', key);
+    await this.#files.store.delete(key);
+    response.writeHead(204).end();
+  }
+
+  async #upload(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    await this.#allow(request, 'upload', undefined);
+    const receipts = await this.#files.receive(request, response);
+    await this.#options.onStored?.(receipts, request);
+    const base = `${(request as { baseUrl?: string }).baseUrl ?? ''}${this.#path}`;
+    const stored = receipts.map((receipt) => receiptAt(base, receipt));
+    const [first] = stored;
+    const single = stored.length === 1 && first;
+    sendJson(response, 201, single ? first : stored, {
+      'cache-control': 'no-store',
+      ...(single ? { location: first.url } : {}),
+    });
+  }
+
+  async #tell(response: ServerResponse, key: string, method: string): Promise<void> {
+    const info = await this.#files.store.stat(key);
+    const headers = { 'cache-control': 'no-cache' };
+    sendJson(response, 200, { ...infoJson(info), url: `${this.#path}/${key}` }, headers, method);
+  }
+
+  async #allow(
+    request: IncomingMessage,
+    action: FileAction,
+    key: string | undefined,
+  ): Promise<void> {
+    const { authorize } = this.#options;
+    if (authorize && !(await authorize(request, action, key))) {
+      throw new ProblemError('forbidden' as 'bad_request', 'This is not allowed.');
+    }
+  }
+}
+
+export function receiptAt(base: string, receipt: Receipt) {
+  return { ...receiptJson(receipt), url: `${base}/${receipt.key}` };
+}
+
+function sendJson(
+  response: ServerResponse,
+  status: number,
+  value: unknown,
+  headers: Readonly<Record<string, string>>,
+  method = 'POST',
+): void {
+  const body = Buffer.from(JSON.stringify(value));
+  response.writeHead(status, {
+    ...headers,
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': String(body.length),
+    'x-content-type-options': 'nosniff',
+  });
+  response.end(method === 'HEAD' ? undefined : body);
+}

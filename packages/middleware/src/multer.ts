@@ -1,0 +1,178 @@
+import { randomBytes } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
+import { type FileStore, type PutOptions, type Receipt, StoreError } from '@stevedore/client';
+import { headerText } from './core/http/content-disposition.js';
+import { DEFAULT_TYPE, mediaType } from './core/http/media-type.js';
+import { ProblemError } from './core/problems.js';
+import { checkedBody } from './core/upload/checked-body.js';
+import { expiryOf, typeProblem, type UploadPolicy } from './core/upload/policy.js';
+import { asHttpError } from './files.js';
+import { Rules, type UploadRules } from './rules.js';
+
+/**
+ * A storage engine for multer: each file of a form goes into the store as it arrives.
+ * `request.file` then has `key`, `url` is the app's. When one file is refused, or the
+ * client goes before the form is whole, none of the form's files stays.
+ */
+
+export type { UploadRules };
+
+/** What `request.file` has beside multer's own. */
+export type StoredPart = Receipt;
+
+/** As much of `Express.Multer.File` as is used. */
+interface IncomingPart {
+  readonly originalname: string;
+  readonly mimetype: string;
+  readonly stream: Readable;
+}
+
+type Callback = (error?: unknown, info?: Partial<StoredPart>) => void;
+
+/** `multer.StorageEngine`, without its package. */
+export interface MulterStorage {
+  _handleFile(request: IncomingMessage, file: IncomingPart, callback: Callback): void;
+  _removeFile(
+    request: IncomingMessage,
+    file: object,
+    callback: (error: Error | null) => void,
+  ): void;
+}
+
+export function multerStorage(store: FileStore, policy: UploadRules = {}): MulterStorage {
+  return new Engine(store, new Rules(policy));
+}
+
+/** One form on its way. */
+interface Arriving {
+  readonly policy: UploadPolicy;
+  readonly expiry: Pick<PutOptions, 'expiresAt'>;
+  readonly gone: AbortController;
+  readonly keys: Set<string>;
+  files: number;
+}
+
+class Engine implements MulterStorage {
+  readonly #store: FileStore;
+  readonly #rules: Rules;
+  readonly #arriving = new WeakMap<IncomingMessage, Arriving>();
+
+  constructor(store: FileStore, rules: Rules) {
+    this.#store = store;
+    this.#rules = rules;
+  }
+
+  _handleFile(request: IncomingMessage, file: IncomingPart, callback: Callback): void {
+    this.#take(request, file).then(
+      (receipt) => callback(null, receipt),
+      (error: unknown) => {
+        // What is left of the part still has to be read for the form to end.
+        file.stream.resume();
+        callback(asHttpError(error));
+      },
+    );
+  }
+
+  _removeFile(
+    request: IncomingMessage,
+    file: object,
+    callback: (error: Error | null) => void,
+  ): void {
+    const { key } = file as { readonly key?: string };
+    if (key === undefined) {
+      callback(null);
+      return;
+    }
+    this.#arriving.get(request)?.keys.delete(key);
+    this.#remove(key).then(() => callback(null), callback);
+  }
+
+  async #take(request: IncomingMessage, file: IncomingPart): Promise<Receipt> {
+    const arriving = this.#form(request);
+    const { policy, expiry, gone, keys } = arriving;
+    const type = mediaType(file.mimetype) ?? DEFAULT_TYPE;
+    arriving.files += 1;
+    if (arriving.files > (policy.maxFiles ?? Number.POSITIVE_INFINITY)) {
+      const message = `Here at most ${policy.maxFiles} files can be uploaded at once.`;
+      throw new ProblemError('too_many_files', message);
+    }
+    const refused = typeProblem(type, policy);
+    if (refused) throw refused;
+    const declaredType = policy.checkContent ? type : undefined;
+    // The reason a check gives is the reason, whatever the store makes of it.
+    let failure: ProblemError | undefined;
+    const fail = (problem: ProblemError): ProblemError => {
+      failure ??= problem;
+      return failure;
+    };
+    const body = declaredType
+      ? checkedBody(file.stream, { declaredType, digests: undefined, fail })
+      : file.stream;
+    const receipt = await this.#store
+      .put(body, {
+        ...putOptions(policy),
+        ...expiry,
+        name: nameOf(file),
+        type,
+        signal: gone.signal,
+      })
+      .catch((error: unknown) => {
+        throw failure ?? error;
+      });
+    if (gone.signal.aborted) {
+      await this.#remove(receipt.key);
+      throw new StoreError('aborted', 'the client closed the connection before the form was whole');
+    }
+    keys.add(receipt.key);
+    return receipt;
+  }
+
+  #form(request: IncomingMessage): Arriving {
+    const known = this.#arriving.get(request);
+    if (known) return known;
+    const policy = this.#rules.of(request, randomBytes(12).toString('base64url'));
+    const arriving: Arriving = {
+      policy,
+      expiry: expiryOf(request.headers['x-expires-in'], policy, Date.now()),
+      gone: new AbortController(),
+      keys: new Set(),
+      files: 0,
+    };
+    this.#arriving.set(request, arriving);
+    request.once('close', () => {
+      if (!request.complete) this.#abandon(arriving);
+    });
+    return arriving;
+  }
+
+  /** The client left: what is arriving is given up, what has arrived is removed. */
+  #abandon({ gone, keys }: Arriving): void {
+    gone.abort(new Error('the client closed the connection'));
+    for (const key of keys) this.#remove(key).catch(() => undefined);
+    keys.clear();
+  }
+
+  /** Somebody else may have been first. */
+  async #remove(key: string): Promise<void> {
+    try {
+      await this.#store.delete(key);
+    } catch (error) {
+      if (!(error instanceof StoreError && error.code === 'not_found')) throw error;
+    }
+  }
+}
+
+function putOptions({ maxFileBytes, durability, group }: UploadPolicy): PutOptions {
+  return {
+    ...(maxFileBytes === undefined ? {} : { maxBytes: maxFileBytes }),
+    ...(durability === undefined ? {} : { durability }),
+    ...(group === undefined ? {} : { group }),
+  };
+}
+
+/** The parser reads names as Latin-1 unless it is told otherwise; browsers send UTF-8. */
+function nameOf({ originalname }: IncomingPart): string {
+  const isBytes = !/[^\x00-\xff]/.test(originalname);
+  return isBytes ? headerText(originalname) : originalname;
+}
