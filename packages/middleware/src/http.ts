@@ -147,7 +147,7 @@ class Handler {
   ): Promise<void> {
     const { authorize } = this.#options;
     if (authorize && !(await authorize(request, action, key))) {
-      throw new ProblemError('forbidden' as 'bad_request', 'This is not allowed.');
+      throw new ProblemError('forbidden', 'This is not allowed.');
     }
   }
 }
