@@ -31,10 +31,10 @@ export const trackerOptions = {
   } as OptionSpec<readonly string[]>,
   addressWidth: {
     kind: 'text',
-    default: 'narrow',
-    choices: ['narrow', 'wide'],
-    help: 'address fields in answers: narrow for IPv4, wide for IPv6 too',
-  } as OptionSpec<'narrow' | 'wide'>,
+    default: 'auto',
+    choices: ['auto', 'narrow', 'wide'],
+    help: 'address fields in answers: narrow for IPv4, wide for IPv6 too; auto: as --storage-ids need',
+  } as OptionSpec<'auto' | 'narrow' | 'wide'>,
 } satisfies OptionTable;
 
 export const storageOptions = {

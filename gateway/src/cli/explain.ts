@@ -33,7 +33,9 @@ export function explain(error: unknown): string {
 function address(error: NodeJS.ErrnoException): string {
   const { address: host, port } = error as { readonly address?: string; readonly port?: number };
   if (host === undefined) return 'the address';
-  return port === undefined || port < 0 ? host : `${host}:${port}`;
+  return port === undefined || port < 0
+    ? host
+    : `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
 function hostOf(error: NodeJS.ErrnoException): string {

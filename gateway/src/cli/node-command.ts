@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net';
 import {
   environmentOptions,
   type OptionTable,
@@ -40,7 +41,11 @@ export function configureNode<Table extends OptionTable>(
       process.stderr.write(`error: ${explain(error)}\n`);
     });
     const what = `stevedore ${version()} ${command.name()}`;
-    process.stdout.write(`${what}${describe(options)}\nready ${node.host}:${node.port}\n`);
+    process.stdout.write(`${what}${describe(options)}\nready ${endpoint(node)}\n`);
     await untilStopped(stopped, () => node.close());
   });
+}
+
+function endpoint({ host, port }: Node): string {
+  return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`;
 }

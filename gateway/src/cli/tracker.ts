@@ -7,9 +7,10 @@ export function configure(command: Command): void {
   configureNode(command, {
     table: trackerOptions,
     describe: () => '',
-    start: async (options, onError) => {
+    start: async ({ addressWidth, ...options }, onError) => {
       const { startTracker } = await import('@stevedore/storage');
-      return startTracker({ ...options, onError });
+      const width = addressWidth === 'auto' ? {} : { addressWidth };
+      return startTracker({ ...options, ...width, onError });
     },
   });
 }

@@ -1,4 +1,4 @@
-import { isIPv4 } from 'node:net';
+import { isIP, isIPv4, isIPv6 } from 'node:net';
 import { OptionError } from './errors.js';
 
 /**
@@ -71,17 +71,24 @@ export interface Endpoint {
   readonly port: number;
 }
 
-/** `host:port`, or a host alone with `defaultPort`. */
+/** `host:port`, or a host alone with `defaultPort`; an IPv6 host with a port in brackets. */
 export function parseEndpoint(text: string, defaultPort: number): Endpoint {
-  const match = /^([^\s:]+)(?::(\d{1,5}))?$/.exec(text);
+  if (isIPv6(text)) return { host: text, port: defaultPort };
+  const bracketed = /^\[([^\]]+)\](?::(\d{1,5}))?$/.exec(text);
+  const match = bracketed ?? /^([^\s:[\]]+)(?::(\d{1,5}))?$/.exec(text);
   const port = Number(match?.[2] ?? defaultPort);
-  if (!match || port < 1 || port > 65_535) {
-    throw new OptionError(`"${text}" is not an address of the form host:port`);
+  if (!match || (bracketed && !isIPv6(match[1]!)) || port < 1 || port > 65_535) {
+    throw new OptionError(`"${text}" is not an address of the form host:port or [ipv6]:port`);
   }
   return { host: match[1]!, port };
 }
 
-/** True for an address that names one machine, so that it can stand in file names. */
+/** `host:port`, an IPv6 host in brackets. */
+export function endpointText({ host, port }: Endpoint): string {
+  return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+/** True for an address that names one machine, so that peers can be told it. */
 export function isOwnAddress(host: string): boolean {
-  return isIPv4(host) && !host.startsWith('0.');
+  return isIPv4(host) ? !host.startsWith('0.') : isIP(host) === 6 && host !== '::';
 }

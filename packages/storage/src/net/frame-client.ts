@@ -1,6 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import { type Command, decodeHeader, encodeRequest, HEADER_BYTES } from '@stevedore/protocol';
 import { ConnectionError, StatusError } from '../errors.js';
+import { endpointText } from '../options.js';
 import { ByteSource } from './byte-source.js';
 import { plainAddress } from './frame-server.js';
 import { SocketSink } from './socket-sink.js';
@@ -50,7 +51,7 @@ export class FrameClient {
         ...(localAddress === undefined ? {} : { localAddress }),
       });
       const client = new FrameClient(socket, timeoutMs);
-      const where = `${host}:${port}`;
+      const where = endpointText({ host, port });
       const late = new ConnectionError('ERR_CONNECTION_TIMEOUT', `${where} does not answer`);
       const timer = setTimeout(() => socket.destroy(late), timeoutMs);
       const abort = (): void => client.close();

@@ -1,6 +1,7 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import type { ConnectionCounts } from '@stevedore/protocol';
 import { asError, codeOf, StartError } from '../errors.js';
+import { endpointText } from '../options.js';
 import { Connection, type ConnectionRules } from './connection.js';
 
 /**
@@ -103,7 +104,7 @@ export function plainAddress(address: string): string {
 
 function listenError(role: string, host: string, port: number, error: Error): StartError {
   const code = codeOf(error) ?? 'ERR_LISTEN';
-  const where = `The ${role} cannot listen on ${host}:${port}`;
+  const where = `The ${role} cannot listen on ${endpointText({ host, port })}`;
   const reasons: Readonly<Record<string, string>> = {
     EADDRINUSE: `port ${port} is in use. Stop the program that holds it, or choose another ${role} port (0 picks a free one).`,
     EACCES: `this user may not use port ${port}. Choose a ${role} port above 1023.`,

@@ -1,4 +1,4 @@
-import { isIPv4 } from 'node:net';
+import { isIPv4, isIPv6 } from 'node:net';
 import { type IpWidth, type Parameters, Status } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
 import { isOwnAddress } from '../options.js';
@@ -44,6 +44,10 @@ export class Identity {
     const source = this.#idInNames ? this.#id : this.#address;
     if (source === undefined) {
       throw new StatusError(Status.tryAgain, 'no tracker has told this storage who it is');
+    }
+    if (isIPv6(source)) {
+      // A name has four bytes for it.
+      throw new StatusError(Status.tryAgain, 'a storage at an IPv6 address needs a storage id');
     }
     return source;
   }

@@ -3,7 +3,7 @@ import { type DiskUsage, encodeStatistics } from '@stevedore/protocol';
 import { deferred } from '../deferred.js';
 import { nowSeconds } from '../environment.js';
 import { type ConnectionEnds, FrameServer } from '../net/frame-server.js';
-import { PROTOCOL_VERSION } from '../options.js';
+import { endpointText, PROTOCOL_VERSION } from '../options.js';
 import { openStorage } from './open-storage.js';
 import { type StorageOptions, storageSettings } from './options.js';
 import type { StorageService } from './service.js';
@@ -120,7 +120,7 @@ function join(
           joinedAtSeconds: about.joinedAtSeconds,
           startedAtSeconds: nowSeconds(settings.environment),
           version: PROTOCOL_VERSION,
-          trackers: settings.trackers.map((each) => `${each.host}:${each.port}`),
+          trackers: settings.trackers.map(endpointText),
         },
         firstSync: about.firstSync,
         statistics: about.statistics,

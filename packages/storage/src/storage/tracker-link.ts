@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   beat,
@@ -16,7 +17,7 @@ import {
 } from '@stevedore/protocol';
 import { asError, StatusError } from '../errors.js';
 import { FrameClient } from '../net/frame-client.js';
-import { type Endpoint, isOwnAddress } from '../options.js';
+import { type Endpoint, endpointText, isOwnAddress } from '../options.js';
 import type { Identity } from './identity.js';
 
 /**
@@ -100,6 +101,9 @@ export class TrackerLink {
       const { group, port } = joinRequest;
       identity.learnAddress(await client.ask(getMyIp, { group, port }));
       identity.learnParameters(await client.ask(parameterReq, undefined));
+      if (!identity.usesIds && isIPv6(identity.address ?? '')) {
+        throw new Error('a storage at an IPv6 address needs a storage id; the tracker has none');
+      }
       const storageId = identity.usesIds ? await this.#learnIds(client) : '';
       const trackerAddress = client.remoteAddress;
       const initial = !this.#options.firstSync.done;
@@ -188,8 +192,9 @@ export class TrackerLink {
   }
 
   #report(error: unknown): void {
-    const { host, port } = this.#options.tracker;
     const { message } = asError(error);
-    this.#options.onError(new Error(`Tracker ${host}:${port}: ${message}`, { cause: error }));
+    this.#options.onError(
+      new Error(`Tracker ${endpointText(this.#options.tracker)}: ${message}`, { cause: error }),
+    );
   }
 }

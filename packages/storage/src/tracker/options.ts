@@ -21,7 +21,7 @@ export interface TrackerOptions extends ConnectionOptions {
   readonly port?: number;
   /** Room that uploads must leave on every store path and group, MiB. Default 512. */
   readonly reservedSpaceMegabytes?: number;
-  /** Width of addresses in answers: `wide` (46 bytes) for clusters with IPv6. Default `narrow`. */
+  /** Width of addresses in answers: `wide` (46 bytes) for clusters with IPv6. Default: as `storageIds` need. */
   readonly addressWidth?: IpWidth;
   /**
    * Group of an upload: in turns, always `storeGroup`, or the one with most free room.
@@ -66,18 +66,19 @@ export interface TrackerSettings {
 }
 
 export function trackerSettings(options: TrackerOptions): TrackerSettings {
+  const storageIds = new StorageIds(options.storageIds ?? []);
   const settings: TrackerSettings = {
     host: options.host ?? DEFAULT_HOST,
     port: options.port ?? DEFAULT_TRACKER_PORT,
     limits: connectionLimits(options),
     reservedSpaceMegabytes: options.reservedSpaceMegabytes ?? 512,
-    addressWidth: options.addressWidth ?? 'narrow',
     storeLookup: options.storeLookup ?? 'round-robin',
     storeGroup: options.storeGroup ?? '',
     storeServer: options.storeServer ?? 'round-robin',
     storePath: options.storePath ?? 'round-robin',
     downloadServer: options.downloadServer ?? 'round-robin',
-    storageIds: new StorageIds(options.storageIds ?? []),
+    storageIds,
+    addressWidth: options.addressWidth ?? (storageIds.useIpv6 ? 'wide' : 'narrow'),
     checkActiveIntervalMs: options.checkActiveIntervalMs ?? 100_000,
     environment: options.environment ?? systemEnvironment,
     onError: options.onError ?? (() => {}),

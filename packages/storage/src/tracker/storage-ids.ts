@@ -43,6 +43,11 @@ export class StorageIds {
     return this.#entries.length > 0;
   }
 
+  /** Whether any storage has an IPv6 address. */
+  get useIpv6(): boolean {
+    return this.#entries.some(({ addresses }) => addresses.some(isIPv6));
+  }
+
   get lines(): readonly string[] {
     return this.#entries.map(({ line }) => line);
   }
@@ -63,7 +68,15 @@ export class StorageIds {
 
   /** The id of a storage that joins; status 2 if the list lacks it. */
   idOf(address: string, port: number, group: string, claimed: string): string {
-    if (!this.used) return idOfAddress(address);
+    if (!this.used) {
+      if (isIPv6(address)) {
+        throw new StatusError(
+          Status.invalid,
+          `${address} joins ${group}: storages at IPv6 addresses need storage ids`,
+        );
+      }
+      return idOfAddress(address);
+    }
     const entry = claimed === '' ? this.at(address, port, group) : this.byId(claimed);
     if (!entry || entry.group !== group) {
       throw new StatusError(Status.notFound, `no storage id of ${address}:${port} in ${group}`);
