@@ -95,9 +95,13 @@ describe('stevedore get', () => {
   test('leaves no file behind when there is none to get', async () => {
     const { env } = await gateway();
     const cwd = await temporaryDirectory();
-    for (const id of [UNKNOWN_KEY, 'group1/M00/00/00/x.jpg']) {
+    const reasons = {
+      [UNKNOWN_KEY]: 'There is no such file.',
+      'group1/M00/00/00/x.jpg': 'This is not the path of a file in FastDFS.',
+    };
+    for (const [id, reason] of Object.entries(reasons)) {
       const { code, stderr } = await run(['get', id, '-o', 'out'], { cwd, env });
-      expect([code, stderr]).toEqual([1, 'stevedore: There is no such file.\n']);
+      expect([code, stderr]).toEqual([1, `stevedore: ${reason}\n`]);
     }
     expect(await readdir(cwd)).toEqual([]);
   });
