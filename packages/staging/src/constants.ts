@@ -28,3 +28,5 @@ export const SEGMENT_BYTES = 64 * 2 ** 20;
 /** Bounds of one group commit: what one writev and one sync carry at the most. */
 export const BATCH_BYTES = 8 * 2 ** 20;
 export const BATCH_RECORDS = 256;
+/** Less than this is not worth a sync of its own while more is waiting. */
+export const MIN_HALF_BYTES = 384 * 1024;

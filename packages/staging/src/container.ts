@@ -1,5 +1,6 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Disk, hasCode } from '@stevedore/disk';
-import { BATCH_BYTES, BATCH_RECORDS, RECORD_HEADER_BYTES } from './constants.js';
+import { BATCH_BYTES, BATCH_RECORDS, MIN_HALF_BYTES, RECORD_HEADER_BYTES } from './constants.js';
 import { StoreError } from './errors.js';
 import type { FileMapChange } from './filemap-change.js';
 import { encodeRecordHead, type NewRecord } from './record.js';
@@ -8,8 +9,9 @@ import { Segment } from './segment.js';
 
 /**
  * The Files Container: append-only segments with one writer. Appends that wait
- * while a sync is under way are written together by the next one (group commit):
- * one writev, one fdatasync, one FileMap transaction, then all are acknowledged.
+ * while a sync is under way are written together (group commit): one writev, one
+ * fdatasync, one FileMap transaction, then all are acknowledged. A batch is written
+ * while the one before it is synced, and synced and acknowledged after that.
  *
  * After a failed write or sync the segment takes no more records: what the system
  * still holds of it is unknown. Its acknowledged records stay readable.
@@ -40,6 +42,18 @@ interface Append {
   readonly reject: (error: unknown) => void;
 }
 
+/** A batch that is on its way to a segment. */
+interface Batch {
+  readonly appends: readonly Append[];
+  readonly segment: Segment;
+  readonly changes: readonly FileMapChange[];
+  /** Where it ends in the segment. */
+  readonly end: number;
+}
+
+/** How long a batch waits for more appends that come one right after the other, in turns. */
+const MAX_GATHER_TURNS = 16;
+
 export class Container {
   readonly #options: ContainerOptions;
   readonly #segments = new Map<number, Segment>();
@@ -51,7 +65,13 @@ export class Container {
   readonly firstOwnSegment: number;
   #queue: Append[] = [];
   #queuedBytes = 0;
+  /** Bytes of the batch that is being synced. */
+  #unsettledBytes = 0;
   #writing: Promise<void> | undefined;
+  /** The write to a segment that is under way. Never rejects, as those below. */
+  #write: Promise<unknown> = Promise.resolve();
+  /** The last batch that was written: resolves when it is answered. */
+  #settled: Promise<void> = Promise.resolve();
   #closed = false;
 
   constructor(options: ContainerOptions) {
@@ -68,7 +88,7 @@ export class Container {
   /** Bytes of all segments, and of the appends that wait to be written. */
   get bytes(): number {
     let sum = this.#queuedBytes;
-    for (const segment of this.#segments.values()) sum += segment.bytes;
+    for (const segment of this.#segments.values()) sum += segment.end;
     return sum;
   }
 
@@ -108,8 +128,7 @@ export class Container {
 
   /** Makes what was acknowledged durable, whatever the durability. */
   async sync(): Promise<void> {
-    await this.#writing;
-    await this.#syncAll();
+    for (const segment of [...this.#unsynced]) await this.#sync(segment);
   }
 
   /** If it rejects, the segment is still there, to be read and to be removed again. */
@@ -127,6 +146,7 @@ export class Container {
   async close(): Promise<void> {
     this.#closed = true;
     await this.#writing;
+    await this.#settled;
     try {
       await this.sync();
     } finally {
@@ -138,24 +158,33 @@ export class Container {
 
   async #writeAll(): Promise<void> {
     while (this.#queue.length > 0) {
-      const batch = this.#takeBatch();
-      try {
-        await this.#writeBatch(batch);
-        for (const append of batch) append.resolve();
-      } catch (error) {
-        const failure = await this.#giveUpSegment(error);
-        for (const append of batch) append.reject(failure);
-      }
+      await this.#gather();
+      await this.#writeBatch(this.#takeBatch());
     }
     this.#writing = undefined;
   }
 
+  /** Those that were answered together come back together: they are to go together. */
+  async #gather(): Promise<void> {
+    let seen = 0;
+    for (let turn = 0; turn < MAX_GATHER_TURNS && this.#queue.length > seen; turn++) {
+      seen = this.#queue.length;
+      await nextTurn();
+    }
+  }
+
+  /**
+   * What waits, up to the bounds of a batch. Where there is much of it, half of all that
+   * is on its way: while one half is synced, the other one is written and made.
+   */
   #takeBatch(): Append[] {
+    const half = Math.ceil((this.#queuedBytes + this.#unsettledBytes) / 2);
+    const limit = Math.min(BATCH_BYTES, Math.max(MIN_HALF_BYTES, half));
     let bytes = 0;
     let records = 0;
     let count = 0;
     for (const append of this.#queue) {
-      if (count > 0 && (bytes + append.bytes > BATCH_BYTES || records >= BATCH_RECORDS)) break;
+      if (count > 0 && (bytes + append.bytes > limit || records >= BATCH_RECORDS)) break;
       bytes += append.bytes;
       records += append.records.length;
       count += 1;
@@ -164,32 +193,67 @@ export class Container {
     return this.#queue.splice(0, count);
   }
 
-  async #writeBatch(batch: readonly Append[]): Promise<void> {
+  /** Resolves once the batch is written, and the one before it is answered. */
+  async #writeBatch(appends: readonly Append[]): Promise<void> {
+    let batch: Batch;
+    try {
+      batch = await this.#writeRecords(appends);
+    } catch (error) {
+      await this.#settled;
+      await this.#giveUp(this.#current, error, appends);
+      return;
+    }
+    await this.#settled;
+    this.#unsettledBytes = appends.reduce((sum, { bytes }) => sum + bytes, 0);
+    this.#settled = this.#settle(batch).finally(() => {
+      this.#unsettledBytes = 0;
+    });
+  }
+
+  async #writeRecords(appends: readonly Append[]): Promise<Batch> {
     const segment = await this.#writableSegment();
+    if (segment.failure !== undefined) throw segment.failure;
     const buffers: Uint8Array[] = [];
     const changes: FileMapChange[] = [];
-    let at = segment.bytes;
-    for (const { records } of batch) {
+    let end = segment.end;
+    for (const { records } of appends) {
       for (const record of records) {
         const head = encodeRecordHead(record, segment.number);
         buffers.push(head, ...record.body);
         const bodyOfPlan = record.body[0] as Buffer | undefined;
-        changes.push(changeOfRecord({ ...record, bodyOfPlan }, at + head.length));
-        at += head.length + record.bodyBytes;
+        changes.push(changeOfRecord({ ...record, bodyOfPlan }, end + head.length));
+        end += head.length + record.bodyBytes;
       }
     }
-    await segment.write(buffers);
-    this.#unsynced.add(segment);
-    if (batch.some(({ sync }) => sync)) await this.#sync(segment);
-    this.#options.commit(changes, segment.number, at);
-    segment.bytes = at;
+    const write = segment.write(buffers);
+    this.#write = write.catch(() => undefined);
+    await write;
+    if (segment.failure === undefined) segment.end = end;
+    return { appends, segment, changes, end };
+  }
+
+  async #settle({ appends, segment, changes, end }: Batch): Promise<void> {
+    try {
+      // The batch before it failed, and this one may be as doubtful.
+      if (segment.failure !== undefined) throw segment.failure;
+      this.#unsynced.add(segment);
+      if (appends.some(({ sync }) => sync)) await this.#sync(segment);
+      this.#options.commit(changes, segment.number, end);
+      segment.bytes = end;
+    } catch (error) {
+      await this.#giveUp(segment, error, appends);
+      return;
+    }
+    for (const append of appends) append.resolve();
   }
 
   async #writableSegment(): Promise<Segment> {
-    if (this.#current && this.#current.bytes < this.#options.segmentBytes) return this.#current;
+    const { disk, folder, origin, now, sync, segmentBytes } = this.#options;
+    if (this.#current && this.#current.end < segmentBytes) return this.#current;
+    await this.#settled;
     // What was only handed to the system so far is not left behind.
-    if (this.#options.sync) await this.#syncAll();
-    const { disk, folder, origin, now } = this.#options;
+    if (sync) await this.sync();
+    this.#current = undefined;
     const number = this.#nextSegment;
     this.#nextSegment += 1;
     const segment = await Segment.create(disk, folder, number, origin, now());
@@ -198,34 +262,41 @@ export class Container {
     return segment;
   }
 
-  async #syncAll(): Promise<void> {
-    for (const segment of this.#unsynced) await this.#sync(segment);
-  }
-
   async #sync(segment: Segment): Promise<void> {
-    await segment.sync();
+    // What is written meanwhile puts it there again.
     this.#unsynced.delete(segment);
+    try {
+      await segment.sync();
+    } catch (error) {
+      this.#unsynced.add(segment);
+      throw error;
+    }
   }
 
   /** Ends the segment after a failure and takes back what was written but not acknowledged. */
-  async #giveUpSegment(cause: unknown): Promise<StoreError> {
-    const segment = this.#current;
-    this.#current = undefined;
-    if (segment) {
+  async #giveUp(
+    segment: Segment | undefined,
+    cause: unknown,
+    appends: readonly Append[],
+  ): Promise<void> {
+    if (segment && segment.failure === undefined) {
+      segment.failure = cause;
+      if (this.#current === segment) this.#current = undefined;
       this.#unsynced.delete(segment);
+      await this.#write;
       await segment.dropInvalidBytes().catch(() => undefined);
     }
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    if (hasCode(cause, 'ENOSPC') || hasCode(cause, 'EDQUOT')) {
-      return new StoreError('container_full', `the container's disk is full (${reason})`, {
-        cause,
-        retryable: true,
-      });
-    }
-    return new StoreError(
-      'container_write_failed',
-      `the container could not be written (${reason}); check the disk of ${this.#options.folder}`,
-      { cause, retryable: true },
-    );
+    const failure = writeFailure(cause, this.#options.folder);
+    for (const append of appends) append.reject(failure);
   }
+}
+
+function writeFailure(cause: unknown, folder: string): StoreError {
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  if (hasCode(cause, 'ENOSPC') || hasCode(cause, 'EDQUOT')) {
+    const message = `the container's disk is full (${reason})`;
+    return new StoreError('container_full', message, { cause, retryable: true });
+  }
+  const message = `the container could not be written (${reason}); check the disk of ${folder}`;
+  return new StoreError('container_write_failed', message, { cause, retryable: true });
 }

@@ -129,6 +129,7 @@ async function replaySegment(segment: Segment, fileMap: FileMap): Promise<void> 
   if (end > begun) fileMap.apply(changes, segment.number, end);
   // What lies behind the last intact record was never acknowledged.
   segment.bytes = end;
+  segment.end = end;
 }
 
 function isDamaged(error: unknown): boolean {

@@ -24,8 +24,12 @@ export class Segment {
   readonly path: string;
   readonly #disk: Disk;
   readonly #file: DiskFile;
-  /** Valid bytes: what readers may see and where the next record goes. */
+  /** Valid bytes: what readers may see. */
   bytes: number;
+  /** Written bytes: where the next record goes. */
+  end: number;
+  /** Why nothing more is to be written to it. */
+  failure: unknown;
   #readers = 0;
   #closing: (() => void) | undefined;
 
@@ -35,6 +39,7 @@ export class Segment {
     this.#disk = disk;
     this.#file = file;
     this.bytes = bytes;
+    this.end = bytes;
   }
 
   /** A new, empty segment; its name and header are durable when this resolves. */
@@ -70,9 +75,9 @@ export class Segment {
     }
   }
 
-  /** Writes behind the valid bytes; they become valid when the caller says so. */
+  /** Writes behind what is written; the caller says when that, and when it becomes valid. */
   write(buffers: readonly Uint8Array[]): Promise<void> {
-    return this.#file.writeAt(buffers, this.bytes);
+    return this.#file.writeAt(buffers, this.end);
   }
 
   sync(): Promise<void> {
@@ -81,6 +86,7 @@ export class Segment {
 
   /** Takes back bytes that were written but not made valid, for good when it resolves. */
   async dropInvalidBytes(): Promise<void> {
+    this.end = this.bytes;
     await this.#file.truncate(this.bytes);
     await this.#file.sync();
   }
