@@ -81,8 +81,8 @@ describe('a storage and its disk', () => {
       'sync data/00',
       'sync data',
       'rename data/00/00/FILE',
-      'sync data/00/00',
       'write data/sync/binlog.000',
+      'sync data/00/00',
       'sync data/sync/binlog.000',
     ]);
     disk.log.length = 0;
@@ -92,8 +92,8 @@ describe('a storage and its disk', () => {
       'write data/TEMPORARY',
       'sync data/TEMPORARY',
       'rename data/00/00/FILE',
-      'sync data/00/00',
       'write data/sync/binlog.000',
+      'sync data/00/00',
       'sync data/sync/binlog.000',
     ]);
   });

@@ -114,7 +114,8 @@ describe('the state file', () => {
     const folder = temporaryFolder();
     const state = new StateFile(localDisk, folder, noError);
     expect(await state.load()).toBeUndefined();
-    const saved = { joinedAtSeconds: 1_800_000_000, high: 1, low: 2, files: 3 };
+    const pair = { high: 1, low: 2, files: 3 };
+    const saved = { joinedAtSeconds: 1_800_000_000, complete: false, ...pair };
     await Promise.all([state.save({ ...saved, files: 1 }), state.save({ ...saved, files: 2 })]);
     await state.save(saved);
     expect(await state.load()).toEqual(saved);

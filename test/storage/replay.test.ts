@@ -1,9 +1,12 @@
+import { connect } from 'node:net';
+import { beat, type JoinRequest, join } from '@stevedore/protocol';
 import { startStorage, startTracker, type TrackerOptions } from '@stevedore/storage';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import { type Recorded, Replay, recorded, type Target } from './replay.js';
 import { DIFFERENCES } from './replay-differences.js';
 import { TALLIES } from './replay-tallies.js';
+import { RawClient } from './support.js';
 
 /**
  * Every recorded request, sent to our daemons. The daemons listen on the recorded
@@ -76,6 +79,30 @@ async function storageOf(host: string, trackers: readonly string[] = [], paths =
   return { host, port: storage.port };
 }
 
+/** Has the tracker count a storage at that address as a member of the group. */
+async function joinAs(address: string, tracker: { host: string; port: number }, port: number) {
+  const socket = connect({ ...tracker, localAddress: address });
+  onTestFinished(() => void socket.destroy());
+  const client = new RawClient(socket);
+  const request: JoinRequest = {
+    group: 'group1',
+    port,
+    storePathCount: 2,
+    subdirectoriesPerPath: 64,
+    uploadPriority: 10,
+    joinedAtSeconds: 1,
+    startedAtSeconds: 1,
+    version: '6.16.1',
+    initial: false,
+    status: 0,
+    storageId: '',
+    trackerAddress: tracker.host,
+    trackers: [`${tracker.host}:${tracker.port}`],
+  };
+  expect((await client.ask(join, request)).status).toBe(0);
+  expect((await client.ask(beat, undefined)).status).toBe(0);
+}
+
 /** Storages with ids 100001 and 100002. */
 async function storagesWithIds() {
   const storageIds = IDS.map((line) => line.replace(/:\d+$/, ''));
@@ -139,10 +166,27 @@ describe('recorded requests of storages to a tracker', () => {
 });
 
 describe('recorded requests of storages to a storage', () => {
-  it.each(['ids', 'trunk2'])('%s', async (cluster) => {
-    const replay = replayOf(await storageOf('127.0.17.12'));
+  it.each([
+    ['ids', ['127.0.17.7', '127.0.17.8']],
+    ['trunk2', ['127.0.17.11', '127.0.17.12']],
+  ] as const)('%s', async (cluster, peers) => {
+    const host = cluster === 'ids' ? '127.0.17.9' : '127.0.17.13';
+    const ids = [...IDS.map((line) => line.replace(/:\d+$/, '')), `100003 group1 ${host}`];
+    const storageIds = cluster === 'ids' ? ids : [];
+    const tracker = await startTracker({ host: '127.0.17.20', port: 0, storageIds });
+    onTestFinished(() => tracker.close());
+    const storage = await storageOf(host, [`127.0.17.20:${tracker.port}`], 2);
+    for (const peer of peers) await joinAs(peer, tracker, storage.port);
+    const replay = replayOf(storage);
     const vectors = recorded('storage-to-storage').filter((each) => each.cluster === cluster);
-    await playAll(replay, vectors);
+    for (const vector of vectors) {
+      const sender = vector.op.split('.').slice(0, 4).join('.');
+      await replay.play(
+        vector,
+        `${vector.connection}`,
+        sender === '127.0.0.1' ? undefined : sender,
+      );
+    }
     check(replay, `storage-to-storage ${cluster}`);
   });
 });

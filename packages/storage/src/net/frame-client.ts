@@ -1,5 +1,12 @@
 import { connect, type Socket } from 'node:net';
-import { type Command, decodeHeader, encodeRequest, HEADER_BYTES } from '@stevedore/protocol';
+import {
+  type Command,
+  decodeHeader,
+  encodeRequest,
+  encodeRequestHead,
+  HEADER_BYTES,
+  type PayloadCommand,
+} from '@stevedore/protocol';
 import { ConnectionError, StatusError } from '../errors.js';
 import { endpointText } from '../options.js';
 import { ByteSource } from './byte-source.js';
@@ -18,6 +25,8 @@ export interface FrameClientOptions {
   readonly localAddress?: string;
   readonly timeoutMs: number;
 }
+
+type AnswerOf<Answer> = Pick<Command<unknown, Answer>, 'name' | 'reply'>;
 
 const MAX_REPLY_BYTES = 1024 * 1024;
 
@@ -76,15 +85,48 @@ export class FrameClient {
   }
 
   /** Asks a command; an answer of another status than 0 is a StatusError. */
-  async ask<Request, Answer>(command: Command<Request, Answer>, request: Request): Promise<Answer> {
-    await this.#sink.write(encodeRequest(command, request));
+  async ask<Request, Answer>(
+    command: Command<Request, Answer>,
+    request: Request,
+    flags = 0,
+  ): Promise<Answer> {
+    await this.#sink.write(encodeRequest(command, request, flags));
+    return this.#answer(command);
+  }
+
+  /**
+   * Asks a command that brings `payloadBytes(request)` bytes, read piece by piece. Where
+   * the peer refuses before it has got them all, its answer counts if it can be had.
+   */
+  async send<Request, Answer>(
+    command: PayloadCommand<Request, Answer>,
+    request: Request,
+    read: (position: number) => Promise<Buffer>,
+  ): Promise<Answer> {
+    const bytes = command.payloadBytes(request);
+    await this.#sink.write(encodeRequestHead(command, request));
+    try {
+      for (let at = 0; at < bytes; ) {
+        const chunk = await read(at);
+        if (chunk.length === 0) throw new TypeError('a request without all of its bytes');
+        await this.#sink.write(chunk);
+        at += chunk.length;
+      }
+    } catch (error) {
+      if (error instanceof ConnectionError) await this.#answer(command);
+      throw error;
+    }
+    return this.#answer(command);
+  }
+
+  async #answer<Answer>({ name, reply }: AnswerOf<Answer>): Promise<Answer> {
     const header = decodeHeader(await this.#source.exactly(HEADER_BYTES, this.#timeoutMs));
     if (header.bodyBytes > MAX_REPLY_BYTES) {
-      throw new ConnectionError('ERR_CONNECTION_LOST', `${command.name}: an answer too long`);
+      throw new ConnectionError('ERR_CONNECTION_LOST', `${name}: an answer too long`);
     }
     const body = await this.#source.exactly(header.bodyBytes, this.#timeoutMs);
-    if (header.status !== 0) throw new StatusError(header.status, command.name);
-    return command.reply.decode(body);
+    if (header.status !== 0) throw new StatusError(header.status, name);
+    return reply.decode(body);
   }
 
   close(): void {

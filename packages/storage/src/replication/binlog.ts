@@ -66,7 +66,7 @@ export class Binlog {
   #writing: Promise<void> | undefined;
   #recent: Buffer[] = [];
   #recentBytes = 0;
-  #grown = deferred<void>();
+  readonly #listeners = new Set<() => void>();
   #closed = false;
 
   constructor(options: BinlogOptions) {
@@ -131,9 +131,10 @@ export class Binlog {
     return batchOf(bytes, from);
   }
 
-  /** Resolves when the log has grown beyond the place, or is closed. */
-  async beyond(position: Position): Promise<void> {
-    while (this.end <= position && !this.#closed) await this.#grown.promise;
+  /** `listener` hears of every growth, until the function that it returns is called. */
+  onGrown(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
   /** Bytes between two places, roughly where they are in different files. */
@@ -145,7 +146,6 @@ export class Binlog {
   async close(): Promise<void> {
     this.#closed = true;
     await this.#writing;
-    this.#grown.resolve();
     await this.#file?.close();
     this.#file = undefined;
   }
@@ -183,8 +183,7 @@ export class Binlog {
     }
     this.#offset += bytes.length;
     this.#remember(bytes);
-    this.#grown.resolve();
-    this.#grown = deferred<void>();
+    for (const listener of this.#listeners) listener();
   }
 
   async #nextFile(): Promise<void> {

@@ -11,8 +11,8 @@ import type { Operation } from './log-record.js';
  * nobody knows yet, is noted once it is there.
  */
 export interface Change {
-  /** Unix seconds of the change; the same at every call. */
-  seconds(): number;
+  /** Unix seconds of the change: what the first call gives, later than `after`. */
+  seconds(after?: number): number;
   /** Writes it down; durable when it resolves. */
   note(operation: Operation, name: string, extra?: string): Promise<void>;
 }

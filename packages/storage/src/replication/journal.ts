@@ -1,6 +1,7 @@
 import { type Environment, nowSeconds } from '../environment.js';
 import type { Binlog, Position } from './binlog.js';
 import type { Change } from './change.js';
+import type { Deletions } from './deletions.js';
 import type { LogRecord, Operation } from './log-record.js';
 
 /**
@@ -17,13 +18,15 @@ export interface Checkpoint {
 
 export class Journal {
   readonly log: Binlog;
+  readonly #deletions: Deletions;
   readonly #environment: Environment;
   /** Times taken by changes that are not in the log yet. */
   readonly #underWay = new Map<OwnChange, number>();
   #promisedSeconds = 0;
 
-  constructor(log: Binlog, environment: Environment) {
+  constructor(log: Binlog, deletions: Deletions, environment: Environment) {
     this.log = log;
+    this.#deletions = deletions;
     this.#environment = environment;
   }
 
@@ -33,10 +36,18 @@ export class Journal {
   }
 
   /** The time of a change that begins to be made now. */
-  take(change: OwnChange): number {
-    const seconds = Math.max(nowSeconds(this.#environment), this.#promisedSeconds + 1);
+  take(change: OwnChange, after: number): number {
+    const now = nowSeconds(this.#environment);
+    const seconds = Math.max(now, this.#promisedSeconds + 1, after + 1);
     this.#underWay.set(change, seconds);
     return seconds;
+  }
+
+  /** Durable when it resolves. */
+  append(record: LogRecord): Promise<Position> {
+    this.#deletions.note(record);
+    this.#deletions.saveAtTimes(this.log.end);
+    return this.log.append(record);
   }
 
   release(change: OwnChange): void {
@@ -64,18 +75,42 @@ export class OwnChange implements Change {
     return this.#end;
   }
 
-  seconds(): number {
-    this.#seconds ??= this.#journal.take(this);
+  seconds(after = 0): number {
+    this.#seconds ??= this.#journal.take(this, after);
     return this.#seconds;
   }
 
   async note(operation: Operation, name: string, extra = ''): Promise<void> {
     const record: LogRecord = { atSeconds: this.seconds(), operation, own: true, name, extra };
-    const end = await this.#journal.log.append(record);
+    const end = await this.#journal.append(record);
     this.#end = Math.max(this.#end, end);
   }
 
   end(): void {
     this.#journal.release(this);
+  }
+}
+
+/** A change that another member sends: it keeps the time that it has there. */
+export class ReceivedChange implements Change {
+  readonly #journal: Journal;
+  readonly #atSeconds: number;
+  readonly #restores: boolean;
+
+  /** `restores`: a file of this storage itself that it had lost; it is passed on as its own. */
+  constructor(journal: Journal, atSeconds: number, restores = false) {
+    this.#journal = journal;
+    this.#atSeconds = Math.max(atSeconds, 0);
+    this.#restores = restores;
+  }
+
+  seconds(): number {
+    return this.#atSeconds;
+  }
+
+  async note(operation: Operation, name: string, extra = ''): Promise<void> {
+    const atSeconds = this.#atSeconds;
+    const own = this.#restores && (operation === 'C' || operation === 'L');
+    await this.#journal.append({ atSeconds, operation, own, name, extra });
   }
 }

@@ -1,44 +1,90 @@
-import { dirname } from 'node:path';
-import type { Disk } from '@stevedore/disk';
+import { dirname, join } from 'node:path';
+import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
+import type { Environment } from '../environment.js';
 import { asError } from '../errors.js';
-import { logDirectory } from '../storage/layout.js';
+import { dataDirectory, logDirectory } from '../storage/layout.js';
 import type { StorageSettings } from '../storage/options.js';
 import type { StorePath } from '../storage/store-path.js';
 import { Binlog } from './binlog.js';
 import { presentFiles } from './present-files.js';
 
+/**
+ * Opens the log of a storage. One that has none gets it from the files that are
+ * there; `instance`, which says that the log is whole, is made last, so that a crash
+ * begins anew. Every store path carries the same instance: one without it has been
+ * replaced by an empty one.
+ */
+
+export interface OpenedLog {
+  readonly log: Binlog;
+  /** 16 hexadecimal digits; others than before if files have been lost. */
+  readonly instance: string;
+  /** A store path has been replaced: its files have to come from the other members. */
+  readonly lostFiles: boolean;
+}
+
+/** In the log's directory: `{ instance, storePaths }`. */
+const INSTANCE_FILE = 'instance';
+/** In `data` of every store path: the instance. */
+const PATH_INSTANCE_FILE = '.stevedore-storage.instance';
+const MAX_INSTANCE_BYTES = 256;
 /** Records that are written together when a log is made. */
 const BATCH_RECORDS = 1000;
 
-/**
- * Opens the log of a storage. One that has none gets it from the files that are
- * there: the file that proves it whole is made last, so that a crash begins anew.
- */
 export async function openLog(
-  { disk, onError }: StorageSettings,
+  { disk, environment, onError }: StorageSettings,
   storePaths: readonly StorePath[],
-): Promise<Binlog> {
-  const log = new Binlog({ disk, directory: logDirectory(storePaths[0]!.path), onError });
+): Promise<OpenedLog> {
+  const directory = logDirectory(storePaths[0]!.path);
+  const log = new Binlog({ disk, directory, onError });
   try {
-    await fill(disk, log, storePaths);
-    return log;
+    return { log, ...(await fill({ disk, environment, log, directory, storePaths })) };
   } catch (error) {
     await log.close().catch((again: unknown) => onError(asError(again)));
     throw error;
   }
 }
 
+interface Parts {
+  readonly disk: Disk;
+  readonly environment: Environment;
+  readonly log: Binlog;
+  readonly directory: string;
+  readonly storePaths: readonly StorePath[];
+}
+
 /** Opens the log, and fills it if it is not whole. */
-async function fill(disk: Disk, log: Binlog, storePaths: readonly StorePath[]): Promise<void> {
-  const directory = logDirectory(storePaths[0]!.path);
-  const names = await disk.list(directory);
-  if (names.includes(WHOLE_FILE)) {
-    await log.open();
-    return;
+async function fill(parts: Parts): Promise<Omit<OpenedLog, 'log'>> {
+  const { disk, environment, log, directory, storePaths } = parts;
+  const file = join(directory, INSTANCE_FILE);
+  const known = parse(await readSmallFile(disk, file, MAX_INSTANCE_BYTES));
+  if (!known) {
+    await makeLog(disk, log, directory, storePaths);
+    const instance = newInstance(environment);
+    await settle(disk, directory, storePaths, instance);
+    return { instance, lostFiles: false };
   }
+  await log.open();
+  const marked = await Promise.all(storePaths.map(({ path }) => instanceOf(disk, path)));
+  const lostFiles = marked.some(
+    (each, index) => index < known.storePaths && each !== known.instance,
+  );
+  const instance = lostFiles ? newInstance(environment) : known.instance;
+  if (lostFiles || known.storePaths !== storePaths.length) {
+    await settle(disk, directory, storePaths, instance);
+  }
+  return { instance, lostFiles };
+}
+
+async function makeLog(
+  disk: Disk,
+  log: Binlog,
+  directory: string,
+  storePaths: readonly StorePath[],
+): Promise<void> {
   await disk.makeDirectory(directory);
   await disk.syncDirectory(dirname(directory));
-  for (const name of names) await disk.unlink(`${directory}/${name}`);
+  for (const name of await disk.list(directory)) await disk.unlink(join(directory, name));
   await log.open();
   let written: Promise<unknown>[] = [];
   for (const [index, { path }] of storePaths.entries()) {
@@ -53,9 +99,39 @@ async function fill(disk: Disk, log: Binlog, storePaths: readonly StorePath[]): 
     }
   }
   await Promise.all(written);
-  await (await disk.create(`${directory}/${WHOLE_FILE}`)).close();
-  await disk.syncDirectory(directory);
 }
 
-/** Empty; there once the log holds all that was in the store paths when it was made. */
-const WHOLE_FILE = 'log-is-whole';
+/** The store paths first: a crash in between finds a path that has another instance. */
+async function settle(
+  disk: Disk,
+  directory: string,
+  storePaths: readonly StorePath[],
+  instance: string,
+): Promise<void> {
+  for (const { path } of storePaths) {
+    await replaceFile(disk, dataDirectory(path), PATH_INSTANCE_FILE, instance);
+  }
+  const content = JSON.stringify({ instance, storePaths: storePaths.length });
+  await replaceFile(disk, directory, INSTANCE_FILE, content);
+}
+
+async function instanceOf(disk: Disk, storePath: string): Promise<string | undefined> {
+  const path = join(dataDirectory(storePath), PATH_INSTANCE_FILE);
+  return (await readSmallFile(disk, path, MAX_INSTANCE_BYTES))?.toString('latin1');
+}
+
+function newInstance(environment: Environment): string {
+  const half = (): string =>
+    environment
+      .random(2 ** 32)
+      .toString(16)
+      .padStart(8, '0');
+  return half() + half();
+}
+
+function parse(bytes: Buffer | undefined): { instance: string; storePaths: number } | undefined {
+  const match = /^\{"instance":"([0-9a-f]{16})","storePaths":(\d{1,3})\}$/.exec(
+    bytes?.toString('latin1') ?? '',
+  );
+  return match ? { instance: match[1]!, storePaths: Number(match[2]) } : undefined;
+}

@@ -1,5 +1,5 @@
 import { dirname } from 'node:path';
-import type { Disk, DiskFile } from '@stevedore/disk';
+import type { Disk, DiskFile, FileStat } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
 import { asError, StatusError } from '../errors.js';
 import type { Change } from '../replication/change.js';
@@ -21,7 +21,7 @@ import type { Piece } from './piece.js';
 const COPY_BYTES = 1024 * 1024;
 
 /** What a change does to a file: the piece goes to `offset`, then the file has `size` bytes. */
-interface Effect {
+export interface Effect {
   readonly offset: number;
   readonly size: number;
   readonly piece?: Piece;
@@ -89,12 +89,12 @@ export class ChangingFiles {
 
   /** Writes the piece, which is used up whatever comes of it, behind the last byte. */
   append(file: ChangingFile, piece: Piece, change: Change): Promise<void> {
-    return this.#change(file, change, piece, (size) => writing('A', piece, size, size));
+    return this.change(file, change, piece, ({ size }) => writing('A', piece, size, size));
   }
 
   /** Writes the piece, likewise, at `offset`, at most the file's size; status 22 beyond. */
   modify(file: ChangingFile, offset: number, piece: Piece, change: Change): Promise<void> {
-    return this.#change(file, change, piece, (size) => {
+    return this.change(file, change, piece, ({ size }) => {
       if (offset > size) throw new StatusError(Status.invalid, `offset ${offset} of ${size} bytes`);
       return writing('M', piece, offset, size);
     });
@@ -107,26 +107,32 @@ export class ChangingFiles {
     change: Change,
     roomFor: (bytes: number) => Promise<unknown>,
   ): Promise<void> {
-    return this.#change(file, change, undefined, async (before) => {
+    return this.change(file, change, undefined, async ({ size: before }) => {
       if (size === before) return undefined;
       if (size > before) await roomFor(size - before);
-      return { offset: Math.min(size, before), size, noted: ['T', `${before} ${size}`] };
+      return cutting(before, size);
     });
   }
 
-  async #change(
+  /**
+   * Makes a change whose effect depends on what the file is by then; `plan` throws what
+   * is to be answered instead, or gives nothing if there is nothing to be done. The
+   * piece is used up whatever comes of it.
+   */
+  async change(
     changing: ChangingFile,
     change: Change,
     piece: Piece | undefined,
-    plan: (size: number) => Promise<Effect | undefined> | Effect | undefined,
+    plan: (stat: FileStat) => Promise<Effect | undefined> | Effect | undefined,
   ): Promise<void> {
     const { files, journals } = this.#parts;
     const { path } = changing;
     let isPieceNeeded = false;
     try {
       await this.#withFile(path, async (file) => {
-        const { size } = await file.stat();
-        const effect = await plan(size);
+        const stat = await file.stat();
+        const { size } = stat;
+        const effect = await plan(stat);
         if (!effect) return;
         await note(changing, effect, change);
         await piece?.sync();
@@ -264,7 +270,13 @@ function isAddition({ offset }: Effect, size: number): boolean {
   return offset >= size;
 }
 
-function writing(
+/** The effect of a new size. */
+export function cutting(before: number, size: number): Effect {
+  return { offset: Math.min(size, before), size, noted: ['T', `${before} ${size}`] };
+}
+
+/** The effect of a piece at an offset; undefined for an empty one. */
+export function writing(
   operation: 'A' | 'M',
   piece: Piece,
   offset: number,

@@ -108,12 +108,12 @@ export class FileStore {
     });
   }
 
-  /** Receives a file under a name that is settled; status 17 if there is one. */
-  async storeAs(id: FileId, payload: Payload, change: Change): Promise<void> {
+  /** Receives a file under a name that is settled, later than `after`; status 17 if there is one. */
+  async storeAs(id: FileId, payload: Payload, change: Change, after = 0): Promise<void> {
     const path = this.pathOf(id);
     await this.#reserving(path, async () => {
       await this.#receive(this.temporaryFile(path), payload, async (incoming) => {
-        await incoming.finish(change.seconds());
+        await incoming.finish(change.seconds(after));
         await this.#appear(
           path,
           () => incoming.moveTo(path),
@@ -121,6 +121,66 @@ export class FileStore {
         );
       });
     });
+  }
+
+  /**
+   * Receives a file that another member has, under its settled name, in the place of
+   * one that is there. `keep` is asked once all bytes are here, and no other change of
+   * the file is under way, whether what is there is to stay; then the bytes are dropped.
+   */
+  async receive(
+    id: FileId,
+    payload: Payload,
+    change: Change,
+    keep: (path: string) => Promise<boolean>,
+  ): Promise<void> {
+    const { files, journals, locks } = this.#parts;
+    const path = this.pathOf(id);
+    await this.#makeDirectory(id);
+    await this.#receive(this.temporaryFile(path), payload, async (incoming) => {
+      await incoming.finish(change.seconds());
+      await locks.run(path, async () => {
+        if (await keep(path)) {
+          await incoming.discard();
+          return;
+        }
+        // What was once changed in the old file must not be repeated in the new one.
+        if (journals.has(path)) await journals.forget(path);
+        try {
+          await incoming.moveTo(path);
+          await this.#noted(path, change.note('C', id.name));
+        } finally {
+          files.forget(path);
+        }
+      });
+    });
+  }
+
+  /** A link that another member has; nothing happens if there is something of its name. */
+  async receiveLink(
+    id: FileId,
+    target: Pick<LinkTarget, 'path' | 'name'>,
+    change: Change,
+  ): Promise<void> {
+    const { disk, files, locks } = this.#parts;
+    const path = this.pathOf(id);
+    await this.#makeDirectory(id);
+    await locks.run(path, async () => {
+      if (await disk.exists(path)) return;
+      await disk.makeLink(target.path, path);
+      files.forget(path);
+      await this.#noted(path, change.note('L', id.name, target.name));
+    });
+  }
+
+  async #makeDirectory({ storePathIndex, directory: [high, low] }: FileId): Promise<void> {
+    const storePath = this.#storePath(storePathIndex);
+    await storePath.makePair(Number.parseInt(high, 16), Number.parseInt(low, 16));
+  }
+
+  /** What has appeared is durable, and so is its note. */
+  #noted(path: string, note: Promise<void>): Promise<void> {
+    return bothDone(this.#parts.disk.syncDirectory(dirname(path)), note);
   }
 
   /** A link of a new name to a file of `bytes`; its CRC-32 is no content's, but random. */
@@ -169,7 +229,7 @@ export class FileStore {
     const createdAtSeconds = change.seconds();
     return this.#underNewName(
       () => this.#newName('normal', source, createdAtSeconds, content, directory, tail),
-      (path, id) => this.#move(fromPath, path, () => change.note('R', id.name, from.name)),
+      (path, id) => this.#move(fromPath, path, () => this.#noteMove(from, id, change)),
     );
   }
 
@@ -177,8 +237,17 @@ export class FileStore {
   async renameAs(from: FileId, id: FileId, change: Change): Promise<void> {
     const path = this.pathOf(id);
     await this.#reserving(path, () =>
-      this.#move(this.pathOf(from), path, () => change.note('R', id.name, from.name)),
+      this.#move(this.pathOf(from), path, () => this.#noteMove(from, id, change)),
     );
+  }
+
+  /** Metadata under its new name is news to members that have not got the old one. */
+  async #noteMove(from: FileId, id: FileId, change: Change): Promise<void> {
+    const hasMetadata = await this.#parts.disk.exists(this.pathOf(from) + METADATA_SUFFIX);
+    await Promise.all([
+      change.note('R', id.name, from.name),
+      ...(hasMetadata ? [change.note('C', id.name + METADATA_SUFFIX)] : []),
+    ]);
   }
 
   /**
@@ -356,7 +425,7 @@ export class FileStore {
     const { disk, files } = this.#parts;
     try {
       await appear();
-      await bothDone(disk.syncDirectory(dirname(path)), note());
+      await this.#noted(path, note());
     } catch (error) {
       await disk.unlink(path).catch(() => {});
       throw error;

@@ -52,6 +52,11 @@ export class Identity {
     return source;
   }
 
+  /** True for what stands for this storage in file names, as far as it knows. */
+  isSource(source: string): boolean {
+    return source === (this.#idInNames ? this.#id : this.#address);
+  }
+
   /** The address of a source in a file name; empty if nobody knows it. */
   addressOf(source: string): string {
     return isIPv4(source) ? source : (this.#addresses.get(source) ?? '');

@@ -1,5 +1,5 @@
 import { dirname } from 'node:path';
-import { type Disk, readSmallFile } from '@stevedore/disk';
+import { type Disk, type FileStat, readSmallFile } from '@stevedore/disk';
 import {
   MAX_METADATA_KEY_BYTES,
   MAX_METADATA_VALUE_BYTES,
@@ -58,6 +58,8 @@ export class MetadataStore {
       if (!(await this.#disk.exists(path))) throw new StatusError(Status.notFound, path);
       const records = parse(metadata);
       if (mode === 'merge' && records.size === 0) return;
+      // Never older than what it replaces, whoever's clock that had.
+      change.seconds(((await this.#stat(path))?.mtimeSeconds ?? 0) - 1);
       const before = await this.#read(path);
       if (records.size === 0) {
         if (!before) return;
@@ -67,20 +69,64 @@ export class MetadataStore {
       }
       await change.note(before ? 'U' : 'C', noted);
       const kept = mode === 'merge' ? parse(before ?? Buffer.alloc(0)) : [];
-      await this.#write(path, new Map([...kept, ...records]));
+      await this.#write(path, new Map([...kept, ...records]), change.seconds());
     });
+  }
+
+  /**
+   * Takes over what another member has, or that it has none, unless what is here is
+   * younger. The file itself may come later. Status 2 if there is nothing to remove.
+   */
+  receive(
+    { path, name }: DescribedFile,
+    metadata: Buffer | undefined,
+    change: Change,
+  ): Promise<void> {
+    const noted = name + METADATA_SUFFIX;
+    return this.#locks.run(path, async () => {
+      const before = await this.#stat(path);
+      if (before && before.mtimeSeconds > change.seconds()) return;
+      if (metadata) {
+        await change.note(before ? 'U' : 'C', noted);
+        await this.#write(path, parse(metadata), change.seconds());
+      } else {
+        if (!before) throw new StatusError(Status.notFound, `no metadata of ${path}`);
+        await change.note('D', noted);
+        await this.#remove(path);
+      }
+    });
+  }
+
+  /** What there is for the other members, between two changes of the file. */
+  toSend(path: string): Promise<{ metadata: Buffer; mtimeSeconds: number } | undefined> {
+    return this.#locks.run(path, async () => {
+      const stat = await this.#stat(path);
+      const metadata = stat && (await this.#read(path));
+      return metadata && { metadata, mtimeSeconds: stat.mtimeSeconds };
+    });
+  }
+
+  async #stat(path: string): Promise<FileStat | undefined> {
+    if (!(await this.#disk.exists(path + METADATA_SUFFIX))) return undefined;
+    const file = await this.#disk.openToRead(path + METADATA_SUFFIX);
+    try {
+      return await file.stat();
+    } finally {
+      await file.close();
+    }
   }
 
   #read(path: string): Promise<Buffer | undefined> {
     return readSmallFile(this.#disk, path + METADATA_SUFFIX);
   }
 
-  async #write(path: string, records: ReadonlyMap<string, string>): Promise<void> {
+  async #write(path: string, records: ReadonlyMap<string, string>, seconds: number): Promise<void> {
     const temporary = this.#temporaryFile(path);
     const file = await this.#disk.create(temporary);
     try {
       try {
         await file.writeAt([format(records)], 0);
+        await file.setModified(seconds);
         await file.sync();
       } finally {
         await file.close();

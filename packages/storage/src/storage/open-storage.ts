@@ -1,17 +1,19 @@
-import { activeTest, reportServerId } from '@stevedore/protocol';
+import { activeTest } from '@stevedore/protocol';
 import { nowSeconds } from '../environment.js';
 import { asError } from '../errors.js';
 import { control, type Handler, handlerTable } from '../net/handler.js';
-import type { Binlog } from '../replication/binlog.js';
-import { openLog } from '../replication/open-log.js';
+import { type OpenedLog, openLog } from '../replication/open-log.js';
 import { pathListHandler } from '../replication/path-list.js';
-import { Replication } from '../replication/replication.js';
+import { receivingHandlers } from '../replication/receiving.js';
+import { openReplication, type Replication } from '../replication/replication.js';
+import type { StorageSession } from '../replication/session.js';
 import { ChangeJournals, FileLocks } from './change-journals.js';
 import { ChangingFiles } from './changing-files.js';
 import { StorageCounters } from './counters.js';
 import { DirectoryRotation } from './directory-rotation.js';
 import { forgetPath, storageCache } from './file-cache.js';
 import { FileStore } from './file-store.js';
+import type { FirstSync } from './first-sync.js';
 import { appenderHandlers } from './handlers/appender.js';
 import { deleteHandler } from './handlers/delete.js';
 import { downloadHandler } from './handlers/download.js';
@@ -20,7 +22,7 @@ import { queryInfoHandler } from './handlers/query-info.js';
 import { slaveHandlers } from './handlers/slave.js';
 import { uploadHandlers } from './handlers/upload.js';
 import { Identity } from './identity.js';
-import { dataDirectory } from './layout.js';
+import { dataDirectory, logDirectory } from './layout.js';
 import { MetadataStore } from './metadata-store.js';
 import { OpenFiles } from './open-files.js';
 import type { StorageSettings } from './options.js';
@@ -38,12 +40,12 @@ import { StorePath } from './store-path.js';
  */
 export interface OpenedStorage {
   readonly service: StorageService;
-  readonly handlers: ReadonlyMap<number, Handler<undefined>>;
+  readonly handlers: ReadonlyMap<number, Handler<StorageSession>>;
   readonly counters: StorageCounters;
   /** First start of this storage. */
   readonly joinedAtSeconds: number;
-  /** True if nothing was there of an earlier start. */
-  readonly isNew: boolean;
+  /** Not done where nothing was there of an earlier start, or some of it has been lost. */
+  readonly firstSync: FirstSync;
   saveState(): Promise<void>;
   /** To be called when no request is under way any more. */
   close(): Promise<void>;
@@ -58,34 +60,46 @@ export async function openStorage(settings: StorageSettings): Promise<OpenedStor
     await Promise.all(storePaths.map((storePath) => storePath.close()));
   };
   let saved: StorageState | undefined;
-  let log: Binlog;
+  let opened: OpenedLog;
+  let replication: Replication;
   try {
     for (const storePath of storePaths) await storePath.prepare();
     saved = await stateFile.load();
-    log = await openLog(settings, storePaths);
+    opened = await openLog(settings, storePaths);
+    const directory = logDirectory(storePaths[0]!.path);
+    replication = await openReplication(opened.log, opened.instance, directory, settings);
   } catch (error) {
     await closePaths().catch((again: unknown) => onError(asError(again)));
     throw error;
   }
   const joinedAtSeconds = saved?.joinedAtSeconds ?? nowSeconds(environment);
-  const state = (): StorageState => ({ joinedAtSeconds, ...rotation.state });
+  let complete = (saved?.complete ?? false) && !opened.lostFiles;
+  const state = (): StorageState => ({ joinedAtSeconds, complete, ...rotation.state });
   const rotation = new DirectoryRotation(
     saved ?? { high: 0, low: 0, files: 0 },
     settings.subdirectoriesPerPath,
     settings.filesPerDirectory,
     () => void stateFile.save(state()),
   );
-  const replication = new Replication(log, environment);
   const service = assemble(settings, storePaths, rotation, replication);
   const counters = new StorageCounters(() => nowSeconds(environment));
   return {
     service,
     handlers: handlerTable(
-      handlersOf(service).map((handler: Handler<undefined>) => counters.counted(handler)),
+      handlersOf(service).map((handler: Handler<StorageSession>) => counters.counted(handler)),
     ),
     counters,
     joinedAtSeconds,
-    isNew: saved === undefined,
+    firstSync: {
+      get done() {
+        return complete;
+      },
+      finish: () => {
+        if (complete) return;
+        complete = true;
+        void stateFile.save(state());
+      },
+    },
     saveState: () => stateFile.save(state()),
     close: async () => {
       service.files.close();
@@ -96,18 +110,18 @@ export async function openStorage(settings: StorageSettings): Promise<OpenedStor
   };
 }
 
-function handlersOf(service: StorageService): Handler<undefined>[] {
+function handlersOf(service: StorageService): Handler<StorageSession>[] {
   return [
     control(activeTest, () => undefined),
-    control(reportServerId, () => undefined),
-    ...uploadHandlers<undefined>(service),
-    ...appenderHandlers<undefined>(service),
-    ...slaveHandlers<undefined>(service),
-    ...metadataHandlers<undefined>(service),
+    ...uploadHandlers(service),
+    ...appenderHandlers(service),
+    ...slaveHandlers(service),
+    ...metadataHandlers(service),
     downloadHandler(service),
     queryInfoHandler(service),
     deleteHandler(service),
     pathListHandler(service),
+    ...receivingHandlers(service),
   ];
 }
 
@@ -158,6 +172,7 @@ function assemble(
     metadata: new MetadataStore(disk, locks, temporaryFile),
     slices,
     cache,
+    locks,
     small: new SmallFiles({ cache, store, files, changing, slices: sliceReader }),
   });
 }

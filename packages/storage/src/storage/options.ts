@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { type Disk, localDisk } from '@stevedore/disk';
-import { isGroupName } from '@stevedore/protocol';
+import { isGroupName, MAX_GROUP_SERVERS } from '@stevedore/protocol';
 import { type Environment, systemEnvironment } from '../environment.js';
 import { OptionError } from '../errors.js';
 import {
@@ -54,6 +54,14 @@ export interface StorageOptions extends ConnectionOptions {
    * Default a quarter; with 1 nothing else is kept.
    */
   readonly readAheadShare?: number;
+  /**
+   * Members of the group that must have a change before it is answered, this storage
+   * included: `all` that are alive, or a number; with fewer, changes are refused (status
+   * 11). Default `all`.
+   */
+  readonly writeCopies?: 'all' | number;
+  /** Longest time that a change waits for the other members. Default 5000. */
+  readonly writeTimeoutMs?: number;
   /** Default 30,000. */
   readonly beatIntervalMs?: number;
   /** Default 60,000. */
@@ -98,6 +106,8 @@ export function storageSettings(options: StorageOptions): StorageSettings {
     cacheFilter: options.cacheFilter ?? true,
     readAheadBytes: options.readAheadBytes ?? MIB,
     readAheadShare: options.readAheadShare ?? 0.25,
+    writeCopies: options.writeCopies ?? 'all',
+    writeTimeoutMs: options.writeTimeoutMs ?? 5000,
     beatIntervalMs: options.beatIntervalMs ?? 30_000,
     diskReportIntervalMs: options.diskReportIntervalMs ?? 60_000,
     reconnectDelayMs: options.reconnectDelayMs ?? 1000,
@@ -138,6 +148,13 @@ function check(settings: StorageSettings): void {
   if (!(settings.readAheadShare >= 0 && settings.readAheadShare <= 1)) {
     throw new OptionError(`readAheadShare must be from 0 to 1, not ${settings.readAheadShare}`);
   }
+  if (settings.writeCopies !== 'all') {
+    checkInteger('writeCopies', settings.writeCopies, 1, MAX_GROUP_SERVERS);
+    if (settings.writeCopies > 1 && trackers.length === 0) {
+      throw new OptionError('writeCopies needs trackers, which tell of the other members');
+    }
+  }
+  checkInteger('writeTimeoutMs', settings.writeTimeoutMs, 1, DAY_MS);
   checkInteger('beatIntervalMs', settings.beatIntervalMs, 1, DAY_MS);
   checkInteger('diskReportIntervalMs', settings.diskReportIntervalMs, 1, DAY_MS);
   checkInteger('reconnectDelayMs', settings.reconnectDelayMs, 1, DAY_MS);

@@ -9,6 +9,7 @@ import {
 } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
 import type { Replication } from '../replication/replication.js';
+import type { FileLocks } from './change-journals.js';
 import type { ChangingFiles } from './changing-files.js';
 import type { FileStore } from './file-store.js';
 import type { Identity } from './identity.js';
@@ -32,6 +33,8 @@ export interface StorageParts {
   readonly replication: Replication;
   readonly cache: FileCache;
   readonly small: SmallFiles;
+  /** By path: whoever changes a file has its lock. */
+  readonly locks: FileLocks;
 }
 
 /** All parts of a storage that its handlers work with. */
@@ -48,6 +51,7 @@ export class StorageService {
   readonly cache: FileCache;
   /** Whole small files, through the cache. */
   readonly small: SmallFiles;
+  readonly locks: FileLocks;
   #pathTurn = 0;
 
   constructor(parts: StorageParts) {
@@ -62,6 +66,7 @@ export class StorageService {
     this.replication = parts.replication;
     this.cache = parts.cache;
     this.small = parts.small;
+    this.locks = parts.locks;
   }
 
   /** The file a request names; status 22 or 2 if there can be none. */

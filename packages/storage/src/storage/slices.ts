@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import type { FileCache } from '@stevedore/cache';
 import { type Disk, readSmallFile } from '@stevedore/disk';
-import { type SliceId, Status } from '@stevedore/protocol';
+import { type SliceEntry, type SliceId, Status } from '@stevedore/protocol';
 import { asError, StatusError } from '../errors.js';
 import type { Change } from '../replication/change.js';
 import { ByteBoundedCache } from './byte-bounded-cache.js';
@@ -91,6 +91,60 @@ export class Slices {
     });
   }
 
+  /**
+   * Deletes what another member deleted. The trunk may come later and finds its slice
+   * deleted; status 2 says that it is not here, or that the slice was gone already.
+   */
+  async receiveDeletion(
+    name: string,
+    slice: SliceId,
+    trunkPath: string,
+    change: Change,
+  ): Promise<void> {
+    await this.#locks.run(trunkPath, async () => {
+      const before = await this.#deleted(trunkPath);
+      const known = before.some(({ offset }) => offset === slice.offset);
+      if (!known) {
+        await change.note('D', name);
+        await this.#append(slice, trunkPath, change.seconds());
+        this.#directories.get(trunkPath)?.markDeleted(slice);
+        this.#cache.delete(sliceKey(trunkPath, slice));
+      }
+      if (known || !(await this.#disk.exists(trunkPath))) {
+        throw new StatusError(Status.notFound, 'no such slice');
+      }
+    });
+  }
+
+  /** Takes over another member's list of deleted slices. */
+  async receiveList(
+    trunk: { readonly name: string; readonly path: string },
+    list: Buffer,
+    change: Change,
+  ): Promise<void> {
+    await this.#locks.run(trunk.path, async () => {
+      const known = new Set((await this.#deleted(trunk.path)).map(({ offset }) => offset));
+      const missing = decodeDeletedSlices(list).slices.filter(({ offset }) => !known.has(offset));
+      if (missing.length === 0) return;
+      await change.note('U', trunk.name + DELETED_SUFFIX);
+      for (const slice of missing) {
+        await this.#append(slice, trunk.path, slice.deletedAtSeconds);
+        this.#directories.get(trunk.path)?.markDeleted(slice);
+        this.#cache.delete(sliceKey(trunk.path, slice));
+      }
+    });
+  }
+
+  /** The list of a trunk's deleted slices as it is; undefined if there is none. */
+  listToSend(trunkPath: string): Promise<Buffer | undefined> {
+    return this.#locks.run(trunkPath, () => readSmallFile(this.#disk, trunkPath + DELETED_SUFFIX));
+  }
+
+  async #deleted(trunkPath: string): Promise<readonly SliceEntry[]> {
+    const list = await readSmallFile(this.#disk, trunkPath + DELETED_SUFFIX);
+    return decodeDeletedSlices(list ?? Buffer.alloc(0)).slices;
+  }
+
   /** Removes a trunk, by a function that takes its list along, and what is known of its slices. */
   async deleteTrunk(trunkPath: string, remove: () => Promise<void>): Promise<void> {
     await this.#locks.run(trunkPath, async () => {
@@ -117,7 +171,7 @@ export class Slices {
     return directory;
   }
 
-  async #append(slice: SliceId, trunkPath: string, deletedAtSeconds: number): Promise<void> {
+  async #append(slice: SliceEntry, trunkPath: string, deletedAtSeconds: number): Promise<void> {
     const path = trunkPath + DELETED_SUFFIX;
     const { offset, size, crc32 } = slice;
     const record = encodeDeletedSlice({ offset, size, crc32, deletedAtSeconds });

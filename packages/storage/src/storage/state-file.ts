@@ -7,6 +7,8 @@ import { STATE_FILE } from './layout.js';
 /** What a storage remembers across restarts; FORMAT.md has the fields. Losing it does no harm. */
 export interface StorageState extends RotationState {
   readonly joinedAtSeconds: number;
+  /** False until everything that the group has is here for the first time. */
+  readonly complete: boolean;
 }
 
 const VERSION = 1;
@@ -76,5 +78,6 @@ function parse(text: string): StorageState | undefined {
     files: count('files'),
   };
   const whole = count('version') === VERSION && Object.values(state).every((each) => each >= 0);
-  return whole ? state : undefined;
+  // Storages that had no group to copy from did not write it.
+  return whole ? { ...state, complete: fields.get('complete') !== false } : undefined;
 }

@@ -4,10 +4,13 @@ import { deferred } from '../deferred.js';
 import { nowSeconds } from '../environment.js';
 import { type ConnectionEnds, FrameServer } from '../net/frame-server.js';
 import { endpointText, PROTOCOL_VERSION } from '../options.js';
+import { Peers } from '../replication/peers.js';
+import { StorageSession } from '../replication/session.js';
+import type { FirstSync } from './first-sync.js';
 import { openStorage } from './open-storage.js';
 import { type StorageOptions, storageSettings } from './options.js';
 import type { StorageService } from './service.js';
-import { type FirstSync, TrackerLink } from './tracker-link.js';
+import { TrackerLink } from './tracker-link.js';
 
 /** A running storage daemon. */
 export interface Storage extends AsyncDisposable {
@@ -33,7 +36,7 @@ export async function startStorage(options: StorageOptions): Promise<Storage> {
   const settings = storageSettings(options);
   const { onError, host, group } = settings;
   const opened = await openStorage(settings);
-  const server = new FrameServer<undefined>({
+  const server = new FrameServer<StorageSession>({
     role: 'storage',
     host,
     port: settings.port,
@@ -41,7 +44,7 @@ export async function startStorage(options: StorageOptions): Promise<Storage> {
     handlers: opened.handlers,
     closesAfterInvalid: true,
     onError,
-    openSession: (_: ConnectionEnds) => undefined,
+    openSession: ({ peerAddress }: ConnectionEnds) => new StorageSession(peerAddress),
     closeSession: () => {},
   });
   try {
@@ -54,15 +57,18 @@ export async function startStorage(options: StorageOptions): Promise<Storage> {
 
   const { port } = server;
   const membership = join(opened.service, port, {
-    firstSync: { done: !opened.isNew },
+    firstSync: opened.firstSync,
     joinedAtSeconds: opened.joinedAtSeconds,
     statistics: () => encodeStatistics(opened.counters.statistics(server.counts)),
   });
+  const peers = new Peers({ service: opened.service, trackers: settings.trackers });
+  opened.service.replication.passTo(peers);
   let closed: Promise<void> | undefined;
   const close = (): Promise<void> => {
     closed ??= (async () => {
       await membership.close();
       await server.close();
+      await peers.close();
       await opened.close();
     })();
     return closed;
@@ -123,6 +129,7 @@ function join(
           trackers: settings.trackers.map(endpointText),
         },
         firstSync: about.firstSync,
+        replication: service.replication,
         statistics: about.statistics,
         usage,
         onActive: active.resolve,

@@ -1,7 +1,7 @@
 import { isIPv6 } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import {
   beat,
+  type ChangeList,
   type DiskUsage,
   fetchStorageIds,
   getMyIp,
@@ -12,12 +12,18 @@ import {
   reportDiskUsage,
   Status,
   StorageStatus,
+  type SyncSource,
   syncDestReq,
   syncNotify,
+  syncReport,
 } from '@stevedore/protocol';
 import { asError, StatusError } from '../errors.js';
 import { FrameClient } from '../net/frame-client.js';
 import { type Endpoint, endpointText, isOwnAddress } from '../options.js';
+import { isUnfinished } from '../replication/members.js';
+import type { Replication } from '../replication/replication.js';
+import { idOfAddress } from '../tracker/storage-ids.js';
+import type { FirstSync } from './first-sync.js';
 import type { Identity } from './identity.js';
 
 /**
@@ -25,17 +31,21 @@ import type { Identity } from './identity.js';
  * cluster's settings and the own id, joins, reports room and life, and begins again
  * whenever it breaks. Only the first failure in a row is reported.
  *
- * A new storage asks whom to copy from, as every tracker expects of it, and says
- * that it copies from nobody: it starts with the files that will be sent to it.
+ * A new storage asks whom to take its first copy from. That member sends it, and the
+ * trackers send no requests here until it is whole. If the member goes away meanwhile,
+ * another one is asked for. Every answer tells of the group's members, and up to when
+ * this storage has what each of them changed is reported in turn.
  */
 
 /** Ids that a tracker may list before it is not believed any more. */
 const MAX_STORAGE_IDS = 512 * 32;
 
-/** Whether a tracker has seen this storage for the first time; all links share it. */
-export interface FirstSync {
-  done: boolean;
-}
+/** Between two reports on what has come from the other members. */
+const SYNC_REPORT_INTERVAL_MS = 500;
+/** How long the source of a first copy may be away before another one is asked for. */
+const SOURCE_AWAY_MS = 5000;
+/** News are asked for at most so often. */
+const REFRESH_INTERVAL_MS = 100;
 
 export interface TrackerLinkOptions {
   readonly tracker: Endpoint;
@@ -50,6 +60,7 @@ export interface TrackerLinkOptions {
   /** The join of this storage, but for what the connection tells. */
   readonly joinRequest: Omit<JoinRequest, 'status' | 'trackerAddress' | 'initial' | 'storageId'>;
   readonly firstSync: FirstSync;
+  readonly replication: Replication;
   /** The 348 bytes of what this storage has done. */
   statistics(): Buffer;
   usage(): Promise<readonly DiskUsage[]>;
@@ -63,9 +74,16 @@ export class TrackerLink {
   readonly #running: Promise<void>;
   /** Own status as this tracker last told it. */
   #status: number = StorageStatus.init;
+  /** Whom the first copy comes from. */
+  #source: SyncSource | undefined;
+  #sourceSeenAt = 0;
+  /** True once the tracker has told of the group's members. */
+  #told = false;
+  #wake: () => void = () => {};
 
   constructor(options: TrackerLinkOptions) {
     this.#options = options;
+    options.replication.members.onRefresh(() => this.#wake());
     this.#running = this.#run();
   }
 
@@ -99,21 +117,21 @@ export class TrackerLink {
     );
     try {
       const { group, port } = joinRequest;
-      identity.learnAddress(await client.ask(getMyIp, { group, port }));
+      const seen = await client.ask(getMyIp, { group, port });
+      identity.learnAddress(seen);
       identity.learnParameters(await client.ask(parameterReq, undefined));
       if (!identity.usesIds && isIPv6(identity.address ?? '')) {
         throw new Error('a storage at an IPv6 address needs a storage id; the tracker has none');
       }
       const storageId = identity.usesIds ? await this.#learnIds(client) : '';
+      const memberId = storageId === '' ? idOfAddress(seen) : storageId;
+      this.#options.replication.members.learnOwnId(memberId);
       const trackerAddress = client.remoteAddress;
       const initial = !this.#options.firstSync.done;
       const request = { ...joinRequest, initial, storageId, status: this.#status, trackerAddress };
       this.#status = (await client.ask(join, request)).status;
       await this.#settleSync(client, initial);
-      await this.#reports(client, () => {
-        active();
-        this.#options.onActive();
-      });
+      await this.#reports(client, active);
     } finally {
       client.close();
     }
@@ -138,63 +156,124 @@ export class TrackerLink {
     return own;
   }
 
+  /** Whom to take the first copy from, if it is still to be made. */
   async #settleSync(client: FrameClient, initial: boolean): Promise<void> {
-    if (initial) {
-      try {
-        await client.ask(syncDestReq, undefined);
-      } catch (error) {
-        // Status 2: those it could copy from are away. It copies from nobody anyway.
-        if (!(error instanceof StatusError) || error.status !== Status.notFound) throw error;
-      }
+    if (!initial) {
+      // A first copy that this tracker still waits for goes on.
+      if (!isUnfinished(this.#status)) await this.#notify(client, undefined);
+      return;
     }
-    await client.ask(syncNotify, { sourceId: '', untilSeconds: 0 });
-    this.#options.firstSync.done = true;
+    try {
+      await this.#chooseSource(client);
+    } catch (error) {
+      // Status 2: those that it could copy from are away; see #reports.
+      if (!(error instanceof StatusError) || error.status !== Status.notFound) throw error;
+    }
+  }
+
+  async #chooseSource(client: FrameClient): Promise<void> {
+    const source = await client.ask(syncDestReq, undefined);
+    await this.#notify(client, source);
+    this.#status = source ? StorageStatus.waitSync : StorageStatus.online;
+  }
+
+  async #notify(client: FrameClient, source: SyncSource | undefined): Promise<void> {
+    await client.ask(syncNotify, source ?? { sourceId: '', untilSeconds: 0 });
+    this.#source = source;
+    this.#sourceSeenAt = performance.now();
   }
 
   /** Reports until the connection breaks or the link is closed. */
-  async #reports(client: FrameClient, active: () => void): Promise<void> {
-    const { beatIntervalMs, diskReportIntervalMs, usage, statistics } = this.#options;
+  async #reports(client: FrameClient, connected: () => void): Promise<void> {
+    const { beatIntervalMs, diskReportIntervalMs, usage, statistics, replication } = this.#options;
+    const { synced } = replication;
     let sent: Buffer = Buffer.alloc(0);
+    let reported = '';
     let ended = false;
-    const end = client.ended.then(() => {
+    void client.ended.then(() => {
       ended = true;
+      this.#wake();
     });
     let beatAt = performance.now();
     let diskAt = beatAt;
+    let refreshed = true;
     while (!ended && !this.#stop.signal.aborted) {
       const now = performance.now();
       if (now >= diskAt) {
-        await client.ask(reportDiskUsage, await usage());
+        this.#learn(await client.ask(reportDiskUsage, await usage()));
         diskAt = now + diskReportIntervalMs;
       }
-      if (now >= beatAt) {
+      if (now >= beatAt || refreshed) {
         const current = statistics();
-        await client.ask(beat, current.equals(sent) ? undefined : current);
+        this.#learn(await client.ask(beat, current.equals(sent) ? undefined : current));
         sent = current;
         beatAt = now + beatIntervalMs;
-        active();
+        connected();
       }
-      await this.#pause(Math.min(beatAt, diskAt) - performance.now(), end);
+      const times = synced.all;
+      const text = JSON.stringify(times);
+      if (times.length > 0 && text !== reported) {
+        this.#learn(await client.ask(syncReport, times));
+        reported = text;
+        void synced.save();
+      }
+      await this.#follow(client);
+      const untilNext = Math.min(beatAt, diskAt) - performance.now();
+      const waitMs = Math.min(untilNext, SYNC_REPORT_INTERVAL_MS);
+      refreshed = (await this.#pause(waitMs)) || isUnfinished(this.#status);
+      // However often it is asked for.
+      if (refreshed && !ended) await this.#pause(REFRESH_INTERVAL_MS);
     }
     throw new Error('the tracker has closed the connection');
   }
 
-  /** Waits, though not beyond `end` or the closing of the link. */
-  async #pause(ms: number, end?: Promise<void>): Promise<void> {
-    const over = new AbortController();
-    const stopped = (): void => over.abort();
-    this.#stop.signal.addEventListener('abort', stopped);
-    if (this.#stop.signal.aborted) stopped();
-    const waited = sleep(Math.max(ms, 1), undefined, { signal: over.signal }).catch(() => {});
-    await Promise.race(end ? [waited, end] : [waited]);
-    this.#stop.signal.removeEventListener('abort', stopped);
-    stopped();
+  #learn({ members }: ChangeList): void {
+    const { tracker, replication } = this.#options;
+    if (!members) return;
+    this.#told = true;
+    replication.members.learn(`${tracker.host}:${tracker.port}`, members);
+    const own = members.find(({ id }) => id === replication.members.ownId);
+    if (own) this.#status = own.status;
+  }
+
+  /** Goes by the own status: the first copy is done, or its source is gone. */
+  async #follow(client: FrameClient): Promise<void> {
+    const { firstSync, replication, onActive } = this.#options;
+    if (!isUnfinished(this.#status)) {
+      firstSync.finish();
+      // A C tracker tells of the members late; it counts whoever beats as active.
+      if (!this.#told || this.#status === StorageStatus.active) onActive();
+      return;
+    }
+    const now = performance.now();
+    const source = this.#source && replication.members.find(this.#source.sourceId);
+    if (source?.status === StorageStatus.active) this.#sourceSeenAt = now;
+    else if (!this.#source || now - this.#sourceSeenAt > SOURCE_AWAY_MS) {
+      await this.#settleSync(client, true);
+    }
+  }
+
+  /** Waits so long, or until there is something to do: then it is true. */
+  #pause(ms: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      const { signal } = this.#stop;
+      const finish = (woken: boolean): void => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', stopped);
+        this.#wake = () => {};
+        resolve(woken);
+      };
+      const stopped = (): void => finish(true);
+      const timer = setTimeout(() => finish(false), Math.max(ms, 1));
+      signal.addEventListener('abort', stopped);
+      this.#wake = stopped;
+      if (signal.aborted) stopped();
+    });
   }
 
   #report(error: unknown): void {
+    const { host, port } = this.#options.tracker;
     const { message } = asError(error);
-    this.#options.onError(
-      new Error(`Tracker ${endpointText(this.#options.tracker)}: ${message}`, { cause: error }),
-    );
+    this.#options.onError(new Error(`Tracker ${host}:${port}: ${message}`, { cause: error }));
   }
 }

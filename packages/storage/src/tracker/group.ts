@@ -1,7 +1,7 @@
 import { Status, StorageStatus } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
 import { Member } from './member.js';
-import { holds, isSource, type NamedFile } from './placement.js';
+import { holds, isSource, likeliest, type NamedFile } from './placement.js';
 
 /** A member and the store path that an upload shall name. */
 export interface StoreChoice {
@@ -123,22 +123,33 @@ export class Group {
   /** The member to change the file on: its source if it serves, else the next one. */
   chooseUpdate(file: NamedFile | undefined, nowMs: number): Member {
     const writable = this.writable(nowMs);
+    const source = file && this.#sourceOf(file);
+    const others = source ? likeliest(writable, source.id) : writable;
     const member =
-      (file && writable.find((each) => isSource(file, each))) ??
-      writable[this.#updateTurn++ % Math.max(writable.length, 1)];
+      (source && writable.find((each) => each === source)) ??
+      others[this.#updateTurn++ % Math.max(others.length, 1)];
     if (!member) throw new StatusError(Status.notFound, `no active storage in ${this.name}`);
     return member;
   }
 
-  /** Where the file can be read; where nobody has it, the one whose turn to store it is. */
+  /** Where the file can be read; where nobody has it, those that may, or whose turn it is to store. */
   #holders(file: NamedFile | undefined, nowMs: number): readonly Member[] {
     const readable = this.readable(nowMs);
     const nowSeconds = Math.floor(nowMs / 1000);
-    const holders = file ? readable.filter((each) => holds(file, each, nowSeconds)) : [];
+    const sourceId = file && this.#sourceOf(file)?.id;
+    const holders = file ? readable.filter((each) => holds(file, each, sourceId, nowSeconds)) : [];
     if (holders.length > 0) return holders;
+    if (sourceId !== undefined) {
+      const likely = likeliest(readable, sourceId);
+      if (likely.some((each) => each.syncedFrom(sourceId) > 0)) return likely;
+    }
     const fallback = readable[this.#storeTurn % Math.max(readable.length, 1)];
     if (!fallback) throw new StatusError(Status.notFound, `no active storage in ${this.name}`);
     return [fallback];
+  }
+
+  #sourceOf(file: NamedFile): Member | undefined {
+    return this.#members.find((each) => isSource(file, each));
   }
 
   #storeMember(nowMs: number): Member | undefined {

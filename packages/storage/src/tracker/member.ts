@@ -19,6 +19,7 @@ import {
  *     OFFLINE, RECOVERY   --join-->                     ONLINE
  *     ONLINE, OFFLINE     --beat or disk report-->      ACTIVE
  *     ONLINE, ACTIVE      --its connection ends-->      OFFLINE
+ *     any but the first   --join with nothing left-->   INIT
  *     any but the living  --operator-->                 DELETED
  *
  * A server that is silent for too long counts as OFFLINE until it is heard again.
@@ -45,6 +46,8 @@ export class Member {
   #syncSource: SyncSource | undefined;
   /** All that its peers changed up to then has come here; 0: nobody knows. */
   #syncedSeconds = 0;
+  /** As it reported: up to when it has what each other member changed. */
+  readonly #syncedFrom = new Map<string, number>();
   #currentWritePath = 0;
   #heardAtMs = 0;
   /** The connection it joined on. An older one that ends later changes nothing. */
@@ -86,6 +89,11 @@ export class Member {
     return this.#syncSource;
   }
 
+  /** Up to when it has what that member changed; 0: it has never told. */
+  syncedFrom(sourceId: string): number {
+    return this.#syncedFrom.get(sourceId) ?? 0;
+  }
+
   get syncedSeconds(): number {
     return this.#syncedSeconds;
   }
@@ -116,11 +124,13 @@ export class Member {
 
   /** Takes the join; what it returns is the status that the storage is told. */
   join(request: JoinRequest, address: string, link: object, nowMs: number): number {
-    if (this.#status === none) this.#status = request.initial ? init : online;
+    if (request.initial && !UNFINISHED.includes(this.#status)) {
+      // New, or with nothing left of what it had.
+      this.#status = init;
+      this.#syncedFrom.clear();
+    } else if (this.#status === none) this.#status = online;
     else if (this.#status === offline || this.#status === recovery) this.#status = online;
-    else if (this.#status === deleted || this.#status === ipChanged) {
-      this.#status = request.initial ? init : online;
-    }
+    else if (this.#status === deleted || this.#status === ipChanged) this.#status = online;
     this.#join = request;
     this.#address = address;
     this.#link = link;
@@ -183,6 +193,9 @@ export class Member {
     isActive: (id: string) => boolean,
     mode: 'all' | 'any',
   ): void {
+    for (const { sourceId, seconds } of reports) {
+      if (seconds > 0) this.#syncedFrom.set(sourceId, seconds);
+    }
     const times = reports
       .filter(({ sourceId, seconds }) => seconds > 0 && isActive(sourceId))
       .map(({ seconds }) => seconds);

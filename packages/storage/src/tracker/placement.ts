@@ -26,10 +26,14 @@ export interface Holder {
   readonly address: string;
   /** What its peers changed up to then has come to it; 0: nobody knows. */
   readonly syncedSeconds: number;
+  /** As `syncedSeconds`, of one member. */
+  syncedFrom(sourceId: string): number;
 }
 
 /** A file older than this is everywhere where copying works at all. */
 export const SYNC_MAX_DELAY_SECONDS = 86_400;
+/** Level members report the same time but for these. */
+const LEVEL_SECONDS = 3;
 /** A file older than this is not younger than its storage's last report says. */
 const SYNC_MAX_TIME_SECONDS = 300;
 
@@ -54,15 +58,40 @@ export function isSource(file: NamedFile, holder: Holder): boolean {
 
 /**
  * True if the file can be read there. A storage that has never told what has come
- * to it is not believed to have another's file, however old that is.
+ * to it is not believed to have another's file, however old that is. `sourceId` is
+ * the file's source, if it is a member still: then only what has come from there
+ * counts, and age says nothing, as the holder may have been away for long.
  */
-export function holds(file: NamedFile, holder: Holder, nowSeconds: number): boolean {
+export function holds(
+  file: NamedFile,
+  holder: Holder,
+  sourceId: string | undefined,
+  nowSeconds: number,
+): boolean {
   if (isSource(file, holder)) return true;
-  if (file.onlyAtSource || holder.syncedSeconds === 0) return false;
+  const syncedSeconds = syncedUntil(holder, sourceId);
+  if (file.onlyAtSource || syncedSeconds === 0) return false;
   const ageSeconds = nowSeconds - file.createdAtSeconds;
   return (
-    ageSeconds > SYNC_MAX_DELAY_SECONDS ||
-    holder.syncedSeconds > file.createdAtSeconds ||
-    (holder.syncedSeconds + 1 >= file.createdAtSeconds && ageSeconds > SYNC_MAX_TIME_SECONDS)
+    (sourceId === undefined && ageSeconds > SYNC_MAX_DELAY_SECONDS) ||
+    syncedSeconds > file.createdAtSeconds ||
+    (syncedSeconds + 1 >= file.createdAtSeconds && ageSeconds > SYNC_MAX_TIME_SECONDS)
   );
+}
+
+/**
+ * Those who come first when the file's source is away and nobody is known to have the
+ * file: the ones that have got most from there. A file that was acknowledged is with
+ * members that were level with its source, and they stopped at the same time.
+ */
+export function likeliest<Each extends Holder>(
+  holders: readonly Each[],
+  sourceId: string | undefined,
+): readonly Each[] {
+  const most = Math.max(...holders.map((each) => syncedUntil(each, sourceId)));
+  return holders.filter((each) => syncedUntil(each, sourceId) >= most - LEVEL_SECONDS);
+}
+
+function syncedUntil(holder: Holder, sourceId: string | undefined): number {
+  return sourceId === undefined ? holder.syncedSeconds : holder.syncedFrom(sourceId);
 }

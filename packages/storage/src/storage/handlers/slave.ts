@@ -42,7 +42,8 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
       const { storePath } = await service.roomFor(size, id.storePathIndex);
       const done = storePath.announce(size);
       try {
-        await replication.run((change) => store.storeAs(id, payload, change));
+        const after = replication.deletions.at(id.name) ?? 0;
+        await replication.run((change) => store.storeAs(id, payload, change, after));
       } finally {
         done();
       }

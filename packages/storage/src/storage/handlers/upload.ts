@@ -1,11 +1,12 @@
 import {
+  type FileId,
   isExtension,
   Status,
   type UploadRequest,
   uploadAppenderFile,
   uploadFile,
 } from '@stevedore/protocol';
-import { StatusError } from '../../errors.js';
+import { asError, StatusError } from '../../errors.js';
 import { type Handler, receiving } from '../../net/handler.js';
 import type { Payload } from '../../net/payload.js';
 import type { NewKind } from '../file-store.js';
@@ -23,8 +24,10 @@ export function uploadHandlers<Session>(service: StorageService): Handler<Sessio
       const done = storePath.announce(size);
       try {
         const file = { kind, storePathIndex: index, extension, source };
-        const { group, name } = await service.replication.run((change) =>
-          service.store.store(file, payload, change),
+        const { group, name } = await service.replication.run(
+          (change) => service.store.store(file, payload, change),
+          // Nobody knows its name.
+          (id) => forget(service, id),
         );
         return { group, name };
       } finally {
@@ -35,6 +38,18 @@ export function uploadHandlers<Session>(service: StorageService): Handler<Sessio
     receiving(uploadFile, upload('normal')),
     receiving(uploadAppenderFile, upload('appender')),
   ];
+}
+
+/** Removes a file that too few members have got; what remains of it is an orphan. */
+async function forget(service: StorageService, id: FileId): Promise<void> {
+  const change = service.replication.journal.begin();
+  try {
+    await service.store.remove(id, change);
+  } catch (error) {
+    service.settings.onError(asError(error));
+  } finally {
+    change.end();
+  }
 }
 
 /** Status 22 for an extension that no file may have. */

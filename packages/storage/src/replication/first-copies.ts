@@ -1,0 +1,93 @@
+import {
+  type Command,
+  reportStatus,
+  type ServerBrief,
+  Status,
+  StorageStatus,
+  syncSrcReq,
+} from '@stevedore/protocol';
+import { StatusError } from '../errors.js';
+import { FrameClient } from '../net/frame-client.js';
+import type { Endpoint } from '../options.js';
+import { isUnfinished, type Members } from './members.js';
+
+/**
+ * First copies, as the trackers arrange them: a member that starts empty is given one
+ * other member to take everything from, and gets no requests until that one says that
+ * it has.
+ */
+
+export interface FirstCopiesOptions {
+  readonly group: string;
+  readonly trackers: readonly Endpoint[];
+  readonly localAddress: string | undefined;
+  readonly timeoutMs: number;
+  readonly members: Members;
+}
+
+export class FirstCopies {
+  readonly #options: FirstCopiesOptions;
+  readonly #stop = new AbortController();
+
+  constructor(options: FirstCopiesOptions) {
+    this.#options = options;
+  }
+
+  /** When the member was told to take its first copy from here; undefined if it was not. */
+  async of({ id, status }: ServerBrief): Promise<number | undefined> {
+    if (!isUnfinished(status)) return undefined;
+    const { group, members } = this.#options;
+    const answers = await this.#askAll(syncSrcReq, { group, id }, [Status.notFound]);
+    const source = answers.find((each) => each?.sourceId === members.ownId);
+    return source?.untilSeconds;
+  }
+
+  /** Tells the trackers that the member is being sent everything. */
+  begun(peer: ServerBrief): Promise<void> {
+    return this.#report(peer, StorageStatus.syncing);
+  }
+
+  /** Tells the trackers that the member has everything: it is alive with its next beat. */
+  ended(peer: ServerBrief): Promise<void> {
+    return this.#report(peer, StorageStatus.offline);
+  }
+
+  close(): void {
+    this.#stop.abort();
+  }
+
+  async #report(peer: ServerBrief, status: number): Promise<void> {
+    const { group } = this.#options;
+    const request = { group, brief: { ...peer, status } };
+    await this.#askAll(reportStatus, request, [Status.notFound]);
+  }
+
+  /** The answers of the trackers that can be reached; throws if none can. */
+  async #askAll<Request, Answer>(
+    command: Command<Request, Answer>,
+    request: Request,
+    ignored: readonly number[],
+  ): Promise<(Answer | undefined)[]> {
+    const { trackers, timeoutMs, localAddress } = this.#options;
+    const outcomes = await Promise.allSettled(
+      trackers.map(async (tracker) => {
+        const address = localAddress === undefined ? {} : { localAddress };
+        const client = await FrameClient.open(
+          { ...tracker, ...address, timeoutMs },
+          this.#stop.signal,
+        );
+        try {
+          return await client.ask(command, request);
+        } catch (error) {
+          if (error instanceof StatusError && ignored.includes(error.status)) return undefined;
+          throw error;
+        } finally {
+          client.close();
+        }
+      }),
+    );
+    const answered = outcomes.filter((each) => each.status === 'fulfilled');
+    if (answered.length === 0) throw new Error(`no tracker answers ${command.name}`);
+    return answered.map(({ value }) => value);
+  }
+}

@@ -1,0 +1,109 @@
+import { type ServerBrief, StorageStatus } from '@stevedore/protocol';
+
+/**
+ * The members of the group, as the trackers tell them with every answer to a beat.
+ * Only members may send copies here, and they are known by their addresses.
+ */
+export class Members {
+  /** What each tracker last told. */
+  readonly #lists = new Map<string, readonly ServerBrief[]>();
+  readonly #listeners = new Set<() => void>();
+  readonly #askers = new Set<() => void>();
+  #ownId: string | undefined;
+
+  /** Ids become names of files. */
+  static isId(id: string): boolean {
+    return /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,14}$/.test(id);
+  }
+
+  get ownId(): string | undefined {
+    return this.#ownId;
+  }
+
+  learnOwnId(id: string): void {
+    if (this.#ownId === id) return;
+    this.#ownId = id;
+    this.#tell();
+  }
+
+  learn(tracker: string, members: readonly ServerBrief[]): void {
+    this.#lists.set(
+      tracker,
+      members.filter(({ id }) => Members.isId(id)),
+    );
+    this.#tell();
+  }
+
+  /** All but this storage and those that are gone for good. */
+  get others(): readonly ServerBrief[] {
+    return this.#all().filter(({ id, status }) => id !== this.#ownId && !GONE.includes(status));
+  }
+
+  /** Own status, if a tracker has told. */
+  get ownStatus(): number | undefined {
+    return this.#all().find(({ id }) => id === this.#ownId)?.status;
+  }
+
+  find(id: string): ServerBrief | undefined {
+    return this.others.find((each) => each.id === id);
+  }
+
+  /** The member at this address, of this id if one is given. */
+  at(address: string, id?: string): ServerBrief | undefined {
+    return this.others.find(
+      (each) => each.address === address && (id === undefined || each.id === id),
+    );
+  }
+
+  /** Has every tracker asked soon for what is new. */
+  refresh(): void {
+    for (const ask of this.#askers) ask();
+  }
+
+  onRefresh(ask: () => void): () => void {
+    this.#askers.add(ask);
+    return () => this.#askers.delete(ask);
+  }
+
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Resolves at the next change, or after so long. */
+  changed(withinMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        off();
+        resolve();
+      };
+      const timer = setTimeout(done, withinMs);
+      const off = this.onChange(done);
+    });
+  }
+
+  /** Where trackers differ, the furthest status counts. */
+  #all(): readonly ServerBrief[] {
+    const byId = new Map<string, ServerBrief>();
+    for (const list of this.#lists.values()) {
+      for (const member of list) {
+        const known = byId.get(member.id);
+        if (!known || member.status > known.status) byId.set(member.id, member);
+      }
+    }
+    return [...byId.values()];
+  }
+
+  #tell(): void {
+    for (const listener of [...this.#listeners]) listener();
+  }
+}
+
+const { init, waitSync, syncing, ipChanged, deleted, none } = StorageStatus;
+const GONE: readonly number[] = [ipChanged, deleted, none];
+
+/** A member that has not got its first copy. */
+export function isUnfinished(status: number): boolean {
+  return status === init || status === waitSync || status === syncing;
+}

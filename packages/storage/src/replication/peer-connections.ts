@@ -1,0 +1,149 @@
+import { exchangeInstances, reportServerId } from '@stevedore/protocol';
+import { asError, ConnectionError, StatusError } from '../errors.js';
+import { FrameClient, type FrameClientOptions } from '../net/frame-client.js';
+
+/**
+ * The connections to one other member: opened when they are needed, at most so many,
+ * each used by one request at a time. What breaks one breaks the session.
+ */
+
+export interface PeerConnectionsOptions extends FrameClientOptions {
+  readonly ownId: string;
+  readonly ownInstance: string;
+  readonly maxConnections: number;
+}
+
+export class PeerConnections {
+  readonly #options: PeerConnectionsOptions;
+  readonly #stop: AbortController;
+  readonly #idle: FrameClient[] = [];
+  readonly #open = new Set<FrameClient>();
+  #opening = 0;
+  readonly #waiting: (() => void)[] = [];
+  /** True once the member has ended a connection that it was not asked to end. */
+  hasEnded = false;
+  /** What the member says it is; undefined: a C storage, which does not know the question. */
+  instance: string | undefined;
+
+  readonly #onEnd: () => void;
+
+  private constructor(options: PeerConnectionsOptions, stop: AbortController, onEnd: () => void) {
+    this.#options = options;
+    this.#onEnd = onEnd;
+    this.#stop = stop;
+  }
+
+  /** Resolves when the member has answered; `onEnd` hears when it ends a connection. */
+  static async open(
+    options: PeerConnectionsOptions,
+    signal: AbortSignal,
+    onEnd: () => void,
+  ): Promise<PeerConnections> {
+    const stop = new AbortController();
+    const abort = (): void => stop.abort();
+    signal.addEventListener('abort', abort, { once: true });
+    stop.signal.addEventListener('abort', () => signal.removeEventListener('abort', abort));
+    if (signal.aborted) abort();
+    const connections = new PeerConnections(options, stop, onEnd);
+    try {
+      const first = await connections.#connect(true);
+      connections.#idle.push(first);
+      return connections;
+    } catch (error) {
+      connections.close();
+      throw error;
+    }
+  }
+
+  /** True while nothing is under way. */
+  get isIdle(): boolean {
+    return this.#idle.length === this.#open.size && this.#opening === 0;
+  }
+
+  async use<Result>(action: (peer: FrameClient) => Promise<Result>): Promise<Result> {
+    const peer = await this.#take();
+    let usable = false;
+    try {
+      const result = await action(peer);
+      usable = true;
+      return result;
+    } finally {
+      if (usable) this.#idle.push(peer);
+      else this.#drop(peer);
+      this.#waiting.shift()?.();
+    }
+  }
+
+  close(): void {
+    this.#stop.abort();
+    for (const peer of [...this.#open]) this.#drop(peer);
+    for (const wake of this.#waiting.splice(0)) wake();
+  }
+
+  async #take(): Promise<FrameClient> {
+    for (;;) {
+      if (this.#stop.signal.aborted) {
+        throw new ConnectionError('ERR_CONNECTION_LOST', 'the session has ended');
+      }
+      const idle = this.#idle.pop();
+      if (idle) return idle;
+      if (this.#open.size + this.#opening < this.#options.maxConnections) return this.#connect();
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    }
+  }
+
+  async #connect(isFirst = false): Promise<FrameClient> {
+    this.#opening += 1;
+    try {
+      const peer = await this.#introduced();
+      if (isFirst) await this.#ask(peer);
+      else if (this.instance !== undefined) await this.#tell(peer);
+      if (!this.#open.has(peer)) return await this.#introduced();
+      return peer;
+    } finally {
+      this.#opening -= 1;
+    }
+  }
+
+  async #introduced(): Promise<FrameClient> {
+    const peer = await FrameClient.open(this.#options, this.#stop.signal).catch(lost);
+    this.#open.add(peer);
+    void peer.ended.then(() => {
+      if (!this.#open.has(peer)) return;
+      this.hasEnded = true;
+      this.#onEnd();
+    });
+    try {
+      await peer.ask(reportServerId, this.#options.ownId);
+      return peer;
+    } catch (error) {
+      this.#drop(peer);
+      throw error;
+    }
+  }
+
+  async #tell(peer: FrameClient): Promise<string> {
+    const { instance } = await peer.ask(exchangeInstances, { instance: this.#options.ownInstance });
+    return instance;
+  }
+
+  /** A C storage answers 22 to what it does not know, and closes. */
+  async #ask(peer: FrameClient): Promise<void> {
+    try {
+      this.instance = await this.#tell(peer);
+    } catch (error) {
+      this.#drop(peer);
+      if (!(error instanceof StatusError)) throw error;
+    }
+  }
+
+  #drop(peer: FrameClient): void {
+    this.#open.delete(peer);
+    peer.close();
+  }
+}
+
+/** Why the system would not connect does not matter. */
+function lost(error: unknown): never {
+  throw new ConnectionError('ERR_CONNECTION_LOST', asError(error).message);
+}

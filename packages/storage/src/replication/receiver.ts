@@ -1,0 +1,234 @@
+import { dirname, relative } from 'node:path';
+import {
+  decodeFields,
+  type FileId,
+  fileKind,
+  isTrunkId,
+  parseSliceId,
+  Status,
+  type SyncPart,
+  type SyncTruncation,
+} from '@stevedore/protocol';
+import { StatusError } from '../errors.js';
+import type { Payload } from '../net/payload.js';
+import { cutting, writing } from '../storage/changing-files.js';
+import { removeFile } from '../storage/handlers/delete.js';
+import { METADATA_SUFFIX } from '../storage/layout.js';
+import { receivePiece } from '../storage/piece.js';
+import type { StorageService } from '../storage/service.js';
+import { ReceivedChange } from './journal.js';
+import type { LoggedName } from './log-name.js';
+
+/**
+ * Applies what other members of the group have changed. Everything may come twice, or
+ * when later changes of the same file are here already: what is here and younger
+ * stays, and a file that has been deleted does not come back. Status 17: it is here
+ * already. Status 2: the whole file is needed.
+ */
+
+/** Longest metadata or list of deleted slices that is taken. */
+const MAX_BESIDE_BYTES = 16 * 1024 * 1024;
+
+export class Receiver {
+  readonly #service: StorageService;
+
+  constructor(service: StorageService) {
+    this.#service = service;
+  }
+
+  /** A whole file; `replaces`: it comes in the place of another state of it. */
+  async file(
+    { id, part }: LoggedName,
+    atSeconds: number,
+    payload: Payload,
+    replaces: boolean,
+  ): Promise<void> {
+    if (part !== 'file') return this.#beside(id, part, atSeconds, payload);
+    // No file has the name of a slice.
+    if (parseSliceId(id)) throw new StatusError(Status.invalid, 'the name of a slice');
+    if (this.#isDeleted(id, atSeconds)) return this.#drop(payload, replaces);
+    const bytes = payload.remaining;
+    const { storePath } = await this.#service.roomFor(bytes, id.storePathIndex);
+    const size = await this.#sizeOf(id);
+    // What an appender has become since, its later changes tell.
+    const stays = size === bytes || (size !== undefined && fileKind(id) === 'appender');
+    if (!replaces && stays) return this.#drop(payload, false);
+    const change = this.#change(id, atSeconds, size === undefined);
+    const done = storePath.announce(bytes);
+    try {
+      await this.#service.store.receive(id, payload, change, async (path) => {
+        if (this.#isDeleted(id, atSeconds)) return true;
+        const stat = await this.#statOf(path);
+        return stat !== undefined && stat.mtimeSeconds > atSeconds;
+      });
+    } finally {
+      done();
+    }
+  }
+
+  /** The sender has found out that the file is here. */
+  async alreadyThere({ id, part }: LoggedName): Promise<void> {
+    const { disk } = this.#service.settings;
+    const path = this.#service.store.pathOf(id) + (part === 'metadata' ? METADATA_SUFFIX : '');
+    const status = (await disk.exists(path)) ? Status.exists : Status.notFound;
+    throw new StatusError(status, id.name);
+  }
+
+  append(id: FileId, request: SyncPart, payload: Payload): Promise<void> {
+    return this.#part(id, request, payload, (size, { offset, size: bytes }) => {
+      if (size === offset) return true;
+      const status = size >= offset + bytes ? Status.exists : Status.notFound;
+      throw new StatusError(status, `${size} bytes instead of ${offset}`);
+    });
+  }
+
+  modify(id: FileId, request: SyncPart, payload: Payload): Promise<void> {
+    return this.#part(id, request, payload, (size, { offset }) => {
+      if (size >= offset) return true;
+      throw new StatusError(Status.notFound, `${size} bytes instead of ${offset} at least`);
+    });
+  }
+
+  async truncate(id: FileId, { oldSize, newSize, atSeconds }: SyncTruncation): Promise<void> {
+    const { store, changing } = this.#service;
+    this.#unlessDeleted(id, atSeconds);
+    const path = store.pathOf(id);
+    if (newSize > oldSize) await this.#service.roomFor(newSize - oldSize, id.storePathIndex);
+    const change = this.#change(id, atSeconds);
+    await changing.change({ path, name: id.name }, change, undefined, ({ size }) => {
+      if (size !== oldSize) throw new StatusError(Status.exists, `${size} bytes, not ${oldSize}`);
+      return cutting(oldSize, newSize);
+    });
+  }
+
+  /** Status 2 if it is not there, as well remembered as if it had been. */
+  async remove({ id, part }: LoggedName, atSeconds: number): Promise<void> {
+    const { store, slices, metadata, replication } = this.#service;
+    const change = this.#change(id, atSeconds);
+    const path = store.pathOf(id);
+    if (part === 'metadata') return metadata.receive({ path, name: id.name }, undefined, change);
+    if (part === 'deleted slices') throw new StatusError(Status.invalid, 'a list that stays');
+    const slice = parseSliceId(id);
+    if (slice) {
+      return slices.receiveDeletion(id.name, slice, store.pathOf(slice.trunk), change);
+    }
+    try {
+      await removeFile(this.#service, id, change);
+    } catch (error) {
+      const missing = error instanceof StatusError && error.status === Status.notFound;
+      const known = replication.deletions.at(id.name) ?? -1;
+      if (missing && known < atSeconds) await change.note('D', id.name);
+      throw error;
+    }
+  }
+
+  async link(id: FileId, source: FileId, atSeconds: number): Promise<void> {
+    const { store } = this.#service;
+    if (parseSliceId(id) || isTrunkId(id)) throw new StatusError(Status.invalid, 'no such link');
+    if (this.#isDeleted(id, atSeconds)) return;
+    const path = relative(dirname(store.pathOf(id)), store.pathOf(source));
+    await store.receiveLink(id, { path, name: source.name }, this.#change(id, atSeconds));
+  }
+
+  async rename(id: FileId, old: FileId, atSeconds: number): Promise<void> {
+    const { store, changing, settings } = this.#service;
+    if (id.name === old.name || id.directory.join() !== old.directory.join()) {
+      throw new StatusError(Status.invalid, 'a new name is in the same directory');
+    }
+    if (await settings.disk.exists(store.pathOf(id))) throw new StatusError(Status.exists, id.name);
+    this.#unlessDeleted(id, atSeconds);
+    const change = this.#change(id, atSeconds);
+    await changing.exclusively(store.pathOf(old), () => store.renameAs(old, id, change));
+  }
+
+  async #part(
+    id: FileId,
+    request: SyncPart,
+    payload: Payload,
+    fits: (size: number, request: SyncPart) => boolean,
+  ): Promise<void> {
+    const { store, changing, settings, storePaths } = this.#service;
+    this.#unlessDeleted(id, request.atSeconds);
+    const path = store.pathOf(id);
+    const size = await this.#sizeOf(id);
+    if (size === undefined) throw new StatusError(Status.notFound, id.name);
+    fits(size, request);
+    await this.#service.roomFor(payload.remaining, id.storePathIndex);
+    const done = storePaths[id.storePathIndex]!.announce(payload.remaining);
+    try {
+      const piece = await receivePiece(settings.disk, () => store.temporaryFile(path), payload);
+      const change = this.#change(id, request.atSeconds);
+      await changing.change({ path, name: id.name }, change, piece, ({ size: now }) => {
+        fits(now, request);
+        return writing(now === request.offset ? 'A' : 'M', piece, request.offset, now);
+      });
+    } finally {
+      done();
+    }
+  }
+
+  /** Metadata and lists of deleted slices: small, and kept beside the file. */
+  async #beside(
+    id: FileId,
+    part: 'metadata' | 'deleted slices',
+    atSeconds: number,
+    payload: Payload,
+  ): Promise<void> {
+    const { store, metadata, slices } = this.#service;
+    if (payload.remaining > MAX_BESIDE_BYTES) {
+      throw new StatusError(Status.invalid, `${payload.remaining} bytes of ${part}`);
+    }
+    const chunks: Buffer[] = [];
+    while (payload.remaining > 0) chunks.push(...(await payload.next()));
+    const content = Buffer.concat(chunks);
+    if (this.#isDeleted(id, atSeconds)) return;
+    const { storePath } = await this.#service.roomFor(content.length, id.storePathIndex);
+    const [high, low] = id.directory;
+    await storePath.makePair(Number.parseInt(high, 16), Number.parseInt(low, 16));
+    const file = { path: store.pathOf(id), name: id.name };
+    const change = this.#change(id, atSeconds);
+    if (part === 'metadata') {
+      await metadata.receive(file, content, change);
+    } else if (isTrunkId(id)) await slices.receiveList(file, content, change);
+    else throw new StatusError(Status.invalid, 'deleted slices of what is no trunk');
+  }
+
+  /** Reads content that is not wanted; a create hears that it is here already. */
+  async #drop(payload: Payload, replaces: boolean): Promise<void> {
+    await payload.drain();
+    if (!replaces) throw new StatusError(Status.exists, 'it is here already');
+  }
+
+  #isDeleted(id: FileId, atSeconds: number): boolean {
+    const deleted = this.#service.replication.deletions.at(id.name);
+    // Slaves alone can come to be again under the same name.
+    return deleted !== undefined && (fileKind(id) !== 'slave' || atSeconds <= deleted);
+  }
+
+  /** A change of a file that is deleted counts as made. */
+  #unlessDeleted(id: FileId, atSeconds: number): void {
+    if (this.#isDeleted(id, atSeconds)) throw new StatusError(Status.exists, 'it is deleted');
+  }
+
+  async #sizeOf(id: FileId): Promise<number | undefined> {
+    return (await this.#statOf(this.#service.store.pathOf(id)))?.size;
+  }
+
+  async #statOf(path: string): Promise<{ size: number; mtimeSeconds: number } | undefined> {
+    try {
+      const opened = await this.#service.files.acquire(path);
+      opened.release();
+      return opened.stat;
+    } catch (error) {
+      if (error instanceof StatusError && error.status === Status.notFound) return undefined;
+      throw error;
+    }
+  }
+
+  /** A file of this storage itself, which it had lost, is passed on as its own again. */
+  #change(id: FileId, atSeconds: number, isNew = false): ReceivedChange {
+    const { identity, replication } = this.#service;
+    const restores = isNew && identity.isSource(decodeFields(id.base).source);
+    return new ReceivedChange(replication.journal, atSeconds, restores);
+  }
+}

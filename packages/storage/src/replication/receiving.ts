@@ -1,0 +1,142 @@
+import {
+  ALREADY_THERE,
+  exchangeInstances,
+  type FileId,
+  type PayloadCommand,
+  ProtocolError,
+  reportServerId,
+  Status,
+  type SyncFile,
+  type SyncPart,
+  syncAppendFile,
+  syncCreateFile,
+  syncCreateLink,
+  syncDeleteFile,
+  syncedUntil,
+  syncModifyFile,
+  syncRenameFile,
+  syncTruncateFile,
+  syncUpdateFile,
+} from '@stevedore/protocol';
+import { StatusError } from '../errors.js';
+import { type Context, control, type Handler, receiving } from '../net/handler.js';
+import type { Payload } from '../net/payload.js';
+import type { StorageService } from '../storage/service.js';
+import { type LoggedName, parseLoggedName } from './log-name.js';
+import { Receiver } from './receiver.js';
+import { admit, type StorageSession } from './session.js';
+
+/**
+ * What other members of the group send: who they are, and their changes. Nobody else
+ * may, and no name leads anywhere but to a file of a store path.
+ */
+export function receivingHandlers(service: StorageService): Handler<StorageSession>[] {
+  const { replication, settings } = service;
+  const { members, synced } = replication;
+  const receiver = new Receiver(service);
+
+  /** The file that a change is about; status 13 for a stranger, 22 for a name that no file has. */
+  const named = async (
+    session: StorageSession,
+    { group, name }: { readonly group: string; readonly name: string },
+  ): Promise<LoggedName> => {
+    await admit(members, session, session.peer === '' ? undefined : session.peer);
+    if (group !== settings.group) throw new StatusError(Status.invalid, `not group ${group}`);
+    const parsed = parseLoggedName(group, name, service.storePaths.length);
+    if (!parsed) throw new StatusError(Status.invalid, 'a malformed name');
+    return parsed;
+  };
+
+  /** The file itself, where its metadata makes no sense. */
+  const file = async (
+    session: StorageSession,
+    request: { readonly group: string; readonly name: string },
+  ): Promise<FileId> => {
+    const { id, part } = await named(session, request);
+    if (part !== 'file') throw new StatusError(Status.invalid, 'not the name of a file');
+    return id;
+  };
+
+  /** Remembers how far a member is that does not tell so itself. */
+  const received = (session: StorageSession, atSeconds: number): undefined => {
+    if (session.peer !== '' && !session.tellsSynced) synced.set(session.peer, atSeconds);
+    replication.lastReceivedSeconds = Math.max(replication.lastReceivedSeconds, atSeconds);
+    return undefined;
+  };
+
+  const wholeFile = (command: PayloadCommand<SyncFile, undefined>): Handler<StorageSession> => ({
+    kind: 'payload',
+    code: command.code,
+    minHeadBytes: command.minHeadBytes,
+    headBytes: (prefix) => command.headBytes(prefix),
+    async handle(head, payload, { header, session }) {
+      const request = command.request.decode(head);
+      const name = await named(session, request);
+      if (header.status === ALREADY_THERE) {
+        if (payload.remaining > 0) throw new ProtocolError('content that is there already');
+        await receiver.alreadyThere(name);
+      } else {
+        if (payload.remaining !== request.size) {
+          throw new ProtocolError(`${request.size} bytes announced, ${payload.remaining} brought`);
+        }
+        await receiver.file(name, request.atSeconds, payload, command === syncUpdateFile);
+      }
+      return command.reply.encode(received(session, request.atSeconds));
+    },
+  });
+
+  const part = (
+    command: PayloadCommand<SyncPart, undefined>,
+    apply: (id: FileId, request: SyncPart, payload: Payload) => Promise<void>,
+  ): Handler<StorageSession> =>
+    receiving(command, async (request, payload, { session }: Context<StorageSession>) => {
+      await apply(await file(session, request), request, payload);
+      return received(session, request.atSeconds);
+    });
+
+  return [
+    control(reportServerId, async (id, { session }: Context<StorageSession>) => {
+      session.peer = await admit(members, session, id);
+      return undefined;
+    }),
+    control(exchangeInstances, async (_, { session }: Context<StorageSession>) => {
+      if (session.peer === '') throw new StatusError(Status.accessDenied, 'a stranger');
+      session.tellsSynced = true;
+      return { instance: replication.instance };
+    }),
+    control(syncedUntil, (seconds, { session }: Context<StorageSession>) => {
+      if (!session.tellsSynced) throw new StatusError(Status.accessDenied, 'a stranger');
+      synced.set(session.peer, seconds);
+      return undefined;
+    }),
+    wholeFile(syncCreateFile),
+    wholeFile(syncUpdateFile),
+    part(syncAppendFile, (id, request, payload) => receiver.append(id, request, payload)),
+    part(syncModifyFile, (id, request, payload) => receiver.modify(id, request, payload)),
+    control(syncTruncateFile, async (request, { session }: Context<StorageSession>) => {
+      await receiver.truncate(await file(session, request), request);
+      return received(session, request.atSeconds);
+    }),
+    control(syncDeleteFile, async (request, { session }: Context<StorageSession>) => {
+      const name = await named(session, request);
+      try {
+        await receiver.remove(name, request.atSeconds);
+      } finally {
+        received(session, request.atSeconds);
+      }
+      return undefined;
+    }),
+    control(syncCreateLink, async (request, { session }: Context<StorageSession>) => {
+      const id = await file(session, request);
+      const source = await file(session, { group: request.group, name: request.source });
+      await receiver.link(id, source, request.atSeconds);
+      return received(session, request.atSeconds);
+    }),
+    control(syncRenameFile, async (request, { session }: Context<StorageSession>) => {
+      const id = await file(session, request);
+      const old = await file(session, { group: request.group, name: request.source });
+      await receiver.rename(id, old, request.atSeconds);
+      return received(session, request.atSeconds);
+    }),
+  ];
+}
