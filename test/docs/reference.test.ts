@@ -6,6 +6,7 @@ import { problemBody, problemCodes } from '@stevedore/middleware/core';
 import { MERGE_CHANNEL } from '@stevedore/staging';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../gateway/dist/app.js';
+import { storageOptions, trackerOptions } from '../../gateway/dist/node-options.js';
 import { gatewayOptions } from '../../gateway/dist/options.js';
 import { MemoryStore } from '../gateway/memory-store.js';
 
@@ -38,6 +39,16 @@ describe('the reference', () => {
     const known = Object.keys(gatewayOptions).map(
       (key) => `${key} ${flagName(key)} ${environmentName(key)}`,
     );
+    expect(listed.sort()).toEqual(known.sort());
+  });
+
+  test('lists every option of trackers and storages, and no other', () => {
+    const listed = rows()
+      .filter((cells) => cells.length === 4 && cells[0]!.startsWith('--'))
+      .map(([flag, environment]) => `${flag} ${environment}`);
+    const known = [storageOptions, trackerOptions]
+      .flatMap((table) => Object.keys(table))
+      .map((key) => `${flagName(key)} ${environmentName(key)}`);
     expect(listed.sort()).toEqual(known.sort());
   });
 

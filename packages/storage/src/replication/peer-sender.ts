@@ -163,7 +163,7 @@ export class PeerSender {
       const asked = await firstCopies.of(peer);
       this.#begin(connections.instance ?? '', asked);
       if (asked !== undefined) await firstCopies.begun(peer);
-      await this.#pass(connections, asked);
+      await this.#pass(connections);
     } finally {
       off();
       connections.close();
@@ -192,7 +192,7 @@ export class PeerSender {
   }
 
   /** Sends what there is, and what comes, until something fails. */
-  async #pass(connections: PeerConnections, asked: number | undefined): Promise<void> {
+  async #pass(connections: PeerConnections): Promise<void> {
     const { replication, settings } = this.#parts.service;
     const { log } = replication;
     const beginning = log.end;
@@ -200,7 +200,6 @@ export class PeerSender {
     let savedAt = performance.now();
     let heardAt = savedAt;
     let toldAt = 0;
-    let copied = asked;
     while (!this.#stop.signal.aborted) {
       this.#check(connections);
       const { entries, next, damaged } = await log.read(read);
@@ -221,7 +220,7 @@ export class PeerSender {
       if (now - toldAt >= SYNCED_INTERVAL_MS) {
         toldAt = now;
         if (await this.#tellSynced(connections)) heardAt = now;
-        copied = await this.#firstCopy(copied);
+        if (!(await this.#firstCopy())) return;
       }
       if (now - heardAt >= settings.beatIntervalMs) {
         heardAt = now;
@@ -231,18 +230,16 @@ export class PeerSender {
     }
   }
 
-  /** Tells the trackers of a first copy that is whole; a new one begins with a new session. */
-  async #firstCopy(copied: number | undefined): Promise<number | undefined> {
+  /** Tells the trackers of a first copy that is whole; false if a new one is to begin. */
+  async #firstCopy(): Promise<boolean> {
     const { member, firstCopies } = this.#parts;
     const peer = member();
-    if (!peer || !isUnfinished(peer.status)) return copied;
+    if (!peer || !isUnfinished(peer.status)) return true;
     const asked = await firstCopies.of(peer);
-    if (asked !== undefined && asked !== this.#mark.firstCopySeconds) {
-      throw new ConnectionError('ERR_CONNECTION_LOST', 'it has begun anew');
-    }
+    if (asked !== undefined && asked !== this.#mark.firstCopySeconds) return false;
     const isWhole = this.#acknowledged >= this.#mark.everythingUntil;
     if (asked !== undefined && isWhole) await firstCopies.ended(peer);
-    return asked;
+    return true;
   }
 
   /** Sends the entry once nothing before it is in its way. */

@@ -87,7 +87,7 @@ export class Sending {
       if (again && opened.stat.size > ASK_FIRST_BYTES && (await this.#hasSame(id, opened, peer))) {
         return;
       }
-      const request = { ...this.#change(id, record), size: opened.stat.size };
+      const request = this.#wholeFile(id, record, opened);
       const sent = await accepted(
         this.#send(syncCreateFile, request, opened, 0, peer),
         Status.exists,
@@ -113,8 +113,7 @@ export class Sending {
     const opened = await this.#open(id);
     if (!opened) return;
     try {
-      const { size, mtimeSeconds } = opened.stat;
-      const request = { ...this.#change(id, record), atSeconds: mtimeSeconds, size };
+      const request = this.#wholeFile(id, record, opened);
       await accepted(this.#send(command, request, opened, 0, peer), Status.exists);
     } finally {
       opened.release();
@@ -191,7 +190,7 @@ export class Sending {
         if (answer !== Status.notFound) return;
       }
       // The member has the old file as it once was, or not at all.
-      const request = { ...this.#change(id, record), size: opened.stat.size };
+      const request = this.#wholeFile(id, record, opened);
       await accepted(this.#send(syncCreateFile, request, opened, 0, peer), Status.exists);
       if (old) await accepted(peer.ask(syncDeleteFile, this.#change(old, record)), Status.notFound);
     } finally {
@@ -229,6 +228,11 @@ export class Sending {
 
   #change(id: FileId, { atSeconds }: LogRecord) {
     return { atSeconds, group: this.#group, name: id.name };
+  }
+
+  /** The file as it is, with the time of its last change. */
+  #wholeFile(id: FileId, record: LogRecord, { stat: { size, mtimeSeconds } }: OpenFile) {
+    return { ...this.#change(id, record), atSeconds: mtimeSeconds, size };
   }
 
   /** The file between two changes, or undefined; waits for a change of `waitFor` as well. */

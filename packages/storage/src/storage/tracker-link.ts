@@ -231,7 +231,7 @@ export class TrackerLink {
     const { tracker, replication } = this.#options;
     if (!members) return;
     this.#told = true;
-    replication.members.learn(`${tracker.host}:${tracker.port}`, members);
+    replication.members.learn(endpointText(tracker), members);
     const own = members.find(({ id }) => id === replication.members.ownId);
     if (own) this.#status = own.status;
   }
@@ -272,8 +272,9 @@ export class TrackerLink {
   }
 
   #report(error: unknown): void {
-    const { host, port } = this.#options.tracker;
     const { message } = asError(error);
-    this.#options.onError(new Error(`Tracker ${host}:${port}: ${message}`, { cause: error }));
+    this.#options.onError(
+      new Error(`Tracker ${endpointText(this.#options.tracker)}: ${message}`, { cause: error }),
+    );
   }
 }

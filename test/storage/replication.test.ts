@@ -1,0 +1,359 @@
+import { appendFile as appendToFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Disk, decoratedFile, localDisk } from '@stevedore/disk';
+import {
+  appendFile,
+  createLink,
+  deleteFile,
+  downloadFile,
+  type FileName,
+  getMetadata,
+  modifyFile,
+  queryFetchAll,
+  regenerateAppender,
+  StorageStatus,
+  setMetadata,
+  truncateFile,
+  uploadAppenderFile,
+  uploadSlaveFile,
+} from '@stevedore/protocol';
+import { describe, expect, it } from 'vitest';
+import { temporaryFolder } from '../support/temporary.js';
+import {
+  contentsOf,
+  done,
+  type GroupOfTest,
+  groupOf,
+  type MemberOfTest,
+  pathExists,
+  sameEverywhere,
+  send,
+} from './group.js';
+import { idOf, type RawClient, until } from './support.js';
+
+/** What one member of a group is asked for, the others have. */
+
+async function download(member: MemberOfTest, file: FileName): Promise<string | number> {
+  const client = await member.connect();
+  const { status, answer } = await client.ask(downloadFile, { ...file, offset: 0, length: 0 });
+  client.socket.destroy();
+  return answer?.toString('latin1') ?? status;
+}
+
+async function appender(client: RawClient, content: string): Promise<FileName> {
+  const request = { storePathIndex: 0, size: content.length, extension: 'log' };
+  const { answer } = await send(client, uploadAppenderFile, request, Buffer.from(content));
+  return answer!;
+}
+
+async function append(client: RawClient, { name }: FileName, content: string): Promise<number> {
+  const request = { name, size: content.length };
+  return (await send(client, appendFile, request, Buffer.from(content))).status;
+}
+
+async function slave(client: RawClient, master: FileName, content: string): Promise<FileName> {
+  const { name } = master;
+  const request = { master: name, prefix: '_s', extension: 'txt', size: content.length };
+  return (await send(client, uploadSlaveFile, request, Buffer.from(content))).answer!;
+}
+
+/** Uploads, changes and deletions of every kind; some of what they made. */
+async function changes(client: RawClient, mark: string) {
+  const kept = await client.upload(Buffer.from(`kept ${mark}`));
+  const gone = await client.upload(Buffer.from(`gone ${mark}`));
+  const large = await client.upload(Buffer.alloc(300_000, mark));
+  const empty = await client.upload(Buffer.alloc(0));
+  await slave(client, kept, `slave ${mark}`);
+  const again = await slave(client, gone, 'a');
+  const metadata = Buffer.from(`name\x02${mark}`);
+  for (const file of [kept, gone, large]) {
+    await done(client, setMetadata, { ...file, metadata, mode: 'overwrite' });
+  }
+  await done(client, setMetadata, { ...large, metadata: Buffer.alloc(0), mode: 'overwrite' });
+  await done(client, deleteFile, again);
+  await slave(client, gone, 'b');
+  await done(client, deleteFile, gone);
+  const grown = await appender(client, 'first');
+  expect(await append(client, grown, ` second ${mark}`)).toBe(0);
+  const modify = { name: grown.name, offset: 2, size: 3 };
+  expect((await send(client, modifyFile, modify, Buffer.from('XYZ'))).status).toBe(0);
+  await done(client, truncateFile, { name: grown.name, size: 9 });
+  await done(client, truncateFile, { name: grown.name, size: 12 });
+  expect(await append(client, grown, mark)).toBe(0);
+  const regenerated = await appender(client, `to be ${mark}`);
+  await append(client, regenerated, ' regenerated');
+  await done(client, setMetadata, { ...regenerated, metadata, mode: 'merge' });
+  const normal = await done(client, regenerateAppender, { name: regenerated.name });
+  const link = await done(client, createLink, {
+    group: 'group1',
+    master: '',
+    prefix: '',
+    extension: 'lnk',
+    source: kept.name,
+    signature: '',
+  });
+  return { kept, gone, large, empty, grown, normal, regenerated, link };
+}
+
+/** Resolves once a tracker sends readers of the file to so many members. */
+async function readableAt(group: GroupOfTest, file: FileName, count: number): Promise<void> {
+  const client = await group.asked();
+  await until(async () => (await client.ask(queryFetchAll, file)).answer?.servers.length === count);
+}
+
+describe('a group of storages', () => {
+  it('has every change at every member when it is answered', async () => {
+    const group = await groupOf(3);
+    let last: Awaited<ReturnType<typeof changes>> | undefined;
+    for (const member of group.members) {
+      const made = await changes(await member.connect(), member.host);
+      for (const other of group.members) {
+        expect(await download(other, made.kept)).toBe(`kept ${member.host}`);
+        expect(await download(other, made.link)).toBe(`kept ${member.host}`);
+        expect(await download(other, made.grown)).toBe(
+          `${'fiXYZ second'.slice(0, 9)}\0\0\0${member.host}`,
+        );
+        expect(await download(other, made.normal)).toBe(`to be ${member.host} regenerated`);
+        for (const file of [made.gone, made.regenerated]) {
+          expect(await download(other, file)).toBe(2);
+        }
+        const client = await other.connect();
+        const { answer } = await client.ask(getMetadata, made.normal);
+        expect(answer?.toString()).toBe(`name\x02${member.host}`);
+        expect((await client.ask(getMetadata, made.large)).status).toBe(2);
+      }
+      last = made;
+    }
+    await readableAt(group, last!.kept, 3);
+    // An appender is read where it is changed.
+    await readableAt(group, last!.grown, 1);
+    const [first, ...others] = await Promise.all(group.members.map(contentsOf));
+    for (const other of others) expect([...other]).toEqual([...first!]);
+    expect(first!.size).toBe(3 * 10);
+    expect(group.members.flatMap(({ errors }) => errors)).toEqual([]);
+  });
+
+  it('brings a member that was away up to date, and one that starts empty', async () => {
+    const group = await groupOf(3);
+    const [a, b, c] = group.members as [MemberOfTest, MemberOfTest, MemberOfTest];
+    const before = await changes(await a.connect(), 'before');
+    await c.stop();
+    const client = await a.connect();
+    const away = await changes(client, 'away');
+    await changes(await b.connect(), 'elsewhere');
+    await append(client, before.grown, ' while away');
+    await done(client, truncateFile, { name: before.grown.name, size: 4 });
+    await append(client, before.grown, ' and more');
+    await done(client, deleteFile, before.kept);
+    // Regenerated here, and known there as it was before.
+    const old = await appender(client, 'old');
+    await done(client, regenerateAppender, { name: old.name });
+    expect(await download(b, before.grown)).toBe('fiXY and more');
+    await c.start();
+    await sameEverywhere(group.members);
+    expect(await download(c, away.kept)).toBe('kept away');
+    expect(await download(c, before.kept)).toBe(2);
+
+    const d = group.add();
+    await d.start();
+    await d.storage!.active();
+    await sameEverywhere(group.members);
+    await readableAt(group, away.kept, 4);
+    // Its disk is replaced by an empty one.
+    await d.stop();
+    await changes(client, 'without d');
+    await rm(d.folder, { recursive: true });
+    await d.start();
+    await d.storage!.active();
+    await sameEverywhere(group.members);
+    expect(group.members.flatMap(({ errors }) => errors).filter(unforeseen)).toEqual([]);
+  });
+
+  it('gives a member that lost its disk its own files back, even if nobody else made any', async () => {
+    const group = await groupOf(2);
+    const [a, b] = group.members as [MemberOfTest, MemberOfTest];
+    const made = await changes(await a.connect(), 'mine');
+    await a.stop();
+    await rm(a.folder, { recursive: true });
+    expect(await download(b, made.kept)).toBe('kept mine');
+    const client = await group.asked();
+    // Reads and changes go on meanwhile, an appender's too.
+    await until(async () => (await group.statusOf(a)) === StorageStatus.offline);
+    const at = await done(client, queryFetchAll, made.grown);
+    expect(at.servers.map(({ address }) => address)).toEqual([b.host]);
+    expect(await append(await b.connect(), made.grown, ' by b')).toBe(0);
+    await a.start();
+    await a.storage!.active();
+    await sameEverywhere(group.members);
+    expect(await download(a, made.grown)).toMatch(/ by b$/);
+    // What it lost it passes on again.
+    const c = group.add();
+    await b.stop();
+    await c.start();
+    await c.storage!.active();
+    await sameEverywhere([a, c]);
+  });
+
+  it('replaces one lost store path of several', async () => {
+    const paths = [0, 1].map(() => [temporaryFolder(), temporaryFolder()]);
+    const group = await groupOf(0);
+    const [a, b] = [group.add(), group.add()];
+    await a.start({ storePaths: paths[0]! });
+    await a.storage!.active();
+    await b.start({ storePaths: paths[1]! });
+    await b.storage!.active();
+    const client = await a.connect();
+    const files = [
+      await client.upload(Buffer.from('zero'), 'txt', 0),
+      await client.upload(Buffer.from('one'), 'txt', 1),
+    ];
+    expect(await download(b, files[1]!)).toBe('one');
+    await a.stop();
+    await rm(paths[0]![1]!, { recursive: true });
+    await a.start({ storePaths: paths[0]! });
+    await a.storage!.active();
+    expect(await download(a, files[0]!)).toBe('zero');
+    expect(await download(a, files[1]!)).toBe('one');
+  });
+
+  it('does not bring back what was deleted, in whatever order members return', async () => {
+    const group = await groupOf(3);
+    const [a, b, c] = group.members as [MemberOfTest, MemberOfTest, MemberOfTest];
+    await c.stop();
+    const client = await a.connect();
+    const file = await client.upload(Buffer.from('deleted at b'));
+    const other = await appender(client, 'deleted at b');
+    const slaveFile = await slave(client, file, 'slave');
+    await a.stop();
+    for (const each of [file, other, slaveFile]) await done(await b.connect(), deleteFile, each);
+    // c hears of the deletion before it hears of the files.
+    await c.start();
+    const last = await (await b.connect()).upload(Buffer.from('last'));
+    await until(() => pathExists(c, last));
+    await b.stop();
+    await a.start();
+    const next = await (await a.connect()).upload(Buffer.from('next'));
+    await until(() => pathExists(c, next));
+    for (const each of [file, other, slaveFile]) expect(await download(c, each)).toBe(2);
+    // It knows so even after a start.
+    await c.stop();
+    await rm(join(a.folder, 'data', 'sync', `${c.host}.mark`));
+    await a.stop();
+    await a.start();
+    await c.start();
+    const third = await (await a.connect()).upload(Buffer.from('third'));
+    await until(() => pathExists(c, third));
+    for (const each of [file, other, slaveFile]) expect(await download(c, each)).toBe(2);
+    await b.start();
+    await sameEverywhere(group.members);
+    for (const each of [file, other, slaveFile]) expect(await download(a, each)).toBe(2);
+  });
+
+  it('keeps the younger metadata of two that were set apart', async () => {
+    const group = await groupOf(2);
+    const [a, b] = group.members as [MemberOfTest, MemberOfTest];
+    const file = await (await a.connect()).upload(Buffer.from('described'));
+    await b.stop();
+    const set = async (member: MemberOfTest, value: string) =>
+      done(await member.connect(), setMetadata, {
+        ...file,
+        metadata: Buffer.from(`name\x02${value}`),
+        mode: 'overwrite',
+      });
+    await set(a, 'older');
+    await a.stop();
+    const later = { now: () => Date.now() + 5000, random: Math.random };
+    await b.start({
+      environment: { ...later, random: (limit) => Math.floor(Math.random() * limit) },
+    });
+    await set(b, 'younger');
+    await a.start();
+    for (const member of [a, b]) {
+      await until(async () => {
+        const { answer } = await (await member.connect()).ask(getMetadata, file);
+        return answer?.toString() === 'name\x02younger';
+      });
+    }
+  });
+});
+
+describe('an upload', () => {
+  it('needs as many members as the operator says', async () => {
+    const group = await groupOf(2, { writeCopies: 2, writeTimeoutMs: 5000 });
+    const [a, b] = group.members as [MemberOfTest, MemberOfTest];
+    const client = await a.connect();
+    const file = await client.upload(Buffer.from('twice'));
+    expect(await download(b, file)).toBe('twice');
+    await b.stop();
+    await until(
+      async () =>
+        (await client.upload(Buffer.from('once')).then(() => 0, String)) ===
+        'Error: upload: status 11',
+    );
+    expect(await append(await a.connect(), file, 'x')).toBe(22);
+    expect((await client.ask(deleteFile, file)).status).toBe(11);
+    expect([...(await contentsOf(a)).keys()]).toEqual([file.name]);
+    await b.start();
+    await until(async () => (await client.ask(deleteFile, file)).status !== 11);
+    expect((await contentsOf(b)).size).toBe(0);
+  });
+
+  it('does not wait for a member that is too slow, which then catches up', async () => {
+    const group = await groupOf(2, { writeTimeoutMs: 100 });
+    const slow = group.add();
+    let release: () => void = () => {};
+    let gate: Promise<void> | undefined;
+    const disk: Disk = {
+      ...localDisk,
+      create: async (path) => {
+        const file = await localDisk.create(path);
+        return decoratedFile(file, {
+          sync: async () => {
+            await gate;
+            await file.sync();
+          },
+        });
+      },
+    };
+    await slow.start({ disk });
+    await slow.storage!.active();
+    const client = await group.members[0]!.connect();
+    const first = await client.upload(Buffer.from('first'));
+    await until(() => pathExists(slow, first));
+    gate = new Promise((resolve) => {
+      release = resolve;
+    });
+    const files: FileName[] = [];
+    for (let count = 0; count < 40; count++) {
+      files.push(await client.upload(Buffer.from(`file ${count}`)));
+    }
+    for (const file of files) {
+      expect(await pathExists(slow, file)).toBe(false);
+      expect(await download(group.members[1]!, file)).toMatch(/^file/);
+    }
+    release();
+    gate = undefined;
+    await sameEverywhere(group.members);
+  });
+
+  it('that a crash has left without a record reaches the others with the next log', async () => {
+    const group = await groupOf(1);
+    const [a] = group.members as [MemberOfTest];
+    const client = await a.connect();
+    const file = await client.upload(Buffer.from('unsynced'));
+    await a.stop();
+    await appendToFile(join(a.folder, 'data', 'sync', 'binlog.000'), '17952');
+    await a.start();
+    const b = group.add();
+    await b.start();
+    await b.storage!.active();
+    await sameEverywhere([a, b]);
+    expect(await download(b, file)).toBe('unsynced');
+    expect(idOf(file).name).toBe(file.name);
+  });
+});
+
+/** Members say when another one has gone. */
+function unforeseen({ message }: Error): boolean {
+  return !/connection has ended|closed|ECONNREFUSED|ECONNRESET|has gone/.test(message);
+}
