@@ -63,7 +63,6 @@ export const storageOptions = {
     default: ['./stevedore-storage'],
     help: 'directories that hold the files, DIRECTORY,...',
   } as OptionSpec<readonly string[]>,
-<<<<<<< HEAD
   cacheSize: {
     kind: 'size',
     default: 64 * 2 ** 20,
@@ -79,14 +78,13 @@ export const storageOptions = {
     default: 2 ** 20,
     maximum: 64 * 2 ** 20,
     help: 'read at a time for files of one affinity group; 0 reads every file alone',
-=======
+  } as OptionSpec<number>,
   writeCopies: {
     kind: 'integer',
     default: 0,
     minimum: 0,
     maximum: 32,
     help: 'members of the group that must have a change before it is answered; 0: all that are alive',
->>>>>>> d83e0ad (Replication: tests of a group, its promises and formats in the docs, --write-copies)
   } as OptionSpec<number>,
 } satisfies OptionTable;
 

@@ -26,6 +26,7 @@ import {
 } from '@stevedore/protocol';
 import { ConnectionError, statusOf } from '../../packages/storage/dist/errors.js';
 import { Payload } from '../../packages/storage/dist/net/payload.js';
+import { StorageSession } from '../../packages/storage/dist/replication/session.js';
 import type { OpenFile } from '../../packages/storage/dist/storage/open-files.js';
 import {
   type OpenedStorage,
@@ -159,7 +160,10 @@ export class StorageHost {
     return this.#answer(command, (opened) => {
       const handler = opened.handlers.get(command.code);
       if (handler?.kind !== 'control') throw new TypeError(`no handler of ${command.name}`);
-      return handler.handle(bytes.subarray(HEADER_BYTES), { header, session: undefined });
+      return handler.handle(bytes.subarray(HEADER_BYTES), {
+        header,
+        session: new StorageSession('127.0.0.1'),
+      });
     });
   }
 
@@ -177,7 +181,7 @@ export class StorageHost {
       const handler = opened.handlers.get(command.code);
       if (handler?.kind !== 'payload') throw new TypeError(`no handler of ${command.name}`);
       const payload = new Payload(source, file.length, 1000);
-      return handler.handle(head, payload, { header, session: undefined });
+      return handler.handle(head, payload, { header, session: new StorageSession('127.0.0.1') });
     });
   }
 

@@ -12,16 +12,15 @@ export function configure(command: Command): void {
       const joined = trackers.length === 0 ? 'no trackers' : `trackers ${trackers.join(', ')}`;
       return `\n  ${group} in ${paths}; ${joined}`;
     },
-<<<<<<< HEAD
-    start: async ({ cacheSize, readAhead, ...rest }, onError) => {
+    start: async ({ cacheSize, readAhead, writeCopies, ...rest }, onError) => {
       const { startStorage } = await import('@stevedore/storage');
-      return startStorage({ ...rest, cacheBytes: cacheSize, readAheadBytes: readAhead, onError });
-=======
-    start: async ({ host, port, trackers, group, storePaths, writeCopies }, onError) => {
-      const { startStorage } = await import('@stevedore/storage');
-      const copies = { writeCopies: writeCopies === 0 ? 'all' : writeCopies } as const;
-      return startStorage({ host, port, trackers, group, storePaths, ...copies, onError });
->>>>>>> d83e0ad (Replication: tests of a group, its promises and formats in the docs, --write-copies)
+      return startStorage({
+        ...rest,
+        cacheBytes: cacheSize,
+        readAheadBytes: readAhead,
+        writeCopies: writeCopies === 0 ? 'all' : writeCopies,
+        onError,
+      });
     },
   });
 }

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
 import { parseFileName, parseSliceId } from '@stevedore/protocol';
+import { asError } from '../errors.js';
 import { METADATA_SUFFIX } from '../storage/layout.js';
 import type { Binlog, Position } from './binlog.js';
 import type { LogRecord } from './log-record.js';
@@ -28,6 +29,7 @@ const SAVE_EVERY = 2 ** 14;
 export class Deletions {
   readonly #disk: Disk;
   readonly #directory: string;
+  readonly #onError: (error: Error) => void;
   readonly #maxEntries: number;
   /** Newer names; when it is full it becomes the older one. */
   #newer = new Map<bigint, number>();
@@ -35,9 +37,15 @@ export class Deletions {
   #unsaved = 0;
   #saving: Promise<void> = Promise.resolve();
 
-  constructor(disk: Disk, directory: string, maxEntries = DEFAULT_MAX_ENTRIES) {
+  constructor(
+    disk: Disk,
+    directory: string,
+    onError: (error: Error) => void,
+    maxEntries = DEFAULT_MAX_ENTRIES,
+  ) {
     this.#disk = disk;
     this.#directory = directory;
+    this.#onError = onError;
     this.#maxEntries = maxEntries;
   }
 
@@ -63,7 +71,7 @@ export class Deletions {
       for (const { record } of entries) this.note(record);
       position = next;
     }
-    if (this.#unsaved > 0) await this.#save(log.end);
+    this.saveAtTimes(log.end);
   }
 
   /** Takes a record of the log into account. */
@@ -83,18 +91,25 @@ export class Deletions {
   /** Writes the table once in a while; `end`: the log up to here has been noted. */
   saveAtTimes(end: Position): void {
     if (this.#unsaved < SAVE_EVERY) return;
-    this.#unsaved = 0;
-    this.#saving = this.#saving.then(() => this.#save(end)).catch(() => {});
+    void this.#saveSafely(end);
   }
 
   async close(end: Position): Promise<void> {
+    if (this.#unsaved > 0) await this.#saveSafely(end);
     await this.#saving;
-    if (this.#unsaved > 0) await this.#save(end);
+  }
+
+  /** A table that cannot be written costs time at the next start, nothing else. */
+  #saveSafely(end: Position): Promise<void> {
+    this.#unsaved = 0;
+    this.#saving = this.#saving
+      .then(() => this.#save(end))
+      .catch((error: unknown) => this.#onError(asError(error)));
+    return this.#saving;
   }
 
   async #save(end: Position): Promise<void> {
     const all = [...this.#older, ...this.#newer];
-    this.#unsaved = 0;
     const bytes = Buffer.allocUnsafe(HEAD_BYTES + all.length * ENTRY_BYTES);
     bytes.writeDoubleBE(end, 0);
     for (const [index, [hash, seconds]] of all.entries()) {

@@ -26,7 +26,7 @@ export interface OpenedLog {
 /** In the log's directory: `{ instance, storePaths }`. */
 const INSTANCE_FILE = 'instance';
 /** In `data` of every store path: the instance. */
-const PATH_INSTANCE_FILE = '.stevedore-storage.instance';
+const PATH_INSTANCE_FILE = '.stevedore-instance';
 const MAX_INSTANCE_BYTES = 256;
 /** Records that are written together when a log is made. */
 const BATCH_RECORDS = 1000;

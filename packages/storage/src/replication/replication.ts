@@ -1,4 +1,5 @@
 import type { Environment } from '../environment.js';
+import { asError } from '../errors.js';
 import type { StorageSettings } from '../storage/options.js';
 import type { Binlog, Position } from './binlog.js';
 import type { Change } from './change.js';
@@ -81,9 +82,12 @@ export class Replication {
   }
 
   async close(): Promise<void> {
-    await this.deletions.close(this.log.end);
-    await this.synced.close();
-    await this.log.close();
+    try {
+      await this.deletions.close(this.log.end);
+      await this.synced.close();
+    } finally {
+      await this.log.close();
+    }
   }
 
   async #copied(change: OwnChange): Promise<void> {
@@ -98,9 +102,14 @@ export async function openReplication(
   directory: string,
   { disk, environment, onError }: StorageSettings,
 ): Promise<Replication> {
-  const deletions = new Deletions(disk, directory);
-  await deletions.load(log);
+  const deletions = new Deletions(disk, directory, onError);
   const synced = new SyncedTimes(disk, directory, onError);
-  await synced.load();
+  try {
+    await deletions.load(log);
+    await synced.load();
+  } catch (error) {
+    await log.close().catch((again: unknown) => onError(asError(again)));
+    throw error;
+  }
   return new Replication({ log, deletions, synced, instance, environment });
 }
