@@ -1,0 +1,132 @@
+import { createCipheriv } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import {
+  encodeDirectoryEntry,
+  encodeEnd,
+  encodeLocalHeader,
+  endBytes,
+  memberBytes,
+  type SliceEntry,
+  type TrunkMember,
+} from '@stevedore/protocol';
+import { seededRandom } from '@stevedore/staging';
+import { logUniform } from '../harness/file-set.js';
+import {
+  MAX_FILE_BYTES,
+  MAX_MEMBERS,
+  MIN_FILE_BYTES,
+  MIN_MEMBERS,
+  SEED,
+  TRUNK_BYTES,
+} from './plan.js';
+import type { Layout } from './settings.js';
+
+/**
+ * The files: groups of 4 to 12, about 20 KB each, packed into trunks as the Merge Task
+ * writes them. Bodies are views of a pool of random bytes at random places. The same
+ * for the same seed.
+ */
+
+export interface DataFile {
+  readonly group: number;
+  readonly bytes: Buffer;
+  readonly crc32: number;
+}
+
+export interface BuiltTrunk {
+  /** The trunk in pieces, to be sent one behind the other. */
+  readonly pieces: readonly Buffer[];
+  readonly bytes: number;
+  readonly files: readonly { readonly file: DataFile; readonly entry: SliceEntry }[];
+}
+
+const POOL_BYTES = 32 * 2 ** 20;
+const EXTENSION = 'jpg';
+const COMMENT = JSON.stringify({ stevedore: 1, taskId: '' });
+
+export function makeFiles(node: number, dataBytes: number): DataFile[] {
+  const random = seededRandom(SEED + node);
+  const pool = randomPool(SEED);
+  const files: DataFile[] = [];
+  let total = 0;
+  for (let group = 0; total < dataBytes; group += 1) {
+    const members = MIN_MEMBERS + Math.floor(random() * (MAX_MEMBERS - MIN_MEMBERS + 1));
+    for (let member = 0; member < members; member += 1) {
+      const size = logUniform(random, MIN_FILE_BYTES, MAX_FILE_BYTES);
+      const from = Math.floor(random() * (POOL_BYTES - size));
+      const bytes = pool.subarray(from, from + size);
+      files.push({ group, bytes, crc32: crc32(bytes) });
+      total += size;
+    }
+  }
+  return files;
+}
+
+/** Co-located: in the order of their groups. Scattered: in any order, and no group is known. */
+export function* makeTrunks(files: readonly DataFile[], layout: Layout): Generator<BuiltTrunk> {
+  const order = layout === 'scattered' ? shuffled(files) : files;
+  let members: DataFile[] = [];
+  let bytes = endBytes(COMMENT.length);
+  for (const [index, file] of order.entries()) {
+    const { name, comment } = memberOf(file, index, layout);
+    const more = memberBytes(name.length, comment.length, file.bytes.length);
+    if (bytes + more > TRUNK_BYTES) {
+      yield build(members, layout);
+      members = [];
+      bytes = endBytes(COMMENT.length);
+    }
+    members.push(file);
+    bytes += more;
+  }
+  if (members.length > 0) yield build(members, layout);
+}
+
+function build(files: readonly DataFile[], layout: Layout): BuiltTrunk {
+  const pieces: Buffer[] = [];
+  const directory: Buffer[] = [];
+  const placed: { file: DataFile; entry: SliceEntry }[] = [];
+  let at = 0;
+  for (const [index, file] of files.entries()) {
+    const member = memberOf(file, index, layout);
+    const header = encodeLocalHeader(member);
+    directory.push(encodeDirectoryEntry(member, at));
+    const entry = { offset: at + header.length, size: member.size, crc32: member.crc32 };
+    placed.push({ file, entry });
+    pieces.push(header, file.bytes);
+    at = entry.offset + entry.size;
+  }
+  const table = Buffer.concat(directory);
+  pieces.push(table, encodeEnd(files.length, at, table.length, COMMENT));
+  const bytes = pieces.reduce((sum, piece) => sum + piece.length, 0);
+  return { pieces, bytes, files: placed };
+}
+
+function memberOf(file: DataFile, index: number, layout: Layout): TrunkMember {
+  const group = layout === 'co-located' ? { group: `page ${file.group}` } : {};
+  return {
+    name: `${String(index).padStart(22, '0')}.${EXTENSION}`,
+    size: file.bytes.length,
+    crc32: file.crc32,
+    modifiedAt: new Date(0),
+    comment: JSON.stringify({ name: 'a.jpg', type: 'image/jpeg', ...group, stagedAt: 0 }),
+  };
+}
+
+export const FILE_EXTENSION = EXTENSION;
+
+function shuffled(files: readonly DataFile[]): DataFile[] {
+  const random = seededRandom(SEED);
+  const order = [...files];
+  for (let at = order.length - 1; at > 0; at -= 1) {
+    const other = Math.floor(random() * (at + 1));
+    [order[at], order[other]] = [order[other]!, order[at]!];
+  }
+  return order;
+}
+
+/** A cipher's key stream: fast, repeatable, and nothing compresses it. */
+function randomPool(seed: number): Buffer {
+  const key = Buffer.alloc(16);
+  key.writeDoubleLE(seed, 0);
+  return createCipheriv('aes-128-ctr', key, Buffer.alloc(16)).update(Buffer.alloc(POOL_BYTES));
+}

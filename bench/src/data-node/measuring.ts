@@ -1,0 +1,70 @@
+import type { BenchmarkContext } from '../harness/benchmark.js';
+import type { Nodes } from './nodes.js';
+import type { Plan } from './plan.js';
+import { type DiskKind, SETTINGS, type Setting } from './settings.js';
+
+/** One measurement, and the figures that it gives. */
+
+/** read and mixed are figures 6 and 8, size figure 7, nodes figure 9. */
+export type Series = 'read' | 'mixed' | 'size' | 'nodes';
+
+export interface Point {
+  readonly series: Series;
+  readonly disk: DiskKind;
+  readonly setting: Setting;
+  /** What is varied, `t16` say. */
+  readonly at: string;
+}
+
+export function figureId({ series, disk, setting, at }: Point, what: string): string {
+  return `${series}.${disk}.${setting}.${at}.${what}`;
+}
+
+export async function measure(
+  { figures }: BenchmarkContext,
+  plan: Plan,
+  nodes: Nodes,
+  point: Point,
+  load: {
+    readonly threads: number;
+    readonly mixed: boolean;
+    readonly seed: number;
+    /** Nodes that are loaded; default: all. */
+    readonly nodes?: number;
+  },
+): Promise<void> {
+  const { nodes: count, ...how } = load;
+  const seconds = plan.seconds[point.disk];
+  await nodes.setDisk(point.disk);
+  const before = await nodes.counts();
+  const result = await nodes.run({ ...how, seconds, maxRequests: Number.MAX_SAFE_INTEGER }, count);
+  const after = await nodes.counts();
+  const change = (name: keyof typeof before): number => after[name] - before[name];
+  const { requests } = result;
+  const add = (what: string, unit: string, value: number) =>
+    figures.add(figureId(point, what), unit, value);
+  add('requests', 'requests/s', requests / result.seconds);
+  add('disk.reads', 'reads/request', change('diskReads') / requests);
+  add('disk.bytes', 'kB/request', change('diskBytes') / 1000 / requests);
+  add('hits', 'share', change('hits') / Math.max(1, change('hits') + change('misses')));
+  add('cpu.node', 'cores', change('cpuSeconds') / result.seconds);
+  add('cpu.load', 'cores', result.cpuSeconds / result.seconds);
+  const decided = change('aheadUsedBytes') + change('aheadUnusedBytes');
+  if (decided > 0) add('ahead.used', 'share', change('aheadUsedBytes') / decided);
+}
+
+/** Each setting against `neither` in the same run: what slows the machine for a while slows both. */
+export function addRatios(
+  { figures }: BenchmarkContext,
+  point: Omit<Point, 'setting'>,
+  settings: readonly Setting[] = SETTINGS,
+  base = 'neither' as Setting,
+): void {
+  const last = (setting: Setting): number =>
+    figures.values(figureId({ ...point, setting }, 'requests')).at(-1)!;
+  for (const setting of settings) {
+    if (setting === base) continue;
+    const id = figureId({ ...point, setting }, 'vs-neither');
+    figures.add(id, 'times', last(setting) / last(base));
+  }
+}

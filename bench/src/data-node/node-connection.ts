@@ -1,0 +1,81 @@
+import { connect, type Socket } from 'node:net';
+import {
+  decodeHeader,
+  downloadFile,
+  encodeRequest,
+  encodeRequestHead,
+  type FileName,
+  HEADER_BYTES,
+  uploadFile,
+} from '@stevedore/protocol';
+
+/** One connection to a storage, one request at a time: the least that a load can cost. */
+export class NodeConnection {
+  readonly #socket: Socket;
+  #chunks: Buffer[] = [];
+  #received = 0;
+  #needed = HEADER_BYTES;
+  #settle: { resolve: (body: Buffer) => void; reject: (error: Error) => void } | undefined;
+
+  private constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.on('data', (chunk: Buffer) => this.#take(chunk));
+    socket.on('close', () => this.#fail(new Error('the storage has closed the connection')));
+    socket.on('error', (error) => this.#fail(error));
+  }
+
+  static open(port: number): Promise<NodeConnection> {
+    return new Promise((resolve, reject) => {
+      const socket = connect({ host: '127.0.0.1', port, noDelay: true });
+      socket.once('error', reject);
+      socket.once('connect', () => {
+        socket.off('error', reject);
+        resolve(new NodeConnection(socket));
+      });
+    });
+  }
+
+  /** The whole file. */
+  download(file: FileName): Promise<Buffer> {
+    return this.#ask([encodeRequest(downloadFile, { ...file, offset: 0, length: 0 })]);
+  }
+
+  async upload(pieces: readonly Buffer[], size: number, extension: string): Promise<FileName> {
+    const head = encodeRequestHead(uploadFile, { storePathIndex: 0, size, extension });
+    return uploadFile.reply.decode(await this.#ask([head, ...pieces]));
+  }
+
+  close(): void {
+    this.#socket.destroy();
+  }
+
+  #ask(pieces: readonly Buffer[]): Promise<Buffer> {
+    return new Promise((resolve, reject) => {
+      this.#settle = { resolve, reject };
+      this.#socket.cork();
+      for (const piece of pieces) this.#socket.write(piece);
+      this.#socket.uncork();
+    });
+  }
+
+  #take(chunk: Buffer): void {
+    this.#chunks.push(chunk);
+    this.#received += chunk.length;
+    if (this.#received < this.#needed) return;
+    const all = this.#chunks.length === 1 ? chunk : Buffer.concat(this.#chunks);
+    this.#chunks = [all];
+    const { bodyBytes, status } = decodeHeader(all);
+    this.#needed = HEADER_BYTES + bodyBytes;
+    if (this.#received < this.#needed) return;
+    this.#chunks = [];
+    this.#received = 0;
+    this.#needed = HEADER_BYTES;
+    if (status !== 0) this.#fail(new Error(`the storage answers with status ${status}`));
+    else this.#settle?.resolve(all.subarray(HEADER_BYTES));
+  }
+
+  #fail(error: Error): void {
+    this.#settle?.reject(error);
+    this.#settle = undefined;
+  }
+}
