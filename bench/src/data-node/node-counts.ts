@@ -15,7 +15,7 @@ export async function measureNodeCounts(
       context.progress(`nodes, ${disk} disk, run ${run} of ${plan.runs}`);
       for (const count of plan.nodes) {
         const at = `n${count}`;
-        const how = { threads: THREADS * count, mixed: false, seed: run, nodes: count };
+        const how = { threads: THREADS * count, mixed: false, run, nodes: count };
         for (const setting of SETTINGS) {
           const point = { series: 'nodes', disk, setting, at } as const;
           await measure(context, plan, nodes[setting], point, how);

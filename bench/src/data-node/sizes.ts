@@ -45,7 +45,7 @@ export async function measureSizes(
       for (const disk of DISKS) {
         for (const { setting, mebibytes, nodes } of all) {
           const point = { series: 'size', disk, setting, at: sizeOf(mebibytes) } as const;
-          const how = { threads: THREADS, mixed: false, seed: run };
+          const how = { threads: THREADS, mixed: false, run };
           await measure(context, plan, nodes, point, how);
           if (setting !== 'neither') addGain(context, disk, setting, mebibytes);
         }

@@ -16,8 +16,7 @@ export async function measureThreads(
       for (const series of ['read', 'mixed'] as const) {
         for (const threads of plan.threads) {
           const at = `t${threads}`;
-          const seed = run * 100 + threads;
-          const how = { threads, mixed: series === 'mixed', seed, nodes: 1 };
+          const how = { threads, mixed: series === 'mixed', run, nodes: 1 };
           for (const setting of SETTINGS) {
             const point = { series, disk, setting, at };
             await measure(context, plan, nodes[setting], point, how);
