@@ -61,6 +61,18 @@ export const storeOptions = {
     minimum: 1,
     help: 'a longer upload is refused',
   } as OptionSpec<number>,
+  directMaxWait: {
+    kind: 'duration',
+    default: 100,
+    help: 'how long files that are put in direct mode are collected at the most',
+  } as OptionSpec<number>,
+  directBuffer: {
+    kind: 'size',
+    default: 4 * MIB,
+    minimum: 1,
+    maximum: 64 * MIB,
+    help: 'files put in direct mode that are written without waiting any longer',
+  } as OptionSpec<number>,
   containerSize: {
     kind: 'size',
     default: 20 * GIB,

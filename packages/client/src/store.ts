@@ -12,6 +12,8 @@ import {
   trunkChannel,
 } from './channels.js';
 import { invalidOption } from './config.js';
+import { DirectBuffer } from './direct-buffer.js';
+import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { listMembers, type StorageMember } from './inspect.js';
 import { checkText, Intake, type StageOptions } from './intake.js';
 import { Lookup } from './lookup.js';
@@ -56,6 +58,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #parts: StoreParts;
   readonly #staging: Staging;
   readonly #intake: Intake;
+  readonly #direct: DirectBuffer;
   readonly #reader: Reader;
   readonly #lookup: Lookup;
   readonly #settling: Settling;
@@ -80,6 +83,12 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       smallFileBytes: options.smallFileLimit,
       maxFileBytes: options.maxFileSize,
       sync: options.durability === 'sync',
+    });
+    this.#direct = new DirectBuffer({
+      trunkStore: new FastdfsTrunkStore(client),
+      newTaskId: () => staging.newKey(),
+      maxWaitMs: options.directMaxWait,
+      maxBytes: options.directBuffer,
     });
     this.#reader = new Reader({
       staging,
@@ -110,10 +119,29 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async #put(body: Body, options: PutOptions): Promise<Receipt> {
     this.#throwIfClosed();
+    if (options.mode === 'direct') return this.#putDirect(body, options);
     const how = stageOptions(options);
     const taken = await this.#intake.take(body, options, how.sync);
     const [file] = await this.#intake.stage([taken], how, this.#parts.now());
     return receiptOf(file!);
+  }
+
+  async #putDirect(body: Body, options: PutOptions): Promise<Receipt> {
+    if (options.expiresAt !== undefined || options.once !== undefined) {
+      throw invalidOption('mode direct keeps neither expiresAt nor once');
+    }
+    const taken = await this.#intake.take(body, options, false);
+    const { key, meta, size, crc32 } = taken;
+    const stagedAt = this.#parts.now();
+    const file = { ...meta, key, size, crc32, stagedAt, body: taken.body };
+    try {
+      const fileId = taken.body
+        ? await this.#direct.put(file)
+        : await this.#direct.putWhole(file, () => this.#staging.readSpooled(file));
+      return { ...receiptOf(file), key: fileId, fileId, state: 'merged' };
+    } finally {
+      await this.#intake.discard([taken]);
+    }
   }
 
   putAll(
@@ -222,6 +250,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.#throwIfClosed();
+    void this.#direct.flush();
     return this.#staging.flush(options.signal);
   }
 
@@ -322,6 +351,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async #close(): Promise<void> {
     this.#settling.close();
+    await this.#direct.close();
     await this.#staging.close();
     await this.#parts.client.close();
     await this.#parts.closeNode();

@@ -31,6 +31,14 @@ export interface PutOptions {
   readonly durability?: 'sync' | 'os';
   /** 16 bytes that mark the upload, for `findOnce`. */
   readonly once?: Uint8Array;
+  /**
+   * staged (the default): acknowledged once it is safe on this machine, stored in FastDFS
+   * later. direct: not kept here at all; collected with others for a moment, written
+   * group by group, and acknowledged once FastDFS has it. The receipt then has the file's
+   * id, which is its key too: there is no other. A file that is written without
+   * companions of its group keeps neither name nor type.
+   */
+  readonly mode?: 'staged' | 'direct';
   /** Bytes the body must have; another count is refused with `length_mismatch`. */
   readonly size?: number;
   /** Refuses a longer body with `too_large`, at once; default `maxFileSize`. */
@@ -38,7 +46,8 @@ export interface PutOptions {
   readonly signal?: AbortSignal;
 }
 
-export interface PutPart extends Omit<PutOptions, 'signal' | 'group' | 'durability' | 'once'> {
+export interface PutPart
+  extends Omit<PutOptions, 'signal' | 'group' | 'durability' | 'once' | 'mode'> {
   readonly body: Body;
 }
 
@@ -57,7 +66,10 @@ export interface PutAllOptions {
 export type FileState = 'staged' | 'packing' | 'merged';
 
 export interface Receipt {
-  /** 22 characters; a capability: who knows it can read the file. */
+  /**
+   * 22 characters; a capability: who knows it can read the file. For a file that was put
+   * in direct mode its FastDFS id.
+   */
   readonly key: string;
   readonly name: string;
   readonly size: number;
@@ -67,6 +79,8 @@ export interface Receipt {
   readonly stagedAt: Date;
   readonly group?: string;
   readonly expiresAt?: Date;
+  /** The FastDFS id, once merged; an upload in direct mode has it at once. */
+  readonly fileId?: string;
 }
 
 export interface FileInfo extends Receipt {

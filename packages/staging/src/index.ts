@@ -5,6 +5,7 @@ export {
   MAX_NAME_BYTES as MAX_FILE_NAME_BYTES,
   MAX_TYPE_BYTES,
 } from './constants.js';
+export { type DirectTrunk, directTrunk } from './direct-trunk.js';
 export { DirectoryLock } from './directory-lock.js';
 export * from './errors.js';
 export { fileIdOf } from './file-id.js';

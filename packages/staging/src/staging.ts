@@ -350,7 +350,10 @@ export class Staging extends EventEmitter<StagingEvents> {
   }
 
   /** The bytes of a large file that is in the spool. */
-  readSpooled(row: FileRow, range?: { readonly start: number; readonly end: number }) {
+  readSpooled(
+    row: Pick<FileRow, 'key' | 'size' | 'crc32'>,
+    range?: { readonly start: number; readonly end: number },
+  ) {
     return this.#spool.read(row.key, row, range);
   }
 

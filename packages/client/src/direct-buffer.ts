@@ -1,0 +1,169 @@
+import { decodeFields, extensionOf, parseFileId, sizeOfField } from '@stevedore/protocol';
+import {
+  type DirectTrunk,
+  directTrunk,
+  type NewFile,
+  StoreError,
+  type TrunkStore,
+} from '@stevedore/staging';
+import { storageError } from './reader.js';
+
+/**
+ * The data node paper's buffer, without the Files Container: files are collected for a
+ * moment, or until they are many, and written group by group; the files of a group go
+ * to one storage in one piece, a trunk, and each gets a slice id of its own. A file
+ * without companions is stored as it is. A file is not acknowledged before it is
+ * stored: nothing is lost with the process, and nobody is told of what was not.
+ */
+
+export interface DirectBufferOptions {
+  readonly trunkStore: TrunkStore;
+  readonly newTaskId: () => Buffer;
+  /** Files of a group are collected for so long at the most. */
+  readonly maxWaitMs: number;
+  /** Collected bytes that are written without waiting any longer. */
+  readonly maxBytes: number;
+}
+
+interface Waiting {
+  readonly file: NewFile;
+  readonly resolve: (fileId: string) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Groups that are being written at a time. */
+const WRITES_IN_FLIGHT = 4;
+const REMOVE_TIMEOUT_MS = 10_000;
+/** A write is bounded by the client's own deadlines; closing waits for it. */
+const NEVER = new AbortController().signal;
+
+export class DirectBuffer {
+  readonly #options: DirectBufferOptions;
+  /** By group, in the order of arrival; files without one are groups of their own. */
+  readonly #groups = new Map<string | symbol, Waiting[]>();
+  readonly #writing = new Set<Promise<void>>();
+  readonly #queued: (readonly Waiting[])[] = [];
+  #bytes = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: DirectBufferOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves with the file's id once FastDFS has it. The file must have its body. */
+  put(file: NewFile): Promise<string> {
+    return new Promise((resolve, reject) => {
+      const group = file.group ?? Symbol('alone');
+      const waiting = this.#groups.get(group) ?? [];
+      waiting.push({ file, resolve, reject });
+      this.#groups.set(group, waiting);
+      this.#bytes += file.size;
+      if (this.#bytes >= this.#options.maxBytes) this.#writeAll();
+      else this.#timer ??= setTimeout(() => this.#writeAll(), this.#options.maxWaitMs);
+    });
+  }
+
+  /** Stores a file as it is, without waiting for others; resolves with its id. */
+  putWhole(
+    file: Pick<NewFile, 'name' | 'size' | 'crc32'>,
+    chunks: () => AsyncIterable<Uint8Array>,
+  ): Promise<string> {
+    return this.#store(file.size, file.crc32, extensionOf(file.name), chunks);
+  }
+
+  /** Writes what is collected, now; resolves when nothing is under way. */
+  async flush(): Promise<void> {
+    this.#writeAll();
+    while (this.#writing.size > 0) await Promise.race(this.#writing);
+  }
+
+  /** What is collected is still written. */
+  close(): Promise<void> {
+    return this.flush();
+  }
+
+  #writeAll(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#queued.push(...this.#groups.values());
+    this.#groups.clear();
+    this.#bytes = 0;
+    this.#next();
+  }
+
+  #next(): void {
+    while (this.#writing.size < WRITES_IN_FLIGHT) {
+      const group = this.#queued.shift();
+      if (!group) return;
+      const written = this.#write(group).finally(() => {
+        this.#writing.delete(written);
+        this.#next();
+      });
+      this.#writing.add(written);
+    }
+  }
+
+  /** Never rejects: every file of the group is answered. */
+  async #write(group: readonly Waiting[]): Promise<void> {
+    if (group.length > 1 && (await this.#writeTogether(group))) return;
+    for (const { file, resolve, reject } of group) {
+      const chunks = (): AsyncIterable<Uint8Array> => yieldAll(file.body!);
+      await this.putWhole(file, chunks).then(resolve, reject);
+    }
+  }
+
+  /** False if no slice ids can be made here: the files are to be stored one by one. */
+  async #writeTogether(group: readonly Waiting[]): Promise<boolean> {
+    try {
+      const trunk: DirectTrunk = directTrunk(
+        this.#options.newTaskId(),
+        group.map(({ file }) => file),
+      );
+      const { size, crc32: crc, extension, chunks } = trunk;
+      const trunkFileId = await this.#store(size, crc, extension, () => yieldAll(chunks));
+      const ids = trunk.sliceIds(trunkFileId);
+      if (ids.includes(undefined)) {
+        await this.#remove(trunkFileId);
+        return false;
+      }
+      for (const [index, { resolve }] of group.entries()) resolve(ids[index]!);
+    } catch (error) {
+      for (const { reject } of group) reject(error);
+    }
+    return true;
+  }
+
+  /** The id must show what was sent; otherwise what was stored is deleted. */
+  async #store(
+    size: number,
+    crc: number,
+    extension: string,
+    chunks: () => AsyncIterable<Uint8Array>,
+  ): Promise<string> {
+    const source = { size, extension, chunks };
+    let fileId = '';
+    try {
+      fileId = await this.#options.trunkStore.store(source, NEVER);
+    } catch (error) {
+      throw storageError(error, 'a new file');
+    }
+    const fields = decodeFields(parseFileId(fileId)!.base);
+    if (fields.crc32 === crc && sizeOfField(fields.sizeField) === size) return fileId;
+    await this.#remove(fileId);
+    throw new StoreError(
+      'storage_unavailable',
+      `FastDFS stored ${fileId} wrongly; it was deleted again`,
+      { retryable: true },
+    );
+  }
+
+  /** A copy that cannot be deleted harms nobody: no id of it was given out. */
+  async #remove(fileId: string): Promise<void> {
+    const signal = AbortSignal.timeout(REMOVE_TIMEOUT_MS);
+    await this.#options.trunkStore.remove(fileId, signal).catch(() => undefined);
+  }
+}
+
+async function* yieldAll(chunks: readonly Uint8Array[]): AsyncGenerator<Uint8Array> {
+  yield* chunks;
+}
