@@ -170,6 +170,8 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
       unpackableFiles: 0,
       unconfirmedTrunks: 0,
       orphans: { found: 0, adopted: 0, deleted: 0, openPlans: 0 },
+      damage: { found: 0, repaired: 0, quarantined: 0 },
+      scrub: { walks: 0, files: 0, bytes: 0 },
       room: {
         usedBytes: 0,
         limitBytes: 0,

@@ -2,6 +2,7 @@ import type { FileStore, StoreStats, TrunkEvent } from '@stevedore/client';
 import { isStoreError } from '@stevedore/middleware/core';
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import { CACHE_COUNTERS } from './cache-metrics.js';
+import { INTEGRITY_COUNTERS, INTEGRITY_GAUGES } from './integrity-metrics.js';
 
 /**
  * A store's figures for Prometheus. Most are read from `stats()` when they are asked
@@ -116,6 +117,7 @@ const GAUGES: readonly Figure[] = [
     help: 'Calls that wait for a connection.',
     of: (stats) => stats.connections.queued,
   },
+  ...INTEGRITY_GAUGES,
 ];
 
 /** What was done since the start. */
@@ -176,6 +178,7 @@ const COUNTERS: readonly Figure[] = [
     help: 'Requests that were sent again: the server was busy, or the connection dead.',
     of: (stats) => stats.connections.repeatedRequests,
   },
+  ...INTEGRITY_COUNTERS,
 ];
 
 const FILL_BUCKETS = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 1];

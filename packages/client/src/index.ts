@@ -1,9 +1,12 @@
 export type {
   Damage,
+  DamageEvent,
+  DamageStats,
   FsckProblem,
   FsckReport,
   ScrubOptions,
   ScrubReport,
+  ScrubStats,
   UpkeepOptions,
 } from '@stevedore/staging';
 export {

@@ -50,6 +50,7 @@ async function openStore(
       containerBytes: parsed.containerSize,
       retainBytes: parsed.retain,
       confirmCopies: parsed.confirmCopies,
+      scrubBytesPerSecond: parsed.scrubRate,
       sync: parsed.durability === 'sync',
       ...(onRebuild ? { onRebuild, rebuildsFirst: true } : {}),
       now: Date.now,
@@ -96,7 +97,7 @@ export async function openForUpkeep(
   extras: UpkeepExtras = {},
 ): Promise<Upkeep> {
   const onRebuild = extras.onRebuild ?? (() => undefined);
-  const { staging, store } = await openStore(options, onRebuild);
+  const { staging, store } = await openStore({ ...options, scrubRate: 0 }, onRebuild);
   if (extras.onError) store.on('error', extras.onError);
   return {
     fsck: (how) => staging.fsck(how),

@@ -90,6 +90,11 @@ export const storeOptions = {
     maximum: 32,
     help: 'storages that must have a trunk before its files may leave this disk; 0: two where the group has two or more, else one',
   } as OptionSpec<number>,
+  scrubRate: {
+    kind: 'size',
+    default: MIB,
+    help: 'bytes a second that are read in the background and held against their checksums, at the most; 0 switches it off',
+  } as OptionSpec<number>,
   cacheSize: {
     kind: 'size',
     default: 64 * MIB,

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { type FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
-import { Status } from '@stevedore/protocol';
+import { type ServerAddress, Status } from '@stevedore/protocol';
 import {
   type FileRow,
   formatKey,
@@ -9,8 +9,10 @@ import {
   type Staging,
   StoreError,
 } from '@stevedore/staging';
+import { LRUCache } from 'lru-cache';
 import { CachedReader } from './cached-reader.js';
-import { checkedChunks, corrupt } from './checked-stream.js';
+import { corrupt } from './corrupt.js';
+import { type LargeSource, readLarge } from './large-reader.js';
 import type { EntryGroup } from './trunk-directories.js';
 import type { ByteRange } from './types.js';
 
@@ -42,9 +44,23 @@ export interface ReaderOptions {
   readonly smallFileBytes: number;
 }
 
+/** Memory for checksums of blocks. */
+const MAX_BLOCK_LIST_BYTES = 16 * 2 ** 20;
+
+interface Holder {
+  /** `host:port` */
+  readonly holder: string;
+  readonly storage: ServerAddress;
+}
+
 export class Reader {
   readonly #options: ReaderOptions;
   readonly #cache: CachedReader;
+  /** Checksums of large files that other stores or programs stored. */
+  readonly #blocks = new LRUCache<string, Buffer>({
+    maxSize: MAX_BLOCK_LIST_BYTES,
+    sizeCalculation: (list) => list.length + 1,
+  });
 
   constructor(options: ReaderOptions) {
     this.#options = options;
@@ -66,7 +82,7 @@ export class Reader {
     signal: AbortSignal | undefined,
   ): Promise<Buffer | Readable> {
     if (row.size === 0) return Buffer.alloc(0);
-    if (row.spooled > 0) return this.#readLarge(row, range, signal);
+    if (row.spooled > 0) return this.#readLargeRow(row, range, signal);
     try {
       return slice(await this.#readSmall(row, signal), range);
     } catch (error) {
@@ -91,7 +107,7 @@ export class Reader {
       trunkFileId,
       readPart: (from: number, bytes: number, stop: AbortSignal) =>
         this.#own(trunkFileId, this.readRange(trunkFileId, from, bytes, stop)),
-      readAlone: (stop: AbortSignal) => this.#own(trunkFileId, this.#download(file, stop)),
+      readAlone: (stop: AbortSignal) => this.#own(trunkFileId, this.#downloadRow(row, file, stop)),
     };
     return this.#cache.readRow(row, source, signal);
   }
@@ -102,7 +118,7 @@ export class Reader {
     signal: AbortSignal | undefined,
   ): Promise<Buffer | Readable> {
     if (file.size === 0) return Buffer.alloc(0);
-    if (file.size > this.#options.smallFileBytes) return this.#streamRemote(file, range, signal);
+    if (file.size > this.#options.smallFileBytes) return this.#readLargeRemote(file, range, signal);
     try {
       return slice(await this.#readSmallRemote(file, signal), range);
     } catch (error) {
@@ -128,64 +144,111 @@ export class Reader {
     offset: number,
     length: number,
     signal?: AbortSignal,
+    storage?: ServerAddress,
   ): Promise<Buffer> {
     try {
-      return await this.#options.client.downloadBytes(fileId, {
-        offset,
-        length,
-        ...(signal ? { signal } : {}),
-      });
+      return await this.#options.client.downloadBytes(fileId, { offset, length, signal, storage });
     } catch (error) {
       throw storageError(error, fileId);
     }
   }
 
-  async #readLarge(
+  #readLargeRow(
     row: FileRow,
     range: ByteRange | undefined,
     signal: AbortSignal | undefined,
   ): Promise<Readable> {
     const { staging } = this.#options;
-    if (staging.isLocal(row)) {
-      return Readable.from(staging.readSpooled(row, range), {
-        objectMode: false,
-      });
-    }
-    const current = row.trunkFileId === null ? staging.find(row.key) : row;
-    if (current?.trunkFileId == null) throw notFound(formatKey(row.key));
     const { size, crc32: crc } = row;
-    return this.#streamRemote(
-      { fileId: current.trunkFileId, offset: 0, size, crc32: crc },
+    const sources = () => this.#sourcesOfRow(row, signal);
+    return readLarge(
+      {
+        ...{ name: formatKey(row.key), size, crc32: crc, sources },
+        blocks: staging.blocksOf(row),
+        keepBlocks: (list) => staging.keepBlocks(row, list),
+      },
       range,
-      signal,
     );
   }
 
-  async #streamRemote(
+  async *#sourcesOfRow(row: FileRow, signal: AbortSignal | undefined): AsyncGenerator<LargeSource> {
+    const { staging } = this.#options;
+    if (staging.isLocal(row)) {
+      yield {
+        open: async (start, length) => staging.readSpooled(row, { start, end: start + length - 1 }),
+        onDamage: () => staging.noteDamage(row, 'spool'),
+      };
+    }
+    // It may have been stored since it was looked up.
+    const current = staging.find(row.key);
+    if (!current) throw notFound(formatKey(row.key));
+    const fileId = current.trunkFileId;
+    if (fileId === null) return;
+    const bad = staging.damagedAt(row.key);
+    if (bad.length === 0) yield this.#remoteSource(fileId, 0, signal);
+    for (const { holder, storage } of await this.#holders(fileId, signal)) {
+      if (staging.damagedAt(row.key).includes(holder)) continue;
+      const onDamage = () => staging.noteDamage(current, 'trunk', holder);
+      yield { ...this.#remoteSource(fileId, 0, signal, storage), onDamage };
+    }
+  }
+
+  #remoteSource(
+    fileId: string,
+    offset: number,
+    signal: AbortSignal | undefined,
+    storage?: ServerAddress,
+  ): LargeSource {
+    return {
+      open: async (start, length) => {
+        try {
+          const options = { offset: offset + start, length, signal, storage };
+          const { stream } = await this.#options.client.download(fileId, options);
+          return translated(stream, fileId);
+        } catch (error) {
+          throw storageError(error, fileId);
+        }
+      },
+      onDamage: () => undefined,
+    };
+  }
+
+  /** Every storage that may have the file; none when no tracker tells. */
+  async #holders(fileId: string, signal: AbortSignal | undefined): Promise<Holder[]> {
+    try {
+      const found = await this.#options.client.locateAll(fileId, signal ? { signal } : {});
+      return found.map(({ address, port }) => {
+        const holder = address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
+        return { holder, storage: { address, port } };
+      });
+    } catch {
+      return [];
+    }
+  }
+
+  async #readLargeRemote(
     file: RemoteFile,
     range: ByteRange | undefined,
     signal: AbortSignal | undefined,
   ): Promise<Readable> {
-    const { start, end } = range ?? { start: 0, end: file.size - 1 };
-    const length = end - start + 1;
-    try {
-      const { stream } = await this.#options.client.download(file.fileId, {
-        offset: file.offset + start,
-        length,
-        ...(signal ? { signal } : {}),
-      });
-      if (length !== file.size || file.crc32 === undefined) return stream;
-      const expected = {
-        size: file.size,
-        crc32: file.crc32,
-        name: file.fileId,
-      };
-      return Readable.from(checkedChunks(stream, expected), {
-        objectMode: false,
-      });
-    } catch (error) {
-      throw storageError(error, file.fileId);
+    const { fileId, offset, size, crc32: crc } = file;
+    if (crc === undefined) {
+      // A file that may change has no checksum to be held against.
+      const { start, end } = range ?? { start: 0, end: size - 1 };
+      const source = this.#remoteSource(fileId, offset, signal);
+      return Readable.from(await source.open(start, end - start + 1), { objectMode: false });
     }
+    const name = `${fileId}@${offset}`;
+    const client = this;
+    async function* sources(): AsyncGenerator<LargeSource> {
+      yield client.#remoteSource(fileId, offset, signal);
+      for (const { storage } of await client.#holders(fileId, signal)) {
+        yield client.#remoteSource(fileId, offset, signal, storage);
+      }
+    }
+    const blocks = this.#blocks.get(name);
+    const keepBlocks = (list: Buffer) => void this.#blocks.set(name, list);
+    return readLarge({ name: fileId, size, crc32: crc, sources, blocks, keepBlocks }, range);
   }
 
   /** What FastDFS was given to keep must be there. */
@@ -205,14 +268,56 @@ export class Reader {
     }
   }
 
+  /** A slice of this store: copies that are known to be damaged are not asked for. */
+  #downloadRow(row: FileRow, file: RemoteFile, signal: AbortSignal): Promise<Buffer> {
+    const { staging } = this.#options;
+    const bad = staging.damagedAt(row.key);
+    return this.#download(file, signal, {
+      isKnown: bad.length > 0,
+      isBad: (holder) => staging.damagedAt(row.key).includes(holder),
+      onDamage: (holder) => staging.noteDamage(row, 'trunk', holder),
+    });
+  }
+
+  /** From any storage; if its bytes are wrong, from the others one by one. */
   async #download(
-    { fileId, offset, size, crc32: expected }: RemoteFile,
+    file: RemoteFile,
     signal?: AbortSignal,
+    { isKnown, isBad, onDamage }: Suspicion = NO_SUSPICION,
   ): Promise<Buffer> {
-    const bytes = await this.readRange(fileId, offset, size, signal);
-    if (bytes.length === size && (expected === undefined || crc32(bytes) === expected))
-      return bytes;
+    const { fileId, offset, size, crc32: expected } = file;
+    const isSound = (bytes: Buffer) =>
+      bytes.length === size && (expected === undefined || crc32(bytes) === expected);
+    if (!isKnown) {
+      const bytes = await this.readRange(fileId, offset, size, signal);
+      if (isSound(bytes)) return bytes;
+    }
+    for (const { holder, storage } of await this.#holders(fileId, signal)) {
+      if (isBad(holder)) continue;
+      const bytes = await this.readRange(fileId, offset, size, signal, storage).catch(() => null);
+      signal?.throwIfAborted();
+      if (bytes && isSound(bytes)) return bytes;
+      if (bytes) onDamage(holder);
+    }
     throw corrupt(`${fileId} (${size} bytes from ${offset})`);
+  }
+}
+
+/** What is known of damaged copies, and who hears of one more. */
+interface Suspicion {
+  readonly isKnown: boolean;
+  readonly isBad: (holder: string) => boolean;
+  readonly onDamage: (holder: string) => void;
+}
+
+const NO_SUSPICION: Suspicion = { isKnown: false, isBad: () => false, onDamage: () => undefined };
+
+/** Failures of the stream in the store's terms. */
+async function* translated(stream: Readable, fileId: string): AsyncGenerator<Buffer> {
+  try {
+    for await (const chunk of stream) yield chunk as Buffer;
+  } catch (error) {
+    throw storageError(error, fileId);
   }
 }
 

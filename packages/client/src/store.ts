@@ -301,6 +301,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       room: stats.room,
       unconfirmedTrunks: stats.unconfirmedTrunks,
       orphans: stats.orphans,
+      damage: stats.damage,
+      scrub: stats.scrub,
       cache: this.#reader.cacheStats(),
       connections: this.#parts.client.stats(),
     };
@@ -360,6 +362,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   #forwardEvents(): void {
     const { staging } = this.#parts;
     staging.on('error', (error) => this.report(error));
+    staging.on('damage', (damage) => this.emit('damage', damage));
     staging.on('trunk', (event) => {
       this.#settling.lookAgain();
       if (trunkChannel.hasSubscribers) trunkChannel.publish({ ...event, store: this });

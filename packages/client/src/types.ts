@@ -3,7 +3,13 @@ import type { Readable } from 'node:stream';
 import type { ReadableStream } from 'node:stream/web';
 import type { FileCacheStats } from '@stevedore/cache';
 import type { ClientStats } from '@stevedore/fastdfs';
-import type { OrphanStats, RoomStats } from '@stevedore/staging';
+import type {
+  DamageEvent,
+  DamageStats,
+  OrphanStats,
+  RoomStats,
+  ScrubStats,
+} from '@stevedore/staging';
 import type { StorageMember } from './inspect.js';
 
 /** What `open()` gives: the contract between the SDK and everything built on it. */
@@ -108,8 +114,8 @@ export interface StoredFile extends Omit<FileInfo, 'key'> {
   /**
    * The bytes: a Buffer when the file is small, a stream when it is not. Resolves
    * once the file is known to be readable (small files: verified against their
-   * CRC-32), so that a server can still answer with an error. The stream of a
-   * whole large file fails at its end if the bytes were wrong.
+   * CRC-32), so that a server can still answer with an error. Of a large file every
+   * block is held against its checksum before it is given out.
    */
   content(options?: ReadOptions): Promise<Buffer | Readable>;
   /** All bytes (or the range) in memory, verified. */
@@ -163,6 +169,10 @@ export interface StoreStats {
   readonly unconfirmedTrunks: number;
   /** Trunks in FastDFS that no record named. */
   readonly orphans: OrphanStats;
+  /** Copies whose bytes are not those that were stored. */
+  readonly damage: DamageStats;
+  /** The scrub in the background. */
+  readonly scrub: ScrubStats;
   readonly cache: FileCacheStats;
   /** The connections to FastDFS. */
   readonly connections: ClientStats;
@@ -187,6 +197,8 @@ export interface FileStoreEvents {
   merged: [{ readonly key: string; readonly fileId: string }];
   trunk: [TrunkEvent];
   /** Trouble in the background: it is retried; nothing acknowledged is lost. */
+  /** A copy of a file was found damaged: it is not read any more, and mended if it can be. */
+  damage: [DamageEvent];
   error: [Error];
 }
 

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import type { Container } from './container.js';
-import { StoreError } from './errors.js';
 import type { FileMap, FileRow, TrunkRow } from './filemap.js';
 import type { FormerPlace } from './filemap-change.js';
 import { deletionRecord, movedRecord } from './records.js';
@@ -21,6 +20,8 @@ export interface CompactionParts {
   readonly now: () => number;
   /** Bytes of a file from this disk; undefined when they are only in FastDFS. */
   readonly readLocal: (row: FileRow) => Promise<Buffer | undefined>;
+  /** The file's bytes from a storage that has them sound; undefined when none has. */
+  readonly readSound: (row: FileRow) => Promise<Buffer | undefined>;
   readonly makeRoom: (bytes: number) => Promise<void>;
   readonly onMoved: (bytes: number) => void;
   readonly bytesPerSecond: number;
@@ -55,11 +56,13 @@ export class Compaction {
   async #runAll(): Promise<number> {
     const { fileMap } = this.#parts;
     let moved = 0;
+    // One with a file that no storage has sound stays as it is, and holds up no other.
+    const stuck = new Set<number>();
     while (!this.#stopped.signal.aborted) {
-      const [trunk] = fileMap.sparseTrunks(1);
+      const trunk = fileMap.sparseTrunks(stuck.size + 1).find(({ id }) => !stuck.has(id));
       if (!trunk) break;
       const files = await this.#empty(trunk);
-      if (files === 0) break;
+      if (files === 0) stuck.add(trunk.id);
       moved += files;
     }
     return moved;
@@ -72,15 +75,15 @@ export class Compaction {
     while (!this.#stopped.signal.aborted) {
       const rows = firstBytes(fileMap.aliveIn(trunk.id, offset, PAGE_ROWS), PAGE_BYTES);
       if (rows.length === 0) break;
-      const bytes = await this.#move(trunk, rows);
+      const { bytes, files } = await this.#move(trunk, rows);
       offset = rows.at(-1)!.trunkOffset!;
-      moved += rows.length;
+      moved += files;
       await this.#pause((bytes / bytesPerSecond) * 1000);
     }
     return moved;
   }
 
-  async #move(trunk: TrunkRow, rows: readonly FileRow[]): Promise<number> {
+  async #move(trunk: TrunkRow, rows: readonly FileRow[]): Promise<Moved> {
     const { container, fileMap, makeRoom, now, onMoved } = this.#parts;
     const bytes = rows.reduce((sum, row) => sum + row.size, 0);
     await makeRoom(bytes);
@@ -109,10 +112,11 @@ export class Compaction {
     // One that was deleted while it was moved must be deleted behind its new record too.
     const gone = rows.filter((row) => !fileMap.find(row.key));
     if (gone.length > 0) await container.append(gone.map((row) => deletionRecord(row.key, now())));
-    return bytes;
+    return { bytes, files: records.length };
   }
 
-  async #read(trunk: TrunkRow, row: FileRow): Promise<Buffer> {
+  /** Undefined when no copy is sound. */
+  async #read(trunk: TrunkRow, row: FileRow): Promise<Buffer | undefined> {
     const local = await this.#parts.readLocal(row);
     if (local) return local;
     const { trunkStore } = this.#parts;
@@ -122,14 +126,18 @@ export class Compaction {
         ? Buffer.alloc(0)
         : await trunkStore.read(trunk.fileId!, row.trunkOffset!, row.size, signal);
     if (bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
-    const name = row.key.toString('base64url');
-    throw new StoreError('corrupt', `the bytes of ${name} in ${trunk.fileId} are not its own`);
+    return this.#parts.readSound(row);
   }
 
   async #pause(ms: number): Promise<void> {
     if (ms < 1) return;
     await sleep(ms, undefined, { signal: this.#stopped.signal }).catch(() => undefined);
   }
+}
+
+interface Moved {
+  readonly bytes: number;
+  readonly files: number;
 }
 
 /** Where the file has been, its present place in the trunk last. */

@@ -1,4 +1,5 @@
 export * from './annealing.js';
+export { BLOCK_BYTES, BlockChecksums, blockCrc, isBlockListOf } from './block-checksums.js';
 export { MERGE_CHANNEL, type MergeMessage } from './channels.js';
 export {
   MAX_GROUP_BYTES,
@@ -16,10 +17,12 @@ export { formatKey, originOfKey, parseKey, timeOfKey } from './key.js';
 export type { MergeStats } from './merge-task.js';
 export type { OrphanStats } from './orphan-watch.js';
 export type { Orphan, PossibleOrphan } from './orphans.js';
+export type { DamageEvent, DamageStats } from './quarantine.js';
 export { seededRandom } from './random.js';
 export type { FileMeta, NewFile } from './records.js';
 export type { RoomStats } from './room.js';
 export type { Damage, ScrubOptions, ScrubReport } from './scrub.js';
+export type { ScrubStats } from './scrub-watch.js';
 export type { SpoolWriter } from './spool.js';
 export {
   Staging,

@@ -38,6 +38,8 @@ export interface MergeTaskOptions {
   /** A plan has ended and no longer needs the container. */
   readonly onReleased: () => void;
   readonly onError: (error: Error) => void;
+  /** A file whose only copy is damaged; it is left out from now on. */
+  readonly onDamaged: (row: FileRow) => void;
 }
 
 export interface MergeStats {
@@ -122,6 +124,17 @@ export class MergeTask {
   lookAgain(): void {
     this.#frontier = START;
     this.wake();
+  }
+
+  /** The file's only copy is damaged: no trunk can have it. */
+  leaveOut(key: Buffer): void {
+    this.#damaged.add(key.toString('latin1'));
+    this.#frontier = START;
+  }
+
+  /** It is sound again, or gone. */
+  takeIn(key: Buffer): void {
+    if (this.#damaged.delete(key.toString('latin1'))) this.wake();
   }
 
   isPacking(key: Buffer): boolean {
@@ -312,8 +325,8 @@ export class MergeTask {
         onError(error as Error);
         const damaged = damagedMember(error);
         if (damaged) {
-          this.#damaged.add(damaged.key.toString('latin1'));
-          this.#frontier = START;
+          this.leaveOut(damaged.key);
+          this.#options.onDamaged(damaged);
           fileMap.abandonTrunk(fileMap.trunkByTask(plan.taskId)!.id, now());
           return;
         }

@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
-import { BlockChecksums } from './block-checksums.js';
+import { BlockChecksums, isBlockListOf } from './block-checksums.js';
 import { StoreError } from './errors.js';
 
 /**
@@ -59,6 +59,29 @@ export class Spool {
     } finally {
       await file.close();
     }
+  }
+
+  /** Checksums of its blocks, read anew; undefined if its bytes are not those expected. */
+  async checksums(
+    key: Buffer,
+    expected: { readonly size: number; readonly crc32: number },
+    onBytes: (bytes: number) => Promise<void>,
+  ): Promise<Buffer | undefined> {
+    const checksums = new BlockChecksums();
+    const file = await this.#disk.openToRead(this.#path(key));
+    try {
+      for (let at = 0; at < expected.size; ) {
+        const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, expected.size - at));
+        if ((await file.readAt(chunk, at)) !== chunk.length) return undefined;
+        checksums.add(chunk);
+        at += chunk.length;
+        await onBytes(chunk.length);
+      }
+    } finally {
+      await file.close();
+    }
+    const list = checksums.list();
+    return isBlockListOf(list, expected) ? list : undefined;
   }
 
   /** Bytes of the file; 0 when it is not here. */

@@ -23,6 +23,10 @@ export interface StagingOptions {
    * default: two where the trunk's group has two or more active ones, else one.
    */
   readonly confirmCopies?: number;
+  /** Bytes per second that the scrub in the background reads at the most; 0, the default: off. */
+  readonly scrubBytesPerSecond?: number;
+  /** Before its first walk, and after one that failed. Default 1 minute. */
+  readonly scrubPauseMs?: number;
   /** How long storages may take to list what they took. Default 5 minutes. */
   readonly listingGraceMs?: number;
   /** Told how many trunks of all have been read back into a FileMap that was lost. */

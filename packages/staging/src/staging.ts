@@ -1,32 +1,36 @@
 import { EventEmitter } from 'node:events';
 import { crc32 } from 'node:zlib';
 import { localDisk } from '@stevedore/disk';
+import { isBlockListOf } from './block-checksums.js';
 import { Compaction } from './compaction.js';
 import type { Container } from './container.js';
 import { Copies } from './copies.js';
 import type { DirectoryLock } from './directory-lock.js';
 import { StoreError } from './errors.js';
 import { sliceIdOf } from './file-id.js';
-import type { FileMap, FileRow, TrunkRow } from './filemap.js';
+import type { DamagePlace, FileMap, FileRow, TrunkRow } from './filemap.js';
 import type { Counters } from './filemap-counters.js';
 import { type FsckReport, fsck } from './fsck.js';
 import { formatKey, KeyMaker } from './key.js';
 import { type MergeStats, MergeTask } from './merge-task.js';
 import { type OrphanStats, OrphanWatch } from './orphan-watch.js';
 import type { OrphanReport } from './orphans.js';
+import { type DamageEvent, type DamageStats, Quarantine } from './quarantine.js';
 import { seededRandom } from './random.js';
 import { Rebuild } from './rebuild.js';
 import { deletionRecord, fileRecord, type NewFile } from './records.js';
+import { learnBlocks, type RepairParts, Repairs, soundSlice } from './repair.js';
 import { Retention } from './retention.js';
 import { Retirement } from './retirement.js';
 import { Room, type RoomStats } from './room.js';
 import { type ScrubOptions, type ScrubReport, scrub } from './scrub.js';
+import { type ScrubStats, ScrubWatch } from './scrub-watch.js';
 import type { Spool, SpoolWriter } from './spool.js';
 import type { StagingOptions } from './staging-options.js';
 import { type StartedParts, startUp } from './startup.js';
 import { type SentTrunk, TrunkSender } from './trunk-sender.js';
 import type { TrunkStore } from './trunk-store.js';
-import type { UpkeepOptions, UpkeepParts } from './upkeep.js';
+import type { UpkeepOptions } from './upkeep.js';
 
 /**
  * Staging: files are acknowledged once they are durable in the container, readable
@@ -47,6 +51,8 @@ export interface StagingEvents {
       readonly durationMs: number;
     },
   ];
+  /** A copy was found damaged; it is not read any more. */
+  damage: [DamageEvent];
   error: [Error];
 }
 
@@ -56,6 +62,8 @@ export interface StagingStats extends Counters, MergeStats {
   /** Trunks that too few storages have shown to have; this disk keeps its copies. */
   readonly unconfirmedTrunks: number;
   readonly orphans: OrphanStats;
+  readonly damage: DamageStats;
+  readonly scrub: ScrubStats;
   readonly room: RoomStats;
 }
 
@@ -71,6 +79,8 @@ const EXPIRY_INTERVAL_MS = 10_000;
 /** Files that one batch of deletions takes away. */
 const EXPIRED_AT_ONCE = 256;
 const DEFAULT_MIN_FREE_BYTES = 64 * 2 ** 20;
+const DEFAULT_SCRUB_PAUSE_MS = 60_000;
+const SCRUB_INTERVAL_MS = 86_400_000;
 const DEFAULT_LISTING_GRACE_MS = 300_000;
 const DEFAULT_COMPACTION_BYTES_PER_SECOND = 8 * 2 ** 20;
 
@@ -90,6 +100,9 @@ export class Staging extends EventEmitter<StagingEvents> {
   readonly #room: Room;
   readonly #copies: Copies;
   readonly #orphans: OrphanWatch;
+  readonly #quarantine: Quarantine;
+  readonly #repairs: Repairs;
+  readonly #scrubs: ScrubWatch;
   #freeBytes: number;
   /** Possible orphans that were told of. */
   readonly #toldOrphans = new Set<string>();
@@ -150,6 +163,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       trunkStore,
       now,
       readLocal: (row) => this.read(row),
+      readSound: (row) => soundSlice(this.#upkeep(), row, undefined),
       makeRoom: (bytes) => this.#makeRoom(bytes),
       onMoved: (bytes) => this.#merging.noteStaged(bytes, false),
       bytesPerSecond: options.compactionBytesPerSecond ?? DEFAULT_COMPACTION_BYTES_PER_SECOND,
@@ -171,6 +185,7 @@ export class Staging extends EventEmitter<StagingEvents> {
         this.#tidy();
       },
       onError: (error) => this.#report(error),
+      onDamaged: (row) => this.#quarantine.add(row, row.spooled > 0 ? 'spool' : 'container'),
     });
     this.#copies = new Copies({
       fileMap,
@@ -180,6 +195,20 @@ export class Staging extends EventEmitter<StagingEvents> {
       onError: (error) => this.#report(error),
     });
     this.#orphans = this.#makeOrphanWatch();
+    this.#quarantine = new Quarantine({
+      fileMap,
+      now,
+      onDamage: (damage) => this.emit('damage', damage),
+      onLifted: (key) => this.#merging.takeIn(key),
+      onError: (error) => this.#report(error),
+    });
+    for (const { key } of this.#quarantine.onlyCopies()) this.#merging.leaveOut(key);
+    this.#repairs = new Repairs(this.#upkeep());
+    this.#scrubs = new ScrubWatch(this.#upkeep(), {
+      bytesPerSecond: options.scrubBytesPerSecond ?? 0,
+      pauseMs: options.scrubPauseMs ?? DEFAULT_SCRUB_PAUSE_MS,
+      intervalMs: SCRUB_INTERVAL_MS,
+    });
   }
 
   #makeOrphanWatch(): OrphanWatch {
@@ -221,6 +250,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.#orphans.start();
     this.#merging.start();
     this.#copies.check();
+    this.#scrubs.start();
     this.#inBackground(this.#retention.trim());
     this.#tidy();
     this.#every(FREE_SPACE_INTERVAL_MS, async () => {
@@ -297,8 +327,9 @@ export class Staging extends EventEmitter<StagingEvents> {
     return scrub(this.#upkeep(), options);
   }
 
-  #upkeep(): UpkeepParts {
+  #upkeep(): RepairParts {
     return {
+      quarantine: this.#quarantine,
       container: this.#container,
       spool: this.#spool,
       fileMap: this.#fileMap,
@@ -327,8 +358,11 @@ export class Staging extends EventEmitter<StagingEvents> {
 
   /** True if `read` or `readSpooled` can give the file's bytes from this disk. */
   isLocal(row: FileRow): boolean {
-    if (row.spooled > 0) return this.#spool.has(row.key);
-    return this.#container.segment(row.segment) !== undefined;
+    const { key, segment, spooled } = row;
+    if (spooled > 0) return this.#spool.has(key) && !this.#quarantine.has(key, 'spool');
+    return (
+      this.#container.segment(segment) !== undefined && !this.#quarantine.has(key, 'container')
+    );
   }
 
   /**
@@ -338,15 +372,38 @@ export class Staging extends EventEmitter<StagingEvents> {
   async read(row: FileRow): Promise<Buffer | undefined> {
     const segment = this.#container.segment(row.segment);
     if (!segment) return undefined;
-    const bytes = await segment.read(row.position, row.size);
-    if (bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
-    const error = new StoreError(
+    if (!this.#quarantine.has(row.key, 'container')) {
+      const bytes = await segment.read(row.position, row.size);
+      if (bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
+      this.noteDamage(row, 'container');
+    }
+    if (row.trunk !== null) return undefined;
+    throw new StoreError(
       'corrupt',
       `the staged bytes of ${formatKey(row.key)} are not those that were stored`,
     );
-    this.#report(error);
-    if (row.trunk === null) throw error;
-    return undefined;
+  }
+
+  /** A copy of the file is not what was stored: it is not read any more, and mended if it can be. */
+  noteDamage(row: FileRow, place: DamagePlace, storage?: string): void {
+    this.#quarantine.add(row, place, storage);
+    if (row.trunk === null) this.#merging.leaveOut(row.key);
+    else this.#repairs.want(row.key);
+  }
+
+  /** Storages, `host:port`, that are not to be asked for the file. */
+  damagedAt(key: Buffer): readonly string[] {
+    return this.#quarantine.holders(key);
+  }
+
+  /** CRC-32s of a large file's blocks, if they are known and its own. */
+  blocksOf(row: FileRow): Buffer | undefined {
+    const list = this.#fileMap.blocks(row.key);
+    return list && isBlockListOf(list, row) ? list : undefined;
+  }
+
+  keepBlocks(row: FileRow, list: Buffer): void {
+    learnBlocks(this.#fileMap, row, list);
   }
 
   /** The bytes of a large file that is in the spool. */
@@ -389,6 +446,8 @@ export class Staging extends EventEmitter<StagingEvents> {
     const now = this.#options.now();
     await this.#container.append(rows.map(({ key }) => deletionRecord(key, now)));
     for (const { key, spooled } of rows) {
+      this.#quarantine.forget(key);
+      this.#merging.takeIn(key);
       if (spooled === 1 && !this.isPacking(key)) this.#inBackground(this.#spool.remove(key));
     }
     if (rows.some(({ trunk }) => trunk !== null)) this.#tidy();
@@ -407,6 +466,8 @@ export class Staging extends EventEmitter<StagingEvents> {
       room: this.#room.stats(),
       unconfirmedTrunks: this.#fileMap.countUncopied(),
       orphans: this.#orphans.stats(),
+      damage: this.#quarantine.stats(),
+      scrub: this.#scrubs.stats(),
     };
   }
 
@@ -426,6 +487,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     const failures: unknown[] = [];
     const steps = [
       () => this.#rebuild.stop(),
+      () => Promise.all([this.#scrubs.stop(), this.#repairs.stop()]),
       () => this.#compaction.stop(),
       () => Promise.all([this.#orphans.stop(), this.#merging.stop()]),
       () => this.#copies.stop(),

@@ -2,14 +2,15 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { decodeFields, parseFileId, sizeOfField } from '@stevedore/protocol';
 import type { Container } from './container.js';
+import { isStoreError } from './errors.js';
 import { canHoldSlices } from './file-id.js';
-import type { FileMap } from './filemap.js';
+import type { FileMap, FileRow } from './filemap.js';
 import type { PlannedMember } from './filemap-change.js';
 import { planRecord, storedRecord } from './records.js';
 import type { Spool } from './spool.js';
 import type { TrunkPlan } from './trunk-plan.js';
 import type { TrunkStore } from './trunk-store.js';
-import { trunkBytes } from './trunk-stream.js';
+import { DamagedMember, trunkBytes } from './trunk-stream.js';
 
 /**
  * Takes one plan through its states: planned -> sending -> stored -> confirmed.
@@ -109,11 +110,21 @@ export class TrunkSender {
 
   #bytesOf(plan: TrunkPlan): AsyncIterable<Uint8Array> {
     const { container, spool } = this.#parts;
-    if (plan.kind === 'whole') return spool.read(plan.rows[0]!.key, plan.rows[0]!);
+    if (plan.kind === 'whole') return wholeBytes(spool, plan.rows[0]!);
     return trunkBytes(plan, {
       read: (segment, position, count) =>
         container.segment(segment)?.read(position, count) ?? Promise.resolve(Buffer.alloc(0)),
     });
+  }
+}
+
+/** Throws DamagedMember. */
+async function* wholeBytes(spool: Spool, row: FileRow): AsyncGenerator<Uint8Array> {
+  try {
+    yield* spool.read(row.key, row);
+  } catch (error) {
+    if (isStoreError(error, 'corrupt')) throw new DamagedMember(row);
+    throw error;
   }
 }
 

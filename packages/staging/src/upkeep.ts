@@ -27,9 +27,12 @@ export interface UpkeepOptions {
 export const ROWS_PER_PAGE = 500;
 const READ_TIMEOUT_MS = 60_000;
 
-/** Every file of the FileMap, in the order of keys. */
-export async function* allFiles(fileMap: FileMap): AsyncGenerator<FileRow> {
-  let after: Buffer = Buffer.alloc(0);
+/** Every file of the FileMap behind the given key, in their order. */
+export async function* allFiles(
+  fileMap: FileMap,
+  from: Buffer = Buffer.alloc(0),
+): AsyncGenerator<FileRow> {
+  let after = from;
   for (;;) {
     const page = fileMap.page(after, ROWS_PER_PAGE);
     yield* page;
@@ -39,18 +42,19 @@ export async function* allFiles(fileMap: FileMap): AsyncGenerator<FileRow> {
   }
 }
 
-/** A trunk's bytes; undefined when FastDFS has no such file. Other failures are thrown. */
+/** A trunk's bytes, of one storage or of any; undefined when FastDFS has no such file. Other failures are thrown. */
 export async function readTrunk(
   store: TrunkStore,
-  trunk: TrunkRow,
+  trunk: Pick<TrunkRow, 'fileId'>,
   offset: number,
   length: number,
   signal: AbortSignal | undefined,
+  holder?: string,
 ): Promise<Buffer | undefined> {
   const timeout = AbortSignal.timeout(READ_TIMEOUT_MS);
   const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
   try {
-    return await store.read(trunk.fileId!, offset, length, either);
+    return await store.read(trunk.fileId!, offset, length, either, holder);
   } catch (error) {
     if (isStoreError(error, 'not_found')) return undefined;
     throw error;

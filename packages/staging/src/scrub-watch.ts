@@ -1,0 +1,75 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { RepairParts } from './repair.js';
+import { scrub } from './scrub.js';
+
+/**
+ * Scrubs in the background, for as long as the store is open: one walk a day at most,
+ * at a low rate, going on where the last process was stopped. FastDFS being away ends a
+ * walk, and the next goes on from there.
+ */
+export interface ScrubWatchOptions {
+  /** 0: off. */
+  readonly bytesPerSecond: number;
+  /** Before the first walk, and between two that failed. */
+  readonly pauseMs: number;
+  /** From the end of one walk to the beginning of the next. */
+  readonly intervalMs: number;
+}
+
+export interface ScrubStats {
+  /** Walks that came to their end since the start. */
+  readonly walks: number;
+  /** Files read on this disk and in FastDFS by them. */
+  readonly files: number;
+  readonly bytes: number;
+}
+
+export class ScrubWatch {
+  readonly #parts: RepairParts;
+  readonly #options: ScrubWatchOptions;
+  readonly #stopped = new AbortController();
+  #running: Promise<void> | undefined;
+  #walks = 0;
+  #files = 0;
+  #bytes = 0;
+
+  constructor(parts: RepairParts, options: ScrubWatchOptions) {
+    this.#parts = parts;
+    this.#options = options;
+  }
+
+  start(): void {
+    if (this.#options.bytesPerSecond > 0) this.#running = this.#run();
+  }
+
+  stats(): ScrubStats {
+    return { walks: this.#walks, files: this.#files, bytes: this.#bytes };
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const { bytesPerSecond, pauseMs, intervalMs } = this.#options;
+    const { signal } = this.#stopped;
+    let waitMs = pauseMs;
+    while (!signal.aborted) {
+      await sleep(waitMs, undefined, { signal, ref: false }).catch(() => undefined);
+      if (signal.aborted) return;
+      try {
+        const report = await scrub(this.#parts, {
+          ...{ repair: true, bytesPerSecond, signal, goesOn: true },
+        });
+        this.#walks += 1;
+        this.#files += report.localFiles + report.slices;
+        this.#bytes += report.localBytes + report.sliceBytes;
+        waitMs = intervalMs;
+      } catch {
+        // FastDFS is away, or the store is being closed; what is damaged is no failure.
+        waitMs = pauseMs;
+      }
+    }
+  }
+}
