@@ -1,3 +1,4 @@
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { open } from '@stevedore/client';
 import { type Storage, startStorage, startTracker, type Tracker } from '@stevedore/storage';
@@ -38,6 +39,8 @@ test('while no storage is known, a merged file is unavailable, not lost, and its
   await store.flush();
   const goneId = await store.settled(gone.key);
   const largeId = await store.settled(large.key);
+  // Its copy on this disk goes once the storage is seen to have it.
+  await until(() => readdirSync(join(folder, 'staging', 'spool')).length === 0);
 
   await node.storage.close();
   await node.tracker.close();
