@@ -1,5 +1,5 @@
 // The console: asks for the gateway's state while the page is visible, and draws it.
-import { call, fileUrl, hasKey, lookUp, Refused, setKey, upload } from './transfer.js';
+import { call, fetchFile, fileUrl, hasKey, lookUp, Refused, setKey, upload } from './transfer.js';
 import {
   bar,
   chart,
@@ -341,7 +341,9 @@ function showStored({ item, progress, said, cancel }, { key, url }) {
     element(
       'p',
       { className: 'actions' },
-      element('a', { href: url, target: '_blank', rel: 'noreferrer' }, 'Open'),
+      ...(hasKey()
+        ? []
+        : [element('a', { href: url, target: '_blank', rel: 'noreferrer' }, 'Open')]),
       copyButton(key),
       element(
         'button',
@@ -437,24 +439,48 @@ function describe(info) {
     ['Expires', info.expiresAt ? formatMoment(new Date(info.expiresAt)) : undefined],
     ['CRC-32', id(crc32)],
   ]);
-  const actions = element(
-    'p',
-    { className: 'actions' },
-    element('a', { href: url, target: '_blank', rel: 'noreferrer' }, 'Open'),
-    element('a', { href: `${url}?download` }, 'Download'),
-  );
+  const actions = element('p', { className: 'actions' }, ...fileActions(url, name));
   if (key) actions.append(deleteButton(key, name));
   const shown = [list, actions];
   if (/^image\/(?:png|jpeg|gif|webp|avif|bmp)\b/.test(type)) {
     const picture = element('img', {
       className: 'preview',
-      src: url,
       alt: `Preview of ${name || 'the file'}`,
     });
     picture.onerror = () => picture.remove();
+    showIn(picture, url);
     shown.push(picture);
   }
   return shown;
+}
+
+/** A link carries no key: with one, the page fetches the file and hands it over. */
+function fileActions(url, name) {
+  if (!hasKey()) {
+    return [
+      element('a', { href: url, target: '_blank', rel: 'noreferrer' }, 'Open'),
+      element('a', { href: `${url}?download` }, 'Download'),
+    ];
+  }
+  const button = element('button', { type: 'button', className: 'plain small' }, 'Download');
+  button.onclick = async () => {
+    try {
+      const link = element('a', { href: await fetchFile(url), download: name || 'file' });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), LONGEST_POLL_MS);
+    } catch (error) {
+      at('found').append(element('p', { className: 'bad' }, error.message));
+    }
+  };
+  return [button];
+}
+
+async function showIn(picture, url) {
+  try {
+    picture.src = hasKey() ? await fetchFile(url) : url;
+  } catch {
+    picture.remove();
+  }
 }
 
 function deleteButton(key, name) {

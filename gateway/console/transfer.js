@@ -69,6 +69,11 @@ export function fileUrl(key) {
   return `/files/${encodeURIComponent(key)}`;
 }
 
+/** The bytes of a file, where the browser itself could not show the key. */
+export async function fetchFile(url) {
+  return URL.createObjectURL(await (await call(url)).blob());
+}
+
 /** What the gateway tells of a key or of a FastDFS id. */
 export async function lookUp(id) {
   if (!id.includes('/')) return (await call(`${fileUrl(id)}/info`)).json();

@@ -14,6 +14,7 @@ import { defaultLimits, type Limits } from './limits.js';
 import { makeLog } from './observe/log.js';
 import { observe } from './observe/observe.js';
 import { requestIds } from './observe/request-id.js';
+import { describeApi, openapiRoute } from './openapi/openapi.js';
 import { consoleRoutes } from './routes/console.js';
 import { fastdfsRoutes } from './routes/fastdfs.js';
 import { fileRoutes } from './routes/files.js';
@@ -105,18 +106,22 @@ export function buildApp(options: AppOptions): FastifyInstance {
     access.close();
     feed.close();
   });
-  healthRoutes(app, store);
-  metricsRoutes(app, registry);
-  consoleRoutes(app, feed);
-  const inlineTypes = new Set(options.inlineTypes);
-  const context = { store, limits, guard };
-  uploadRoutes(app, { context, access, policies: options.policies ?? {} });
-  fileRoutes(app, { store, access, inlineTypes });
-  fastdfsRoutes(app, {
-    store,
-    access,
-    inlineTypes,
-    serveTrunks: options.serveTrunks ?? false,
+  describeApi(app);
+  app.register(async (scope) => {
+    healthRoutes(scope, store);
+    metricsRoutes(scope, registry, access);
+    consoleRoutes(scope, feed, access);
+    const inlineTypes = new Set(options.inlineTypes);
+    const context = { store, limits, guard };
+    uploadRoutes(scope, { context, access, policies: options.policies ?? {} });
+    fileRoutes(scope, { store, access, inlineTypes });
+    fastdfsRoutes(scope, {
+      store,
+      access,
+      inlineTypes,
+      serveTrunks: options.serveTrunks ?? false,
+    });
+    openapiRoute(scope);
   });
   return app;
 }

@@ -1,7 +1,12 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { Access } from '../../gateway/dist/access/access.js';
+import { makeApiKey } from '../../gateway/dist/access/api-key.js';
+import { writeKeyFile } from '../../gateway/dist/access/key-file.js';
+import { KeyRing } from '../../gateway/dist/access/key-ring.js';
 import { ConsoleFeed, type ConsoleState } from '../../gateway/dist/console/feed.js';
+import { temporaryFolder } from '../support/temporary.js';
 import { running } from './harness.js';
 import { MemoryStore } from './memory-store.js';
 
@@ -116,4 +121,19 @@ test('what is kept is bounded, and many who look ask the cluster once', async ()
   expect(asked).toBe(2);
   feed.close();
   expect(store.listenerCount('trunk') + store.listenerCount('error')).toBe(0);
+});
+
+test('with API keys the figures need one, the page does not', async () => {
+  const { key, text } = makeApiKey({ name: 'watcher', scopes: ['read'] }, new Date());
+  const path = join(temporaryFolder(), 'keys.json');
+  await writeKeyFile(path, [key]);
+  const keys = await KeyRing.open({ path, now: Date.now, onError: () => {} });
+  const { url } = await running({ access: new Access({ keys }) });
+  expect((await fetch(url)).status).toBe(200);
+  expect((await fetch(`${url}/console/console.js`)).status).toBe(200);
+  for (const figures of ['/console/state', '/metrics']) {
+    expect((await fetch(`${url}${figures}`)).status).toBe(401);
+    const headers = { authorization: `Bearer ${text}` };
+    expect((await fetch(`${url}${figures}`, { headers })).status).toBe(200);
+  }
 });

@@ -88,6 +88,11 @@ export class Access {
     if (this.#keys || this.#urlSecrets.length > 0) this.#demand(asked, 'read');
   }
 
+  /** The gateway's figures: of no file, but nobody's business either. */
+  watch(asked: AskedBy): void {
+    if (this.#keys) this.#demand(asked, 'read');
+  }
+
   remove(asked: AskedBy): void {
     if (this.#keys) this.#demand(asked, 'delete');
   }

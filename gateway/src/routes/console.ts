@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Access, AskedBy } from '../access/access.js';
 import { type Asset, readAsset } from '../console/assets.js';
 import type { ConsoleFeed } from '../console/feed.js';
 import { route } from '../http/methods.js';
@@ -39,7 +40,7 @@ const PAGES: Readonly<Record<string, string>> = {
   '/console/icon.svg': 'icon.svg',
 };
 
-export function consoleRoutes(app: FastifyInstance, feed: ConsoleFeed): void {
+export function consoleRoutes(app: FastifyInstance, feed: ConsoleFeed, access: Access): void {
   for (const [path, name] of Object.entries(PAGES)) {
     const asset = readAsset(name);
     const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
@@ -47,8 +48,10 @@ export function consoleRoutes(app: FastifyInstance, feed: ConsoleFeed): void {
     route(app, path, { GET: serve, HEAD: serve });
   }
 
-  const state = async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
-    reply.header('cache-control', 'no-store').send(await feed.state());
+  const state = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    access.watch(request as AskedBy);
+    return reply.header('cache-control', 'no-store').send(await feed.state());
+  };
   route(app, '/console/state', { GET: state, HEAD: state });
 }
 

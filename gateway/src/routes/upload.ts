@@ -14,6 +14,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod 
 import type { Access, AskedBy } from '../access/access.js';
 import type { Policies } from '../access/policies.js';
 import { route } from '../http/methods.js';
+import { POLICY_UPLOAD } from '../openapi/operations.js';
 
 /**
  * `POST /files` and, for every policy, `POST /uploads/NAME`. One file gives an
@@ -30,7 +31,8 @@ export function uploadRoutes(app: FastifyInstance, routes: UploadRoutes): void {
   route(app, '/files', { POST: handler(routes, repeats, undefined) });
   for (const name of Object.keys(routes.policies)) {
     if (name === 'default') continue;
-    route(app, `/uploads/${name}`, { POST: handler(routes, repeats, name) });
+    const handlers = { POST: handler(routes, repeats, name) };
+    route(app, `/uploads/${name}`, handlers, POLICY_UPLOAD);
   }
 }
 
@@ -69,6 +71,10 @@ function leaveBody({ raw }: FastifyRequest, reply: FastifyReply, { limits }: Upl
 function sendReceipts(reply: FastifyReply, receipts: readonly Receipt[]): FastifyReply {
   reply.code(201).header('cache-control', 'no-store');
   const [first] = receipts;
-  if (receipts.length !== 1 || !first) return reply.send(receipts.map(receiptJson));
-  return reply.header('location', fileUrl(first.key)).send(receiptJson(first));
+  // Written here: choosing between the two by their schema would cost more than the rest.
+  reply.header('content-type', 'application/json; charset=utf-8');
+  if (receipts.length !== 1 || !first) {
+    return reply.send(JSON.stringify(receipts.map(receiptJson)));
+  }
+  return reply.header('location', fileUrl(first.key)).send(JSON.stringify(receiptJson(first)));
 }

@@ -184,6 +184,13 @@ function fastifyProblem(error: unknown): ProblemError | undefined {
     case 'FST_ERR_BAD_URL':
       return new ProblemError('bad_request', 'The path is not valid percent-encoded UTF-8.', error);
     default:
-      return undefined;
+      return isRefusal(error) ? new ProblemError('bad_request', error.message, error) : undefined;
   }
+}
+
+/** Whatever else the framework blames the client for. */
+function isRefusal(error: Error): boolean {
+  const { code, statusCode } = error as { readonly code?: unknown; readonly statusCode?: unknown };
+  const isFrameworks = typeof code === 'string' && code.startsWith('FST_');
+  return isFrameworks && typeof statusCode === 'number' && statusCode >= 400 && statusCode < 500;
 }

@@ -1,0 +1,211 @@
+import type { FastifySchema } from 'fastify';
+
+/**
+ * What each route does, for the description of the API. HEAD is as GET everywhere. Schemas of requests describe and
+ * do not check: the routes do that themselves, with the errors of the reference.
+ */
+
+type Schema = Readonly<Record<string, unknown>>;
+
+/** Where it is not the path that names the operation. */
+export const POLICY_UPLOAD = 'POST /uploads/:policy';
+
+const text = { type: 'string' };
+const bytes = { '*/*': { schema: { type: 'string', format: 'binary' } } };
+
+const problem = {
+  description: 'a problem, with a stable `code`',
+  content: { 'application/problem+json': { schema: { $ref: 'Problem#' } } },
+};
+const problems = { '4xx': problem, '5xx': problem };
+
+const withKey = [{}, { bearer: [] }, { apiKey: [] }];
+const open: readonly never[] = [];
+
+function json(description: string, schema: Schema): Schema {
+  return { description, content: { 'application/json': { schema } } };
+}
+
+const key = {
+  type: 'object',
+  properties: {
+    key: { ...text, pattern: '^[A-Za-z0-9_-]{21}[AQgw]$', description: 'as an upload answered it' },
+  },
+  required: ['key'],
+};
+const keyAndName = {
+  ...key,
+  properties: {
+    ...key.properties,
+    filename: { ...text, minLength: 1, description: 'for people: the key alone finds the file' },
+  },
+  required: ['key', 'filename'],
+};
+const fileId = {
+  type: 'object',
+  properties: {
+    group: { ...text, pattern: '^[A-Za-z0-9]{1,16}$' },
+    '*': { ...text, description: 'the rest of the FastDFS id: `M00/3F/A2/…jpg`' },
+  },
+  required: ['group', '*'],
+};
+const downloadQuery = {
+  type: 'object',
+  properties: {
+    download: { ...text, description: 'with any value: as an attachment' },
+    expires: { ...text, description: 'of a signed URL' },
+    signature: { ...text, description: 'of a signed URL' },
+  },
+};
+const fastdfsQuery = {
+  type: 'object',
+  properties: {
+    filename: { ...text, description: 'as an attachment of this name' },
+    token: { ...text, description: 'anti-leech token' },
+    ts: { ...text, description: 'time of the token, in seconds since 1970' },
+  },
+};
+const conditions = {
+  type: 'object',
+  properties: {
+    range: { ...text, description: '`bytes=0-99`, up to 8 pieces' },
+    'if-range': text,
+    'if-match': text,
+    'if-none-match': text,
+    'if-modified-since': text,
+    'if-unmodified-since': text,
+  },
+};
+
+const file = {
+  200: { description: 'the file', content: bytes },
+  206: { description: 'the ranges that were asked for', content: bytes },
+  304: { description: 'the client has it', type: 'null' },
+};
+
+function download(operationId: string, summary: string, params: Schema, query = downloadQuery) {
+  return {
+    operationId,
+    summary,
+    tags: ['files'],
+    security: withKey,
+    params,
+    querystring: query,
+    headers: conditions,
+    response: { ...file, ...problems },
+  };
+}
+
+function upload(operationId: string, summary: string) {
+  return {
+    operationId,
+    summary,
+    description:
+      'A raw body is one file. The files of a form are stored all or none; they are one affinity ' +
+      'group unless the field `group` names another.',
+    tags: ['files'],
+    security: withKey,
+    headers: {
+      type: 'object',
+      properties: {
+        'x-filename': { ...text, description: 'name of a raw body, percent-encoded UTF-8' },
+        'content-disposition': { ...text, description: 'name of a raw body, without X-Filename' },
+        'x-affinity-group': { ...text, description: 'files of a group are stored side by side' },
+        'x-expires-in': { ...text, pattern: '^[1-9][0-9]{0,8}$', description: 'seconds to live' },
+        'idempotency-key': {
+          ...text,
+          pattern: '^[\\x21-\\x7e]{1,255}$',
+          description: 'sent again within a day it stores nothing',
+        },
+      },
+    },
+    body: {
+      content: {
+        'application/octet-stream': { schema: { type: 'string', format: 'binary' } },
+        'multipart/form-data': {
+          schema: {
+            type: 'object',
+            properties: { file: { type: 'string', format: 'binary' }, group: text },
+            required: ['file'],
+          },
+        },
+      },
+    },
+    response: {
+      201: json('acknowledged: safe on the disk', {
+        anyOf: [{ $ref: 'Receipt#' }, { type: 'array', items: { $ref: 'Receipt#' } }],
+      }),
+      ...problems,
+    },
+  };
+}
+
+const ready = {
+  200: json('files can be stored durably and a tracker answers', { $ref: 'Readiness#' }),
+  503: json('they cannot', { $ref: 'Readiness#' }),
+};
+const nothing = { description: 'no body', type: 'null' };
+
+export const operations: Readonly<Record<string, FastifySchema & Schema>> = {
+  'POST /files': upload('upload', 'Store files'),
+  [POLICY_UPLOAD]: upload('uploadUnderPolicy', 'Store files under a policy'),
+  'GET /files/:key': download('download', 'A file by its key', key),
+  'GET /files/:key/:filename': download('downloadNamed', 'A file by its key', keyAndName),
+  'GET /:group/*': download(
+    'downloadById',
+    'A file by its FastDFS id',
+    fileId,
+    fastdfsQuery as never,
+  ),
+  'GET /files/:key/info': {
+    operationId: 'info',
+    summary: 'What is known of a file',
+    tags: ['files'],
+    security: withKey,
+    params: key,
+    response: { 200: json('the file', { $ref: 'Info#' }), ...problems },
+  },
+  'DELETE /files/:key': {
+    operationId: 'remove',
+    summary: 'Delete a file',
+    tags: ['files'],
+    security: withKey,
+    params: key,
+    response: { 204: nothing, ...problems },
+  },
+  'GET /health/live': {
+    operationId: 'live',
+    summary: 'Whether the process answers',
+    tags: ['watching'],
+    security: open,
+    response: { 200: json('it does', { $ref: 'Liveness#' }) },
+  },
+  'GET /health/ready': {
+    operationId: 'ready',
+    summary: 'Whether files can be stored durably',
+    tags: ['watching'],
+    security: open,
+    response: ready,
+  },
+  'GET /metrics': {
+    operationId: 'metrics',
+    summary: 'Figures for Prometheus',
+    tags: ['watching'],
+    security: withKey,
+    response: {
+      200: { description: 'the figures', content: { 'text/plain': { schema: text } } },
+      ...problems,
+    },
+  },
+  'GET /console/state': {
+    operationId: 'state',
+    summary: 'What the web console shows',
+    description: 'For the console of the same version; it may change with it.',
+    tags: ['watching'],
+    security: withKey,
+    response: {
+      200: json('the figures', { type: 'object', additionalProperties: true }),
+      ...problems,
+    },
+  },
+};
