@@ -6,6 +6,7 @@ export const benchmarks = {
   client: async () => (await import('./client/client.js')).client,
   migration: async () => (await import('./migration/migration.js')).migration,
   staging: async () => (await import('./staging/staging.js')).staging,
+  gateway: async () => (await import('./gateway/gateway.js')).gateway,
   'data-node': async () => (await import('./data-node/data-node.js')).dataNode,
 } satisfies Readonly<Record<string, () => Promise<Benchmark>>>;
 

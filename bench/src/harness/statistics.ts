@@ -18,3 +18,9 @@ export function summarize(values: readonly number[]): Summary {
 export function median(values: readonly number[]): number {
   return summarize(values).median;
 }
+
+/** Of values in ascending order; the least that so large a share of them does not exceed. */
+export function percentile(sorted: readonly number[], share: number): number {
+  const at = Math.min(sorted.length - 1, Math.ceil(sorted.length * share) - 1);
+  return sorted[Math.max(0, at)] ?? Number.NaN;
+}
