@@ -1,6 +1,6 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { join } from 'node:path';
 
 /**
@@ -15,6 +15,8 @@ export interface NaiveServer {
   /** What was stored, whole or not. */
   readonly files: Map<string, { name: string; type: string; bytes: Buffer }>;
   bytesRead(): number;
+  openConnections(): number;
+  largestAnswer(): number;
   close(): Promise<void>;
 }
 
@@ -101,6 +103,8 @@ export async function startNaiveServer(folder: string): Promise<NaiveServer> {
       else download(request, response);
     },
   );
+  const sockets: Socket[] = [];
+  server.on('connection', (socket) => sockets.push(socket));
   server.headersTimeout = 0;
   server.requestTimeout = 0;
   server.timeout = 0;
@@ -113,6 +117,8 @@ export async function startNaiveServer(folder: string): Promise<NaiveServer> {
     folder,
     files,
     bytesRead: () => received,
+    openConnections: () => sockets.filter((socket) => !socket.destroyed).length,
+    largestAnswer: () => Math.max(0, ...sockets.map((socket) => socket.bytesWritten)),
     close: () =>
       new Promise((resolve) => {
         server.closeAllConnections();

@@ -14,6 +14,9 @@ export interface Target {
   readonly patienceMs: number;
   /** Bytes taken off the connections. */
   bytesRead(): number;
+  openConnections(): number;
+  /** Most bytes written to one connection. */
+  largestAnswer(): number;
   /** How many files were stored. */
   stored(): number;
   /** Answers as it did before. */
@@ -47,6 +50,8 @@ export function gatewayTarget(gateway: Running): Target {
     port: gateway.port,
     patienceMs: 30_000,
     bytesRead: gateway.bytesRead,
+    openConnections: gateway.openConnections,
+    largestAnswer: gateway.largestAnswer,
     stored: () => gateway.store.files.size,
     alive: async () => {
       // A connection that was just closed may still count.
@@ -65,6 +70,8 @@ function naiveTarget(naive: NaiveServer): Target {
     port: naive.port,
     patienceMs: 1500,
     bytesRead: () => naive.bytesRead(),
+    openConnections: () => naive.openConnections(),
+    largestAnswer: () => naive.largestAnswer(),
     stored: () => naive.files.size,
     alive: async () => true,
   };
