@@ -27,7 +27,10 @@ export interface GroupLoad {
   readonly asked: number;
   /** Bytes read at the most, unless the file alone has more. */
   readonly maxBytes: number;
+  /** The bytes; they are copied from there, so the same memory may serve the next read. */
   read(offset: number, bytes: number): Promise<Buffer>;
+  /** Called once for what `read` gave, when it is no longer needed. */
+  release?(bytes: Buffer): void;
 }
 
 /**
@@ -48,17 +51,28 @@ export async function loadGroup(load: GroupLoad): Promise<Buffer | undefined> {
   // From here on a deletion reaches what is under way.
   const claimed = new Set(flight.claim(besides.map(({ id }) => id)));
   const bytes = await read(extent.offset, extent.bytes);
-  const part = ({ offset, size }: Placed): Buffer =>
-    bytes.subarray(offset - extent.offset, offset - extent.offset + size);
-  const file = part(members[asked]!);
-  if (!isWhole(members[asked]!, file)) return undefined;
-  for (const member of besides) {
-    const content = part(member);
-    if (claimed.has(member.id) && isWhole(member, content)) {
-      flight.deliver(member.id, content, source);
+  try {
+    const part = ({ offset, size }: Placed): Buffer =>
+      bytes.subarray(offset - extent.offset, offset - extent.offset + size);
+    const file = part(members[asked]!);
+    if (!isWhole(members[asked]!, file)) return undefined;
+    for (const member of besides) {
+      const content = part(member);
+      if (claimed.has(member.id) && isWhole(member, content)) {
+        flight.deliver(member.id, copyOf(content), source);
+      }
     }
+    return copyOf(file);
+  } finally {
+    load.release?.(bytes);
   }
-  return file;
+}
+
+/** In memory of its own: what is kept must not keep its neighbours. */
+function copyOf(bytes: Buffer): Buffer {
+  const copy = Buffer.allocUnsafeSlow(bytes.length);
+  bytes.copy(copy);
+  return copy;
 }
 
 export function isWhole(

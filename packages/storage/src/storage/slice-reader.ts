@@ -20,8 +20,12 @@ export interface SliceReaderParts {
   readonly onError: (error: Error) => void;
 }
 
+/** Memory for extents that is kept for the next ones, in units of `readAheadBytes`. */
+const MAX_SPARE = 8;
+
 export class SliceReader {
   readonly #parts: SliceReaderParts;
+  readonly #spare: Buffer[] = [];
 
   constructor(parts: SliceReaderParts) {
     this.#parts = parts;
@@ -98,15 +102,34 @@ export class SliceReader {
       })),
       asked: group.asked,
       maxBytes: readAheadBytes,
-      read: (offset, bytes) => readExactly(trunk, offset, bytes),
+      read: (offset, bytes) => this.#readExtent(trunk, offset, bytes),
+      release: (bytes) => this.#release(bytes),
     });
+  }
+
+  /** Into memory that is used again and again. */
+  #readExtent(trunk: OpenFile, offset: number, bytes: number): Promise<Buffer> {
+    const { readAheadBytes } = this.#parts;
+    if (bytes > readAheadBytes) return readExactly(trunk, offset, bytes);
+    const spare = this.#spare.pop() ?? Buffer.allocUnsafeSlow(readAheadBytes);
+    return readInto(spare.subarray(0, bytes), trunk, offset);
+  }
+
+  /** A read that failed has lost its memory: it may still be written to. */
+  #release(bytes: Buffer): void {
+    const { buffer } = bytes;
+    const isSpare = buffer.byteLength === this.#parts.readAheadBytes;
+    if (isSpare && this.#spare.length < MAX_SPARE) this.#spare.push(Buffer.from(buffer));
   }
 }
 
-export async function readExactly(opened: OpenFile, offset: number, size: number): Promise<Buffer> {
-  // Not of the pool: what is kept would keep its neighbours there.
-  const bytes = Buffer.allocUnsafeSlow(size);
-  const read = await opened.file.readAt(bytes, offset);
-  if (read < size) throw new Error(`a file is ${size - read} bytes short`);
-  return bytes;
+/** In memory of its own, not of Node's pool: what is kept would keep its neighbours there. */
+export function readExactly(opened: OpenFile, offset: number, size: number): Promise<Buffer> {
+  return readInto(Buffer.allocUnsafeSlow(size), opened, offset);
+}
+
+async function readInto(target: Buffer, opened: OpenFile, offset: number): Promise<Buffer> {
+  const read = await opened.file.readAt(target, offset);
+  if (read < target.length) throw new Error(`a file is ${target.length - read} bytes short`);
+  return target;
 }
