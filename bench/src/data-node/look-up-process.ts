@@ -23,9 +23,9 @@ const CACHE_BYTES = 128 * 2 ** 20;
 async function measure({ filter, found, lookUps }: LookUpOptions): Promise<number> {
   const cache = new FileCache({ maxBytes: CACHE_BYTES, filter, aheadShare: 0.2 });
   const bytes = Buffer.allocUnsafeSlow(FILE_BYTES);
-  const kept = idsOf('00', FILES);
+  const kept = idsOf('AAAAABcPUxx', FILES);
   for (const id of kept) await cache.get(id, async () => bytes);
-  const asked = found ? kept : idsOf('01', FILES);
+  const asked = found ? kept : idsOf('BAAAACdQVyy', FILES);
   const random = seededRandom(SEED);
   const order = Uint16Array.from({ length: 65_536 }, () => Math.floor(random() * FILES));
   const look = (count: number): number => {
@@ -44,11 +44,11 @@ async function measure({ filter, found, lookUps }: LookUpOptions): Promise<numbe
 }
 
 /** Ids as a storage has them: a trunk's path and a slice of it. */
-function idsOf(directory: string, count: number): string[] {
+function idsOf(nameEnd: string, count: number): string[] {
   const random = seededRandom(SEED);
   return Array.from({ length: count }, (_, index) => {
     const crc32 = Math.floor(random() * 2 ** 32);
-    const trunk = `/var/lib/stevedore/data/${directory}/A2/CgAAAWkfT0qIABCDBAAAAABcPUxxAA.merged`;
+    const trunk = `/var/lib/stevedore/data/3F/A2/CgAAAWkfT0qIABCD${nameEnd}.merged`;
     return `${trunk}@${index * 20_100}-${FILE_BYTES}-${crc32}`;
   });
 }

@@ -13,12 +13,14 @@ export interface TextHash {
   readonly second: number;
 }
 
+/** Ids differ at their ends: of a longer one only so many characters count. */
+const MAX_CHARS = 64;
 const SEED = 0x811c9dc5;
 const FACTOR = 0x01000193;
 
 export function hashText(text: string): TextHash {
-  let hash = SEED;
-  for (let at = 0; at < text.length; at += 1) {
+  let hash = SEED ^ text.length;
+  for (let at = Math.max(0, text.length - MAX_CHARS); at < text.length; at += 1) {
     hash = Math.imul(hash ^ text.charCodeAt(at), FACTOR);
   }
   const first = mixed(hash);
@@ -38,6 +40,8 @@ function mixed(hash: number): number {
 export class CheapHashing {
   #text: string | undefined;
   #hash: TextHash = { first: 0, second: 1 };
+  /** Used again for every answer: whoever asks looks at it at once. */
+  readonly #indexes: number[] = [];
 
   hashOf(text: string): TextHash {
     if (text === this.#text) return this.#hash;
@@ -48,10 +52,11 @@ export class CheapHashing {
 
   getIndexes(text: string, size: number, hashCount: number): number[] {
     const { first, second } = this.hashOf(text);
-    const indexes: number[] = [];
+    const indexes = this.#indexes;
+    indexes.length = hashCount;
     for (let at = 0, hash = first; at < hashCount; at += 1, hash = (hash + second) | 0) {
       // Without the sign: the remainder of small integers is far cheaper than that of others.
-      indexes.push((hash & 0x7fffffff) % size);
+      indexes[at] = (hash & 0x7fffffff) % size;
     }
     return indexes;
   }
