@@ -23,7 +23,11 @@ const LINKED_BYTES = 2 ** 20;
 /** The system calls of a node that wait for its disk at a time. */
 const DISK_THREADS = 16;
 
+/** Every process that is waited for at the end listens for it. */
+const MAX_PROCESSES = 64;
+
 process.env.UV_THREADPOOL_SIZE ??= String(DISK_THREADS);
+process.setMaxListeners(MAX_PROCESSES);
 
 export function newLoad(): Child<LoadHandlers> {
   return new Child<LoadHandlers>('load', new URL('./load-process.js', import.meta.url), {
