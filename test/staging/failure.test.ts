@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
-import { fileIdOf } from '@stevedore/staging';
+import { fileIdOf, formatKey, parseKey } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
 import { MemoryTrunkStore } from '../support/memory-trunk-store.js';
 import { openStaging, spoolFile, stageFile, until } from '../support/staging.js';
@@ -62,6 +62,61 @@ describe('while FastDFS is away', () => {
       ),
     );
     for (const key of keys) expect(staging.find(key)).toBeDefined();
+  });
+});
+
+describe('when FastDFS is back after an hour', () => {
+  test('the full container is drained, oldest first, without a pause, and takes files again', async () => {
+    const HOUR_MS = 3_600_000;
+    const FILE_BYTES = 10_000;
+    const FILES_OF_TRUNK = 25;
+    let clock = 1_700_000_000_000;
+    let isAway = true;
+    const store = new MemoryTrunkStore();
+    store.beforeStore = () => {
+      if (isAway) throw new Error('away');
+    };
+    const options = {
+      trunkBytes: (FILE_BYTES + 400) * FILES_OF_TRUNK,
+      containerBytes: 4 * MIB,
+      segmentBytes: 256 * 1024,
+      retainBytes: 0,
+      maxAgeMs: 60_000,
+      now: () => clock,
+    };
+    const { staging } = await openStaging(temporaryFolder(), options, store);
+    const numbers = new Map<string, number>();
+    const put = async () => {
+      const key = await stageFile(staging, randomBytes(FILE_BYTES));
+      numbers.set(formatKey(key), numbers.size);
+    };
+    const fill = async () => {
+      for (;;) await put();
+    };
+    await expect(fill()).rejects.toMatchObject({ code: 'container_full', retryable: true });
+    const staged = numbers.size;
+    expect(staged).toBeGreaterThan(300);
+    clock += HOUR_MS;
+    await expect(put()).rejects.toMatchObject({ code: 'container_full' });
+    expect(staging.stats()).toMatchObject({ waitingFiles: staged, mergedFiles: 0 });
+    const trunks: number[][] = [];
+    staging.on('trunk', ({ fileId }) => {
+      const rows = [...numbers].filter(
+        ([key]) => staging.find(parseKey(key)!)?.trunkFileId === fileId,
+      );
+      trunks.push(rows.map(([, number]) => number));
+    });
+    isAway = false;
+    await until(() => staging.stats().mergedFiles >= staged);
+    await until(() => staging.hasRoom());
+    await put();
+    // What was staged first is in the first trunks, but for the play that filling them needs.
+    for (const [index, members] of trunks.entries()) {
+      const first = Math.min(...members);
+      expect(first).toBeLessThanOrEqual((index + 2) * FILES_OF_TRUNK);
+      expect(Math.max(...members)).toBeLessThan((index + 6) * FILES_OF_TRUNK);
+    }
+    expect(trunks.flat().length).toBeGreaterThanOrEqual(staged);
   });
 });
 

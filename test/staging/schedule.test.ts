@@ -44,6 +44,14 @@ describe('merge schedule', () => {
     expect(fast).toEqual({ action: 'wait', waitMs: 100 });
   });
 
+  test('a clock that is set back far makes no file wait until it has caught up', () => {
+    const waiting = { ...QUIET, now: 1_000_000, waitingFiles: 1, waitingBytes: 1 };
+    const ahead = (ms: number) =>
+      decideMerge({ ...waiting, oldestStagedAt: waiting.now + ms }).action;
+    expect(ahead(QUIET.maxAgeMs)).toBe('wait');
+    expect(ahead(QUIET.maxAgeMs + 1)).toBe('merge');
+  });
+
   test('packs what is there when room is short', () => {
     const short = {
       ...QUIET,

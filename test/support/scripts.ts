@@ -120,6 +120,36 @@ export const SCRIPTS: readonly Script[] = [
       await host.flush();
     },
   },
+  {
+    name: 'lose the FileMap, and go on while it is made anew',
+    options: TIGHT,
+    async run(host) {
+      await Promise.all([host.put(some(host, 2)), host.put(large(host))]);
+      await host.flush();
+      await host.put(some(host, 2));
+      await host.flush();
+      await host.delete(nthKept(host, 1));
+      await host.close();
+      host.harmFileMap('deleted');
+      await host.start();
+      await host.until(() => host.staging.isComplete);
+      await host.delete(nthKept(host, 2));
+      await host.flush();
+    },
+  },
+  {
+    name: 'check and repair while a trunk is emptied',
+    options: TIGHT,
+    async run(host) {
+      await host.put(some(host, 4));
+      await host.flush();
+      await Promise.all([host.repair(), host.delete(nthKept(host, 0))]);
+      for (const { key } of host.ledger.in('kept').slice(0, 2)) await host.delete(key);
+      await Promise.all([host.repair(), host.put(some(host, 1))]);
+      await host.flush();
+      await host.repair();
+    },
+  },
 ];
 
 /** Files of up to a few sectors. */

@@ -88,6 +88,8 @@ export class MergeTask {
   readonly #sending = new Map<Promise<void>, TrunkPlan['kind']>();
   readonly #plans = new Set<TrunkPlan>();
   readonly #stopped = new AbortController();
+  /** Plans that wait before they are sent again. */
+  readonly #pauses = new Set<AbortController>();
   #flushes = 0;
   #retries = 0;
   #wake: (() => void) | undefined;
@@ -317,6 +319,7 @@ export class MergeTask {
     for (let pauseMs = FIRST_RETRY_MS; ; pauseMs = Math.min(pauseMs * 2, LAST_RETRY_MS)) {
       try {
         const sent = await this.#send(plan, signal);
+        this.#endPauses();
         // A listener that throws is no reason to send again.
         this.#tell(() => onSent(sent, Math.max(0, now() - startedAt)));
         return;
@@ -331,7 +334,7 @@ export class MergeTask {
           return;
         }
         this.#retries += 1;
-        await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
+        await this.#pause(pauseMs);
         if (signal.aborted) return;
       }
     }
@@ -343,6 +346,19 @@ export class MergeTask {
     const { taskId, kind, rows, size } = plan;
     const message = { taskId: formatKey(taskId), kind, files: rows.length, bytes: size };
     return mergeChannel.tracePromise(() => sender.send(plan, signal), message);
+  }
+
+  async #pause(ms: number): Promise<void> {
+    const pause = new AbortController();
+    this.#pauses.add(pause);
+    const signal = AbortSignal.any([this.#stopped.signal, pause.signal]);
+    await sleep(ms, undefined, { signal }).catch(() => undefined);
+    this.#pauses.delete(pause);
+  }
+
+  /** FastDFS has taken a trunk: it is back for all of them. */
+  #endPauses(): void {
+    for (const pause of this.#pauses) pause.abort();
   }
 
   #tell(listener: () => void): void {
@@ -362,6 +378,9 @@ export class MergeTask {
       const page = this.#options.fileMap.waiting(at.segment, at.position, PAGE_ROWS);
       for (const row of page) {
         if (row.spooled === 1 || !this.#isFree(row)) continue;
+        // Enough for a choice; the oldest are to go first. A group is not cut off.
+        const isOfLast = row.group !== null && row.group === found.at(-1)?.group;
+        if (sum >= bytes && !isOfLast) return found;
         found.push(row);
         sum += row.size;
       }

@@ -42,7 +42,8 @@ export function decideMerge(situation: MergeSituation): MergeDecision {
     return { action: 'merge', reason: 'full' };
   }
   const ageMs = now - oldestStagedAt;
-  if (ageMs >= maxAgeMs) return { action: 'merge', reason: 'age' };
+  // A clock that was set back far makes nobody wait until it has caught up.
+  if (ageMs >= maxAgeMs || ageMs < -maxAgeMs) return { action: 'merge', reason: 'age' };
   if (situation.short) return { action: 'merge', reason: 'space' };
   const untilFullMs =
     situation.inflowBytesPerSecond > 0
