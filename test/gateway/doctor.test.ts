@@ -1,9 +1,15 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { ClusterFinding } from '@stevedore/client';
 import { describe, expect, test } from 'vitest';
+import { writeKeyFile } from '../../gateway/dist/access/key-file.js';
+import { checkAccessFiles, judgeAccess } from '../../gateway/dist/doctor/access.js';
 import { judgeCluster } from '../../gateway/dist/doctor/cluster.js';
 import { judgeLock, judgeRoom, judgeSync } from '../../gateway/dist/doctor/disk.js';
 import { attempt, type Finding } from '../../gateway/dist/doctor/finding.js';
 import { judgeHandles, judgeNode, judgePort } from '../../gateway/dist/doctor/system.js';
+
+import { temporaryFolder } from '../support/temporary.js';
 
 const verdicts = (findings: readonly Finding[]) =>
   findings.map(({ what, verdict }) => `${what}: ${verdict}`);
@@ -52,6 +58,27 @@ describe('what the doctor makes of', () => {
     expect(judgePort('port', 'a:1', 'EADDRINUSE', true).verdict).toBe('ok');
     expect(judgePort('port', 'a:1', 'EADDRINUSE', false).verdict).toBe('problem');
     expect(judgePort('port', 'a:1', 'EACCES', true).advice).toContain('1024');
+  });
+
+  test('who may: open, with keys, with files that are not in order', async () => {
+    const open = { host: '0.0.0.0', apiKeys: '', urlSecret: [] };
+    expect(judgeAccess(open).verdict).toBe('warning');
+    expect(judgeAccess({ ...open, host: '127.0.0.1' }).verdict).toBe('ok');
+    expect(judgeAccess({ ...open, apiKeys: 'keys.json' }).detail).toContain('need an API key');
+    const folder = temporaryFolder();
+    const policies = join(folder, 'policies.json');
+    const keys = join(folder, 'keys.json');
+    writeFileSync(policies, '{ "default": { "types": ["image/*"] } }');
+    await writeKeyFile(keys, []);
+    const files = { apiKeys: keys, policies };
+    expect(verdicts(await checkAccessFiles(files))).toEqual(['API keys: warning', 'policies: ok']);
+    writeFileSync(policies, '{ "default": { "nonsense": 1 } }');
+    writeFileSync(keys, '{');
+    const findings = await checkAccessFiles(files);
+    expect(verdicts(findings)).toEqual(['API keys: problem', 'policies: problem']);
+    const missing = { apiKeys: join(folder, 'none.json'), policies: '' };
+    expect(verdicts(await checkAccessFiles(missing))).toEqual(['API keys: problem']);
+    expect(await checkAccessFiles({ apiKeys: '', policies: '' })).toEqual([]);
   });
 
   test('a cluster: trackers away, storages not active, clocks', () => {

@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import { inspectCluster, tryDirectory } from '@stevedore/client';
 import { defaultLimits } from '../limits.js';
 import type { GatewayOptions } from '../options.js';
+import { checkAccessFiles, judgeAccess } from './access.js';
 import { judgeCluster } from './cluster.js';
 import {
   checkOwnClock,
@@ -13,10 +14,8 @@ import {
   judgeSync,
   measureSync,
 } from './disk.js';
-import { attempt, type Finding, ok, warning } from './finding.js';
+import { attempt, type Finding, ok } from './finding.js';
 import { handleFacts, isGateway, judgeHandles, judgeNode, judgePort, tryPort } from './system.js';
-
-const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|::1|localhost)$/;
 
 /**
  * Looks at everything that a gateway with these options relies on, whether one runs
@@ -24,10 +23,11 @@ const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|::1|localhost)$/;
  */
 export async function examine(options: GatewayOptions): Promise<readonly Finding[]> {
   const directory = resolve(options.directory);
-  const findings: Finding[] = [judgeNode(process.version), ...judgeAccess(options)];
+  const findings: Finding[] = [judgeNode(process.version), judgeAccess(options)];
   const add = async (what: string, check: () => Promise<Finding | readonly Finding[]>) => {
     findings.push(...(await attempt(what, check)));
   };
+  findings.push(...(await checkAccessFiles(options)));
   await add('directory', () => checkRights(directory));
   const writable = findings.at(-1)!.verdict === 'ok';
   if (writable) {
@@ -46,17 +46,6 @@ export async function examine(options: GatewayOptions): Promise<readonly Finding
     );
   }
   return findings;
-}
-
-function judgeAccess({ host }: GatewayOptions): Finding[] {
-  if (LOOPBACK.test(host)) return [ok('access', `only this machine reaches ${host}`)];
-  return [
-    warning(
-      'access',
-      `whoever reaches ${host} may upload, and read and delete what they know the key of`,
-      'put something in front that asks who is there, or listen on 127.0.0.1',
-    ),
-  ];
 }
 
 async function checkLock(directory: string): Promise<Finding> {

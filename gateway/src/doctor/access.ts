@@ -1,0 +1,70 @@
+import { stat } from 'node:fs/promises';
+import { readKeyFile } from '../access/key-file.js';
+import { readPolicies } from '../access/policies.js';
+import type { GatewayOptions } from '../options.js';
+import { type Finding, ok, problem, warning } from './finding.js';
+
+/** Who may reach the gateway and do what, and the files that say so. */
+
+const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|::1|localhost)$/;
+
+export function judgeAccess({
+  host,
+  apiKeys,
+  urlSecret,
+}: Pick<GatewayOptions, 'host' | 'apiKeys' | 'urlSecret'>): Finding {
+  if (LOOPBACK.test(host)) return ok('access', `only this machine reaches ${host}`);
+  if (apiKeys === '') {
+    return warning(
+      'access',
+      `whoever reaches ${host} may upload, and delete what they know the key of`,
+      'set apiKeys, put something in front that asks who is there, or listen on 127.0.0.1',
+    );
+  }
+  const reads = urlSecret.length > 0 ? 'reads need a signed URL' : 'who knows a key may read';
+  return ok('access', `uploads and deletes need an API key; ${reads}`);
+}
+
+/** The files that the options name, read as the gateway would. */
+export async function checkAccessFiles(
+  options: Pick<GatewayOptions, 'apiKeys' | 'policies'>,
+): Promise<readonly Finding[]> {
+  const { apiKeys, policies } = options;
+  const findings: Finding[] = [];
+  if (apiKeys !== '') {
+    findings.push(await checkFile('API keys', apiKeys, async () => judgeKeys(apiKeys)));
+  }
+  if (policies !== '') {
+    findings.push(
+      await checkFile('policies', policies, async () => {
+        const names = Object.keys(readPolicies(policies));
+        return ok('policies', `${names.length} in ${policies}`);
+      }),
+    );
+  }
+  return findings;
+}
+
+async function judgeKeys(path: string): Promise<Finding> {
+  // A gateway wants it to be there; who adds the first key does not.
+  await stat(path);
+  const keys = await readKeyFile(path);
+  if (keys.length > 0) return ok('API keys', `${keys.length} in ${path}`);
+  return warning('API keys', `${path} has none`, 'make one with `stevedore keys add NAME`');
+}
+
+async function checkFile(
+  what: string,
+  path: string,
+  check: () => Promise<Finding>,
+): Promise<Finding> {
+  try {
+    return await check();
+  } catch (error) {
+    return problem(
+      what,
+      `${path}: ${(error as Error).message}`,
+      'no gateway starts with it: mend it',
+    );
+  }
+}
