@@ -130,12 +130,22 @@ function tiles(state, stats) {
       asked === 0 ? 'none yet' : formatPercent(cache.hits / asked),
       `of ${formatNumber(asked)} reads from FastDFS; ${formatBytes(cache.bytes)} kept`,
     ),
+    copies(stats),
     tile(
       'Connections',
       formatNumber(connections.open),
       `to FastDFS, ${formatNumber(connections.idle)} idle, ${formatNumber(connections.queued)} calls wait`,
     ),
   ];
+}
+
+/** What is known of copies whose bytes are not those that were stored. */
+function copies({ damage, orphans }) {
+  const { found, repaired, quarantined } = damage;
+  const value = quarantined === 0 ? 'sound' : `${formatNumber(quarantined)} damaged`;
+  const shown = quarantined === 0 ? value : element('span', { className: 'bad' }, value);
+  const more = `${formatNumber(found)} found damaged, ${formatNumber(repaired)} mended; ${plural(orphans.openPlans, 'open plan')}`;
+  return tile('Copies', shown, more);
 }
 
 /** Between each two samples, a second. */
