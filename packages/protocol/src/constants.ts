@@ -118,6 +118,8 @@ export const CommandCode = {
   /** Not of FastDFS; see storage-peer.ts. */
   peerInstance: 201,
   peerSynced: 202,
+  /** Not of FastDFS; see storage-migration.ts. */
+  migrationControl: 210,
 } as const;
 
 /** Status byte of a reply: Linux errno numbers, whatever the platform. */

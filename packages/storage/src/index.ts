@@ -1,8 +1,10 @@
 /** Tracker and storage daemons that speak the FastDFS protocol. */
 export { type Environment, systemEnvironment } from './environment.js';
 export { OptionError, StartError } from './errors.js';
+export { type ClassStatus, type MigrationStatus, prometheusText } from './migration/status.js';
 export type { ConnectionOptions } from './options.js';
 export type { StorageOptions } from './storage/options.js';
 export { type Storage, startStorage } from './storage/storage.js';
+export type { TierOptions } from './tiers/tier-options.js';
 export type { TrackerOptions } from './tracker/options.js';
 export { startTracker, type Tracker } from './tracker/tracker.js';

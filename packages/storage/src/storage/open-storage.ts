@@ -1,6 +1,7 @@
 import { activeTest } from '@stevedore/protocol';
 import { nowSeconds } from '../environment.js';
 import { asError } from '../errors.js';
+import { Tiering } from '../migration/tiering.js';
 import { control, type Handler, handlerTable } from '../net/handler.js';
 import { type OpenedLog, openLog } from '../replication/open-log.js';
 import { pathListHandler } from '../replication/path-list.js';
@@ -46,13 +47,28 @@ export interface OpenedStorage {
   readonly joinedAtSeconds: number;
   /** Not done where nothing was there of an earlier start, or some of it has been lost. */
   readonly firstSync: FirstSync;
+  /** Where small files are rows. */
+  readonly tiering: Tiering | undefined;
   saveState(): Promise<void>;
   /** To be called when no request is under way any more. */
   close(): Promise<void>;
 }
 
 /** Rejects with StartError where a store path cannot be used. */
-export async function openStorage(settings: StorageSettings): Promise<OpenedStorage> {
+export async function openStorage(given: StorageSettings): Promise<OpenedStorage> {
+  const tiering = await Tiering.open(given);
+  try {
+    return await openOn(tiering?.settings ?? given, tiering);
+  } catch (error) {
+    await tiering?.close();
+    throw error;
+  }
+}
+
+async function openOn(
+  settings: StorageSettings,
+  tiering: Tiering | undefined,
+): Promise<OpenedStorage> {
   const { disk, environment, onError } = settings;
   const storePaths = settings.storePaths.map((path) => new StorePath(path, disk, environment));
   const stateFile = new StateFile(disk, dataDirectory(storePaths[0]!.path), onError);
@@ -83,10 +99,13 @@ export async function openStorage(settings: StorageSettings): Promise<OpenedStor
   );
   const service = assemble(settings, storePaths, rotation, replication);
   const counters = new StorageCounters(() => nowSeconds(environment));
+  const plain = handlersOf(service);
+  const handlers = tiering ? tiering.handlers(service, plain) : plain;
+  tiering?.start();
   return {
     service,
     handlers: handlerTable(
-      handlersOf(service).map((handler: Handler<StorageSession>) => counters.counted(handler)),
+      handlers.map((handler: Handler<StorageSession>) => counters.counted(handler)),
     ),
     counters,
     joinedAtSeconds,
@@ -100,12 +119,14 @@ export async function openStorage(settings: StorageSettings): Promise<OpenedStor
         void stateFile.save(state());
       },
     },
+    tiering,
     saveState: () => stateFile.save(state()),
     close: async () => {
       service.files.close();
       await replication.close();
       await stateFile.save(state());
       await closePaths();
+      await tiering?.close();
     },
   };
 }

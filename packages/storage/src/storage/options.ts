@@ -15,6 +15,7 @@ import {
   isOwnAddress,
   parseEndpoint,
 } from '../options.js';
+import { type TierOptions, type TierSettings, tierSettings } from '../tiers/tier-options.js';
 
 export interface StorageOptions extends ConnectionOptions {
   /** Directories that hold the files; made if they are not there. At least one. */
@@ -68,6 +69,8 @@ export interface StorageOptions extends ConnectionOptions {
   readonly diskReportIntervalMs?: number;
   /** Pause before a lost tracker is tried again. Default 1000. */
   readonly reconnectDelayMs?: number;
+  /** Small files as rows beside their metadata, and what moves them. */
+  readonly tiers?: TierOptions;
   readonly disk?: Disk;
   readonly environment?: Environment;
   /** Hears of failures that nobody is answered with. Default: they are dropped. */
@@ -75,10 +78,13 @@ export interface StorageOptions extends ConnectionOptions {
 }
 
 export interface StorageSettings
-  extends Required<Omit<StorageOptions, 'trackers' | 'address' | keyof ConnectionOptions>> {
+  extends Required<
+    Omit<StorageOptions, 'trackers' | 'address' | 'tiers' | keyof ConnectionOptions>
+  > {
   readonly trackers: readonly Endpoint[];
   readonly address: string | undefined;
   readonly limits: ConnectionLimits;
+  readonly tiers: TierSettings;
 }
 
 const MIB = 1024 * 1024;
@@ -111,6 +117,7 @@ export function storageSettings(options: StorageOptions): StorageSettings {
     beatIntervalMs: options.beatIntervalMs ?? 30_000,
     diskReportIntervalMs: options.diskReportIntervalMs ?? 60_000,
     reconnectDelayMs: options.reconnectDelayMs ?? 1000,
+    tiers: tierSettings(options.tiers ?? {}),
     disk: options.disk ?? localDisk,
     environment: options.environment ?? systemEnvironment,
     onError: options.onError ?? (() => {}),

@@ -2,6 +2,7 @@ import type { FileCacheStats } from '@stevedore/cache';
 import { type DiskUsage, encodeStatistics } from '@stevedore/protocol';
 import { deferred } from '../deferred.js';
 import { nowSeconds } from '../environment.js';
+import type { MigrationStatus } from '../migration/status.js';
 import { type ConnectionEnds, FrameServer } from '../net/frame-server.js';
 import { endpointText, PROTOCOL_VERSION } from '../options.js';
 import { Peers } from '../replication/peers.js';
@@ -21,6 +22,8 @@ export interface Storage extends AsyncDisposable {
   active(): Promise<void>;
   /** What the cache of small files and slices has done. */
   cacheStats(): FileCacheStats;
+  /** What migration is doing; undefined where no small file is a row. */
+  migrationStatus(): MigrationStatus | undefined;
   /** Stops listening, lets requests under way finish for a moment, closes everything. */
   close(): Promise<void>;
 }
@@ -79,6 +82,7 @@ export async function startStorage(options: StorageOptions): Promise<Storage> {
     group,
     active: () => membership.active,
     cacheStats: () => opened.service.cache.stats(),
+    migrationStatus: () => opened.tiering?.migration.status(),
     close,
     [Symbol.asyncDispose]: close,
   };

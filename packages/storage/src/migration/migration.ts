@@ -1,0 +1,291 @@
+import {
+  type AccessedFile,
+  decideInterval,
+  type Forecaster,
+  fileThreshold,
+  type IntervalDecision,
+  migrationProfit,
+  type PanelState,
+  type PolicyState,
+  panel,
+  startPolicy,
+} from '@stevedore/balance';
+import { REQUEST_CLASSES, type RequestClass, type Scheduler } from '../scheduler/scheduler.js';
+import type { OpenedTiers } from '../tiers/open-tiers.js';
+import type { MoveOutcome, Tier } from '../tiers/tier.js';
+import type { TierSettings } from '../tiers/tier-options.js';
+import type { Audit } from './audit.js';
+import { type MoveReason, Mover, type PlannedMove } from './mover.js';
+import type { ClassStatus, MigrationStatus } from './status.js';
+
+/**
+ * Adaptive migration of a storage. At the end of every interval the scheduler tells what
+ * it served and what waits; the policy of @stevedore/balance decides, and this carries it
+ * out: the threshold, what small-file load is let through, and which files leave their
+ * rows. Between the intervals a file that is larger than its threshold leaves its row
+ * when it is read, and one that was cut small enough comes back into one.
+ */
+
+export interface MigrationParts {
+  readonly settings: TierSettings;
+  readonly tiers: OpenedTiers;
+  readonly scheduler: Scheduler;
+  readonly audit: Audit;
+  /** B_logic, bytes per second. */
+  readonly bytesPerSecond: number;
+  readonly usedShare: () => Promise<number>;
+  readonly now: () => number;
+  readonly onError: (error: unknown) => void;
+}
+
+/** Files whose load is remembered for one interval. */
+const MAX_ACCESSED = 10_000;
+const MAX_QUEUED = 1024;
+
+interface Accessed {
+  readonly tier: Tier;
+  readonly name: string;
+  size: number;
+  loadBytes: number;
+}
+
+export class Migration {
+  readonly #parts: MigrationParts;
+  readonly #forecaster: Forecaster<PanelState>;
+  readonly #capacityBytes: number;
+  readonly #mover: Mover;
+  #state: PolicyState<PanelState>;
+  #decision: IntervalDecision<PanelState> | undefined;
+  #accessed = new Map<string, Accessed>();
+  #isDryRun = false;
+  #timer: NodeJS.Timeout | undefined;
+  #ending: Promise<void> | undefined;
+  #intervals = 0;
+  #usedShare = 0;
+  #classes: Record<RequestClass, ClassStatus>;
+  readonly #errors = { metadata: 0, smallFile: 0 };
+  readonly #moves = { moved: 0, revoked: 0, refused: 0, failed: 0 };
+  #movedBytes = 0;
+
+  constructor(parts: MigrationParts) {
+    this.#parts = parts;
+    const { settings, bytesPerSecond } = parts;
+    this.#capacityBytes = (bytesPerSecond * settings.intervalMs) / 1000;
+    this.#forecaster = panel({ capacityBytes: this.#capacityBytes });
+    this.#state = startPolicy(this.#forecaster, settings.thresholdBytes);
+    this.#classes = { metadata: noLoad(), smallFile: noLoad() };
+    this.#mover = new Mover({
+      maxQueued: MAX_QUEUED,
+      movesPerSecond: settings.movesPerSecond,
+      rowLimitBytes: () => this.#state.thresholdBytes,
+      now: parts.now,
+      onEnd: (move, outcome) => this.#ended(move, outcome),
+      onError: parts.onError,
+    });
+  }
+
+  /** An interval ends by itself from now on. */
+  start(): void {
+    this.#timer = setInterval(() => {
+      this.#ending ??= this.endInterval()
+        .catch(this.#parts.onError)
+        .finally(() => {
+          this.#ending = undefined;
+        });
+    }, this.#parts.settings.intervalMs);
+    this.#timer.unref();
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#ending;
+    await this.#mover.close();
+    await this.#parts.audit.flush();
+  }
+
+  pause(): void {
+    this.#mover.pause();
+  }
+
+  resume(): void {
+    this.#isDryRun = false;
+    this.#mover.resume();
+  }
+
+  /** Decisions are written down and not carried out, until `resume`. */
+  dryRun(): void {
+    this.#isDryRun = true;
+  }
+
+  /** Bytes of a row were read or written. */
+  accessed(path: string, bytes: number, size: number): void {
+    const loadBytes = this.#parts.scheduler.cost(bytes);
+    const known = this.#accessed.get(path);
+    if (known) {
+      known.loadBytes += loadBytes;
+      known.size = size;
+    } else if (this.#accessed.size < MAX_ACCESSED) {
+      const tier = this.#parts.tiers.tiers.find(({ data }) => path.startsWith(data));
+      if (!tier) return;
+      const name = path.slice(tier.data.length);
+      this.#accessed.set(path, { tier, name, size, loadBytes });
+      this.#outgrown(tier, name, size);
+    }
+  }
+
+  /** A data file has become smaller. */
+  cut(tier: Tier, name: string, size: number): void {
+    const { settings } = this.#parts;
+    if (!settings.enabled) return;
+    const moves = tier.records.find(name)?.moves ?? 0;
+    // A file that has moved often has the larger threshold to grow to, and to come back
+    // the global one, so that it does not go to and fro.
+    if (size > this.#state.thresholdBytes) return;
+    this.#plan(tier, name, 'row', 'shrunk', size, { moves });
+  }
+
+  /** Ends an interval and carries out what is decided. */
+  async endInterval(): Promise<void> {
+    const { settings, scheduler, tiers } = this.#parts;
+    this.#usedShare = await this.#parts.usedShare();
+    const ended = scheduler.endInterval();
+    const accessed = this.#accessed;
+    this.#accessed = new Map();
+    const before = this.#decision?.forecast;
+    const decision = decideInterval(
+      this.#state,
+      {
+        metadata: ended.metadata,
+        smallFile: ended.smallFile,
+        usedShare: this.#usedShare,
+        accessed: [...accessed].map(([path, { size, loadBytes }]) => ({
+          id: path,
+          sizeBytes: size,
+          loadBytes,
+        })),
+      },
+      this.#forecaster,
+      this.#capacityBytes,
+      settings.parameters,
+    );
+    this.#intervals += 1;
+    for (const kind of REQUEST_CLASSES) {
+      const forecast = (of: { metadataBytes: number; smallFileBytes: number }): number =>
+        kind === 'metadata' ? of.metadataBytes : of.smallFileBytes;
+      if (before) this.#errors[kind] += Math.abs(forecast(before) - ended[kind].servedBytes);
+      this.#classes[kind] = {
+        ...ended[kind],
+        forecastBytes: forecast(decision.forecast),
+        meanErrorBytes: this.#errors[kind] / Math.max(1, this.#intervals - 1),
+        busyAnswersTotal: this.#classes[kind].busyAnswersTotal + ended[kind].busyAnswers,
+      };
+    }
+    this.#decision = decision;
+    if (!settings.enabled || !settings.migrates) {
+      this.#state = { ...decision.state, thresholdBytes: settings.thresholdBytes };
+      return;
+    }
+    this.#state = decision.state;
+    tiers.thresholdBytes = Math.floor(decision.state.thresholdBytes);
+    scheduler.allow(decision.allowedSmallFileBytes);
+    for (const file of decision.selection.files) this.#planForLoad(accessed, file);
+    this.#makeRoom();
+  }
+
+  status(): MigrationStatus {
+    const { settings, tiers } = this.#parts;
+    const rows = tiers.tiers.map(({ records }) => records.counts());
+    return {
+      migrates: settings.migrates,
+      isPaused: this.#mover.isPaused,
+      isDryRun: this.#isDryRun,
+      intervalMs: settings.intervalMs,
+      capacityBytes: this.#capacityBytes,
+      thresholdBytes: Math.floor(this.#state.thresholdBytes),
+      usedShare: this.#usedShare,
+      rows: {
+        files: rows.reduce((sum, { files }) => sum + files, 0),
+        bytes: rows.reduce((sum, { bytes }) => sum + bytes, 0),
+      },
+      intervals: this.#intervals,
+      load: { ...this.#classes },
+      loadToMoveBytes: this.#decision?.loadToMoveBytes ?? 0,
+      moves: { ...this.#moves },
+      movedBytes: this.#movedBytes,
+      revokes: tiers.tiers.reduce((sum, { revokes }) => sum + revokes, 0),
+      queued: this.#mover.queued,
+    };
+  }
+
+  #planForLoad(accessed: ReadonlyMap<string, Accessed>, file: AccessedFile): void {
+    const { tier, name } = accessed.get(file.id)!;
+    this.#plan(tier, name, 'file', 'load', file.sizeBytes, {
+      loadBytes: file.loadBytes,
+      profit: migrationProfit(file),
+      loadToMoveBytes: this.#decision!.loadToMoveBytes,
+      forecastMetadataBytes: this.#decision!.forecast.metadataBytes,
+      forecastSmallFileBytes: this.#decision!.forecast.smallFileBytes,
+      capacityBytes: this.#capacityBytes,
+    });
+  }
+
+  /** The store is too full: the largest rows beyond the threshold, which shrinks, go first. */
+  #makeRoom(): void {
+    const { settings, tiers } = this.#parts;
+    if (this.#usedShare < settings.parameters.usedMark) return;
+    const thresholdBytes = Math.floor(this.#state.thresholdBytes);
+    for (const tier of tiers.tiers) {
+      const beyond = tier.records.beyond(thresholdBytes, settings.movesPerSecond);
+      for (const { name, size } of beyond) {
+        this.#plan(tier, name, 'file', 'space', size, { usedShare: this.#usedShare });
+      }
+    }
+  }
+
+  /** Section 4.2.1: whoever asks for a file finds out whether it is still a small one. */
+  #outgrown(tier: Tier, name: string, size: number): void {
+    const { settings } = this.#parts;
+    if (!settings.enabled || !settings.migrates || size <= this.#state.thresholdBytes) return;
+    const moves = tier.records.find(name)?.moves ?? 0;
+    if (size <= fileThreshold(this.#state.thresholdBytes, moves, settings.parameters)) return;
+    this.#plan(tier, name, 'file', 'threshold', size, { moves });
+  }
+
+  #plan(
+    tier: Tier,
+    name: string,
+    to: 'file' | 'row',
+    reason: MoveReason,
+    size: number,
+    numbers: Readonly<Record<string, number>>,
+  ): void {
+    const thresholdBytes = Math.floor(this.#state.thresholdBytes);
+    const move = { tier, name, to, reason, size, numbers: { ...numbers, thresholdBytes } };
+    if (this.#isDryRun) this.#write(move, 'dry-run');
+    else this.#mover.add(move);
+  }
+
+  #ended(move: PlannedMove, outcome: MoveOutcome | 'failed'): void {
+    this.#moves[outcome] += 1;
+    if (outcome === 'moved') this.#movedBytes += move.size;
+    this.#write(move, outcome);
+  }
+
+  #write({ name, to, reason, size, numbers }: PlannedMove, outcome: string): void {
+    const at = new Date(this.#parts.now()).toISOString();
+    this.#parts.audit.write({ at, name, to, reason, size, ...numbers, outcome });
+  }
+}
+
+function noLoad(): ClassStatus {
+  return {
+    servedBytes: 0,
+    waitingBytes: 0,
+    servedRequests: 0,
+    waitingRequests: 0,
+    busyAnswers: 0,
+    forecastBytes: 0,
+    meanErrorBytes: 0,
+    busyAnswersTotal: 0,
+  };
+}

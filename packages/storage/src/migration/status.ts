@@ -1,0 +1,100 @@
+import type { ClassInterval, RequestClass } from '../scheduler/scheduler.js';
+
+/** What migration is doing, for operators: the last interval, and sums since the start. */
+export interface MigrationStatus {
+  /** False: files are not moved by load or threshold. */
+  readonly migrates: boolean;
+  readonly isPaused: boolean;
+  readonly isDryRun: boolean;
+  readonly intervalMs: number;
+  /** B_logic for one interval. */
+  readonly capacityBytes: number;
+  readonly thresholdBytes: number;
+  readonly usedShare: number;
+  /** Files that are rows. */
+  readonly rows: { readonly files: number; readonly bytes: number };
+  readonly intervals: number;
+  readonly load: Readonly<Record<RequestClass, ClassStatus>>;
+  readonly loadToMoveBytes: number;
+  readonly moves: Readonly<Record<'moved' | 'revoked' | 'refused' | 'failed', number>>;
+  readonly movedBytes: number;
+  readonly revokes: number;
+  readonly queued: number;
+}
+
+export interface ClassStatus extends ClassInterval {
+  /** Of the coming interval. */
+  readonly forecastBytes: number;
+  /** Mean |F − O| since the start, bytes. */
+  readonly meanErrorBytes: number;
+  readonly busyAnswersTotal: number;
+}
+
+/** The status as Prometheus reads it. Pure. */
+export function prometheusText(status: MigrationStatus): string {
+  const lines: string[] = [];
+  const metric = (
+    name: string,
+    kind: 'counter' | 'gauge',
+    help: string,
+    values: readonly (readonly [string, number])[],
+  ): void => {
+    lines.push(`# HELP stevedore_${name} ${help}`, `# TYPE stevedore_${name} ${kind}`);
+    for (const [labels, value] of values) lines.push(`stevedore_${name}${labels} ${value}`);
+  };
+  const { load, moves } = status;
+  const classes = (of: (each: ClassStatus) => number): [string, number][] => [
+    ['{class="metadata"}', of(load.metadata)],
+    ['{class="small_file"}', of(load.smallFile)],
+  ];
+  metric(
+    'load_served_bytes',
+    'gauge',
+    'Served in the last interval.',
+    classes((each) => each.servedBytes),
+  );
+  metric(
+    'load_waiting_bytes',
+    'gauge',
+    'Waiting as it ended.',
+    classes((each) => each.waitingBytes),
+  );
+  metric(
+    'load_forecast_bytes',
+    'gauge',
+    'Forecast for the coming interval.',
+    classes((each) => each.forecastBytes),
+  );
+  metric(
+    'load_forecast_error_bytes',
+    'gauge',
+    'Mean absolute error of the forecasts.',
+    classes((each) => each.meanErrorBytes),
+  );
+  metric(
+    'busy_answers_total',
+    'counter',
+    'Requests told to come back.',
+    classes((each) => each.busyAnswersTotal),
+  );
+  metric('load_capacity_bytes', 'gauge', 'B_logic of an interval.', [['', status.capacityBytes]]);
+  metric('load_to_move_bytes', 'gauge', 'Small-file load that has to go.', [
+    ['', status.loadToMoveBytes],
+  ]);
+  metric('threshold_bytes', 'gauge', 'Largest file that becomes a row.', [
+    ['', status.thresholdBytes],
+  ]);
+  metric('rows', 'gauge', 'Files that are rows.', [['', status.rows.files]]);
+  metric('rows_bytes', 'gauge', 'Their bytes.', [['', status.rows.bytes]]);
+  metric(
+    'moves_total',
+    'counter',
+    'Moves between row and data file, by how they ended.',
+    Object.entries(moves).map(([outcome, count]) => [`{outcome="${outcome}"}`, count]),
+  );
+  metric('moved_bytes_total', 'counter', 'Bytes that were moved.', [['', status.movedBytes]]);
+  metric('revokes_total', 'counter', 'Moves that a change of the file ended.', [
+    ['', status.revokes],
+  ]);
+  return `${lines.join('\n')}\n`;
+}

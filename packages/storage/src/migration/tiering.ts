@@ -1,0 +1,148 @@
+import { join } from 'node:path';
+import { CommandCode, downloadFile } from '@stevedore/protocol';
+import { asError } from '../errors.js';
+import type { Handler } from '../net/handler.js';
+import type { StorageSession } from '../replication/session.js';
+import { calibrate } from '../scheduler/calibration.js';
+import { scheduled } from '../scheduler/scheduled-handlers.js';
+import { Scheduler } from '../scheduler/scheduler.js';
+import { dataDirectory } from '../storage/layout.js';
+import type { StorageSettings } from '../storage/options.js';
+import type { StorageService } from '../storage/service.js';
+import { sizeOf } from '../storage/small-files.js';
+import { type OpenedTiers, openTiers, type TierEvents } from '../tiers/open-tiers.js';
+import { Audit } from './audit.js';
+import { Migration } from './migration.js';
+import { migrationHandler } from './migration-handler.js';
+
+/**
+ * The two tiers of a storage with all that belongs to them, as the storage sees it: a
+ * disk to work with, and handlers that take their turn.
+ */
+
+const CALIBRATION_FILE = '.stevedore-calibrating';
+
+export class Tiering {
+  readonly settings: StorageSettings;
+  readonly #tiers: OpenedTiers;
+  readonly #migration: Migration;
+  readonly #scheduler: Scheduler;
+  readonly #late: LateEvents;
+
+  private constructor(
+    given: StorageSettings,
+    tiers: OpenedTiers,
+    migration: Migration,
+    scheduler: Scheduler,
+    late: LateEvents,
+  ) {
+    this.settings = Object.freeze({ ...given, disk: tiers.disk });
+    this.#tiers = tiers;
+    this.#migration = migration;
+    this.#scheduler = scheduler;
+    this.#late = late;
+  }
+
+  /** Undefined if the tiers are off and there are no records of earlier starts. */
+  static async open(given: StorageSettings): Promise<Tiering | undefined> {
+    const { environment, disk, tiers: settings } = given;
+    const late: LateEvents = { migration: undefined, service: undefined };
+    const tiers = await openTiers(given, settings, eventsOf(late, settings.onStep));
+    if (!tiers) return undefined;
+    try {
+      const data = dataDirectory(given.storePaths[0]!);
+      const probe = join(data, CALIBRATION_FILE);
+      const clock = (): number => performance.now();
+      const { bytesPerSecond, accessBytes } =
+        settings.bytesPerSecond > 0 ? settings : await calibrate(disk, data, probe, clock);
+      const scheduler = new Scheduler({ ...settings, accessBytes, now: clock });
+      const onError = (error: unknown): void => given.onError(asError(error));
+      const migration = new Migration({
+        settings,
+        tiers,
+        scheduler,
+        audit: new Audit(disk, data, onError),
+        bytesPerSecond,
+        usedShare: () => usedShare(given),
+        now: () => environment.now(),
+        onError,
+      });
+      late.migration = migration;
+      return new Tiering(given, tiers, migration, scheduler, late);
+    } catch (error) {
+      await tiers.close();
+      throw error;
+    }
+  }
+
+  get migration(): Migration {
+    return this.#migration;
+  }
+
+  /** The storage's handlers, each in its turn, and those of migration itself. */
+  handlers(
+    service: StorageService,
+    handlers: readonly Handler<StorageSession>[],
+  ): Handler<StorageSession>[] {
+    this.#late.service = service;
+    const maxSmallBytes = (): number => this.#tiers.thresholdBytes;
+    const bytesOf = (code: number, body: Buffer): number | undefined =>
+      code === CommandCode.downloadFile ? this.#downloaded(service, body) : body.length;
+    return [
+      ...handlers.map((each) => scheduled(each, this.#scheduler, maxSmallBytes, bytesOf)),
+      migrationHandler(this.#migration),
+    ];
+  }
+
+  start(): void {
+    this.#migration.start();
+  }
+
+  async close(): Promise<void> {
+    await this.#migration.close();
+    await this.#tiers.close();
+  }
+
+  /** As if the process had been killed. */
+  abandon(): void {
+    this.#tiers.abandon();
+  }
+
+  /** What a download reads from the disk, if that is little. */
+  #downloaded(service: StorageService, body: Buffer): number | undefined {
+    try {
+      const id = service.requested(downloadFile.request.decode(body));
+      if (service.cache.has(service.store.pathOf(id))) return undefined;
+      const bytes = sizeOf(id);
+      return bytes !== undefined && bytes <= this.#tiers.thresholdBytes ? bytes : undefined;
+    } catch {
+      // The handler says what is wrong with the request.
+      return undefined;
+    }
+  }
+}
+
+/** What is there only once the storage has been put together. */
+interface LateEvents {
+  migration: Migration | undefined;
+  service: StorageService | undefined;
+}
+
+function eventsOf(late: LateEvents, onStep: TierEvents['onStep']): TierEvents {
+  return {
+    onAccess: (path, bytes, size) => late.migration?.accessed(path, bytes, size),
+    onCut: (tier, name, size) => late.migration?.cut(tier, name, size),
+    onMoved: (path) => late.service?.files.forget(path),
+    ...(onStep && { onStep }),
+  };
+}
+
+/** Of the fullest store path. */
+async function usedShare({ disk, storePaths }: StorageSettings): Promise<number> {
+  let most = 0;
+  for (const path of storePaths) {
+    const { totalBytes, freeBytes } = await disk.space(path);
+    if (totalBytes > 0) most = Math.max(most, 1 - freeBytes / totalBytes);
+  }
+  return most;
+}

@@ -1,0 +1,67 @@
+import { CommandCode } from '@stevedore/protocol';
+import type { Context, Handler } from '../net/handler.js';
+import { Payload } from '../net/payload.js';
+import type { RequestClass, Scheduler } from './scheduler.js';
+
+/**
+ * Handlers that take their turn at the scheduler. The bytes of a small upload are
+ * received before that, so that no slow client holds a place at the disk; large files
+ * are not scheduled: they belong to the I/O tier.
+ */
+
+const CLASSES: ReadonlyMap<number, RequestClass> = new Map([
+  [CommandCode.setMetadata, 'metadata'],
+  [CommandCode.getMetadata, 'metadata'],
+  [CommandCode.queryFileInfo, 'metadata'],
+  [CommandCode.deleteFile, 'metadata'],
+  [CommandCode.createLink, 'metadata'],
+  [CommandCode.uploadFile, 'smallFile'],
+  [CommandCode.uploadAppenderFile, 'smallFile'],
+  [CommandCode.uploadSlaveFile, 'smallFile'],
+  [CommandCode.appendFile, 'smallFile'],
+  [CommandCode.modifyFile, 'smallFile'],
+  [CommandCode.truncateFile, 'smallFile'],
+  [CommandCode.downloadFile, 'smallFile'],
+]);
+
+/** The payload is in memory already: no wait is long. */
+const MEMORY_TIMEOUT_MS = 1000;
+
+export function scheduled<Session>(
+  handler: Handler<Session>,
+  scheduler: Scheduler,
+  /** Largest payload that counts as small. */
+  maxSmallBytes: () => number,
+  /** What a request without a payload reads or writes; undefined: it is not scheduled. */
+  bytesOf: (code: number, body: Buffer) => number | undefined,
+): Handler<Session> {
+  const kind = CLASSES.get(handler.code);
+  if (kind === undefined) return handler;
+  if (handler.kind === 'control') {
+    return {
+      ...handler,
+      handle: async (body: Buffer, context: Context<Session>) => {
+        const bytes = bytesOf(handler.code, body);
+        const handle = async () => handler.handle(body, context);
+        return bytes === undefined ? handle() : scheduler.run(kind, bytes, handle);
+      },
+    };
+  }
+  return {
+    ...handler,
+    headBytes: (prefix) => handler.headBytes(prefix),
+    handle: async (head, payload, context) => {
+      const bytes = payload.remaining;
+      if (bytes > maxSmallBytes()) return handler.handle(head, payload, context);
+      const received: Buffer[] = [];
+      while (payload.remaining > 0) received.push(...(await payload.next()));
+      const memory = new Payload(inMemory(received), bytes, MEMORY_TIMEOUT_MS);
+      return scheduler.run(kind, bytes, () => handler.handle(head, memory, context));
+    },
+  };
+}
+
+/** All at once; a payload never asks for less than there is. */
+function inMemory(chunks: Buffer[]) {
+  return { some: async () => chunks.splice(0) };
+}

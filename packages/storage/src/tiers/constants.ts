@@ -1,0 +1,14 @@
+/** Names and numbers of the metadata tier on disk; FORMAT.md describes them. */
+
+/** In a store path's data directory. */
+export const RECORDS_FILE = '.stevedore-files.sqlite';
+export const SCHEMA_VERSION = 1;
+
+/** Where the bytes of a file are. */
+export const Place = {
+  /** In its record. */
+  row: 0,
+  /** In a data file of its own on the store path. */
+  file: 1,
+} as const;
+export type Place = (typeof Place)[keyof typeof Place];

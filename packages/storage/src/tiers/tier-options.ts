@@ -1,0 +1,82 @@
+import { type Parameters, parameters } from '@stevedore/balance';
+import { OptionError } from '../errors.js';
+import { checkInteger } from '../options.js';
+import type { MoveStep } from './tier.js';
+
+/** The two tiers of a storage, and what moves files between them. */
+export interface TierOptions {
+  /**
+   * Small files become rows of the metadata tier. Default false: every file is a file;
+   * rows that are there already are served all the same.
+   */
+  readonly enabled?: boolean;
+  /** Largest file that becomes a row, to begin with. Default 64 KiB. */
+  readonly thresholdBytes?: number;
+  /** Files move by load and threshold. Default true; moves because of growth are made always. */
+  readonly migrates?: boolean;
+  readonly parameters?: Partial<Parameters>;
+  /** Default 1000. */
+  readonly intervalMs?: number;
+  /** B_logic. Default 0: it is measured at the first start. */
+  readonly bytesPerSecond?: number;
+  /** What an access costs beside its bytes, in bytes; counts only where B_logic is given. Default 4096. */
+  readonly accessBytes?: number;
+  /** Requests at the disk at once. Default 64. */
+  readonly maxRunning?: number;
+  /** Requests of a class that wait for their turn. Default 4096. */
+  readonly maxWaiting?: number;
+  /** After this the client is told that the storage is busy. Default 10,000. */
+  readonly maxWaitMs?: number;
+  /** Default 50. */
+  readonly movesPerSecond?: number;
+  /** For tests, which end the process at a step of a move. */
+  readonly onStep?: (step: MoveStep, name: string) => void;
+}
+
+export type TierSettings = Required<Omit<TierOptions, 'parameters' | 'onStep'>> & {
+  readonly parameters: Parameters;
+  readonly onStep: TierOptions['onStep'];
+};
+
+const KIB = 1024;
+
+export function tierSettings(options: TierOptions): TierSettings {
+  const settings: TierSettings = {
+    enabled: options.enabled ?? false,
+    thresholdBytes: options.thresholdBytes ?? 64 * KIB,
+    migrates: options.migrates ?? true,
+    parameters: checked(options.parameters),
+    intervalMs: options.intervalMs ?? 1000,
+    bytesPerSecond: options.bytesPerSecond ?? 0,
+    accessBytes: options.accessBytes ?? 4 * KIB,
+    maxRunning: options.maxRunning ?? 64,
+    maxWaiting: options.maxWaiting ?? 4096,
+    maxWaitMs: options.maxWaitMs ?? 10_000,
+    movesPerSecond: options.movesPerSecond ?? 50,
+    onStep: options.onStep,
+  };
+  const { minimumThresholdBytes, maximumThresholdBytes } = settings.parameters;
+  checkInteger(
+    'thresholdBytes',
+    settings.thresholdBytes,
+    minimumThresholdBytes,
+    maximumThresholdBytes,
+  );
+  checkInteger('maximumThresholdBytes', maximumThresholdBytes, 1, 64 * KIB * KIB);
+  checkInteger('intervalMs', settings.intervalMs, 10, 3_600_000);
+  checkInteger('bytesPerSecond', settings.bytesPerSecond, 0, 2 ** 50);
+  checkInteger('accessBytes', settings.accessBytes, 0, 2 ** 40);
+  checkInteger('maxRunning', settings.maxRunning, 1, 100_000);
+  checkInteger('maxWaiting', settings.maxWaiting, 1, 1_000_000);
+  checkInteger('maxWaitMs', settings.maxWaitMs, 1, 3_600_000);
+  checkInteger('movesPerSecond', settings.movesPerSecond, 1, 1_000_000);
+  return Object.freeze(settings);
+}
+
+function checked(given: Partial<Parameters> | undefined): Parameters {
+  try {
+    return parameters(given);
+  } catch (error) {
+    throw new OptionError(error instanceof Error ? error.message : String(error));
+  }
+}

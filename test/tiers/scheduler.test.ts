@@ -1,0 +1,106 @@
+import { Status } from '@stevedore/protocol';
+import { describe, expect, it } from 'vitest';
+import { Scheduler } from '../../packages/storage/dist/scheduler/scheduler.js';
+
+function schedulerOf(options: Partial<ConstructorParameters<typeof Scheduler>[0]> = {}) {
+  const clock = { ms: 0 };
+  const scheduler = new Scheduler({
+    maxRunning: 1,
+    maxWaiting: 10,
+    maxWaitMs: 1000,
+    accessBytes: 100,
+    now: () => clock.ms,
+    ...options,
+  });
+  const order: string[] = [];
+  /** A request that runs until it is ended. */
+  const request = (kind: 'metadata' | 'smallFile', name: string, bytes = 0) => {
+    let end = (): void => {};
+    const ended = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    const done = scheduler.run(kind, bytes, async () => {
+      order.push(name);
+      await ended;
+    });
+    done.catch(() => {});
+    return { end, done };
+  };
+  return { scheduler, order, request, clock };
+}
+
+describe('the scheduler', () => {
+  it('serves metadata before small files, each in the order of arrival', async () => {
+    const { order, request } = schedulerOf();
+    const first = request('smallFile', 's1');
+    const rest = [
+      request('smallFile', 's2'),
+      request('metadata', 'm1'),
+      request('smallFile', 's3'),
+      request('metadata', 'm2'),
+    ];
+    for (const { end } of rest) end();
+    first.end();
+    await Promise.all([first.done, ...rest.map(({ done }) => done)]);
+    expect(order).toEqual(['s1', 'm1', 'm2', 's2', 's3']);
+  });
+
+  it('counts what it served and what waits, per class, with what an access costs', async () => {
+    const { scheduler, request } = schedulerOf();
+    const first = request('metadata', 'm', 24);
+    const second = request('smallFile', 's', 400);
+    expect(scheduler.endInterval()).toMatchObject({
+      metadata: { servedBytes: 0, waitingBytes: 0 },
+      smallFile: { servedBytes: 0, waitingBytes: 500, waitingRequests: 1 },
+    });
+    first.end();
+    second.end();
+    await Promise.all([first.done, second.done]);
+    expect(scheduler.endInterval()).toMatchObject({
+      metadata: { servedBytes: 124, servedRequests: 1, waitingBytes: 0 },
+      smallFile: { servedBytes: 500, servedRequests: 1, waitingBytes: 0 },
+    });
+    expect(scheduler.endInterval().smallFile.servedBytes).toBe(0);
+  });
+
+  it('lets small files beyond what is allowed wait, and metadata go on', async () => {
+    const { scheduler, order, request } = schedulerOf({ maxRunning: 4 });
+    scheduler.allow(150);
+    const small = [1, 2, 3].map((n) => request('smallFile', `s${n}`));
+    const metadata = request('metadata', 'm');
+    for (const each of [...small, metadata]) each.end();
+    await metadata.done;
+    // The second began while some was left: what is allowed may be passed by one request.
+    expect(order).toEqual(['s1', 's2', 'm']);
+    scheduler.allow(undefined);
+    await Promise.all(small.map(({ done }) => done));
+    expect(order.at(-1)).toBe('s3');
+  });
+
+  it('says busy when a queue is full, and to those who have waited too long', async () => {
+    const { scheduler, request, clock } = schedulerOf({ maxWaiting: 2 });
+    const first = request('metadata', 'first');
+    const waiting = [request('smallFile', 's1'), request('smallFile', 's2')];
+    await expect(request('smallFile', 's3').done).rejects.toMatchObject({ status: Status.busy });
+    clock.ms = 999;
+    scheduler.endInterval();
+    clock.ms = 1001;
+    expect(scheduler.endInterval().smallFile).toMatchObject({ busyAnswers: 2, waitingRequests: 0 });
+    for (const { done } of waiting) {
+      await expect(done).rejects.toMatchObject({ status: Status.busy });
+    }
+    first.end();
+    await first.done;
+    const next = request('smallFile', 'next');
+    next.end();
+    await next.done;
+    expect(scheduler.running).toBe(0);
+  });
+
+  it('frees the place of a request that failed', async () => {
+    const { scheduler } = schedulerOf();
+    const failed = scheduler.run('metadata', 0, () => Promise.reject(new Error('disk')));
+    await expect(failed).rejects.toThrow('disk');
+    expect(await scheduler.run('smallFile', 0, async () => 7)).toBe(7);
+  });
+});
