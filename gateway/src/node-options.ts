@@ -86,6 +86,30 @@ export const storageOptions = {
     maximum: 32,
     help: 'members of the group that must have a change before it is answered; 0: all that are alive',
   } as OptionSpec<number>,
+  metadataTier: {
+    kind: 'boolean',
+    default: false,
+    help: 'keep small files as rows beside their metadata, and move them by size, load and room',
+  } as OptionSpec<boolean>,
+  smallFileThreshold: {
+    kind: 'size',
+    default: 64 * 2 ** 10,
+    minimum: 2 ** 10,
+    maximum: 2 * 2 ** 20,
+    help: 'largest file that becomes a row, to begin with; it adapts up to 2MiB',
+  } as OptionSpec<number>,
+  bandwidth: {
+    kind: 'size',
+    default: 0,
+    help: 'bytes a second that the disk serves; 0 measures it at the first start',
+  } as OptionSpec<number>,
+  moveRate: {
+    kind: 'integer',
+    default: 50,
+    minimum: 1,
+    maximum: 100_000,
+    help: 'files that move between the tiers a second, at most',
+  } as OptionSpec<number>,
 } satisfies OptionTable;
 
 export type TrackerNodeOptions = OptionValues<typeof trackerOptions>;

@@ -1,11 +1,13 @@
 import type { Figures } from '../harness/figures.js';
 import { ratioId } from './forecasting.js';
 import { HOLD_OUTS, type TraceName } from './traces.js';
+import { throughputId } from './trade-off.js';
 
 /** What forecasting is to reach: the paper's own ratios, and ours beyond them. */
 
 const PAPER_RATIOS = { metadata: 0.78, smallFile: 0.53 } as const;
 const MAX_PANEL_RATIO = 0.85;
+const MIN_METADATA_SHARE = 0.95;
 
 export function addForecastGoals(figures: Figures): void {
   const ratio = (trace: TraceName, what: 'ba-esm-vs-sesm' | 'panel-vs-ba-esm') =>
@@ -35,5 +37,24 @@ export function addForecastGoals(figures: Figures): void {
     goal: `the same on traces that it was not made with (the worst of ${HOLD_OUTS.length})`,
     value: others,
     met: others <= MAX_PANEL_RATIO,
+  });
+}
+
+export function addStorageGoals(figures: Figures): void {
+  const metadata = (clients: number) =>
+    figures.summary(throughputId('method', 'metadata', clients)).median;
+  const share = metadata(16) / metadata(1);
+  figures.addGoal({
+    id: 'trade-off.method.metadata.c16-vs-c1',
+    goal: `metadata throughput at 16 small-file clients at least ${MIN_METADATA_SHARE} x that at 1`,
+    value: share,
+    met: share >= MIN_METADATA_SHARE,
+  });
+  const failed = figures.summary('moving.failed').median + figures.summary('moving.wrong').median;
+  figures.addGoal({
+    id: 'moving.failed',
+    goal: `no read or write failed or wrong in ${figures.summary('moving.moves').median} moves under load`,
+    value: failed,
+    met: failed === 0,
   });
 }

@@ -3,6 +3,7 @@ import { round, spread, table } from '../harness/markdown.js';
 import { errorId, FORECASTERS, type ForecasterName, ratioId } from './forecasting.js';
 import { PAPER_ERRORS } from './paper.js';
 import { TRACES, type TraceName } from './traces.js';
+import { CLIENTS, throughputId, VARIANTS } from './trade-off.js';
 
 /** Tables of what was replayed; median (least–greatest) over the runs' seeds. */
 
@@ -50,4 +51,34 @@ export function showForecasts({ figures, print }: BenchmarkContext): void {
     'Panel / BA-ESM',
   ];
   print(`## Table 3: accuracy of the forecasts\n\n${table(head, rows)}`);
+}
+
+export function showTradeOff({ figures, print }: BenchmarkContext): void {
+  const rows = VARIANTS.flatMap((variant) =>
+    (['metadata', 'small-files'] as const).map((kind) => [
+      `${variant}, ${kind}`,
+      ...CLIENTS.map((clients) => spread(figures.summary(throughputId(variant, kind, clients)))),
+    ]),
+  );
+  const head = ['Requests/s', ...CLIENTS.map((clients) => `${clients} clients`)];
+  print(
+    `## Figure 4: one metadata server\n\n${table(head, rows)}\n\nIn the paper metadata throughput falls by 66.7 % between 1 and 16 clients without the method, and stays level with it.`,
+  );
+}
+
+export function showMoving({ figures, print }: BenchmarkContext): void {
+  const value = (id: string) => figures.summary(`moving.${id}`).median;
+  print(
+    `## Moves under load\n\n${table(
+      ['', 'Moves', 'Moves/s', 'Changes', 'Reads', 'Failed', 'Wrong'],
+      [
+        [
+          'grown out of a row, cut back into one',
+          ...['moves', 'rate', 'changes', 'reads', 'failed', 'wrong'].map((id) =>
+            value(id).toFixed(0),
+          ),
+        ],
+      ],
+    )}`,
+  );
 }

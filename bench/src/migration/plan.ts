@@ -7,7 +7,26 @@ export interface Plan {
   readonly repetitions: number;
   /** Barriers per number of clients in a run. */
   readonly barriers: number;
+  /** Runs of the throughput, and how long each is. */
+  readonly throughputRuns: number;
+  readonly throughputSeconds: number;
+  /** Moves that are made under load. */
+  readonly moves: number;
 }
 
-export const FULL: Plan = { runs: 5, repetitions: 200, barriers: 100 };
-export const QUICK: Plan = { runs: 3, repetitions: 40, barriers: 30 };
+export const FULL: Plan = {
+  runs: 5,
+  repetitions: 200,
+  barriers: 100,
+  throughputRuns: 5,
+  throughputSeconds: 3,
+  moves: 10_000,
+};
+export const QUICK: Plan = {
+  runs: 3,
+  repetitions: 40,
+  barriers: 30,
+  throughputRuns: 3,
+  throughputSeconds: 1,
+  moves: 1000,
+};

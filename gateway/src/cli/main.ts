@@ -31,6 +31,11 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     summary: 'run a storage that speaks the FastDFS protocol',
     load: () => import('./storage.js'),
   },
+  migrate: {
+    usage: 'migrate <action>',
+    summary: 'status, pause, resume or dry-run of what a storage moves between its tiers',
+    load: () => import('./migrate.js'),
+  },
   doctor: {
     usage: 'doctor',
     summary: 'look at what a gateway relies on, and say what is wrong and what to do',

@@ -12,13 +12,21 @@ export function configure(command: Command): void {
       const joined = trackers.length === 0 ? 'no trackers' : `trackers ${trackers.join(', ')}`;
       return `\n  ${group} in ${paths}; ${joined}`;
     },
-    start: async ({ cacheSize, readAhead, writeCopies, ...rest }, onError) => {
+    start: async (options, onError) => {
+      const { cacheSize, readAhead, writeCopies, ...others } = options;
+      const { metadataTier, smallFileThreshold, bandwidth, moveRate, ...rest } = others;
       const { startStorage } = await import('@stevedore/storage');
       return startStorage({
         ...rest,
         cacheBytes: cacheSize,
         readAheadBytes: readAhead,
         writeCopies: writeCopies === 0 ? 'all' : writeCopies,
+        tiers: {
+          enabled: metadataTier,
+          thresholdBytes: smallFileThreshold,
+          bytesPerSecond: bandwidth,
+          movesPerSecond: moveRate,
+        },
         onError,
       });
     },

@@ -1,6 +1,7 @@
 /** Tracker and storage daemons that speak the FastDFS protocol. */
 export { type Environment, systemEnvironment } from './environment.js';
 export { OptionError, StartError } from './errors.js';
+export { askMigration, NoMigrationError } from './migration/ask.js';
 export { type ClassStatus, type MigrationStatus, prometheusText } from './migration/status.js';
 export type { ConnectionOptions } from './options.js';
 export type { StorageOptions } from './storage/options.js';

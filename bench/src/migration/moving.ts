@@ -1,0 +1,101 @@
+import { FastdfsClient } from '@stevedore/fastdfs';
+import type { BenchmarkContext } from '../harness/benchmark.js';
+import { Child } from '../harness/child.js';
+import type { Plan } from './plan.js';
+import type { StorageHandlers } from './storage-process.js';
+
+/**
+ * Moves under load: appenders that grow out of their rows and are cut back into them,
+ * while others read them. Every reply and every byte is looked at.
+ */
+
+const WRITERS = 8;
+const READERS = 4;
+const SMALL_BYTES = 3000;
+const GROWTH_BYTES = 5000;
+const THRESHOLD_BYTES = 4096;
+const MOVES_PER_SECOND = 10_000;
+
+export async function measureMoving(context: BenchmarkContext, plan: Plan): Promise<void> {
+  const { figures, workspace } = context;
+  await using node = new Child<StorageHandlers>(
+    'storage',
+    new URL('./storage-process.js', import.meta.url),
+  );
+  const tracker = await node.call('start', {
+    directory: workspace.fresh('moving'),
+    tiers: {
+      enabled: true,
+      thresholdBytes: THRESHOLD_BYTES,
+      parameters: { maximumThresholdBytes: THRESHOLD_BYTES },
+      movesPerSecond: MOVES_PER_SECOND,
+    },
+  });
+  await using client = new FastdfsClient({ trackers: [tracker] });
+  const moved = async () => (await node.call('status', undefined)).moves.moved;
+  const counts = { changes: 0, reads: 0, failed: 0, wrong: 0, growths: 0 };
+  let ended = false;
+  const files: string[] = [];
+  const start = performance.now();
+  const writer = async (index: number): Promise<void> => {
+    const file = await client.uploadAppender(pattern(SMALL_BYTES), { extension: 'log' });
+    files[index] = file;
+    while (!ended) {
+      try {
+        await client.append(file, pattern(SMALL_BYTES + GROWTH_BYTES).subarray(SMALL_BYTES));
+        counts.growths += 1;
+        await client.truncate(file, SMALL_BYTES);
+        counts.changes += 2;
+      } catch {
+        counts.failed += 1;
+        // Whatever came of it, the next round begins where this one did.
+        await client.truncate(file, SMALL_BYTES).catch(() => {});
+      }
+    }
+  };
+  const reader = async (index: number): Promise<void> => {
+    for (let turn = index; !ended; turn += 1) {
+      const file = files[turn % WRITERS];
+      if (file === undefined) {
+        await new Promise(setImmediate);
+        continue;
+      }
+      try {
+        const bytes = await client.downloadBytes(file);
+        counts.reads += 1;
+        const isWhole = bytes.length === SMALL_BYTES || bytes.length === SMALL_BYTES + GROWTH_BYTES;
+        if (!isWhole || !bytes.equals(pattern(bytes.length))) counts.wrong += 1;
+      } catch {
+        counts.failed += 1;
+      }
+    }
+  };
+  const watch = async (): Promise<void> => {
+    // A growth is a move as well; the storage counts those back into rows.
+    while (counts.growths + (await moved()) < plan.moves) {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    ended = true;
+  };
+  await Promise.all([
+    watch(),
+    ...Array.from({ length: WRITERS }, (_, index) => writer(index)),
+    ...Array.from({ length: READERS }, (_, index) => reader(index)),
+  ]);
+  const seconds = (performance.now() - start) / 1000;
+  const moves = counts.growths + (await moved());
+  figures.add('moving.moves', 'moves', moves);
+  figures.add('moving.rate', 'moves/s', moves / seconds);
+  figures.add('moving.changes', 'requests', counts.changes);
+  figures.add('moving.reads', 'requests', counts.reads);
+  figures.add('moving.failed', 'requests', counts.failed);
+  figures.add('moving.wrong', 'reads', counts.wrong);
+}
+
+const PATTERN = Buffer.from(
+  Array.from({ length: SMALL_BYTES + GROWTH_BYTES }, (_, index) => (index * 31) % 251),
+);
+
+function pattern(bytes: number): Buffer {
+  return PATTERN.subarray(0, bytes);
+}

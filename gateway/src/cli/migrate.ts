@@ -1,0 +1,70 @@
+import { formatBytes } from '@stevedore/client';
+import type { MigrationAction } from '@stevedore/protocol';
+import type { ClassStatus, MigrationStatus } from '@stevedore/storage';
+import { type Command, Option } from 'commander';
+import { print } from './upkeep.js';
+import { UsageError } from './usage.js';
+
+/** `stevedore migrate`: what a storage moves between its tiers, and whether it may. */
+
+const ACTIONS: readonly MigrationAction[] = ['status', 'pause', 'resume', 'dry-run'];
+
+const HELP = `
+Actions:
+  status    what was served, what is forecast, the threshold, the moves
+  pause     no moves by load or threshold until "resume"; files that outgrow their row still leave it
+  resume    moves go on; ends a dry run too
+  dry-run   moves are decided and written into the log of moves, but not made, until "resume"
+
+A storage moves files where it was started with --metadata-tier. It writes a line per move, with the
+numbers that decided it, to data/.stevedore-moves.jsonl in its first store path.
+
+Examples:
+  stevedore migrate status
+  stevedore migrate pause --storage 10.0.0.7:23000
+  stevedore migrate status --prometheus`;
+
+interface Flags {
+  readonly storage: string;
+  readonly json?: boolean;
+  readonly prometheus?: boolean;
+}
+
+export function configure(command: Command): void {
+  command
+    .addOption(
+      new Option('-s, --storage <host:port>', 'the storage')
+        .env('STEVEDORE_STORAGE')
+        .default('127.0.0.1:23000'),
+    )
+    .option('--json', 'print the status as JSON')
+    .option('--prometheus', 'print the status as Prometheus reads it')
+    .addHelpText('after', HELP)
+    .action(async (text: string, flags: Flags) => {
+      const action = ACTIONS.find((each) => each === text);
+      if (!action) throw new UsageError(`"${text}" is none of ${ACTIONS.join(', ')}`);
+      const { askMigration, prometheusText } = await import('@stevedore/storage');
+      const status = await askMigration(flags.storage, action);
+      if (flags.prometheus) process.stdout.write(prometheusText(status));
+      else print(flags.json ? JSON.stringify(status) : describe(status));
+    });
+}
+
+function describe(status: MigrationStatus): string {
+  const { load, moves, intervalMs } = status;
+  const state = status.isPaused ? 'paused' : status.isDryRun ? 'dry run' : 'moving files';
+  const each = (name: string, one: ClassStatus): string =>
+    `${name}: served ${formatBytes(one.servedBytes)} in ${one.servedRequests} requests, ` +
+    `${one.waitingRequests} wait, forecast ${formatBytes(Math.round(one.forecastBytes))} ` +
+    `(mean error ${formatBytes(Math.round(one.meanErrorBytes))}), ${one.busyAnswersTotal} told to come back`;
+  return [
+    `${status.migrates ? state : 'moves by growth only'}; intervals of ${intervalMs / 1000} s, ` +
+      `at most ${formatBytes(Math.round(status.capacityBytes))} each`,
+    `threshold ${formatBytes(status.thresholdBytes)}; ${status.rows.files} files in rows, ` +
+      `${formatBytes(status.rows.bytes)}; store ${Math.round(status.usedShare * 100)} % full`,
+    each('metadata', load.metadata),
+    each('small files', load.smallFile),
+    `moves: ${moves.moved} made (${formatBytes(status.movedBytes)}), ${moves.revoked} revoked, ` +
+      `${moves.refused} refused, ${moves.failed} failed, ${status.queued} wait`,
+  ].join('\n');
+}

@@ -1,0 +1,37 @@
+import { type MigrationAction, migrationControl } from '@stevedore/protocol';
+import { StatusError } from '../errors.js';
+import { FrameClient } from '../net/frame-client.js';
+import { DEFAULT_STORAGE_PORT, parseEndpoint } from '../options.js';
+import type { MigrationStatus } from './status.js';
+
+/** A storage has no tiers, or is not one of ours. */
+export class NoMigrationError extends Error {
+  override readonly name = 'NoMigrationError';
+  readonly code = 'ERR_NO_MIGRATION';
+}
+
+/** Has a storage do something about its migration, and gives the status after it. */
+export async function askMigration(
+  storage: string,
+  action: MigrationAction,
+  timeoutMs = 10_000,
+): Promise<MigrationStatus> {
+  const endpoint = parseEndpoint(storage, DEFAULT_STORAGE_PORT);
+  const client = await FrameClient.open({ ...endpoint, timeoutMs }, AbortSignal.timeout(timeoutMs));
+  try {
+    const answer = await client.ask(migrationControl, action);
+    return JSON.parse(answer.toString()) as MigrationStatus;
+  } catch (error) {
+    if (!(error instanceof StatusError) && !isEnd(error)) throw error;
+    throw new NoMigrationError(
+      `${storage} moves no files: it is no storage with a metadata tier (--metadata-tier)`,
+    );
+  } finally {
+    client.close();
+  }
+}
+
+/** A storage that does not know a command answers and closes, or only closes. */
+function isEnd(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ERR_CONNECTION_LOST';
+}
