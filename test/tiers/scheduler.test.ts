@@ -81,13 +81,13 @@ describe('the scheduler', () => {
     const { scheduler, request, clock } = schedulerOf({ maxWaiting: 2 });
     const first = request('metadata', 'first');
     const waiting = [request('smallFile', 's1'), request('smallFile', 's2')];
-    await expect(request('smallFile', 's3').done).rejects.toMatchObject({ status: Status.busy });
+    await expect(request('smallFile', 's3').done).rejects.toMatchObject({ status: Status.tryAgain });
     clock.ms = 999;
     scheduler.endInterval();
     clock.ms = 1001;
     expect(scheduler.endInterval().smallFile).toMatchObject({ busyAnswers: 2, waitingRequests: 0 });
     for (const { done } of waiting) {
-      await expect(done).rejects.toMatchObject({ status: Status.busy });
+      await expect(done).rejects.toMatchObject({ status: Status.tryAgain });
     }
     first.end();
     await first.done;

@@ -67,7 +67,7 @@ export class Scheduler {
     return bytes + this.#options.accessBytes;
   }
 
-  /** Runs the action when it is its turn; status 16 if that does not come. */
+  /** Runs the action when it is its turn; status 11 if that does not come. */
   async run<Result>(
     kind: RequestClass,
     bytes: number,
@@ -157,5 +157,5 @@ function noCounts(): Counts {
 }
 
 function busy(): StatusError {
-  return new StatusError(Status.busy, 'too many requests wait');
+  return new StatusError(Status.tryAgain, 'too many requests wait');
 }
