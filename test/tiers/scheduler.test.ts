@@ -81,7 +81,9 @@ describe('the scheduler', () => {
     const { scheduler, request, clock } = schedulerOf({ maxWaiting: 2 });
     const first = request('metadata', 'first');
     const waiting = [request('smallFile', 's1'), request('smallFile', 's2')];
-    await expect(request('smallFile', 's3').done).rejects.toMatchObject({ status: Status.tryAgain });
+    await expect(request('smallFile', 's3').done).rejects.toMatchObject({
+      status: Status.tryAgain,
+    });
     clock.ms = 999;
     scheduler.endInterval();
     clock.ms = 1001;
