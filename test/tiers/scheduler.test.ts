@@ -6,6 +6,7 @@ function schedulerOf(options: Partial<ConstructorParameters<typeof Scheduler>[0]
   const clock = { ms: 0 };
   const scheduler = new Scheduler({
     maxRunning: 1,
+    maxBesideMetadata: 100,
     maxWaiting: 10,
     maxWaitMs: 1000,
     accessBytes: 100,
@@ -75,6 +76,21 @@ describe('the scheduler', () => {
     scheduler.allow(undefined);
     await Promise.all(small.map(({ done }) => done));
     expect(order.at(-1)).toBe('s3');
+  });
+
+  it('lets few small files beside metadata, and all of them without', async () => {
+    const { scheduler, order, request } = schedulerOf({ maxRunning: 10, maxBesideMetadata: 1 });
+    const metadata = request('metadata', 'm');
+    const small = [1, 2, 3].map((n) => request('smallFile', `s${n}`));
+    expect(order).toEqual(['m', 's1']);
+    expect(scheduler.running).toBe(2);
+    metadata.end();
+    await metadata.done;
+    await Promise.resolve();
+    expect(scheduler.running).toBe(3);
+    for (const each of small) each.end();
+    await Promise.all(small.map(({ done }) => done));
+    expect(order).toEqual(['m', 's1', 's2', 's3']);
   });
 
   it('says busy when a queue is full, and to those who have waited too long', async () => {

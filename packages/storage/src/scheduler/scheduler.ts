@@ -4,7 +4,8 @@ import { StatusError } from '../errors.js';
 
 /**
  * The order in which requests get to the disk: metadata first, small files behind it,
- * so many at a time. Both queues are bounded in number and time; who finds one full, or
+ * so many at a time, and few of them while metadata is there: what shares a disk and its
+ * syncs with metadata slows it down, however it is ordered. Both queues are bounded in number and time; who finds one full, or
  * has waited too long, is told that the storage is busy, and comes back. Bytes and
  * requests that were served and that wait are counted per class and interval.
  *
@@ -18,6 +19,8 @@ export const REQUEST_CLASSES: readonly RequestClass[] = ['metadata', 'smallFile'
 export interface SchedulerOptions {
   /** Requests that are at the disk at once. */
   readonly maxRunning: number;
+  /** Small-file requests that are at the disk at once while metadata is there too. */
+  readonly maxBesideMetadata: number;
   /** Requests of a class that wait. */
   readonly maxWaiting: number;
   readonly maxWaitMs: number;
@@ -51,7 +54,7 @@ export class Scheduler {
   readonly #options: SchedulerOptions;
   readonly #waiting = { metadata: new Set<Waiting>(), smallFile: new Set<Waiting>() };
   #counts = { metadata: noCounts(), smallFile: noCounts() };
-  #running = 0;
+  readonly #running = { metadata: 0, smallFile: 0 };
   /** Small-file cost that may still begin in this interval; undefined: all of it. */
   #allowed: number | undefined;
 
@@ -60,7 +63,7 @@ export class Scheduler {
   }
 
   get running(): number {
-    return this.#running;
+    return this.#running.metadata + this.#running.smallFile;
   }
 
   cost(bytes: number): number {
@@ -79,7 +82,7 @@ export class Scheduler {
     try {
       return await action();
     } finally {
-      this.#running -= 1;
+      this.#running[kind] -= 1;
       const counts = this.#counts[kind];
       counts.servedBytes += cost;
       counts.servedRequests += 1;
@@ -115,13 +118,15 @@ export class Scheduler {
   }
 
   #mayBegin(kind: RequestClass): boolean {
-    if (this.#running >= this.#options.maxRunning) return false;
+    const { maxRunning, maxBesideMetadata } = this.#options;
+    if (this.running >= maxRunning) return false;
     if (kind === 'metadata') return true;
+    if (this.#running.metadata > 0 && this.#running.smallFile >= maxBesideMetadata) return false;
     return this.#waiting.metadata.size === 0 && (this.#allowed === undefined || this.#allowed > 0);
   }
 
   #begin(kind: RequestClass, cost: number): void {
-    this.#running += 1;
+    this.#running[kind] += 1;
     if (kind === 'smallFile' && this.#allowed !== undefined) this.#allowed -= cost;
   }
 

@@ -23,6 +23,8 @@ export interface TierOptions {
   readonly accessBytes?: number;
   /** Requests at the disk at once. Default 64. */
   readonly maxRunning?: number;
+  /** Small-file requests at the disk at once while metadata requests are there. Default 2. */
+  readonly maxBesideMetadata?: number;
   /** Requests of a class that wait for their turn. Default 4096. */
   readonly maxWaiting?: number;
   /** After this the client is told that the storage is busy. Default 10,000. */
@@ -50,6 +52,7 @@ export function tierSettings(options: TierOptions): TierSettings {
     bytesPerSecond: options.bytesPerSecond ?? 0,
     accessBytes: options.accessBytes ?? 4 * KIB,
     maxRunning: options.maxRunning ?? 64,
+    maxBesideMetadata: options.maxBesideMetadata ?? 2,
     maxWaiting: options.maxWaiting ?? 4096,
     maxWaitMs: options.maxWaitMs ?? 10_000,
     movesPerSecond: options.movesPerSecond ?? 50,
@@ -67,6 +70,7 @@ export function tierSettings(options: TierOptions): TierSettings {
   checkInteger('bytesPerSecond', settings.bytesPerSecond, 0, 2 ** 50);
   checkInteger('accessBytes', settings.accessBytes, 0, 2 ** 40);
   checkInteger('maxRunning', settings.maxRunning, 1, 100_000);
+  checkInteger('maxBesideMetadata', settings.maxBesideMetadata, 1, 100_000);
   checkInteger('maxWaiting', settings.maxWaiting, 1, 1_000_000);
   checkInteger('maxWaitMs', settings.maxWaitMs, 1, 3_600_000);
   checkInteger('movesPerSecond', settings.movesPerSecond, 1, 1_000_000);
