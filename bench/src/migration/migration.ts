@@ -2,8 +2,9 @@ import type { Benchmark, BenchmarkContext } from '../harness/benchmark.js';
 import { measureForecasts } from './forecasting.js';
 import { addForecastGoals, addStorageGoals } from './goals.js';
 import { measureMoving } from './moving.js';
-import { showForecasts, showMoving, showTradeOff } from './output.js';
+import { showForecasts, showMoving, showSeveralServers, showTradeOff } from './output.js';
 import { FULL, type Plan, QUICK } from './plan.js';
+import { measureSeveralServers } from './several-servers.js';
 import { measureTradeOff } from './trade-off.js';
 
 /** The adaptive trade-off: how well load is forecast, and what the storage makes of it. */
@@ -15,6 +16,8 @@ export const migration: Benchmark = {
     await measureForecasts(context, plan);
     showForecasts(context);
     addForecastGoals(context.figures);
+    measureSeveralServers(context);
+    showSeveralServers(context);
     await measureTradeOff(context, plan);
     showTradeOff(context);
     await measureMoving(context, plan);
