@@ -1,0 +1,42 @@
+import { randomBytes } from 'node:crypto';
+import { open } from '@stevedore/client';
+import { FastdfsClient } from '@stevedore/fastdfs';
+import { startStorage, startTracker } from '@stevedore/storage';
+import { expect, onTestFinished, test } from 'vitest';
+import { temporaryFolder } from '../support/temporary.js';
+
+/**
+ * An affinity group on its whole way: the group of a put, a trunk, our storage, and any
+ * FastDFS client that reads the files by their ids.
+ */
+test('files of a group that came in mixed are read from the storage’s disk together', async () => {
+  const tracker = await startTracker({ port: 0 });
+  onTestFinished(() => tracker.close());
+  const trackers = [`127.0.0.1:${tracker.port}`];
+  const storage = await startStorage({ port: 0, storePaths: [temporaryFolder()], trackers });
+  onTestFinished(() => storage.close());
+  await storage.active();
+  const store = await open({ directory: temporaryFolder(), trackers, mergeMaxAge: '1h' });
+  onTestFinished(() => store.close());
+  const client = new FastdfsClient({ trackers });
+  onTestFinished(() => client.close());
+
+  const bodies = Array.from({ length: 24 }, (_, index) => randomBytes(5000 + 900 * index));
+  const keys: string[] = [];
+  for (const [index, body] of bodies.entries()) {
+    keys.push((await store.put(body, { group: `page ${index % 4}`, name: 'a.png' })).key);
+  }
+  await store.flush();
+  const ids = await Promise.all(keys.map((key) => store.settled(key)));
+  for (const [index, id] of ids.entries()) {
+    expect((await client.downloadBytes(id)).equals(bodies[index]!)).toBe(true);
+  }
+  const { loads, hits, readAhead } = storage.cacheStats();
+  expect({ loads, hits }).toEqual({ loads: 4, hits: 20 });
+  expect(readAhead.usedBytes).toBe(readAhead.readBytes);
+
+  // A deletion by any client holds, however much was read along.
+  await client.delete(ids[5]!);
+  await expect(client.downloadBytes(ids[5]!)).rejects.toMatchObject({ code: 'not_found' });
+  expect((await client.downloadBytes(ids[9]!)).equals(bodies[9]!)).toBe(true);
+});
