@@ -476,3 +476,19 @@ describe('durability', () => {
     });
   });
 });
+
+describe('a file that is read again and again', () => {
+  test('comes from memory, whole or in ranges, and is gone once it is deleted', async () => {
+    const store = await openStore();
+    const bytes = randomBytes(20_000);
+    const { key } = await store.put(bytes);
+    for (let count = 0; count < 5; count += 1) {
+      const file = await store.get(key);
+      expect((await file.bytes()).equals(bytes)).toBe(true);
+      const range = { start: 100, end: 199 };
+      expect((await file.bytes({ range })).equals(bytes.subarray(100, 200))).toBe(true);
+    }
+    await store.delete(key);
+    await expect(store.get(key)).rejects.toMatchObject({ code: 'not_found' });
+  });
+});

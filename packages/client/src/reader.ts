@@ -12,6 +12,7 @@ import {
 import { LRUCache } from 'lru-cache';
 import { CachedReader } from './cached-reader.js';
 import { corrupt } from './corrupt.js';
+import { HotFiles } from './hot-files.js';
 import { type LargeSource, readLarge } from './large-reader.js';
 import type { EntryGroup } from './trunk-directories.js';
 import type { ByteRange } from './types.js';
@@ -56,6 +57,8 @@ interface Holder {
 export class Reader {
   readonly #options: ReaderOptions;
   readonly #cache: CachedReader;
+  /** None where the cache is switched off. */
+  readonly #hot: HotFiles | undefined;
   /** Checksums of large files that other stores or programs stored. */
   readonly #blocks = new LRUCache<string, Buffer>({
     maxSize: MAX_BLOCK_LIST_BYTES,
@@ -64,6 +67,7 @@ export class Reader {
 
   constructor(options: ReaderOptions) {
     this.#options = options;
+    if (options.cacheBytes > 0) this.#hot = new HotFiles();
     this.#cache = new CachedReader(options);
   }
 
@@ -72,6 +76,7 @@ export class Reader {
   }
 
   forget(key: Buffer): void {
+    this.#hot?.forget(key.toString('latin1'));
     this.#cache.forget(key);
   }
 
@@ -96,8 +101,14 @@ export class Reader {
   }
 
   async #readSmall(row: FileRow, signal: AbortSignal | undefined): Promise<Buffer> {
+    const name = row.key.toString('latin1');
+    const hot = this.#hot?.get(name);
+    if (hot) return hot;
     const local = await this.#options.staging.read(row);
-    if (local) return local;
+    if (local) {
+      this.#hot?.noteRead(name, local);
+      return local;
+    }
     const { trunkFileId, trunkOffset, size } = row;
     if (trunkFileId === null || trunkOffset === null) {
       throw new StoreError('corrupt', `${formatKey(row.key)} is neither staged nor merged`);

@@ -57,12 +57,28 @@ export async function contentProblem(
 ): Promise<ProblemError | undefined> {
   const type = normalize(declared);
   if (type === DEFAULT_TYPE || head.length === 0) return undefined;
+  if (hasOwnSignature(type, head)) return undefined;
   const { detect, known } = await loadDetector();
   const found = await detect(head).catch(() => undefined);
   if (found !== undefined) return isSame(type, normalize(found)) ? undefined : mismatch(declared);
   // Text has no signature, and never a zero byte.
   if (isText(type)) return head.includes(0) ? mismatch(declared) : undefined;
   return known.has(type) ? mismatch(declared) : undefined;
+}
+
+/** The commonest types, whose first bytes alone say what they are. */
+const SIGNATURES: Readonly<Record<string, readonly number[]>> = {
+  'application/pdf': [0x25, 0x50, 0x44, 0x46, 0x2d],
+  'image/gif': [0x47, 0x49, 0x46, 0x38],
+  'image/jpeg': [0xff, 0xd8, 0xff],
+};
+/** A PNG's header chunk follows its signature; an animated one is told by a later chunk. */
+const PNG = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex');
+
+function hasOwnSignature(type: string, head: Uint8Array): boolean {
+  if (type === 'image/png') return PNG.equals(head.subarray(0, PNG.length));
+  const signature = Object.hasOwn(SIGNATURES, type) ? SIGNATURES[type] : undefined;
+  return signature?.every((byte, index) => head[index] === byte) === true;
 }
 
 function isSame(declared: string, found: string): boolean {
