@@ -1,0 +1,77 @@
+import { FastdfsClient, signedUrl } from '@stevedore/fastdfs';
+import { startGateway } from '@stevedore/gateway';
+import { makeToken } from '@stevedore/protocol';
+import { expect, onTestFinished, test } from 'vitest';
+import { temporaryFolder } from '../support/temporary.js';
+
+/** The gateway in place of the FastDFS nginx module: files that others put into the cluster. */
+
+const ANTI_LEECH = 'FastDFS1234567890';
+
+async function started(antiLeechSecret = '') {
+  const gateway = await startGateway({
+    directory: temporaryFolder(),
+    port: 0,
+    trackerPort: 0,
+    storagePort: 0,
+    antiLeechSecret,
+  });
+  onTestFinished(() => gateway.close());
+  const client = new FastdfsClient({ trackers: gateway.store.trackers });
+  onTestFinished(() => client.close());
+  return { gateway, client };
+}
+
+test('normal, slave and appender files answer as they are now', async () => {
+  const { gateway, client } = await started();
+  const master = await client.upload(Buffer.from('the master'), { extension: 'jpg' });
+  const slave = await client.uploadSlave(master, '-150x150', Buffer.from('its thumbnail'), {
+    extension: 'png',
+  });
+  const appender = await client.uploadAppender(Buffer.from('first '), { extension: 'txt' });
+  const get = (id: string, headers: Record<string, string> = {}) =>
+    fetch(`${gateway.url}/${id}`, { headers });
+  const first = await get(master);
+  expect(await first.text()).toBe('the master');
+  expect(first.headers.get('content-type')).toBe('image/jpeg');
+  const modified = first.headers.get('last-modified')!;
+  const info = await client.info(master);
+  expect(Date.parse(modified) / 1000).toBe(info.mtimeSeconds);
+  expect((await get(master, { 'if-modified-since': modified })).status).toBe(304);
+  const thumbnail = await get(slave);
+  expect([await thumbnail.text(), thumbnail.headers.get('content-type')]).toEqual([
+    'its thumbnail',
+    'image/png',
+  ]);
+  const before = await get(appender);
+  expect([await before.text(), before.headers.get('cache-control')]).toEqual([
+    'first ',
+    'public, no-cache',
+  ]);
+  await client.append(appender, Buffer.from('second'));
+  const after = await get(appender, { 'if-none-match': before.headers.get('etag')! });
+  expect([after.status, await after.text()]).toEqual([200, 'first second']);
+  const pieces = await get(appender, { range: 'bytes=6-' });
+  expect([pieces.status, await pieces.text()]).toEqual([206, 'second']);
+  await client.delete(slave);
+  expect((await get(slave)).status).toBe(404);
+});
+
+test('a link that the module would take is taken', async () => {
+  const { gateway, client } = await started(ANTI_LEECH);
+  const id = await client.upload(Buffer.from('guarded'), { extension: 'txt' });
+  const url = signedUrl(id, {
+    baseUrl: gateway.url,
+    secret: ANTI_LEECH,
+    fileName: 'report.txt',
+  });
+  const response = await fetch(url);
+  expect(await response.text()).toBe('guarded');
+  expect(response.headers.get('content-disposition')).toBe('attachment; filename="report.txt"');
+  // The test programs of FastDFS put the group into the token: the module refuses that too.
+  const seconds = Math.floor(Date.now() / 1000);
+  const withGroup = makeToken(id, ANTI_LEECH, seconds);
+  const wrong = await fetch(`${gateway.url}/${id}?token=${withGroup}&ts=${seconds}`);
+  expect(wrong.status).toBe(400);
+  expect((await fetch(`${gateway.url}/${id}`)).status).toBe(400);
+});
