@@ -12,7 +12,7 @@ import { checkPolicy, type UploadPolicy } from '@stevedore/middleware/core';
 export type Policies = Readonly<Record<string, UploadPolicy>>;
 
 /** 0 and empty stand for what is not said. */
-const policyOptions = {
+export const policyOptions = {
   maxFileSize: { kind: 'size', default: 0, help: 'one file' } as OptionSpec<number>,
   maxFiles: { kind: 'integer', default: 0, help: 'files of one request' } as OptionSpec<number>,
   types: { kind: 'list', default: [], help: 'declared types' } as OptionSpec<readonly string[]>,

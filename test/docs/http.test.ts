@@ -1,0 +1,42 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { digestCheck, MAX_RANGES, SKEW_MS } from '@stevedore/middleware/core';
+import { describe, expect, test } from 'vitest';
+import { policyOptions } from '../../gateway/dist/access/policies.js';
+import { defaultLimits } from '../../gateway/dist/limits.js';
+
+const HTTP = readFileSync(join(import.meta.dirname, '../../docs/HTTP.md'), 'utf8');
+
+describe('the page on HTTP', () => {
+  test('lists every key of a policy, and no other', () => {
+    const section = HTTP.slice(HTTP.indexOf('### Policies'), HTTP.indexOf('## Who may'));
+    const listed = [...section.matchAll(/^\| `(\w+)` \|/gm)].map(([, key]) => key);
+    expect(listed.sort()).toEqual(Object.keys(policyOptions).sort());
+  });
+
+  test('names checksum headers that are verified', () => {
+    const row = HTTP.split('\n').find((line) => line.startsWith('| `Content-MD5`')) ?? '';
+    const names = [...row.matchAll(/`([\w-]+)`/g)].map(([, name]) => name!.toLowerCase());
+    const full = names.map((name) => (name.startsWith('-') ? `x-amz-checksum${name}` : name));
+    expect(full.length).toBe(7);
+    for (const name of full) {
+      expect(() => digestCheck({ [name]: '?' }), name).toThrow(/malformed/);
+    }
+  });
+
+  test('tells the bounds that the code has', () => {
+    const kib = (bytes: number) => `${bytes / 1024} KiB`;
+    const seconds = (ms: number) => `${ms / 1000} s`;
+    const limits = defaultLimits;
+    const sentences = [
+      `${limits.maxParts} parts, ${limits.maxPartHeaders} headers and ${kib(limits.maxPartHeaderBytes)} of them for each, fields of ${kib(limits.maxFieldBytes)}`,
+      `headers of a request | ${seconds(limits.headerTimeoutMs)}`,
+      `${kib(limits.minBodyBytesPerSecond)}/s after ${seconds(limits.bodyGraceMs)}`,
+      `${seconds(limits.idleMs)}; without a request ${seconds(limits.keepAliveMs)}`,
+      `connections | ${limits.maxConnections.toLocaleString('en')}`,
+      `more than ${MAX_RANGES} ranges`,
+      `unix seconds; ${seconds(SKEW_MS)} later it is over`,
+    ];
+    for (const sentence of sentences) expect(HTTP).toContain(sentence);
+  });
+});
