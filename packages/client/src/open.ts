@@ -52,7 +52,8 @@ async function openStore(
       confirmCopies: parsed.confirmCopies,
       scrubBytesPerSecond: parsed.scrubRate,
       sync: parsed.durability === 'sync',
-      ...(onRebuild ? { onRebuild, rebuildsFirst: true } : {}),
+      // A check that is not to mend must find what there is.
+      ...(onRebuild ? { onRebuild, rebuildsFirst: true, findsOrphans: false } : {}),
       now: Date.now,
       randomFill: (target) => randomFillSync(target),
     });

@@ -27,6 +27,8 @@ export interface StagingOptions {
   readonly scrubBytesPerSecond?: number;
   /** Before its first walk, and after one that failed. Default 1 minute. */
   readonly scrubPauseMs?: number;
+  /** False: trunks that no record names are looked for when a check asks, and only then. */
+  readonly findsOrphans?: boolean;
   /** How long storages may take to list what they took. Default 5 minutes. */
   readonly listingGraceMs?: number;
   /** Told how many trunks of all have been read back into a FileMap that was lost. */

@@ -247,7 +247,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       this.#early = undefined;
       for (const error of early) this.#report(error);
     });
-    this.#orphans.start();
+    if (this.#options.findsOrphans ?? true) this.#orphans.start();
     this.#merging.start();
     this.#copies.check();
     this.#scrubs.start();
