@@ -1,6 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { localDisk } from '@stevedore/disk';
+import { type Disk, decoratedFile, localDisk } from '@stevedore/disk';
 import { describe, expect, it } from 'vitest';
 import { ByteBoundedCache } from '../../packages/storage/dist/storage/byte-bounded-cache.js';
 import { DirectoryRotation } from '../../packages/storage/dist/storage/directory-rotation.js';
@@ -99,6 +99,35 @@ describe('the open files', () => {
     reader.release();
     await expect(files.acquire(path)).rejects.toMatchObject({ status: 2 });
     expect(files.idle).toBe(0);
+  });
+
+  it('are fewer for good where the system has no more descriptors', async () => {
+    const folder = temporaryFolder();
+    const most = 4;
+    let open = 0;
+    const limited: Disk = {
+      ...localDisk,
+      async openToRead(path) {
+        if (open >= most) throw Object.assign(new Error('no descriptors'), { code: 'EMFILE' });
+        open += 1;
+        const file = await localDisk.openToRead(path);
+        return decoratedFile(file, {
+          close() {
+            open -= 1;
+            return file.close();
+          },
+        });
+      },
+    };
+    const files = new OpenFiles(limited, 100, noError);
+    for (let index = 0; index < 10; index++) {
+      const path = join(folder, String(index));
+      await writeFile(path, 'content');
+      (await files.acquire(path)).release();
+      expect(open).toBeLessThanOrEqual(most);
+    }
+    expect(files.idle).toBe(2);
+    files.close();
   });
 
   it('are files: a directory is status 21', async () => {

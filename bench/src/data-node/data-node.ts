@@ -2,6 +2,7 @@ import type { Benchmark, BenchmarkContext } from '../harness/benchmark.js';
 import { addDataNodeGoals } from './goals.js';
 import { addLookUpGoals, measureLookUps, showLookUps } from './look-ups.js';
 import { measureNodeCounts } from './node-counts.js';
+import { measureNodeSize } from './node-size.js';
 import { newLoad, type StoredLayouts, startSettings, storeData } from './nodes.js';
 import { showSizes, showThroughput } from './output.js';
 import { CACHE_BYTES, FULL, type Plan, QUICK, ZIPF_EXPONENT } from './plan.js';
@@ -40,6 +41,7 @@ export const dataNode: Benchmark = {
     tellHowRead(context);
     addLookUpGoals(context.figures);
     addDataNodeGoals(context.figures, plan);
+    await measureNodeSize(context);
   },
 };
 

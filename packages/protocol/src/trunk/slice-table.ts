@@ -2,7 +2,7 @@ import type { SliceEntry } from '../slice-id.js';
 
 /**
  * What a trunk's directory says about its slices, packed for keeping in memory:
- * 16 bytes a slice. Answers whether offset, size and CRC-32 of a slice id name
+ * 13 bytes a slice. Answers whether offset, size and CRC-32 of a slice id name
  * an entry; anything else is a forgery. Knows which slices lie side by side as
  * members of one affinity group.
  */
@@ -35,24 +35,22 @@ export class SliceTable {
   readonly #offsets: Uint32Array;
   readonly #sizes: Uint32Array;
   readonly #crcs: Uint32Array;
-  /** The same number for neighbours of one group. */
-  readonly #runs: Uint32Array;
+  /** 1 for a slice of the same group as the one before it. */
+  readonly #joined: Uint8Array;
 
   constructor(entries: readonly GroupedEntry[]) {
     const sorted = [...entries].sort((a, b) => a.offset - b.offset);
     this.#offsets = Uint32Array.from(sorted, (entry) => entry.offset);
     this.#sizes = Uint32Array.from(sorted, (entry) => entry.size);
     this.#crcs = Uint32Array.from(sorted, (entry) => entry.crc32);
-    let run = 0;
-    this.#runs = Uint32Array.from(sorted, ({ group }, index) => {
-      if (group === undefined || group !== sorted[index - 1]?.group) run += 1;
-      return run;
-    });
+    this.#joined = Uint8Array.from(sorted, ({ group }, index) =>
+      group !== undefined && group === sorted[index - 1]?.group ? 1 : 0,
+    );
   }
 
   /** Memory held, in bytes. */
   get byteLength(): number {
-    return this.#offsets.byteLength * 4;
+    return this.#offsets.byteLength * 3 + this.#joined.byteLength;
   }
 
   has(entry: SliceEntry): boolean {
@@ -69,8 +67,8 @@ export class SliceTable {
     if (at === -1) return undefined;
     let first = at;
     let last = at;
-    while (this.#isNear(first - 1, at, maxBytes)) first -= 1;
-    while (this.#isNear(last + 1, at, maxBytes)) last += 1;
+    while (this.#joined[first] === 1 && this.#isNear(first - 1, at, maxBytes)) first -= 1;
+    while (this.#joined[last + 1] === 1 && this.#isNear(at, last + 1, maxBytes)) last += 1;
     const members = Array.from({ length: last - first + 1 }, (_, index) => ({
       offset: this.#offsets[first + index]!,
       size: this.#sizes[first + index]!,
@@ -79,10 +77,7 @@ export class SliceTable {
     return { members, asked: at - first };
   }
 
-  #isNear(index: number, at: number, maxBytes: number): boolean {
-    if (index < 0 || index >= this.#runs.length || this.#runs[index] !== this.#runs[at])
-      return false;
-    const [from, to] = index < at ? [index, at] : [at, index];
+  #isNear(from: number, to: number, maxBytes: number): boolean {
     return this.#offsets[to]! + this.#sizes[to]! - this.#offsets[from]! <= maxBytes;
   }
 

@@ -6,7 +6,8 @@ import { codeOf, StatusError } from '../errors.js';
 /**
  * Files open for reading, shared by all who read the same one. A file that
  * nobody reads stays open for the next reader; of those there are at most
- * `maxIdleFiles`. Files in use are as many as there are connections at most.
+ * `maxIdleFiles`, and half as many for good whenever the system has no more
+ * descriptors. Files in use are as many as there are connections at most.
  * What `stat` said once is taken as true: whoever changes a file forgets it here.
  * Links lead to files that never change; they are looked up at every opening, as
  * what they lead to may have gone.
@@ -31,7 +32,7 @@ interface Entry {
 
 export class OpenFiles {
   readonly #disk: Disk;
-  readonly #maxIdleFiles: number;
+  #maxIdleFiles: number;
   readonly #onError: (error: Error) => void;
   readonly #onForget: (path: string) => void;
   readonly #entries = new Map<string, Entry>();
@@ -91,7 +92,7 @@ export class OpenFiles {
     const entry = this.#entries.get(path);
     if (!entry) return;
     this.#unlist(entry);
-    if (entry.users === 0) this.#close(entry);
+    if (entry.users === 0) void this.#close(entry);
   }
 
   close(): void {
@@ -105,7 +106,7 @@ export class OpenFiles {
   }
 
   async #openAndStat(path: string): Promise<{ file: DiskFile; stat: FileStat }> {
-    const file = await this.#disk.openToRead(path);
+    const file = await this.#openToRead(path);
     try {
       const stat = await file.stat();
       if (!stat.isFile) throw new StatusError(Status.isDirectory, `${path} is not a file`);
@@ -116,19 +117,37 @@ export class OpenFiles {
     }
   }
 
+  async #openToRead(path: string): Promise<DiskFile> {
+    try {
+      return await this.#disk.openToRead(path);
+    } catch (error) {
+      if (!isOutOfDescriptors(error) || this.#idle.size === 0) throw error;
+      this.#maxIdleFiles = Math.min(this.#maxIdleFiles, this.#idle.size >> 1);
+      await Promise.all(this.#closeIdle());
+      return this.#disk.openToRead(path);
+    }
+  }
+
   #release(entry: Entry): void {
     entry.users -= 1;
     if (entry.users > 0) return;
     if (!entry.listed) {
-      this.#close(entry);
+      void this.#close(entry);
       return;
     }
     this.#idle.add(entry);
+    this.#closeIdle();
+  }
+
+  /** Closes what has not been used for longest, down to as many as may be kept. */
+  #closeIdle(): Promise<void>[] {
+    const closed: Promise<void>[] = [];
     for (const oldest of this.#idle) {
-      if (this.#idle.size <= this.#maxIdleFiles) return;
+      if (this.#idle.size <= this.#maxIdleFiles) break;
       this.#unlist(oldest);
-      this.#close(oldest);
+      closed.push(this.#close(oldest));
     }
+    return closed;
   }
 
   #unlist(entry: Entry): void {
@@ -137,9 +156,15 @@ export class OpenFiles {
     entry.listed = false;
   }
 
-  #close(entry: Entry): void {
-    entry.opened.then(({ file }) => file.close()).catch(this.#onError);
+  /** Never rejects. */
+  #close(entry: Entry): Promise<void> {
+    return entry.opened.then(({ file }) => file.close()).catch(this.#onError);
   }
+}
+
+function isOutOfDescriptors(error: unknown): boolean {
+  const code = codeOf(error);
+  return code === 'EMFILE' || code === 'ENFILE';
 }
 
 /** A missing file is an answer; everything else is trouble. */

@@ -36,11 +36,11 @@ export interface StorageOptions extends ConnectionOptions {
   readonly filesPerDirectory?: number;
   /** Room that uploads must leave on a store path, MiB. Default 0: the tracker looks after it. */
   readonly reservedSpaceMegabytes?: number;
-  /** Files kept open without being read. Default 64. */
+  /** Files kept open without being read; fewer where the system allows fewer. Default 2560. */
   readonly maxIdleFiles?: number;
   /** Bytes read and sent at a time. Default 256 KiB. */
   readonly readChunkBytes?: number;
-  /** Memory for directories of trunks. Default 32 MiB. */
+  /** Memory for directories of trunks: 13 bytes a slice. Default 128 MiB. */
   readonly maxDirectoryCacheBytes?: number;
   /** Longest directory of a trunk. Default 32 MiB. */
   readonly maxTrunkDirectoryBytes?: number;
@@ -104,9 +104,9 @@ export function storageSettings(options: StorageOptions): StorageSettings {
     subdirectoriesPerPath: options.subdirectoriesPerPath ?? 256,
     filesPerDirectory: options.filesPerDirectory ?? 100,
     reservedSpaceMegabytes: options.reservedSpaceMegabytes ?? 0,
-    maxIdleFiles: options.maxIdleFiles ?? 64,
+    maxIdleFiles: options.maxIdleFiles ?? 2560,
     readChunkBytes: options.readChunkBytes ?? 256 * 1024,
-    maxDirectoryCacheBytes: options.maxDirectoryCacheBytes ?? 32 * MIB,
+    maxDirectoryCacheBytes: options.maxDirectoryCacheBytes ?? 128 * MIB,
     maxTrunkDirectoryBytes: options.maxTrunkDirectoryBytes ?? 32 * MIB,
     cacheBytes: options.cacheBytes ?? 64 * MIB,
     cacheFilter: options.cacheFilter ?? true,
