@@ -74,6 +74,30 @@ export function parseTrunkTask(tail: Buffer): string | undefined {
 /** Entries in the order of the trunk. `offset` is where the content begins. */
 export function parseTrunkDirectory(directory: Buffer, end: TrunkEnd): TrunkEntry[] {
   const entries: TrunkEntry[] = [];
+  scanTrunkDirectory(directory, end, (offset, size, crc32, nameFrom, commentFrom, next) => {
+    entries.push({
+      name: directory.toString('utf8', nameFrom, commentFrom),
+      size,
+      crc32,
+      offset,
+      comment: directory.toString('utf8', commentFrom, next),
+    });
+  });
+  return entries;
+}
+
+/** An entry in numbers: its slice, and where in the directory name, comment and next entry begin. */
+export type EntryVisitor = (
+  offset: number,
+  size: number,
+  crc32: number,
+  nameFrom: number,
+  commentFrom: number,
+  next: number,
+) => void;
+
+/** Entries in the order of the trunk, without making anything of them. */
+export function scanTrunkDirectory(directory: Buffer, end: TrunkEnd, visit: EntryVisitor): void {
   let at = 0;
   for (let index = 0; index < end.entries; index++) {
     const next = entryEnd(directory, at);
@@ -83,20 +107,13 @@ export function parseTrunkDirectory(directory: Buffer, end: TrunkEnd): TrunkEntr
     if (directory.readUInt16LE(at + 10) !== METHOD_STORED || offset + size > end.directoryOffset) {
       throw new ProtocolError(`trunk directory entry ${index} is damaged`);
     }
-    const nameEnd = at + DIRECTORY_ENTRY_BYTES + nameBytes;
-    entries.push({
-      name: directory.toString('utf8', at + DIRECTORY_ENTRY_BYTES, nameEnd),
-      size,
-      crc32: directory.readUInt32LE(at + 16),
-      offset,
-      comment: directory.toString('utf8', nameEnd, next),
-    });
+    const nameFrom = at + DIRECTORY_ENTRY_BYTES;
+    visit(offset, size, directory.readUInt32LE(at + 16), nameFrom, nameFrom + nameBytes, next);
     at = next;
   }
   if (at !== directory.length) {
     throw new ProtocolError(`trunk directory has ${directory.length - at} bytes too many`);
   }
-  return entries;
 }
 
 function entryEnd(directory: Buffer, at: number): number {

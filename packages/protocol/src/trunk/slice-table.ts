@@ -1,4 +1,5 @@
 import type { SliceEntry } from '../slice-id.js';
+import { scanTrunkDirectory, type TrunkEnd } from './reader.js';
 
 /**
  * What a trunk's directory says about its slices, packed for keeping in memory:
@@ -18,6 +19,8 @@ export interface SliceGroup {
   /** Index of the slice that was asked about. */
   readonly asked: number;
 }
+
+const GROUP_KEY = Buffer.from('"group"');
 
 /** The affinity group in an entry's comment; none if the comment is not one of ours. */
 export function groupOfComment(comment: string): string | undefined {
@@ -39,13 +42,29 @@ export class SliceTable {
   readonly #joined: Uint8Array;
 
   constructor(entries: readonly GroupedEntry[]) {
-    const sorted = [...entries].sort((a, b) => a.offset - b.offset);
+    const isSorted = entries.every(({ offset }, at) => offset > (entries[at - 1]?.offset ?? -1));
+    const sorted = isSorted ? entries : [...entries].sort((a, b) => a.offset - b.offset);
     this.#offsets = Uint32Array.from(sorted, (entry) => entry.offset);
     this.#sizes = Uint32Array.from(sorted, (entry) => entry.size);
     this.#crcs = Uint32Array.from(sorted, (entry) => entry.crc32);
     this.#joined = Uint8Array.from(sorted, ({ group }, index) =>
       group !== undefined && group === sorted[index - 1]?.group ? 1 : 0,
     );
+  }
+
+  /**
+   * The table of a trunk's directory, without its names: reading one that is not in
+   * memory is part of a request. Damage is a ProtocolError.
+   */
+  static ofDirectory(directory: Buffer, end: TrunkEnd): SliceTable {
+    const entries: GroupedEntry[] = [];
+    scanTrunkDirectory(directory, end, (offset, size, crc32, _nameFrom, commentFrom, next) => {
+      const comment = directory.subarray(commentFrom, next);
+      const hasGroup = comment.includes(GROUP_KEY);
+      const group = hasGroup ? groupOfComment(comment.toString('utf8')) : undefined;
+      entries.push({ offset, size, crc32, group });
+    });
+    return new SliceTable(entries);
   }
 
   /** Memory held, in bytes. */

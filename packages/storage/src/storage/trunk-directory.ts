@@ -1,8 +1,6 @@
 import {
   type FileId,
-  groupOfComment,
   ProtocolError,
-  parseTrunkDirectory,
   parseTrunkEnd,
   type SliceEntry,
   type SliceGroup,
@@ -61,10 +59,7 @@ export async function readSliceTable(
     const end = parseTrunkEnd(tail, size);
     if (end.directoryBytes > maxDirectoryBytes) return new SliceTable([]);
     const directory = await readPart(trunk, end.directoryOffset, end.directoryBytes);
-    const entries = parseTrunkDirectory(directory, end);
-    return new SliceTable(
-      entries.map((entry) => ({ ...entry, group: groupOfComment(entry.comment) })),
-    );
+    return SliceTable.ofDirectory(directory, end);
   } catch (error) {
     if (error instanceof ProtocolError) return new SliceTable([]);
     throw error;
