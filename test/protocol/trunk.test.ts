@@ -243,7 +243,7 @@ describe('a slice table', () => {
 
   it('knows every entry', () => {
     for (const entry of entries) expect(table.has(entry)).toBe(true);
-    expect(table.byteLength).toBe(16 * entries.length);
+    expect(table.byteLength).toBe(13 * entries.length);
   });
 
   it('knows which entries lie side by side as members of one group', () => {

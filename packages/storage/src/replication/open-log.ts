@@ -6,13 +6,15 @@ import { dataDirectory, logDirectory } from '../storage/layout.js';
 import type { StorageSettings } from '../storage/options.js';
 import type { StorePath } from '../storage/store-path.js';
 import { Binlog } from './binlog.js';
+import { noteRedone } from './note-redone.js';
 import { presentFiles } from './present-files.js';
 
 /**
  * Opens the log of a storage. One that has none gets it from the files that are
  * there; `instance`, which says that the log is whole, is made last, so that a crash
  * begins anew. Every store path carries the same instance: one without it has been
- * replaced by an empty one.
+ * replaced by an empty one. What a crash had interrupted, and this start carried
+ * through, is noted.
  */
 
 export interface OpenedLog {
@@ -38,7 +40,9 @@ export async function openLog(
   const directory = logDirectory(storePaths[0]!.path);
   const log = new Binlog({ disk, directory, onError });
   try {
-    return { log, ...(await fill({ disk, environment, log, directory, storePaths })) };
+    const filled = await fill({ disk, environment, log, directory, storePaths });
+    await noteRedone(log, storePaths, environment);
+    return { log, ...filled };
   } catch (error) {
     await log.close().catch((again: unknown) => onError(asError(again)));
     throw error;

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { Disk, DiskFile } from '@stevedore/disk';
 import { encodeRecord, type JournalChange } from './change-journal-format.js';
-import { redoChanges } from './change-recovery.js';
+import { type RedoneChange, redoChanges } from './change-recovery.js';
 import { JOURNAL_FILE } from './layout.js';
 
 /**
@@ -39,6 +39,8 @@ interface Waiting {
 }
 
 export class ChangeJournal {
+  /** What was carried through when it was opened. */
+  readonly redone: readonly RedoneChange[];
   readonly #file: DiskFile;
   /** Where the next record goes. */
   #end = 0;
@@ -54,8 +56,9 @@ export class ChangeJournal {
   #active = 0;
   #idle: (() => void) | undefined;
 
-  private constructor(file: DiskFile) {
+  private constructor(file: DiskFile, redone: readonly RedoneChange[]) {
     this.#file = file;
+    this.redone = redone;
   }
 
   /** Carries through what was recorded before, and begins anew. */
@@ -64,11 +67,11 @@ export class ChangeJournal {
     try {
       const bytes = Buffer.alloc((await file.stat()).size);
       await file.readAt(bytes, 0);
-      await redoChanges(disk, dataDirectory, bytes);
+      const redone = await redoChanges(disk, dataDirectory, bytes);
       await file.truncate(0);
       await file.sync();
       await disk.syncDirectory(dataDirectory);
-      return new ChangeJournal(file);
+      return new ChangeJournal(file, redone);
     } catch (error) {
       await file.close();
       throw error;
@@ -111,6 +114,9 @@ export class ChangeJournal {
   async close(): Promise<void> {
     for (const path of [...this.#unsettled.keys()]) await this.settle(path).catch(() => {});
     await this.#writing;
+    // So that a start after an end in good order has nothing to do again; it may as well.
+    const isOver = this.#unsettled.size === 0 && this.#active === 0;
+    if (isOver && this.#end > 0) await this.#empty().catch(() => {});
     await this.#file.close();
   }
 

@@ -11,7 +11,18 @@ import { DELETED_SUFFIX, METADATA_SUFFIX, TEMPORARY_DIRECTORY } from './layout.j
 
 const COPY_BYTES = 2 ** 20;
 
-export async function redoChanges(disk: Disk, directory: string, journal: Buffer): Promise<void> {
+/** A change that was carried through, and the bytes of its body. */
+export interface RedoneChange {
+  readonly change: JournalChange;
+  readonly bytes: number;
+}
+
+/** Answers with the changes that have, or may have, happened only now. */
+export async function redoChanges(
+  disk: Disk,
+  directory: string,
+  journal: Buffer,
+): Promise<RedoneChange[]> {
   const records = [...decodeRecords(journal)];
   /** Of each file the last record that makes those before it void. */
   const settled = new Map<string, number>();
@@ -19,38 +30,48 @@ export async function redoChanges(disk: Disk, directory: string, journal: Buffer
     if (change.what !== 'write') settled.set(change.path, sequence);
   }
   const directories = new Set<string>();
+  const redone: RedoneChange[] = [];
   for (const record of records) {
     const { change, sequence } = record;
     const isVoid = sequence < (settled.get(change.path) ?? 0);
     if (isVoid || change.what === 'settled') continue;
-    await redo(disk, directory, record);
+    const bytes = await redo(disk, directory, record);
+    if (bytes !== undefined) redone.push({ change, bytes });
     directories.add(dirname(join(directory, change.path)));
   }
   for (const each of directories) await disk.syncDirectory(each);
+  return redone;
 }
 
-async function redo(disk: Disk, directory: string, record: JournalRecord): Promise<void> {
+/** Bytes written; undefined if there was nothing to do. */
+async function redo(
+  disk: Disk,
+  directory: string,
+  record: JournalRecord,
+): Promise<number | undefined> {
   const { change } = record;
   const path = join(directory, change.path);
   const isThere = await disk.exists(path);
   switch (change.what) {
     case 'write':
-      if (isThere) await write(disk, directory, change, record.body);
-      return;
+      return isThere ? write(disk, directory, change, record.body) : undefined;
     case 'move': {
       const to = join(directory, change.to);
       if (isThere) await disk.rename(path, to);
       const isMoved = isThere || (await disk.exists(to));
-      if (!(await disk.exists(path + METADATA_SUFFIX))) return;
-      if (isMoved) await disk.rename(path + METADATA_SUFFIX, to + METADATA_SUFFIX);
-      else await disk.unlink(path + METADATA_SUFFIX);
-      return;
+      const hasMetadata = await disk.exists(path + METADATA_SUFFIX);
+      if (hasMetadata && isMoved) await disk.rename(path + METADATA_SUFFIX, to + METADATA_SUFFIX);
+      else if (hasMetadata) await disk.unlink(path + METADATA_SUFFIX);
+      return isThere ? 0 : undefined;
     }
     case 'remove':
-      if (isThere) return;
+      if (isThere) return undefined;
       for (const suffix of [METADATA_SUFFIX, DELETED_SUFFIX]) {
         await removeIfThere(disk, path + suffix);
       }
+      return 0;
+    case 'settled':
+      return undefined;
   }
 }
 
@@ -59,22 +80,24 @@ async function write(
   directory: string,
   { path, offset, size, piece }: Extract<JournalChange, { what: 'write' }>,
   body: Buffer,
-): Promise<void> {
+): Promise<number | undefined> {
   const piecePath = piece && join(directory, TEMPORARY_DIRECTORY, piece);
   // Its client was refused before the file was touched.
-  if (piecePath && !(await disk.exists(piecePath))) return;
+  if (piecePath && !(await disk.exists(piecePath))) return undefined;
   const file = await disk.openToUpdate(join(directory, path));
   try {
-    if (piecePath) await copy(disk, piecePath, file, offset);
+    let bytes = body.length;
+    if (piecePath) bytes = await copy(disk, piecePath, file, offset);
     else await file.writeAt([body], offset);
     if ((await file.stat()).size !== size) await file.truncate(size);
     await file.sync();
+    return bytes;
   } finally {
     await file.close();
   }
 }
 
-async function copy(disk: Disk, from: string, to: DiskFile, offset: number): Promise<void> {
+async function copy(disk: Disk, from: string, to: DiskFile, offset: number): Promise<number> {
   const source = await disk.openToRead(from);
   try {
     const { size } = await source.stat();
@@ -83,6 +106,7 @@ async function copy(disk: Disk, from: string, to: DiskFile, offset: number): Pro
       await source.readAt(chunk, at);
       await to.writeAt([chunk], offset + at);
     }
+    return size;
   } finally {
     await source.close();
   }
