@@ -13,7 +13,7 @@ import { LARGE_BYTES, someBytes } from './storage-scripts.js';
  * steps, behind every start and at the end. The seed gives the same history again.
  */
 
-const STEPS = 16;
+const STEPS = 10;
 const LOOK_EVERY = 5;
 const STARTS = 8;
 const DAY_MS = 86_400_000;

@@ -111,6 +111,7 @@ export class StorageHost {
       filesPerDirectory: 3,
       maxIdleFiles: 4,
       readChunkBytes: 16_384,
+      cacheBytes: 2 ** 17,
       disk: this.disk,
       environment: {
         now: () => {
