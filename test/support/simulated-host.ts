@@ -55,7 +55,7 @@ export interface NewContent {
 
 const MEMORY_FOLDER = '/dev/shm';
 const PATIENT_MS = 20_000;
-const STORE_ATTEMPTS = 30;
+const STORE_ATTEMPTS = 60;
 const IMPATIENT_MS = 300;
 
 export class SimulatedHost {
