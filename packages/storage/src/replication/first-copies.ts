@@ -14,8 +14,16 @@ import { isUnfinished, type Members } from './members.js';
 /**
  * First copies, as the trackers arrange them: a member that starts empty is given one
  * other member to take everything from, and gets no requests until that one says that
- * it has.
+ * it has. The others send all they have as well: each may have files of a member that
+ * is away, or of the empty one itself, that its source has not.
  */
+
+export interface FirstCopy {
+  /** When the member was given a source, unix seconds. */
+  readonly seconds: number;
+  /** This storage is the source. */
+  readonly isSource: boolean;
+}
 
 export interface FirstCopiesOptions {
   readonly group: string;
@@ -33,13 +41,14 @@ export class FirstCopies {
     this.#options = options;
   }
 
-  /** When the member was told to take its first copy from here; undefined if it was not. */
-  async of({ id, status }: ServerBrief): Promise<number | undefined> {
+  /** The first copy that the member waits for, if it does. */
+  async of({ id, status }: ServerBrief): Promise<FirstCopy | undefined> {
     if (!isUnfinished(status)) return undefined;
     const { group, members } = this.#options;
     const answers = await this.#askAll(syncSrcReq, { group, id }, [Status.notFound]);
-    const source = answers.find((each) => each?.sourceId === members.ownId);
-    return source?.untilSeconds;
+    const own = answers.find((each) => each?.sourceId === members.ownId);
+    const source = own ?? answers.find((each) => each !== undefined);
+    return source && { seconds: source.untilSeconds, isSource: own !== undefined };
   }
 
   /** Tells the trackers that the member is being sent everything. */

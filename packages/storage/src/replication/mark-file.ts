@@ -22,6 +22,8 @@ export interface Mark {
   readonly everythingUntil: Position;
   /** Of that first copy, unix seconds, as the tracker had it. */
   readonly firstCopySeconds: number;
+  /** What came here from others before this place is still to be compared with the member. */
+  readonly repairUntil: Position;
   /** Changes that the member would not take. It is never said to have everything. */
   readonly refused: number;
 }
@@ -31,6 +33,7 @@ export const NEW_MARK: Mark = {
   instance: '',
   everythingUntil: 0,
   firstCopySeconds: 0,
+  repairUntil: 0,
   refused: 0,
 };
 
@@ -88,6 +91,7 @@ function parse(text: string | undefined): Mark {
     instance: typeof instance === 'string' ? instance : '',
     everythingUntil: count('everythingUntil'),
     firstCopySeconds: count('firstCopySeconds'),
+    repairUntil: count('repairUntil'),
     refused: count('refused'),
   };
   const whole = Object.values(mark).every((each) => each !== -1);

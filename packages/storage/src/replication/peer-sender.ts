@@ -78,6 +78,7 @@ export class PeerSender {
   #toldSeconds = 0;
   /** Why the session cannot go on. */
   #failure: Error | undefined;
+  #repairing: Promise<void> | undefined;
   #hasNews = false;
   #resume: (() => void) | undefined;
 
@@ -103,6 +104,13 @@ export class PeerSender {
       this.#acknowledged >= position ||
       this.#flights.some(({ end, done }) => done && end === position)
     );
+  }
+
+  /** Compares with the member what came here from others, beside all else. */
+  repair(): void {
+    this.#mark = { ...this.#mark, repairUntil: this.#parts.service.replication.log.end };
+    this.#saveMark();
+    this.#wake();
   }
 
   /** An upload has waited too long for this member. */
@@ -161,13 +169,15 @@ export class PeerSender {
     try {
       connected();
       const asked = await firstCopies.of(peer);
-      this.#begin(connections.instance ?? '', asked);
-      if (asked !== undefined) await firstCopies.begun(peer);
+      this.#begin(connections.instance ?? '', asked?.seconds);
+      if (asked?.isSource) await firstCopies.begun(peer);
       await this.#pass(connections);
     } finally {
       off();
       connections.close();
       await Promise.all(this.#flights.map(({ settled }) => settled));
+      await this.#repairing;
+      this.#repairing = undefined;
       this.#flights = [];
       this.#saveMark();
     }
@@ -216,6 +226,7 @@ export class PeerSender {
         savedAt = now;
         this.#saveMark();
       }
+      this.#repairing ??= this.#repairIfNeeded(connections);
       if (more) continue;
       if (now - toldAt >= SYNCED_INTERVAL_MS) {
         toldAt = now;
@@ -236,9 +247,9 @@ export class PeerSender {
     const peer = member();
     if (!peer || !isUnfinished(peer.status)) return true;
     const asked = await firstCopies.of(peer);
-    if (asked !== undefined && asked !== this.#mark.firstCopySeconds) return false;
+    if (asked && asked.seconds !== this.#mark.firstCopySeconds) return false;
     const isWhole = this.#acknowledged >= this.#mark.everythingUntil;
-    if (asked !== undefined && isWhole) await firstCopies.ended(peer);
+    if (asked?.isSource && isWhole) await firstCopies.ended(peer);
     return true;
   }
 
@@ -296,6 +307,42 @@ export class PeerSender {
         if (this.#mark.refused === 0) this.#report(error);
         this.#mark = { ...this.#mark, refused: this.#mark.refused + 1 };
         return;
+      }
+    }
+  }
+
+  /** Undefined if there is nothing to be repaired. */
+  #repairIfNeeded(connections: PeerConnections): Promise<void> | undefined {
+    const until = this.#mark.repairUntil;
+    if (until === 0) return undefined;
+    return this.#repair(connections, until).then(
+      () => {
+        this.#repairing = undefined;
+        // Another one may have been asked for meanwhile.
+        const left = this.#mark.repairUntil === until ? 0 : this.#mark.repairUntil;
+        this.#mark = { ...this.#mark, repairUntil: left };
+        this.#wake();
+      },
+      (error: unknown) => {
+        this.#failure ??= asError(error);
+        this.#wake();
+      },
+    );
+  }
+
+  /** One record after the other, so that uploads do not wait behind them. */
+  async #repair(connections: PeerConnections, until: Position): Promise<void> {
+    const { log } = this.#parts.service.replication;
+    for (let read = 0; read < until && !this.#stop.signal.aborted; ) {
+      const { entries, next } = await log.read(read);
+      if (next === read) return;
+      read = next;
+      for (const { record } of entries) {
+        if (record.own) continue;
+        const { operation } = record;
+        const isPart = operation === 'A' || operation === 'M' || operation === 'T';
+        // Of another's changes only what came of them counts.
+        await this.#fly(connections, isPart ? { ...record, operation: 'U' } : record, true);
       }
     }
   }

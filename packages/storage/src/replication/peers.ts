@@ -78,6 +78,10 @@ export class Peers implements Copiers {
     throw new StatusError(Status.tryAgain, 'the storage is closing');
   }
 
+  repair(): void {
+    for (const sender of this.#senders.values()) sender.repair();
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
     this.#off();

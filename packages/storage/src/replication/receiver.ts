@@ -41,7 +41,7 @@ export class Receiver {
     { id, part }: LoggedName,
     atSeconds: number,
     payload: Payload,
-    replaces: boolean,
+    { replaces, sender }: { readonly replaces: boolean; readonly sender: string },
   ): Promise<void> {
     if (part !== 'file') return this.#beside(id, part, atSeconds, payload);
     // No file has the name of a slice.
@@ -54,12 +54,18 @@ export class Receiver {
     const stays = size === bytes || (size !== undefined && fileKind(id) === 'appender');
     if (!replaces && stays) return this.#drop(payload, false);
     const change = this.#change(id, atSeconds, size === undefined);
+    const { source } = decodeFields(id.base);
+    const { members } = this.#service.replication;
+    const isSource = source === sender || source === members.find(sender)?.address;
     const done = storePath.announce(bytes);
     try {
       await this.#service.store.receive(id, payload, change, async (path) => {
         if (this.#isDeleted(id, atSeconds)) return true;
         const stat = await this.#statOf(path);
-        return stat !== undefined && stat.mtimeSeconds > atSeconds;
+        if (!stat || stat.mtimeSeconds < atSeconds) return false;
+        // Within one second the source knows best, then who has more.
+        if (stat.mtimeSeconds > atSeconds) return true;
+        return !isSource && stat.size >= bytes;
       });
     } finally {
       done();

@@ -79,7 +79,8 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
         if (payload.remaining !== request.size) {
           throw new ProtocolError(`${request.size} bytes announced, ${payload.remaining} brought`);
         }
-        await receiver.file(name, request.atSeconds, payload, command === syncUpdateFile);
+        const about = { replaces: command === syncUpdateFile, sender: session.peer };
+        await receiver.file(name, request.atSeconds, payload, about);
       }
       return command.reply.encode(received(session, request.atSeconds));
     },
@@ -99,9 +100,10 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
       session.peer = await admit(members, session, id);
       return undefined;
     }),
-    control(exchangeInstances, async (_, { session }: Context<StorageSession>) => {
+    control(exchangeInstances, async ({ instance }, { session }: Context<StorageSession>) => {
       if (session.peer === '') throw new StatusError(Status.accessDenied, 'a stranger');
       session.tellsSynced = true;
+      if (!synced.isSame(session.peer, instance)) replication.lostBy(session.peer);
       return { instance: replication.instance };
     }),
     control(syncedUntil, (seconds, { session }: Context<StorageSession>) => {

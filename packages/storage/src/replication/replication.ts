@@ -19,6 +19,8 @@ export interface Copiers {
   ready(): Promise<void>;
   /** Resolves when enough members have all that is in the log up to there; else status 11. */
   copied(position: Position): Promise<void>;
+  /** A member has lost its log: what came from it is to be compared with all others. */
+  repair(): void;
 }
 
 export interface ReplicationParts {
@@ -49,6 +51,11 @@ export class Replication {
     this.synced = synced;
     this.instance = instance;
     this.journal = new Journal(log, deletions, environment);
+  }
+
+  /** Another member has lost its log, and with it what it had not passed on to all. */
+  lostBy(id: string): void {
+    if (this.members.find(id)) this.#copiers?.repair();
   }
 
   /** From now on, changes are answered when `copiers` say so. */

@@ -34,7 +34,7 @@ import { type LogRecord, numbersOf } from './log-record.js';
  */
 
 /** Before a larger file is sent again, the member is asked whether it has it. */
-const ASK_FIRST_BYTES = 64 * 1024;
+const ASK_FIRST_BYTES = 16 * 1024;
 
 export class Sending {
   readonly #service: StorageService;
@@ -64,7 +64,7 @@ export class Sending {
       case 'C':
         return this.#created(id, record, peer, again);
       case 'U':
-        return this.#whole(id, record, peer, syncUpdateFile);
+        return this.#wholeUnlessSame(id, record, peer);
       case 'A':
         return this.#part(id, record, peer, syncAppendFile);
       case 'M':
@@ -118,6 +118,13 @@ export class Sending {
     } finally {
       opened.release();
     }
+  }
+
+  async #wholeUnlessSame(id: FileId, record: LogRecord, peer: FrameClient): Promise<void> {
+    const opened = await this.#open(id);
+    if (!opened) return;
+    const isSame = await this.#hasSame(id, opened, peer).finally(() => opened.release());
+    if (!isSame) await this.#whole(id, record, peer, syncUpdateFile);
   }
 
   async #part(

@@ -4,7 +4,7 @@ import { asError } from '../errors.js';
 import { Members } from './members.js';
 
 /**
- * Up to when this storage has what each other member changed, in the clock of that
+ * What this storage has heard of the others: up to when this storage has what each other member changed, in the clock of that
  * member. Trackers hear of it and send readers accordingly. The file `synced.json`
  * may be older than what is here, never newer: then a reader is sent elsewhere once
  * too often.
@@ -18,6 +18,8 @@ export class SyncedTimes {
   readonly #directory: string;
   readonly #onError: (error: Error) => void;
   readonly #seconds = new Map<string, number>();
+  /** What each member last said it is. */
+  readonly #instances = new Map<string, string>();
   #changed = false;
   #saving: Promise<void> = Promise.resolve();
 
@@ -29,10 +31,11 @@ export class SyncedTimes {
 
   async load(): Promise<void> {
     const bytes = await readSmallFile(this.#disk, join(this.#directory, FILE), MAX_FILE_BYTES);
-    for (const [id, seconds] of Object.entries(parse(bytes))) {
-      if (Members.isId(id) && typeof seconds === 'number' && seconds > 0) {
-        this.#seconds.set(id, seconds);
-      }
+    for (const [id, heard] of Object.entries(parse(bytes))) {
+      if (!Members.isId(id) || typeof heard !== 'object' || heard === null) continue;
+      const { seconds, instance } = heard as Readonly<Record<string, unknown>>;
+      if (typeof seconds === 'number' && seconds > 0) this.#seconds.set(id, seconds);
+      if (typeof instance === 'string') this.#instances.set(id, instance);
     }
   }
 
@@ -43,6 +46,15 @@ export class SyncedTimes {
     this.#changed = true;
   }
 
+  /** Takes down what a member says it is; false if it was another one before. */
+  isSame(id: string, instance: string): boolean {
+    const before = this.#instances.get(id);
+    if (before === instance) return true;
+    this.#instances.set(id, instance);
+    this.#changed = true;
+    return before === undefined;
+  }
+
   get all(): readonly { readonly sourceId: string; readonly seconds: number }[] {
     return [...this.#seconds].map(([sourceId, seconds]) => ({ sourceId, seconds }));
   }
@@ -51,7 +63,12 @@ export class SyncedTimes {
   save(): Promise<void> {
     if (!this.#changed) return this.#saving;
     this.#changed = false;
-    const content = JSON.stringify(Object.fromEntries(this.#seconds));
+    const ids = new Set([...this.#seconds.keys(), ...this.#instances.keys()]);
+    const heard = [...ids].map((id) => [
+      id,
+      { seconds: this.#seconds.get(id), instance: this.#instances.get(id) },
+    ]);
+    const content = JSON.stringify(Object.fromEntries(heard));
     this.#saving = this.#saving
       .then(() => replaceFile(this.#disk, this.#directory, FILE, content))
       .catch((error: unknown) => this.#onError(asError(error)));

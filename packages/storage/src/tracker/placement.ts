@@ -32,8 +32,6 @@ export interface Holder {
 
 /** A file older than this is everywhere where copying works at all. */
 export const SYNC_MAX_DELAY_SECONDS = 86_400;
-/** Level members report the same time but for these. */
-const LEVEL_SECONDS = 3;
 /** A file older than this is not younger than its storage's last report says. */
 const SYNC_MAX_TIME_SECONDS = 300;
 
@@ -80,16 +78,17 @@ export function holds(
 }
 
 /**
- * Those who come first when the file's source is away and nobody is known to have the
- * file: the ones that have got most from there. A file that was acknowledged is with
- * members that were level with its source, and they stopped at the same time.
+ * Those who come first when a source is away and nobody is known to have one of its
+ * files, or when it has lost them: the ones that have got most from there. What was
+ * acknowledged is with members that were level with the source, and a member that was
+ * not has stopped earlier.
  */
 export function likeliest<Each extends Holder>(
   holders: readonly Each[],
   sourceId: string | undefined,
 ): readonly Each[] {
   const most = Math.max(...holders.map((each) => syncedUntil(each, sourceId)));
-  return holders.filter((each) => syncedUntil(each, sourceId) >= most - LEVEL_SECONDS);
+  return holders.filter((each) => syncedUntil(each, sourceId) === most);
 }
 
 function syncedUntil(holder: Holder, sourceId: string | undefined): number {

@@ -18,6 +18,7 @@ import type { Cluster } from '../cluster.js';
 import type { Group } from '../group.js';
 import type { Member } from '../member.js';
 import type { TrackerSettings } from '../options.js';
+import { likeliest } from '../placement.js';
 import type { TrackerSession } from '../session.js';
 
 /**
@@ -38,7 +39,9 @@ export function syncHandlers(
         member.copyFrom(undefined);
         return undefined;
       }
-      const peer = group.readable(environment.now()).find((each) => each !== member);
+      const others = group.readable(environment.now()).filter((each) => each !== member);
+      // It may have been the source of files that not all of them have got.
+      const [peer] = likeliest(others, member.id);
       if (!peer) throw new StatusError(Status.notFound, 'no active storage to copy from');
       const source = { sourceId: peer.id, untilSeconds: nowSeconds(environment) };
       member.copyFrom(source);
