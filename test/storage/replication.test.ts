@@ -8,6 +8,7 @@ import {
   downloadFile,
   type FileName,
   getMetadata,
+  listStorage,
   modifyFile,
   queryFetchAll,
   regenerateAppender,
@@ -127,6 +128,17 @@ describe('a group of storages', () => {
     await readableAt(group, last!.kept, 3);
     // An appender is read where it is changed.
     await readableAt(group, last!.grown, 1);
+    // What was copied, opened, read and written is counted; what was refused is no download.
+    const tracker = await group.asked();
+    await until(async () => {
+      const { answer } = await tracker.ask(listStorage, { group: 'group1', id: '' });
+      return answer!.every(({ statistics: { operations, times } }) => {
+        const { download, syncInBytes, syncOutBytes, fileOpen, fileRead, fileWrite } = operations;
+        const counted = [syncInBytes, syncOutBytes, fileOpen, fileRead, fileWrite, download];
+        const all = counted.every(({ success }) => success > 0) && times.lastSyncUpdateSeconds > 0;
+        return all && download.total === download.success;
+      });
+    });
     const [first, ...others] = await Promise.all(group.members.map(contentsOf));
     for (const other of others) expect([...other]).toEqual([...first!]);
     expect(first!.size).toBe(3 * 10);

@@ -1,3 +1,4 @@
+import { type Disk, type DiskFile, decoratedFile } from '@stevedore/disk';
 import {
   CommandCode,
   type ConnectionCounts,
@@ -14,7 +15,8 @@ import type { Context, Handler, Reply } from '../net/handler.js';
  */
 
 interface Counted {
-  readonly operation: CountedOperation;
+  /** Copies from other members count by their bytes only. */
+  readonly operation?: CountedOperation;
   readonly bytes?: CountedOperation;
   /** True if it changes what is stored. */
   readonly changes: boolean;
@@ -22,7 +24,9 @@ interface Counted {
 
 const upload: Counted = { operation: 'upload', bytes: 'uploadBytes', changes: true };
 
-const COUNTED: ReadonlyMap<number, Counted> = new Map([
+const syncedIn: Counted = { bytes: 'syncInBytes', changes: false };
+
+const COUNTED: ReadonlyMap<number, Counted> = new Map<number, Counted>([
   [CommandCode.uploadFile, upload],
   [CommandCode.uploadAppenderFile, upload],
   [CommandCode.uploadSlaveFile, upload],
@@ -33,8 +37,18 @@ const COUNTED: ReadonlyMap<number, Counted> = new Map([
   [CommandCode.deleteFile, { operation: 'delete', changes: true }],
   [CommandCode.downloadFile, { operation: 'download', bytes: 'downloadBytes', changes: false }],
   [CommandCode.getMetadata, { operation: 'getMetadata', changes: false }],
+  [CommandCode.syncCreateFile, syncedIn],
+  [CommandCode.syncUpdateFile, syncedIn],
+  [CommandCode.syncAppendFile, syncedIn],
+  [CommandCode.syncModifyFile, syncedIn],
   [CommandCode.createLink, { operation: 'createLink', changes: true }],
 ]);
+
+/** What replication counts by itself. */
+export interface CopyCounts {
+  readonly sentBytes: number;
+  readonly lastReceivedSeconds: number;
+}
 
 export class StorageCounters {
   readonly #nowSeconds: () => number;
@@ -71,20 +85,57 @@ export class StorageCounters {
     };
   }
 
-  statistics(connections: ConnectionCounts): StorageStatistics {
+  /** The disk, with what is opened, read and written on it counted. */
+  counting(disk: Disk): Disk {
+    const file = async (opening: Promise<DiskFile>): Promise<DiskFile> => {
+      const opened = await this.#tried('fileOpen', opening);
+      return decoratedFile(opened, {
+        readAt: (target, position) => this.#tried('fileRead', opened.readAt(target, position)),
+        writeAt: (chunks, position) => this.#tried('fileWrite', opened.writeAt(chunks, position)),
+      });
+    };
+    return {
+      ...disk,
+      create: (path) => file(disk.create(path)),
+      openToRead: (path) => file(disk.openToRead(path)),
+      openToUpdate: (path) => file(disk.openToUpdate(path)),
+    };
+  }
+
+  async #tried<Result>(operation: CountedOperation, trying: Promise<Result>): Promise<Result> {
+    const count = this.#count(operation);
+    count.total += 1;
+    const result = await trying;
+    count.success += 1;
+    return result;
+  }
+
+  statistics(connections: ConnectionCounts, copies: CopyCounts): StorageStatistics {
     const empty = emptyStatistics();
+    const { sentBytes, lastReceivedSeconds } = copies;
     return {
       connections,
-      operations: { ...empty.operations, ...this.#operations() },
-      times: { ...empty.times, lastSourceUpdateSeconds: this.#lastChangeSeconds },
+      operations: {
+        ...empty.operations,
+        ...this.#operations(),
+        syncOutBytes: { total: sentBytes, success: sentBytes },
+      },
+      times: {
+        ...empty.times,
+        lastSourceUpdateSeconds: this.#lastChangeSeconds,
+        lastSyncUpdateSeconds: lastReceivedSeconds,
+      },
     };
   }
 
   async #run(what: Counted, handle: () => Promise<Reply>): Promise<Reply> {
-    const count = this.#count(what.operation);
-    count.total += 1;
+    const count = what.operation && this.#count(what.operation);
+    // A file that is not there was not downloaded: C storages do not count the attempt.
+    const isDownload = what.operation === 'download';
+    if (count && !isDownload) count.total += 1;
     const reply = await handle();
-    count.success += 1;
+    if (count && isDownload) count.total += 1;
+    if (count) count.success += 1;
     if (what.changes) this.#lastChangeSeconds = this.#nowSeconds();
     return reply;
   }

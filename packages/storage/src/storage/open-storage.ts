@@ -97,8 +97,9 @@ async function openOn(
     settings.filesPerDirectory,
     () => void stateFile.save(state()),
   );
-  const service = assemble(settings, storePaths, rotation, replication);
   const counters = new StorageCounters(() => nowSeconds(environment));
+  const counted = { ...settings, disk: counters.counting(disk) };
+  const service = assemble(counted, storePaths, rotation, replication);
   const plain = handlersOf(service);
   const handlers = tiering ? tiering.handlers(service, plain) : plain;
   tiering?.start();

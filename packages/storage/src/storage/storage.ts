@@ -62,7 +62,10 @@ export async function startStorage(options: StorageOptions): Promise<Storage> {
   const membership = join(opened.service, port, {
     firstSync: opened.firstSync,
     joinedAtSeconds: opened.joinedAtSeconds,
-    statistics: () => encodeStatistics(opened.counters.statistics(server.counts)),
+    statistics: () => {
+      const { replication } = opened.service;
+      return encodeStatistics(opened.counters.statistics(server.counts, replication));
+    },
   });
   const peers = new Peers({ service: opened.service, trackers: settings.trackers });
   opened.service.replication.passTo(peers);
