@@ -8,6 +8,8 @@ export class Members {
   /** What each tracker last told. */
   readonly #lists = new Map<string, readonly ServerBrief[]>();
   readonly #listeners = new Set<() => void>();
+  /** Those who have asked for news. */
+  readonly #waiting = new Set<() => void>();
   readonly #askers = new Set<() => void>();
   #ownId: string | undefined;
 
@@ -32,6 +34,11 @@ export class Members {
       members.filter(({ id }) => Members.isId(id)),
     );
     this.#tell();
+  }
+
+  /** A tracker has been asked and has no news. */
+  unchanged(): void {
+    for (const listener of [...this.#waiting]) listener();
   }
 
   /** All but this storage and those that are gone for good. */
@@ -70,16 +77,16 @@ export class Members {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Resolves at the next change, or after so long. */
-  changed(withinMs: number): Promise<void> {
+  /** Resolves when a tracker has been asked, or after so long. */
+  asked(withinMs: number): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
         clearTimeout(timer);
-        off();
+        this.#waiting.delete(done);
         resolve();
       };
       const timer = setTimeout(done, withinMs);
-      const off = this.onChange(done);
+      this.#waiting.add(done);
     });
   }
 
@@ -96,7 +103,7 @@ export class Members {
   }
 
   #tell(): void {
-    for (const listener of [...this.#listeners]) listener();
+    for (const listener of [...this.#listeners, ...this.#waiting]) listener();
   }
 }
 

@@ -37,7 +37,8 @@ export async function admit(
 /** A member that joined a moment ago is in no list yet. */
 async function news(members: Members, address: string, id: string | undefined) {
   if (members.ownId === undefined) return undefined;
+  const asked = members.asked(NEWS_MS);
   members.refresh();
-  await members.changed(NEWS_MS);
+  await asked;
   return members.at(address, id);
 }

@@ -95,10 +95,18 @@ export class StorageCounters {
       });
     };
     return {
-      ...disk,
       create: (path) => file(disk.create(path)),
       openToRead: (path) => file(disk.openToRead(path)),
       openToUpdate: (path) => file(disk.openToUpdate(path)),
+      makeLink: (target, path) => disk.makeLink(target, path),
+      readLink: (path) => disk.readLink(path),
+      rename: (from, to) => disk.rename(from, to),
+      unlink: (path) => disk.unlink(path),
+      exists: (path) => disk.exists(path),
+      makeDirectory: (path) => disk.makeDirectory(path),
+      syncDirectory: (path) => disk.syncDirectory(path),
+      list: (path) => disk.list(path),
+      space: (path) => disk.space(path),
     };
   }
 

@@ -79,7 +79,9 @@ export class TrackerLink {
   #sourceSeenAt = 0;
   /** True once the tracker has told of the group's members. */
   #told = false;
-  #wake: () => void = () => {};
+  /** Somebody wants news; the next pause is none. */
+  #woken = false;
+  #resume: () => void = () => {};
 
   constructor(options: TrackerLinkOptions) {
     this.#options = options;
@@ -229,7 +231,10 @@ export class TrackerLink {
 
   #learn({ members }: ChangeList): void {
     const { tracker, replication } = this.#options;
-    if (!members) return;
+    if (!members) {
+      replication.members.unchanged();
+      return;
+    }
     this.#told = true;
     replication.members.learn(endpointText(tracker), members);
     const own = members.find(({ id }) => id === replication.members.ownId);
@@ -260,15 +265,21 @@ export class TrackerLink {
       const finish = (woken: boolean): void => {
         clearTimeout(timer);
         signal.removeEventListener('abort', stopped);
-        this.#wake = () => {};
+        this.#resume = () => {};
+        this.#woken = false;
         resolve(woken);
       };
       const stopped = (): void => finish(true);
       const timer = setTimeout(() => finish(false), Math.max(ms, 1));
       signal.addEventListener('abort', stopped);
-      this.#wake = stopped;
-      if (signal.aborted) stopped();
+      this.#resume = stopped;
+      if (signal.aborted || this.#woken) stopped();
     });
+  }
+
+  #wake(): void {
+    this.#woken = true;
+    this.#resume();
   }
 
   #report(error: unknown): void {
