@@ -75,8 +75,9 @@ export class Quarantine {
   add(row: FileRow, place: DamagePlace, holder = ''): void {
     const { fileMap, now, onDamage, onError } = this.#parts;
     const copy = { key: row.key, place, holder, foundAt: now() };
-    // Deleted since it was read.
-    if (!fileMap.find(row.key) || !fileMap.addDamage(copy)) return;
+    const current = fileMap.find(row.key);
+    // Deleted, or stored elsewhere since it was read.
+    if (!current || !isSameCopy(row, current, place) || !fileMap.addDamage(copy)) return;
     this.#remember(copy);
     this.#found += 1;
     const fileId = place === 'trunk' ? (row.trunkFileId ?? undefined) : undefined;
@@ -113,6 +114,12 @@ export class Quarantine {
   #remember({ key }: DamagedCopy): void {
     if (this.#known.size < MAX_KNOWN) this.#known.add(nameOf(key));
   }
+}
+
+function isSameCopy(read: FileRow, current: FileRow, place: DamagePlace): boolean {
+  if (place === 'trunk') return read.trunkFileId === current.trunkFileId;
+  if (place === 'spool') return true;
+  return read.segment === current.segment && read.position === current.position;
 }
 
 function nameOf(key: Buffer): string {
