@@ -112,6 +112,10 @@ class Search {
     const { fileMap, trunkStore, now } = this.#parts;
     const { signal, all, graceMs } = this.#search;
     const startedAt = now();
+    // A clock that was set back since would keep them in doubt until it is there again.
+    for (const { id, doubtfulSince } of fileMap.doubtfulTrunks()) {
+      if (doubtfulSince! > startedAt) fileMap.doubt(id, startedAt);
+    }
     const doubtful = fileMap.doubtfulTrunks();
     await this.#removeUnwanted();
     if (all || doubtful.length > 0) {
