@@ -227,12 +227,13 @@ export class PeerSender {
         this.#saveMark();
       }
       this.#repairing ??= this.#repairIfNeeded(connections);
-      if (more) continue;
+      // A log that never stops growing must not put this off.
       if (now - toldAt >= SYNCED_INTERVAL_MS) {
         toldAt = now;
         if (await this.#tellSynced(connections)) heardAt = now;
         if (!(await this.#firstCopy())) return;
       }
+      if (more) continue;
       if (now - heardAt >= settings.beatIntervalMs) {
         heardAt = now;
         await connections.use((client) => client.ask(activeTest, undefined));
