@@ -241,7 +241,8 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
     return {
       bytes,
       info: {
-        key: randomBytes(16).toString('base64url'),
+        // A key begins with the time, so never with a dash.
+        key: Buffer.concat([Buffer.of(1), randomBytes(15)]).toString('base64url'),
         name: options.name ?? '',
         type: options.type ?? 'application/octet-stream',
         size,
