@@ -1,9 +1,9 @@
-import { CommandCode, reset, stall } from '@stevedore/fastdfs/testing';
+import { CommandCode, type MemoryCluster, refuse, reset, stall } from '@stevedore/fastdfs/testing';
 import { expect, it } from 'vitest';
 import { failure, until } from '../support/fastdfs.js';
 import { memorySetup } from '../support/fastdfs-memory.js';
 
-/** Uploads that begin at the same time share one question to the tracker. */
+/** Uploads that run at the same time share a tracker's answer, within limits. */
 
 const BODY = Buffer.from('body');
 
@@ -66,4 +66,77 @@ it('when no tracker answers, each upload says so', async () => {
   cluster.tracker.misbehave(CommandCode.queryStoreWithoutGroupOne, reset);
   const errors = await Promise.all([1, 2, 3].map(() => failure(client.upload(BODY))));
   expect(errors.map(({ code }) => code)).toEqual(Array(3).fill('no_tracker'));
+});
+
+/** Holds uploads back at the storage; answers those held with their good reply when called. */
+function heldUploads(cluster: MemoryCluster): { readonly count: number; release: () => void } {
+  const held: (() => void)[] = [];
+  for (const storage of cluster.storages) {
+    storage.misbehave(CommandCode.uploadFile, ({ socket }, good) => {
+      held.push(() => void socket.write(good));
+    });
+  }
+  return {
+    get count() {
+      return held.length;
+    },
+    release: () => {
+      for (const answer of held.splice(0)) answer();
+    },
+  };
+}
+
+it('an upload that begins while another is under way takes its answer, a number of times', async () => {
+  const { cluster, client } = await memorySetup({ uploadsPerStoreAnswer: 3 });
+  const held = heldUploads(cluster);
+  const questions = () => cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne);
+  const uploads = [];
+  for (const [number, asked] of [1, 1, 1, 2, 2, 2, 3].entries()) {
+    uploads.push(client.upload(BODY));
+    await until(() => held.count === number + 1);
+    expect(questions()).toBe(asked);
+  }
+  held.release();
+  expect(new Set(await Promise.all(uploads)).size).toBe(7);
+});
+
+it('an upload that fails ends the use of its answer', async () => {
+  const { cluster, client } = await memorySetup({ busyRetries: 0 });
+  const questions = () => cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne);
+  const held = heldUploads(cluster);
+  const first = client.upload(BODY);
+  await until(() => held.count === 1);
+  for (const storage of cluster.storages) storage.misbehave(CommandCode.uploadFile, refuse(28));
+  expect(await failure(client.upload(BODY))).toMatchObject({ code: 'no_space' });
+  expect(questions()).toBe(1);
+  for (const storage of cluster.storages) storage.behave();
+  await client.upload(BODY);
+  expect(questions()).toBe(2);
+  held.release();
+  await first;
+});
+
+it('an answer whose storage is gone is not taken again', async () => {
+  const { cluster, client } = await memorySetup({}, { storages: 2 });
+  const questions = () => cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne);
+  const held = heldUploads(cluster);
+  const first = client.upload(BODY);
+  await until(() => held.count === 1);
+  const [used, other] = cluster.storages.toSorted(
+    (a, b) => b.count(CommandCode.uploadFile) - a.count(CommandCode.uploadFile),
+  );
+  other!.behave();
+  used!.misbehave(CommandCode.uploadFile, reset);
+  await client.upload(BODY);
+  const asked = questions();
+  await client.upload(BODY);
+  expect(questions()).toBeGreaterThan(asked);
+  held.release();
+  await first;
+});
+
+it('with one upload for an answer, each asks', async () => {
+  const { cluster, client } = await memorySetup({ uploadsPerStoreAnswer: 1 });
+  await Promise.all(Array.from({ length: 5 }, () => client.upload(BODY)));
+  expect(cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne)).toBe(5);
 });

@@ -27,7 +27,7 @@ import { CollectedReply, MAX_SMALL_BODY_BYTES, ReplyReader } from './reply-reade
  */
 
 /** A body up to here is copied behind its head: cheaper than a gathering write. */
-const COPY_BODY_BYTES = 64 * 1024;
+const COPY_BODY_BYTES = 4 * 1024;
 
 /** How a call differs from the usual. */
 export interface CallPlan {

@@ -28,6 +28,11 @@ export interface FastdfsOptions {
   readonly maxIdleMs?: number;
   /** How often a call is repeated that a server answers with EAGAIN (11). Default 4. */
   readonly busyRetries?: number;
+  /**
+   * Uploads running at the same time that may share a tracker's answer, which is taken
+   * for a second at most. With 1 each upload asks. Default 16.
+   */
+  readonly uploadsPerStoreAnswer?: number;
   /** Where storages are reached whose addresses the trackers know are of another network. */
   readonly addressMap?: AddressMap;
   /**
@@ -60,6 +65,7 @@ const NUMBER_OPTIONS = {
   leaseTimeoutMs: { default: 10_000, min: 1, max: MAX_TIMER_MS },
   maxIdleMs: { default: 45_000, min: 1, max: MAX_TIMER_MS },
   busyRetries: { default: 4, min: 0, max: 20 },
+  uploadsPerStoreAnswer: { default: 16, min: 1, max: 10_000 },
   maxSpoolBytes: { default: 2 ** 30, min: 0, max: Number.MAX_SAFE_INTEGER },
 } as const satisfies Readonly<Record<string, { default: number; min: number; max: number }>>;
 

@@ -36,7 +36,7 @@ export class Context {
     this.pools = new Pools(settings);
     this.caller = new Caller(this.pools, settings);
     this.trackers = new Trackers(this.caller, settings.trackers);
-    this.storeChoice = new StoreChoice(this.trackers);
+    this.storeChoice = new StoreChoice(this.trackers, settings.uploadsPerStoreAnswer);
     this.addresses = new StorageAddresses(settings);
     this.reportOrphan = reportOrphan;
   }

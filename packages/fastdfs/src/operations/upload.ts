@@ -28,7 +28,7 @@ import { type CallOptions, Deadline } from '../deadline.js';
 import { FastdfsError, type FastdfsErrorCode } from '../errors.js';
 import { orphanOf } from '../events.js';
 import type { Context } from './context.js';
-import type { StoreAnswer } from './store-choice.js';
+import type { StoreAnswer, StoreLease } from './store-choice.js';
 
 /**
  * Uploads of new files. When a storage cannot be reached, or is lost before any byte
@@ -116,8 +116,26 @@ async function store(
   group: string | undefined,
   deadline: Deadline,
 ): Promise<string> {
-  const first = await context.storeChoice.ask(group, deadline);
-  let place: Place | undefined = placeOf(context, first, deadline);
+  const lease = await context.storeChoice.lease(group, deadline);
+  try {
+    const fileId = await storeAt(context, lease, command, body, extension, group, deadline);
+    lease.done(true);
+    return fileId;
+  } finally {
+    lease.done(false);
+  }
+}
+
+async function storeAt(
+  context: Context,
+  lease: StoreLease,
+  command: PayloadCommand<UploadRequest, FileName>,
+  body: PreparedBody,
+  extension: string,
+  group: string | undefined,
+  deadline: Deadline,
+): Promise<string> {
+  let place: Place | undefined = placeOf(context, lease.answer, deadline);
   let places: AsyncGenerator<Place> | undefined;
   for (let attempt = 1; ; attempt++) {
     let answered = false;
@@ -140,10 +158,11 @@ async function store(
       );
       return formatFileId(stored);
     } catch (error) {
+      lease.done(false);
       deadline.throwIfEnded();
       const lost = error instanceof FastdfsError && LOST.has(error.code) && !answered;
       if (!lost || isSpent(body) || attempt === MAX_STORAGES) throw error;
-      places ??= otherPlaces(context, first.reply, storage, group, deadline);
+      places ??= otherPlaces(context, lease.answer.reply, storage, group, deadline);
       place = (await places.next()).value as Place | undefined;
       if (!place) throw error;
     }

@@ -14,7 +14,11 @@ import {
   slaveName,
 } from '@stevedore/protocol';
 
-/** The files of a memory cluster, by name, the same for each of its storages. */
+/**
+ * The files of a memory cluster, by name, the same for each of its storages. Files of
+ * the same bytes share them, so that a long load of a few bodies does not fill memory;
+ * no buffer is ever changed, only replaced.
+ */
 
 export interface MemoryFile {
   bytes: Buffer;
@@ -25,8 +29,12 @@ export interface MemoryFile {
   metadata: Map<string, string>;
 }
 
+const MAX_SHARED_BODIES = 4_096;
+
 export class MemoryFiles {
   readonly #files = new Map<string, MemoryFile>();
+  /** The last body kept with a CRC-32; a few at most. */
+  readonly #bodies = new Map<number, Buffer>();
 
   get size(): number {
     return this.#files.size;
@@ -65,7 +73,7 @@ export class MemoryFiles {
     if (prefix === '') throw new ProtocolError('a slave needs a prefix');
     const name = slaveName(master, prefix, extension);
     if (this.#files.has(name)) throw new ProtocolError(name, Status.exists);
-    this.#files.set(name, newFile(bytes, false, undefined));
+    this.#files.set(name, newFile(this.#own(bytes, crc32(bytes)), false, undefined));
     return name;
   }
 
@@ -99,15 +107,23 @@ export class MemoryFiles {
     const digits = String(randomInt(10 ** 7)).padStart(7, '0');
     const name = `${encodePath(0, random & 0xff, (random >> 8) & 0xff)}${fields}${tail(digits)}`;
     if (this.#files.has(name)) return this.#store(bytes, tail, source, appender);
-    this.#files.set(name, newFile(bytes, appender, appender ? undefined : crc));
+    this.#files.set(name, newFile(this.#own(bytes, crc), appender, appender ? undefined : crc));
     return name;
+  }
+
+  /** The bytes for keeping: those given are a part of what was received. */
+  #own(bytes: Buffer, crc: number): Buffer {
+    const kept = this.#bodies.get(crc);
+    if (kept?.equals(bytes)) return kept;
+    const own = Buffer.from(bytes);
+    if (this.#bodies.size >= MAX_SHARED_BODIES) this.#bodies.clear();
+    this.#bodies.set(crc, own);
+    return own;
   }
 }
 
 function newFile(bytes: Buffer, appender: boolean, crc: number | undefined): MemoryFile {
-  // Of its own: the bytes are a part of what was received.
-  const own = Buffer.from(bytes);
-  return { bytes: own, appender, crc32: crc, mtimeSeconds: nowSeconds(), metadata: new Map() };
+  return { bytes, appender, crc32: crc, mtimeSeconds: nowSeconds(), metadata: new Map() };
 }
 
 function nowSeconds(): number {
