@@ -107,6 +107,22 @@ describe('a read', () => {
     }
   });
 
+  it('asks every other storage when a copy is not there yet and the source is gone', async () => {
+    const { cluster, client } = await memorySetup({}, { storages: 4 });
+    const id = await client.upload(HELLO);
+    const source = sourceOf(cluster, client, id);
+    const copies = cluster.storages.filter((storage) => storage !== source);
+    const without = copies.slice(1);
+    for (const storage of without) {
+      for (const command of READ_COMMANDS) storage.misbehave(command, refuse(2));
+    }
+    await source.close();
+    for (let round = 0; round < 4; round++) {
+      expect(await client.downloadBytes(id)).toEqual(HELLO);
+      expect((await client.info(id)).size).toBe(13);
+    }
+  });
+
   it('of a missing file is not_found after the source said so', async () => {
     const { client } = await memorySetup({}, { storages: 3 });
     const id = await client.upload(HELLO);

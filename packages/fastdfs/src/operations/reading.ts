@@ -4,7 +4,9 @@ import {
   type FetchTarget,
   type FileId,
   type FileName,
+  fileKind,
   listStorage,
+  parseSliceId,
   queryFetchAll,
   type ServerAddress,
   type StorageRecord,
@@ -19,8 +21,8 @@ import { type Context, nameOf } from './context.js';
  * Reads that survive the loss of a storage. The storage that the tracker names is
  * asked first. When it gives no answer, the others that have the file are asked in
  * turn. When one has no such file, the storage that took it first is asked, because
- * a copy may not have arrived yet; its address comes from the tracker, never from
- * the file id itself, which anybody can write.
+ * a copy may not have arrived yet, and if that is away, the others; addresses come
+ * from the tracker, never from the file id itself, which anybody can write.
  */
 
 /** What one storage is given at least, before another is asked. */
@@ -51,7 +53,7 @@ export async function readFromAny<T>(
   } catch (error) {
     deadline.throwIfEnded();
     const tried = new Set([first.text]);
-    if (isNotFound(error)) return askSource(context, id, deadline, attempt, tried, error);
+    if (isNotFound(error)) return askForCopy(context, id, deadline, attempt, tried, error);
     if (isUnreachable(error)) return askOthers(context, id, deadline, attempt, tried, error);
     throw error;
   }
@@ -82,17 +84,46 @@ async function askOthers<T>(
   throw last;
 }
 
-async function askSource<T>(
+/**
+ * One storage has no such file. That is so if the source says it too, or if the source
+ * is a member no more and nobody has it; as long as the source cannot be asked, the
+ * file may be there, and the failure is one that passes.
+ */
+async function askForCopy<T>(
   context: Context,
   id: FileId,
   deadline: Deadline,
   attempt: Attempt<T>,
-  tried: ReadonlySet<string>,
-  notFound: unknown,
+  tried: Set<string>,
+  notFound: FastdfsError,
 ): Promise<T> {
-  const source = await sourceOf(context, id, deadline);
-  if (!source || tried.has(source.text)) throw notFound;
-  return attempt(source, deadline.remainingMs);
+  const { source, isAway, active } = await membersFor(context, id, deadline);
+  if (source && tried.has(source.text)) throw notFound;
+  const others = await untried(context, id, deadline, tried);
+  const storages = [...new Set([...(source ? [source] : []), ...others, ...active])].filter(
+    ({ text }) => !tried.has(text),
+  );
+  let failure = isAway ? sourceAway(deadline, notFound) : undefined;
+  for (const [index, storage] of storages.entries()) {
+    tried.add(storage.text);
+    try {
+      return await attempt(storage, stepOf(deadline, storages.length - index));
+    } catch (error) {
+      deadline.throwIfEnded();
+      if (isNotFound(error)) {
+        if (storage === source) throw error;
+        continue;
+      }
+      if (!isUnreachable(error)) throw error;
+      failure = error;
+    }
+  }
+  throw failure ?? notFound;
+}
+
+function sourceAway(deadline: Deadline, cause: FastdfsError): FastdfsError {
+  const message = 'the storage that took the file is away, and no other has it';
+  return deadline.error('no_storage', message, { cause });
 }
 
 /** Storages that have the file and were not asked; none when no tracker can tell. */
@@ -110,20 +141,42 @@ async function untried(
     .filter((address) => !tried.has(address.text));
 }
 
-/** The active storage that the id names as its source, be it by address or by storage id. */
-async function sourceOf(
-  context: Context,
-  id: FileId,
-  deadline: Deadline,
-): Promise<Address | undefined> {
-  const { source } = decodeFields(id.base);
+interface MembersFor {
+  /** The active storage that the id names as its source, be it by address or by storage id. */
+  readonly source?: Address | undefined;
+  /** The source is a member of the group, and not active. */
+  readonly isAway: boolean;
+  /** Where else the file may be, if its copies are all alike. */
+  readonly active: readonly Address[];
+}
+
+async function membersFor(context: Context, id: FileId, deadline: Deadline): Promise<MembersFor> {
   const request = { group: id.group, id: '' };
   const answer = await context.trackers.ask(listStorage, request, deadline).catch(() => null);
   deadline.throwIfEnded();
-  const record = answer?.reply.find((each) => isActive(each) && names(each, source));
-  if (!answer || !record) return undefined;
-  const server = { address: record.address, port: record.storagePort };
-  return context.addresses.allowed([server], answer.tracker, deadline)[0];
+  if (!answer) return { isAway: false, active: [] };
+  const { reply, tracker } = answer;
+  const { source } = decodeFields(id.base);
+  const addresses = (records: readonly StorageRecord[]): Address[] => {
+    const servers = records.map(({ address, storagePort: port }) => ({ address, port }));
+    return context.addresses.allowed(servers, tracker, deadline);
+  };
+  const record = reply.find((each) => names(each, source) && !isGone(each));
+  const kind = fileKind(id);
+  // An appender may be an old one elsewhere; who has it as it is, the tracker tells.
+  const isAlike = kind === 'normal' || parseSliceId(id) !== undefined;
+  return {
+    source: record && isActive(record) ? addresses([record])[0] : undefined,
+    isAway: record !== undefined && !isActive(record),
+    active: isAlike ? addresses(reply.filter(isActive)) : [],
+  };
+}
+
+const { ipChanged, deleted, none } = StorageStatus;
+
+/** True for one that does not come back. */
+function isGone({ status }: StorageRecord): boolean {
+  return status === ipChanged || status === deleted || status === none;
 }
 
 function isActive({ status }: StorageRecord): boolean {
@@ -138,6 +191,6 @@ function stepOf(deadline: Deadline, shares: number): number {
   return Math.max(deadline.remainingMs / shares, MIN_STEP_MS);
 }
 
-function isNotFound(error: unknown): boolean {
+function isNotFound(error: unknown): error is FastdfsError {
   return error instanceof FastdfsError && error.code === 'not_found';
 }
