@@ -1,6 +1,22 @@
 import type { OptionSpec, OptionTable, OptionValues } from '@stevedore/client';
+import type { WithoutSecret } from '@stevedore/storage';
 
 /** The options of a tracker and of a storage that run on their own. */
+
+/** Who may use their ports. */
+const accessOptions = {
+  clusterSecretFile: {
+    kind: 'text',
+    default: '',
+    help: 'file of the secret that every connection must begin with, one a line; the first is used, all are taken',
+  } as OptionSpec<string>,
+  withoutSecret: {
+    kind: 'text',
+    default: 'nothing',
+    choices: ['nothing', 'read', 'all'] satisfies readonly WithoutSecret[],
+    help: 'what a client may do that does not show the secret: nothing, read, or all (while members are given it)',
+  } as OptionSpec<WithoutSecret>,
+} satisfies OptionTable;
 
 export const trackerOptions = {
   host: {
@@ -35,6 +51,7 @@ export const trackerOptions = {
     choices: ['auto', 'narrow', 'wide'],
     help: 'address fields in answers: narrow for IPv4, wide for IPv6 too; auto: as --storage-ids need',
   } as OptionSpec<'auto' | 'narrow' | 'wide'>,
+  ...accessOptions,
 } satisfies OptionTable;
 
 export const storageOptions = {
@@ -110,6 +127,7 @@ export const storageOptions = {
     maximum: 100_000,
     help: 'files that move between the tiers a second, at most',
   } as OptionSpec<number>,
+  ...accessOptions,
 } satisfies OptionTable;
 
 export type TrackerNodeOptions = OptionValues<typeof trackerOptions>;

@@ -90,6 +90,7 @@ describe('error codes', () => {
   it('are these', () => {
     expect(Object.keys(FASTDFS_ERRORS).sort()).toEqual([
       'aborted',
+      'access_denied',
       'address_not_allowed',
       'bad_reply',
       'busy',

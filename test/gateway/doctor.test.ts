@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { chmodSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ClusterFinding } from '@stevedore/client';
 import { describe, expect, test } from 'vitest';
@@ -70,15 +70,25 @@ describe('what the doctor makes of', () => {
     const keys = join(folder, 'keys.json');
     writeFileSync(policies, '{ "default": { "types": ["image/*"] } }');
     await writeKeyFile(keys, []);
-    const files = { apiKeys: keys, policies };
+    const files = { apiKeys: keys, policies, clusterSecretFile: '' };
     expect(verdicts(await checkAccessFiles(files))).toEqual(['API keys: warning', 'policies: ok']);
     writeFileSync(policies, '{ "default": { "nonsense": 1 } }');
     writeFileSync(keys, '{');
     const findings = await checkAccessFiles(files);
     expect(verdicts(findings)).toEqual(['API keys: problem', 'policies: problem']);
-    const missing = { apiKeys: join(folder, 'none.json'), policies: '' };
+    const missing = { apiKeys: join(folder, 'none.json'), policies: '', clusterSecretFile: '' };
     expect(verdicts(await checkAccessFiles(missing))).toEqual(['API keys: problem']);
-    expect(await checkAccessFiles({ apiKeys: '', policies: '' })).toEqual([]);
+    const none = { apiKeys: '', policies: '', clusterSecretFile: '' };
+    expect(await checkAccessFiles(none)).toEqual([]);
+    const secret = join(folder, 'secret');
+    const withSecret = { ...none, clusterSecretFile: secret };
+    writeFileSync(secret, 'short');
+    expect(verdicts(await checkAccessFiles(withSecret))).toEqual(['cluster secret: problem']);
+    writeFileSync(secret, 'long enough, one may hope');
+    chmodSync(secret, 0o644);
+    expect(verdicts(await checkAccessFiles(withSecret))).toEqual(['cluster secret: warning']);
+    chmodSync(secret, 0o600);
+    expect(verdicts(await checkAccessFiles(withSecret))).toEqual(['cluster secret: ok']);
   });
 
   test('a cluster: trackers away, storages not active, clocks', () => {

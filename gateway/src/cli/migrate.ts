@@ -1,4 +1,4 @@
-import { formatBytes } from '@stevedore/client';
+import { formatBytes, readClusterSecrets } from '@stevedore/client';
 import type { MigrationAction } from '@stevedore/protocol';
 import type { ClassStatus, MigrationStatus } from '@stevedore/storage';
 import { type Command, Option } from 'commander';
@@ -26,6 +26,7 @@ Examples:
 
 interface Flags {
   readonly storage: string;
+  readonly clusterSecretFile: string;
   readonly json?: boolean;
   readonly prometheus?: boolean;
 }
@@ -37,14 +38,20 @@ export function configure(command: Command): void {
         .env('STEVEDORE_STORAGE')
         .default('127.0.0.1:23000'),
     )
+    .addOption(
+      new Option('--cluster-secret-file <path>', "file of the cluster's secret, if it has one")
+        .env('STEVEDORE_CLUSTER_SECRET_FILE')
+        .default(''),
+    )
     .option('--json', 'print the status as JSON')
     .option('--prometheus', 'print the status as Prometheus reads it')
     .addHelpText('after', HELP)
     .action(async (text: string, flags: Flags) => {
       const action = ACTIONS.find((each) => each === text);
       if (!action) throw new UsageError(`"${text}" is none of ${ACTIONS.join(', ')}`);
+      const [secret] = await readClusterSecrets(flags.clusterSecretFile);
       const { askMigration, prometheusText } = await import('@stevedore/storage');
-      const status = await askMigration(flags.storage, action);
+      const status = await askMigration(flags.storage, action, { secret });
       if (flags.prometheus) process.stdout.write(prometheusText(status));
       else print(flags.json ? JSON.stringify(status) : describe(status));
     });

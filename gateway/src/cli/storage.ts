@@ -1,6 +1,7 @@
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { storageOptions } from '../node-options.js';
+import { nodeAccess } from './node-access.js';
 import { configureNode } from './node-command.js';
 
 /** `stevedore storage`: keeps files, for the trackers it joins and whoever asks it directly. */
@@ -14,10 +15,13 @@ export function configure(command: Command): void {
     },
     start: async (options, onError) => {
       const { cacheSize, readAhead, writeCopies, ...others } = options;
-      const { metadataTier, smallFileThreshold, bandwidth, moveRate, ...rest } = others;
+      const { metadataTier, smallFileThreshold, bandwidth, moveRate, ...more } = others;
+      const { clusterSecretFile, withoutSecret, ...rest } = more;
+      const access = await nodeAccess({ clusterSecretFile, withoutSecret });
       const { startStorage } = await import('@stevedore/storage');
       return startStorage({
         ...rest,
+        ...access,
         cacheBytes: cacheSize,
         readAheadBytes: readAhead,
         writeCopies: writeCopies === 0 ? 'all' : writeCopies,

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { trackerOptions } from '../node-options.js';
+import { nodeAccess } from './node-access.js';
 import { configureNode } from './node-command.js';
 
 /** `stevedore tracker`: keeps account of storages and sends clients to them. */
@@ -7,10 +8,11 @@ export function configure(command: Command): void {
   configureNode(command, {
     table: trackerOptions,
     describe: () => '',
-    start: async ({ addressWidth, ...options }, onError) => {
+    start: async ({ addressWidth, clusterSecretFile, withoutSecret, ...options }, onError) => {
+      const access = await nodeAccess({ clusterSecretFile, withoutSecret });
       const { startTracker } = await import('@stevedore/storage');
       const width = addressWidth === 'auto' ? {} : { addressWidth };
-      return startTracker({ ...options, ...width, onError });
+      return startTracker({ ...options, ...width, ...access, onError });
     },
   });
 }

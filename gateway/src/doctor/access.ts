@@ -1,4 +1,5 @@
 import { stat } from 'node:fs/promises';
+import { readClusterSecrets } from '@stevedore/client';
 import { readKeyFile } from '../access/key-file.js';
 import { readPolicies } from '../access/policies.js';
 import type { GatewayOptions } from '../options.js';
@@ -27,9 +28,9 @@ export function judgeAccess({
 
 /** The files that the options name, read as the gateway would. */
 export async function checkAccessFiles(
-  options: Pick<GatewayOptions, 'apiKeys' | 'policies'>,
+  options: Pick<GatewayOptions, 'apiKeys' | 'policies' | 'clusterSecretFile'>,
 ): Promise<readonly Finding[]> {
-  const { apiKeys, policies } = options;
+  const { apiKeys, policies, clusterSecretFile } = options;
   const findings: Finding[] = [];
   if (apiKeys !== '') {
     findings.push(await checkFile('API keys', apiKeys, async () => judgeKeys(apiKeys)));
@@ -42,7 +43,19 @@ export async function checkAccessFiles(
       }),
     );
   }
+  if (clusterSecretFile !== '') {
+    findings.push(
+      await checkFile('cluster secret', clusterSecretFile, () => judgeSecret(clusterSecretFile)),
+    );
+  }
   return findings;
+}
+
+async function judgeSecret(path: string): Promise<Finding> {
+  await readClusterSecrets(path);
+  const { mode } = await stat(path);
+  if ((mode & 0o077) === 0) return ok('cluster secret', `in ${path}, for its owner alone`);
+  return warning('cluster secret', `other users may read ${path}`, `chmod 600 ${path}`);
 }
 
 async function judgeKeys(path: string): Promise<Finding> {

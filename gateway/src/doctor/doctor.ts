@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { inspectCluster, tryDirectory } from '@stevedore/client';
+import { inspectCluster, readClusterSecrets, tryDirectory } from '@stevedore/client';
 import { defaultLimits } from '../limits.js';
 import type { GatewayOptions } from '../options.js';
 import { checkAccessFiles, judgeAccess } from './access.js';
@@ -41,9 +41,10 @@ export async function examine(options: GatewayOptions): Promise<readonly Finding
   );
   await add('ports', () => checkPorts(options));
   if (options.trackers.length > 0) {
-    await add('trackers', async () =>
-      judgeCluster(await inspectCluster(options.trackers), Date.now()),
-    );
+    await add('trackers', async () => {
+      const [secret] = await readClusterSecrets(options.clusterSecretFile);
+      return judgeCluster(await inspectCluster(options.trackers, secret), Date.now());
+    });
   }
   return findings;
 }

@@ -23,6 +23,7 @@ export {
   STORE_CHANNELS,
   type TrunkMessage,
 } from './channels.js';
+export { readClusterSecrets } from './cluster-secret.js';
 export * from './config.js';
 export {
   type ClusterFinding,

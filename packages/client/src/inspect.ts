@@ -51,10 +51,13 @@ const MEBIBYTE = 2 ** 20;
 const PROBE_BODY = 'stevedore asks whether a file can be stored here; it may be deleted';
 
 /** Rejects only with `invalid_option`, for addresses that are none. */
-export async function inspectCluster(addresses: readonly string[]): Promise<ClusterFinding> {
-  const client = clientOf(addresses);
+export async function inspectCluster(
+  addresses: readonly string[],
+  secret?: string,
+): Promise<ClusterFinding> {
+  const client = clientOf(addresses, secret);
   try {
-    const trackers = await Promise.all(addresses.map(inspectTracker));
+    const trackers = await Promise.all(addresses.map((address) => inspectTracker(address, secret)));
     if (trackers.every(({ error }) => error !== undefined)) return { trackers };
     return { trackers, probe: await probe(client) };
   } finally {
@@ -92,8 +95,11 @@ export function tryDirectory(directory: string): unknown {
   }
 }
 
-async function inspectTracker(address: string): Promise<TrackerFinding> {
-  const client = clientOf([address]);
+async function inspectTracker(
+  address: string,
+  secret: string | undefined,
+): Promise<TrackerFinding> {
+  const client = clientOf([address], secret);
   const startedAt = performance.now();
   try {
     await client.ping({ deadlineMs: CALL_TIMEOUT_MS });
@@ -133,9 +139,9 @@ async function probe(client: FastdfsClient): Promise<ProbeFinding> {
   return { error, durationMs: performance.now() - startedAt, storageTime, from, until };
 }
 
-function clientOf(trackers: readonly string[]): FastdfsClient {
+function clientOf(trackers: readonly string[], secret: string | undefined): FastdfsClient {
   try {
-    return new FastdfsClient({ trackers, connectTimeoutMs: CALL_TIMEOUT_MS });
+    return new FastdfsClient({ trackers, secret, connectTimeoutMs: CALL_TIMEOUT_MS });
   } catch (error) {
     if (error instanceof FastdfsError) throw invalidOption(`trackers: ${error.message}`);
     throw error;

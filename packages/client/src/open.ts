@@ -11,6 +11,7 @@ import {
   StoreError,
   type UpkeepOptions,
 } from '@stevedore/staging';
+import { readClusterSecrets } from './cluster-secret.js';
 import { invalidOption } from './config.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
@@ -33,7 +34,8 @@ async function openStore(
   onRebuild?: (done: number, all: number) => void,
 ): Promise<{ readonly staging: Staging; readonly store: LocalFileStore }> {
   const parsed = parseStoreOptions(options);
-  const node = new NodeHolder(parsed);
+  const secrets = await readClusterSecrets(parsed.clusterSecretFile);
+  const node = new NodeHolder(parsed, secrets);
   let trackers: readonly string[] = [];
   let client: FastdfsClient | undefined;
   let store: LocalFileStore | undefined;
@@ -42,7 +44,7 @@ async function openStore(
       directory: resolve(parsed.directory),
       connect: async () => {
         trackers = await node.trackers((error) => store?.report(error));
-        client = makeClient(trackers);
+        client = makeClient(trackers, secrets[0]);
         return new FastdfsTrunkStore(client);
       },
       trunkBytes: parsed.trunkSize,
@@ -122,9 +124,9 @@ export async function discardFileMap(directory: string): Promise<void> {
   }
 }
 
-function makeClient(trackers: readonly string[]): FastdfsClient {
+function makeClient(trackers: readonly string[], secret: string | undefined): FastdfsClient {
   try {
-    return new FastdfsClient({ trackers });
+    return new FastdfsClient({ trackers, secret });
   } catch (error) {
     if (error instanceof FastdfsError) throw invalidOption(`trackers: ${error.message}`);
     throw error;
@@ -134,10 +136,12 @@ function makeClient(trackers: readonly string[]): FastdfsClient {
 /** The embedded node, if there is one. */
 class NodeHolder {
   readonly #options: StoreOptions;
+  readonly #secrets: readonly string[];
   #close: () => Promise<void> = () => Promise.resolve();
 
-  constructor(options: StoreOptions) {
+  constructor(options: StoreOptions, secrets: readonly string[]) {
     this.#options = options;
+    this.#secrets = secrets;
   }
 
   async trackers(onError: (error: Error) => void): Promise<readonly string[]> {
@@ -150,6 +154,7 @@ class NodeHolder {
         directory: resolve(directory, 'node'),
         trackerPort,
         storagePort,
+        secrets: this.#secrets,
         onError,
       });
       this.#close = () => node.close();

@@ -35,6 +35,11 @@ export const storeOptions = {
     default: 0,
     help: 'port of the embedded storage; 0 takes a free one',
   } as OptionSpec<number>,
+  clusterSecretFile: {
+    kind: 'text',
+    default: '',
+    help: 'file of the secret that trackers and storages of Stevedore ask for; of several, one a line, the first is used',
+  } as OptionSpec<string>,
   trunkSize: {
     kind: 'size',
     default: 64 * MIB,

@@ -22,6 +22,11 @@ export const FASTDFS_ERRORS = {
       'A tracker named a storage that allowedStorages does not list; nothing was sent to it.',
     retryable: false,
   },
+  access_denied: {
+    meaning:
+      "The server serves those only who have its cluster's secret, or does not have the client's.",
+    retryable: true,
+  },
   closed: { meaning: 'The client was closed before or during the call.', retryable: false },
   timeout: {
     meaning: 'The deadline of the call passed, or a server made no progress for too long.',
@@ -127,6 +132,7 @@ export class FastdfsError extends Error {
 
 /** Failures to get an answer: another server may do better. */
 const UNREACHABLE: ReadonlySet<FastdfsErrorCode> = new Set([
+  'access_denied',
   'connect_failed',
   'connection_lost',
   'timeout',
@@ -146,6 +152,8 @@ export function codeOfStatus(status: number): FastdfsErrorCode {
       return 'not_found';
     case Status.noSpace:
       return 'no_space';
+    case Status.accessDenied:
+      return 'access_denied';
     case Status.tryAgain:
     case Status.busy:
       return 'busy';

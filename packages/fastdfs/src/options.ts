@@ -1,4 +1,5 @@
 import { tmpdir } from 'node:os';
+import { secretsProblem } from '@stevedore/protocol';
 import { type Address, DEFAULT_TRACKER_PORT, parseAddress } from './address.js';
 import { type AddressMap, checkAddressMap, type MapAddress } from './address-map.js';
 import { AllowList } from './allow-list.js';
@@ -40,6 +41,11 @@ export interface FastdfsOptions {
    * (`10.0.0.0/8`), names; with or without port. Default: all that a tracker names.
    */
   readonly allowedStorages?: readonly string[];
+  /**
+   * The secret of a cluster of Stevedore's trackers and storages that has one, 16 bytes at
+   * least; servers that do not show that they have it are not used.
+   */
+  readonly secret?: string | undefined;
   /** Longest body of unknown length. Default 1 GiB. */
   readonly maxSpoolBytes?: number;
   /** Where bodies of unknown length wait until they are known. Default: the system's. */
@@ -47,10 +53,11 @@ export interface FastdfsOptions {
 }
 
 export interface Settings
-  extends Required<Omit<FastdfsOptions, 'trackers' | 'addressMap' | 'allowedStorages'>> {
+  extends Required<Omit<FastdfsOptions, 'trackers' | 'addressMap' | 'allowedStorages' | 'secret'>> {
   readonly trackers: readonly Address[];
   readonly mapAddress: MapAddress | undefined;
   readonly allowList: AllowList | undefined;
+  readonly secret: string | undefined;
 }
 
 /** The longest delay a timer takes. */
@@ -75,6 +82,7 @@ const OTHER_OPTIONS: readonly string[] = [
   'trackers',
   'addressMap',
   'allowedStorages',
+  'secret',
   'spoolDirectory',
 ];
 
@@ -85,15 +93,18 @@ export function checkOptions(options: FastdfsOptions): Settings {
       throw invalid(`unknown option ${name}`);
     }
   }
-  const { addressMap, allowedStorages, spoolDirectory = tmpdir() } = options;
+  const { addressMap, allowedStorages, secret, spoolDirectory = tmpdir() } = options;
   if (typeof spoolDirectory !== 'string' || spoolDirectory === '') {
     throw invalid('spoolDirectory must be the path of a directory');
   }
+  const problem = secret === undefined ? undefined : secretsProblem([secret]);
+  if (problem !== undefined) throw invalid(problem);
   return Object.freeze({
     ...checkNumbers(options),
     trackers: checkTrackers(options.trackers),
     mapAddress: addressMap === undefined ? undefined : checkAddressMap(addressMap, invalid),
     allowList: allowedStorages === undefined ? undefined : new AllowList(allowedStorages, invalid),
+    secret,
     spoolDirectory,
   });
 }

@@ -1,4 +1,5 @@
 import type { Address } from './address.js';
+import { authenticate } from './authentication.js';
 import type { Budget, Sharer } from './budget.js';
 import { connectChannel, traced } from './channels.js';
 import { Connection } from './connection.js';
@@ -19,6 +20,7 @@ export type PoolLimits = Pick<
   | 'leaseTimeoutMs'
   | 'connectTimeoutMs'
   | 'maxIdleMs'
+  | 'secret'
 >;
 
 interface Waiter {
@@ -166,9 +168,20 @@ export class Pool implements Sharer {
     await traced(
       connectChannel,
       () => ({ address: this.address.text }),
-      () => connected,
+      () => this.#introduced(connection, connected, deadline, connectMs),
     );
     return connection;
+  }
+
+  async #introduced(
+    connection: Connection,
+    connected: Promise<void>,
+    deadline: Deadline,
+    connectMs: number,
+  ): Promise<void> {
+    await connected;
+    const { secret } = this.#limits;
+    if (secret !== undefined) await authenticate(connection, secret, deadline, connectMs);
   }
 
   #enqueue(deadline: Deadline, connectMs: number, leaseMs: number): Promise<Connection> {

@@ -83,7 +83,9 @@ export class Trackers {
       }
     }
     if (noStorage) throw await this.#explain(noStorage, request, deadline);
-    if (lastError?.code === 'pool_exhausted') throw lastError;
+    if (lastError?.code === 'pool_exhausted' || lastError?.code === 'access_denied') {
+      throw lastError;
+    }
     throw deadline.error('no_tracker', `no tracker can be reached: ${lastError?.message}`, {
       address: lastError?.address,
       cause: lastError,

@@ -120,6 +120,9 @@ export const CommandCode = {
   peerSynced: 202,
   /** Not of FastDFS; see storage-migration.ts. */
   migrationControl: 210,
+  /** Not of FastDFS; see authentication.ts. */
+  authBegin: 220,
+  authProve: 221,
 } as const;
 
 /** Status byte of a reply: Linux errno numbers, whatever the platform. */
@@ -145,7 +148,7 @@ const STATUS_NAMES: Readonly<Record<number, string>> = {
   2: 'ENOENT (no such file, group or server)',
   5: 'EIO (input/output error)',
   11: 'EAGAIN (try again)',
-  13: 'EACCES (not joined)',
+  13: 'EACCES (not joined, or without the secret of the cluster)',
   14: 'EFAULT (impossible status)',
   16: 'EBUSY (busy)',
   17: 'EEXIST (exists already)',

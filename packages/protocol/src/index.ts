@@ -1,5 +1,6 @@
 export * from './bytes.js';
 export * from './command.js';
+export * from './commands/authentication.js';
 export * from './commands/connection.js';
 export * from './commands/shared.js';
 export * from './commands/statistics.js';

@@ -5,6 +5,7 @@ export interface EmbeddedSettings {
   readonly host: string;
   readonly trackerPort: number;
   readonly storagePort: number;
+  readonly secrets: readonly string[];
 }
 
 /** Errors lose their code on the way between threads, so they travel in parts. */

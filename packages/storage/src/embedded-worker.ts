@@ -33,11 +33,12 @@ function plain(error: unknown): PlainError {
 }
 
 async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {
-  const { directory, host, trackerPort, storagePort } = settings;
+  const { directory, host, trackerPort, storagePort, secrets } = settings;
   const onError = (error: Error): void => tell({ kind: 'trouble', error: plain(error) });
   const tracker = await startTracker({
     host,
     port: trackerPort,
+    secrets,
     reservedSpaceMegabytes: RESERVED_SPACE_MEGABYTES,
     onError,
   });
@@ -45,6 +46,7 @@ async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {
     const storage = await startStorage({
       host,
       port: storagePort,
+      secrets,
       storePaths: [directory],
       cacheBytes: CACHE_BYTES,
       trackers: [`${reachableHost(host)}:${tracker.port}`],

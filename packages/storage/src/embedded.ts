@@ -24,6 +24,8 @@ export interface EmbeddedNodeOptions {
   readonly trackerPort?: number;
   /** Default 0: a free one. */
   readonly storagePort?: number;
+  /** Who has none of them is not served. Default none: everybody is. */
+  readonly secrets?: readonly string[];
   /**
    * Hears of failures after the start: ones the node outlives (a request that
    * met a broken disk), and its end (code `ERR_EMBEDDED_NODE_STOPPED`).
@@ -61,6 +63,7 @@ export async function startEmbeddedNode(options: EmbeddedNodeOptions): Promise<E
     host: options.host ?? DEFAULT_HOST,
     trackerPort: options.trackerPort ?? 0,
     storagePort: options.storagePort ?? 0,
+    secrets: options.secrets ?? [],
   };
   const worker = new Worker(new URL('./embedded-worker.js', import.meta.url), {
     workerData: settings,

@@ -29,6 +29,12 @@ export class ConnectionError extends Error {
   }
 }
 
+/** The other end of a connection has not the secret of this one. */
+export class AuthenticationError extends Error {
+  override readonly name = 'AuthenticationError';
+  readonly code = 'ERR_AUTHENTICATION';
+}
+
 /** A daemon that cannot start. `code` is the system's (EADDRINUSE, EACCES, ENOTDIR). */
 export class StartError extends Error {
   override readonly name = 'StartError';

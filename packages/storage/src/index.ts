@@ -1,8 +1,9 @@
 /** Tracker and storage daemons that speak the FastDFS protocol. */
 export { type Environment, systemEnvironment } from './environment.js';
-export { OptionError, StartError } from './errors.js';
-export { askMigration, NoMigrationError } from './migration/ask.js';
+export { AuthenticationError, OptionError, StartError } from './errors.js';
+export { type AskOptions, askMigration, NoMigrationError } from './migration/ask.js';
 export { type ClassStatus, type MigrationStatus, prometheusText } from './migration/status.js';
+export type { AccessOptions, WithoutSecret } from './net/access.js';
 export type { ConnectionOptions } from './options.js';
 export type { StorageOptions } from './storage/options.js';
 export { type Storage, startStorage } from './storage/storage.js';

@@ -51,6 +51,7 @@ interface Place {
 
 const MAX_STORAGES = 3;
 const LOST: ReadonlySet<FastdfsErrorCode> = new Set([
+  'access_denied',
   'connect_failed',
   'connection_lost',
   'timeout',

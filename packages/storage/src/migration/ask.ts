@@ -10,14 +10,23 @@ export class NoMigrationError extends Error {
   readonly code = 'ERR_NO_MIGRATION';
 }
 
+export interface AskOptions {
+  readonly timeoutMs?: number;
+  /** The cluster's, if it has one. */
+  readonly secret?: string | undefined;
+}
+
 /** Has a storage do something about its migration, and gives the status after it. */
 export async function askMigration(
   storage: string,
   action: MigrationAction,
-  timeoutMs = 10_000,
+  { timeoutMs = 10_000, secret }: AskOptions = {},
 ): Promise<MigrationStatus> {
   const endpoint = parseEndpoint(storage, DEFAULT_STORAGE_PORT);
-  const client = await FrameClient.open({ ...endpoint, timeoutMs }, AbortSignal.timeout(timeoutMs));
+  const client = await FrameClient.open(
+    { ...endpoint, timeoutMs, access: { secret, withoutSecret: 'nothing' } },
+    AbortSignal.timeout(timeoutMs),
+  );
   try {
     const answer = await client.ask(migrationControl, action);
     return JSON.parse(answer.toString()) as MigrationStatus;

@@ -13,6 +13,7 @@ import {
 import { asError, ConnectionError, isForeseen, StatusError, statusOf } from '../errors.js';
 import type { ConnectionLimits } from '../options.js';
 import { ByteSource } from './byte-source.js';
+import { type Guard, Visitor } from './guard.js';
 import type { Context, Handler, PayloadHandler, Reply, StreamedReply } from './handler.js';
 import { Payload } from './payload.js';
 import { SocketSink } from './socket-sink.js';
@@ -28,12 +29,16 @@ export interface ConnectionRules<Session> {
   readonly limits: ConnectionLimits;
   /** True for a storage: an answer of status 22 is the last one on its connection. */
   readonly closesAfterInvalid: boolean;
+  /** Asks who is there; without one, everybody is served. */
+  readonly guard?: Guard | undefined;
   readonly onError: (error: Error) => void;
 }
 
 /** Time and bytes that the peer of a closed connection gets to read its last answer. */
 const LINGER_MS = 500;
 const LINGER_BYTES = 4 * 1024 * 1024;
+/** Longest body of a command of authentication; no nonce and no proof is so long. */
+const MAX_AUTHENTICATION_BYTES = 64;
 
 export class Connection<Session> {
   readonly #socket: Socket;
@@ -41,16 +46,23 @@ export class Connection<Session> {
   readonly #sink: SocketSink;
   readonly #rules: ConnectionRules<Session>;
   readonly #session: Session;
+  readonly #visitor: Visitor | undefined;
   /** Between two requests; such a connection can be closed at any time. */
   #idle = true;
   #closing = false;
 
-  constructor(socket: Socket, session: Session, rules: ConnectionRules<Session>) {
+  constructor(
+    socket: Socket,
+    session: Session,
+    rules: ConnectionRules<Session>,
+    peerAddress: string,
+  ) {
     this.#socket = socket;
     this.#session = session;
     this.#rules = rules;
     this.#source = new ByteSource(socket, rules.limits.receiveBufferBytes);
     this.#sink = new SocketSink(socket, rules.limits.requestTimeoutMs);
+    if (rules.guard) this.#visitor = new Visitor(rules.guard, peerAddress, () => this.cut());
   }
 
   /** Serves requests until one side is done. Never throws. */
@@ -62,6 +74,7 @@ export class Connection<Session> {
     } catch (error) {
       if (!(error instanceof ConnectionError)) this.#rules.onError(asError(error));
     } finally {
+      this.#visitor?.leave();
       this.#socket.destroy();
     }
   }
@@ -89,6 +102,15 @@ export class Connection<Session> {
     const header = readHeader(bytes);
     if (!header || header.command === quit.code) return false;
 
+    const visitor = this.#visitor;
+    if (visitor && Visitor.isAuthentication(header.command)) {
+      return this.#authenticate(visitor, header);
+    }
+    if (visitor && !visitor.allows(header.command)) {
+      await this.#sink.write(encodeReply(Status.accessDenied));
+      return false;
+    }
+
     const handler = this.#rules.handlers.get(header.command);
     if (handler?.kind === 'payload') return this.#receive(handler, header);
     if (header.bodyBytes > this.#rules.limits.maxControlBodyBytes) {
@@ -100,6 +122,21 @@ export class Connection<Session> {
       if (!handler) throw new StatusError(Status.invalid, `unknown command ${header.command}`);
       return handler.handle(body, this.#context(header));
     });
+  }
+
+  /** False, and so the end, for whoever does not show a secret at the first try. */
+  async #authenticate(visitor: Visitor, header: FrameHeader): Promise<boolean> {
+    const isShort = header.bodyBytes <= MAX_AUTHENTICATION_BYTES;
+    const body = isShort ? await this.#body(header.bodyBytes) : Buffer.alloc(0);
+    try {
+      const reply = visitor.answer(header.command, body);
+      await this.#sink.write(encodeReply(Status.ok, reply));
+      return true;
+    } catch (error) {
+      if (!isForeseen(error)) throw error;
+      await this.#sink.write(encodeReply(statusOf(error)));
+      return false;
+    }
   }
 
   async #body(bytes: number): Promise<Buffer> {

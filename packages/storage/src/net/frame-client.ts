@@ -1,14 +1,24 @@
+import { randomBytes } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import {
+  beginAuthentication,
   type Command,
+  clientProof,
   decodeHeader,
   encodeRequest,
   encodeRequestHead,
   HEADER_BYTES,
+  isSameProof,
+  NONCE_BYTES,
   type PayloadCommand,
+  ProtocolError,
+  proveAuthentication,
+  Status,
+  serverProof,
 } from '@stevedore/protocol';
-import { ConnectionError, StatusError } from '../errors.js';
+import { AuthenticationError, ConnectionError, StatusError } from '../errors.js';
 import { endpointText } from '../options.js';
+import type { AccessSettings } from './access.js';
 import { ByteSource } from './byte-source.js';
 import { plainAddress } from './frame-server.js';
 import { SocketSink } from './socket-sink.js';
@@ -24,7 +34,11 @@ export interface FrameClientOptions {
   /** Address to connect from: servers tell storages apart by it. */
   readonly localAddress?: string;
   readonly timeoutMs: number;
+  /** With a secret, the peer must have it too, unless `withoutSecret` is `all`. */
+  readonly access?: PeerAccess;
 }
+
+export type PeerAccess = Pick<AccessSettings, 'secret' | 'withoutSecret'>;
 
 type AnswerOf<Answer> = Pick<Command<unknown, Answer>, 'name' | 'reply'>;
 
@@ -49,7 +63,24 @@ export class FrameClient {
     });
   }
 
-  static open(options: FrameClientOptions, signal: AbortSignal): Promise<FrameClient> {
+  /** Rejects with ConnectionError, AuthenticationError or what the system says. */
+  static async open(options: FrameClientOptions, signal: AbortSignal): Promise<FrameClient> {
+    const client = await FrameClient.#connect(options, signal);
+    const { access, host, port } = options;
+    if (access?.secret === undefined) return client;
+    try {
+      if (await client.#authenticate(access.secret, endpointText({ host, port }))) return client;
+    } catch (error) {
+      client.close();
+      throw error;
+    }
+    client.close();
+    if (access.withoutSecret === 'all') return FrameClient.#connect(options, signal);
+    const where = endpointText({ host, port });
+    throw new AuthenticationError(`${where} has no secret, or is no server of Stevedore`);
+  }
+
+  static #connect(options: FrameClientOptions, signal: AbortSignal): Promise<FrameClient> {
     const { host, port, localAddress, timeoutMs } = options;
     return new Promise((resolve, reject) => {
       const socket = connect({
@@ -117,6 +148,21 @@ export class FrameClient {
       throw error;
     }
     return this.#answer(command);
+  }
+
+  /** Each end shows the other that it has the secret; false if the peer has none. */
+  async #authenticate(secret: string, where: string): Promise<boolean> {
+    const client = randomBytes(NONCE_BYTES);
+    try {
+      const server = await this.ask(beginAuthentication, client);
+      const nonces = { client, server };
+      const shown = await this.ask(proveAuthentication, clientProof(secret, nonces));
+      if (isSameProof(shown, serverProof(secret, nonces))) return true;
+    } catch (error) {
+      if (error instanceof StatusError && error.status === Status.invalid) return false;
+      if (!(error instanceof StatusError) && !(error instanceof ProtocolError)) throw error;
+    }
+    throw new AuthenticationError(`${where} has another secret`);
   }
 
   async #answer<Answer>({ name, reply }: AnswerOf<Answer>): Promise<Answer> {

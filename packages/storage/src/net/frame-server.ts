@@ -2,7 +2,9 @@ import { createServer, type Server, type Socket } from 'node:net';
 import type { ConnectionCounts } from '@stevedore/protocol';
 import { asError, codeOf, StartError } from '../errors.js';
 import { endpointText } from '../options.js';
+import type { AccessSettings } from './access.js';
 import { Connection, type ConnectionRules } from './connection.js';
+import { Guard } from './guard.js';
 
 /**
  * The listening side of a daemon: accepts connections up to the limit, keeps
@@ -16,11 +18,13 @@ export interface ConnectionEnds {
   readonly localPort: number;
 }
 
-export interface FrameServerOptions<Session> extends ConnectionRules<Session> {
+export interface FrameServerOptions<Session> extends Omit<ConnectionRules<Session>, 'guard'> {
   /** Who listens, for messages: `tracker` or `storage`. */
   readonly role: string;
   readonly host: string;
   readonly port: number;
+  /** Who is served; without secrets, everybody. */
+  readonly access?: AccessSettings;
   /** State of a new connection. */
   openSession(ends: ConnectionEnds): Session;
   closeSession(session: Session): void;
@@ -32,11 +36,15 @@ const BACKLOG = 2048;
 export class FrameServer<Session> {
   readonly #server: Server;
   readonly #options: FrameServerOptions<Session>;
+  readonly #rules: ConnectionRules<Session>;
   readonly #connections = new Map<Connection<Session>, Promise<void>>();
   #maxSeen = 0;
 
   constructor(options: FrameServerOptions<Session>) {
     this.#options = options;
+    const { access, onError } = options;
+    const guard = access?.secret === undefined ? undefined : new Guard(access, onError);
+    this.#rules = { ...options, guard };
     this.#server = createServer({ allowHalfOpen: true, noDelay: true, keepAlive: true });
     this.#server.maxConnections = options.limits.maxConnections;
     this.#server.on('connection', (socket) => this.#accept(socket));
@@ -82,12 +90,13 @@ export class FrameServer<Session> {
   #accept(socket: Socket): void {
     // A reset can come at any time; the byte source notices, nothing else needs to.
     socket.on('error', () => {});
+    const peerAddress = plainAddress(socket.remoteAddress ?? '');
     const session = this.#options.openSession({
-      peerAddress: plainAddress(socket.remoteAddress ?? ''),
+      peerAddress,
       localAddress: plainAddress(socket.localAddress ?? ''),
       localPort: socket.localPort ?? 0,
     });
-    const connection = new Connection(socket, session, this.#options);
+    const connection = new Connection(socket, session, this.#rules, peerAddress);
     const served = connection.serve().then(() => {
       this.#connections.delete(connection);
       this.#options.closeSession(session);

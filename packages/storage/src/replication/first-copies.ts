@@ -7,7 +7,7 @@ import {
   syncSrcReq,
 } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
-import { FrameClient } from '../net/frame-client.js';
+import { FrameClient, type PeerAccess } from '../net/frame-client.js';
 import type { Endpoint } from '../options.js';
 import { isUnfinished, type Members } from './members.js';
 
@@ -30,6 +30,7 @@ export interface FirstCopiesOptions {
   readonly trackers: readonly Endpoint[];
   readonly localAddress: string | undefined;
   readonly timeoutMs: number;
+  readonly access: PeerAccess;
   readonly members: Members;
 }
 
@@ -77,12 +78,12 @@ export class FirstCopies {
     request: Request,
     ignored: readonly number[],
   ): Promise<(Answer | undefined)[]> {
-    const { trackers, timeoutMs, localAddress } = this.#options;
+    const { trackers, timeoutMs, localAddress, access } = this.#options;
     const outcomes = await Promise.allSettled(
       trackers.map(async (tracker) => {
         const address = localAddress === undefined ? {} : { localAddress };
         const client = await FrameClient.open(
-          { ...tracker, ...address, timeoutMs },
+          { ...tracker, ...address, timeoutMs, access },
           this.#stop.signal,
         );
         try {

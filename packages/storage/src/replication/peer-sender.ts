@@ -158,6 +158,7 @@ export class PeerSender {
         port: peer.port,
         ...(localAddress === undefined ? {} : { localAddress }),
         timeoutMs: settings.limits.requestTimeoutMs,
+        access: settings.access,
         ownId,
         ownInstance: replication.instance,
         maxConnections: MAX_CONNECTIONS,

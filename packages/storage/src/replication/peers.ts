@@ -42,6 +42,7 @@ export class Peers implements Copiers {
       trackers,
       localAddress: this.#localAddress,
       timeoutMs: settings.limits.requestTimeoutMs,
+      access: settings.access,
       members: replication.members,
     });
     this.#off = replication.members.onChange(() => this.#follow());

@@ -3,6 +3,7 @@ import { type Disk, localDisk } from '@stevedore/disk';
 import { isGroupName, MAX_GROUP_SERVERS } from '@stevedore/protocol';
 import { type Environment, systemEnvironment } from '../environment.js';
 import { OptionError } from '../errors.js';
+import { type AccessOptions, type AccessSettings, accessSettings } from '../net/access.js';
 import {
   type ConnectionLimits,
   type ConnectionOptions,
@@ -17,7 +18,7 @@ import {
 } from '../options.js';
 import { type TierOptions, type TierSettings, tierSettings } from '../tiers/tier-options.js';
 
-export interface StorageOptions extends ConnectionOptions {
+export interface StorageOptions extends ConnectionOptions, AccessOptions {
   /** Directories that hold the files; made if they are not there. At least one. */
   readonly storePaths: readonly string[];
   /** Trackers to join, `host:port`. None: the storage serves those who know it. */
@@ -79,11 +80,15 @@ export interface StorageOptions extends ConnectionOptions {
 
 export interface StorageSettings
   extends Required<
-    Omit<StorageOptions, 'trackers' | 'address' | 'tiers' | keyof ConnectionOptions>
+    Omit<
+      StorageOptions,
+      'trackers' | 'address' | 'tiers' | keyof ConnectionOptions | keyof AccessOptions
+    >
   > {
   readonly trackers: readonly Endpoint[];
   readonly address: string | undefined;
   readonly limits: ConnectionLimits;
+  readonly access: AccessSettings;
   readonly tiers: TierSettings;
 }
 
@@ -122,6 +127,7 @@ export function storageSettings(options: StorageOptions): StorageSettings {
     environment: options.environment ?? systemEnvironment,
     onError: options.onError ?? (() => {}),
     limits: connectionLimits(options),
+    access: accessSettings(options),
   };
   check(settings);
   return Object.freeze(settings);

@@ -18,7 +18,7 @@ import {
   syncReport,
 } from '@stevedore/protocol';
 import { asError, StatusError } from '../errors.js';
-import { FrameClient } from '../net/frame-client.js';
+import { FrameClient, type PeerAccess } from '../net/frame-client.js';
 import { type Endpoint, endpointText, isOwnAddress } from '../options.js';
 import { isUnfinished } from '../replication/members.js';
 import type { Replication } from '../replication/replication.js';
@@ -54,6 +54,7 @@ export interface TrackerLinkOptions {
   readonly port: number;
   readonly identity: Identity;
   readonly timeoutMs: number;
+  readonly access: PeerAccess;
   readonly beatIntervalMs: number;
   readonly diskReportIntervalMs: number;
   readonly reconnectDelayMs: number;
@@ -111,10 +112,10 @@ export class TrackerLink {
   }
 
   async #session(active: () => void): Promise<void> {
-    const { tracker, host, identity, joinRequest, timeoutMs } = this.#options;
+    const { tracker, host, identity, joinRequest, timeoutMs, access } = this.#options;
     const localAddress = isOwnAddress(host) ? { localAddress: host } : {};
     const client = await FrameClient.open(
-      { ...tracker, ...localAddress, timeoutMs },
+      { ...tracker, ...localAddress, timeoutMs, access },
       this.#stop.signal,
     );
     try {

@@ -1,6 +1,7 @@
 import { type IpWidth, isGroupName } from '@stevedore/protocol';
 import { type Environment, systemEnvironment } from '../environment.js';
 import { OptionError } from '../errors.js';
+import { type AccessOptions, type AccessSettings, accessSettings } from '../net/access.js';
 import {
   type ConnectionLimits,
   type ConnectionOptions,
@@ -14,7 +15,7 @@ import { StorageIds } from './storage-ids.js';
 /** How the group of an upload is chosen. */
 export type StoreLookup = 'round-robin' | 'group' | 'most-free';
 
-export interface TrackerOptions extends ConnectionOptions {
+export interface TrackerOptions extends ConnectionOptions, AccessOptions {
   /** Address to listen on. Default 127.0.0.1. */
   readonly host?: string;
   /** Default 22122; 0 picks a free one. */
@@ -52,6 +53,7 @@ export interface TrackerSettings {
   readonly host: string;
   readonly port: number;
   readonly limits: ConnectionLimits;
+  readonly access: AccessSettings;
   readonly reservedSpaceMegabytes: number;
   readonly addressWidth: IpWidth;
   readonly storeLookup: StoreLookup;
@@ -71,6 +73,7 @@ export function trackerSettings(options: TrackerOptions): TrackerSettings {
     host: options.host ?? DEFAULT_HOST,
     port: options.port ?? DEFAULT_TRACKER_PORT,
     limits: connectionLimits(options),
+    access: accessSettings(options),
     reservedSpaceMegabytes: options.reservedSpaceMegabytes ?? 512,
     storeLookup: options.storeLookup ?? 'round-robin',
     storeGroup: options.storeGroup ?? '',

@@ -26,6 +26,7 @@ export async function startTracker(options: TrackerOptions = {}): Promise<Tracke
     host: settings.host,
     port: settings.port,
     limits: settings.limits,
+    access: settings.access,
     handlers: handlerTable([
       ...membershipHandlers(cluster, settings),
       ...syncHandlers(cluster, settings),

@@ -1,0 +1,81 @@
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import type { Codec, Command } from '../command.js';
+import { CommandCode } from '../constants.js';
+import { ProtocolError } from '../errors.js';
+
+/**
+ * Not of FastDFS, which asks nobody who he is: two commands with which both ends of a
+ * connection show that they have the same secret, before anything else. The secret
+ * itself is never sent, and what is sent is worth nothing on another connection.
+ */
+
+export const NONCE_BYTES = 32;
+export const PROOF_BYTES = 32;
+
+/** Shorter secrets could be guessed from what is seen of an exchange. */
+export const MIN_SECRET_BYTES = 16;
+/** One to use, the others while they are exchanged for it. */
+export const MAX_SECRETS = 8;
+
+/** AUTH_BEGIN (220): 32 random bytes of the one who connects; the reply is 32 of the other's. */
+export const beginAuthentication: Command<Buffer, Buffer> = {
+  name: 'AUTH_BEGIN',
+  code: CommandCode.authBegin,
+  request: exactly(NONCE_BYTES),
+  reply: exactly(NONCE_BYTES),
+};
+
+/** AUTH_PROVE (221): the proof of the one who connects; the reply is the other's. */
+export const proveAuthentication: Command<Buffer, Buffer> = {
+  name: 'AUTH_PROVE',
+  code: CommandCode.authProve,
+  request: exactly(PROOF_BYTES),
+  reply: exactly(PROOF_BYTES),
+};
+
+/** The random bytes of both ends of one connection. */
+export interface Nonces {
+  readonly client: Buffer;
+  readonly server: Buffer;
+}
+
+/** That of the one who connects. */
+export function clientProof(secret: string, nonces: Nonces): Buffer {
+  return proof('stevedore client 1', secret, nonces);
+}
+
+/** That of the one who was connected to; it cannot be had by sending him his own. */
+export function serverProof(secret: string, nonces: Nonces): Buffer {
+  return proof('stevedore server 1', secret, nonces);
+}
+
+/** Takes the same time wherever two proofs differ. */
+export function isSameProof(one: Buffer, other: Buffer): boolean {
+  return one.length === other.length && timingSafeEqual(one, other);
+}
+
+/** The secrets of a file: one a line, blank lines and those that begin with # left out. */
+export function parseSecrets(text: string): readonly string[] {
+  const lines = text.split('\n').map((line) => line.trim());
+  return lines.filter((line) => line !== '' && !line.startsWith('#'));
+}
+
+/** What is wrong with secrets, in a sentence; undefined when nothing is. */
+export function secretsProblem(secrets: readonly string[]): string | undefined {
+  if (secrets.length === 0) return 'there is no secret';
+  if (secrets.length > MAX_SECRETS) return `there are more than ${MAX_SECRETS} secrets`;
+  const short = secrets.some((secret) => Buffer.byteLength(secret) < MIN_SECRET_BYTES);
+  return short ? `a secret is shorter than ${MIN_SECRET_BYTES} bytes` : undefined;
+}
+
+function proof(label: string, secret: string, { client, server }: Nonces): Buffer {
+  return createHmac('sha256', secret).update(label).update(client).update(server).digest();
+}
+
+function exactly(bytes: number): Codec<Buffer> {
+  const check = (value: Buffer): Buffer => {
+    if (value.length === bytes) return value;
+    throw new ProtocolError(`${value.length} bytes of authentication, not ${bytes}`);
+  };
+  return { encode: check, decode: check };
+}

@@ -1,0 +1,146 @@
+import { randomBytes } from 'node:crypto';
+import {
+  beginAuthentication,
+  CommandCode,
+  clientProof,
+  isSameProof,
+  NONCE_BYTES,
+  proveAuthentication,
+  Status,
+  serverProof,
+} from '@stevedore/protocol';
+import { AuthenticationError, StatusError } from '../errors.js';
+import type { AccessSettings } from './access.js';
+
+/**
+ * Who is at the other end of an accepted connection. It is a stranger until it has
+ * shown that it has a secret; a stranger gets no further than `withoutSecret` says.
+ * What it sent to show it is used up with the connection.
+ *
+ *     stranger --> asked --> trusted            anything out of turn: refused, and closed
+ */
+
+/** What a client asks to find and read a file, and to know whether anybody is there. */
+const READING: ReadonlySet<number> = new Set([
+  CommandCode.activeTest,
+  CommandCode.downloadFile,
+  CommandCode.getMetadata,
+  CommandCode.queryFileInfo,
+  CommandCode.queryFetchOne,
+  CommandCode.queryFetchAll,
+  CommandCode.listOneGroup,
+  CommandCode.listAllGroups,
+  CommandCode.listStorage,
+  CommandCode.getGroupName,
+  CommandCode.fetchStorageIds,
+]);
+
+/** A wrong secret in a program that connects again and again fills no log. */
+const REPORT_INTERVAL_MS = 60_000;
+
+export class Guard {
+  readonly settings: AccessSettings;
+  readonly #onError: (error: Error) => void;
+  #refused = 0;
+  #reportedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(settings: AccessSettings, onError: (error: Error) => void) {
+    this.settings = settings;
+    this.#onError = onError;
+  }
+
+  /** Tells of refusals, once a minute at the most. */
+  refused(peerAddress: string, why: string): void {
+    this.#refused += 1;
+    const now = performance.now();
+    if (now - this.#reportedAt < REPORT_INTERVAL_MS) return;
+    this.#reportedAt = now;
+    const all = this.#refused === 1 ? '' : ` (${this.#refused} connections refused so far)`;
+    this.#onError(
+      new AuthenticationError(`refused a connection from ${peerAddress}: ${why}${all}`),
+    );
+  }
+}
+
+export class Visitor {
+  readonly #guard: Guard;
+  readonly #peerAddress: string;
+  readonly #cut: () => void;
+  #state: 'stranger' | 'asked' | 'trusted' | 'refused' = 'stranger';
+  #clientNonce: Buffer = Buffer.alloc(0);
+  #serverNonce: Buffer = Buffer.alloc(0);
+  #timer: NodeJS.Timeout | undefined;
+
+  /** `cut` ends the connection of one who takes too long. */
+  constructor(guard: Guard, peerAddress: string, cut: () => void) {
+    this.#guard = guard;
+    this.#peerAddress = peerAddress;
+    this.#cut = cut;
+    if (guard.settings.withoutSecret === 'nothing') this.#hurry();
+  }
+
+  /** Whether a command is one of the two that `answer` is for. */
+  static isAuthentication(command: number): boolean {
+    return command === CommandCode.authBegin || command === CommandCode.authProve;
+  }
+
+  /** Whether the command may be answered; if not, the connection is at its end. */
+  allows(command: number): boolean {
+    const { withoutSecret } = this.#guard.settings;
+    if (this.#state === 'trusted') return true;
+    // One who has begun to show a secret, or showed a wrong one, is no reader.
+    if (this.#state === 'stranger') {
+      if (withoutSecret === 'all') return true;
+      if (withoutSecret === 'read' && READING.has(command)) return true;
+    }
+    this.#refuse(`command ${command} without the cluster's secret`);
+    return false;
+  }
+
+  /** The answer to one of the two commands; throws StatusError or ProtocolError, and that is the end. */
+  answer(command: number, body: Buffer): Buffer {
+    return command === CommandCode.authBegin ? this.#begin(body) : this.#prove(body);
+  }
+
+  /** The connection has ended. */
+  leave(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #begin(body: Buffer): Buffer {
+    if (this.#state !== 'stranger') throw this.#refuse('a second beginning');
+    this.#state = 'asked';
+    this.#hurry();
+    this.#clientNonce = beginAuthentication.request.decode(body);
+    this.#serverNonce = randomBytes(NONCE_BYTES);
+    return beginAuthentication.reply.encode(this.#serverNonce);
+  }
+
+  #prove(body: Buffer): Buffer {
+    if (this.#state !== 'asked') throw this.#refuse('a proof that was not asked for');
+    const shown = proveAuthentication.request.decode(body);
+    const nonces = { client: this.#clientNonce, server: this.#serverNonce };
+    // All of them are looked at, so that time does not tell which one came near.
+    const [secret] = this.#guard.settings.secrets.filter((each) =>
+      isSameProof(clientProof(each, nonces), shown),
+    );
+    if (secret === undefined) throw this.#refuse('a wrong secret');
+    this.#state = 'trusted';
+    clearTimeout(this.#timer);
+    return proveAuthentication.reply.encode(serverProof(secret, nonces));
+  }
+
+  #refuse(why: string): StatusError {
+    this.#state = 'refused';
+    this.#guard.refused(this.#peerAddress, why);
+    return new StatusError(Status.accessDenied, why);
+  }
+
+  #hurry(): void {
+    if (this.#timer !== undefined) return;
+    this.#timer = setTimeout(() => {
+      this.#guard.refused(this.#peerAddress, 'no secret was shown in time');
+      this.#cut();
+    }, this.#guard.settings.timeoutMs);
+  }
+}
