@@ -99,6 +99,26 @@ describe('put and get', () => {
     }
   });
 
+  test('what a reader does to its bytes reaches no other reader, wherever they come from', async () => {
+    for (const retain of ['1GiB', 0] as const) {
+      const store = await openStore({ retain });
+      const bytes = randomBytes(20_000);
+      const { key } = await store.put(bytes);
+      await store.flush();
+      for (let round = 0; round < 4; round++) {
+        const file = await store.get(key);
+        const whole = await file.bytes();
+        const part = await file.bytes({ range: { start: 5, end: 500 } });
+        const chunks: Buffer[] = [];
+        for await (const chunk of file.stream()) chunks.push(chunk as Buffer);
+        expect(whole.equals(bytes)).toBe(true);
+        expect(part.equals(bytes.subarray(5, 501))).toBe(true);
+        expect(Buffer.concat(chunks).equals(bytes)).toBe(true);
+        for (const buffer of [whole, part, ...chunks]) buffer.fill(0);
+      }
+    }
+  });
+
   test('large files are streamed in and out, whole and in part', async () => {
     for (const retain of ['1GiB', 0] as const) {
       const store = await openStore({ retain });

@@ -55,14 +55,14 @@ class FileHandle implements StoredFile {
 
   async bytes(options?: ReadOptions): Promise<Buffer> {
     const bytes = await this.content(options);
-    return Buffer.isBuffer(bytes) ? bytes : collect(bytes);
+    return Buffer.isBuffer(bytes) ? Buffer.from(bytes) : collect(bytes);
   }
 
   stream(options?: ReadOptions): Readable {
     const output = new PassThrough();
     this.content(options).then(
       (bytes) => {
-        if (Buffer.isBuffer(bytes)) output.end(bytes);
+        if (Buffer.isBuffer(bytes)) output.end(Buffer.from(bytes));
         // A failure of either side reaches the reader through `output`.
         else pipeline(bytes, output, () => undefined);
       },

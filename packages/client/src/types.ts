@@ -116,6 +116,8 @@ export interface StoredFile extends Omit<FileInfo, 'key'> {
    * once the file is known to be readable (small files: verified against their
    * CRC-32), so that a server can still answer with an error. Of a large file every
    * block is held against its checksum before it is given out.
+   * A Buffer may be the one that other readers are given from memory: it must not be
+   * changed or transferred. What the other methods give is the caller's own.
    */
   content(options?: ReadOptions): Promise<Buffer | Readable>;
   /** All bytes (or the range) in memory, verified. */
