@@ -3,6 +3,15 @@ import type { WithoutSecret } from '@stevedore/storage';
 
 /** The options of a tracker and of a storage that run on their own. */
 
+/** Where their figures are. */
+const metricsOptions = {
+  metrics: {
+    kind: 'text',
+    default: '',
+    help: 'HOST:PORT that answers GET /metrics, for Prometheus; a port alone is one of 127.0.0.1; empty: none',
+  } as OptionSpec<string>,
+} satisfies OptionTable;
+
 /** Who may use their ports. */
 const accessOptions = {
   clusterSecretFile: {
@@ -52,6 +61,7 @@ export const trackerOptions = {
     help: 'address fields in answers: narrow for IPv4, wide for IPv6 too; auto: as --storage-ids need',
   } as OptionSpec<'auto' | 'narrow' | 'wide'>,
   ...accessOptions,
+  ...metricsOptions,
 } satisfies OptionTable;
 
 export const storageOptions = {
@@ -128,6 +138,7 @@ export const storageOptions = {
     help: 'files that move between the tiers a second, at most',
   } as OptionSpec<number>,
   ...accessOptions,
+  ...metricsOptions,
 } satisfies OptionTable;
 
 export type TrackerNodeOptions = OptionValues<typeof trackerOptions>;

@@ -4,11 +4,14 @@ import { environmentName, flagName, STORE_CHANNELS } from '@stevedore/client';
 import { CHANNELS } from '@stevedore/fastdfs';
 import { problemBody, problemCodes } from '@stevedore/middleware/core';
 import { MERGE_CHANNEL } from '@stevedore/staging';
+import { startStorage, startTracker } from '@stevedore/storage';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../gateway/dist/app.js';
 import { storageOptions, trackerOptions } from '../../gateway/dist/node-options.js';
+import { storageMetrics, trackerMetrics } from '../../gateway/dist/observe/node-metrics.js';
 import { gatewayOptions } from '../../gateway/dist/options.js';
 import { MemoryStore } from '../gateway/memory-store.js';
+import { temporaryFolder } from '../support/temporary.js';
 
 const REFERENCE = readFileSync(join(import.meta.dirname, '../../docs/REFERENCE.md'), 'utf8');
 
@@ -73,5 +76,29 @@ describe('the reference', () => {
       .filter((cells) => cells.length === 4 && cells[0]!.startsWith('stevedore_'))
       .map(([name, type, , help]) => `${name} ${type} ${help}`);
     expect(listed.sort()).toEqual(known.sort());
+  });
+
+  test('lists every metric of trackers and storages, and no other', async () => {
+    const tracker = await startTracker({ port: 0 });
+    const storage = await startStorage({
+      port: 0,
+      storePaths: [temporaryFolder()],
+      tiers: { enabled: true, bytesPerSecond: 1e8 },
+    });
+    onTestFinished(async () => {
+      await storage.close();
+      await tracker.close();
+    });
+    const known = new Set<string>();
+    for (const text of [await storageMetrics(storage)(), await trackerMetrics(tracker)()]) {
+      const types = new Map([...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, a, b]) => [a, b]));
+      for (const [, name = '', help] of text.matchAll(/^# HELP (stevedore_\S+) (.*)$/gm)) {
+        if (!name.startsWith('stevedore_cache_')) known.add(`${name} ${types.get(name)} ${help}`);
+      }
+    }
+    const listed = rows()
+      .filter((cells) => cells.length === 3 && cells[0]!.startsWith('stevedore_'))
+      .map((cells) => cells.join(' '));
+    expect(listed.sort()).toEqual([...known].sort());
   });
 });

@@ -1,13 +1,21 @@
 import { isIPv6 } from 'node:net';
 import {
   environmentOptions,
+  type OptionSpec,
   type OptionTable,
   type OptionValues,
   parseOptions,
 } from '@stevedore/client';
 import type { Command } from 'commander';
+import type { MetricsText } from '../observe/node-metrics.js';
 import { version } from '../version.js';
 import { explain } from './explain.js';
+import {
+  type MetricsAddress,
+  type MetricsServer,
+  metricsAddress,
+  startMetricsServer,
+} from './metrics-server.js';
 import { addOptionFlags, givenFlags } from './option-flags.js';
 import { stopSignal, untilStopped } from './until-stopped.js';
 
@@ -19,31 +27,54 @@ export interface Node {
   close(): Promise<void>;
 }
 
-export interface NodeCommand<Table extends OptionTable> {
+export interface NodeCommand<Table extends OptionTable, Started extends Node> {
   readonly table: Table;
   /** Beside its address. */
   readonly describe: (options: OptionValues<Table>) => string;
-  readonly start: (options: OptionValues<Table>, onError: (error: Error) => void) => Promise<Node>;
+  readonly start: (
+    options: OptionValues<Table>,
+    onError: (error: Error) => void,
+  ) => Promise<Started>;
+  readonly metrics: (node: Started) => Promise<MetricsText>;
 }
 
-export function configureNode<Table extends OptionTable>(
-  command: Command,
-  { table, describe, start }: NodeCommand<Table>,
-): void {
+export function configureNode<
+  Table extends OptionTable & { readonly metrics: OptionSpec<string> },
+  Started extends Node,
+>(command: Command, { table, describe, start, metrics }: NodeCommand<Table, Started>): void {
   addOptionFlags(command, table);
   command.action(async () => {
     const options = parseOptions(table, [
       { label: 'flag', values: givenFlags(command, table) },
       { label: 'environment', values: environmentOptions(table, process.env) },
     ]);
+    const address = metricsAddress(options.metrics as string);
     const stopped = stopSignal();
     const node = await start(options, (error) => {
       process.stderr.write(`error: ${explain(error)}\n`);
     });
+    const server = address && (await serveMetrics(address, await metrics(node), node));
     const what = `stevedore ${version()} ${command.name()}`;
-    process.stdout.write(`${what}${describe(options)}\nready ${endpoint(node)}\n`);
-    await untilStopped(stopped, () => node.close());
+    const figures = server ? `\n  metrics ${server.url}` : '';
+    process.stdout.write(`${what}${describe(options)}${figures}\nready ${endpoint(node)}\n`);
+    await untilStopped(stopped, async () => {
+      await server?.close();
+      await node.close();
+    });
   });
+}
+
+async function serveMetrics(
+  address: MetricsAddress,
+  text: MetricsText,
+  node: Node,
+): Promise<MetricsServer> {
+  try {
+    return await startMetricsServer(address, text);
+  } catch (error) {
+    await node.close();
+    throw error;
+  }
 }
 
 function endpoint({ host, port }: Node): string {

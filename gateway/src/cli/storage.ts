@@ -16,7 +16,7 @@ export function configure(command: Command): void {
     start: async (options, onError) => {
       const { cacheSize, readAhead, writeCopies, ...others } = options;
       const { metadataTier, smallFileThreshold, bandwidth, moveRate, ...more } = others;
-      const { clusterSecretFile, withoutSecret, ...rest } = more;
+      const { clusterSecretFile, withoutSecret, metrics: _metrics, ...rest } = more;
       const access = await nodeAccess({ clusterSecretFile, withoutSecret });
       const { startStorage } = await import('@stevedore/storage');
       return startStorage({
@@ -33,6 +33,10 @@ export function configure(command: Command): void {
         },
         onError,
       });
+    },
+    metrics: async (storage) => {
+      const { storageMetrics } = await import('../observe/node-metrics.js');
+      return storageMetrics(storage);
     },
   });
 }

@@ -8,11 +8,22 @@ export function configure(command: Command): void {
   configureNode(command, {
     table: trackerOptions,
     describe: () => '',
-    start: async ({ addressWidth, clusterSecretFile, withoutSecret, ...options }, onError) => {
+    start: async (given, onError) => {
+      const {
+        addressWidth,
+        clusterSecretFile,
+        withoutSecret,
+        metrics: _metrics,
+        ...options
+      } = given;
       const access = await nodeAccess({ clusterSecretFile, withoutSecret });
       const { startTracker } = await import('@stevedore/storage');
       const width = addressWidth === 'auto' ? {} : { addressWidth };
       return startTracker({ ...options, ...width, ...access, onError });
+    },
+    metrics: async (tracker) => {
+      const { trackerMetrics } = await import('../observe/node-metrics.js');
+      return trackerMetrics(tracker);
     },
   });
 }

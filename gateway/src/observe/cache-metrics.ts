@@ -1,7 +1,35 @@
-import type { Figure } from './store-metrics.js';
+import type { StoreStats } from '@stevedore/client';
+import type { Figure } from './figures.js';
 
-/** What the cache of files that were read back has done since the start. */
-export const CACHE_COUNTERS: readonly Figure[] = [
+/** Figures of a file cache: that of a store, and that of a storage. */
+
+export type HasCache = Pick<StoreStats, 'cache'>;
+
+export const CACHE_GAUGES: readonly Figure<HasCache>[] = [
+  {
+    name: 'stevedore_cache_files',
+    help: 'Files in the cache of what was read.',
+    of: ({ cache }) => cache.files,
+  },
+  {
+    name: 'stevedore_cache_bytes',
+    help: 'Bytes in that cache.',
+    of: ({ cache }) => cache.bytes,
+  },
+  {
+    name: 'stevedore_cache_hit_ratio',
+    help: 'Share of the reads since the start that the cache answered.',
+    of: ({ cache }) => cache.hitRatio,
+  },
+  {
+    name: 'stevedore_cache_byte_hit_ratio',
+    help: 'Share of their bytes.',
+    of: ({ cache }) => cache.byteHitRatio,
+  },
+];
+
+/** Since the start. */
+export const CACHE_COUNTERS: readonly Figure<HasCache>[] = [
   {
     name: 'stevedore_cache_hits_total',
     help: 'Reads answered from the cache.',

@@ -1,8 +1,9 @@
-import type { Figure } from './store-metrics.js';
+import type { StoreStats } from '@stevedore/client';
+import type { Figure } from './figures.js';
 
 /** Figures of what may be in FastDFS twice or too seldom, and of damaged copies. */
 
-export const INTEGRITY_GAUGES: readonly Figure[] = [
+export const INTEGRITY_GAUGES: readonly Figure<StoreStats>[] = [
   {
     name: 'stevedore_unconfirmed_trunks',
     help: 'Trunks that too few storages have shown to have; this disk keeps their files.',
@@ -20,7 +21,7 @@ export const INTEGRITY_GAUGES: readonly Figure[] = [
   },
 ];
 
-export const INTEGRITY_COUNTERS: readonly Figure[] = [
+export const INTEGRITY_COUNTERS: readonly Figure<StoreStats>[] = [
   {
     name: 'stevedore_orphans_adopted_total',
     help: 'Trunks found in FastDFS that no record named, and that were taken.',

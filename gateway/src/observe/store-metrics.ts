@@ -1,7 +1,8 @@
 import type { FileStore, StoreStats, TrunkEvent } from '@stevedore/client';
 import { isStoreError } from '@stevedore/middleware/core';
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
-import { CACHE_COUNTERS } from './cache-metrics.js';
+import { Counter, Histogram, type Registry } from 'prom-client';
+import { CACHE_COUNTERS, CACHE_GAUGES } from './cache-metrics.js';
+import { addFigures, type Figure, type Figures } from './figures.js';
 import { INTEGRITY_COUNTERS, INTEGRITY_GAUGES } from './integrity-metrics.js';
 
 /**
@@ -9,14 +10,7 @@ import { INTEGRITY_COUNTERS, INTEGRITY_GAUGES } from './integrity-metrics.js';
  * for; only trunks and errors are counted as they happen. No label comes from a client.
  */
 
-export interface Figure {
-  readonly name: string;
-  readonly help: string;
-  readonly of: (stats: StoreStats) => number;
-}
-
-/** What there is now. */
-const GAUGES: readonly Figure[] = [
+const GAUGES: Figures<StoreStats>['gauges'] = [
   {
     name: 'stevedore_staged_files',
     help: 'Files that are acknowledged and not yet in FastDFS.',
@@ -92,16 +86,7 @@ const GAUGES: readonly Figure[] = [
     help: '1 while uploads are refused for want of room.',
     of: (stats) => (stats.room.full === undefined ? 0 : 1),
   },
-  {
-    name: 'stevedore_cache_files',
-    help: 'Files in the cache of what was read back from FastDFS.',
-    of: (stats) => stats.cache.files,
-  },
-  {
-    name: 'stevedore_cache_bytes',
-    help: 'Bytes in that cache.',
-    of: (stats) => stats.cache.bytes,
-  },
+  ...CACHE_GAUGES,
   {
     name: 'stevedore_fastdfs_connections',
     help: 'Open connections to trackers and storages.',
@@ -120,8 +105,7 @@ const GAUGES: readonly Figure[] = [
   ...INTEGRITY_GAUGES,
 ];
 
-/** What was done since the start. */
-const COUNTERS: readonly Figure[] = [
+const COUNTERS: readonly Figure<StoreStats>[] = [
   {
     name: 'stevedore_uploaded_files_total',
     help: 'Files acknowledged.',
@@ -186,25 +170,7 @@ const STORE_BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 
 /** Registers the figures; returns what ends the counting of trunks and errors. */
 export function addStoreMetrics(registry: Registry, store: FileStore): () => void {
-  const registers = [registry];
-  const gauges = GAUGES.map(({ name, help, of }) => ({
-    of,
-    gauge: new Gauge({ name, help, registers }),
-  }));
-  const counters = COUNTERS.map(({ name, help, of }) => ({
-    of,
-    counter: new Counter({ name, help, registers }),
-  }));
-  // One look at the store serves all of them.
-  const first = gauges[0]!.gauge as unknown as { collect: () => void };
-  first.collect = () => {
-    const stats = store.stats();
-    for (const { gauge, of } of gauges) gauge.set(of(stats));
-    for (const { counter, of } of counters) {
-      counter.reset();
-      counter.inc(of(stats));
-    }
-  };
+  addFigures(registry, { gauges: GAUGES, counters: COUNTERS }, () => store.stats());
   return countEvents(registry, store);
 }
 

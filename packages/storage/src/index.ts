@@ -9,4 +9,4 @@ export type { StorageOptions } from './storage/options.js';
 export { type Storage, startStorage } from './storage/storage.js';
 export type { TierOptions } from './tiers/tier-options.js';
 export type { TrackerOptions } from './tracker/options.js';
-export { startTracker, type Tracker } from './tracker/tracker.js';
+export { startTracker, type Tracker, type TrackerOverview } from './tracker/tracker.js';

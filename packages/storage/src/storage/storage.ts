@@ -1,5 +1,5 @@
 import type { FileCacheStats } from '@stevedore/cache';
-import { type DiskUsage, encodeStatistics } from '@stevedore/protocol';
+import { type DiskUsage, encodeStatistics, type StorageStatistics } from '@stevedore/protocol';
 import { deferred } from '../deferred.js';
 import { nowSeconds } from '../environment.js';
 import type { MigrationStatus } from '../migration/status.js';
@@ -22,6 +22,8 @@ export interface Storage extends AsyncDisposable {
   active(): Promise<void>;
   /** What the cache of small files and slices has done. */
   cacheStats(): FileCacheStats;
+  /** Connections, operations and bytes since the start, as trackers are told of them. */
+  statistics(): StorageStatistics;
   /** What migration is doing; undefined where no small file is a row. */
   migrationStatus(): MigrationStatus | undefined;
   /** Stops listening, lets requests under way finish for a moment, closes everything. */
@@ -60,13 +62,12 @@ export async function startStorage(options: StorageOptions): Promise<Storage> {
   await opened.saveState();
 
   const { port } = server;
+  const statistics = (): StorageStatistics =>
+    opened.counters.statistics(server.counts, opened.service.replication);
   const membership = join(opened.service, port, {
     firstSync: opened.firstSync,
     joinedAtSeconds: opened.joinedAtSeconds,
-    statistics: () => {
-      const { replication } = opened.service;
-      return encodeStatistics(opened.counters.statistics(server.counts, replication));
-    },
+    statistics: () => encodeStatistics(statistics()),
   });
   const peers = new Peers({ service: opened.service, trackers: settings.trackers });
   opened.service.replication.passTo(peers);
@@ -86,6 +87,7 @@ export async function startStorage(options: StorageOptions): Promise<Storage> {
     group,
     active: () => membership.active,
     cacheStats: () => opened.service.cache.stats(),
+    statistics,
     migrationStatus: () => opened.tiering?.migration.status(),
     close,
     [Symbol.asyncDispose]: close,

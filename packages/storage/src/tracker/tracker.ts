@@ -1,3 +1,4 @@
+import { type ConnectionCounts, StorageStatus } from '@stevedore/protocol';
 import { FrameServer } from '../net/frame-server.js';
 import { handlerTable } from '../net/handler.js';
 import { Cluster } from './cluster.js';
@@ -13,8 +14,17 @@ import { TrackerSession } from './session.js';
 export interface Tracker extends AsyncDisposable {
   readonly host: string;
   readonly port: number;
+  overview(): TrackerOverview;
   /** Stops listening, lets requests under way finish for a moment, closes everything. */
   close(): Promise<void>;
+}
+
+/** What a tracker knows at this moment. */
+export interface TrackerOverview {
+  readonly connections: ConnectionCounts;
+  readonly groups: number;
+  /** Storages by their state; a state that none is in counts 0. */
+  readonly storages: Readonly<Record<keyof typeof StorageStatus, number>>;
 }
 
 /** Starts a tracker; resolves when it listens. Rejects with StartError or OptionError. */
@@ -46,5 +56,22 @@ export async function startTracker(options: TrackerOptions = {}): Promise<Tracke
     closed ??= server.close();
     return closed;
   };
-  return { host: settings.host, port, close, [Symbol.asyncDispose]: close };
+  const overview = (): TrackerOverview => ({
+    connections: server.counts,
+    groups: cluster.groups.length,
+    storages: countStorages(cluster, settings.environment.now()),
+  });
+  return { host: settings.host, port, overview, close, [Symbol.asyncDispose]: close };
+}
+
+function countStorages(cluster: Cluster, nowMs: number): TrackerOverview['storages'] {
+  const names = Object.keys(StorageStatus) as (keyof typeof StorageStatus)[];
+  const statuses = cluster.groups.flatMap((group) =>
+    group.members.map((member) => group.statusOf(member, nowMs)),
+  );
+  const count = (name: keyof typeof StorageStatus): number =>
+    statuses.filter((status) => status === StorageStatus[name]).length;
+  return Object.fromEntries(
+    names.map((name) => [name, count(name)]),
+  ) as TrackerOverview['storages'];
 }
