@@ -7,6 +7,7 @@ import {
   loadToMove,
   remainder,
   SeededRandom,
+  smallFileRoom,
   spareLoad,
 } from '@stevedore/balance';
 import { describe, expect, test } from 'vitest';
@@ -29,6 +30,8 @@ describe('the load model', () => {
     expect(efficiency(load, 100)).toBeCloseTo(1.4);
     expect(allowedShare(load, 100)).toBeCloseTo(0.5);
     expect(allowedSmallFileBytes(load, 100)).toBeCloseTo(40);
+    expect(smallFileRoom(load.metadataBytes, 100)).toBeCloseTo(40);
+    expect(smallFileRoom(load.metadataBytes, 100, 0.5)).toBe(0);
     expect(loadToMove(load, 100)).toBeCloseTo(40);
     expect(spareLoad({ metadataBytes: 20, smallFileBytes: 30 }, 200, 0.9)).toBeCloseTo(130);
     expect(remainder(40, 25)).toBe(15);

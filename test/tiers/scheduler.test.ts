@@ -64,18 +64,52 @@ describe('the scheduler', () => {
     expect(scheduler.endInterval().smallFile.servedBytes).toBe(0);
   });
 
-  it('lets small files beyond what is allowed wait, and metadata go on', async () => {
-    const { scheduler, order, request } = schedulerOf({ maxRunning: 4 });
-    scheduler.allow(150);
+  it('lets small files beyond their rate wait, and metadata go on', async () => {
+    const { scheduler, order, request, clock } = schedulerOf({ maxRunning: 10 });
+    scheduler.allow(15);
+    clock.ms = 10;
     const small = [1, 2, 3].map((n) => request('smallFile', `s${n}`));
     const metadata = request('metadata', 'm');
     for (const each of [...small, metadata]) each.end();
     await metadata.done;
-    // The second began while some was left: what is allowed may be passed by one request.
+    // The second began while some was left: the rate may be passed by one request, and
+    // those after it wait the longer.
     expect(order).toEqual(['s1', 's2', 'm']);
-    scheduler.allow(undefined);
-    await Promise.all(small.map(({ done }) => done));
+    clock.ms = 14;
+    await small[2]!.done;
     expect(order.at(-1)).toBe('s3');
+  });
+
+  it('keeps what small files do not use of their rate for a moment only', async () => {
+    const { scheduler, order, request, clock } = schedulerOf({ maxRunning: 10 });
+    scheduler.allow(10);
+    clock.ms = 60_000;
+    const small = [1, 2, 3].map((n) => request('smallFile', `s${n}`));
+    expect(order).toEqual(['s1']);
+    scheduler.allow(undefined);
+    for (const each of small) each.end();
+    await Promise.all(small.map(({ done }) => done));
+    expect(order).toEqual(['s1', 's2', 's3']);
+  });
+
+  it('leaves metadata alone for a while, and tells what it did then', async () => {
+    const { scheduler, order, request, clock } = schedulerOf({ maxRunning: 10 });
+    const before = request('smallFile', 's1');
+    scheduler.hold();
+    const held = request('smallFile', 's2');
+    clock.ms = 5;
+    before.end();
+    await before.done;
+    const metadata = request('metadata', 'm', 300);
+    clock.ms = 25;
+    metadata.end();
+    await metadata.done;
+    expect(order).toEqual(['s1', 'm']);
+    expect(scheduler.release()).toEqual({ metadataBytes: 400, ms: 20 });
+    held.end();
+    await held.done;
+    expect(order).toEqual(['s1', 'm', 's2']);
+    expect(scheduler.endInterval().smallFile).toMatchObject({ waitedMs: 25, ranMs: 5 });
   });
 
   it('lets few small files beside metadata, and all of them without', async () => {

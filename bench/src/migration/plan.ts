@@ -10,6 +10,8 @@ export interface Plan {
   /** Runs of the throughput, and how long each is. */
   readonly throughputRuns: number;
   readonly throughputSeconds: number;
+  /** Before they count: the method learns what the server can do. */
+  readonly warmUpSeconds: number;
   /** Moves that are made under load. */
   readonly moves: number;
 }
@@ -20,6 +22,7 @@ export const FULL: Plan = {
   barriers: 100,
   throughputRuns: 5,
   throughputSeconds: 3,
+  warmUpSeconds: 4,
   moves: 10_000,
 };
 export const QUICK: Plan = {
@@ -28,5 +31,6 @@ export const QUICK: Plan = {
   barriers: 30,
   throughputRuns: 3,
   throughputSeconds: 1,
+  warmUpSeconds: 3,
   moves: 1000,
 };

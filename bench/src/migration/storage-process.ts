@@ -8,11 +8,14 @@ import {
 } from '@stevedore/storage';
 import { serve } from '../harness/serve.js';
 
-/** A tracker and a storage with two tiers in a process of their own. */
+/** A storage with two tiers in a process of its own, and a tracker if none is given. */
 
 export interface StartArgument {
   readonly directory: string;
   readonly tiers: TierOptions;
+  /** Default: one of its own in this process. */
+  readonly tracker?: string;
+  readonly group?: string;
 }
 
 export type StorageHandlers = {
@@ -24,14 +27,18 @@ export type StorageHandlers = {
 let tracker: Tracker | undefined;
 let storage: Storage | undefined;
 
-async function start({ directory, tiers }: StartArgument): Promise<string> {
+async function start(argument: StartArgument): Promise<string> {
+  const { directory, tiers } = argument;
   const onError = (error: Error) => console.error(`storage: ${error.message}`);
-  tracker = await startTracker({ port: 0, reservedSpaceMegabytes: 64, onError });
-  const address = `127.0.0.1:${tracker.port}`;
+  if (argument.tracker === undefined) {
+    tracker = await startTracker({ port: 0, reservedSpaceMegabytes: 64, onError });
+  }
+  const address = argument.tracker ?? `127.0.0.1:${tracker!.port}`;
   storage = await startStorage({
     port: 0,
     storePaths: [directory],
     trackers: [address],
+    group: argument.group ?? 'group1',
     cacheBytes: 0,
     tiers,
     onError,

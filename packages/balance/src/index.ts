@@ -16,6 +16,7 @@ export {
   type Load,
   loadToMove,
   remainder,
+  smallFileRoom,
   spareLoad,
 } from './load.js';
 export { activeTransferBytes, movesPassively, passiveTransferBytes } from './moving-cost.js';

@@ -31,7 +31,7 @@ export function carried(load: Load, capacityBytes: number): Load {
 export function allowedShare(load: Load, capacityBytes: number, mark = 1): number {
   const wanted = nonNegative(load.smallFileBytes);
   if (wanted === 0) return 1;
-  const room = nonNegative(mark * capacityBytes - nonNegative(load.metadataBytes));
+  const room = smallFileRoom(load.metadataBytes, capacityBytes, mark);
   return Math.min(1, room / wanted);
 }
 
@@ -42,6 +42,14 @@ export function allowedShare(load: Load, capacityBytes: number, mark = 1): numbe
  */
 export function allowedSmallFileBytes(load: Load, capacityBytes: number, mark = 1): number {
   return allowedShare(load, capacityBytes, mark) * nonNegative(load.smallFileBytes);
+}
+
+/**
+ * The numerator of Eq. 4: what metadata leaves for small files, whether or not a forecast
+ * says that so many come. To be enforced where forecasts of the demand can be too low.
+ */
+export function smallFileRoom(metadataBytes: number, capacityBytes: number, mark = 1): number {
+  return nonNegative(mark * capacityBytes - nonNegative(metadataBytes));
 }
 
 /** Section 3.2: ML = (1 − ρ) · L'_io, the small-file load that has to go. */

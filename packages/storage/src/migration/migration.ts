@@ -8,9 +8,16 @@ import {
   type PanelState,
   type PolicyState,
   panel,
+  smallFileRoom,
   startPolicy,
 } from '@stevedore/balance';
-import { REQUEST_CLASSES, type RequestClass, type Scheduler } from '../scheduler/scheduler.js';
+import type { Competition } from '../scheduler/competition.js';
+import {
+  type ClassInterval,
+  REQUEST_CLASSES,
+  type RequestClass,
+  type Scheduler,
+} from '../scheduler/scheduler.js';
 import type { OpenedTiers } from '../tiers/open-tiers.js';
 import type { MoveOutcome, Tier } from '../tiers/tier.js';
 import type { TierSettings } from '../tiers/tier-options.js';
@@ -30,8 +37,9 @@ export interface MigrationParts {
   readonly settings: TierSettings;
   readonly tiers: OpenedTiers;
   readonly scheduler: Scheduler;
+  readonly competition: Competition;
   readonly audit: Audit;
-  /** B_logic, bytes per second. */
+  /** B_logic of the disk, bytes per second. */
   readonly bytesPerSecond: number;
   readonly usedShare: () => Promise<number>;
   readonly now: () => number;
@@ -47,12 +55,13 @@ interface Accessed {
   readonly name: string;
   size: number;
   loadBytes: number;
+  /** It was stored in this interval. */
+  isNew: boolean;
 }
 
 export class Migration {
   readonly #parts: MigrationParts;
   readonly #forecaster: Forecaster<PanelState>;
-  readonly #capacityBytes: number;
   readonly #mover: Mover;
   #state: PolicyState<PanelState>;
   #decision: IntervalDecision<PanelState> | undefined;
@@ -62,6 +71,7 @@ export class Migration {
   #ending: Promise<void> | undefined;
   #intervals = 0;
   #usedShare = 0;
+  #roomBytes: number | undefined;
   #classes: Record<RequestClass, ClassStatus>;
   readonly #errors = { metadata: 0, smallFile: 0 };
   readonly #moves = { moved: 0, revoked: 0, refused: 0, failed: 0 };
@@ -70,8 +80,8 @@ export class Migration {
   constructor(parts: MigrationParts) {
     this.#parts = parts;
     const { settings, bytesPerSecond } = parts;
-    this.#capacityBytes = (bytesPerSecond * settings.intervalMs) / 1000;
-    this.#forecaster = panel({ capacityBytes: this.#capacityBytes });
+    const capacityBytes = (bytesPerSecond * settings.intervalMs) / 1000;
+    this.#forecaster = panel({ capacityBytes });
     this.#state = startPolicy(this.#forecaster, settings.thresholdBytes);
     this.#classes = { metadata: noLoad(), smallFile: noLoad() };
     this.#mover = new Mover({
@@ -98,6 +108,8 @@ export class Migration {
 
   async close(): Promise<void> {
     clearInterval(this.#timer);
+    this.#parts.competition.close();
+    this.#parts.scheduler.close();
     await this.#ending;
     await this.#mover.close();
     await this.#parts.audit.flush();
@@ -118,17 +130,18 @@ export class Migration {
   }
 
   /** Bytes of a row were read or written. */
-  accessed(path: string, bytes: number, size: number): void {
+  accessed(path: string, bytes: number, size: number, isNew: boolean): void {
     const loadBytes = this.#parts.scheduler.cost(bytes);
     const known = this.#accessed.get(path);
     if (known) {
       known.loadBytes += loadBytes;
       known.size = size;
+      known.isNew ||= isNew;
     } else if (this.#accessed.size < MAX_ACCESSED) {
       const tier = this.#parts.tiers.tiers.find(({ data }) => path.startsWith(data));
       if (!tier) return;
       const name = path.slice(tier.data.length);
-      this.#accessed.set(path, { tier, name, size, loadBytes });
+      this.#accessed.set(path, { tier, name, size, loadBytes, isNew });
       this.#outgrown(tier, name, size);
     }
   }
@@ -146,9 +159,11 @@ export class Migration {
 
   /** Ends an interval and carries out what is decided. */
   async endInterval(): Promise<void> {
-    const { settings, scheduler, tiers } = this.#parts;
+    const { settings, scheduler, competition, tiers } = this.#parts;
     this.#usedShare = await this.#parts.usedShare();
-    const ended = scheduler.endInterval();
+    const served = scheduler.endInterval();
+    if (settings.enabled && settings.migrates) competition.observe(served);
+    const ended = this.#asIfAlone(served);
     const accessed = this.#accessed;
     this.#accessed = new Map();
     const before = this.#decision?.forecast;
@@ -158,14 +173,10 @@ export class Migration {
         metadata: ended.metadata,
         smallFile: ended.smallFile,
         usedShare: this.#usedShare,
-        accessed: [...accessed].map(([path, { size, loadBytes }]) => ({
-          id: path,
-          sizeBytes: size,
-          loadBytes,
-        })),
+        accessed: this.#movable(accessed),
       },
       this.#forecaster,
-      this.#capacityBytes,
+      this.#parts.competition.capacityBytes,
       settings.parameters,
     );
     this.#intervals += 1;
@@ -174,7 +185,7 @@ export class Migration {
         kind === 'metadata' ? of.metadataBytes : of.smallFileBytes;
       if (before) this.#errors[kind] += Math.abs(forecast(before) - ended[kind].servedBytes);
       this.#classes[kind] = {
-        ...ended[kind],
+        ...served[kind],
         forecastBytes: forecast(decision.forecast),
         meanErrorBytes: this.#errors[kind] / Math.max(1, this.#intervals - 1),
         busyAnswersTotal: this.#classes[kind].busyAnswersTotal + ended[kind].busyAnswers,
@@ -187,7 +198,7 @@ export class Migration {
     }
     this.#state = decision.state;
     tiers.thresholdBytes = Math.floor(decision.state.thresholdBytes);
-    scheduler.allow(decision.allowedSmallFileBytes);
+    this.#limitSmallFiles(decision.forecast.metadataBytes);
     for (const file of decision.selection.files) this.#planForLoad(accessed, file);
     this.#makeRoom();
   }
@@ -200,7 +211,7 @@ export class Migration {
       isPaused: this.#mover.isPaused,
       isDryRun: this.#isDryRun,
       intervalMs: settings.intervalMs,
-      capacityBytes: this.#capacityBytes,
+      capacityBytes: this.#parts.competition.capacityBytes,
       thresholdBytes: Math.floor(this.#state.thresholdBytes),
       usedShare: this.#usedShare,
       rows: {
@@ -209,6 +220,8 @@ export class Migration {
       },
       intervals: this.#intervals,
       load: { ...this.#classes },
+      metadataAloneBytes: this.#parts.competition.metadataAloneBytes ?? 0,
+      smallFileRoomBytes: this.#roomBytes ?? 0,
       loadToMoveBytes: this.#decision?.loadToMoveBytes ?? 0,
       moves: { ...this.#moves },
       movedBytes: this.#movedBytes,
@@ -225,8 +238,36 @@ export class Migration {
       loadToMoveBytes: this.#decision!.loadToMoveBytes,
       forecastMetadataBytes: this.#decision!.forecast.metadataBytes,
       forecastSmallFileBytes: this.#decision!.forecast.smallFileBytes,
-      capacityBytes: this.#capacityBytes,
+      capacityBytes: this.#parts.competition.capacityBytes,
     });
+  }
+
+  /** What was stored just now is left out: most of it will hardly be asked for again. */
+  #movable(accessed: ReadonlyMap<string, Accessed>): AccessedFile[] {
+    return [...accessed]
+      .filter(([, { isNew }]) => !isNew)
+      .map(([id, { size: sizeBytes, loadBytes }]) => ({ id, sizeBytes, loadBytes }));
+  }
+
+  /** Forecasts are of what either class needs, not of what the other has left it. */
+  #asIfAlone(served: Record<RequestClass, ClassInterval>): Record<RequestClass, ClassInterval> {
+    const { competition } = this.#parts;
+    const { metadata, smallFile } = served;
+    const metadataBytes = Math.max(metadata.servedBytes, competition.metadataAloneBytes ?? 0);
+    return {
+      metadata: { ...metadata, servedBytes: metadataBytes },
+      smallFile: { ...smallFile, servedBytes: competition.smallFilesAlone(smallFile) },
+    };
+  }
+
+  /** Eq. 4: small files have what metadata leaves, and never less than their assured share. */
+  #limitSmallFiles(metadataBytes: number): void {
+    const { settings, scheduler, competition } = this.#parts;
+    const { capacityBytes } = competition;
+    const room = smallFileRoom(metadataBytes, capacityBytes, settings.parameters.efficiencyMark);
+    const allowed = Math.max(room, settings.smallFileShare * capacityBytes);
+    this.#roomBytes = metadataBytes > 0 ? allowed : undefined;
+    scheduler.allow(metadataBytes > 0 ? allowed / settings.intervalMs : undefined);
   }
 
   /** The store is too full: the largest rows beyond the threshold, which shrinks, go first. */
@@ -283,6 +324,8 @@ function noLoad(): ClassStatus {
     waitingBytes: 0,
     servedRequests: 0,
     waitingRequests: 0,
+    waitedMs: 0,
+    ranMs: 0,
     busyAnswers: 0,
     forecastBytes: 0,
     meanErrorBytes: 0,

@@ -15,6 +15,10 @@ export interface MigrationStatus {
   readonly rows: { readonly files: number; readonly bytes: number };
   readonly intervals: number;
   readonly load: Readonly<Record<RequestClass, ClassStatus>>;
+  /** Metadata of an interval if no small file were beside it; 0: none is. */
+  readonly metadataAloneBytes: number;
+  /** Small-file load of an interval that may begin; 0: any. */
+  readonly smallFileRoomBytes: number;
   readonly loadToMoveBytes: number;
   readonly moves: Readonly<Record<'moved' | 'revoked' | 'refused' | 'failed', number>>;
   readonly movedBytes: number;

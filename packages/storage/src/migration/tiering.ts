@@ -1,9 +1,11 @@
 import { join } from 'node:path';
+import { performance } from 'node:perf_hooks';
 import { CommandCode, downloadFile } from '@stevedore/protocol';
 import { asError } from '../errors.js';
 import type { Handler } from '../net/handler.js';
 import type { StorageSession } from '../replication/session.js';
 import { calibrate } from '../scheduler/calibration.js';
+import { Competition } from '../scheduler/competition.js';
 import { scheduled } from '../scheduler/scheduled-handlers.js';
 import { Scheduler } from '../scheduler/scheduler.js';
 import { dataDirectory } from '../storage/layout.js';
@@ -61,6 +63,13 @@ export class Tiering {
         settings,
         tiers,
         scheduler,
+        competition: new Competition({
+          scheduler,
+          intervalMs: settings.intervalMs,
+          diskBytes: (bytesPerSecond * settings.intervalMs) / 1000,
+          learns: settings.bytesPerSecond === 0,
+          busyShare: busyShares(),
+        }),
         audit: new Audit(disk, data, onError),
         bytesPerSecond,
         usedShare: () => usedShare(given),
@@ -130,10 +139,21 @@ interface LateEvents {
 
 function eventsOf(late: LateEvents, onStep: TierEvents['onStep']): TierEvents {
   return {
-    onAccess: (path, bytes, size) => late.migration?.accessed(path, bytes, size),
+    onAccess: (path, bytes, size, isNew) => late.migration?.accessed(path, bytes, size, isNew),
     onCut: (tier, name, size) => late.migration?.cut(tier, name, size),
     onMoved: (path) => late.service?.files.forget(path),
     ...(onStep && { onStep }),
+  };
+}
+
+/** Of this thread, between two calls. */
+function busyShares(): () => number {
+  let last = performance.eventLoopUtilization();
+  return () => {
+    const now = performance.eventLoopUtilization();
+    const { utilization } = performance.eventLoopUtilization(now, last);
+    last = now;
+    return utilization;
   };
 }
 

@@ -25,6 +25,8 @@ export interface TierOptions {
   readonly maxRunning?: number;
   /** Small-file requests at the disk at once while metadata requests are there. Default 2. */
   readonly maxBesideMetadata?: number;
+  /** Of what the server can carry, what small files have at least beside metadata, 0 to 1. Default 0.05. */
+  readonly smallFileShare?: number;
   /** Requests of a class that wait for their turn. Default 4096. */
   readonly maxWaiting?: number;
   /** After this the client is told that the storage is busy. Default 10,000. */
@@ -41,18 +43,21 @@ export type TierSettings = Required<Omit<TierOptions, 'parameters' | 'onStep'>> 
 };
 
 const KIB = 1024;
+/** A server that is busier makes metadata wait, though it could serve all of it. */
+const EFFICIENCY_MARK = 0.85;
 
 export function tierSettings(options: TierOptions): TierSettings {
   const settings: TierSettings = {
     enabled: options.enabled ?? false,
     thresholdBytes: options.thresholdBytes ?? 64 * KIB,
     migrates: options.migrates ?? true,
-    parameters: checked(options.parameters),
+    parameters: checked({ efficiencyMark: EFFICIENCY_MARK, ...options.parameters }),
     intervalMs: options.intervalMs ?? 1000,
     bytesPerSecond: options.bytesPerSecond ?? 0,
     accessBytes: options.accessBytes ?? 4 * KIB,
     maxRunning: options.maxRunning ?? 64,
     maxBesideMetadata: options.maxBesideMetadata ?? 2,
+    smallFileShare: options.smallFileShare ?? 0.05,
     maxWaiting: options.maxWaiting ?? 4096,
     maxWaitMs: options.maxWaitMs ?? 10_000,
     movesPerSecond: options.movesPerSecond ?? 50,
@@ -71,6 +76,11 @@ export function tierSettings(options: TierOptions): TierSettings {
   checkInteger('accessBytes', settings.accessBytes, 0, 2 ** 40);
   checkInteger('maxRunning', settings.maxRunning, 1, 100_000);
   checkInteger('maxBesideMetadata', settings.maxBesideMetadata, 1, 100_000);
+  if (!(settings.smallFileShare > 0 && settings.smallFileShare <= 1)) {
+    throw new OptionError(
+      `smallFileShare is ${settings.smallFileShare}, not above 0 and at most 1`,
+    );
+  }
   checkInteger('maxWaiting', settings.maxWaiting, 1, 1_000_000);
   checkInteger('maxWaitMs', settings.maxWaitMs, 1, 3_600_000);
   checkInteger('movesPerSecond', settings.movesPerSecond, 1, 1_000_000);

@@ -26,8 +26,8 @@ export interface TieredDiskParts {
   /** Eq. 14: the largest that a file which has moved so often may grow to in its row. */
   readonly fileThresholdBytes: (moves: number) => number;
   readonly nowSeconds: () => number;
-  /** Bytes of a row were read or written. */
-  readonly onAccess: (path: string, bytes: number, size: number) => void;
+  /** Bytes of a row were read or written; `isNew`: the row was made with them. */
+  readonly onAccess: (path: string, bytes: number, size: number, isNew: boolean) => void;
   /** A data file was cut and may be small enough for a row now. */
   readonly onCut: (tier: Tier, name: string, size: number) => void;
 }
@@ -218,7 +218,7 @@ export class TieredDisk implements Disk {
       try {
         if (memory) {
           await target.tier.becomeRow(target.name, { bytes: memory, mtimeSeconds });
-          onAccess(to, memory.length, memory.length);
+          onAccess(to, memory.length, memory.length, true);
         } else {
           this.#touch(to);
           await target.tier.becomeFile(target.name, from, mtimeSeconds);
@@ -294,7 +294,7 @@ export class TieredDisk implements Disk {
     if (!bytes || bytes.length !== record.size || crc32(bytes) !== record.crc32) {
       throw failure('EIO', `the row of ${path} is damaged`);
     }
-    this.#parts.onAccess(path, bytes.length, bytes.length);
+    this.#parts.onAccess(path, bytes.length, bytes.length, false);
     return bytes;
   }
 

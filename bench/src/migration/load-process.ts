@@ -1,0 +1,138 @@
+import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
+import { cpuUsed, serve } from '../harness/serve.js';
+
+/**
+ * A load generator: loops of one kind, metadata or small files, in a process of their
+ * own, so that neither kind waits for the other before it is even sent. Who is told that
+ * the storage is busy comes back after the client's own, growing pause.
+ */
+
+export interface LoadArgument {
+  readonly tracker: string;
+  readonly kind: 'metadata' | 'small-files';
+  /** Each sends the next request when it has the answer. */
+  readonly loops: number;
+  readonly seconds: number;
+  /** Before anything counts. */
+  readonly warmUpSeconds: number;
+  readonly fileBytes: number;
+  /** For metadata: ids of files that are there. */
+  readonly files: readonly string[];
+  /** The loops together send no more than this; undefined: as fast as they are answered. */
+  readonly requestsPerSecond?: number | undefined;
+}
+
+export interface LoadResult {
+  readonly requests: number;
+  /** Given up after the client's repeats. */
+  readonly busy: number;
+  /** Requests that were told to come back, and did. */
+  readonly repeats: number;
+  readonly cpuSeconds: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+}
+
+export type LoadHandlers = {
+  /** Stores the files that metadata is set for. */
+  readonly files: (argument: {
+    tracker: string;
+    count: number;
+    bytes: number;
+  }) => Promise<string[]>;
+  readonly run: (argument: LoadArgument) => Promise<LoadResult>;
+};
+
+async function files({
+  tracker,
+  count,
+  bytes,
+}: {
+  tracker: string;
+  count: number;
+  bytes: number;
+}): Promise<string[]> {
+  await using client = new FastdfsClient({ trackers: [tracker] });
+  const body = Buffer.alloc(bytes, 0x5a);
+  return Promise.all(Array.from({ length: count }, () => client.upload(body)));
+}
+
+async function run(argument: LoadArgument): Promise<LoadResult> {
+  const { tracker, kind, loops, seconds, warmUpSeconds, fileBytes, files: known } = argument;
+  await using client = new FastdfsClient({ trackers: [tracker], maxConnectionsPerAddress: 32 });
+  const body = Buffer.alloc(fileBytes, 0x5a);
+  const begun = performance.now();
+  const from = begun + warmUpSeconds * 1000;
+  const end = from + seconds * 1000;
+  const times: number[] = [];
+  let busy = 0;
+  const timed = async <T>(request: () => Promise<T>): Promise<T | undefined> => {
+    const sentAt = performance.now();
+    try {
+      const answer = await request();
+      const now = performance.now();
+      if (now >= from && now < end) times.push(now - sentAt);
+      return answer;
+    } catch (error) {
+      if (!(error instanceof FastdfsError) || error.code !== 'busy') throw error;
+      busy += 1;
+      return undefined;
+    }
+  };
+  const pace = paced(argument.requestsPerSecond, begun);
+  const metadata = async (loop: number): Promise<void> => {
+    for (let turn = loop; performance.now() < end; turn += 1) {
+      await pace();
+      await timed(() => client.setMetadata(known[turn % known.length]!, { turn: String(turn) }));
+    }
+  };
+  const smallFiles = async (): Promise<void> => {
+    while (performance.now() < end) {
+      await pace();
+      const file = await timed(() => client.upload(body));
+      if (file === undefined) continue;
+      await pace();
+      const read = await timed(() => client.downloadBytes(file));
+      if (read && !read.equals(body)) throw new Error(`${file} came back with other bytes`);
+    }
+  };
+  let cpuAtFrom = cpuUsed().cpuSeconds;
+  const mark = setTimeout(() => {
+    cpuAtFrom = cpuUsed().cpuSeconds;
+  }, warmUpSeconds * 1000);
+  let cpuAtEnd: number | undefined;
+  const last = setTimeout(() => {
+    cpuAtEnd = cpuUsed().cpuSeconds;
+  }, end - performance.now());
+  await Promise.all(
+    Array.from({ length: loops }, (_, loop) =>
+      kind === 'metadata' ? metadata(loop) : smallFiles(),
+    ),
+  );
+  clearTimeout(mark);
+  clearTimeout(last);
+  times.sort((a, b) => a - b);
+  const at = (share: number): number => times[Math.floor(times.length * share)] ?? 0;
+  return {
+    requests: times.length,
+    busy,
+    repeats: client.stats().repeatedRequests,
+    cpuSeconds: (cpuAtEnd ?? cpuUsed().cpuSeconds) - cpuAtFrom,
+    p50Ms: at(0.5),
+    p99Ms: at(0.99),
+  };
+}
+
+/** Waits until the rate allows the next request. */
+function paced(perSecond: number | undefined, begun: number): () => Promise<void> {
+  if (perSecond === undefined) return async () => {};
+  let sent = 0;
+  return async () => {
+    const dueAt = begun + (sent * 1000) / perSecond;
+    sent += 1;
+    const waitMs = dueAt - performance.now();
+    if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs));
+  };
+}
+
+serve({ files, run } satisfies LoadHandlers, async () => {});
