@@ -8,7 +8,14 @@ import type Database from 'better-sqlite3';
  * rows is the list of what waits to be packed, in order of arrival. files.was lists
  * the places in earlier trunks that a file was moved from; forwards leads from there.
  *
- * holds has the trunks in which a deleted file's bytes still are, those it was moved
+ * A file that is deleted while one trunk has its bytes, and no other ever had, keeps its
+ * row until that trunk is given up: files.deleted names the segment with the record, and
+ * the row counts as gone for everything else. So a deletion changes one page of a large
+ * table and adds to the end of marked, which lists such rows in the order of deletion,
+ * some of them twice or no longer there. When the trunk is given up they become
+ * deletions like all others.
+ *
+ * holds has the trunks in which the bytes of those still are, the trunks they were moved
  * from included; deletions.trunks is how many they are. A deletion may be forgotten
  * once it is zero, and no trunk is left whose members are not known yet.
  *
@@ -18,7 +25,7 @@ import type Database from 'better-sqlite3';
  * that are not to be read, blocks the checksums of large files, marks where slow walks
  * have come to, unwanted what is still to be removed from FastDFS.
  */
-export const SCHEMA_VERSION = 4;
+export const SCHEMA_VERSION = 5;
 
 const VERSION_1 = `
   CREATE TABLE files (
@@ -134,7 +141,14 @@ const VERSION_4 = `
   CREATE TABLE unwanted (fileId TEXT PRIMARY KEY) WITHOUT ROWID;
 `;
 
-const STEPS = [VERSION_1, VERSION_2, VERSION_3, VERSION_4];
+/** Deletions that are marked in the rows of their files. */
+const VERSION_5 = `
+  ALTER TABLE files ADD COLUMN deleted INTEGER;
+  CREATE TABLE marked (id INTEGER PRIMARY KEY, segment INTEGER NOT NULL, key BLOB NOT NULL);
+  CREATE INDEX marked_by_segment ON marked (segment);
+`;
+
+const STEPS = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
 /** Up to the present version, or, to try that, only to an earlier one. */
 export function migrate(database: Database.Database, to = SCHEMA_VERSION): void {

@@ -9,20 +9,23 @@ const TRUNK_COLUMNS = `id, taskId, kind, state, fileId, size, crc32, files, cont
 
 const SQL = {
   find: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
-      FROM files f LEFT JOIN trunks t ON t.id = f.trunk WHERE f.key = ?`,
+      FROM files f LEFT JOIN trunks t ON t.id = f.trunk
+      WHERE f.key = ? AND f.deleted IS NULL`,
   page: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
-      FROM files f LEFT JOIN trunks t ON t.id = f.trunk WHERE f.key > ? ORDER BY f.key LIMIT ?`,
+      FROM files f LEFT JOIN trunks t ON t.id = f.trunk
+      WHERE f.key > ? AND f.deleted IS NULL ORDER BY f.key LIMIT ?`,
   recount: `SELECT
       CASE WHEN trunk IS NOT NULL THEN 'merged' WHEN spooled > 0 THEN 'spooled' ELSE 'waiting' END
         AS what, count(*) AS files, sum(size) AS bytes
-      FROM files GROUP BY what`,
+      FROM files WHERE deleted IS NULL GROUP BY what`,
   setCount: 'UPDATE counters SET value = ? WHERE name = ?',
   forgetLocal: 'UPDATE files SET segment = 0, position = 0 WHERE key = ? AND trunk IS NOT NULL',
   findInTrunk: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
       FROM files f INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
-      WHERE f.trunk = ? AND f.trunkOffset = ?`,
+      WHERE f.trunk = ? AND f.trunkOffset = ? AND f.deleted IS NULL`,
   onlyMember: `SELECT ${FILE_COLUMNS}, NULL AS trunkKind, NULL AS trunkFileId
-      FROM files f INDEXED BY files_by_place WHERE trunk = ? AND trunkOffset = 0`,
+      FROM files f INDEXED BY files_by_place
+      WHERE trunk = ? AND trunkOffset = 0 AND deleted IS NULL`,
   waiting: `SELECT ${FILE_COLUMNS}, NULL AS trunkKind, NULL AS trunkFileId
       FROM files f INDEXED BY files_waiting
       WHERE trunk IS NULL AND (segment, position) > (?, ?) ORDER BY segment, position LIMIT ?`,
@@ -61,7 +64,21 @@ const SQL = {
       WHERE key = ? AND trunk IS NULL RETURNING size, spooled`,
   confirmedSpooled: `SELECT f.key FROM files f INDEXED BY files_spooled
       JOIN trunks t ON t.id = f.trunk WHERE f.spooled = 1 AND t.copied = 1 ORDER BY f.key`,
-  isDeleted: 'SELECT 1 FROM deletions WHERE key = ?',
+  isDeleted: `SELECT 1 FROM deletions WHERE key = $key
+      UNION ALL SELECT 1 FROM files WHERE key = $key AND deleted IS NOT NULL`,
+  markFile: `UPDATE files SET deleted = $segment, name = '', type = '', grp = NULL,
+      spooled = 0, expiresAt = NULL, once = NULL WHERE key = $key`,
+  noteMark: 'INSERT INTO marked (segment, key) VALUES (?, ?)',
+  findMarked: 'SELECT trunk, deleted FROM files WHERE key = ? AND deleted IS NOT NULL',
+  listMarked: `INSERT OR IGNORE INTO deletions (key, trunks, recordSegment)
+      SELECT key, 0, deleted FROM files INDEXED BY files_by_place
+      WHERE trunk = ? AND deleted IS NOT NULL ORDER BY key`,
+  removeMarked: `DELETE FROM files
+      WHERE key IN (SELECT key FROM files INDEXED BY files_by_place WHERE trunk = ?)
+        AND deleted IS NOT NULL`,
+  markedNeededIn: `SELECT DISTINCT f.key FROM marked m INDEXED BY marked_by_segment
+      CROSS JOIN files f ON f.key = m.key WHERE m.segment = $segment AND f.deleted = $segment`,
+  forgetMarked: 'DELETE FROM marked WHERE segment = ?',
   addDeletion: `INSERT INTO deletions (key, trunks, recordSegment)
       VALUES ($key, $trunks, $segment) ON CONFLICT (key) DO UPDATE SET recordSegment = $segment`,
   addHold: 'INSERT OR IGNORE INTO holds (trunk, key) VALUES (?, ?)',
@@ -97,9 +114,11 @@ const SQL = {
   finishTrunk: `UPDATE trunks SET state = 'confirmed', members = NULL, files = $files,
       contentBytes = $bytes, copied = 0,
       oldestSegment = (SELECT min(segment) FROM files
-        WHERE trunk = $trunk AND spooled = 0 AND segment > 0),
-      deadFiles = $files - (SELECT count(*) FROM files WHERE trunk = $trunk),
-      deadBytes = $bytes - (SELECT coalesce(sum(size), 0) FROM files WHERE trunk = $trunk)
+        WHERE trunk = $trunk AND spooled = 0 AND segment > 0 AND deleted IS NULL),
+      deadFiles = $files - (SELECT count(*) FROM files
+        WHERE trunk = $trunk AND deleted IS NULL),
+      deadBytes = $bytes - (SELECT coalesce(sum(size), 0) FROM files
+        WHERE trunk = $trunk AND deleted IS NULL)
       WHERE id = $trunk`,
   abandonTrunk: `UPDATE trunks SET state = 'abandoned', doubtfulSince = $now,
       members = CASE kind WHEN 'whole' THEN members END WHERE id = $trunk`,
@@ -130,10 +149,12 @@ const SQL = {
       AND deadFiles < files AND deadBytes * 2 > contentBytes WHERE id = ?`,
   aliveIn: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
       FROM files f INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
-      WHERE f.trunk = ? AND f.trunkOffset > ? ORDER BY f.trunkOffset LIMIT ?`,
+      WHERE f.trunk = ? AND f.trunkOffset > ? AND f.deleted IS NULL
+      ORDER BY f.trunkOffset LIMIT ?`,
   aliveBefore: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
       FROM files f INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
-      WHERE f.trunk = ? AND f.trunkOffset < ? ORDER BY f.trunkOffset DESC LIMIT ?`,
+      WHERE f.trunk = ? AND f.trunkOffset < ? AND f.deleted IS NULL
+      ORDER BY f.trunkOffset DESC LIMIT ?`,
   unsettledMoves: `SELECT 1 FROM forwards w JOIN files f ON f.key = w.key
       WHERE w.fileId = ? AND f.trunk IS NULL LIMIT 1`,
   deadTrunks: `SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_dead

@@ -122,16 +122,28 @@ export class FileMapWriter {
 
   #deleteFile(key: Buffer, segment: number): void {
     const row = this.#find(key);
-    const holders = row ? this.#holders(row) : [];
-    for (const trunk of holders) this.#statements.addHold.run(trunk, key);
-    this.#statements.addDeletion.run({ key, segment, trunks: holders.length });
+    // One trunk has it and no other ever had: its row stays with that trunk.
+    const isHeldOnce = row ? row.trunk !== null && row.was === null : this.#findMarked(key);
+    if (isHeldOnce) this.#mark(key, segment);
+    else this.#noteDeletion(key, row, segment);
     if (!row) return;
-    this.#statements.removeFile.run(key);
     this.#sums.add(countedAs(row), -1, -row.size);
     if (row.trunk !== null) this.#addDead(row.trunk, row.size);
     if (row.was !== null) this.#statements.removeForwards.run(key);
     if (row.spooled > 0) this.#statements.removeBlocks.run(key);
     this.#statements.removeAllDamage.run(key);
+  }
+
+  #mark(key: Buffer, segment: number): void {
+    this.#statements.markFile.run({ key, segment });
+    this.#statements.noteMark.run(segment, key);
+  }
+
+  #noteDeletion(key: Buffer, row: FileRow | undefined, segment: number): void {
+    const holders = row ? this.#holders(row) : [];
+    for (const trunk of holders) this.#statements.addHold.run(trunk, key);
+    this.#statements.addDeletion.run({ key, segment, trunks: holders.length });
+    if (row) this.#statements.removeFile.run(key);
   }
 
   /** The trunks that have the file: its own, and those it was moved from that are there. */
@@ -171,6 +183,9 @@ export class FileMapWriter {
     if (!known) return;
     this.#statements.uncountHolds.run(known.id);
     this.#statements.freeHolds.run(known.id);
+    // A trunk whose members are not known yet may have their files as well.
+    this.#statements.listMarked.run(known.id);
+    this.#statements.removeMarked.run(known.id);
   }
 
   /** The file's deletion was forgotten with its trunk; the record of its storing remains. */
@@ -220,8 +235,18 @@ export class FileMapWriter {
 
   /** The trunk holds the bytes of a file; if that is deleted, its deletion stays as long. */
   #hold(trunk: number, key: Buffer): void {
+    const marked = this.#findMarked(key);
+    if (marked?.trunk === trunk) return;
+    if (marked) this.#unmark(key, marked);
     if (!this.#isDeleted(key)) return;
     if (this.#statements.addHold.run(trunk, key).changes === 1) this.#statements.countHold.run(key);
+  }
+
+  /** A second trunk has the bytes of the deleted file: its row cannot go with the first. */
+  #unmark(key: Buffer, { trunk, deleted }: MarkedRow): void {
+    this.#statements.removeFile.run(key);
+    this.#statements.addHold.run(trunk, key);
+    this.#statements.addDeletion.run({ key, segment: deleted, trunks: 1 });
   }
 
   #addDead(trunk: number, bytes: number): void {
@@ -230,12 +255,22 @@ export class FileMapWriter {
   }
 
   #isDeleted(key: Buffer): boolean {
-    return this.#statements.isDeleted.get(key) !== undefined;
+    return this.#statements.isDeleted.get({ key }) !== undefined;
+  }
+
+  #findMarked(key: Buffer): MarkedRow | undefined {
+    return this.#statements.findMarked.get(key) as MarkedRow | undefined;
   }
 
   #find(key: Buffer): FileRow | undefined {
     return this.#statements.find.get(key) as FileRow | undefined;
   }
+}
+
+/** The row of a deleted file: its trunk, and the segment of the deletion's record. */
+interface MarkedRow {
+  readonly trunk: number;
+  readonly deleted: number;
 }
 
 function countedAs(row: FileRow): Counted {

@@ -105,7 +105,7 @@ export class FileMap {
   }
 
   isDeleted(key: Buffer): boolean {
-    return this.#statements.isDeleted.get(key) !== undefined;
+    return this.#statements.isDeleted.get({ key }) !== undefined;
   }
 
   /** Files that wait to be packed, in order of arrival, behind the given place. */
@@ -343,11 +343,12 @@ export class FileMap {
 
   /** Trunks and deletions whose record would go with the segment although it is needed. */
   neededRecords(segment: number): { trunks: TrunkRow[]; deletions: Buffer[] } {
+    const { trunksRecordedIn, deletionsNeededIn, markedNeededIn } = this.#statements;
+    const deletions = deletionsNeededIn.all(segment) as { key: Buffer }[];
+    const marked = markedNeededIn.all({ segment }) as { key: Buffer }[];
     return {
-      trunks: this.#statements.trunksRecordedIn.all(segment) as TrunkRow[],
-      deletions: (this.#statements.deletionsNeededIn.all(segment) as { key: Buffer }[]).map(
-        (row) => row.key,
-      ),
+      trunks: trunksRecordedIn.all(segment) as TrunkRow[],
+      deletions: [...deletions, ...marked].map(({ key }) => key),
     };
   }
 
@@ -358,6 +359,7 @@ export class FileMap {
 
   forgetSegment(segment: number): void {
     this.#statements.forgetDeletions.run(segment);
+    this.#statements.forgetMarked.run(segment);
     this.#statements.forgetSegment.run(segment);
   }
 
