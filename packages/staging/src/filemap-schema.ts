@@ -19,6 +19,10 @@ import type Database from 'better-sqlite3';
  * from included; deletions.trunks is how many they are. A deletion may be forgotten
  * once it is zero, and no trunk is left whose members are not known yet.
  *
+ * dead has how much of a trunk is deleted or moved, apart from the trunk's row: so many
+ * trunks fit in one page that random deletions write few. trunks.sparse is 1 when more
+ * than half of a confirmed trunk is, 2 when all of it is.
+ *
  * trunks.doubtfulSince is set while FastDFS may hold a copy of the trunk that no record
  * names; copied is 0 until as many storages as asked for have shown that they have it,
  * and oldestSegment is the first one that must stay until then. damage lists copies
@@ -141,11 +145,24 @@ const VERSION_4 = `
   CREATE TABLE unwanted (fileId TEXT PRIMARY KEY) WITHOUT ROWID;
 `;
 
-/** Deletions that are marked in the rows of their files. */
+/** Deletions that are marked in the rows of their files, and what they change, close together. */
 const VERSION_5 = `
   ALTER TABLE files ADD COLUMN deleted INTEGER;
   CREATE TABLE marked (id INTEGER PRIMARY KEY, segment INTEGER NOT NULL, key BLOB NOT NULL);
   CREATE INDEX marked_by_segment ON marked (segment);
+
+  CREATE TABLE dead (
+    trunk INTEGER PRIMARY KEY,
+    files INTEGER NOT NULL,
+    bytes INTEGER NOT NULL
+  );
+  INSERT INTO dead SELECT id, deadFiles, deadBytes FROM trunks WHERE deadFiles > 0;
+  DROP INDEX trunks_sparse;
+  DROP INDEX trunks_dead;
+  UPDATE trunks SET sparse = 2 WHERE deadFiles >= files AND state = 'confirmed';
+  ALTER TABLE trunks DROP COLUMN deadFiles;
+  ALTER TABLE trunks DROP COLUMN deadBytes;
+  CREATE INDEX trunks_sparse ON trunks (sparse) WHERE sparse > 0;
 `;
 
 const STEPS = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];

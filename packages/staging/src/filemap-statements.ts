@@ -5,7 +5,9 @@ import type Database from 'better-sqlite3';
 const FILE_COLUMNS = `f.key, f.name, f.type, f.grp AS "group", f.size, f.crc32, f.stagedAt,
   f.segment, f.position, f.spooled, f.trunk, f.trunkOffset, f.was, f.expiresAt`;
 const TRUNK_COLUMNS = `id, taskId, kind, state, fileId, size, crc32, files, contentBytes,
-  deadFiles, deadBytes, recordSegment, doubtfulSince, copied`;
+  coalesce((SELECT d.files FROM dead d WHERE d.trunk = trunks.id), 0) AS deadFiles,
+  coalesce((SELECT d.bytes FROM dead d WHERE d.trunk = trunks.id), 0) AS deadBytes,
+  recordSegment, doubtfulSince, copied`;
 
 const SQL = {
   find: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
@@ -114,12 +116,11 @@ const SQL = {
   finishTrunk: `UPDATE trunks SET state = 'confirmed', members = NULL, files = $files,
       contentBytes = $bytes, copied = 0,
       oldestSegment = (SELECT min(segment) FROM files
-        WHERE trunk = $trunk AND spooled = 0 AND segment > 0 AND deleted IS NULL),
-      deadFiles = $files - (SELECT count(*) FROM files
-        WHERE trunk = $trunk AND deleted IS NULL),
-      deadBytes = $bytes - (SELECT coalesce(sum(size), 0) FROM files
-        WHERE trunk = $trunk AND deleted IS NULL)
+        WHERE trunk = $trunk AND spooled = 0 AND segment > 0 AND deleted IS NULL)
       WHERE id = $trunk`,
+  countDead: `INSERT OR REPLACE INTO dead (trunk, files, bytes)
+      SELECT $trunk, $files - count(*), $bytes - coalesce(sum(size), 0) FROM files
+      WHERE trunk = $trunk AND deleted IS NULL`,
   abandonTrunk: `UPDATE trunks SET state = 'abandoned', doubtfulSince = $now,
       members = CASE kind WHEN 'whole' THEN members END WHERE id = $trunk`,
   doubt: 'UPDATE trunks SET doubtfulSince = $now WHERE id = $trunk',
@@ -144,9 +145,14 @@ const SQL = {
   setMark: 'INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)',
   mark: 'SELECT value FROM marks WHERE name = ?',
   sparseTrunks: `SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_sparse
-      WHERE sparse = 1 ORDER BY deadBytes DESC LIMIT ?`,
-  markSparse: `UPDATE trunks SET sparse = state = 'confirmed' AND kind = 'trunk'
-      AND deadFiles < files AND deadBytes * 2 > contentBytes WHERE id = ?`,
+      WHERE sparse > 0 AND sparse = 1 ORDER BY deadBytes DESC LIMIT ?`,
+  // Most often it finds nothing to change, and then it writes nothing.
+  markSparse: `UPDATE trunks
+      SET sparse = 1 + (files <= coalesce((SELECT d.files FROM dead d WHERE d.trunk = $trunk), 0))
+      WHERE id = $trunk AND sparse < 2 AND state = 'confirmed'
+        AND (files <= coalesce((SELECT d.files FROM dead d WHERE d.trunk = $trunk), 0)
+          OR sparse = 0 AND kind = 'trunk'
+            AND contentBytes < 2 * (SELECT d.bytes FROM dead d WHERE d.trunk = $trunk))`,
   aliveIn: `SELECT ${FILE_COLUMNS}, t.kind AS trunkKind, t.fileId AS trunkFileId
       FROM files f INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
       WHERE f.trunk = ? AND f.trunkOffset > ? AND f.deleted IS NULL
@@ -157,17 +163,18 @@ const SQL = {
       ORDER BY f.trunkOffset DESC LIMIT ?`,
   unsettledMoves: `SELECT 1 FROM forwards w JOIN files f ON f.key = w.key
       WHERE w.fileId = ? AND f.trunk IS NULL LIMIT 1`,
-  deadTrunks: `SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_dead
-      WHERE deadFiles >= files AND state = 'confirmed' ORDER BY id`,
+  deadTrunks: `SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_sparse
+      WHERE sparse > 0 AND sparse = 2 ORDER BY id`,
   retireTrunk: "UPDATE trunks SET state = 'retired' WHERE id = ? AND state = 'retiring'",
   missTrunk: "UPDATE trunks SET state = 'missing' WHERE id = ? AND state = 'stored'",
-  addDead: 'UPDATE trunks SET deadFiles = deadFiles + ?, deadBytes = deadBytes + ? WHERE id = ?',
+  addDead: `INSERT INTO dead (trunk, files, bytes) VALUES (?, 1, ?) ON CONFLICT (trunk)
+      DO UPDATE SET files = files + 1, bytes = bytes + excluded.bytes`,
   trunkByFile: `SELECT ${TRUNK_COLUMNS} FROM trunks WHERE fileId = ?`,
   trunkByTask: `SELECT ${TRUNK_COLUMNS} FROM trunks WHERE taskId = ?`,
   sums: `SELECT state, kind, count(*) AS trunks, coalesce(sum(size), 0) AS bytes,
       coalesce(sum(contentBytes), 0) AS contentBytes,
-      coalesce(sum(deadFiles), 0) AS deadFiles, coalesce(sum(deadBytes), 0) AS deadBytes
-      FROM trunks GROUP BY state, kind`,
+      coalesce(sum(d.files), 0) AS deadFiles, coalesce(sum(d.bytes), 0) AS deadBytes
+      FROM trunks t LEFT JOIN dead d ON d.trunk = t.id GROUP BY state, kind`,
   trunksIn: `SELECT ${TRUNK_COLUMNS} FROM trunks WHERE state = ? ORDER BY id`,
   trunksRecordedIn: `SELECT ${TRUNK_COLUMNS} FROM trunks
       WHERE recordSegment = ? AND (doubtfulSince IS NOT NULL

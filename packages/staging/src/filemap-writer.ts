@@ -91,6 +91,14 @@ export class FileMapWriter {
     this.confirmMembers(trunk.id, members);
   }
 
+  /** The trunk is in place and every living member's row says so; the rest of it is dead. */
+  finishTrunk(trunk: number, files: number, contentBytes: number): void {
+    const values = { trunk, files, bytes: contentBytes };
+    this.#statements.finishTrunk.run(values);
+    this.#statements.countDead.run(values);
+    this.#statements.markSparse.run({ trunk });
+  }
+
   #addFile(change: FileChange, segment: number): void {
     const { key, name, type, group, size, crc32, stagedAt, position, spooled } = change;
     const { expiresAt = null, once } = change;
@@ -250,8 +258,8 @@ export class FileMapWriter {
   }
 
   #addDead(trunk: number, bytes: number): void {
-    this.#statements.addDead.run(1, bytes, trunk);
-    this.#statements.markSparse.run(trunk);
+    this.#statements.addDead.run(trunk, bytes);
+    this.#statements.markSparse.run({ trunk });
   }
 
   #isDeleted(key: Buffer): boolean {

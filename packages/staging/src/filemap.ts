@@ -1,5 +1,7 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import Database from 'better-sqlite3';
 import { type FileMapChange, type PlannedMember, unpackMembers } from './filemap-change.js';
+import { Checkpoints, LOG_PAGES } from './filemap-checkpoints.js';
 import { type Counted, type Counters, Sums } from './filemap-counters.js';
 import type {
   AdoptedFile,
@@ -24,16 +26,20 @@ export type * from './filemap-rows.js';
  */
 
 const CACHE_KIB = 32 * 1024;
+const CHECKPOINT_ATTEMPTS = 10_000;
+const CHECKPOINT_PAUSE_MS = 3;
 
 export class FileMap {
   readonly #database: Database.Database;
   readonly #statements: Statements;
-  readonly #write: (work: (writer: FileMapWriter) => void) => void;
+  readonly #checkpoints: Checkpoints;
+  readonly #transact: (work: (writer: FileMapWriter) => void) => void;
 
   private constructor(database: Database.Database) {
     this.#database = database;
+    this.#checkpoints = new Checkpoints(database.name);
     this.#statements = prepareStatements(database);
-    this.#write = database.transaction((work: (writer: FileMapWriter) => void) => {
+    this.#transact = database.transaction((work: (writer: FileMapWriter) => void) => {
       const writer = new FileMapWriter(this.#statements);
       work(writer);
       writer.finish();
@@ -46,6 +52,7 @@ export class FileMap {
     try {
       database.pragma('journal_mode = WAL');
       database.pragma('synchronous = NORMAL');
+      database.pragma(`wal_autocheckpoint = ${LOG_PAGES}`);
       database.pragma(`cache_size = -${CACHE_KIB}`);
       migrate(database);
       return new FileMap(database);
@@ -57,7 +64,7 @@ export class FileMap {
 
   /** All changes of one segment's records up to byte `indexedBytes`, in one transaction. */
   apply(changes: readonly FileMapChange[], segment: number, indexedBytes: number): void {
-    this.#write((writer) => {
+    this.#write(changes.length, (writer) => {
       for (const change of changes) writer.change(change, segment);
       this.#statements.setIndexed.run(segment, indexedBytes);
     });
@@ -168,23 +175,22 @@ export class FileMap {
 
   /** Points the members' rows at the trunk; those deleted meanwhile become its dead bytes. */
   confirmMembers(trunk: number, members: readonly PlannedMember[]): void {
-    this.#write((writer) => writer.confirmMembers(trunk, members));
+    this.#write(members.length, (writer) => writer.confirmMembers(trunk, members));
   }
 
   /** As `confirmMembers`, for a trunk of an earlier process: some may have moved on since. */
   confirmUnmoved(trunk: TrunkRow, members: readonly PlannedMember[]): void {
-    this.#write((writer) => writer.confirmUnmoved(trunk, members));
+    this.#write(members.length, (writer) => writer.confirmUnmoved(trunk, members));
   }
 
   /** Rows for members of a trunk that only its own directory still tells about. */
   adoptMembers(trunk: TrunkRow, entries: readonly AdoptedFile[]): void {
-    this.#write((writer) => writer.adoptMembers(trunk, entries));
+    this.#write(entries.length, (writer) => writer.adoptMembers(trunk, entries));
   }
 
   /** The trunk is in place and every living member's row says so; the rest of it is dead. */
   finishTrunk(trunk: number, files: number, contentBytes: number): void {
-    this.#statements.finishTrunk.run({ trunk, files, bytes: contentBytes });
-    this.#statements.markSparse.run(trunk);
+    this.#write(1, (writer) => writer.finishTrunk(trunk, files, contentBytes));
   }
 
   /** Confirmed trunks of which more than half of the content is dead, worst first. */
@@ -364,12 +370,27 @@ export class FileMap {
   }
 
   /** Makes all transactions so far durable. */
-  checkpoint(): void {
-    this.#database.pragma('wal_checkpoint(TRUNCATE)');
+  async checkpoint(): Promise<void> {
+    // SQLite does not wait for another thread that is doing the same.
+    for (let attempt = 0; attempt < CHECKPOINT_ATTEMPTS; attempt += 1) {
+      const [result] = this.#database.pragma('wal_checkpoint(TRUNCATE)') as { busy: number }[];
+      if (result?.busy === 0) return;
+      await sleep(CHECKPOINT_PAUSE_MS);
+    }
+    throw new Error('the FileMap could not be made durable: something else has it open');
   }
 
-  close(): void {
+  /** Resolves when nothing has the file open any more. */
+  async close(): Promise<void> {
+    const stopped = this.#checkpoints.stop();
     this.#database.close();
+    await stopped;
+  }
+
+  /** One transaction that changes about so many rows. */
+  #write(changes: number, work: (writer: FileMapWriter) => void): void {
+    this.#transact(work);
+    this.#checkpoints.note(changes);
   }
 }
 

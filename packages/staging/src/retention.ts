@@ -63,7 +63,7 @@ export class Retention {
       if (isEnough(retained)) return;
       const before = this.#parts.spool.bytes;
       await this.#parts.container.sync();
-      this.#parts.fileMap.checkpoint();
+      await this.#parts.fileMap.checkpoint();
       await this.#parts.spool.remove(key);
       this.#parts.fileMap.forgetSpooled(key);
       freed += before - this.#parts.spool.bytes;
@@ -101,7 +101,7 @@ export class Retention {
     ];
     if (records.length > 0) await container.append(records);
     await container.sync();
-    fileMap.checkpoint();
+    await fileMap.checkpoint();
     await container.removeSegment(segment);
     await container.syncFolder();
     fileMap.forgetSegment(segment.number);

@@ -50,7 +50,7 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     return { ...parts, unread, problems };
   } catch (error) {
     await container?.close().catch(() => undefined);
-    fileMap?.close();
+    await fileMap?.close();
     lock.release();
     throw error;
   }
