@@ -9,11 +9,13 @@ import type { Policies } from './access/policies.js';
 import { ConsoleFeed } from './console/feed.js';
 import { answerClientError } from './http/client-error.js';
 import { refuseWhileClosing } from './http/closing.js';
+import { ReadyAnswers } from './http/ready-answers.js';
 import { sendProblem } from './http/send-problem.js';
 import { defaultLimits, type Limits } from './limits.js';
 import { makeLog } from './observe/log.js';
 import { observe } from './observe/observe.js';
-import { requestIds } from './observe/request-id.js';
+import type { RequestDurations } from './observe/request-durations.js';
+import { type RequestIds, requestIds } from './observe/request-id.js';
 import { describeApi, openapiRoute } from './openapi/openapi.js';
 import { consoleRoutes } from './routes/console.js';
 import { fastdfsRoutes } from './routes/fastdfs.js';
@@ -56,10 +58,11 @@ const MAX_PARAMETER_CHARS = 4096;
 export function buildApp(options: AppOptions): FastifyInstance {
   const limits: Limits = Object.freeze({ ...defaultLimits, ...options.limits });
   const { store, log = makeLog('silent'), access = new Access(), trustProxy = [] } = options;
+  const requestId = requestIds();
   const app = fastify({
     // Lines are written by a hook of ours: a logger for each request would cost more.
     logger: false,
-    genReqId: requestIds(),
+    genReqId: requestId,
     exposeHeadRoutes: false,
     // Addresses that a client claims to have are believed of no one who is not named.
     trustProxy: trustProxy.length === 0 ? false : [...trustProxy],
@@ -80,7 +83,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
   app.server.maxConnections = limits.maxConnections;
   const processMetrics = options.processMetrics ?? false;
-  const registry = observe(app, { store, log, processMetrics });
+  const { registry, durations } = observe(app, { store, log, processMetrics });
   allowOrigins(app, options.corsOrigins ?? []);
   askBeforeContinue(app);
   takeBodiesAsTheyCome(app);
@@ -101,6 +104,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
 
   const guard = new ProgressGuard(limits);
   const feed = new ConsoleFeed({ store, version: version(), embedded: options.embedded ?? false });
+  const ready = readyAnswers(app, store, log, { requestId, durations });
   app.addHook('onClose', async () => {
     guard.close();
     access.close();
@@ -114,7 +118,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     const inlineTypes = new Set(options.inlineTypes);
     const context = { store, limits, guard };
     uploadRoutes(scope, { context, access, policies: options.policies ?? {} });
-    fileRoutes(scope, { store, access, inlineTypes });
+    fileRoutes(scope, { store, access, inlineTypes, ready });
     fastdfsRoutes(scope, {
       store,
       access,
@@ -124,6 +128,24 @@ export function buildApp(options: AppOptions): FastifyInstance {
     openapiRoute(scope);
   });
   return app;
+}
+
+/** None where every request is a line in the log. */
+function readyAnswers(
+  app: FastifyInstance,
+  { cached }: FileStore,
+  log: Logger,
+  { requestId, durations }: { requestId: RequestIds; durations: RequestDurations },
+): ReadyAnswers | undefined {
+  if (!cached || log.isLevelEnabled('info')) return undefined;
+  const ready = new ReadyAnswers({
+    files: cached,
+    requestId,
+    observe: (method, route, status, seconds) => durations.observe(method, route, status, seconds),
+  });
+  ready.attach(app.server);
+  app.addHook('preClose', async () => ready.close());
+  return ready;
 }
 
 /** `Expect: 100-continue` is answered by the upload itself, once it has read the headers. */

@@ -34,8 +34,10 @@ export interface AskedBy {
 export interface ReadGrant {
   /** True if the answer is for who asked alone. */
   readonly private: boolean;
-  /** Until the permission ends. */
+  /** How long the answer may be kept. */
   readonly freshSeconds?: number;
+  /** Unix milliseconds at which the permission ends; a minute later it is refused. */
+  readonly freshUntil?: number;
 }
 
 export interface UploadGrant {
@@ -118,8 +120,7 @@ export class Access {
   #signedRead(asked: AskedBy, subject: string): ReadGrant | undefined {
     const signed = this.#verified(asked, 'GET', subject);
     if (!signed) return undefined;
-    const left = Math.floor((signed.expiresAt.getTime() - this.#now()) / 1000);
-    return { private: true, freshSeconds: Math.max(0, left) };
+    return { private: true, freshUntil: signed.expiresAt.getTime() };
   }
 
   #privateRead(asked: AskedBy): ReadGrant {

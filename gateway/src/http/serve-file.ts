@@ -1,5 +1,5 @@
 import type { StoredFile } from '@stevedore/client';
-import { answerFile, type Presentation } from '@stevedore/middleware/core';
+import { answerFile, type FileAnswer, type Presentation } from '@stevedore/middleware/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
 /** Answers a GET or HEAD with a stored file. */
@@ -10,9 +10,18 @@ export async function serveFile(
   presentation: Presentation,
   asAttachment = false,
 ): Promise<FastifyReply> {
-  // `?download`, with any value.
-  const download = asAttachment || Object.hasOwn(request.query as object, 'download');
-  const { method, headers } = request;
-  const answer = await answerFile({ method, headers, download }, file, presentation);
+  const answer = await answerRequest(request, file, presentation, asAttachment);
   return reply.code(answer.status).headers(answer.headers).send(answer.content);
+}
+
+/** What the request is answered, as values. */
+export function answerRequest(
+  { method, headers, query }: FastifyRequest,
+  file: StoredFile,
+  presentation: Presentation,
+  asAttachment = false,
+): Promise<FileAnswer> {
+  // `?download`, with any value.
+  const download = asAttachment || Object.hasOwn(query as object, 'download');
+  return answerFile({ method, headers, download }, file, presentation);
 }

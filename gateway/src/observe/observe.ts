@@ -19,7 +19,10 @@ export interface ObserveOptions {
 }
 
 /** Adds the hooks; to be called before routes are added. */
-export function observe(app: FastifyInstance, options: ObserveOptions): Registry {
+export function observe(
+  app: FastifyInstance,
+  options: ObserveOptions,
+): { readonly registry: Registry; readonly durations: RequestDurations } {
   const { store, log, processMetrics } = options;
   const registry = new Registry();
   const durations = new RequestDurations();
@@ -42,7 +45,7 @@ export function observe(app: FastifyInstance, options: ObserveOptions): Registry
     stop();
     registry.clear();
   });
-  return registry;
+  return { registry, durations };
 }
 
 function logRequest(log: Logger, request: FastifyRequest, reply: FastifyReply): void {

@@ -8,7 +8,9 @@ import type { IncomingMessage } from 'node:http';
 
 const WELL_FORMED = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$/;
 
-export function requestIds(): (request: IncomingMessage) => string {
+export type RequestIds = (request: IncomingMessage) => string;
+
+export function requestIds(): RequestIds {
   const process = randomBytes(6).toString('base64url').replace(/^[_-]/, '0');
   let count = 0;
   return ({ headers }) => {

@@ -1,9 +1,10 @@
 import type { FileStore } from '@stevedore/client';
-import { checkKey, infoJson } from '@stevedore/middleware/core';
+import { cacheControl, checkKey, infoJson, SKEW_MS } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Access, AskedBy } from '../access/access.js';
 import { route } from '../http/methods.js';
-import { serveFile } from '../http/serve-file.js';
+import type { ReadyAnswers } from '../http/ready-answers.js';
+import { answerRequest } from '../http/serve-file.js';
 
 /** `/files/KEY`: files by their keys. */
 
@@ -12,16 +13,33 @@ export interface FileRoutes {
   readonly access: Access;
   /** Types shown in place although a browser might run them. */
   readonly inlineTypes: ReadonlySet<string>;
+  /** Takes answers that can be given again. */
+  readonly ready?: ReadyAnswers | undefined;
 }
 
 export function fileRoutes(app: FastifyInstance, routes: FileRoutes): void {
-  const { store, access, inlineTypes } = routes;
+  const { store, access, inlineTypes, ready } = routes;
   const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const key = keyOf(request);
     const grant = access.read(request as AskedBy, key);
     const file = await store.get(key);
     const { type, name } = file;
-    return serveFile(request, reply, file, { type, name, immutable: true, inlineTypes, ...grant });
+    const presentation = { type, name, immutable: true, inlineTypes, ...grant };
+    const answer = await answerRequest(request, file, presentation);
+    reply.code(answer.status).headers(answer.headers);
+    if (ready && answer.status === 200 && Buffer.isBuffer(answer.content)) {
+      const { expiresAt } = file;
+      const ends = expiresAt !== undefined || grant.freshUntil !== undefined;
+      ready.keep(request.raw, {
+        key,
+        route: request.routeOptions.url ?? '',
+        content: answer.content,
+        headers: reply.getHeaders(),
+        cacheControl: ends ? (now) => cacheControl(presentation, expiresAt, now) : undefined,
+        until: (grant.freshUntil ?? Number.POSITIVE_INFINITY) + SKEW_MS,
+      });
+    }
+    return reply.send(answer.content);
   };
 
   const info = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {

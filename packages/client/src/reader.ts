@@ -12,7 +12,7 @@ import {
 import { LRUCache } from 'lru-cache';
 import { CachedReader } from './cached-reader.js';
 import { corrupt } from './corrupt.js';
-import { HotFiles } from './hot-files.js';
+import { type HotFile, HotFiles } from './hot-files.js';
 import { type LargeSource, readLarge } from './large-reader.js';
 import type { EntryGroup } from './trunk-directories.js';
 import type { ByteRange } from './types.js';
@@ -75,8 +75,14 @@ export class Reader {
     return this.#cache.stats();
   }
 
+  /** A file whose bytes are in memory; undefined too for one whose time is over. */
+  hot(key: string, now: number): HotFile | undefined {
+    const file = this.#hot?.get(key);
+    return file && file.expiresAt > now ? file : undefined;
+  }
+
   forget(key: Buffer): void {
-    this.#hot?.forget(key.toString('latin1'));
+    this.#hot?.forget(formatKey(key));
     this.#cache.forget(key);
   }
 
@@ -101,12 +107,14 @@ export class Reader {
   }
 
   async #readSmall(row: FileRow, signal: AbortSignal | undefined): Promise<Buffer> {
-    const name = row.key.toString('latin1');
+    const { staging } = this.#options;
+    const name = formatKey(row.key);
     const hot = this.#hot?.get(name);
-    if (hot) return hot;
-    const local = await this.#options.staging.read(row);
+    if (hot) return hot.bytes;
+    const local = await staging.read(row);
     if (local) {
-      this.#hot?.noteRead(name, local);
+      const file = { bytes: local, expiresAt: row.expiresAt ?? Number.POSITIVE_INFINITY };
+      this.#hot?.noteRead(name, file, () => staging.find(row.key) !== undefined);
       return local;
     }
     const { trunkFileId, trunkOffset, size } = row;

@@ -128,6 +128,22 @@ export interface StoredFile extends Omit<FileInfo, 'key'> {
   web(options?: ReadOptions): ReadableStream<Uint8Array>;
 }
 
+/** A small file whose bytes are in memory, held against their checksum when they came there. */
+export interface CachedFile {
+  readonly bytes: Buffer;
+}
+
+/**
+ * Files in memory, for a server that answers the same requests again and again: no I/O,
+ * and nothing to wait for. A file that is given stays the same object while it is kept.
+ */
+export interface CachedFiles {
+  /** Undefined when it is not there; the file may exist all the same. */
+  get(key: string): CachedFile | undefined;
+  /** Told that the bytes were sent, which counts as a read. */
+  served(file: CachedFile): void;
+}
+
 export interface Readiness {
   readonly ready: boolean;
   /** Can files be acknowledged durably now? */
@@ -221,6 +237,8 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
   findOnce(once: Uint8Array): Promise<Receipt[]>;
   /** `id` is a key or any FastDFS id (`group1/M00/...`). Rejects with `not_found`, `invalid_id`. */
   get(id: string, options?: { readonly signal?: AbortSignal }): Promise<StoredFile>;
+  /** What of it is in memory; a store may have no such thing. */
+  readonly cached?: CachedFiles;
   stat(id: string, options?: { readonly signal?: AbortSignal }): Promise<FileInfo>;
   /** By key. Rejects with `not_found` if there is none (any more). */
   delete(key: string): Promise<void>;

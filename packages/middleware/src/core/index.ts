@@ -27,6 +27,7 @@ export {
 } from './http/content-disposition.js';
 export {
   answerFile,
+  cacheControl,
   type FileAnswer,
   type FileRequest,
   type Presentation,
