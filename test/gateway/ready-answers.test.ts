@@ -172,7 +172,11 @@ describe('an answer that was given before', () => {
     const [made] = await ask(asking.port, get(path));
     expect(settled(kept)).toBe(settled(made!));
     expect(kept).toMatch(/cache-control: private, max-age=[45]\d, immutable/);
-    for (const other of [`/files/${key}`, `${path.slice(0, -1)}A`, `${path}&download`]) {
+    for (const other of [
+      `/files/${key}`,
+      path.replace(/signature=./, (all) => (all.endsWith('A') ? 'signature=B' : 'signature=A')),
+      `${path}&download`,
+    ]) {
       expect((await ask(keeping.port, get(other)))[0]).toMatch(/^HTTP\/1\.1 40[13] /);
     }
     const wrongKey = get(path, 'Authorization: Bearer nothing\r\n');

@@ -120,7 +120,9 @@ export class Access {
   #signedRead(asked: AskedBy, subject: string): ReadGrant | undefined {
     const signed = this.#verified(asked, 'GET', subject);
     if (!signed) return undefined;
-    return { private: true, freshUntil: signed.expiresAt.getTime() };
+    const freshUntil = signed.expiresAt.getTime();
+    const left = Math.floor((freshUntil - this.#now()) / 1000);
+    return { private: true, freshSeconds: Math.max(0, left), freshUntil };
   }
 
   #privateRead(asked: AskedBy): ReadGrant {

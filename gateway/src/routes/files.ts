@@ -1,5 +1,11 @@
 import type { FileStore } from '@stevedore/client';
-import { cacheControl, checkKey, infoJson, SKEW_MS } from '@stevedore/middleware/core';
+import {
+  cacheControl,
+  checkKey,
+  infoJson,
+  type Presentation,
+  SKEW_MS,
+} from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Access, AskedBy } from '../access/access.js';
 import { route } from '../http/methods.js';
@@ -28,15 +34,14 @@ export function fileRoutes(app: FastifyInstance, routes: FileRoutes): void {
     const answer = await answerRequest(request, file, presentation);
     reply.code(answer.status).headers(answer.headers);
     if (ready && answer.status === 200 && Buffer.isBuffer(answer.content)) {
-      const { expiresAt } = file;
-      const ends = expiresAt !== undefined || grant.freshUntil !== undefined;
+      const { freshUntil } = grant;
       ready.keep(request.raw, {
         key,
         route: request.routeOptions.url ?? '',
         content: answer.content,
         headers: reply.getHeaders(),
-        cacheControl: ends ? (now) => cacheControl(presentation, expiresAt, now) : undefined,
-        until: (grant.freshUntil ?? Number.POSITIVE_INFINITY) + SKEW_MS,
+        cacheControl: ageOf(presentation, freshUntil, file.expiresAt),
+        until: (freshUntil ?? Number.POSITIVE_INFINITY) + SKEW_MS,
       });
     }
     return reply.send(answer.content);
@@ -60,6 +65,21 @@ export function fileRoutes(app: FastifyInstance, routes: FileRoutes): void {
   route(app, '/files/:key/info', { GET: info, HEAD: info });
   // The second part is for people and for `Save as`; the key alone finds the file.
   route(app, '/files/:key/:filename', { GET: serve, HEAD: serve });
+}
+
+/** `Cache-Control` at a time; undefined where it is always the same. */
+function ageOf(
+  presentation: Presentation,
+  freshUntil: number | undefined,
+  expiresAt: Date | undefined,
+): ((now: number) => string) | undefined {
+  if (freshUntil === undefined) {
+    return expiresAt && ((now) => cacheControl(presentation, expiresAt, now));
+  }
+  return (now) => {
+    const freshSeconds = Math.floor((freshUntil - now) / 1000);
+    return cacheControl({ ...presentation, freshSeconds }, expiresAt, now);
+  };
 }
 
 function keyOf(request: FastifyRequest): string {

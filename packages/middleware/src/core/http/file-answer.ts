@@ -32,8 +32,6 @@ export interface Presentation {
   readonly private?: boolean;
   /** How long the answer may be kept, for a file or a permission that ends. */
   readonly freshSeconds?: number;
-  /** Unix milliseconds at which the permission to read the file ends. */
-  readonly freshUntil?: number;
   /** Types that are shown in place although a browser might run them. */
   readonly inlineTypes?: ReadonlySet<string>;
 }
@@ -123,16 +121,15 @@ function isInline(type: string, allowed: ReadonlySet<string> | undefined): boole
 
 /** How long the answer may be kept, as it is now. */
 export function cacheControl(
-  presentation: Pick<Presentation, 'immutable' | 'private' | 'freshSeconds' | 'freshUntil'>,
+  presentation: Pick<Presentation, 'immutable' | 'private' | 'freshSeconds'>,
   expiresAt: Date | undefined,
   now = Date.now(),
 ): string {
-  const { immutable, freshSeconds = YEAR_SECONDS, freshUntil = Infinity } = presentation;
+  const { immutable, freshSeconds: allowed = YEAR_SECONDS } = presentation;
   const who = presentation.private ? 'private' : 'public';
   if (!immutable) return `${who}, no-cache`;
-  const until = Math.min(freshUntil, expiresAt?.getTime() ?? Infinity);
-  const left = Math.floor((until - now) / 1000);
-  const seconds = Math.max(0, Math.min(freshSeconds, left, YEAR_SECONDS));
+  const left = expiresAt ? Math.floor((expiresAt.getTime() - now) / 1000) : YEAR_SECONDS;
+  const seconds = Math.max(0, Math.min(allowed, left, YEAR_SECONDS));
   return `${who}, max-age=${seconds}, immutable`;
 }
 
