@@ -65,6 +65,12 @@ export const trackerOptions = {
 } satisfies OptionTable;
 
 export const storageOptions = {
+  role: {
+    kind: 'text',
+    default: 'storage',
+    choices: ['storage', 'io'],
+    help: 'storage: keeps files; io: keeps parts of their data files for storages with a metadata tier',
+  } as OptionSpec<'storage' | 'io'>,
   host: {
     kind: 'text',
     default: '127.0.0.1',
@@ -136,6 +142,20 @@ export const storageOptions = {
     minimum: 1,
     maximum: 100_000,
     help: 'files that move between the tiers a second, at most',
+  } as OptionSpec<number>,
+  stripeSize: {
+    kind: 'size',
+    default: 256 * 2 ** 10,
+    minimum: 2 ** 12,
+    maximum: 2 ** 20 - 2 ** 12,
+    help: 'bytes of a large file that lie at one I/O server in a row',
+  } as OptionSpec<number>,
+  stripeWidth: {
+    kind: 'integer',
+    default: 4,
+    minimum: 1,
+    maximum: 64,
+    help: 'I/O servers that one large file is striped over, at most',
   } as OptionSpec<number>,
   ...accessOptions,
   ...metricsOptions,

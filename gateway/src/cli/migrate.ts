@@ -69,9 +69,22 @@ function describe(status: MigrationStatus): string {
       `at most ${formatBytes(Math.round(status.capacityBytes))} each`,
     `threshold ${formatBytes(status.thresholdBytes)}; ${status.rows.files} files in rows, ` +
       `${formatBytes(status.rows.bytes)}; store ${Math.round(status.usedShare * 100)} % full`,
+    ioServers(status),
     each('metadata', load.metadata),
     each('small files', load.smallFile),
     `moves: ${moves.moved} made (${formatBytes(status.movedBytes)}), ${moves.revoked} revoked, ` +
       `${moves.refused} refused, ${moves.failed} failed, ${status.queued} wait`,
   ].join('\n');
+}
+
+function ioServers({ ioServers: servers, ioFiles, waitingDeletions }: MigrationStatus): string {
+  if (servers.length === 0) return 'no I/O servers: large files are on the store paths';
+  const each = servers.map(
+    ({ id, host, port, isActive, freeBytes }) =>
+      `${id} at ${host}:${port} ${isActive ? `${formatBytes(freeBytes)} free` : 'AWAY'}`,
+  );
+  return (
+    `I/O servers: ${each.join(', ')}; ${ioFiles.files} files, ${formatBytes(ioFiles.bytes)}, ` +
+    `${waitingDeletions} parts yet to be deleted`
+  );
 }

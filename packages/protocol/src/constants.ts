@@ -123,6 +123,20 @@ export const CommandCode = {
   /** Not of FastDFS; see authentication.ts. */
   authBegin: 220,
   authProve: 221,
+  /** Not of FastDFS; see io-server.ts and tracker-io-servers.ts. */
+  ioHello: 230,
+  ioWrite: 231,
+  ioSync: 232,
+  ioRead: 233,
+  ioSetSize: 234,
+  ioClone: 235,
+  ioDelete: 236,
+  ioCreate: 237,
+  ioSize: 238,
+  ioList: 239,
+  ioCheck: 240,
+  ioServerReport: 245,
+  ioServerList: 246,
 } as const;
 
 /** Status byte of a reply: Linux errno numbers, whatever the platform. */

@@ -11,6 +11,7 @@ import {
   smallFileRoom,
   startPolicy,
 } from '@stevedore/balance';
+import type { IoServerStatus } from '../io-tier/known-servers.js';
 import type { Competition } from '../scheduler/competition.js';
 import {
   type ClassInterval,
@@ -18,7 +19,9 @@ import {
   type RequestClass,
   type Scheduler,
 } from '../scheduler/scheduler.js';
+import { Place } from '../tiers/constants.js';
 import type { OpenedTiers } from '../tiers/open-tiers.js';
+import type { RecordCounts } from '../tiers/records.js';
 import type { MoveOutcome, Tier } from '../tiers/tier.js';
 import type { TierSettings } from '../tiers/tier-options.js';
 import type { Audit } from './audit.js';
@@ -42,6 +45,7 @@ export interface MigrationParts {
   /** B_logic of the disk, bytes per second. */
   readonly bytesPerSecond: number;
   readonly usedShare: () => Promise<number>;
+  readonly ioServers: () => readonly IoServerStatus[];
   readonly now: () => number;
   readonly onError: (error: unknown) => void;
 }
@@ -205,7 +209,13 @@ export class Migration {
 
   status(): MigrationStatus {
     const { settings, tiers } = this.#parts;
-    const rows = tiers.tiers.map(({ records }) => records.counts());
+    const { ioServers } = this.#parts;
+    const counted = (place: Place): RecordCounts => {
+      const all = tiers.tiers.map(({ records }) => records.counts(place));
+      const sum = (of: keyof RecordCounts): number =>
+        all.reduce((before, each) => before + each[of], 0);
+      return { files: sum('files'), bytes: sum('bytes') };
+    };
     return {
       migrates: settings.migrates,
       isPaused: this.#mover.isPaused,
@@ -214,10 +224,11 @@ export class Migration {
       capacityBytes: this.#parts.competition.capacityBytes,
       thresholdBytes: Math.floor(this.#state.thresholdBytes),
       usedShare: this.#usedShare,
-      rows: {
-        files: rows.reduce((sum, { files }) => sum + files, 0),
-        bytes: rows.reduce((sum, { bytes }) => sum + bytes, 0),
-      },
+      rows: counted(Place.row),
+      ioServers: ioServers(),
+      ioFiles: counted(Place.servers),
+      waitingDeletions: tiers.tiers.reduce((sum, { records }) => sum + records.waitingDeletions, 0),
+      orphans: tiers.tiers.reduce((sum, { dataFiles }) => sum + (dataFiles?.orphans ?? 0), 0),
       intervals: this.#intervals,
       load: { ...this.#classes },
       metadataAloneBytes: this.#parts.competition.metadataAloneBytes ?? 0,

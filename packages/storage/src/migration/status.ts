@@ -1,3 +1,4 @@
+import type { IoServerStatus } from '../io-tier/known-servers.js';
 import type { ClassInterval, RequestClass } from '../scheduler/scheduler.js';
 
 /** What migration is doing, for operators: the last interval, and sums since the start. */
@@ -13,6 +14,14 @@ export interface MigrationStatus {
   readonly usedShare: number;
   /** Files that are rows. */
   readonly rows: { readonly files: number; readonly bytes: number };
+  /** The I/O servers that are known. */
+  readonly ioServers: readonly IoServerStatus[];
+  /** Files that are on them. */
+  readonly ioFiles: { readonly files: number; readonly bytes: number };
+  /** Parts that are yet to be deleted there. */
+  readonly waitingDeletions: number;
+  /** Parts that no record knew, found there and deleted since the start. */
+  readonly orphans: number;
   readonly intervals: number;
   readonly load: Readonly<Record<RequestClass, ClassStatus>>;
   /** Metadata of an interval if no small file were beside it; 0: none is. */
@@ -90,6 +99,20 @@ export function prometheusText(status: MigrationStatus): string {
   ]);
   metric('rows', 'gauge', 'Files that are rows.', [['', status.rows.files]]);
   metric('rows_bytes', 'gauge', 'Their bytes.', [['', status.rows.bytes]]);
+  metric(
+    'io_server_active',
+    'gauge',
+    'I/O servers; 1 where the server takes files.',
+    status.ioServers.map(({ id, isActive }) => [`{server="${id}"}`, isActive ? 1 : 0]),
+  );
+  metric('io_files', 'gauge', 'Files that are at I/O servers.', [['', status.ioFiles.files]]);
+  metric('io_files_bytes', 'gauge', 'Their bytes.', [['', status.ioFiles.bytes]]);
+  metric('io_deletions_waiting', 'gauge', 'Parts yet to be deleted at I/O servers.', [
+    ['', status.waitingDeletions],
+  ]);
+  metric('io_orphans_total', 'counter', 'Parts that no record knew, found and deleted.', [
+    ['', status.orphans],
+  ]);
   metric(
     'moves_total',
     'counter',

@@ -2,6 +2,8 @@ import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { CommandCode, downloadFile } from '@stevedore/protocol';
 import { asError } from '../errors.js';
+import { KnownServers } from '../io-tier/known-servers.js';
+import { ServerList } from '../io-tier/server-list.js';
 import type { Handler } from '../net/handler.js';
 import type { StorageSession } from '../replication/session.js';
 import { calibrate } from '../scheduler/calibration.js';
@@ -12,6 +14,7 @@ import { dataDirectory } from '../storage/layout.js';
 import type { StorageSettings } from '../storage/options.js';
 import type { StorageService } from '../storage/service.js';
 import { sizeOf } from '../storage/small-files.js';
+import { Place } from '../tiers/constants.js';
 import { type OpenedTiers, openTiers, type TierEvents } from '../tiers/open-tiers.js';
 import { Audit } from './audit.js';
 import { Migration } from './migration.js';
@@ -30,14 +33,26 @@ export class Tiering {
   readonly #migration: Migration;
   readonly #scheduler: Scheduler;
   readonly #late: LateEvents;
+  readonly #servers: KnownServers;
+  readonly #list: ServerList;
 
   private constructor(
     given: StorageSettings,
     tiers: OpenedTiers,
     migration: Migration,
     scheduler: Scheduler,
+    servers: KnownServers,
     late: LateEvents,
   ) {
+    const { trackers, tiers: settings, limits } = given;
+    this.#servers = servers;
+    this.#list = new ServerList({
+      trackers,
+      access: given.access,
+      timeoutMs: limits.requestTimeoutMs,
+      intervalMs: settings.ioListIntervalMs,
+      onList: (list) => servers.learn(list),
+    });
     this.settings = Object.freeze({ ...given, disk: tiers.disk });
     this.#tiers = tiers;
     this.#migration = migration;
@@ -48,9 +63,18 @@ export class Tiering {
   /** Undefined if the tiers are off and there are no records of earlier starts. */
   static async open(given: StorageSettings): Promise<Tiering | undefined> {
     const { environment, disk, tiers: settings } = given;
-    const late: LateEvents = { migration: undefined, service: undefined };
-    const tiers = await openTiers(given, settings, eventsOf(late, settings.onStep));
+    const late: LateEvents = { migration: undefined, service: undefined, tiers: undefined };
+    const servers = new KnownServers({
+      access: given.access,
+      maxConnectionsPerServer: settings.ioConnections,
+      connectTimeoutMs: settings.ioConnectTimeoutMs,
+      timeoutMs: settings.ioTimeoutMs,
+      onLearned: (moved) => late.tiers?.tiers[0]?.records.setIoServers(moved),
+    });
+    const places = { disk, environment, storePaths: given.storePaths, servers };
+    const tiers = await openTiers(places, settings, eventsOf(late, given));
     if (!tiers) return undefined;
+    late.tiers = tiers;
     try {
       const data = dataDirectory(given.storePaths[0]!);
       const probe = join(data, CALIBRATION_FILE);
@@ -73,11 +97,12 @@ export class Tiering {
         audit: new Audit(disk, data, onError),
         bytesPerSecond,
         usedShare: () => usedShare(given),
+        ioServers: () => servers.status(),
         now: () => environment.now(),
         onError,
       });
       late.migration = migration;
-      return new Tiering(given, tiers, migration, scheduler, late);
+      return new Tiering(given, tiers, migration, scheduler, servers, late);
     } catch (error) {
       await tiers.close();
       throw error;
@@ -107,13 +132,24 @@ export class Tiering {
     this.#migration.start();
   }
 
+  /** True for a file at I/O servers: its record is switched when all of a change is there. */
+  isWhole(path: string): boolean {
+    const tier = this.#tiers.tiers.find(({ data }) => path.startsWith(data));
+    return tier?.records.find(path.slice(tier.data.length))?.place === Place.servers;
+  }
+
   async close(): Promise<void> {
     await this.#migration.close();
+    await this.#list.close();
+    // What waits for a server ends now; deletions under way are in the records.
+    this.#servers.close();
     await this.#tiers.close();
   }
 
   /** As if the process had been killed. */
   abandon(): void {
+    void this.#list.close();
+    this.#servers.close();
     this.#tiers.abandon();
   }
 
@@ -135,10 +171,13 @@ export class Tiering {
 interface LateEvents {
   migration: Migration | undefined;
   service: StorageService | undefined;
+  tiers: OpenedTiers | undefined;
 }
 
-function eventsOf(late: LateEvents, onStep: TierEvents['onStep']): TierEvents {
+function eventsOf(late: LateEvents, { onError, tiers }: StorageSettings): TierEvents {
+  const { onStep } = tiers;
   return {
+    onError,
     onAccess: (path, bytes, size, isNew) => late.migration?.accessed(path, bytes, size, isNew),
     onCut: (tier, name, size) => late.migration?.cut(tier, name, size),
     onMoved: (path) => late.service?.files.forget(path),

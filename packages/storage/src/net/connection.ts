@@ -193,7 +193,7 @@ export class Connection<Session> {
           chunk = await reply.read(sent);
         } catch (error) {
           // Before the header there is still a status to answer with; after it, only closing.
-          this.#rules.onError(asError(error));
+          if (!isForeseen(error)) this.#rules.onError(asError(error));
           if (sent === 0) await this.#sink.write(encodeReply(statusOf(error)));
           throw new ConnectionError('ERR_CONNECTION_LOST', 'a file could not be read');
         }

@@ -62,12 +62,16 @@ export class ChangeJournal {
   }
 
   /** Carries through what was recorded before, and begins anew. */
-  static async open(disk: Disk, dataDirectory: string): Promise<ChangeJournal> {
+  static async open(
+    disk: Disk,
+    dataDirectory: string,
+    isWhole?: (path: string) => boolean,
+  ): Promise<ChangeJournal> {
     const file = await disk.openToUpdate(join(dataDirectory, JOURNAL_FILE));
     try {
       const bytes = Buffer.alloc((await file.stat()).size);
       await file.readAt(bytes, 0);
-      const redone = await redoChanges(disk, dataDirectory, bytes);
+      const redone = await redoChanges(disk, dataDirectory, bytes, isWhole);
       await file.truncate(0);
       await file.sync();
       await disk.syncDirectory(dataDirectory);

@@ -22,6 +22,8 @@ export async function redoChanges(
   disk: Disk,
   directory: string,
   journal: Buffer,
+  /** True for a file whose changes happen wholly or not at all by themselves. */
+  isWhole: (path: string) => boolean = () => false,
 ): Promise<RedoneChange[]> {
   const records = [...decodeRecords(journal)];
   /** Of each file the last record that makes those before it void. */
@@ -35,6 +37,7 @@ export async function redoChanges(
     const { change, sequence } = record;
     const isVoid = sequence < (settled.get(change.path) ?? 0);
     if (isVoid || change.what === 'settled') continue;
+    if (change.what === 'write' && isWhole(join(directory, change.path))) continue;
     const bytes = await redo(disk, directory, record);
     if (bytes !== undefined) redone.push({ change, bytes });
     directories.add(dirname(join(directory, change.path)));

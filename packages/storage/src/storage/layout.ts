@@ -14,6 +14,18 @@ export const DELETED_SUFFIX = '-deleted';
 /** Behind the name of a file: its metadata. */
 export const METADATA_SUFFIX = '-m';
 
+/** Behind the name of a temporary file that holds a piece of a change. */
+const PIECE_SUFFIX = '.piece';
+
+/** True for a piece of a change: the journal speaks of it by its name on this disk. */
+export function isPieceName(path: string): boolean {
+  return path.endsWith(PIECE_SUFFIX);
+}
+
+export function pieceName(temporary: string): string {
+  return temporary + PIECE_SUFFIX;
+}
+
 /** True for names that only files of the storage itself have. */
 export function isReservedName(base: string): boolean {
   return base.endsWith(DELETED_SUFFIX) || base.endsWith(METADATA_SUFFIX);

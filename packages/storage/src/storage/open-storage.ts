@@ -70,7 +70,9 @@ async function openOn(
   tiering: Tiering | undefined,
 ): Promise<OpenedStorage> {
   const { disk, environment, onError } = settings;
-  const storePaths = settings.storePaths.map((path) => new StorePath(path, disk, environment));
+  const storePaths = settings.storePaths.map(
+    (path) => new StorePath(path, disk, environment, (file) => tiering?.isWhole(file) ?? false),
+  );
   const stateFile = new StateFile(disk, dataDirectory(storePaths[0]!.path), onError);
   const closePaths = async (): Promise<void> => {
     await Promise.all(storePaths.map((storePath) => storePath.close()));

@@ -2,6 +2,7 @@ import { basename, dirname } from 'node:path';
 import type { Disk, DiskFile } from '@stevedore/disk';
 import type { Payload } from '../net/payload.js';
 import { IncomingFile } from './incoming-file.js';
+import { pieceName } from './layout.js';
 
 /**
  * Bytes for a file that is there already. All of them are here before the file
@@ -33,7 +34,7 @@ export function receivePiece(
 ): Promise<Piece> {
   return payload.remaining <= MEMORY_BYTES
     ? inMemory(payload)
-    : inTemporaryFile(disk, temporaryFile(), payload);
+    : inTemporaryFile(disk, pieceName(temporaryFile()), payload);
 }
 
 async function inMemory(payload: Payload): Promise<Piece> {

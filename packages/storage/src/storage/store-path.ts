@@ -18,6 +18,7 @@ export class StorePath {
   readonly path: string;
   readonly #disk: Disk;
   readonly #environment: Environment;
+  readonly #isWhole: (path: string) => boolean;
   /** Directories known to be there, and durably so. */
   readonly #made = new Map<string, Promise<void>>();
   #space: { readonly value: DiskSpace; readonly atMs: number } | undefined;
@@ -26,7 +27,14 @@ export class StorePath {
   #journal: ChangeJournal | undefined;
   #nextTemporary = 1;
 
-  constructor(path: string, disk: Disk, environment: Environment) {
+  /** `isWhole`: changes of this file are never half made, and need not be repeated. */
+  constructor(
+    path: string,
+    disk: Disk,
+    environment: Environment,
+    isWhole: (path: string) => boolean = () => false,
+  ) {
+    this.#isWhole = isWhole;
     this.path = path;
     this.#disk = disk;
     this.#environment = environment;
@@ -46,7 +54,7 @@ export class StorePath {
     const temporary = temporaryDirectory(this.path);
     try {
       await this.#disk.makeDirectory(temporary);
-      this.#journal = await ChangeJournal.open(this.#disk, dataDirectory(this.path));
+      this.#journal = await ChangeJournal.open(this.#disk, dataDirectory(this.path), this.#isWhole);
       for (const name of await this.#disk.list(temporary)) {
         await this.#disk.unlink(join(temporary, name));
       }

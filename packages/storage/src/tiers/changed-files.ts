@@ -1,4 +1,6 @@
 import type { Disk, DiskFile, FileStat } from '@stevedore/disk';
+import type { StripedFile } from '../io-tier/striped-file.js';
+import { Place } from './constants.js';
 import { GrowingBytes } from './growing-bytes.js';
 import type { FileRecord } from './records.js';
 import type { Tier } from './tier.js';
@@ -6,8 +8,9 @@ import type { Tier } from './tier.js';
 /**
  * Files that are open to be changed. A row is changed in memory and becomes durable as
  * a whole with `sync`; one that has outgrown its threshold becomes a data file then. What
- * was not synced is gone when the file is closed. A data file is changed in place; its
- * owner hears if it has become shorter.
+ * was not synced is gone when the file is closed. A data file is changed in place, one on
+ * I/O servers becomes what it was changed to with `sync`; their owner hears if they have
+ * become shorter.
  */
 
 export interface ChangedRowParts {
@@ -61,8 +64,11 @@ export class ChangedRow implements DiskFile {
     const { tier, disk, record, limitBytes } = this.#parts;
     const content = { bytes: this.#memory.bytes, mtimeSeconds: this.#mtimeSeconds };
     if (content.bytes.length > limitBytes) {
-      await tier.growOut(record, content);
-      this.#file = await disk.openToUpdate(tier.pathOf(record.name));
+      const grown = await tier.growOut(record, content);
+      this.#file =
+        grown.place === Place.servers
+          ? tier.changeDataFile(grown)
+          : await disk.openToUpdate(tier.pathOf(record.name));
       return;
     }
     await tier.becomeRow(record.name, content);
@@ -114,6 +120,61 @@ export class ChangedDataFile implements DiskFile {
 
   sync(): Promise<void> {
     return this.#parts.file.sync();
+  }
+
+  async close(): Promise<void> {
+    this.#parts.done();
+    await this.#parts.file.close();
+    if (this.#cutTo !== undefined) this.#parts.onCut(this.#cutTo);
+  }
+}
+
+export interface ChangedStripesParts {
+  readonly tier: Tier;
+  readonly name: string;
+  readonly file: StripedFile;
+  /** Its size, once it has been cut and closed. */
+  readonly onCut: (size: number) => void;
+  readonly done: () => void;
+}
+
+/** A data file on I/O servers, open to be changed. */
+export class ChangedStripes implements DiskFile {
+  readonly #parts: ChangedStripesParts;
+  #cutTo: number | undefined;
+
+  constructor(parts: ChangedStripesParts) {
+    this.#parts = parts;
+  }
+
+  stat(): Promise<FileStat> {
+    return this.#parts.file.stat();
+  }
+
+  readAt(target: Buffer, position: number): Promise<number> {
+    return this.#parts.file.readAt(target, position);
+  }
+
+  writeAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
+    return this.#parts.file.writeAt(chunks, position);
+  }
+
+  async truncate(size: number): Promise<void> {
+    const before = this.#parts.file.size;
+    await this.#parts.file.truncate(size);
+    if (size < before) this.#cutTo = size;
+  }
+
+  setModified(seconds: number): Promise<void> {
+    return this.#parts.file.setModified(seconds);
+  }
+
+  async sync(): Promise<void> {
+    const { tier, name, file } = this.#parts;
+    if (!file.hasChanged) return;
+    await file.sync();
+    tier.recordChange(name, file);
+    await tier.records.commit();
   }
 
   async close(): Promise<void> {

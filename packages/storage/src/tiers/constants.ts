@@ -2,7 +2,7 @@
 
 /** In a store path's data directory. */
 export const RECORDS_FILE = '.stevedore-files.sqlite';
-export const SCHEMA_VERSION = 1;
+export const SCHEMA_VERSION = 2;
 
 /** Where the bytes of a file are. */
 export const Place = {
@@ -10,5 +10,10 @@ export const Place = {
   row: 0,
   /** In a data file of its own on the store path. */
   file: 1,
+  /** In a data file on I/O servers. */
+  servers: 2,
 } as const;
 export type Place = (typeof Place)[keyof typeof Place];
+
+/** Parts of data files that are yet to be deleted at I/O servers; what is more is found as orphans. */
+export const MAX_DELETIONS = 100_000;

@@ -4,6 +4,8 @@ import { type Disk, localDisk } from '@stevedore/disk';
 import type { Environment } from '../environment.js';
 import { nowSeconds } from '../environment.js';
 import { StartError } from '../errors.js';
+import { DataFiles } from '../io-tier/data-files.js';
+import type { KnownServers } from '../io-tier/known-servers.js';
 import { dataDirectory } from '../storage/layout.js';
 import { RECORDS_FILE } from './constants.js';
 import { Records } from './records.js';
@@ -23,6 +25,7 @@ export interface TierEvents {
   onCut(tier: Tier, name: string, size: number): void;
   /** The bytes of this path lie elsewhere now. */
   onMoved(path: string): void;
+  onError?(error: Error): void;
   /** For tests, which end the process there. */
   onStep?(step: MoveStep, name: string): void;
 }
@@ -41,14 +44,17 @@ export interface TierPlaces {
   readonly disk: Disk;
   readonly environment: Environment;
   readonly storePaths: readonly string[];
+  /** The I/O servers; undefined: files never go there. */
+  readonly servers?: KnownServers;
 }
 
 /** Undefined if the tiers are off and no record is there. */
 export async function openTiers(
-  { disk, environment, storePaths }: TierPlaces,
+  places: TierPlaces,
   settings: TierSettings,
   events: TierEvents,
 ): Promise<OpenedTiers | undefined> {
+  const { disk, environment, storePaths } = places;
   const paths: string[] = [];
   for (const path of storePaths) {
     const there = await disk.exists(join(dataDirectory(path), RECORDS_FILE));
@@ -57,7 +63,7 @@ export async function openTiers(
   if (paths.length === 0) return undefined;
   const tiers: Tier[] = [];
   try {
-    for (const path of paths) tiers.push(await openTier(path, disk, events));
+    for (const path of paths) tiers.push(await openTier(path, places, settings, events));
   } catch (error) {
     for (const { records } of tiers) await records.close();
     throw error;
@@ -76,16 +82,25 @@ export async function openTiers(
     tiers,
     thresholdBytes: settings.thresholdBytes,
     close: async () => {
+      for (const { dataFiles } of tiers) await dataFiles?.close();
       for (const { records } of tiers) await records.close();
     },
     abandon: () => {
-      for (const { records } of tiers) records.abandon();
+      for (const { records, dataFiles } of tiers) {
+        void dataFiles?.close();
+        records.abandon();
+      }
     },
   };
   return opened;
 }
 
-async function openTier(path: string, disk: Disk, events: TierEvents): Promise<Tier> {
+async function openTier(
+  path: string,
+  { disk, environment, servers }: TierPlaces,
+  settings: TierSettings,
+  events: TierEvents,
+): Promise<Tier> {
   const data = dataDirectory(path);
   try {
     await disk.makeDirectory(data);
@@ -104,11 +119,14 @@ async function openTier(path: string, disk: Disk, events: TierEvents): Promise<T
   const records = Records.open(join(data, RECORDS_FILE));
   try {
     await disk.syncDirectory(data);
+    const onError = (error: Error): void => events.onError?.(error);
+    servers?.remember(records.ioServers());
     const tier = new Tier({
       disk,
       path,
       data: data + sep,
       records,
+      dataFiles: servers && new DataFiles({ records, servers, environment, settings, onError }),
       onStep: (step, name) => events.onStep?.(step, name),
       onMoved: events.onMoved,
     });

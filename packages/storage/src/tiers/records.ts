@@ -2,7 +2,9 @@ import { closeSync, fdatasync, openSync } from 'node:fs';
 import { promisify } from 'node:util';
 import Database from 'better-sqlite3';
 import { StartError } from '../errors.js';
-import { Place, SCHEMA_VERSION } from './constants.js';
+import type { ServerAddress } from '../io-tier/known-servers.js';
+import { decodeChecks, encodeChecks, type Layout } from '../io-tier/layout.js';
+import { MAX_DELETIONS, Place, SCHEMA_VERSION } from './constants.js';
 
 /**
  * The records of a store path: where the bytes of a file are, and, for a small one,
@@ -21,12 +23,20 @@ export interface FileRecord {
   readonly place: Place;
   readonly size: number;
   readonly mtimeSeconds: number;
-  /** Of the bytes while they are in the row; else 0. */
+  /** Of the bytes while they are in the row; of the stripes' checks at I/O servers; else 0. */
   readonly crc32: number;
   /** How often the bytes have moved. */
   readonly moves: number;
   /** True while a move is under way, or was when the storage ended. */
   readonly moving: boolean;
+  /** Where the bytes are while they are at I/O servers. */
+  readonly layout?: Layout | undefined;
+}
+
+/** A part of a data file that nothing needs any more. */
+export interface Deletion {
+  readonly handle: string;
+  readonly server: string;
 }
 
 interface Row {
@@ -37,6 +47,10 @@ interface Row {
   readonly crc32: number;
   readonly moves: number;
   readonly moving: number;
+  readonly handle: Buffer | null;
+  readonly stripe: number | null;
+  readonly servers: Buffer | null;
+  readonly checks: Buffer | null;
 }
 
 /** What the records of a store path amount to. */
@@ -60,7 +74,23 @@ const SCHEMA = `
   CREATE INDEX files_by_size ON files (place, size);
   CREATE INDEX files_moving ON files (name) WHERE moving = 1;
 `;
-const COLUMNS = 'name, place, size, mtime, crc32, moves, moving';
+/** What version 2 has beside: data files on I/O servers. */
+const SCHEMA_2 = `
+  ALTER TABLE files ADD COLUMN handle BLOB;
+  ALTER TABLE files ADD COLUMN stripe INTEGER;
+  ALTER TABLE files ADD COLUMN servers BLOB;
+  ALTER TABLE files ADD COLUMN checks BLOB;
+  CREATE UNIQUE INDEX files_by_handle ON files (handle) WHERE handle IS NOT NULL;
+  CREATE TABLE owner (id BLOB NOT NULL);
+  INSERT INTO owner VALUES (randomblob(8));
+  CREATE TABLE io_servers (id BLOB PRIMARY KEY, host TEXT NOT NULL, port INTEGER NOT NULL);
+  CREATE TABLE deletions (
+    handle BLOB NOT NULL,
+    server BLOB NOT NULL,
+    PRIMARY KEY (server, handle)
+  ) WITHOUT ROWID;
+`;
+const COLUMNS = 'name, place, size, mtime, crc32, moves, moving, handle, stripe, servers, checks';
 const dataSync = promisify(fdatasync);
 
 export class Records {
@@ -73,11 +103,17 @@ export class Records {
   #inTransaction = false;
   #syncing: Promise<void> | undefined;
   #broken: Error | undefined;
+  /** Rows of `deletions`. */
+  #deletions: number;
+  /** Names this store path's data files at I/O servers. */
+  readonly owner: string;
 
   private constructor(db: Database.Database, log: number) {
     this.#db = db;
     this.#log = log;
     this.#statements = statements(db);
+    this.owner = this.#statements.owner.get()!.id.toString('hex');
+    this.#deletions = this.#statements.countDeletions.get()!.count;
   }
 
   /** Opens or makes them; StartError if they are of a later version or damaged. */
@@ -127,8 +163,66 @@ export class Records {
         moves: entry.moves,
         moving: entry.moving ? 1 : 0,
         bytes: bytes ?? null,
+        handle: entry.layout ? hex(entry.layout.handle) : null,
+        stripe: entry.layout?.stripeBytes ?? null,
+        servers: entry.layout ? Buffer.concat(entry.layout.servers.map(hex)) : null,
+        checks: entry.layout ? encodeChecks(entry.layout.checks) : null,
       }),
     );
+  }
+
+  /** True if a record's bytes are in the data file of this handle. */
+  hasHandle(handle: string): boolean {
+    return this.#statements.hasHandle.get(hex(handle)) !== undefined;
+  }
+
+  /** The parts of the data file are to be deleted, once that is committed. */
+  addDeletions({ handle, servers }: Pick<Layout, 'handle' | 'servers'>): void {
+    if (this.#deletions + servers.length > MAX_DELETIONS) return;
+    this.#change(() => {
+      for (const server of new Set(servers)) {
+        this.#deletions += this.#statements.addDeletion.run(hex(handle), hex(server)).changes;
+      }
+    });
+  }
+
+  /** They are deleted. That is not worth a commit of its own. */
+  removeDeletions(server: string, handles: readonly string[]): void {
+    this.#change(() => {
+      for (const handle of handles) {
+        this.#deletions -= this.#statements.removeDeletion.run(hex(handle), hex(server)).changes;
+      }
+    });
+  }
+
+  /** Of a server, at most so many. */
+  deletions(server: string, most: number): string[] {
+    return this.#statements.deletions
+      .all(hex(server), most)
+      .map(({ handle }) => handle.toString('hex'));
+  }
+
+  get waitingDeletions(): number {
+    return this.#deletions;
+  }
+
+  isToBeDeleted({ handle, server }: Deletion): boolean {
+    return this.#statements.isToBeDeleted.get(hex(handle), hex(server)) !== undefined;
+  }
+
+  /** I/O servers with their last known addresses. */
+  ioServers(): ServerAddress[] {
+    return this.#statements.ioServers
+      .all()
+      .map(({ id, host, port }) => ({ id: id.toString('hex'), host, port }));
+  }
+
+  setIoServers(servers: readonly ServerAddress[]): void {
+    this.#change(() => {
+      for (const { id, host, port } of servers) {
+        this.#statements.setIoServer.run(hex(id), host, port);
+      }
+    });
   }
 
   setMoving(name: string, moving: boolean): void {
@@ -179,9 +273,9 @@ export class Records {
     return this.#statements.beyond.all(Place.row, size, most);
   }
 
-  /** Files whose bytes are in their rows. */
-  counts(): RecordCounts {
-    const { files, bytes } = this.#statements.counts.get(Place.row)!;
+  /** Files whose bytes are at this place. */
+  counts(place: Place = Place.row): RecordCounts {
+    const { files, bytes } = this.#statements.counts.get(place)!;
     return { files, bytes: bytes ?? 0 };
   }
 
@@ -242,6 +336,22 @@ export class Records {
   }
 }
 
+function hex(text: string): Buffer {
+  return Buffer.from(text, 'hex');
+}
+
+const ID_BYTES = 8;
+
+function layoutOf({ handle, stripe, servers, checks }: Row): Layout | undefined {
+  if (!handle || stripe === null || !servers || !checks) return undefined;
+  const ids: string[] = [];
+  for (let at = 0; at < servers.length; at += ID_BYTES) {
+    ids.push(servers.toString('hex', at, at + ID_BYTES));
+  }
+  const layout = { handle: handle.toString('hex'), stripeBytes: stripe, servers: ids };
+  return { ...layout, checks: decodeChecks(checks) };
+}
+
 function record(row: Row): FileRecord {
   return {
     name: row.name,
@@ -251,6 +361,7 @@ function record(row: Row): FileRecord {
     crc32: row.crc32,
     moves: row.moves,
     moving: row.moving === 1,
+    layout: layoutOf(row),
   };
 }
 
@@ -259,7 +370,8 @@ function migrate(db: Database.Database): void {
   if (version > SCHEMA_VERSION) throw new Error(`its version ${version} is a later one`);
   if (version === SCHEMA_VERSION) return;
   db.transaction(() => {
-    db.exec(SCHEMA);
+    if (version < 1) db.exec(SCHEMA);
+    db.exec(SCHEMA_2);
     db.pragma(`user_version = ${SCHEMA_VERSION}`);
   })();
 }
@@ -276,9 +388,32 @@ function statements(db: Database.Database) {
     ),
     put: db.prepare<[Record<string, unknown>]>(
       `INSERT INTO files (${COLUMNS}, bytes)
-       VALUES (@name, @place, @size, @mtime, @crc32, @moves, @moving, @bytes)
+       VALUES (@name, @place, @size, @mtime, @crc32, @moves, @moving,
+         @handle, @stripe, @servers, @checks, @bytes)
        ON CONFLICT (name) DO UPDATE SET place = @place, size = @size, mtime = @mtime,
-         crc32 = @crc32, moves = @moves, moving = @moving, bytes = @bytes`,
+         crc32 = @crc32, moves = @moves, moving = @moving, handle = @handle,
+         stripe = @stripe, servers = @servers, checks = @checks, bytes = @bytes`,
+    ),
+    owner: db.prepare<[], { id: Buffer }>('SELECT id FROM owner'),
+    hasHandle: db.prepare<[Buffer], unknown>('SELECT 1 FROM files WHERE handle = ?'),
+    addDeletion: db.prepare<[Buffer, Buffer]>(
+      'INSERT OR IGNORE INTO deletions (handle, server) VALUES (?, ?)',
+    ),
+    removeDeletion: db.prepare<[Buffer, Buffer]>(
+      'DELETE FROM deletions WHERE handle = ? AND server = ?',
+    ),
+    isToBeDeleted: db.prepare<[Buffer, Buffer], unknown>(
+      'SELECT 1 FROM deletions WHERE handle = ? AND server = ?',
+    ),
+    deletions: db.prepare<[Buffer, number], { handle: Buffer }>(
+      'SELECT handle FROM deletions WHERE server = ? LIMIT ?',
+    ),
+    countDeletions: db.prepare<[], { count: number }>('SELECT count(*) AS count FROM deletions'),
+    ioServers: db.prepare<[], { id: Buffer; host: string; port: number }>(
+      'SELECT id, host, port FROM io_servers',
+    ),
+    setIoServer: db.prepare<[Buffer, string, number]>(
+      'INSERT OR REPLACE INTO io_servers (id, host, port) VALUES (?, ?, ?)',
     ),
     setMoving: db.prepare<[number, string]>('UPDATE files SET moving = ? WHERE name = ?'),
     setMetadata: db.prepare<[Buffer | null, string]>(

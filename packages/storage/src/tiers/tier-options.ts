@@ -33,6 +33,24 @@ export interface TierOptions {
   readonly maxWaitMs?: number;
   /** Default 50. */
   readonly movesPerSecond?: number;
+  /**
+   * Bytes of a stripe at an I/O server, at most 1020 KiB. Default 256 KiB: what a download
+   * reads at a time, so that most files beyond the threshold are one request to one
+   * server; a checksum of 4 bytes for each makes a GiB 16 KiB in its record.
+   */
+  readonly stripeBytes?: number;
+  /** I/O servers that one file is striped over, at most. Default 4. */
+  readonly stripeWidth?: number;
+  /** Longest silence of an I/O server within a request. Default 10,000. */
+  readonly ioTimeoutMs?: number;
+  /** Longest time until a connection to an I/O server is there. Default 2000. */
+  readonly ioConnectTimeoutMs?: number;
+  /** Connections to one I/O server. Default 8. */
+  readonly ioConnections?: number;
+  /** How often the trackers are asked for I/O servers. Default 2000. */
+  readonly ioListIntervalMs?: number;
+  /** Between two looks at an I/O server for parts that no record knows. Default an hour. */
+  readonly orphanIntervalMs?: number;
   /** For tests, which end the process at a step of a move. */
   readonly onStep?: (step: MoveStep, name: string) => void;
 }
@@ -45,6 +63,8 @@ export type TierSettings = Required<Omit<TierOptions, 'parameters' | 'onStep'>> 
 const KIB = 1024;
 /** A server that is busier makes metadata wait, though it could serve all of it. */
 const EFFICIENCY_MARK = 0.85;
+/** One request carries a stripe. */
+const MAX_STRIPE_BYTES = 1024 * KIB - 4 * KIB;
 
 export function tierSettings(options: TierOptions): TierSettings {
   const settings: TierSettings = {
@@ -61,6 +81,13 @@ export function tierSettings(options: TierOptions): TierSettings {
     maxWaiting: options.maxWaiting ?? 4096,
     maxWaitMs: options.maxWaitMs ?? 10_000,
     movesPerSecond: options.movesPerSecond ?? 50,
+    stripeBytes: options.stripeBytes ?? 256 * KIB,
+    stripeWidth: options.stripeWidth ?? 4,
+    ioTimeoutMs: options.ioTimeoutMs ?? 10_000,
+    ioConnectTimeoutMs: options.ioConnectTimeoutMs ?? 2000,
+    ioConnections: options.ioConnections ?? 8,
+    ioListIntervalMs: options.ioListIntervalMs ?? 2000,
+    orphanIntervalMs: options.orphanIntervalMs ?? 3_600_000,
     onStep: options.onStep,
   };
   const { minimumThresholdBytes, maximumThresholdBytes } = settings.parameters;
@@ -84,6 +111,13 @@ export function tierSettings(options: TierOptions): TierSettings {
   checkInteger('maxWaiting', settings.maxWaiting, 1, 1_000_000);
   checkInteger('maxWaitMs', settings.maxWaitMs, 1, 3_600_000);
   checkInteger('movesPerSecond', settings.movesPerSecond, 1, 1_000_000);
+  checkInteger('stripeBytes', settings.stripeBytes, 512, MAX_STRIPE_BYTES);
+  checkInteger('stripeWidth', settings.stripeWidth, 1, 64);
+  checkInteger('ioTimeoutMs', settings.ioTimeoutMs, 1, 3_600_000);
+  checkInteger('ioConnectTimeoutMs', settings.ioConnectTimeoutMs, 1, 3_600_000);
+  checkInteger('ioConnections', settings.ioConnections, 1, 1024);
+  checkInteger('ioListIntervalMs', settings.ioListIntervalMs, 1, 3_600_000);
+  checkInteger('orphanIntervalMs', settings.orphanIntervalMs, 1, 86_400_000 * 30);
   return Object.freeze(settings);
 }
 

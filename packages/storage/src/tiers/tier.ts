@@ -1,6 +1,10 @@
 import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { type Disk, hasCode, readSmallFile, removeIfThere } from '@stevedore/disk';
+import { StatusError } from '../errors.js';
+import type { DataFile } from '../io-tier/data-file.js';
+import { type DataFiles, dataRecord } from '../io-tier/data-files.js';
+import type { StripedFile } from '../io-tier/striped-file.js';
 import { METADATA_SUFFIX, temporaryDirectory } from '../storage/layout.js';
 import { Place } from './constants.js';
 import type { FileRecord, Records } from './records.js';
@@ -8,17 +12,23 @@ import type { FileRecord, Records } from './records.js';
 /**
  * The files of one store path and their moves between row and data file. A move is
  * copy, verify, switch, delete; the record says at every moment where the bytes are,
- * and a mark in it that the other copy, if there is one, is to be removed:
+ * and a mark in it that a copy on this disk, if there is one, is to be removed:
  *
- *   row -> file   mark, copy under a temporary name, read back, give it its name,
- *                 switch (the row's bytes go with that)
- *   file -> row   copy into the row, read back, switch and mark, delete the data file,
- *                 take the mark off
+ *   row -> file      mark, copy under a temporary name, read back, give it its name,
+ *                    switch (the row's bytes go with that)
+ *   file -> row      copy into the row, read back, switch and mark, delete the data file,
+ *                    take the mark off
+ *   row -> servers   copy under a new handle, read back there, switch
+ *   servers -> row   copy into the row, read back, switch and list the parts for deletion,
+ *                    delete them, take them off the list
  *
  * A crash leaves the record before or after the switch, and `recover` removes what
- * the mark points at. Whoever changes or deletes the file revokes its move first and
+ * the mark points at; what it leaves at I/O servers no record knows, and is found there. Whoever changes or deletes the file revokes its move first and
  * waits until nothing of it is left. Readers are not held up: they have the old copy.
  */
+
+/** With other servers each time: one that has failed is not asked for a moment. */
+const MAX_COPY_ATTEMPTS = 3;
 
 /** Points of a move at which a test can end the process. */
 export type MoveStep = 'marked' | 'copied' | 'verified' | 'named' | 'switched' | 'deleted';
@@ -32,6 +42,8 @@ export interface TierParts {
   /** The data directory, with a separator behind it. */
   readonly data: string;
   readonly records: Records;
+  /** Undefined where files never go to I/O servers. */
+  readonly dataFiles: DataFiles | undefined;
   readonly onStep: (step: MoveStep, name: string) => void;
   /** The bytes of this path lie elsewhere now. */
   readonly onMoved: (path: string) => void;
@@ -51,6 +63,7 @@ interface Move {
 export class Tier {
   readonly records: Records;
   readonly data: string;
+  readonly dataFiles: DataFiles | undefined;
   readonly #parts: TierParts;
   readonly #moves = new Map<string, Move>();
   /** Files that are open to be changed, with the number of those who have them. */
@@ -62,6 +75,7 @@ export class Tier {
     this.#parts = parts;
     this.records = parts.records;
     this.data = parts.data;
+    this.dataFiles = parts.dataFiles;
   }
 
   /** Moves that a change of their file has ended. */
@@ -76,7 +90,7 @@ export class Tier {
   /** Removes what moves have left that did not end; to be called before anything else. */
   async recover(): Promise<void> {
     for (const { name, place } of this.records.moving()) {
-      if (place === Place.row) await this.#deleteDataFile(name);
+      if (place !== Place.file) await this.#deleteLocalFile(name);
       this.records.setMoving(name, false);
     }
     await this.records.commit();
@@ -101,29 +115,74 @@ export class Tier {
     };
   }
 
+  /** Opens a file at I/O servers, as it is now. */
+  readDataFile(record: FileRecord): DataFile {
+    return this.#dataFilesFor(record).read(record);
+  }
+
+  changeDataFile(record: FileRecord): StripedFile {
+    return this.#dataFilesFor(record).change(record);
+  }
+
+  /** A file at I/O servers has become what `file` is by now; durable with the next commit. */
+  recordChange(name: string, file: StripedFile): void {
+    const before = this.records.find(name);
+    if (!before) throw new Error(`${name} has lost its record`);
+    this.#putDataFile(before, name, file, before.moves, before.moving);
+  }
+
+  /** The record goes, with the parts of its data file; durable with the next commit. */
+  remove(record: FileRecord): void {
+    this.records.remove(record.name);
+    this.#release(record);
+  }
+
   /** The content becomes the file's row; durable with the next commit. */
   async becomeRow(name: string, { bytes, mtimeSeconds }: NewContent): Promise<void> {
+    await this.#replace(name, (before, moves, moving) => {
+      const sum = crc32(bytes);
+      const size = bytes.length;
+      const hasMoved = moving || before?.place === Place.servers;
+      this.records.put(
+        {
+          name,
+          place: Place.row,
+          size,
+          mtimeSeconds,
+          crc32: sum,
+          moves: moves + (hasMoved ? 1 : 0),
+          moving,
+        },
+        bytes,
+      );
+      this.#release(before);
+    });
+  }
+
+  /** What was written to I/O servers, synced, is the file from now on; durable with the next commit. */
+  async becomeDataFile(name: string, file: StripedFile): Promise<void> {
+    await this.#replace(name, (before, moves, moving) => {
+      const hasMoved = before?.place === Place.row;
+      this.#putDataFile(before, name, file, moves + (hasMoved ? 1 : 0), moving);
+    });
+    await file.close();
+  }
+
+  /** Puts a record in the place of what there is; a file on this disk goes after that. */
+  async #replace(
+    name: string,
+    put: (before: FileRecord | undefined, moves: number, moving: boolean) => void,
+  ): Promise<void> {
     const before = this.records.find(name);
     const onDisk = before
       ? before.place === Place.file
       : await this.#parts.disk.exists(this.pathOf(name));
     const metadata = onDisk && !before ? await this.#metadataBeside(name) : undefined;
-    this.records.put(
-      {
-        name,
-        place: Place.row,
-        size: bytes.length,
-        mtimeSeconds,
-        crc32: crc32(bytes),
-        moves: (before?.moves ?? 0) + (onDisk ? 1 : 0),
-        moving: onDisk,
-      },
-      bytes,
-    );
+    put(before, before?.moves ?? 0, onDisk);
     if (metadata) this.records.setMetadata(name, metadata);
     if (!onDisk) return;
     await this.records.commit();
-    await this.#finishInRow(name);
+    await this.#finishWithoutLocalFile(name);
   }
 
   /** A file on the disk, whole and synced, gets the name; its row, if it has one, goes. */
@@ -131,7 +190,7 @@ export class Tier {
     const { disk } = this.#parts;
     const path = this.pathOf(name);
     const before = this.records.find(name);
-    if (before?.place === Place.row) {
+    if (before && before.place !== Place.file) {
       this.records.setMoving(name, true);
       await this.records.commit();
       this.#step('marked', name);
@@ -144,25 +203,39 @@ export class Tier {
   }
 
   /** The content of a changed row is too large for one: it becomes a data file, durably. */
-  async growOut(record: FileRecord, content: NewContent): Promise<void> {
+  async growOut(record: FileRecord, content: NewContent): Promise<FileRecord> {
+    const file = await this.#copyToServers(record.name, content);
+    if (file) {
+      const { moves } = record;
+      this.#putDataFile(record, record.name, file, moves + 1, false);
+      await file.close();
+    } else {
+      await this.#growOutHere(record, content);
+    }
+    await this.records.commit();
+    this.#step('switched', record.name);
+    this.#parts.onMoved(this.pathOf(record.name));
+    return this.records.find(record.name)!;
+  }
+
+  async #growOutHere(record: FileRecord, content: NewContent): Promise<void> {
     this.records.setMoving(record.name, true);
     await this.records.commit();
     this.#step('marked', record.name);
     const temporary = await this.#copyOut(record.name, content);
     await this.becomeFile(record.name, temporary, content.mtimeSeconds);
-    await this.records.commit();
-    this.#step('switched', record.name);
-    this.#parts.onMoved(this.pathOf(record.name));
   }
 
-  /** Moves a file from its row into a data file. */
+  /** Moves a file from its row into a data file, on I/O servers if there are any. */
   moveToFile(name: string): Promise<MoveOutcome> {
-    return this.#move(name, Place.row, async (record, move) => {
+    return this.#move(name, [Place.row], async (record, move) => {
+      const content = { bytes: this.records.bytes(name)!, mtimeSeconds: record.mtimeSeconds };
+      const file = await this.#copyToServers(name, content);
+      if (file) return this.#switchToServers(record, file, move);
       this.records.setMoving(name, true);
       await this.records.commit();
       this.#step('marked', name);
-      const bytes = this.records.bytes(name)!;
-      const temporary = await this.#copyOut(name, { bytes, mtimeSeconds: record.mtimeSeconds });
+      const temporary = await this.#copyOut(name, content);
       if (move.revoked) {
         await this.#parts.disk.unlink(temporary);
         return this.#takeBack(name);
@@ -172,7 +245,7 @@ export class Tier {
       await this.#parts.disk.syncDirectory(dirname(path));
       this.#step('named', name);
       if (move.revoked) {
-        await this.#deleteDataFile(name);
+        await this.#deleteLocalFile(name);
         return this.#takeBack(name);
       }
       this.#switchToFile(record, record.size, record.mtimeSeconds);
@@ -184,8 +257,8 @@ export class Tier {
 
   /** Moves a file from its data file into a row, if it is no larger than `limitBytes`. */
   moveToRow(name: string, limitBytes: number): Promise<MoveOutcome> {
-    return this.#move(name, Place.file, async (_record, move) => {
-      const content = await this.#copyIn(name, limitBytes);
+    return this.#move(name, [Place.file, Place.servers], async (record, move) => {
+      const content = await this.#copyIn(record, limitBytes);
       if (!content || move.revoked) return content ? 'revoked' : 'refused';
       this.#step('copied', name);
       const metadata = this.records.find(name) ? undefined : await this.#metadataBeside(name);
@@ -193,6 +266,7 @@ export class Tier {
       if (move.revoked) return 'revoked';
       const before = this.records.find(name);
       const sum = crc32(content.bytes);
+      const wasHere = record.place === Place.file;
       this.records.put(
         {
           name,
@@ -201,7 +275,7 @@ export class Tier {
           mtimeSeconds: content.mtimeSeconds,
           crc32: sum,
           moves: (before?.moves ?? 0) + 1,
-          moving: true,
+          moving: wasHere,
         },
         content.bytes,
       );
@@ -211,16 +285,17 @@ export class Tier {
         else this.records.remove(name);
         throw new Error(`the row of ${name} does not hold what was put into it`);
       }
+      this.#release(before);
       await this.records.commit();
       this.#step('switched', name);
-      await this.#finishInRow(name);
+      if (wasHere) await this.#finishWithoutLocalFile(name);
       return 'moved';
     });
   }
 
   async #move(
     name: string,
-    from: Place,
+    from: readonly Place[],
     make: (record: FileRecord, move: Move) => Promise<MoveOutcome>,
   ): Promise<MoveOutcome> {
     if (this.#moves.has(name) || this.#changing.has(name)) return 'refused';
@@ -234,7 +309,7 @@ export class Tier {
     this.#moves.set(name, move);
     try {
       const record = await this.#recordOf(name);
-      if (record?.place !== from) return 'refused';
+      if (!record || !from.includes(record.place)) return 'refused';
       const outcome = await make(record, move);
       if (outcome === 'moved') this.#parts.onMoved(this.pathOf(name));
       if (outcome === 'revoked') this.#revokes += 1;
@@ -256,15 +331,81 @@ export class Tier {
   }
 
   #switchToFile(before: FileRecord, size: number, mtimeSeconds: number): void {
+    const { name } = before;
     const moves = before.moves + (before.place === Place.row ? 1 : 0);
     this.records.put(
-      { ...before, place: Place.file, size, mtimeSeconds, crc32: 0, moves, moving: false },
+      { name, place: Place.file, size, mtimeSeconds, crc32: 0, moves, moving: false },
       undefined,
     );
+    this.#release(before);
   }
 
-  async #finishInRow(name: string): Promise<void> {
-    await this.#deleteDataFile(name);
+  /** The copy is at the servers: the record says so, unless the move was revoked. */
+  async #switchToServers(record: FileRecord, file: StripedFile, move: Move): Promise<MoveOutcome> {
+    const { name, moves } = record;
+    if (move.revoked) {
+      await file.close();
+      return 'revoked';
+    }
+    this.#putDataFile(record, name, file, moves + 1, false);
+    await file.close();
+    await this.records.commit();
+    this.#step('switched', name);
+    return 'moved';
+  }
+
+  #putDataFile(
+    before: FileRecord | undefined,
+    name: string,
+    file: StripedFile,
+    moves: number,
+    moving: boolean,
+  ): void {
+    const { layout, size, mtimeSeconds } = file;
+    const rest = { size, mtimeSeconds, moves, moving };
+    this.records.put({ place: Place.servers, ...dataRecord(name, layout, rest) }, undefined);
+    file.recorded();
+    if (before?.layout?.handle !== layout.handle) this.#release(before);
+  }
+
+  /** What a record was of at I/O servers is to be deleted there. */
+  #release(before: FileRecord | undefined): void {
+    if (before?.layout) this.dataFiles?.release(before.layout);
+  }
+
+  #dataFilesFor({ name }: FileRecord): DataFiles {
+    if (!this.dataFiles) throw new Error(`${name} is at I/O servers, and there are none`);
+    return this.dataFiles;
+  }
+
+  /**
+   * Writes the content to I/O servers, read back there and synced; undefined if there
+   * are none that take it: then it stays on this disk.
+   */
+  async #copyToServers(
+    name: string,
+    { bytes, mtimeSeconds }: NewContent,
+  ): Promise<StripedFile | undefined> {
+    for (let attempt = 0; attempt < MAX_COPY_ATTEMPTS; attempt += 1) {
+      const about = { bytes: bytes.length, mtimeSeconds, verifies: true };
+      const file = this.dataFiles?.begin(about);
+      if (!file) return undefined;
+      try {
+        await file.writeAt([bytes], 0);
+        await file.sync();
+        this.#step('copied', name);
+        this.#step('verified', name);
+        return file;
+      } catch (error) {
+        await file.close();
+        if (!(error instanceof StatusError)) throw error;
+      }
+    }
+    return undefined;
+  }
+
+  async #finishWithoutLocalFile(name: string): Promise<void> {
+    await this.#deleteLocalFile(name);
     this.#step('deleted', name);
     this.records.setMoving(name, false);
     await this.records.commit();
@@ -299,8 +440,12 @@ export class Tier {
     return temporary;
   }
 
-  async #copyIn(name: string, limitBytes: number): Promise<NewContent | undefined> {
-    const file = await this.#parts.disk.openToRead(this.pathOf(name));
+  async #copyIn(record: FileRecord, limitBytes: number): Promise<NewContent | undefined> {
+    const { name } = record;
+    const file =
+      record.place === Place.servers
+        ? this.readDataFile(record)
+        : await this.#parts.disk.openToRead(this.pathOf(name));
     try {
       const { size, mtimeSeconds } = await file.stat();
       if (size > limitBytes) return undefined;
@@ -317,7 +462,7 @@ export class Tier {
     return readSmallFile(this.#parts.disk, this.pathOf(name) + METADATA_SUFFIX);
   }
 
-  async #deleteDataFile(name: string): Promise<void> {
+  async #deleteLocalFile(name: string): Promise<void> {
     const { disk } = this.#parts;
     const path = this.pathOf(name);
     await removeIfThere(disk, path);

@@ -1,9 +1,9 @@
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { type Disk, type DiskFile, type DiskLink, type DiskSpace, hasCode } from '@stevedore/disk';
-import { METADATA_SUFFIX } from '../storage/layout.js';
+import { isPieceName, METADATA_SUFFIX } from '../storage/layout.js';
 import { BufferFile } from './buffer-file.js';
-import { ChangedDataFile, ChangedRow } from './changed-files.js';
+import { ChangedDataFile, ChangedRow, ChangedStripes } from './changed-files.js';
 import { Place } from './constants.js';
 import { type NameInStore, nameInStore } from './names.js';
 import { NewFile } from './new-file.js';
@@ -11,10 +11,11 @@ import type { FileRecord } from './records.js';
 import type { Tier } from './tier.js';
 
 /**
- * A disk whose small files are rows. The storage above works with paths and knows
- * nothing of it: a file that is written under a temporary name and renamed becomes a
- * row if it is small, its metadata a column of that row; everything else, and every
- * file that was there before, is a file on the disk below. What the disk promises holds
+ * A disk whose small files are rows, and whose large ones are on I/O servers if there are
+ * any. The storage above works with paths and knows nothing of it: a file that is written
+ * under a temporary name and renamed becomes a row if it is small, its metadata a column
+ * of that row; everything else, and every file that was there before, is a file on the
+ * disk below. What the disk promises holds
  * for rows too: a sync of the directory makes names and rows durable.
  */
 
@@ -49,10 +50,18 @@ export class TieredDisk implements Disk {
   async create(path: string): Promise<DiskFile> {
     const { disk, thresholdBytes, nowSeconds } = this.#parts;
     const limitBytes = thresholdBytes();
-    if (limitBytes === undefined || this.#locate(path)?.kind !== 'temporary') {
-      return disk.create(path);
-    }
-    const file = new NewFile(disk, path, limitBytes, nowSeconds());
+    const at = this.#locate(path);
+    if (limitBytes === undefined || at?.kind !== 'temporary') return disk.create(path);
+    const now = nowSeconds();
+    const file = new NewFile({
+      disk,
+      path,
+      limitBytes,
+      nowSeconds: now,
+      // The journal speaks of a piece by its name on this disk.
+      beginDataFile: () =>
+        isPieceName(path) ? undefined : at.tier.dataFiles?.begin({ mtimeSeconds: now }),
+    });
     this.#newFiles.set(path, file);
     return file;
   }
@@ -67,6 +76,7 @@ export class TieredDisk implements Disk {
       return new BufferFile(metadata, record.mtimeSeconds);
     }
     const record = at?.kind === 'file' ? at.tier.records.find(at.name) : undefined;
+    if (at && record?.place === Place.servers) return at.tier.readDataFile(record);
     if (!at || record?.place !== Place.row) return this.#parts.disk.openToRead(path);
     return new BufferFile(this.#bytesOf(at.tier, record, path), record.mtimeSeconds);
   }
@@ -84,6 +94,11 @@ export class TieredDisk implements Disk {
         const limitBytes = fileThresholdBytes(record.moves);
         return new ChangedRow({ tier, disk, record, bytes, limitBytes, done });
       }
+      if (record?.place === Place.servers) {
+        const file = tier.changeDataFile(record);
+        const cut = (size: number): void => onCut(tier, name, size);
+        return new ChangedStripes({ tier, name, file, onCut: cut, done });
+      }
       const file = await disk.openToUpdate(path);
       return new ChangedDataFile({ file, onCut: (size) => onCut(tier, name, size), done });
     } catch (error) {
@@ -99,7 +114,7 @@ export class TieredDisk implements Disk {
 
   async readLink(path: string): Promise<DiskLink> {
     const at = this.#locate(path);
-    if (at?.kind === 'file' && at.tier.records.find(at.name)?.place === Place.row) {
+    if (at?.kind === 'file' && !isOnDisk(at.tier.records.find(at.name))) {
       throw failure('EINVAL', `${path} is no link`);
     }
     return this.#parts.disk.readLink(path);
@@ -134,7 +149,8 @@ export class TieredDisk implements Disk {
     const file = this.#newFiles.get(path);
     if (file) {
       this.#newFiles.delete(path);
-      if (!file.memory) await disk.unlink(path);
+      if (file.dataFile) await file.dataFile.close();
+      else if (!file.memory) await disk.unlink(path);
       return;
     }
     if (at?.kind === 'metadata') return this.#unlinkMetadata(at, path);
@@ -142,11 +158,11 @@ export class TieredDisk implements Disk {
     const done = await at.tier.beginChange(at.name);
     try {
       const record = at.tier.records.find(at.name);
-      if (record?.place !== Place.row) {
+      if (isOnDisk(record)) {
         this.#touch(path);
         await disk.unlink(path);
       }
-      if (record) at.tier.records.remove(at.name);
+      if (record) at.tier.remove(record);
     } finally {
       done();
     }
@@ -158,7 +174,7 @@ export class TieredDisk implements Disk {
     if (at?.kind === 'metadata' && at.tier.records.find(at.name)) {
       return at.tier.records.hasMetadata(at.name);
     }
-    if (at?.kind === 'file' && at.tier.records.find(at.name)?.place === Place.row) return true;
+    if (at?.kind === 'file' && !isOnDisk(at.tier.records.find(at.name))) return true;
     return this.#parts.disk.exists(path);
   }
 
@@ -216,7 +232,9 @@ export class TieredDisk implements Disk {
     if (target?.kind === 'file') {
       const done = await target.tier.beginChange(target.name);
       try {
-        if (memory) {
+        if (file.dataFile) {
+          await target.tier.becomeDataFile(target.name, file.dataFile);
+        } else if (memory) {
           await target.tier.becomeRow(target.name, { bytes: memory, mtimeSeconds });
           onAccess(to, memory.length, memory.length, true);
         } else {
@@ -229,10 +247,12 @@ export class TieredDisk implements Disk {
       return;
     }
     if (target?.kind === 'metadata' && target.tier.records.find(target.name)) {
-      target.tier.records.setMetadata(target.name, memory ?? (await this.#takeIn(from)));
+      const bytes = file.dataFile ? await contentOf(file.dataFile) : memory;
+      target.tier.records.setMetadata(target.name, bytes ?? (await this.#takeIn(from)));
       return;
     }
-    if (memory) await file.spill();
+    if (file.dataFile) await copyToDisk(file.dataFile, disk, from, mtimeSeconds);
+    else if (memory) await file.spill();
     this.#touch(to);
     await disk.rename(from, to);
   }
@@ -245,7 +265,9 @@ export class TieredDisk implements Disk {
   ): Promise<void> {
     const { records } = source.tier;
     const record = records.find(source.name);
-    if (record?.place === Place.row) {
+    if (!isOnDisk(record)) {
+      const replaced = records.find(target.name);
+      if (replaced) source.tier.remove(replaced);
       records.rename(source.name, target.name);
       return;
     }
@@ -307,6 +329,40 @@ export class TieredDisk implements Disk {
       if (path.startsWith(tier.data)) return { ...nameInStore(tier.data, path), tier };
     }
     return undefined;
+  }
+}
+
+/** True where the bytes are not, or not known to be, elsewhere. */
+function isOnDisk(record: FileRecord | undefined): boolean {
+  return record === undefined || record.place === Place.file;
+}
+
+/** The bytes of a data file that nobody needs afterwards. */
+async function contentOf(file: DiskFile): Promise<Buffer> {
+  try {
+    const bytes = Buffer.allocUnsafe((await file.stat()).size);
+    await file.readAt(bytes, 0);
+    return bytes;
+  } finally {
+    await file.close();
+  }
+}
+
+/** For what is no stored file after all. */
+async function copyToDisk(
+  from: DiskFile,
+  disk: Disk,
+  path: string,
+  mtimeSeconds: number,
+): Promise<void> {
+  const bytes = await contentOf(from);
+  const to = await disk.create(path);
+  try {
+    await to.writeAt([bytes], 0);
+    await to.setModified(mtimeSeconds);
+    await to.sync();
+  } finally {
+    await to.close();
   }
 }
 

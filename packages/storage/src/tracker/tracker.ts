@@ -4,9 +4,11 @@ import { handlerTable } from '../net/handler.js';
 import { Cluster } from './cluster.js';
 import { adminHandlers } from './handlers/admin.js';
 import { identityHandlers } from './handlers/identity.js';
+import { ioServerHandlers } from './handlers/io-servers.js';
 import { membershipHandlers } from './handlers/membership.js';
 import { queryHandlers } from './handlers/queries.js';
 import { syncHandlers } from './handlers/sync.js';
+import { IoServers } from './io-servers.js';
 import { type TrackerOptions, trackerSettings } from './options.js';
 import { TrackerSession } from './session.js';
 
@@ -27,10 +29,14 @@ export interface TrackerOverview {
   readonly storages: Readonly<Record<keyof typeof StorageStatus, number>>;
 }
 
+/** They report every second; one that is silent for so long gets no new files. */
+const IO_SERVER_ACTIVE_MS = 10_000;
+
 /** Starts a tracker; resolves when it listens. Rejects with StartError or OptionError. */
 export async function startTracker(options: TrackerOptions = {}): Promise<Tracker> {
   const settings = trackerSettings(options);
   const cluster = new Cluster(settings);
+  const ioServers = new IoServers(IO_SERVER_ACTIVE_MS);
   const server: FrameServer<TrackerSession> = new FrameServer<TrackerSession>({
     role: 'tracker',
     host: settings.host,
@@ -42,12 +48,16 @@ export async function startTracker(options: TrackerOptions = {}): Promise<Tracke
       ...syncHandlers(cluster, settings),
       ...identityHandlers(cluster, settings),
       ...queryHandlers(cluster, settings),
+      ...ioServerHandlers(ioServers, settings),
       ...adminHandlers(cluster, settings, () => server.counts),
     ]),
     closesAfterInvalid: false,
     onError: settings.onError,
     openSession: (ends) => new TrackerSession(ends),
-    closeSession: (session) => session.end(),
+    closeSession: (session) => {
+      session.end();
+      ioServers.leave(session);
+    },
   });
   await server.listen();
   const { port } = server;
