@@ -1,4 +1,4 @@
-import Database from 'better-sqlite3';
+import { openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
 import { StoreError } from './errors.js';
 
 /**
@@ -7,17 +7,17 @@ import { StoreError } from './errors.js';
  * dies, so there is nothing to clean up.
  */
 export class DirectoryLock {
-  readonly #database: Database.Database;
+  readonly #database: SqliteDatabase;
 
-  private constructor(database: Database.Database) {
+  private constructor(database: SqliteDatabase) {
     this.#database = database;
   }
 
   /** Throws StoreError `directory_locked` while another process (or store) has it. */
   static acquire(directory: string): DirectoryLock {
-    let database: Database.Database | undefined;
+    let database: SqliteDatabase | undefined;
     try {
-      database = new Database(`${directory}/lock`, { timeout: 0 });
+      database = openDatabase(`${directory}/lock`, { timeout: 0 });
       database.exec('BEGIN EXCLUSIVE');
       return new DirectoryLock(database);
     } catch (error) {

@@ -1,12 +1,12 @@
 import { parentPort, workerData } from 'node:worker_threads';
-import Database from 'better-sqlite3';
+import { openDatabase } from '@stevedore/disk/sqlite';
 
 /**
  * The thread of filemap-checkpoints.ts. Each message asks for the log to be written back
  * as far as that can be done without waiting for anybody; `end` ends the thread.
  */
 
-const database = new Database(workerData as string);
+const database = openDatabase(workerData as string);
 database.pragma('synchronous = NORMAL');
 
 parentPort!.on('message', (message: unknown) => {

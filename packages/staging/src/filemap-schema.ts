@@ -1,4 +1,4 @@
-import type Database from 'better-sqlite3';
+import type { SqliteDatabase } from '@stevedore/disk/sqlite';
 
 /**
  * Tables of the FileMap. A change of the schema gets a new version and a step in
@@ -168,7 +168,7 @@ const VERSION_5 = `
 const STEPS = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
 /** Up to the present version, or, to try that, only to an earlier one. */
-export function migrate(database: Database.Database, to = SCHEMA_VERSION): void {
+export function migrate(database: SqliteDatabase, to = SCHEMA_VERSION): void {
   const version = database.pragma('user_version', { simple: true }) as number;
   if (version > SCHEMA_VERSION) {
     throw new Error(`FileMap has schema ${version}, this program knows ${SCHEMA_VERSION}`);

@@ -1,4 +1,4 @@
-import type Database from 'better-sqlite3';
+import type { SqliteDatabase, SqliteStatement } from '@stevedore/disk/sqlite';
 
 /** Every statement of the FileMap, prepared once. The tables are in filemap-schema.ts. */
 
@@ -190,9 +190,9 @@ const SQL = {
   count: 'UPDATE counters SET value = value + ? WHERE name = ?',
 };
 
-export type Statements = Readonly<Record<keyof typeof SQL, Database.Statement>>;
+export type Statements = Readonly<Record<keyof typeof SQL, SqliteStatement>>;
 
-export function prepareStatements(database: Database.Database): Statements {
+export function prepareStatements(database: SqliteDatabase): Statements {
   const prepared = Object.entries(SQL).map(([name, sql]) => [name, database.prepare(sql)]);
   return Object.fromEntries(prepared) as Statements;
 }

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import Database from 'better-sqlite3';
+import { openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
 import { type FileMapChange, type PlannedMember, unpackMembers } from './filemap-change.js';
 import { Checkpoints, LOG_PAGES } from './filemap-checkpoints.js';
 import { type Counted, type Counters, Sums } from './filemap-counters.js';
@@ -30,12 +30,12 @@ const CHECKPOINT_ATTEMPTS = 10_000;
 const CHECKPOINT_PAUSE_MS = 3;
 
 export class FileMap {
-  readonly #database: Database.Database;
+  readonly #database: SqliteDatabase;
   readonly #statements: Statements;
   readonly #checkpoints: Checkpoints;
   readonly #transact: (work: (writer: FileMapWriter) => void) => void;
 
-  private constructor(database: Database.Database) {
+  private constructor(database: SqliteDatabase) {
     this.#database = database;
     this.#checkpoints = new Checkpoints(database.name);
     this.#statements = prepareStatements(database);
@@ -48,7 +48,7 @@ export class FileMap {
 
   /** Throws when the file is no sound database; the caller moves it aside and rebuilds. */
   static open(path: string): FileMap {
-    const database = new Database(path);
+    const database = openDatabase(path);
     try {
       database.pragma('journal_mode = WAL');
       database.pragma('synchronous = NORMAL');

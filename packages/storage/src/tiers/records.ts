@@ -1,6 +1,6 @@
 import { closeSync, fdatasync, openSync } from 'node:fs';
 import { promisify } from 'node:util';
-import Database from 'better-sqlite3';
+import { openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
 import { StartError } from '../errors.js';
 import type { ServerAddress } from '../io-tier/known-servers.js';
 import { decodeChecks, encodeChecks, type Layout } from '../io-tier/layout.js';
@@ -94,7 +94,7 @@ const COLUMNS = 'name, place, size, mtime, crc32, moves, moving, handle, stripe,
 const dataSync = promisify(fdatasync);
 
 export class Records {
-  readonly #db: Database.Database;
+  readonly #db: SqliteDatabase;
   readonly #log: number;
   readonly #statements: ReturnType<typeof statements>;
   /** Counts changes; `#durable` of them are on the medium. */
@@ -108,7 +108,7 @@ export class Records {
   /** Names this store path's data files at I/O servers. */
   readonly owner: string;
 
-  private constructor(db: Database.Database, log: number) {
+  private constructor(db: SqliteDatabase, log: number) {
     this.#db = db;
     this.#log = log;
     this.#statements = statements(db);
@@ -118,9 +118,9 @@ export class Records {
 
   /** Opens or makes them; StartError if they are of a later version or damaged. */
   static open(path: string): Records {
-    let db: Database.Database | undefined;
+    let db: SqliteDatabase | undefined;
     try {
-      db = new Database(path);
+      db = openDatabase(path);
       db.pragma('journal_mode = WAL');
       db.pragma('synchronous = NORMAL');
       db.pragma('wal_autocheckpoint = 4000');
@@ -365,7 +365,7 @@ function record(row: Row): FileRecord {
   };
 }
 
-function migrate(db: Database.Database): void {
+function migrate(db: SqliteDatabase): void {
   const version = db.pragma('user_version', { simple: true }) as number;
   if (version > SCHEMA_VERSION) throw new Error(`its version ${version} is a later one`);
   if (version === SCHEMA_VERSION) return;
@@ -376,7 +376,7 @@ function migrate(db: Database.Database): void {
   })();
 }
 
-function statements(db: Database.Database) {
+function statements(db: SqliteDatabase) {
   return {
     find: db.prepare<[string], Row>(`SELECT ${COLUMNS} FROM files WHERE name = ?`),
     bytes: db.prepare<[string], { bytes: Buffer | null }>('SELECT bytes FROM files WHERE name = ?'),

@@ -1,0 +1,59 @@
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { openDatabase } from '@stevedore/disk/sqlite';
+import { expect, onTestFinished, test } from 'vitest';
+import { temporaryFolder } from '../support/temporary.js';
+
+/** The databases of staging and storage. */
+
+function open() {
+  const database = openDatabase(join(temporaryFolder(), 'a.db'));
+  onTestFinished(() => void database.close());
+  return database;
+}
+
+test('pragmas answer as those of better-sqlite3 do', () => {
+  const database = open();
+  expect(database.pragma('journal_mode = WAL')).toEqual([{ journal_mode: 'wal' }]);
+  database.pragma('synchronous = FULL');
+  expect(database.pragma('synchronous', { simple: true })).toBe(2);
+  database.pragma('synchronous = NORMAL');
+  expect(database.pragma('synchronous', { simple: true })).toBe(1);
+  database.pragma('user_version = 7');
+  expect(database.pragma('user_version', { simple: true })).toBe(7);
+  database.exec('CREATE TABLE t (a)');
+  for (let round = 0; round < 3; round++) {
+    database.prepare('INSERT INTO t VALUES (?)').run(round);
+    expect(database.pragma('wal_checkpoint(TRUNCATE)')).toEqual([
+      { busy: 0, log: 0, checkpointed: 0 },
+    ]);
+  }
+  expect(database.pragma('no_such_pragma', { simple: true })).toBeUndefined();
+});
+
+// Node from 24.19 on aborts when such an object is collected at an idle moment.
+test('nothing of a database is ever collected, closed or not', () => {
+  const script = `
+    import { openDatabase } from ${JSON.stringify(import.meta.resolve('@stevedore/disk/sqlite'))};
+    import { setImmediate as turn } from 'node:timers/promises';
+    const seen = [];
+    (function use() {
+      for (const close of [true, false]) {
+        const database = openDatabase(':memory:');
+        const statement = database.prepare('SELECT 1');
+        statement.get();
+        database.pragma('user_version');
+        database.transaction(() => statement.get())();
+        seen.push(new WeakRef(database), new WeakRef(statement));
+        if (close) database.close();
+      }
+    })();
+    const other = new WeakRef({});
+    for (let round = 0; round < 3; round++) { await turn(); globalThis.gc(); }
+    const held = seen.filter((each) => each.deref() !== undefined).length;
+    console.log(held, other.deref() === undefined);
+  `;
+  const args = ['--expose-gc', '--input-type=module', '--eval', script];
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
+  expect({ status, stdout, stderr }).toEqual({ status: 0, stdout: '4 true\n', stderr: '' });
+});
