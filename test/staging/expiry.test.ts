@@ -1,14 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { join } from 'node:path';
+import { openDatabase } from '@stevedore/disk/sqlite';
 import { describe, expect, test } from 'vitest';
 import { migrate } from '../../packages/staging/dist/filemap-schema.js';
 import { openStaging, stageFile, until } from '../support/staging.js';
 import { temporaryFolder } from '../support/temporary.js';
-
-// The database that the package under test uses.
-const Database = createRequire(import.meta.resolve('@stevedore/staging'))('better-sqlite3');
 
 const ONCE = randomBytes(16);
 const MARK = ONCE.toString('base64url');
@@ -73,7 +70,7 @@ describe('a FileMap of the first schema', () => {
   test('is brought to the present one with its rows', async () => {
     const folder = temporaryFolder();
     const key = randomBytes(16);
-    const database = new Database(join(folder, 'filemap.sqlite'));
+    const database = openDatabase(join(folder, 'filemap.sqlite'));
     migrate(database, 1);
     database
       .prepare("INSERT INTO files VALUES (?, 'a', 'b', NULL, 10, 1, 2, 3, 4, 0, 1, 100, NULL)")

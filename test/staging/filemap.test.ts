@@ -1,17 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { statSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { join } from 'node:path';
+import { openDatabase } from '@stevedore/disk/sqlite';
 import { expect, onTestFinished, test } from 'vitest';
 import { FileMap } from '../../packages/staging/dist/filemap.js';
 import { migrate } from '../../packages/staging/dist/filemap-schema.js';
 import { until } from '../support/staging.js';
 import { temporaryFolder } from '../support/temporary.js';
-
-// The database of the package under test, which the tests do not depend on themselves.
-const Database = createRequire(new URL('../../packages/staging/package.json', import.meta.url))(
-  'better-sqlite3',
-);
 
 const SIZE = 100;
 
@@ -126,7 +121,7 @@ test('a deleted file that a second trunk turns out to have stays deleted until b
 
 test('a FileMap of the fourth schema keeps its deletions and what it knows of dead bytes', () => {
   const path = join(temporaryFolder(), 'filemap.sqlite');
-  const database = new Database(path);
+  const database = openDatabase(path);
   migrate(database, 4);
   const [gone, kept] = [randomBytes(16), randomBytes(16)];
   const addTrunkRow = database.prepare(`INSERT INTO trunks
