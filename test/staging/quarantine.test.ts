@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type DamageEvent, formatKey, type Staging } from '@stevedore/staging';
 import { expect, test } from 'vitest';
@@ -182,3 +182,56 @@ test('a trunk with a file that no storage has sound holds up no other compaction
   await until(() => staging.find(moving!.key)!.trunkFileId !== before);
   expect(staging.find(stuck!.key)?.trunk).not.toBeNull();
 });
+
+test.each([
+  ['this disk', {}],
+  ['another storage', { retainBytes: 0, segmentBytes: 1000 }],
+])(
+  'a large file that one of two storages has damaged is stored again from %s',
+  async (_, options) => {
+    const folder = temporaryFolder();
+    const store = new MemoryTrunkStore();
+    store.copiesOf = () => ({ holders: ['10.0.0.1:23000', '10.0.0.2:23000'], members: 2 });
+    const first = await openStaging(folder, options, store);
+    const { staging } = first;
+    const bytes = randomBytes(3 * MIB);
+    const key = await spoolFile(staging, bytes);
+    await staging.flush();
+    await stageFile(staging, randomBytes(2000));
+    await staging.flush();
+    const before = staging.find(key)!;
+    if ('retainBytes' in options) await until(() => !staging.isLocal(staging.find(key)!));
+    store.rot = (part, holder) => {
+      const at = part.indexOf(bytes.subarray(0, 50));
+      if (holder === '10.0.0.2:23000' && at >= 0) part[at + 7]! ^= 1;
+      return part;
+    };
+    expect((await staging.scrub(FAST)).damaged).toMatchObject([
+      { key: formatKey(key), where: 'trunk', storage: '10.0.0.2:23000', repaired: true },
+    ]);
+    store.rot = (part) => part;
+    expect(staging.damagedAt(key)).toEqual([]);
+    await staging.flush();
+    await until(() => !store.files.has(before.trunkFileId!));
+    const after = staging.find(key)!;
+    expect(after.trunkFileId).not.toBe(before.trunkFileId);
+    expect(store.files.get(after.trunkFileId!)?.equals(bytes)).toBe(true);
+    expect(staging.forwarded(before.trunkFileId!, 0)?.key.equals(key)).toBe(true);
+    expect((await staging.scrub(FAST)).damaged).toEqual([]);
+    expect((await staging.fsck({ repair: false })).problems).toEqual([]);
+    await staging.close();
+
+    // The same from the records alone.
+    for (const suffix of ['', '-wal', '-shm']) {
+      rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
+    }
+    const again = await openStaging(folder, options, store);
+    expect(again.staging.find(key)).toMatchObject({
+      trunkFileId: after.trunkFileId,
+      size: 3 * MIB,
+    });
+    expect(again.staging.forwarded(before.trunkFileId!, 0)?.key.equals(key)).toBe(true);
+    await again.staging.delete(key);
+    await until(() => store.files.size === 1);
+  },
+);

@@ -34,6 +34,7 @@ const STEPS_BY_WEIGHT: readonly (readonly [number, string, Step])[] = [
   [1, 'trunk store lies', (history) => history.lie()],
   [1, 'clock jump', (history) => history.jump()],
   [1, 'delete most, so that trunks are emptied', (history) => history.deleteMost()],
+  [1, 'a storage damages a file', (history) => history.rot()],
   [1, 'check and repair', (history) => history.repair()],
 ];
 
@@ -128,6 +129,14 @@ export class History {
     await this.host.repair();
   }
 
+  /** The scrub finds it, and stores the file again from the other storage. */
+  async rot(): Promise<void> {
+    if (this.#isAway || this.host.disk.isFailing) return;
+    const kept = this.host.ledger.in('kept', 'undeleted');
+    const stored = kept.filter(({ places, bytes }) => places.size > 0 && bytes.length > 60);
+    if (stored.length > 0) await this.host.mend(this.#random.pick(stored).key);
+  }
+
   async flush(): Promise<void> {
     if (!this.#isAway) await this.#flush();
   }
@@ -155,7 +164,15 @@ export class History {
 
   async crashAtWork(): Promise<void> {
     const work = this.#random
-      .pick([this.put, this.flush, this.delete, this.atOnce, this.deleteMost, this.repair])
+      .pick([
+        this.put,
+        this.flush,
+        this.delete,
+        this.atOnce,
+        this.deleteMost,
+        this.repair,
+        this.rot,
+      ])
       .call(this);
     work.catch(() => undefined);
     for (let turns = this.#random.below(30); turns > 0; turns--) await nextTurn();

@@ -38,14 +38,7 @@ export class MemoryTrunkStore implements TrunkStore {
     const chunks: Uint8Array[] = [];
     for await (const chunk of source.chunks()) chunks.push(chunk);
     const bytes = this.damage(Buffer.concat(chunks));
-    this.#count += 1;
-    const fields = encodeFields({
-      source: '10.1.2.3',
-      createdAtSeconds: Math.floor(this.now() / 1000),
-      sizeField: normalSizeField(bytes.length, this.#count),
-      crc32: crc32(bytes),
-    });
-    const fileId = `group1/${encodePath(0, 0, 0)}${fields}${encodeTail(source.extension, '1234567')}`;
+    const fileId = this.#newId(bytes, source.extension);
     this.files.set(fileId, bytes);
     try {
       this.beforeReply();
@@ -54,6 +47,21 @@ export class MemoryTrunkStore implements TrunkStore {
       throw error;
     }
     return fileId;
+  }
+
+  /** One that no file has, also where another process has stored the same bytes before. */
+  #newId(bytes: Buffer, extension: string): string {
+    for (;;) {
+      this.#count += 1;
+      const fields = encodeFields({
+        source: '10.1.2.3',
+        createdAtSeconds: Math.floor(this.now() / 1000),
+        sizeField: normalSizeField(bytes.length, this.#count),
+        crc32: crc32(bytes),
+      });
+      const id = `group1/${encodePath(0, 0, 0)}${fields}${encodeTail(extension, '1234567')}`;
+      if (!this.files.has(id)) return id;
+    }
   }
 
   /** Called before each read; what it throws is the read's failure. */

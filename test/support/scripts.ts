@@ -150,6 +150,29 @@ export const SCRIPTS: readonly Script[] = [
       await host.repair();
     },
   },
+  {
+    name: 'mend a large file that a storage has damaged, from this disk',
+    async run(host) {
+      await host.put(large(host));
+      await host.flush();
+      await host.mend(nthKept(host, 0));
+      await host.flush();
+      await host.until(() => host.store.files.size === 1);
+    },
+  },
+  {
+    name: 'mend large files that a storage has damaged, from another storage',
+    options: TIGHT,
+    async run(host) {
+      await Promise.all([host.put(large(host)), host.put(large(host))]);
+      await host.flush();
+      const [first, second] = [nthKept(host, 0), nthKept(host, 1)];
+      await Promise.all([host.mend(first), host.delete(first)]);
+      await host.mend(second);
+      await host.flush();
+      await host.until(() => host.store.files.size === 1);
+    },
+  },
 ];
 
 /** Files of up to a few sectors. */

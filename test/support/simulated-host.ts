@@ -56,6 +56,8 @@ export interface NewContent {
 const MEMORY_FOLDER = '/dev/shm';
 const PATIENT_MS = 20_000;
 const STORE_ATTEMPTS = 60;
+const ROTTEN = '10.1.2.4:23000';
+const ROT_MARK_BYTES = 50;
 const IMPATIENT_MS = 300;
 
 export class SimulatedHost {
@@ -189,6 +191,26 @@ export class SimulatedHost {
     for (const { fileId } of possibleOrphans) this.#possible.add(fileId);
     const lost = problems.filter(({ code }) => code === 'file_lost');
     assert.deepEqual(lost, []);
+  }
+
+  /** One of two storages has damaged the stored file, and the scrub finds that. */
+  async mend(key: Buffer): Promise<void> {
+    const { bytes } = this.ledger.get(key);
+    const { copiesOf, rot } = this.store;
+    this.store.copiesOf = () => ({ holders: ['10.1.2.3:23000', ROTTEN], members: 2 });
+    this.store.rot = (part, holder) => {
+      const at = part.indexOf(bytes.subarray(0, ROT_MARK_BYTES));
+      if (holder === ROTTEN && at >= 0) part[at + 7]! ^= 1;
+      return part;
+    };
+    try {
+      await this.staging.scrub({ repair: true, bytesPerSecond: 2 ** 30 });
+    } catch (error) {
+      if (!this.isTolerant) throw error;
+    } finally {
+      this.store.copiesOf = copiesOf;
+      this.store.rot = rot;
+    }
   }
 
   /** Waits for work in the background; on a failing disk it may never come to its end. */

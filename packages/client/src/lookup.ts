@@ -180,6 +180,9 @@ export class Lookup {
     const trunk = this.#staging.trunkByFileId(id);
     const row = trunk?.kind === 'whole' ? this.#staging.findInTrunk(trunk, 0) : undefined;
     if (row) return this.#storedRow(row);
+    // A large file that was stored again, because a storage had damaged it.
+    const moved = this.#staging.forwarded(id, 0);
+    if (moved) return this.#storedRow(moved);
     if (trunk?.kind === 'whole' && trunk.deadFiles > 0) throw notFound(id);
     const info = await this.#infoOf(id, signal);
     const fixed = fileKind(fileId) === 'normal' || fileKind(fileId) === 'slot';

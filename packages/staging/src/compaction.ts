@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import type { Container } from './container.js';
-import type { FileMap, FileRow, TrunkRow } from './filemap.js';
+import { type FileMap, type FileRow, placesOf, type TrunkRow } from './filemap.js';
 import type { FormerPlace } from './filemap-change.js';
 import { deletionRecord, movedRecord } from './records.js';
 import type { TrunkStore } from './trunk-store.js';
@@ -142,8 +142,7 @@ interface Moved {
 
 /** Where the file has been, its present place in the trunk last. */
 function places(row: FileRow): FormerPlace[] {
-  const before = row.was === null ? [] : (JSON.parse(row.was) as FormerPlace[]);
-  return [...before, [row.trunkFileId!, row.trunkOffset!]];
+  return [...placesOf(row), [row.trunkFileId!, row.trunkOffset!]];
 }
 
 /** The first rows whose sizes sum up to at most `bytes`; one at least. */

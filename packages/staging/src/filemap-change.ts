@@ -58,7 +58,9 @@ export type FileMapChange =
       /** CRC-32s of its blocks, for a file that was stored whole. */
       readonly blocks?: Buffer | undefined;
       /** The file itself, when it was stored whole. */
-      readonly file: Omit<FileChange, 'position' | 'spooled'> | undefined;
+      readonly file:
+        | (Omit<FileChange, 'position' | 'spooled'> & { readonly was: readonly FormerPlace[] })
+        | undefined;
     }
   | {
       readonly what: 'retired';

@@ -28,6 +28,11 @@ export interface FileRow {
   readonly expiresAt: number | null;
 }
 
+/** The places in trunks that the file was moved from, oldest first. */
+export function placesOf({ was }: Pick<FileRow, 'was'>): FormerPlace[] {
+  return was === null ? [] : (JSON.parse(was) as FormerPlace[]);
+}
+
 /**
  * planned: members are fixed, sending may have begun. stored: FastDFS has it.
  * confirmed: every member's row points at it. retiring: nothing in it is alive, it is

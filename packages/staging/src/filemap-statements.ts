@@ -56,8 +56,8 @@ const SQL = {
       (key, name, type, grp, size, crc32, stagedAt, segment, position, spooled, was, expiresAt)
       VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?)`,
   claimFile: 'UPDATE files SET trunk = ?, trunkOffset = ?, was = ? WHERE key = ?',
-  moveFile: `UPDATE files SET segment = ?, position = ?, spooled = 0, trunk = NULL,
-      trunkOffset = NULL, was = ? WHERE key = ?`,
+  moveFile: `UPDATE files SET segment = $segment, position = $position, spooled = $spooled,
+      trunk = NULL, trunkOffset = NULL, was = $was WHERE key = $key`,
   addForward: 'INSERT OR REPLACE INTO forwards (fileId, offset, key) VALUES (?, ?, ?)',
   forward: 'SELECT key FROM forwards WHERE fileId = ? AND offset = ?',
   removeForwards: 'DELETE FROM forwards WHERE key = ?',

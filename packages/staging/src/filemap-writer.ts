@@ -83,8 +83,7 @@ export class FileMapWriter {
       if (this.#isDeleted(key)) this.#hold(trunk.id, key);
       else if (this.#isForwarded(trunk.fileId!, offset)) continue;
       else if (!this.#claim(trunk, key, offset, was)) {
-        const places = was.length > 0 ? JSON.stringify(was) : null;
-        this.#adopt(file, { spooled: 0, places });
+        this.#adopt(file, { spooled: 0, places: placesText(was) });
         members.push({ key, offset, size });
       }
     }
@@ -111,20 +110,22 @@ export class FileMapWriter {
     if (change.blocks) this.#statements.setBlocks.run(key, change.blocks);
   }
 
-  /** The file's bytes are in the container again; its place in a trunk is dead. */
+  /** The file's bytes are in the container or the spool again; its place in a trunk is dead. */
   #moveFile(change: Extract<FileMapChange, { what: 'moved' }>, segment: number): void {
-    const { key, size, position, was } = change;
+    const { key, size, position, spooled, blocks, was } = change;
     if (this.#isDeleted(key)) return;
     const row = this.#find(key);
     if (!row) this.#addFile(change, segment);
     else {
       if (row.trunk !== null) this.#addDead(row.trunk, row.size);
       this.#sums.add(countedAs(row), -1, -row.size);
-      this.#sums.add('waiting', 1, size);
+      this.#sums.add(spooled ? 'spooled' : 'waiting', 1, size);
     }
     // The copies it had are not those that it has now.
     this.#statements.removeAllDamage.run(key);
-    this.#statements.moveFile.run(segment, position, JSON.stringify(was), key);
+    const place = { segment, position, spooled: spooled ? 1 : 0, was: JSON.stringify(was) };
+    this.#statements.moveFile.run({ key, ...place });
+    if (blocks) this.#statements.setBlocks.run(key, blocks);
     for (const [fileId, offset] of was) this.#forward(fileId, offset, key);
   }
 
@@ -172,7 +173,8 @@ export class FileMapWriter {
     const isGone = known?.state === 'retiring' || known?.state === 'retired';
     // A large file that only the record of its storing may still tell about.
     if (file && !isGone && !this.#isDeleted(file.key)) {
-      this.#adopt(file, { spooled: 2, places: null });
+      this.#adopt(file, { spooled: 2, places: placesText(file.was) });
+      for (const [place, offset] of file.was) this.#forward(place, offset, file.key);
     }
     const members = file ? packMembers([{ key: file.key, offset: 0, size }]) : null;
     const { doubtfulSince = null, blocks } = change;
@@ -279,6 +281,10 @@ export class FileMapWriter {
 interface MarkedRow {
   readonly trunk: number;
   readonly deleted: number;
+}
+
+function placesText(was: readonly FormerPlace[]): string | null {
+  return was.length > 0 ? JSON.stringify(was) : null;
 }
 
 function countedAs(row: FileRow): Counted {

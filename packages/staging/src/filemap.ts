@@ -15,7 +15,7 @@ import { migrate } from './filemap-schema.js';
 import { prepareStatements, type Statements } from './filemap-statements.js';
 import { FileMapWriter } from './filemap-writer.js';
 
-export type * from './filemap-rows.js';
+export * from './filemap-rows.js';
 
 /**
  * The FileMap: an index over container and trunks. Every change comes from a

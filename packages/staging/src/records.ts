@@ -50,6 +50,8 @@ export interface StoredTrunk {
   readonly file?: FileMeta & {
     readonly key: Buffer;
     readonly stagedAt: number;
+    /** Where it was stored before. */
+    readonly was: readonly FormerPlace[];
   };
 }
 
@@ -120,6 +122,7 @@ export function storedRecord(trunk: StoredTrunk, now: number): NewRecord {
     ...metaOf(file),
     stagedAt: file.stagedAt,
     member: file.key.toString('base64url'),
+    ...(file.was.length === 0 ? {} : { was: file.was }),
   };
   return {
     type: RecordType.stored,
@@ -150,10 +153,11 @@ function blockMeta(blocks: Buffer | undefined): { blockBytes?: number } {
   return blocks ? { blockBytes: BLOCK_BYTES } : {};
 }
 
-/** A file of a trunk whose bytes are in the container again. */
+/** A stored file whose bytes are in the container or in the spool again. */
 export function movedRecord(file: NewFile, was: readonly FormerPlace[]): NewRecord {
   const record = fileRecord(file);
-  return { ...record, type: RecordType.movedFile, meta: { ...record.meta, was } };
+  const type = file.body ? RecordType.movedFile : RecordType.spooledFile;
+  return { ...record, type, meta: { ...record.meta, was } };
 }
 
 /** A record as it was written or found again. */
@@ -198,6 +202,11 @@ export function changeOfRecord(record: RecordContent, position: number): FileMap
       const doubtfulSince = meta.doubtful === true ? record.time : undefined;
       const about = { taskId: key, kind, fileId, size, files: Number(meta.files) };
       return { what: 'retired', ...about, doubtfulSince };
+    }
+    case RecordType.spooledFile: {
+      const file = fileOf(record, meta, position);
+      if (meta.was === undefined) return { what: 'file', ...file };
+      return { what: 'moved', ...file, was: readPlaces(meta.was) };
     }
     case RecordType.movedFile:
       return { what: 'moved', ...fileOf(record, meta, position), was: readPlaces(meta.was) };
@@ -248,6 +257,7 @@ function wholeFile(record: RecordContent, meta: Readonly<Record<string, unknown>
     size: record.size,
     crc32: record.crc32,
     stagedAt: Number(meta.stagedAt),
+    was: readPlaces(meta.was),
   };
 }
 

@@ -2,21 +2,30 @@ import { crc32 } from 'node:zlib';
 import { BlockChecksums, isBlockListOf } from './block-checksums.js';
 import type { FileMap, FileRow } from './filemap.js';
 import type { Quarantine } from './quarantine.js';
+import { repairLarge } from './repair-large.js';
+import type { Serial } from './serial.js';
+import type { SpoolWriter } from './spool.js';
 import { readTrunk, stageAgain, type UpkeepParts } from './upkeep.js';
 
 /**
  * Makes a damaged copy good from a sound one. A slice is staged again from the
  * container, or from a storage that has it sound, and goes into a coming trunk; a
  * damaged copy on this disk is given up once a storage has shown a sound one. A large
- * file that is damaged at one storage is read from the others; it is not sent again.
+ * file goes back into the spool (repair-large.ts).
  */
 export interface RepairParts extends UpkeepParts {
   readonly quarantine: Quarantine;
   readonly fileMap: FileMap;
+  /** Makes room for so many bytes and brings a file back into the spool. */
+  readonly beginAgain: (key: Buffer, bytes: number) => Promise<SpoolWriter>;
+  /** Does the work while nothing is removed from container and spool. */
+  readonly alone: Serial;
+  /** Large files are repaired one after the other. */
+  readonly inTurn: Serial;
 }
 
 /** One ranged read of a large file. */
-const PART_BYTES = 2 ** 20;
+export const PART_BYTES = 2 ** 20;
 const MAX_WANTED = 1_000;
 
 /** True if the file's bytes at the storage are sound; also learns its block checksums. */
@@ -88,20 +97,6 @@ async function repairSmall(
   return true;
 }
 
-async function repairLarge(
-  parts: RepairParts,
-  row: FileRow,
-  signal: AbortSignal | undefined,
-): Promise<boolean> {
-  const { fileMap, spool, quarantine } = parts;
-  if (!quarantine.has(row.key, 'spool')) return quarantine.holders(row.key).length === 0;
-  if (!(await soundHolder(parts, row, signal))) return false;
-  await spool.remove(row.key);
-  fileMap.forgetSpooled(row.key);
-  quarantine.lift(row.key, 'spool');
-  return quarantine.holders(row.key).length === 0;
-}
-
 /** The slice from a storage whose copy is sound. */
 export async function soundSlice(
   parts: RepairParts,
@@ -125,20 +120,8 @@ export async function soundSlice(
   return undefined;
 }
 
-async function soundHolder(
-  parts: RepairParts,
-  row: FileRow,
-  signal: AbortSignal | undefined,
-): Promise<boolean> {
-  for (const holder of await goodHolders(parts, row, signal)) {
-    const isSound = await isSoundAt(parts, row, holder, signal).catch(() => undefined);
-    if (isSound) return true;
-    if (isSound === false) parts.quarantine.add(row, 'trunk', holder);
-  }
-  return false;
-}
-
-async function goodHolders(
+/** Storages that have the file, and none that is known to be damaged. */
+export async function goodHolders(
   { trunkStore, quarantine }: RepairParts,
   row: FileRow,
   signal: AbortSignal | undefined,

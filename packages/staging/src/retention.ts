@@ -9,7 +9,9 @@ import {
   storedRecord,
 } from './records.js';
 import type { Segment } from './segment.js';
+import { type Serial, serial } from './serial.js';
 import type { Spool } from './spool.js';
+import { describeWhole } from './trunk-sender.js';
 
 /**
  * Frees the container. Segments and spooled files whose bytes FastDFS has confirmed
@@ -30,7 +32,8 @@ export interface RetentionParts {
 
 export class Retention {
   readonly #parts: RetentionParts;
-  #running: Promise<void> = Promise.resolve();
+  /** Does the work while no segment is being removed, and no spooled file. */
+  readonly alone: Serial = serial();
 
   constructor(parts: RetentionParts) {
     this.#parts = parts;
@@ -39,17 +42,6 @@ export class Retention {
   /** Removes what exceeds the budget, and at least `neededBytes` if there is that much. */
   trim(neededBytes = 0): Promise<void> {
     return this.alone(() => this.#trim(neededBytes));
-  }
-
-  /** Does the work while no segment is being removed. */
-  alone<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#running.then(work);
-    // One that fails is its caller's concern, not the next one's.
-    this.#running = done.then(
-      () => undefined,
-      () => undefined,
-    );
-    return done;
   }
 
   async #trim(neededBytes: number): Promise<void> {
@@ -132,18 +124,10 @@ export class Retention {
     };
     const row = kind === 'whole' ? this.#parts.fileMap.onlyMember(trunk.id) : undefined;
     if (!row) return stored;
-    const { key, name, type, group, stagedAt, expiresAt } = row;
     return {
       ...stored,
-      blocks: this.#parts.fileMap.blocks(key),
-      file: {
-        key,
-        name,
-        type,
-        group: group ?? undefined,
-        stagedAt,
-        expiresAt: expiresAt ?? undefined,
-      },
+      blocks: this.#parts.fileMap.blocks(row.key),
+      file: describeWhole(row),
     };
   }
 }

@@ -99,8 +99,8 @@ class Scrub {
       if (sound === undefined) continue;
       this.#localFiles += 1;
       this.#localBytes += row.size;
-      if (sound) this.#parts.quarantine.lift(row.key, where);
-      else await this.#localDamage(row, where);
+      if (sound === true) this.#parts.quarantine.lift(row.key, where);
+      else await this.#localDamage(row, where, sound === 'unreadable');
       // A large file has paid for its bytes as they were read.
       await this.#pace(row.spooled > 0 ? 0 : row.size, row.trunk === null);
     }
@@ -186,15 +186,20 @@ class Scrub {
     this.#sliceBytes += row.size;
   }
 
-  async #localDamage(row: FileRow, where: 'container' | 'spool'): Promise<void> {
+  async #localDamage(
+    row: FileRow,
+    where: 'container' | 'spool',
+    unreadable: boolean,
+  ): Promise<void> {
     const { quarantine } = this.#parts;
     const { repair, signal } = this.#options;
     const elsewhere = row.trunk !== null;
-    quarantine.add(row, where);
+    // That the disk fails may pass: the only copy is not given up for that.
+    if (elsewhere || !unreadable) quarantine.add(row, where);
     const repaired = elsewhere && repair && (await repairFile(this.#parts, row.key, signal));
     const detail = elsewhere
       ? `the copy on this disk is damaged; FastDFS has the file as ${row.trunkFileId}`
-      : 'the only copy is damaged';
+      : `the only copy ${unreadable ? 'cannot be read' : 'is damaged'}`;
     this.#damaged.push({ key: formatKey(row.key), where, detail, repaired });
   }
 
@@ -225,9 +230,9 @@ class Scrub {
     return bytes.length === row.size && crc32(bytes) === row.crc32;
   }
 
-  async #isSpoolSound(row: FileRow): Promise<boolean | undefined> {
+  async #isSpoolSound(row: FileRow): Promise<boolean | 'unreadable' | undefined> {
     const { spool, fileMap } = this.#parts;
-    if (!spool.has(row.key)) return undefined;
+    if (row.spooled !== 1 || !spool.has(row.key)) return undefined;
     const { signal } = this.#options;
     try {
       const list = await spool.checksums(row.key, row, (bytes) => this.#pace(bytes, false));
@@ -235,7 +240,7 @@ class Scrub {
       return list !== undefined;
     } catch (error) {
       if (signal?.aborted) throw error;
-      return false;
+      return 'unreadable';
     }
   }
 

@@ -5,7 +5,8 @@ import { StoreError } from './errors.js';
 
 /**
  * Bodies that are too large for the container: one file each, named by key in
- * hexadecimal, durable before the record that makes it known.
+ * hexadecimal, durable before the record that makes it known. A file that comes back
+ * into the spool has another name until it is whole: a record of its key may be there.
  */
 export class Spool {
   readonly #disk: Disk;
@@ -24,15 +25,40 @@ export class Spool {
   }
 
   async begin(key: Buffer): Promise<SpoolWriter> {
-    const path = this.#path(key);
-    const file = await this.#disk.create(path);
     const name = key.toString('hex');
+    const file = await this.#disk.create(`${this.#folder}/${name}`);
     this.#sizes.set(name, 0);
     return new SpoolWriter(file, {
       grow: (bytes) => this.#resize(name, bytes),
-      settle: () => this.#disk.syncDirectory(this.#folder),
-      discard: () => this.remove(key),
+      settle: (sync) => (sync ? this.syncNames() : Promise.resolve()),
+      discard: () => this.#remove(name),
     });
+  }
+
+  /** For a file that was here before. */
+  async beginAgain(key: Buffer): Promise<SpoolWriter> {
+    const name = key.toString('hex');
+    const aside = `${name}${ASIDE}`;
+    // What is left of an attempt that could not be taken back.
+    await this.#remove(aside);
+    const file = await this.#disk.create(`${this.#folder}/${aside}`);
+    this.#sizes.set(aside, 0);
+    return new SpoolWriter(file, {
+      grow: (bytes) => this.#resize(aside, bytes),
+      settle: async () => {
+        await this.#disk.rename(`${this.#folder}/${aside}`, `${this.#folder}/${name}`);
+        this.#resize(name, -(this.#sizes.get(name) ?? 0));
+        this.#sizes.set(name, this.#sizes.get(aside) ?? 0);
+        this.#sizes.delete(aside);
+        await this.syncNames();
+      },
+      discard: () => this.#remove(aside),
+    });
+  }
+
+  /** Makes durable which files there are. */
+  syncNames(): Promise<void> {
+    return this.#disk.syncDirectory(this.#folder);
   }
 
   /** The bytes in chunks; throws `corrupt` at the end if they are not what was stored. */
@@ -93,11 +119,14 @@ export class Spool {
     return this.#sizes.has(key.toString('hex'));
   }
 
-  async remove(key: Buffer): Promise<void> {
-    const name = key.toString('hex');
+  remove(key: Buffer): Promise<void> {
+    return this.#remove(key.toString('hex'));
+  }
+
+  async #remove(name: string): Promise<void> {
     this.#resize(name, -(this.#sizes.get(name) ?? 0));
     this.#sizes.delete(name);
-    await removeIfThere(this.#disk, this.#path(key));
+    await removeIfThere(this.#disk, `${this.#folder}/${name}`);
   }
 
   /** Learns what is there at start and removes what no record speaks of. */
@@ -138,10 +167,12 @@ export class Spool {
 }
 
 const CHUNK_BYTES = 256 * 1024;
+const ASIDE = '.again';
 
 interface SpoolHooks {
   readonly grow: (bytes: number) => void;
-  readonly settle: () => Promise<void>;
+  /** Makes the name durable when `sync` is set. */
+  readonly settle: (sync: boolean) => Promise<void>;
   readonly discard: () => Promise<void>;
 }
 
@@ -190,7 +221,7 @@ export class SpoolWriter {
   async finish(sync: boolean): Promise<void> {
     if (sync) await this.#file.sync();
     await this.#file.close();
-    if (sync) await this.#hooks.settle();
+    await this.#hooks.settle(sync);
   }
 
   async discard(): Promise<void> {

@@ -25,6 +25,7 @@ import { Retirement } from './retirement.js';
 import { Room, type RoomStats } from './room.js';
 import { type ScrubOptions, type ScrubReport, scrub } from './scrub.js';
 import { type ScrubStats, ScrubWatch } from './scrub-watch.js';
+import { serial } from './serial.js';
 import type { Spool, SpoolWriter } from './spool.js';
 import type { StagingOptions } from './staging-options.js';
 import { type StartedParts, startUp } from './startup.js';
@@ -103,6 +104,7 @@ export class Staging extends EventEmitter<StagingEvents> {
   readonly #quarantine: Quarantine;
   readonly #repairs: Repairs;
   readonly #scrubs: ScrubWatch;
+  readonly #largeRepairs = serial();
   #freeBytes: number;
   /** Possible orphans that were told of. */
   readonly #toldOrphans = new Set<string>();
@@ -334,7 +336,14 @@ export class Staging extends EventEmitter<StagingEvents> {
       spool: this.#spool,
       fileMap: this.#fileMap,
       trunkStore: this.#trunkStore,
-      onMoved: (bytes) => this.#merging.noteStaged(bytes, false),
+      onMoved: (bytes, spooled) => this.#merging.noteStaged(bytes, spooled),
+      now: this.#options.now,
+      beginAgain: async (key, bytes) => {
+        await this.#makeRoom(bytes);
+        return this.#spool.beginAgain(key);
+      },
+      alone: this.#retention.alone,
+      inTurn: this.#largeRepairs,
     };
   }
 
@@ -359,7 +368,9 @@ export class Staging extends EventEmitter<StagingEvents> {
   /** True if `read` or `readSpooled` can give the file's bytes from this disk. */
   isLocal(row: FileRow): boolean {
     const { key, segment, spooled } = row;
-    if (spooled > 0) return this.#spool.has(key) && !this.#quarantine.has(key, 'spool');
+    // A file of the spool that is not told of yet may be in the making.
+    if (spooled === 2) return false;
+    if (spooled === 1) return this.#spool.has(key) && !this.#quarantine.has(key, 'spool');
     return (
       this.#container.segment(segment) !== undefined && !this.#quarantine.has(key, 'container')
     );
@@ -450,7 +461,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       this.#merging.takeIn(key);
       if (spooled === 1 && !this.isPacking(key)) this.#inBackground(this.#spool.remove(key));
     }
-    if (rows.some(({ trunk }) => trunk !== null)) this.#tidy();
+    if (rows.some(({ trunk, was }) => trunk !== null || was !== null)) this.#tidy();
   }
 
   flush(signal?: AbortSignal): Promise<void> {

@@ -4,9 +4,9 @@ import { decodeFields, parseFileId, sizeOfField } from '@stevedore/protocol';
 import type { Container } from './container.js';
 import { isStoreError } from './errors.js';
 import { canHoldSlices } from './file-id.js';
-import type { FileMap, FileRow } from './filemap.js';
+import { type FileMap, type FileRow, placesOf } from './filemap.js';
 import type { PlannedMember } from './filemap-change.js';
-import { planRecord, storedRecord } from './records.js';
+import { planRecord, type StoredTrunk, storedRecord } from './records.js';
 import type { Spool } from './spool.js';
 import type { TrunkPlan } from './trunk-plan.js';
 import type { TrunkStore } from './trunk-store.js';
@@ -159,10 +159,16 @@ function describe(plan: TrunkPlan, fileId: string, trunkCrc: number) {
     files: rows.length,
   };
   if (kind === 'trunk') return stored;
-  const { key, name, type, group, stagedAt } = rows[0]!;
+  return { ...stored, file: describeWhole(rows[0]!) };
+}
+
+/** What the record of its storing tells of a large file. */
+export function describeWhole(row: FileRow): NonNullable<StoredTrunk['file']> {
+  const { key, name, type, group, stagedAt, expiresAt } = row;
   return {
-    ...stored,
-    file: { key, name, type, group: group ?? undefined, stagedAt },
+    ...{ key, name, type, stagedAt, was: placesOf(row) },
+    group: group ?? undefined,
+    expiresAt: expiresAt ?? undefined,
   };
 }
 

@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isBlockListOf } from './block-checksums.js';
 import type { Container } from './container.js';
 import { isStoreError, StoreError } from './errors.js';
-import type { FileMap, FileRow, TrunkRow } from './filemap.js';
+import { type FileMap, type FileRow, placesOf, type TrunkRow } from './filemap.js';
 import type { FormerPlace } from './filemap-change.js';
-import { movedRecord } from './records.js';
+import { deletionRecord, movedRecord } from './records.js';
 import type { Spool } from './spool.js';
 import type { TrunkStore } from './trunk-store.js';
 
@@ -14,7 +15,8 @@ export interface UpkeepParts {
   readonly fileMap: FileMap;
   readonly trunkStore: TrunkStore;
   /** Another copy was made of a file that had lost one. */
-  readonly onMoved: (bytes: number) => void;
+  readonly onMoved: (bytes: number, spooled: boolean) => void;
+  readonly now: () => number;
 }
 
 export interface UpkeepOptions {
@@ -61,18 +63,30 @@ export async function readTrunk(
   }
 }
 
-/** Stages a merged file again from a copy that is sound; it goes into a coming trunk. */
-export async function stageAgain(parts: UpkeepParts, row: FileRow, bytes: Buffer): Promise<void> {
-  const before = row.was === null ? [] : (JSON.parse(row.was) as FormerPlace[]);
+/**
+ * Stages a stored file again from a copy that is sound: from the bytes that are given, or
+ * from those in the spool. It is stored again like a new one.
+ */
+export async function stageAgain(
+  parts: Pick<UpkeepParts, 'container' | 'fileMap' | 'onMoved' | 'now'>,
+  row: FileRow,
+  bytes: Buffer | undefined,
+): Promise<void> {
+  const { container, fileMap, onMoved, now } = parts;
+  // A record with a list that is not the file's would be taken for a damaged one.
+  const list = bytes ? undefined : fileMap.blocks(row.key);
   const place: FormerPlace = [row.trunkFileId!, row.trunkOffset!];
   const file = {
     ...row,
     group: row.group ?? undefined,
     expiresAt: row.expiresAt ?? undefined,
-    body: [bytes],
+    body: bytes && [bytes],
+    blocks: list && isBlockListOf(list, row) ? list : undefined,
   };
-  await parts.container.append([movedRecord(file, [...before, place])]);
-  parts.onMoved(row.size);
+  await container.append([movedRecord(file, [...placesOf(row), place])]);
+  // One that was deleted meanwhile must be deleted behind its new record too.
+  if (!fileMap.find(row.key)) await container.append([deletionRecord(row.key, now())]);
+  onMoved(row.size, bytes === undefined);
 }
 
 export function stopped(): StoreError {
