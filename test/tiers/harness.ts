@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { localDisk } from '@stevedore/disk';
 import { systemEnvironment } from '../../packages/storage/dist/environment.js';
+import type { Guests } from '../../packages/storage/dist/guests/guests.js';
 import {
   type OpenedTiers,
   openTiers,
@@ -19,11 +20,12 @@ export async function openIn(
   folder: string,
   events: Partial<TierEvents> = {},
   enabled = true,
+  guests?: Guests,
 ): Promise<OpenedTiers> {
   mkdirSync(join(folder, 'data', '.tmp'), { recursive: true });
   for (const low of ['00', '01']) mkdirSync(join(folder, 'data', '00', low), { recursive: true });
   const opened = await openTiers(
-    { disk: localDisk, environment: systemEnvironment, storePaths: [folder] },
+    { disk: localDisk, environment: systemEnvironment, storePaths: [folder], guests },
     tierSettings({ enabled, thresholdBytes: THRESHOLD }),
     { onAccess: () => {}, onCut: () => {}, onMoved: () => {}, ...events },
   );

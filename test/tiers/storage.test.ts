@@ -125,21 +125,22 @@ describe('a storage with two tiers', () => {
   it('moves the files that carry the load out of their rows when metadata needs the room', async () => {
     const folder = temporaryFolder();
     // So slow a disk is overloaded by a few requests.
-    const tiers = { ...TIERS, bytesPerSecond: 400_000, accessBytes: 1000, maxWaitMs: 60_000 };
+    const slow = { bytesPerSecond: 1000, accessBytes: 10, smallFileShare: 1 };
+    const tiers = { ...TIERS, ...slow, maxWaitMs: 60_000 };
     const storage = await storageOf({ folder, tiers, cacheBytes: 0 });
     const client = await storage.connect();
     const files: FileName[] = [];
-    for (let n = 0; n < 5; n += 1) files.push(await client.upload(Buffer.alloc(4000, n)));
+    for (let n = 0; n < 5; n += 1) files.push(await client.upload(Buffer.alloc(40, n)));
     const metadata = encodeMetadata({ a: '1' });
     await until(async () => {
       for (const [n, file] of files.entries()) {
-        expect(await read(client, file)).toEqual(Buffer.alloc(4000, n));
+        expect(await read(client, file)).toEqual(Buffer.alloc(40, n));
         await client.ask(setMetadata, { ...file, mode: 'overwrite', metadata });
       }
       return (await status(client)).moves.moved > 0;
     });
     for (const [n, file] of files.entries()) {
-      expect(await read(client, file)).toEqual(Buffer.alloc(4000, n));
+      expect(await read(client, file)).toEqual(Buffer.alloc(40, n));
       expect((await client.ask(getMetadata, file)).answer).toEqual(metadata);
     }
     await storage.close();
@@ -152,7 +153,7 @@ describe('a storage with two tiers', () => {
       )
       .filter(({ reason, outcome }) => reason === 'load' && outcome === 'moved');
     expect(moved.length).toBeGreaterThan(0);
-    expect(moved[0]).toMatchObject({ to: 'file', size: 4000, capacityBytes: 8000 });
+    expect(moved[0]).toMatchObject({ to: 'file', size: 40, capacityBytes: 20 });
     expect(moved[0]!.loadToMoveBytes).toBeGreaterThan(0);
   });
 

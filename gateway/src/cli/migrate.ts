@@ -7,14 +7,15 @@ import { UsageError } from './usage.js';
 
 /** `stevedore migrate`: what a storage moves between its tiers, and whether it may. */
 
-const ACTIONS: readonly MigrationAction[] = ['status', 'pause', 'resume', 'dry-run'];
+const ACTIONS: readonly MigrationAction[] = ['status', 'pause', 'resume', 'dry-run', 'recall'];
 
 const HELP = `
 Actions:
   status    what was served, what is forecast, the threshold, the moves
   pause     no moves by load or threshold until "resume"; files that outgrow their row still leave it
-  resume    moves go on; ends a dry run too
+  resume    moves go on; ends a dry run and a recall too
   dry-run   moves are decided and written into the log of moves, but not made, until "resume"
+  recall    what metadata servers of other groups have comes home, and nothing goes there until "resume"
 
 A storage moves files where it was started with --metadata-tier. It writes a line per move, with the
 numbers that decided it, to data/.stevedore-moves.jsonl in its first store path.
@@ -70,6 +71,7 @@ function describe(status: MigrationStatus): string {
     `threshold ${formatBytes(status.thresholdBytes)}; ${status.rows.files} files in rows, ` +
       `${formatBytes(status.rows.bytes)}; store ${Math.round(status.usedShare * 100)} % full`,
     ioServers(status),
+    neighbours(status),
     each('metadata', load.metadata),
     each('small files', load.smallFile),
     `moves: ${moves.moved} made (${formatBytes(status.movedBytes)}), ${moves.revoked} revoked, ` +
@@ -86,5 +88,20 @@ function ioServers({ ioServers: servers, ioFiles, waitingDeletions }: MigrationS
   return (
     `I/O servers: ${each.join(', ')}; ${ioFiles.files} files, ${formatBytes(ioFiles.bytes)}, ` +
     `${waitingDeletions} parts yet to be deleted`
+  );
+}
+
+function neighbours(status: MigrationStatus): string {
+  const { neighbours: servers, guestFiles, waitingDepartures, isRecalling } = status;
+  const share = (bytes: number, of: number): string => `${Math.round((100 * bytes) / of)} %`;
+  const each = servers.map(
+    ({ group, host, port, capacityBytes, metadataBytes, smallFileBytes }) =>
+      `${group} at ${host}:${port} expects ${share(metadataBytes + smallFileBytes, capacityBytes)} load`,
+  );
+  const known = each.length === 0 ? 'none of another group known' : each.join(', ');
+  return (
+    `metadata servers: ${known}; they have ${guestFiles.files} files, ` +
+    `${formatBytes(guestFiles.bytes)}${isRecalling ? ', which are called back' : ''}; ` +
+    `${waitingDepartures} copies yet to be deleted there`
   );
 }

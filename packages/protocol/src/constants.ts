@@ -120,6 +120,9 @@ export const CommandCode = {
   peerSynced: 202,
   /** Not of FastDFS; see storage-migration.ts. */
   migrationControl: 210,
+  /** Not of FastDFS; see metadata-servers.ts. */
+  guestStore: 211,
+  metadataServerReport: 212,
   /** Not of FastDFS; see authentication.ts. */
   authBegin: 220,
   authProve: 221,

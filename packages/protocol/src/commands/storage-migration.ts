@@ -4,7 +4,7 @@ import { ProtocolError } from '../errors.js';
 
 /** Not of FastDFS: what operators ask of a storage that moves files between its tiers. */
 
-export const MIGRATION_ACTIONS = ['status', 'pause', 'resume', 'dry-run'] as const;
+export const MIGRATION_ACTIONS = ['status', 'pause', 'resume', 'dry-run', 'recall'] as const;
 export type MigrationAction = (typeof MIGRATION_ACTIONS)[number];
 
 const action: Codec<MigrationAction> = {

@@ -2,7 +2,7 @@ import { migrationControl } from '@stevedore/protocol';
 import { control, type Handler } from '../net/handler.js';
 import type { Migration } from './migration.js';
 
-/** MIGRATION_CONTROL: status, pause, resume, dry-run. Answers with the status after it. */
+/** MIGRATION_CONTROL: status, pause, resume, dry-run, recall. Answers with the status after it. */
 export function migrationHandler<Session>(migration: Migration): Handler<Session> {
   return control(migrationControl, (action) => {
     switch (action) {
@@ -14,6 +14,9 @@ export function migrationHandler<Session>(migration: Migration): Handler<Session
         break;
       case 'dry-run':
         migration.dryRun();
+        break;
+      case 'recall':
+        migration.recall();
         break;
       case 'status':
         break;

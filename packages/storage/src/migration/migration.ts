@@ -9,8 +9,12 @@ import {
   type PolicyState,
   panel,
   smallFileRoom,
+  spareLoad,
+  splitByRoom,
   startPolicy,
 } from '@stevedore/balance';
+import type { HomeId } from '../guests/guest-hosts.js';
+import type { Neighbours } from '../guests/neighbours.js';
 import type { IoServerStatus } from '../io-tier/known-servers.js';
 import type { Competition } from '../scheduler/competition.js';
 import {
@@ -46,6 +50,8 @@ export interface MigrationParts {
   readonly bytesPerSecond: number;
   readonly usedShare: () => Promise<number>;
   readonly ioServers: () => readonly IoServerStatus[];
+  /** Metadata servers of other groups; undefined: none is ever given anything. */
+  readonly neighbours: Neighbours | undefined;
   readonly now: () => number;
   readonly onError: (error: unknown) => void;
 }
@@ -71,6 +77,7 @@ export class Migration {
   #decision: IntervalDecision<PanelState> | undefined;
   #accessed = new Map<string, Accessed>();
   #isDryRun = false;
+  #isRecalling = false;
   #timer: NodeJS.Timeout | undefined;
   #ending: Promise<void> | undefined;
   #intervals = 0;
@@ -125,12 +132,18 @@ export class Migration {
 
   resume(): void {
     this.#isDryRun = false;
+    this.#isRecalling = false;
     this.#mover.resume();
   }
 
   /** Decisions are written down and not carried out, until `resume`. */
   dryRun(): void {
     this.#isDryRun = true;
+  }
+
+  /** No file goes to another metadata server, and those that did come home, until `resume`. */
+  recall(): void {
+    this.#isRecalling = true;
   }
 
   /** Bytes of a row were read or written. */
@@ -198,13 +211,15 @@ export class Migration {
     this.#decision = decision;
     if (!settings.enabled || !settings.migrates) {
       this.#state = { ...decision.state, thresholdBytes: settings.thresholdBytes };
+      void this.#onlyLearn();
       return;
     }
     this.#state = decision.state;
     tiers.thresholdBytes = Math.floor(decision.state.thresholdBytes);
     this.#limitSmallFiles(decision.forecast.metadataBytes);
-    for (const file of decision.selection.files) this.#planForLoad(accessed, file);
+    this.#relieve(accessed, decision);
     this.#makeRoom();
+    if (this.#isRecalling) this.#recall();
   }
 
   status(): MigrationStatus {
@@ -227,6 +242,13 @@ export class Migration {
       rows: counted(Place.row),
       ioServers: ioServers(),
       ioFiles: counted(Place.servers),
+      isRecalling: this.#isRecalling,
+      neighbours: this.#parts.neighbours?.others ?? [],
+      guestFiles: counted(Place.guest),
+      waitingDepartures: tiers.tiers.reduce(
+        (sum, { records }) => sum + records.waitingDepartures,
+        0,
+      ),
       waitingDeletions: tiers.tiers.reduce((sum, { records }) => sum + records.waitingDeletions, 0),
       orphans: tiers.tiers.reduce((sum, { dataFiles }) => sum + (dataFiles?.orphans ?? 0), 0),
       intervals: this.#intervals,
@@ -241,9 +263,72 @@ export class Migration {
     };
   }
 
-  #planForLoad(accessed: ReadonlyMap<string, Accessed>, file: AccessedFile): void {
+  /** What has to go goes to one other metadata server with room, the rest into data files. */
+  #relieve(
+    accessed: ReadonlyMap<string, Accessed>,
+    { forecast, selection }: IntervalDecision<PanelState>,
+  ): void {
+    const { settings, competition, neighbours } = this.#parts;
+    const { capacityBytes } = competition;
+    const { efficiencyMark } = settings.parameters;
+    const toFiles = (files: readonly AccessedFile[]): void => {
+      for (const file of files) this.#planForLoad(accessed, file, 'file');
+    };
+    if (!neighbours) {
+      toFiles(selection.files);
+      return;
+    }
+    const toMoveBytes = Math.ceil(selection.totalLoadBytes);
+    const spareBytes = spareLoad(forecast, capacityBytes, efficiencyMark);
+    neighbours.guard.begin(toMoveBytes > 0 || this.#isRecalling ? 0 : spareBytes);
+    const load = {
+      intervalMs: settings.intervalMs,
+      capacityBytes: Math.ceil(capacityBytes),
+      metadataBytes: Math.round(forecast.metadataBytes),
+      smallFileBytes: Math.round(forecast.smallFileBytes),
+      markPerMille: Math.round(efficiencyMark * 1000),
+      toMoveBytes: this.#isRecalling ? 0 : toMoveBytes,
+    };
+    neighbours
+      .report(load)
+      .then((lease) => {
+        const split = splitByRoom(selection.files, lease?.roomBytes ?? 0);
+        for (const file of split.toTarget) this.#planForLoad(accessed, file, lease!);
+        toFiles(split.toIoServers);
+      })
+      .catch(this.#parts.onError);
+  }
+
+  /** Takes nobody's files and gives none, but must know where those are that it once gave. */
+  async #onlyLearn(): Promise<void> {
+    const { settings, competition, neighbours } = this.#parts;
+    const capacityBytes = Math.ceil(competition.capacityBytes);
+    await neighbours?.report({
+      intervalMs: settings.intervalMs,
+      capacityBytes,
+      metadataBytes: capacityBytes,
+      smallFileBytes: 0,
+      markPerMille: 0,
+      toMoveBytes: 0,
+    });
+  }
+
+  /** Everything that other servers have of this one comes home. */
+  #recall(): void {
+    for (const tier of this.#parts.tiers.tiers) {
+      for (const { name, size } of tier.records.guests(this.#parts.settings.movesPerSecond)) {
+        this.#plan(tier, name, 'row', 'recall', size, {});
+      }
+    }
+  }
+
+  #planForLoad(
+    accessed: ReadonlyMap<string, Accessed>,
+    file: AccessedFile,
+    to: 'file' | HomeId,
+  ): void {
     const { tier, name } = accessed.get(file.id)!;
-    this.#plan(tier, name, 'file', 'load', file.sizeBytes, {
+    this.#plan(tier, name, to, 'load', file.sizeBytes, {
       loadBytes: file.loadBytes,
       profit: migrationProfit(file),
       loadToMoveBytes: this.#decision!.loadToMoveBytes,
@@ -306,7 +391,7 @@ export class Migration {
   #plan(
     tier: Tier,
     name: string,
-    to: 'file' | 'row',
+    to: PlannedMove['to'],
     reason: MoveReason,
     size: number,
     numbers: Readonly<Record<string, number>>,
@@ -325,7 +410,8 @@ export class Migration {
 
   #write({ name, to, reason, size, numbers }: PlannedMove, outcome: string): void {
     const at = new Date(this.#parts.now()).toISOString();
-    this.#parts.audit.write({ at, name, to, reason, size, ...numbers, outcome });
+    const where = typeof to === 'string' ? to : `${to.group} ${to.id}`;
+    this.#parts.audit.write({ at, name, to: where, reason, size, ...numbers, outcome });
   }
 }
 

@@ -1,3 +1,4 @@
+import type { HomeId } from '../guests/guest-hosts.js';
 import type { MoveOutcome, Tier } from '../tiers/tier.js';
 
 /**
@@ -6,12 +7,13 @@ import type { MoveOutcome, Tier } from '../tiers/tier.js';
  * matters then.
  */
 
-export type MoveReason = 'load' | 'threshold' | 'space' | 'shrunk';
+export type MoveReason = 'load' | 'threshold' | 'space' | 'shrunk' | 'recall';
 
 export interface PlannedMove {
   readonly tier: Tier;
   readonly name: string;
-  readonly to: 'file' | 'row';
+  /** A data file, a row, or a metadata server of another group. */
+  readonly to: 'file' | 'row' | HomeId;
   readonly reason: MoveReason;
   readonly size: number;
   /** What decided it, for the audit. */
@@ -111,16 +113,20 @@ export class Mover {
   }
 
   async #make(move: PlannedMove): Promise<void> {
-    const { rowLimitBytes, onEnd, onError } = this.#options;
+    const { onEnd, onError } = this.#options;
     try {
-      const outcome =
-        move.to === 'file'
-          ? await move.tier.moveToFile(move.name)
-          : await move.tier.moveToRow(move.name, rowLimitBytes());
-      onEnd(move, outcome);
+      onEnd(move, await this.#carryOut(move));
     } catch (error) {
       onEnd(move, 'failed');
       onError(error);
     }
+  }
+
+  #carryOut({ tier, name, to, reason, numbers }: PlannedMove): Promise<MoveOutcome> {
+    if (to === 'file') return tier.moveToFile(name);
+    if (to !== 'row') return tier.moveToGuest(name, to, numbers.loadBytes ?? 0);
+    // What is called back comes back, however large a row may be now.
+    const most = reason === 'recall' ? Number.MAX_SAFE_INTEGER : this.#options.rowLimitBytes();
+    return tier.moveToRow(name, most);
   }
 }

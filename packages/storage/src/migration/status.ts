@@ -1,3 +1,4 @@
+import type { MetadataServerRecord } from '@stevedore/protocol';
 import type { IoServerStatus } from '../io-tier/known-servers.js';
 import type { ClassInterval, RequestClass } from '../scheduler/scheduler.js';
 
@@ -22,6 +23,14 @@ export interface MigrationStatus {
   readonly waitingDeletions: number;
   /** Parts that no record knew, found there and deleted since the start. */
   readonly orphans: number;
+  /** Nothing goes to other metadata servers, and what is there comes home. */
+  readonly isRecalling: boolean;
+  /** Metadata servers of other groups, as they last told. */
+  readonly neighbours: readonly MetadataServerRecord[];
+  /** Files whose bytes they have. */
+  readonly guestFiles: { readonly files: number; readonly bytes: number };
+  /** What is yet to be deleted there. */
+  readonly waitingDepartures: number;
   readonly intervals: number;
   readonly load: Readonly<Record<RequestClass, ClassStatus>>;
   /** Metadata of an interval if no small file were beside it; 0: none is. */
@@ -112,6 +121,16 @@ export function prometheusText(status: MigrationStatus): string {
   ]);
   metric('io_orphans_total', 'counter', 'Parts that no record knew, found and deleted.', [
     ['', status.orphans],
+  ]);
+  metric('metadata_servers', 'gauge', 'Metadata servers of other groups that are known.', [
+    ['', status.neighbours.length],
+  ]);
+  metric('guest_files', 'gauge', 'Files whose bytes another metadata server has.', [
+    ['', status.guestFiles.files],
+  ]);
+  metric('guest_files_bytes', 'gauge', 'Their bytes.', [['', status.guestFiles.bytes]]);
+  metric('guest_deletions_waiting', 'gauge', 'Copies yet to be deleted there.', [
+    ['', status.waitingDepartures],
   ]);
   metric(
     'moves_total',

@@ -2,9 +2,17 @@ import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { CommandCode, downloadFile } from '@stevedore/protocol';
 import { asError } from '../errors.js';
+import { Departures } from '../guests/departures.js';
+import { Exchange } from '../guests/exchange.js';
+import { GuestGuard } from '../guests/guest-guard.js';
+import { guestHandler } from '../guests/guest-handler.js';
+import { GuestHosts } from '../guests/guest-hosts.js';
+import { Guests } from '../guests/guests.js';
+import { Neighbours } from '../guests/neighbours.js';
 import { KnownServers } from '../io-tier/known-servers.js';
 import { ServerList } from '../io-tier/server-list.js';
 import type { Handler } from '../net/handler.js';
+import { isOwnAddress } from '../options.js';
 import type { StorageSession } from '../replication/session.js';
 import { calibrate } from '../scheduler/calibration.js';
 import { Competition } from '../scheduler/competition.js';
@@ -16,6 +24,7 @@ import type { StorageService } from '../storage/service.js';
 import { sizeOf } from '../storage/small-files.js';
 import { Place } from '../tiers/constants.js';
 import { type OpenedTiers, openTiers, type TierEvents } from '../tiers/open-tiers.js';
+import type { FileRecord } from '../tiers/records.js';
 import { Audit } from './audit.js';
 import { Migration } from './migration.js';
 import { migrationHandler } from './migration-handler.js';
@@ -26,6 +35,7 @@ import { migrationHandler } from './migration-handler.js';
  */
 
 const CALIBRATION_FILE = '.stevedore-calibrating';
+const GUEST_TIMEOUT_MS = 5000;
 
 export class Tiering {
   readonly settings: StorageSettings;
@@ -35,6 +45,8 @@ export class Tiering {
   readonly #late: LateEvents;
   readonly #servers: KnownServers;
   readonly #list: ServerList;
+  readonly #neighbours: Neighbours | undefined;
+  readonly #departures: Departures | undefined;
 
   private constructor(
     given: StorageSettings,
@@ -42,6 +54,7 @@ export class Tiering {
     migration: Migration,
     scheduler: Scheduler,
     servers: KnownServers,
+    guests: OpenedGuests | undefined,
     late: LateEvents,
   ) {
     const { trackers, tiers: settings, limits } = given;
@@ -58,12 +71,27 @@ export class Tiering {
     this.#migration = migration;
     this.#scheduler = scheduler;
     this.#late = late;
+    this.#neighbours = guests?.neighbours;
+    this.#departures =
+      guests &&
+      new Departures({
+        tiers: tiers.tiers,
+        guests: guests.guests,
+        graceMs: settings.guestGraceMs,
+        intervalMs: settings.intervalMs,
+      });
   }
 
   /** Undefined if the tiers are off and there are no records of earlier starts. */
   static async open(given: StorageSettings): Promise<Tiering | undefined> {
     const { environment, disk, tiers: settings } = given;
-    const late: LateEvents = { migration: undefined, service: undefined, tiers: undefined };
+    const late: LateEvents = {
+      migration: undefined,
+      service: undefined,
+      tiers: undefined,
+      port: undefined,
+    };
+    const guests = openGuests(given, () => selfOf(given, late));
     const servers = new KnownServers({
       access: given.access,
       maxConnectionsPerServer: settings.ioConnections,
@@ -71,9 +99,18 @@ export class Tiering {
       timeoutMs: settings.ioTimeoutMs,
       onLearned: (moved) => late.tiers?.tiers[0]?.records.setIoServers(moved),
     });
-    const places = { disk, environment, storePaths: given.storePaths, servers };
+    const places = {
+      disk,
+      environment,
+      storePaths: given.storePaths,
+      servers,
+      guests: guests?.guests,
+    };
     const tiers = await openTiers(places, settings, eventsOf(late, given));
-    if (!tiers) return undefined;
+    if (!tiers) {
+      await guests?.neighbours.close();
+      return undefined;
+    }
     late.tiers = tiers;
     try {
       const data = dataDirectory(given.storePaths[0]!);
@@ -98,11 +135,12 @@ export class Tiering {
         bytesPerSecond,
         usedShare: () => usedShare(given),
         ioServers: () => servers.status(),
+        neighbours: guests?.neighbours,
         now: () => environment.now(),
         onError,
       });
       late.migration = migration;
-      return new Tiering(given, tiers, migration, scheduler, servers, late);
+      return new Tiering(given, tiers, migration, scheduler, servers, guests, late);
     } catch (error) {
       await tiers.close();
       throw error;
@@ -123,22 +161,32 @@ export class Tiering {
     const bytesOf = (code: number, body: Buffer): number | undefined =>
       code === CommandCode.downloadFile ? this.#downloaded(service, body) : body.length;
     return [
-      ...handlers.map((each) => scheduled(each, this.#scheduler, maxSmallBytes, bytesOf)),
+      ...[...handlers, ...this.#guestHandlers(service)].map((each) =>
+        scheduled(each, this.#scheduler, maxSmallBytes, bytesOf),
+      ),
       migrationHandler(this.#migration),
     ];
   }
 
   start(): void {
     this.#migration.start();
+    this.#departures?.start();
   }
 
-  /** True for a file at I/O servers: its record is switched when all of a change is there. */
+  /** Trackers know this storage by its port, among other things. */
+  listensOn(port: number): void {
+    this.#late.port = port;
+  }
+
+  /** True for a file at other servers: its record is switched when all of a change is there. */
   isWhole(path: string): boolean {
-    const tier = this.#tiers.tiers.find(({ data }) => path.startsWith(data));
-    return tier?.records.find(path.slice(tier.data.length))?.place === Place.servers;
+    const place = this.#recordOf(path)?.place;
+    return place === Place.servers || place === Place.guest;
   }
 
   async close(): Promise<void> {
+    await this.#neighbours?.close();
+    await this.#departures?.close();
     await this.#migration.close();
     await this.#list.close();
     // What waits for a server ends now; deletions under way are in the records.
@@ -149,15 +197,33 @@ export class Tiering {
   /** As if the process had been killed. */
   abandon(): void {
     void this.#list.close();
+    void this.#neighbours?.close();
+    void this.#departures?.close();
     this.#servers.close();
     this.#tiers.abandon();
+  }
+
+  #guestHandlers(service: StorageService): Handler<StorageSession>[] {
+    const guard = this.#neighbours?.guard;
+    if (!guard) return [];
+    return [guestHandler(service, guard, () => this.#tiers.thresholdBytes)];
+  }
+
+  #recordOf(path: string): FileRecord | undefined {
+    const tier = this.#tiers.tiers.find(({ data }) => path.startsWith(data));
+    return tier?.records.find(path.slice(tier.data.length));
   }
 
   /** What a download reads from the disk, if that is little. */
   #downloaded(service: StorageService, body: Buffer): number | undefined {
     try {
       const id = service.requested(downloadFile.request.decode(body));
-      if (service.cache.has(service.store.pathOf(id))) return undefined;
+      const path = service.store.pathOf(id);
+      if (service.cache.has(path)) return undefined;
+      const record = this.#recordOf(path);
+      if (record?.place === Place.row) return record.size;
+      // What another server has is its load.
+      if (record && record.place !== Place.file) return undefined;
       const bytes = sizeOf(id);
       return bytes !== undefined && bytes <= this.#tiers.thresholdBytes ? bytes : undefined;
     } catch {
@@ -167,11 +233,46 @@ export class Tiering {
   }
 }
 
+/** Other metadata servers, where there are trackers that could tell of them. */
+interface OpenedGuests {
+  readonly neighbours: Neighbours;
+  readonly guests: Guests;
+}
+
+function openGuests(
+  given: StorageSettings,
+  self: () => Self | undefined,
+): OpenedGuests | undefined {
+  const { trackers, host, access, tiers, limits } = given;
+  if (trackers.length === 0) return undefined;
+  const timeoutMs = Math.min(limits.requestTimeoutMs, GUEST_TIMEOUT_MS);
+  const hosts = new GuestHosts({ timeoutMs, awayMs: tiers.guestAwayMs, access });
+  const localAddress = isOwnAddress(host) ? { localAddress: host } : {};
+  const exchange = new Exchange({ trackers, timeoutMs, access, ...localAddress });
+  return {
+    neighbours: new Neighbours({ exchange, hosts, guard: new GuestGuard(), self }),
+    guests: new Guests({ hosts, self }),
+  };
+}
+
+interface Self {
+  readonly group: string;
+  readonly id: string;
+  readonly port: number;
+}
+
+/** Undefined until a tracker has told, and the port is there. */
+function selfOf({ group }: StorageSettings, { service, port }: LateEvents): Self | undefined {
+  const id = service?.replication.members.ownId;
+  return id === undefined || port === undefined ? undefined : { group, id, port };
+}
+
 /** What is there only once the storage has been put together. */
 interface LateEvents {
   migration: Migration | undefined;
   service: StorageService | undefined;
   tiers: OpenedTiers | undefined;
+  port: number | undefined;
 }
 
 function eventsOf(late: LateEvents, { onError, tiers }: StorageSettings): TierEvents {

@@ -18,6 +18,7 @@ const CLASSES: ReadonlyMap<number, RequestClass> = new Map([
   [CommandCode.uploadFile, 'smallFile'],
   [CommandCode.uploadAppenderFile, 'smallFile'],
   [CommandCode.uploadSlaveFile, 'smallFile'],
+  [CommandCode.guestStore, 'smallFile'],
   [CommandCode.appendFile, 'smallFile'],
   [CommandCode.modifyFile, 'smallFile'],
   [CommandCode.truncateFile, 'smallFile'],
@@ -62,6 +63,6 @@ export function scheduled<Session>(
 }
 
 /** All at once; a payload never asks for less than there is. */
-function inMemory(chunks: Buffer[]) {
+export function inMemory(chunks: Buffer[]) {
   return { some: async () => chunks.splice(0) };
 }

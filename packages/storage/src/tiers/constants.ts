@@ -2,7 +2,7 @@
 
 /** In a store path's data directory. */
 export const RECORDS_FILE = '.stevedore-files.sqlite';
-export const SCHEMA_VERSION = 2;
+export const SCHEMA_VERSION = 3;
 
 /** Where the bytes of a file are. */
 export const Place = {
@@ -12,8 +12,13 @@ export const Place = {
   file: 1,
   /** In a data file on I/O servers. */
   servers: 2,
+  /** With a metadata server of another group. */
+  guest: 3,
 } as const;
 export type Place = (typeof Place)[keyof typeof Place];
+
+/** Copies at other metadata servers that are yet to be deleted; moves wait beyond. */
+export const MAX_DEPARTURES = 100_000;
 
 /** Parts of data files that are yet to be deleted at I/O servers; what is more is found as orphans. */
 export const MAX_DELETIONS = 100_000;

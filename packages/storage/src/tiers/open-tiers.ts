@@ -4,6 +4,7 @@ import { type Disk, localDisk } from '@stevedore/disk';
 import type { Environment } from '../environment.js';
 import { nowSeconds } from '../environment.js';
 import { StartError } from '../errors.js';
+import type { Guests } from '../guests/guests.js';
 import { DataFiles } from '../io-tier/data-files.js';
 import type { KnownServers } from '../io-tier/known-servers.js';
 import { dataDirectory } from '../storage/layout.js';
@@ -46,6 +47,8 @@ export interface TierPlaces {
   readonly storePaths: readonly string[];
   /** The I/O servers; undefined: files never go there. */
   readonly servers?: KnownServers;
+  /** Other metadata servers; undefined: they are given nothing. */
+  readonly guests?: Guests | undefined;
 }
 
 /** Undefined if the tiers are off and no record is there. */
@@ -97,7 +100,7 @@ export async function openTiers(
 
 async function openTier(
   path: string,
-  { disk, environment, servers }: TierPlaces,
+  { disk, environment, servers, guests }: TierPlaces,
   settings: TierSettings,
   events: TierEvents,
 ): Promise<Tier> {
@@ -127,6 +130,7 @@ async function openTier(
       data: data + sep,
       records,
       dataFiles: servers && new DataFiles({ records, servers, environment, settings, onError }),
+      guests,
       onStep: (step, name) => events.onStep?.(step, name),
       onMoved: events.onMoved,
     });

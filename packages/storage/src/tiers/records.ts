@@ -23,7 +23,7 @@ export interface FileRecord {
   readonly place: Place;
   readonly size: number;
   readonly mtimeSeconds: number;
-  /** Of the bytes while they are in the row; of the stripes' checks at I/O servers; else 0. */
+  /** Of the bytes while they are in the row or with another metadata server; of the stripes' checks at I/O servers; else 0. */
   readonly crc32: number;
   /** How often the bytes have moved. */
   readonly moves: number;
@@ -31,6 +31,8 @@ export interface FileRecord {
   readonly moving: boolean;
   /** Where the bytes are while they are at I/O servers. */
   readonly layout?: Layout | undefined;
+  /** Where they are while another metadata server has them; see guest-name.ts. */
+  readonly guest?: string | undefined;
 }
 
 /** A part of a data file that nothing needs any more. */
@@ -51,6 +53,7 @@ interface Row {
   readonly stripe: number | null;
   readonly servers: Buffer | null;
   readonly checks: Buffer | null;
+  readonly guest: string | null;
 }
 
 /** What the records of a store path amount to. */
@@ -90,7 +93,13 @@ const SCHEMA_2 = `
     PRIMARY KEY (server, handle)
   ) WITHOUT ROWID;
 `;
-const COLUMNS = 'name, place, size, mtime, crc32, moves, moving, handle, stripe, servers, checks';
+/** What version 3 has beside: bytes with other metadata servers. */
+const SCHEMA_3 = `
+  ALTER TABLE files ADD COLUMN guest TEXT;
+  CREATE TABLE departures (guest TEXT PRIMARY KEY) WITHOUT ROWID;
+`;
+const COLUMNS =
+  'name, place, size, mtime, crc32, moves, moving, handle, stripe, servers, checks, guest';
 const dataSync = promisify(fdatasync);
 
 export class Records {
@@ -103,8 +112,9 @@ export class Records {
   #inTransaction = false;
   #syncing: Promise<void> | undefined;
   #broken: Error | undefined;
-  /** Rows of `deletions`. */
+  /** Rows of `deletions` and `departures`. */
   #deletions: number;
+  #departures: number;
   /** Names this store path's data files at I/O servers. */
   readonly owner: string;
 
@@ -114,6 +124,7 @@ export class Records {
     this.#statements = statements(db);
     this.owner = this.#statements.owner.get()!.id.toString('hex');
     this.#deletions = this.#statements.countDeletions.get()!.count;
+    this.#departures = this.#statements.countDepartures.get()!.count;
   }
 
   /** Opens or makes them; StartError if they are of a later version or damaged. */
@@ -167,8 +178,39 @@ export class Records {
         stripe: entry.layout?.stripeBytes ?? null,
         servers: entry.layout ? Buffer.concat(entry.layout.servers.map(hex)) : null,
         checks: entry.layout ? encodeChecks(entry.layout.checks) : null,
+        guest: entry.guest ?? null,
       }),
     );
+  }
+
+  /**
+   * What another metadata server may have at this place is to be deleted there, once that
+   * is committed.
+   */
+  addDeparture(place: string): void {
+    this.#change(() => {
+      this.#departures += this.#statements.addDeparture.run(place).changes;
+    });
+  }
+
+  removeDeparture(place: string): void {
+    this.#change(() => {
+      this.#departures -= this.#statements.removeDeparture.run(place).changes;
+    });
+  }
+
+  /** At most so many. */
+  departures(most: number): string[] {
+    return this.#statements.departures.all(most).map(({ guest }) => guest);
+  }
+
+  get waitingDepartures(): number {
+    return this.#departures;
+  }
+
+  /** Files whose bytes other metadata servers have, at most so many. */
+  guests(most: number): { readonly name: string; readonly size: number }[] {
+    return this.#statements.beyond.all(Place.guest, -1, most);
   }
 
   /** True if a record's bytes are in the data file of this handle. */
@@ -362,6 +404,7 @@ function record(row: Row): FileRecord {
     moves: row.moves,
     moving: row.moving === 1,
     layout: layoutOf(row),
+    guest: row.guest ?? undefined,
   };
 }
 
@@ -371,7 +414,8 @@ function migrate(db: SqliteDatabase): void {
   if (version === SCHEMA_VERSION) return;
   db.transaction(() => {
     if (version < 1) db.exec(SCHEMA);
-    db.exec(SCHEMA_2);
+    if (version < 2) db.exec(SCHEMA_2);
+    db.exec(SCHEMA_3);
     db.pragma(`user_version = ${SCHEMA_VERSION}`);
   })();
 }
@@ -389,10 +433,10 @@ function statements(db: SqliteDatabase) {
     put: db.prepare<[Record<string, unknown>]>(
       `INSERT INTO files (${COLUMNS}, bytes)
        VALUES (@name, @place, @size, @mtime, @crc32, @moves, @moving,
-         @handle, @stripe, @servers, @checks, @bytes)
+         @handle, @stripe, @servers, @checks, @guest, @bytes)
        ON CONFLICT (name) DO UPDATE SET place = @place, size = @size, mtime = @mtime,
          crc32 = @crc32, moves = @moves, moving = @moving, handle = @handle,
-         stripe = @stripe, servers = @servers, checks = @checks, bytes = @bytes`,
+         stripe = @stripe, servers = @servers, checks = @checks, guest = @guest, bytes = @bytes`,
     ),
     owner: db.prepare<[], { id: Buffer }>('SELECT id FROM owner'),
     hasHandle: db.prepare<[Buffer], unknown>('SELECT 1 FROM files WHERE handle = ?'),
@@ -409,6 +453,10 @@ function statements(db: SqliteDatabase) {
       'SELECT handle FROM deletions WHERE server = ? LIMIT ?',
     ),
     countDeletions: db.prepare<[], { count: number }>('SELECT count(*) AS count FROM deletions'),
+    addDeparture: db.prepare<[string]>('INSERT OR IGNORE INTO departures (guest) VALUES (?)'),
+    removeDeparture: db.prepare<[string]>('DELETE FROM departures WHERE guest = ?'),
+    departures: db.prepare<[number], { guest: string }>('SELECT guest FROM departures LIMIT ?'),
+    countDepartures: db.prepare<[], { count: number }>('SELECT count(*) AS count FROM departures'),
     ioServers: db.prepare<[], { id: Buffer; host: string; port: number }>(
       'SELECT id, host, port FROM io_servers',
     ),

@@ -51,6 +51,10 @@ export interface TierOptions {
   readonly ioListIntervalMs?: number;
   /** Between two looks at an I/O server for parts that no record knows. Default an hour. */
   readonly orphanIntervalMs?: number;
+  /** Reads of a file that another metadata server has wait so long for it to answer. Default 5000. */
+  readonly guestAwayMs?: number;
+  /** What another metadata server has for nobody any more is left there so long. Default 10,000. */
+  readonly guestGraceMs?: number;
   /** For tests, which end the process at a step of a move. */
   readonly onStep?: (step: MoveStep, name: string) => void;
 }
@@ -88,6 +92,8 @@ export function tierSettings(options: TierOptions): TierSettings {
     ioConnections: options.ioConnections ?? 8,
     ioListIntervalMs: options.ioListIntervalMs ?? 2000,
     orphanIntervalMs: options.orphanIntervalMs ?? 3_600_000,
+    guestAwayMs: options.guestAwayMs ?? 5000,
+    guestGraceMs: options.guestGraceMs ?? 10_000,
     onStep: options.onStep,
   };
   const { minimumThresholdBytes, maximumThresholdBytes } = settings.parameters;
@@ -110,6 +116,8 @@ export function tierSettings(options: TierOptions): TierSettings {
   }
   checkInteger('maxWaiting', settings.maxWaiting, 1, 1_000_000);
   checkInteger('maxWaitMs', settings.maxWaitMs, 1, 3_600_000);
+  checkInteger('guestAwayMs', settings.guestAwayMs, 0, 3_600_000);
+  checkInteger('guestGraceMs', settings.guestGraceMs, 0, 3_600_000);
   checkInteger('movesPerSecond', settings.movesPerSecond, 1, 1_000_000);
   checkInteger('stripeBytes', settings.stripeBytes, 512, MAX_STRIPE_BYTES);
   checkInteger('stripeWidth', settings.stripeWidth, 1, 64);

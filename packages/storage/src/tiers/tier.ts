@@ -1,12 +1,15 @@
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { type Disk, hasCode, readSmallFile, removeIfThere } from '@stevedore/disk';
-import { StatusError } from '../errors.js';
+import { AuthenticationError, ConnectionError, StatusError } from '../errors.js';
+import type { HomeId } from '../guests/guest-hosts.js';
+import { isGuestBase } from '../guests/guest-name.js';
+import type { Guests } from '../guests/guests.js';
 import type { DataFile } from '../io-tier/data-file.js';
 import { type DataFiles, dataRecord } from '../io-tier/data-files.js';
 import type { StripedFile } from '../io-tier/striped-file.js';
 import { METADATA_SUFFIX, temporaryDirectory } from '../storage/layout.js';
-import { Place } from './constants.js';
+import { MAX_DEPARTURES, Place } from './constants.js';
 import type { FileRecord, Records } from './records.js';
 
 /**
@@ -21,10 +24,14 @@ import type { FileRecord, Records } from './records.js';
  *   row -> servers   copy under a new handle, read back there, switch
  *   servers -> row   copy into the row, read back, switch and list the parts for deletion,
  *                    delete them, take them off the list
+ *   row -> guest     list the place for deletion, copy to the other metadata server, read
+ *                    back from there, switch and take the place off the list
+ *   guest -> row     copy into the row, switch and list the place, delete it there
  *
  * A crash leaves the record before or after the switch, and `recover` removes what
- * the mark points at; what it leaves at I/O servers no record knows, and is found there. Whoever changes or deletes the file revokes its move first and
- * waits until nothing of it is left. Readers are not held up: they have the old copy.
+ * the mark points at; what it leaves at I/O servers no record knows, and is found there.
+ * Whoever changes or deletes the file revokes its move first and waits until nothing of
+ * it is left. Readers are not held up: they have the old copy.
  */
 
 /** With other servers each time: one that has failed is not asked for a moment. */
@@ -44,6 +51,8 @@ export interface TierParts {
   readonly records: Records;
   /** Undefined where files never go to I/O servers. */
   readonly dataFiles: DataFiles | undefined;
+  /** Undefined where no other metadata server is ever given anything. */
+  readonly guests: Guests | undefined;
   readonly onStep: (step: MoveStep, name: string) => void;
   /** The bytes of this path lie elsewhere now. */
   readonly onMoved: (path: string) => void;
@@ -142,7 +151,7 @@ export class Tier {
     await this.#replace(name, (before, moves, moving) => {
       const sum = crc32(bytes);
       const size = bytes.length;
-      const hasMoved = moving || before?.place === Place.servers;
+      const hasMoved = moving || (before !== undefined && before.place !== Place.row);
       this.records.put(
         {
           name,
@@ -255,9 +264,55 @@ export class Tier {
     });
   }
 
-  /** Moves a file from its data file into a row, if it is no larger than `limitBytes`. */
+  /**
+   * Moves a file from its row to a metadata server of another group. The place there is
+   * written down as superfluous first, and struck out with the switch: whatever crashes,
+   * the bytes are where the record says, and nowhere else for long.
+   */
+  moveToGuest(name: string, target: HomeId, loadBytes: number): Promise<MoveOutcome> {
+    return this.#move(name, [Place.row], async (record, move) => {
+      const { guests } = this.#parts;
+      // Who has taken bytes in does not send them on: no record leads to another record.
+      if (!guests || isGuestBase(basename(name))) return 'refused';
+      if (this.records.waitingDepartures >= MAX_DEPARTURES) return 'refused';
+      const place = guests.newPlace(name, target);
+      try {
+        this.records.addDeparture(place);
+        await this.records.commit();
+        this.#step('marked', name);
+        await guests.store(place, this.records.bytes(name)!, loadBytes);
+        this.#step('copied', name);
+        await guests.read(place, record.size, record.crc32);
+        this.#step('verified', name);
+        if (move.revoked) return 'revoked';
+        const moves = record.moves + 1;
+        this.records.put({ ...record, place: Place.guest, moves, guest: place }, undefined);
+        this.records.removeDeparture(place);
+        await this.records.commit();
+        this.#step('switched', name);
+        return 'moved';
+      } catch (error) {
+        // It is away, or does not want it; the next interval decides anew.
+        if (!isRefusal(error)) throw error;
+        return move.revoked ? 'revoked' : 'refused';
+      } finally {
+        guests.settled(place);
+      }
+    });
+  }
+
+  /** The bytes that another metadata server has, held against the record. */
+  readGuest({ name, guest, size, crc32: checksum }: FileRecord): Promise<Buffer> {
+    const { guests } = this.#parts;
+    if (!guests || guest === undefined) {
+      return Promise.reject(new Error(`${name} is with another server, and there is none`));
+    }
+    return guests.read(guest, size, checksum);
+  }
+
+  /** Moves a file from its data file, or from another server, into a row, if it is no larger than `limitBytes`. */
   moveToRow(name: string, limitBytes: number): Promise<MoveOutcome> {
-    return this.#move(name, [Place.file, Place.servers], async (record, move) => {
+    return this.#move(name, [Place.file, Place.servers, Place.guest], async (record, move) => {
       const content = await this.#copyIn(record, limitBytes);
       if (!content || move.revoked) return content ? 'revoked' : 'refused';
       this.#step('copied', name);
@@ -368,8 +423,9 @@ export class Tier {
     if (before?.layout?.handle !== layout.handle) this.#release(before);
   }
 
-  /** What a record was of at I/O servers is to be deleted there. */
+  /** What a record was of at other servers is to be deleted there. */
   #release(before: FileRecord | undefined): void {
+    if (before?.guest !== undefined) this.records.addDeparture(before.guest);
     if (before?.layout) this.dataFiles?.release(before.layout);
   }
 
@@ -442,6 +498,10 @@ export class Tier {
 
   async #copyIn(record: FileRecord, limitBytes: number): Promise<NewContent | undefined> {
     const { name } = record;
+    if (record.place === Place.guest) {
+      if (record.size > limitBytes) return undefined;
+      return { bytes: await this.readGuest(record), mtimeSeconds: record.mtimeSeconds };
+    }
     const file =
       record.place === Place.servers
         ? this.readDataFile(record)
@@ -488,4 +548,15 @@ export class Tier {
   #step(step: MoveStep, name: string): void {
     this.#parts.onStep(step, name);
   }
+}
+
+/** The other server is away, busy, or will not have it. */
+function isRefusal(error: unknown): boolean {
+  return (
+    error instanceof StatusError ||
+    error instanceof ConnectionError ||
+    error instanceof AuthenticationError ||
+    hasCode(error, 'ECONNREFUSED') ||
+    hasCode(error, 'ECONNRESET')
+  );
 }

@@ -5,6 +5,7 @@ import { isPieceName, METADATA_SUFFIX } from '../storage/layout.js';
 import { BufferFile } from './buffer-file.js';
 import { ChangedDataFile, ChangedRow, ChangedStripes } from './changed-files.js';
 import { Place } from './constants.js';
+import { GuestFile } from './guest-file.js';
 import { type NameInStore, nameInStore } from './names.js';
 import { NewFile } from './new-file.js';
 import type { FileRecord } from './records.js';
@@ -77,6 +78,9 @@ export class TieredDisk implements Disk {
     }
     const record = at?.kind === 'file' ? at.tier.records.find(at.name) : undefined;
     if (at && record?.place === Place.servers) return at.tier.readDataFile(record);
+    if (at && record?.place === Place.guest) {
+      return new GuestFile(record.size, record.mtimeSeconds, () => at.tier.readGuest(record));
+    }
     if (!at || record?.place !== Place.row) return this.#parts.disk.openToRead(path);
     return new BufferFile(this.#bytesOf(at.tier, record, path), record.mtimeSeconds);
   }
@@ -89,8 +93,10 @@ export class TieredDisk implements Disk {
     const done = await tier.beginChange(name);
     try {
       const record = tier.records.find(name);
-      if (record?.place === Place.row) {
-        const bytes = this.#bytesOf(tier, record, path);
+      if (record?.place === Place.row || record?.place === Place.guest) {
+        // A change brings the bytes home: nobody else ever changes them.
+        const isHere = record.place === Place.row;
+        const bytes = isHere ? this.#bytesOf(tier, record, path) : await tier.readGuest(record);
         const limitBytes = fileThresholdBytes(record.moves);
         return new ChangedRow({ tier, disk, record, bytes, limitBytes, done });
       }

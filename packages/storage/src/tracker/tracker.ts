@@ -6,6 +6,7 @@ import { adminHandlers } from './handlers/admin.js';
 import { identityHandlers } from './handlers/identity.js';
 import { ioServerHandlers } from './handlers/io-servers.js';
 import { membershipHandlers } from './handlers/membership.js';
+import { metadataServerHandlers } from './handlers/metadata-servers.js';
 import { queryHandlers } from './handlers/queries.js';
 import { syncHandlers } from './handlers/sync.js';
 import { IoServers } from './io-servers.js';
@@ -49,6 +50,7 @@ export async function startTracker(options: TrackerOptions = {}): Promise<Tracke
       ...identityHandlers(cluster, settings),
       ...queryHandlers(cluster, settings),
       ...ioServerHandlers(ioServers, settings),
+      ...metadataServerHandlers(cluster, settings),
       ...adminHandlers(cluster, settings, () => server.counts),
     ]),
     closesAfterInvalid: false,

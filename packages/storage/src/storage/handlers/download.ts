@@ -20,7 +20,7 @@ export function downloadHandler<Session>(service: StorageService): Handler<Sessi
     const from = slice ? slice.offset : 0;
     try {
       const { offset, bytes } = rangeOf(request, slice ? slice.size : opened.stat.size);
-      return part(opened, from + offset, bytes, service.settings.readChunkBytes);
+      return await part(opened, from + offset, bytes, service.settings.readChunkBytes);
     } catch (error) {
       opened.release();
       throw error;
@@ -63,13 +63,26 @@ function kept(file: Buffer, range: Range, chunkBytes: number): StreamedReply {
   };
 }
 
-function part(opened: OpenFile, from: number, bytes: number, chunkBytes: number): StreamedReply {
+/** The first bytes are read before anything is answered: what fails then has a status. */
+async function part(
+  opened: OpenFile,
+  from: number,
+  bytes: number,
+  chunkBytes: number,
+): Promise<StreamedReply> {
+  const read = async (position: number): Promise<Buffer> => {
+    const chunk = Buffer.allocUnsafe(Math.min(chunkBytes, bytes - position));
+    const count = await opened.file.readAt(chunk, from + position);
+    if (count < chunk.length) throw new Error(`a file is ${chunk.length - count} bytes short`);
+    return chunk;
+  };
+  let first: Buffer | undefined = await read(0);
   return {
     bytes,
     async read(position) {
-      const chunk = Buffer.allocUnsafe(Math.min(chunkBytes, bytes - position));
-      const read = await opened.file.readAt(chunk, from + position);
-      if (read < chunk.length) throw new Error(`a file is ${chunk.length - read} bytes short`);
+      if (position > 0 || !first) return read(position);
+      const chunk = first;
+      first = undefined;
       return chunk;
     },
     release: () => opened.release(),

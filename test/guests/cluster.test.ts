@@ -1,0 +1,224 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import { FastdfsClient } from '@stevedore/fastdfs';
+import {
+  downloadFile,
+  encodeRequestHead,
+  type FileName,
+  type GuestRequest,
+  getMetadata,
+  guestStore,
+  parseFileId,
+  queryFileInfo,
+  Status,
+  setMetadata,
+} from '@stevedore/protocol';
+import { askMigration, type Storage, startStorage, type TierOptions } from '@stevedore/storage';
+import { expect, onTestFinished, test } from 'vitest';
+import { RawClient, trackerOf, until } from '../storage/support.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+/** Metadata servers of two groups and a tracker; clients that know of nothing. */
+
+const FAST: TierOptions = {
+  enabled: true,
+  intervalMs: 20,
+  bytesPerSecond: 1e9,
+  movesPerSecond: 1000,
+  guestGraceMs: 0,
+};
+/** So slow a disk is overloaded by a few requests. */
+const SLOW: TierOptions = {
+  ...FAST,
+  bytesPerSecond: 1000,
+  accessBytes: 10,
+  smallFileShare: 1,
+  maxWaitMs: 60_000,
+};
+const SIZE = 40;
+
+interface Node {
+  readonly storage: Storage;
+  readonly folder: string;
+  readonly errors: Error[];
+}
+
+async function nodeOf(
+  tracker: number,
+  group: string,
+  tiers: TierOptions,
+  folder = temporaryFolder(),
+  port = 0,
+): Promise<Node> {
+  const errors: Error[] = [];
+  const storage = await startStorage({
+    port,
+    group,
+    storePaths: [folder],
+    trackers: [`127.0.0.1:${tracker}`],
+    cacheBytes: 0,
+    maxIdleFiles: 0,
+    tiers,
+    onError: (error) => errors.push(error),
+  });
+  onTestFinished(() => storage.close());
+  await storage.active();
+  return { storage, folder, errors };
+}
+
+function nameOf(fileId: string): FileName {
+  const { group, name } = parseFileId(fileId)!;
+  return { group, name };
+}
+
+const content = (n: number): Buffer => Buffer.alloc(SIZE, n + 1);
+
+/** Two groups, the first of them overloaded until one of its files at least has gone to the other. */
+async function withMoved(files: number) {
+  const { port: tracker } = await trackerOf();
+  const other = await nodeOf(tracker, 'group2', FAST);
+  const home = await nodeOf(tracker, 'group1', SLOW);
+  const client = new FastdfsClient({ trackers: [`127.0.0.1:${tracker}`] });
+  onTestFinished(() => client.close());
+  await until(() => home.storage.migrationStatus()!.neighbours.length === 1);
+  const ids: string[] = [];
+  for (let n = 0; n < files; n += 1) {
+    ids.push(await client.uploadAppender(content(n), { group: 'group1', extension: 'log' }));
+  }
+  await until(async () => {
+    for (const [n, id] of ids.entries()) {
+      expect(await client.downloadBytes(id)).toEqual(content(n));
+      await client.setMetadata(id, { n: String(n) });
+    }
+    return home.storage.migrationStatus()!.guestFiles.files === files;
+  });
+  return { tracker, other, home, client, ids };
+}
+
+test('files of an overloaded server go to one of another group, and stock clients do not notice', async () => {
+  const { home, other, client, ids } = await withMoved(4);
+  expect(home.storage.migrationStatus()).toMatchObject({
+    rows: { files: 0 },
+    guestFiles: { files: 4, bytes: 4 * SIZE },
+    neighbours: [{ group: 'group2', id: '127.0.0.1' }],
+  });
+  expect(other.storage.migrationStatus()!.rows).toEqual({ files: 4, bytes: 4 * SIZE });
+  for (const [n, id] of ids.entries()) {
+    expect(await client.downloadBytes(id)).toEqual(content(n));
+    expect(await client.downloadBytes(id, { offset: 10, length: 10 })).toEqual(
+      content(n).subarray(10, 20),
+    );
+    expect(await client.info(id)).toMatchObject({ size: SIZE, crc32: crc32(content(n)) });
+    expect(await client.getMetadata(id)).toEqual({ n: String(n) });
+    await client.setMetadata(id, { changed: 'yes' });
+    expect(await client.getMetadata(id)).toEqual({ changed: 'yes' });
+  }
+  const lines = readFileSync(join(home.folder, 'data', '.stevedore-moves.jsonl'), 'utf8');
+  expect(lines).toContain('"to":"group2 127.0.0.1","reason":"load"');
+
+  // Frames as any client sends them.
+  const raw = await RawClient.open(home.storage.port);
+  const file = nameOf(ids[0]!);
+  const whole = await raw.ask(downloadFile, { ...file, offset: 0, length: 0 });
+  expect(whole).toEqual({ status: 0, answer: content(0) });
+  expect((await raw.ask(queryFileInfo, file)).answer).toMatchObject({ size: SIZE });
+  const metadata = Buffer.from('k\x02v');
+  expect((await raw.ask(setMetadata, { ...file, mode: 'overwrite', metadata })).status).toBe(0);
+  expect((await raw.ask(getMetadata, file)).answer).toEqual(metadata);
+
+  // What is changed comes home, and stays there while nothing moves.
+  await askMigration(`127.0.0.1:${home.storage.port}`, 'pause');
+  await client.append(ids[0]!, Buffer.from('more'));
+  expect(await client.downloadBytes(ids[0]!)).toEqual(
+    Buffer.concat([content(0), Buffer.from('more')]),
+  );
+  await client.truncate(ids[1]!, 10);
+  expect(await client.downloadBytes(ids[1]!)).toEqual(content(1).subarray(0, 10));
+  await client.modify(ids[2]!, 1, Buffer.from('xyz'));
+  expect((await client.downloadBytes(ids[2]!)).subarray(0, 5).toString('latin1')).toBe(
+    '\x03xyz\x03',
+  );
+  await client.delete(ids[3]!);
+  await expect(client.downloadBytes(ids[3]!)).rejects.toMatchObject({ code: 'not_found' });
+  await until(() => home.storage.migrationStatus()!.waitingDepartures === 0);
+  expect(home.storage.migrationStatus()!.guestFiles.files).toBe(0);
+  expect(other.storage.migrationStatus()!.rows.files).toBe(0);
+  expect([...home.errors, ...other.errors]).toEqual([]);
+});
+
+test('a server that is away makes its files wait, not their metadata; they outlive restarts of both', async () => {
+  const { tracker, home, other, client, ids } = await withMoved(2);
+  const [id] = ids as [string, string];
+  const { port } = other.storage;
+  await other.storage.close();
+  const calm = { ...FAST, guestAwayMs: 100 };
+  await home.storage.close();
+  const again = await nodeOf(tracker, 'group1', calm, home.folder, home.storage.port);
+  const raw = await RawClient.open(again.storage.port);
+  const file = nameOf(id);
+  const read = () => raw.ask(downloadFile, { ...file, offset: 0, length: 0 });
+  expect((await read()).status).toBe(Status.tryAgain);
+  expect((await raw.ask(getMetadata, file)).status).toBe(0);
+  expect((await raw.ask(queryFileInfo, file, 1)).answer).toMatchObject({ size: SIZE });
+  await nodeOf(tracker, 'group2', FAST, other.folder, port);
+  await until(async () => (await read()).status === 0);
+  expect((await read()).answer).toEqual(content(0));
+
+  // Called back, all of it, and it stays here until `resume`.
+  const status = await askMigration(`127.0.0.1:${again.storage.port}`, 'recall');
+  expect(status.isRecalling).toBe(true);
+  await until(() => again.storage.migrationStatus()!.guestFiles.files === 0);
+  await until(() => again.storage.migrationStatus()!.waitingDepartures === 0);
+  for (const [n, each] of ids.entries())
+    expect(await client.downloadBytes(each)).toEqual(content(n));
+  const { isRecalling } = await askMigration(`127.0.0.1:${again.storage.port}`, 'resume');
+  expect(isRecalling).toBe(false);
+});
+
+test('guests come in under names of guests only, whole, from one server in an interval', async () => {
+  const { port: tracker } = await trackerOf();
+  // Nothing ends while the test looks at one interval.
+  const node = await nodeOf(tracker, 'group2', { ...FAST, intervalMs: 300 });
+  await until(() => node.storage.migrationStatus()!.intervals > 0);
+  const connect = () => RawClient.open(node.storage.port);
+  const bytes = Buffer.from('the bytes of a guest');
+  let number = 0;
+  const give = async (changes: Partial<GuestRequest> = {}) => {
+    number += 1;
+    const name = `M00/00/00/${'c'.repeat(27)}g${String(number).padStart(12, '0')}.moved`;
+    const request = {
+      homeGroup: 'group1',
+      homeId: '10.0.0.1',
+      name,
+      size: bytes.length,
+      crc32: crc32(bytes),
+      loadBytes: 100,
+      ...changes,
+    };
+    const raw = await connect();
+    raw.send(encodeRequestHead(guestStore, request));
+    const { status } = await raw.exchange(bytes);
+    return { status, name: request.name };
+  };
+  const taken = await give();
+  expect(taken.status).toBe(0);
+  const file = { group: 'group2', name: taken.name };
+  const raw = await connect();
+  expect((await raw.ask(downloadFile, { ...file, offset: 0, length: 0 })).answer).toEqual(bytes);
+  expect((await give({ name: taken.name })).status).toBe(Status.exists);
+  expect((await give({ crc32: 1 })).status).toBe(Status.ioError);
+  expect((await give({ loadBytes: 1e12 })).status).toBe(Status.busy);
+  expect((await give({ name: `M00/00/00/${'c'.repeat(27)}12.moved` })).status).toBe(Status.invalid);
+  expect((await give({ name: `M01/00/00/${'c'.repeat(27)}g${'0'.repeat(12)}.moved` })).status).toBe(
+    Status.invalid,
+  );
+  // Within an interval the second home is refused; in some later one it may be the first.
+  const { intervals } = node.storage.migrationStatus()!;
+  await until(() => node.storage.migrationStatus()!.intervals > intervals);
+  expect((await give()).status).toBe(0);
+  const other = await give({ homeId: '10.0.0.3' });
+  if (node.storage.migrationStatus()!.intervals === intervals + 1) {
+    expect(other.status).toBe(Status.busy);
+  }
+});
