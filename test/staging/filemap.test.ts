@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -167,4 +168,25 @@ test('the log is written back while work goes on, by a thread that ends with the
   await fileMap.close();
   const again = openFileMap(path);
   expect(keys.every((key) => again.find(key)?.size === SIZE)).toBe(true);
+});
+
+test('closing waits for the thread of the log, though nothing else keeps the process', () => {
+  const path = join(temporaryFolder(), 'filemap.sqlite');
+  const module = new URL('../../packages/staging/dist/filemap.js', import.meta.url).href;
+  const script = `
+    import { FileMap } from ${JSON.stringify(module)};
+    const fileMap = FileMap.open(${JSON.stringify(path)});
+    const files = Array.from({ length: 1000 }, (_, position) => {
+      const key = Buffer.alloc(16);
+      key.writeUInt32BE(position);
+      return { what: 'file', key, name: 'a', type: 't', group: undefined, crc32: 1, stagedAt: 1,
+        size: 1, position, spooled: false };
+    });
+    fileMap.apply(files, 1, 1000);
+    await fileMap.close();
+    console.log('closed');
+  `;
+  const args = ['--input-type=module', '--eval', script];
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
+  expect({ status, stdout, stderr }).toEqual({ status: 0, stdout: 'closed\n', stderr: '' });
 });

@@ -33,7 +33,7 @@ export async function untilStopped(
   setTimeout(() => {
     process.stderr.write('stopped with work under way; it resumes at the next start\n');
     process.exit(0);
-  }, STOP_WITHIN_MS).unref();
+  }, STOP_WITHIN_MS);
   await close();
   process.exit(0);
 }

@@ -43,6 +43,8 @@ export class Checkpoints {
   /** Resolves when the thread has ended. */
   stop(): Promise<void> {
     this.#isOver = true;
+    // Somebody waits for its end now, so the process must not end before.
+    this.#worker?.ref();
     this.#worker?.postMessage('end');
     return this.#ended;
   }
