@@ -221,9 +221,10 @@ export class Tiering {
       const path = service.store.pathOf(id);
       if (service.cache.has(path)) return undefined;
       const record = this.#recordOf(path);
-      if (record?.place === Place.row) return record.size;
-      // What another server has is its load.
-      if (record && record.place !== Place.file) return undefined;
+      // What another metadata server has goes through here all the same.
+      const isSmall = record?.place === Place.row || record?.place === Place.guest;
+      if (isSmall) return record.size;
+      if (record?.place === Place.servers) return undefined;
       const bytes = sizeOf(id);
       return bytes !== undefined && bytes <= this.#tiers.thresholdBytes ? bytes : undefined;
     } catch {
