@@ -221,9 +221,12 @@ export class Tiering {
       const path = service.store.pathOf(id);
       if (service.cache.has(path)) return undefined;
       const record = this.#recordOf(path);
+      if (record?.place === Place.row) {
+        this.#migration.accessed(path, record.size, record.size, false);
+        return record.size;
+      }
       // What another metadata server has goes through here all the same.
-      const isSmall = record?.place === Place.row || record?.place === Place.guest;
-      if (isSmall) return record.size;
+      if (record?.place === Place.guest) return record.size;
       if (record?.place === Place.servers) return undefined;
       const bytes = sizeOf(id);
       return bytes !== undefined && bytes <= this.#tiers.thresholdBytes ? bytes : undefined;

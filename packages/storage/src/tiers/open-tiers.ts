@@ -20,7 +20,7 @@ import { TieredDisk } from './tiered-disk.js';
  */
 
 export interface TierEvents {
-  /** Bytes of a row were read or written; `isNew`: the row was made with them. */
+  /** Bytes of a row are written; `isNew`: the row was made with them. */
   onAccess(path: string, bytes: number, size: number, isNew: boolean): void;
   /** A data file was cut and may be small enough for a row now. */
   onCut(tier: Tier, name: string, size: number): void;

@@ -28,7 +28,7 @@ export interface TieredDiskParts {
   /** Eq. 14: the largest that a file which has moved so often may grow to in its row. */
   readonly fileThresholdBytes: (moves: number) => number;
   readonly nowSeconds: () => number;
-  /** Bytes of a row were read or written; `isNew`: the row was made with them. */
+  /** Bytes of a row are written; `isNew`: the row was made with them. */
   readonly onAccess: (path: string, bytes: number, size: number, isNew: boolean) => void;
   /** A data file was cut and may be small enough for a row now. */
   readonly onCut: (tier: Tier, name: string, size: number) => void;
@@ -86,7 +86,7 @@ export class TieredDisk implements Disk {
   }
 
   async openToUpdate(path: string): Promise<DiskFile> {
-    const { disk, fileThresholdBytes, onCut } = this.#parts;
+    const { disk, fileThresholdBytes, onCut, onAccess } = this.#parts;
     const at = this.#locate(path);
     if (at?.kind !== 'file') return disk.openToUpdate(path);
     const { tier, name } = at;
@@ -97,6 +97,7 @@ export class TieredDisk implements Disk {
         // A change brings the bytes home: nobody else ever changes them.
         const isHere = record.place === Place.row;
         const bytes = isHere ? this.#bytesOf(tier, record, path) : await tier.readGuest(record);
+        onAccess(path, bytes.length, bytes.length, false);
         const limitBytes = fileThresholdBytes(record.moves);
         return new ChangedRow({ tier, disk, record, bytes, limitBytes, done });
       }
@@ -322,7 +323,6 @@ export class TieredDisk implements Disk {
     if (!bytes || bytes.length !== record.size || crc32(bytes) !== record.crc32) {
       throw failure('EIO', `the row of ${path} is damaged`);
     }
-    this.#parts.onAccess(path, bytes.length, bytes.length, false);
     return bytes;
   }
 
