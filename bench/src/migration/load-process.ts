@@ -9,14 +9,15 @@ import { cpuUsed, serve } from '../harness/serve.js';
 
 export interface LoadArgument {
   readonly tracker: string;
-  readonly kind: 'metadata' | 'small-files';
+  /** `reads` asks for the files that are there, in turn. */
+  readonly kind: 'metadata' | 'small-files' | 'reads';
   /** Each sends the next request when it has the answer. */
   readonly loops: number;
   readonly seconds: number;
   /** Before anything counts. */
   readonly warmUpSeconds: number;
   readonly fileBytes: number;
-  /** For metadata: ids of files that are there. */
+  /** For metadata and reads: ids of files that are there. */
   readonly files: readonly string[];
   /** The loops together send no more than this; undefined: as fast as they are answered. */
   readonly requestsPerSecond?: number | undefined;
@@ -33,28 +34,24 @@ export interface LoadResult {
   readonly p99Ms: number;
 }
 
+export interface FilesArgument {
+  readonly tracker: string;
+  readonly count: number;
+  readonly bytes: number;
+  /** Default: as the tracker chooses. */
+  readonly group?: string;
+}
+
 export type LoadHandlers = {
   /** Stores the files that metadata is set for. */
-  readonly files: (argument: {
-    tracker: string;
-    count: number;
-    bytes: number;
-  }) => Promise<string[]>;
+  readonly files: (argument: FilesArgument) => Promise<string[]>;
   readonly run: (argument: LoadArgument) => Promise<LoadResult>;
 };
 
-async function files({
-  tracker,
-  count,
-  bytes,
-}: {
-  tracker: string;
-  count: number;
-  bytes: number;
-}): Promise<string[]> {
+async function files({ tracker, count, bytes, group }: FilesArgument): Promise<string[]> {
   await using client = new FastdfsClient({ trackers: [tracker] });
   const body = Buffer.alloc(bytes, 0x5a);
-  return Promise.all(Array.from({ length: count }, () => client.upload(body)));
+  return Promise.all(Array.from({ length: count }, () => client.upload(body, { group })));
 }
 
 async function run(argument: LoadArgument): Promise<LoadResult> {
@@ -96,6 +93,15 @@ async function run(argument: LoadArgument): Promise<LoadResult> {
       if (read && !read.equals(body)) throw new Error(`${file} came back with other bytes`);
     }
   };
+  const reads = async (loop: number): Promise<void> => {
+    for (let turn = loop; performance.now() < end; turn += 1) {
+      await pace();
+      const file = known[turn % known.length]!;
+      const read = await timed(() => client.downloadBytes(file));
+      if (read && !read.equals(body)) throw new Error(`${file} came back with other bytes`);
+    }
+  };
+  const loop = { metadata, reads, 'small-files': smallFiles }[kind];
   let cpuAtFrom = cpuUsed().cpuSeconds;
   const mark = setTimeout(() => {
     cpuAtFrom = cpuUsed().cpuSeconds;
@@ -104,11 +110,7 @@ async function run(argument: LoadArgument): Promise<LoadResult> {
   const last = setTimeout(() => {
     cpuAtEnd = cpuUsed().cpuSeconds;
   }, end - performance.now());
-  await Promise.all(
-    Array.from({ length: loops }, (_, loop) =>
-      kind === 'metadata' ? metadata(loop) : smallFiles(),
-    ),
-  );
+  await Promise.all(Array.from({ length: loops }, (_, index) => loop(index)));
   clearTimeout(mark);
   clearTimeout(last);
   times.sort((a, b) => a - b);

@@ -4,6 +4,7 @@ import { addForecastGoals, addStorageGoals } from './goals.js';
 import { measureMoving } from './moving.js';
 import { showForecasts, showMoving, showSeveralServers, showTradeOff } from './output.js';
 import { FULL, type Plan, QUICK } from './plan.js';
+import { measureRealServers, showRealServers } from './real-servers.js';
 import { measureSeveralServers } from './several-servers.js';
 import { measureTradeOff } from './trade-off.js';
 
@@ -20,6 +21,8 @@ export const migration: Benchmark = {
     showSeveralServers(context);
     await measureTradeOff(context, plan);
     showTradeOff(context);
+    await measureRealServers(context, plan);
+    showRealServers(context);
     await measureMoving(context, plan);
     showMoving(context);
     addStorageGoals(context.figures);

@@ -12,6 +12,8 @@ export interface Plan {
   readonly throughputSeconds: number;
   /** Before they count: the method learns what the server can do. */
   readonly warmUpSeconds: number;
+  /** Runs with one to three servers, processes of their own. */
+  readonly severalRuns: number;
   /** Moves that are made under load. */
   readonly moves: number;
 }
@@ -23,6 +25,7 @@ export const FULL: Plan = {
   throughputRuns: 5,
   throughputSeconds: 3,
   warmUpSeconds: 4,
+  severalRuns: 5,
   moves: 10_000,
 };
 export const QUICK: Plan = {
@@ -32,5 +35,6 @@ export const QUICK: Plan = {
   throughputRuns: 3,
   throughputSeconds: 1,
   warmUpSeconds: 3,
+  severalRuns: 3,
   moves: 1000,
 };

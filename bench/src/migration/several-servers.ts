@@ -12,8 +12,8 @@ import { VARIANTS, type Variant } from './trade-off.js';
 
 /**
  * Figure 5: one to three metadata servers under the paper's metadata trace and sixteen
- * small-file clients, with the method and without it. In simulated time: our storages
- * do not move files to each other.
+ * small-file clients, with the method and without it, in simulated time; and in processes:
+ * see real-servers.ts.
  */
 
 export const SERVERS = [1, 2, 3] as const;

@@ -20,9 +20,9 @@ export type Variant = (typeof VARIANTS)[number];
 /** Of the metadata generator where it keeps to a rate. */
 export const PACED_PER_SECOND = 300;
 
-const METADATA_LOOPS = 4;
-const FILES = 64;
-const FILE_BYTES = 16 * 1024;
+export const METADATA_LOOPS = 4;
+export const FILES = 64;
+export const FILE_BYTES = 16 * 1024;
 
 /** Without the method: small files beside their metadata, served as they come. */
 export const TIERS: Readonly<Record<Variant, TierOptions>> = {
@@ -124,7 +124,7 @@ async function measure(
   return measured;
 }
 
-function child<H extends LoadHandlers | StorageHandlers | TrackerHandlers>(
+export function child<H extends LoadHandlers | StorageHandlers | TrackerHandlers>(
   name: string,
   module: string,
 ): Child<H> {
