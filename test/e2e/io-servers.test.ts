@@ -80,8 +80,8 @@ test('files are striped over I/O servers, and outlive the kill of any process', 
   const appender = await client.uploadAppender(small, { extension: 'log' });
   await client.append(appender, large);
   const appended = Buffer.concat([small, large]);
-  expect(await read(id)).toEqual(large);
-  expect(await read(appender)).toEqual(appended);
+  expect(large.equals((await read(id)) as Buffer)).toBe(true);
+  expect(appended.equals((await read(appender)) as Buffer)).toBe(true);
   for (const folder of folders) expect(partsIn(folder)).toHaveLength(2);
 
   // One of the two is killed: what needs it is a clear error, all else goes on.
@@ -92,7 +92,7 @@ test('files are striped over I/O servers, and outlive the kill of any process', 
   expect(await client.getMetadata(id)).toEqual({ width: '100' });
   await until(() => active(1));
   const meanwhile = await client.upload(large);
-  expect(await read(meanwhile)).toEqual(large);
+  expect(large.equals((await read(meanwhile)) as Buffer)).toBe(true);
   await client.delete(appender);
   expect(await read(appender)).toMatchObject({ code: 'not_found' });
 

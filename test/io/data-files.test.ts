@@ -99,7 +99,7 @@ describe('data files at I/O servers', () => {
         model.copy(cut);
         model = cut;
       }
-      expect(await contentOf(opened, folder, NAME)).toEqual(model);
+      expect(model.equals((await contentOf(opened, folder, NAME))!)).toBe(true);
       if (turn % 20 === 19) {
         await opened.close();
         opened = await openWith(folder, known(servers));
@@ -337,5 +337,86 @@ describe('data files at I/O servers', () => {
     await until(() => servers.every((server) => partsOf(server).length === 0));
     expect(readdirSync(join(folder, 'data', '.tmp'))).toEqual([]);
     await opened.close();
+  });
+});
+
+describe('a data file that is made ahead', () => {
+  async function growing(options: Parameters<typeof openWith>[3] = {}) {
+    const servers = await ioServers(2);
+    const folder = temporaryFolder();
+    const mortal = known(servers);
+    const opened = await openWith(folder, mortal, {}, options);
+    await store(opened, folder, NAME, bytesOf(100));
+    const grow = (at: number, bytes: Buffer) => change(opened, folder, NAME, { at, bytes });
+    return { servers, folder, mortal, opened, grow };
+  }
+
+  it('is there at the mark, and the migration only writes', async () => {
+    const { servers, folder, mortal, opened, grow } = await growing();
+    await grow(100, bytesOf(1000, 2));
+    await opened.disk.syncDirectory(join(folder, 'data', '00', '00'));
+    for (const server of servers) expect(partsOf(server)).toEqual([]);
+    await grow(1100, bytesOf(1900, 3));
+    await until(() => servers.every((server) => partsOf(server).length === 1));
+    const [made] = partsOf(servers[0]!);
+    const requests = mortal.requests;
+    await grow(3000, bytesOf(2000, 4));
+    // Five stripes at two servers: each is written, and each server synced.
+    expect(mortal.requests - requests).toBeLessThanOrEqual(5 + 2);
+    expect(tierOf(opened).records.find(NAME)!.layout!.handle).toBe(made);
+    const expected = Buffer.concat([
+      bytesOf(100),
+      bytesOf(1000, 2),
+      bytesOf(1900, 3),
+      bytesOf(2000, 4),
+    ]);
+    expect(await contentOf(opened, folder, NAME)).toEqual(expected);
+    await opened.close();
+  });
+
+  it('goes when the file shrinks, is deleted or never grows', async () => {
+    const { servers, folder, opened, grow } = await growing();
+    const made = () => until(() => servers.every((server) => partsOf(server).length === 1));
+    const gone = () => until(() => servers.every((server) => partsOf(server).length === 0));
+    await grow(100, bytesOf(3000));
+    await made();
+    await change(opened, folder, NAME, { size: 50 });
+    await gone();
+    await grow(50, bytesOf(3000));
+    await made();
+    await opened.disk.unlink(join(folder, 'data', NAME));
+    await gone();
+    await store(opened, folder, '00/00/small', bytesOf(4000));
+    for (const server of servers) expect(partsOf(server)).toEqual([]);
+    await opened.close();
+  });
+
+  it('is an orphan after a crash', async () => {
+    const { servers, folder, opened, grow } = await growing();
+    await grow(100, bytesOf(3000));
+    await until(() => servers.every((server) => partsOf(server).length === 1));
+    opened.abandon();
+    const again = await openWith(folder, known(servers));
+    tierOf(again).dataFiles!.clean();
+    await until(() => servers.every((server) => partsOf(server).length === 0));
+    expect(await contentOf(again, folder, NAME)).toHaveLength(3100);
+    await again.close();
+  });
+
+  it('can be switched off, and each round trip of a migration can be made', async () => {
+    const requestsOf = async (options: Parameters<typeof openWith>[3]) => {
+      const { mortal, opened, folder, grow } = await growing(options);
+      await grow(100, bytesOf(3000));
+      const requests = mortal.requests;
+      await grow(3100, bytesOf(1000, 2));
+      expect(await contentOf(opened, folder, NAME)).toHaveLength(4100);
+      await opened.close();
+      return mortal.requests - requests;
+    };
+    const off = { preMigrationShare: 1 };
+    const least = await requestsOf(off);
+    const size = { ...off, extraRounds: { create: true, size: true } };
+    // To each of two servers one to make the part, and one to ask for its size.
+    expect(await requestsOf(size)).toBe(least + 4);
   });
 });

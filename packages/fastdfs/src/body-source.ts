@@ -28,6 +28,12 @@ export class BodySource {
     return this.#touched && !this.repeatable;
   }
 
+  /** The bytes as they come; whoever asks again begins at their start, if it is repeatable. */
+  chunks(): AsyncIterable<Uint8Array> {
+    this.#touched = true;
+    return this.#open();
+  }
+
   /**
    * Sends head and body and resolves when `reader` has the reply. Rejects with
    * `length_mismatch`, with the source's own error, or as `Connection.exchange`;

@@ -140,6 +140,9 @@ export const CommandCode = {
   ioCheck: 240,
   ioServerReport: 245,
   ioServerList: 246,
+  /** Not of FastDFS; see storage-onward.ts. */
+  writeOnward: 247,
+  onwardDone: 248,
 } as const;
 
 /** Status byte of a reply: Linux errno numbers, whatever the platform. */

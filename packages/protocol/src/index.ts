@@ -11,6 +11,7 @@ export * from './commands/storage-file.js';
 export * from './commands/storage-listing.js';
 export * from './commands/storage-metadata.js';
 export * from './commands/storage-migration.js';
+export * from './commands/storage-onward.js';
 export * from './commands/storage-peer.js';
 export * from './commands/storage-slave.js';
 export * from './commands/storage-sync.js';

@@ -3,7 +3,8 @@ import { MAX_IO_HANDLES, Status } from '@stevedore/protocol';
 import { type Environment, randomName } from '../environment.js';
 import { asError, StatusError } from '../errors.js';
 import type { FileRecord, Records } from '../tiers/records.js';
-import { DataFile } from './data-file.js';
+import { type AheadFile, AheadFiles } from './ahead-files.js';
+import { allSettled, DataFile } from './data-file.js';
 import type { KnownServers } from './known-servers.js';
 import { encodeChecks, type Layout } from './layout.js';
 import { PartRequests } from './part-requests.js';
@@ -30,6 +31,7 @@ export interface DataFileSettings {
   readonly stripeBytes: number;
   /** I/O servers of one data file, at most. */
   readonly stripeWidth: number;
+  readonly extraRounds: { readonly create: boolean; readonly size: boolean };
   /** Between two looks for orphans at a server. */
   readonly orphanIntervalMs: number;
 }
@@ -44,6 +46,8 @@ const RETRY_MS = 1000;
 
 export class DataFiles {
   readonly requests: PartRequests;
+  /** Made before they are needed, for files that are about to outgrow their rows. */
+  readonly ahead: AheadFiles;
   readonly #parts: DataFilesParts;
   /** Data files that are open, by handle. */
   readonly #held = new Map<string, Held>();
@@ -59,6 +63,11 @@ export class DataFiles {
   constructor(parts: DataFilesParts) {
     this.#parts = parts;
     this.requests = new PartRequests(parts.servers, parts.records.owner);
+    this.ahead = new AheadFiles({
+      requests: this.requests,
+      begin: () => this.#newFile(undefined),
+      drop: ({ handle }) => this.#leave(handle, 'dropped'),
+    });
     parts.servers.onLearn(() => this.clean());
   }
 
@@ -73,20 +82,64 @@ export class DataFiles {
     readonly mtimeSeconds: number;
     readonly verifies?: boolean;
   }): StripedFile | undefined {
-    const { servers, settings } = this.#parts;
-    const { stripeBytes, stripeWidth } = settings;
-    const chosen = servers.choose(about.bytes, stripeBytes, stripeWidth);
-    if (this.#isClosed || chosen.length === 0) return undefined;
+    const file = this.#newFile(about.bytes);
+    return file && this.#striped(file, false, about);
+  }
+
+  /**
+   * A new data file that a file moves into, the one that was made ahead for it if there
+   * is one; undefined if no I/O server can take it.
+   */
+  async beginMove(
+    name: string,
+    about: { readonly bytes: number; readonly mtimeSeconds: number },
+  ): Promise<StripedFile | undefined> {
+    const { create, size } = this.#parts.settings.extraRounds;
+    const ahead = await this.ahead.take(name);
+    const file = ahead ?? this.#newFile(about.bytes);
+    if (!file) return undefined;
+    const { handle, servers } = file;
+    try {
+      if (create && !ahead) {
+        await allSettled(servers.map((server) => this.requests.create(server, [handle])));
+      }
+      if (size && (create || ahead)) {
+        await allSettled(servers.map((server) => this.requests.size(server, handle)));
+      }
+    } catch (error) {
+      this.#leave(handle, 'dropped');
+      throw error;
+    }
+    return this.#striped(file, create || ahead !== undefined, { ...about, verifies: true });
+  }
+
+  #newFile(bytes: number | undefined): AheadFile | undefined {
+    const { servers: known, settings } = this.#parts;
+    const servers = known.choose(bytes, settings.stripeBytes, settings.stripeWidth);
+    if (this.#isClosed || servers.length === 0) return undefined;
+    return { handle: this.#newHandle(servers), servers };
+  }
+
+  #striped(
+    { handle, servers }: AheadFile,
+    isCreated: boolean,
+    about: { readonly mtimeSeconds: number; readonly verifies?: boolean },
+  ): StripedFile {
+    let isNew = true;
     return new StripedFile({
       requests: this.requests,
-      stripeBytes,
-      servers: chosen,
-      newHandle: () => this.#newHandle(chosen),
+      stripeBytes: this.#parts.settings.stripeBytes,
+      servers,
+      newHandle: () => {
+        if (!isNew) return this.#newHandle(servers);
+        isNew = false;
+        return handle;
+      },
       known: undefined,
-      isCreated: false,
+      isCreated,
       verifies: about.verifies ?? false,
       mtimeSeconds: about.mtimeSeconds,
-      onLeave: (handle, what) => this.#leave(handle, what),
+      onLeave: (left, what) => this.#leave(left, what),
     });
   }
 
@@ -148,6 +201,7 @@ export class DataFiles {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     await this.#cleaning;
+    await this.ahead.settled();
   }
 
   #newHandle(servers: readonly string[]): string {

@@ -151,6 +151,19 @@ export class StripedFile implements DiskFile {
     this.#throwIfFailed();
   }
 
+  /** True if all parts are there, whatever they have. */
+  get isCreated(): boolean {
+    return this.#servers.every(({ isCreated }) => isCreated);
+  }
+
+  /** Somebody else has written behind the end, durably: the checks of the stripes from there on. */
+  extended(size: number, checks: readonly number[], mtimeSeconds: number): void {
+    const first = Math.floor(this.#size / this.#parts.stripeBytes);
+    this.#checks.splice(first, this.#checks.length - first, ...checks);
+    this.#size = size;
+    this.#mtimeSeconds = mtimeSeconds;
+  }
+
   /** A record has been told of the file as it is; it may be changed further. */
   recorded(): void {
     this.#isKnown = true;

@@ -52,6 +52,7 @@ export interface MigrationParts {
   readonly ioServers: () => readonly IoServerStatus[];
   /** Metadata servers of other groups; undefined: none is ever given anything. */
   readonly neighbours: Neighbours | undefined;
+  readonly writtenOnward: () => number;
   readonly now: () => number;
   readonly onError: (error: unknown) => void;
 }
@@ -224,7 +225,7 @@ export class Migration {
 
   status(): MigrationStatus {
     const { settings, tiers } = this.#parts;
-    const { ioServers } = this.#parts;
+    const { ioServers, writtenOnward } = this.#parts;
     const counted = (place: Place): RecordCounts => {
       const all = tiers.tiers.map(({ records }) => records.counts(place));
       const sum = (of: keyof RecordCounts): number =>
@@ -241,6 +242,7 @@ export class Migration {
       usedShare: this.#usedShare,
       rows: counted(Place.row),
       ioServers: ioServers(),
+      writtenOnward: writtenOnward(),
       ioFiles: counted(Place.servers),
       isRecalling: this.#isRecalling,
       neighbours: this.#parts.neighbours?.others ?? [],

@@ -19,6 +19,8 @@ export interface MigrationStatus {
   readonly ioServers: readonly IoServerStatus[];
   /** Files that are on them. */
   readonly ioFiles: { readonly files: number; readonly bytes: number };
+  /** Appends that clients wrote to them by themselves, since the start. */
+  readonly writtenOnward: number;
   /** Parts that are yet to be deleted there. */
   readonly waitingDeletions: number;
   /** Parts that no record knew, found there and deleted since the start. */
@@ -116,6 +118,9 @@ export function prometheusText(status: MigrationStatus): string {
   );
   metric('io_files', 'gauge', 'Files that are at I/O servers.', [['', status.ioFiles.files]]);
   metric('io_files_bytes', 'gauge', 'Their bytes.', [['', status.ioFiles.bytes]]);
+  metric('io_written_onward_total', 'counter', 'Appends that clients wrote to I/O servers.', [
+    ['', status.writtenOnward],
+  ]);
   metric('io_deletions_waiting', 'gauge', 'Parts yet to be deleted at I/O servers.', [
     ['', status.waitingDeletions],
   ]);

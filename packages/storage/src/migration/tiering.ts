@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
+import { fileThreshold } from '@stevedore/balance';
 import { CommandCode, downloadFile } from '@stevedore/protocol';
 import { asError } from '../errors.js';
 import { Departures } from '../guests/departures.js';
@@ -10,6 +11,7 @@ import { GuestHosts } from '../guests/guest-hosts.js';
 import { Guests } from '../guests/guests.js';
 import { Neighbours } from '../guests/neighbours.js';
 import { KnownServers } from '../io-tier/known-servers.js';
+import { OnwardWrites } from '../io-tier/onward-writes.js';
 import { ServerList } from '../io-tier/server-list.js';
 import type { Handler } from '../net/handler.js';
 import { isOwnAddress } from '../options.js';
@@ -18,6 +20,7 @@ import { calibrate } from '../scheduler/calibration.js';
 import { Competition } from '../scheduler/competition.js';
 import { scheduled } from '../scheduler/scheduled-handlers.js';
 import { Scheduler } from '../scheduler/scheduler.js';
+import { onwardHandlers } from '../storage/handlers/onward.js';
 import { dataDirectory } from '../storage/layout.js';
 import type { StorageSettings } from '../storage/options.js';
 import type { StorageService } from '../storage/service.js';
@@ -25,6 +28,7 @@ import { sizeOf } from '../storage/small-files.js';
 import { Place } from '../tiers/constants.js';
 import { type OpenedTiers, openTiers, type TierEvents } from '../tiers/open-tiers.js';
 import type { FileRecord } from '../tiers/records.js';
+import type { Tier } from '../tiers/tier.js';
 import { Audit } from './audit.js';
 import { Migration } from './migration.js';
 import { migrationHandler } from './migration-handler.js';
@@ -47,6 +51,7 @@ export class Tiering {
   readonly #list: ServerList;
   readonly #neighbours: Neighbours | undefined;
   readonly #departures: Departures | undefined;
+  readonly #onward: OnwardWrites;
 
   private constructor(
     given: StorageSettings,
@@ -54,11 +59,13 @@ export class Tiering {
     migration: Migration,
     scheduler: Scheduler,
     servers: KnownServers,
+    onward: OnwardWrites,
     guests: OpenedGuests | undefined,
     late: LateEvents,
   ) {
     const { trackers, tiers: settings, limits } = given;
     this.#servers = servers;
+    this.#onward = onward;
     this.#list = new ServerList({
       trackers,
       access: given.access,
@@ -120,6 +127,15 @@ export class Tiering {
         settings.bytesPerSecond > 0 ? settings : await calibrate(disk, data, probe, clock);
       const scheduler = new Scheduler({ ...settings, accessBytes, now: clock });
       const onError = (error: unknown): void => given.onError(asError(error));
+      const onward = new OnwardWrites({
+        servers,
+        environment: environment,
+        maxMs: settings.onwardMs,
+        fileThresholdBytes: (moves) =>
+          settings.enabled
+            ? fileThreshold(tiers.thresholdBytes, moves, settings.parameters)
+            : Number.POSITIVE_INFINITY,
+      });
       const migration = new Migration({
         settings,
         tiers,
@@ -136,11 +152,12 @@ export class Tiering {
         usedShare: () => usedShare(given),
         ioServers: () => servers.status(),
         neighbours: guests?.neighbours,
+        writtenOnward: () => onward.written,
         now: () => environment.now(),
         onError,
       });
       late.migration = migration;
-      return new Tiering(given, tiers, migration, scheduler, servers, guests, late);
+      return new Tiering(given, tiers, migration, scheduler, servers, onward, guests, late);
     } catch (error) {
       await tiers.close();
       throw error;
@@ -165,6 +182,7 @@ export class Tiering {
         scheduled(each, this.#scheduler, maxSmallBytes, bytesOf),
       ),
       migrationHandler(this.#migration),
+      ...onwardHandlers(service, this.#onward, (path) => this.#tierOf(path)),
     ];
   }
 
@@ -184,9 +202,14 @@ export class Tiering {
     return place === Place.servers || place === Place.guest;
   }
 
+  #tierOf(path: string): Tier | undefined {
+    return this.#tiers.tiers.find(({ data }) => path.startsWith(data));
+  }
+
   async close(): Promise<void> {
     await this.#neighbours?.close();
     await this.#departures?.close();
+    this.#onward.close();
     await this.#migration.close();
     await this.#list.close();
     // What waits for a server ends now; deletions under way are in the records.
@@ -196,6 +219,7 @@ export class Tiering {
 
   /** As if the process had been killed. */
   abandon(): void {
+    this.#onward.close();
     void this.#list.close();
     void this.#neighbours?.close();
     void this.#departures?.close();

@@ -67,11 +67,18 @@ export class ChangedRow implements DiskFile {
       const grown = await tier.growOut(record, content);
       this.#file =
         grown.place === Place.servers
-          ? tier.changeDataFile(grown)
+          ? new ChangedStripes({
+              tier,
+              name: record.name,
+              file: tier.changeDataFile(grown),
+              onCut: () => {},
+              done: () => {},
+            })
           : await disk.openToUpdate(tier.pathOf(record.name));
       return;
     }
     await tier.becomeRow(record.name, content);
+    tier.prepareToGrow(record.name, content.bytes.length, limitBytes);
     await tier.records.commit();
   }
 

@@ -129,6 +129,7 @@ async function openTier(
       path,
       data: data + sep,
       records,
+      preMigrationShare: settings.preMigrationShare,
       dataFiles: servers && new DataFiles({ records, servers, environment, settings, onError }),
       guests,
       onStep: (step, name) => events.onStep?.(step, name),

@@ -41,6 +41,18 @@ export interface TierOptions {
   readonly stripeBytes?: number;
   /** I/O servers that one file is striped over, at most. Default 4. */
   readonly stripeWidth?: number;
+  /**
+   * Share of its threshold beyond which an appender's data file is made ahead at the I/O
+   * servers, so that its migration need not. Default 0.5; 1: never.
+   */
+  readonly preMigrationShare?: number;
+  /**
+   * Requests of a migration that are spared otherwise, for comparisons: its parts are
+   * made first, and asked for their size before they are written. Default neither.
+   */
+  readonly extraRounds?: { readonly create: boolean; readonly size: boolean };
+  /** How long a client has for what it writes on to I/O servers by itself. Default 60,000. */
+  readonly onwardMs?: number;
   /** Longest silence of an I/O server within a request. Default 10,000. */
   readonly ioTimeoutMs?: number;
   /** Longest time until a connection to an I/O server is there. Default 2000. */
@@ -87,6 +99,9 @@ export function tierSettings(options: TierOptions): TierSettings {
     movesPerSecond: options.movesPerSecond ?? 50,
     stripeBytes: options.stripeBytes ?? 256 * KIB,
     stripeWidth: options.stripeWidth ?? 4,
+    preMigrationShare: options.preMigrationShare ?? 0.5,
+    extraRounds: options.extraRounds ?? { create: false, size: false },
+    onwardMs: options.onwardMs ?? 60_000,
     ioTimeoutMs: options.ioTimeoutMs ?? 10_000,
     ioConnectTimeoutMs: options.ioConnectTimeoutMs ?? 2000,
     ioConnections: options.ioConnections ?? 8,
@@ -121,6 +136,10 @@ export function tierSettings(options: TierOptions): TierSettings {
   checkInteger('movesPerSecond', settings.movesPerSecond, 1, 1_000_000);
   checkInteger('stripeBytes', settings.stripeBytes, 512, MAX_STRIPE_BYTES);
   checkInteger('stripeWidth', settings.stripeWidth, 1, 64);
+  if (!(settings.preMigrationShare > 0 && settings.preMigrationShare <= 1)) {
+    throw new OptionError(`preMigrationShare must be above 0 and at most 1`);
+  }
+  checkInteger('onwardMs', settings.onwardMs, 1, 3_600_000);
   checkInteger('ioTimeoutMs', settings.ioTimeoutMs, 1, 3_600_000);
   checkInteger('ioConnectTimeoutMs', settings.ioConnectTimeoutMs, 1, 3_600_000);
   checkInteger('ioConnections', settings.ioConnections, 1, 1024);

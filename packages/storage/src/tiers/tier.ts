@@ -53,6 +53,8 @@ export interface TierParts {
   readonly dataFiles: DataFiles | undefined;
   /** Undefined where no other metadata server is ever given anything. */
   readonly guests: Guests | undefined;
+  /** Of its threshold, beyond which the data file of a row is made ahead. */
+  readonly preMigrationShare: number;
   readonly onStep: (step: MoveStep, name: string) => void;
   /** The bytes of this path lie elsewhere now. */
   readonly onMoved: (path: string) => void;
@@ -67,6 +69,23 @@ export interface NewContent {
 interface Move {
   revoked: boolean;
   readonly done: Promise<void>;
+  /** Called when the move is revoked, for one that would not notice by itself. */
+  onRevoke?: () => void;
+}
+
+/** A move that a client is to carry on: what there was is copied, the record not switched. */
+export interface OnwardMove {
+  /** Has what the file had. */
+  readonly file: StripedFile;
+  readonly size: number;
+  /** True once the file was changed or deleted meanwhile, or the move was given up. */
+  readonly isRevoked: boolean;
+  /**
+   * The record is switched to the file with what was appended to it, unless the move
+   * was revoked; durable with the next commit. To be called by who has the file for himself.
+   */
+  finish(size: number, checks: readonly number[], mtimeSeconds: number): boolean;
+  giveUp(): void;
 }
 
 export class Tier {
@@ -110,6 +129,7 @@ export class Tier {
     const move = this.#moves.get(name);
     if (!move) return;
     move.revoked = true;
+    move.onRevoke?.();
     await move.done;
   }
 
@@ -140,9 +160,19 @@ export class Tier {
     this.#putDataFile(before, name, file, before.moves, before.moving);
   }
 
+  /**
+   * A row has been changed: its data file is made ahead if it is large enough, so that
+   * it is there when the file outgrows `limitBytes`.
+   */
+  prepareToGrow(name: string, size: number, limitBytes: number): void {
+    if (size > limitBytes * this.#parts.preMigrationShare) this.dataFiles?.ahead.make(name);
+    else this.dataFiles?.ahead.drop(name);
+  }
+
   /** The record goes, with the parts of its data file; durable with the next commit. */
   remove(record: FileRecord): void {
     this.records.remove(record.name);
+    this.dataFiles?.ahead.drop(record.name);
     this.#release(record);
   }
 
@@ -310,6 +340,81 @@ export class Tier {
     return guests.read(guest, size, checksum);
   }
 
+  /**
+   * Begins to move a file to I/O servers for a client that appends so much to it that it
+   * will outgrow `limitBytes(moves)`; undefined if it will not, is being moved or changed,
+   * or there are no servers.
+   */
+  async beginOnward(
+    name: string,
+    bytes: number,
+    limitBytes: (moves: number) => number,
+  ): Promise<OnwardMove | undefined> {
+    const record = this.records.find(name);
+    if (record?.place !== Place.row || record.size + bytes <= limitBytes(record.moves)) {
+      return undefined;
+    }
+    if (this.#moves.has(name) || this.#changing.has(name)) return undefined;
+    let ended = (): void => {};
+    const done = new Promise<void>((resolve) => {
+      ended = resolve;
+    });
+    const move: Move = { revoked: false, done };
+    this.#moves.set(name, move);
+    const end = (): void => {
+      if (this.#moves.get(name) === move) this.#moves.delete(name);
+      ended();
+    };
+    let file: StripedFile | undefined;
+    try {
+      const content = { bytes: this.records.bytes(name)!, mtimeSeconds: record.mtimeSeconds };
+      file = await this.#copyToServers(name, content);
+    } catch (error) {
+      end();
+      throw error;
+    }
+    if (!file || move.revoked) {
+      if (move.revoked) this.#revokes += 1;
+      end();
+      await file?.close();
+      return undefined;
+    }
+    return this.#onwardMove(record, file, move, end);
+  }
+
+  #onwardMove(record: FileRecord, file: StripedFile, move: Move, end: () => void): OnwardMove {
+    const { name, size } = record;
+    let isOver = false;
+    const giveUp = (): void => {
+      if (isOver) return;
+      isOver = true;
+      end();
+      void file.close();
+    };
+    move.onRevoke = () => {
+      if (!isOver) this.#revokes += 1;
+      giveUp();
+    };
+    return {
+      file,
+      size,
+      get isRevoked() {
+        return isOver;
+      },
+      finish: (grown, checks, mtimeSeconds) => {
+        if (isOver) return false;
+        isOver = true;
+        file.extended(grown, checks, mtimeSeconds);
+        this.#putDataFile(record, name, file, record.moves + 1, false);
+        end();
+        void file.close();
+        this.#parts.onMoved(this.pathOf(name));
+        return true;
+      },
+      giveUp,
+    };
+  }
+
   /** Moves a file from its data file, or from another server, into a row, if it is no larger than `limitBytes`. */
   moveToRow(name: string, limitBytes: number): Promise<MoveOutcome> {
     return this.#move(name, [Place.file, Place.servers, Place.guest], async (record, move) => {
@@ -443,17 +548,17 @@ export class Tier {
     { bytes, mtimeSeconds }: NewContent,
   ): Promise<StripedFile | undefined> {
     for (let attempt = 0; attempt < MAX_COPY_ATTEMPTS; attempt += 1) {
-      const about = { bytes: bytes.length, mtimeSeconds, verifies: true };
-      const file = this.dataFiles?.begin(about);
-      if (!file) return undefined;
+      let file: StripedFile | undefined;
       try {
+        file = await this.dataFiles?.beginMove(name, { bytes: bytes.length, mtimeSeconds });
+        if (!file) return undefined;
         await file.writeAt([bytes], 0);
         await file.sync();
         this.#step('copied', name);
         this.#step('verified', name);
         return file;
       } catch (error) {
-        await file.close();
+        await file?.close();
         if (!(error instanceof StatusError)) throw error;
       }
     }

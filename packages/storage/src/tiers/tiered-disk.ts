@@ -6,7 +6,7 @@ import { BufferFile } from './buffer-file.js';
 import { ChangedDataFile, ChangedRow, ChangedStripes } from './changed-files.js';
 import { Place } from './constants.js';
 import { GuestFile } from './guest-file.js';
-import { type NameInStore, nameInStore } from './names.js';
+import { isAppender, type NameInStore, nameInStore } from './names.js';
 import { NewFile } from './new-file.js';
 import type { FileRecord } from './records.js';
 import type { Tier } from './tier.js';
@@ -243,6 +243,7 @@ export class TieredDisk implements Disk {
           await target.tier.becomeDataFile(target.name, file.dataFile);
         } else if (memory) {
           await target.tier.becomeRow(target.name, { bytes: memory, mtimeSeconds });
+          this.#prepareToGrow(target.tier, target.name, memory.length);
           onAccess(to, memory.length, memory.length, true);
         } else {
           this.#touch(to);
@@ -264,6 +265,11 @@ export class TieredDisk implements Disk {
     await disk.rename(from, to);
   }
 
+  /** An appender may be about to outgrow its row from the beginning. */
+  #prepareToGrow(tier: Tier, name: string, size: number): void {
+    if (isAppender(name)) tier.prepareToGrow(name, size, this.#parts.fileThresholdBytes(0));
+  }
+
   async #renameStored(
     source: Located & { readonly name: string },
     from: string,
@@ -275,6 +281,7 @@ export class TieredDisk implements Disk {
     if (!isOnDisk(record)) {
       const replaced = records.find(target.name);
       if (replaced) source.tier.remove(replaced);
+      source.tier.dataFiles?.ahead.drop(source.name);
       records.rename(source.name, target.name);
       return;
     }
