@@ -1,8 +1,15 @@
 import type { Benchmark, BenchmarkContext } from '../harness/benchmark.js';
 import { measureForecasts } from './forecasting.js';
-import { addForecastGoals, addStorageGoals } from './goals.js';
+import { addCostGoals, addForecastGoals, addStorageGoals } from './goals.js';
 import { measureMoving } from './moving.js';
-import { showForecasts, showMoving, showSeveralServers, showTradeOff } from './output.js';
+import { measureMovingCost } from './moving-cost.js';
+import {
+  showForecasts,
+  showMoving,
+  showMovingCost,
+  showSeveralServers,
+  showTradeOff,
+} from './output.js';
 import { FULL, type Plan, QUICK } from './plan.js';
 import { measureRealServers, showRealServers } from './real-servers.js';
 import { measureSeveralServers } from './several-servers.js';
@@ -26,6 +33,9 @@ export const migration: Benchmark = {
     await measureMoving(context, plan);
     showMoving(context);
     addStorageGoals(context.figures);
+    await measureMovingCost(context, plan);
+    showMovingCost(context);
+    addCostGoals(context.figures);
   },
 };
 

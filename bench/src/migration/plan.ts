@@ -14,6 +14,9 @@ export interface Plan {
   readonly warmUpSeconds: number;
   /** Runs with one to three servers, processes of their own. */
   readonly severalRuns: number;
+  /** Runs of the cost of a migration, and files for each mean. */
+  readonly costRuns: number;
+  readonly costFiles: number;
   /** Moves that are made under load. */
   readonly moves: number;
 }
@@ -26,6 +29,8 @@ export const FULL: Plan = {
   throughputSeconds: 3,
   warmUpSeconds: 4,
   severalRuns: 5,
+  costRuns: 5,
+  costFiles: 10,
   moves: 10_000,
 };
 export const QUICK: Plan = {
@@ -36,5 +41,7 @@ export const QUICK: Plan = {
   throughputSeconds: 1,
   warmUpSeconds: 3,
   severalRuns: 3,
+  costRuns: 3,
+  costFiles: 6,
   moves: 1000,
 };

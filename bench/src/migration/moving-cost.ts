@@ -1,0 +1,171 @@
+import { FastdfsClient } from '@stevedore/fastdfs';
+import type { TierOptions } from '@stevedore/storage';
+import type { BenchmarkContext } from '../harness/benchmark.js';
+import { Child } from '../harness/child.js';
+import { lineChart } from '../harness/line-chart.js';
+import type { IoServerHandlers } from './io-server-process.js';
+import type { Plan } from './plan.js';
+import type { StorageHandlers } from './storage-process.js';
+import type { TrackerHandlers } from './tracker-process.js';
+
+/**
+ * Figure 6: what a write costs that makes a file outgrow its threshold of 1 MiB, over
+ * the size of the write. Files are filled to the last write of that size which still
+ * fits their rows; the next one is measured. A tracker, four I/O servers and a storage
+ * for each way to migrate, each a process of its own; the client is this process.
+ */
+
+const KIB = 1024;
+const THRESHOLD_BYTES = 1024 * KIB;
+const IO_SERVERS = 4;
+
+export const ACCESS_KIB = [4, 16, 64, 256, 1024, 4096] as const;
+export type AccessKib = (typeof ACCESS_KIB)[number];
+
+export const WAYS = ['none', 'baseline', 'passive', 'hiding', 'both'] as const;
+export type Way = (typeof WAYS)[number];
+
+export const WAY_TEXTS: Readonly<Record<Way, string>> = {
+  none: 'No migration: the row holds it',
+  baseline: 'Baseline: active, all round trips',
+  passive: 'Passive where the write is large',
+  hiding: 'Active, both schemes hide latency',
+  both: 'Passive and both schemes (default)',
+};
+
+const FIXED = { enabled: true, migrates: false, thresholdBytes: THRESHOLD_BYTES } as const;
+const EVERY_ROUND = { preMigrationShare: 1, extraRounds: { create: true, size: true } } as const;
+
+const TIERS: Readonly<Record<Way, TierOptions>> = {
+  none: {
+    ...FIXED,
+    thresholdBytes: 16 * THRESHOLD_BYTES,
+    parameters: { maximumThresholdBytes: 16 * THRESHOLD_BYTES },
+  },
+  baseline: { ...FIXED, ...EVERY_ROUND },
+  passive: { ...FIXED, ...EVERY_ROUND },
+  hiding: FIXED,
+  both: FIXED,
+};
+
+export function costId(way: Way, access: AccessKib): string {
+  return `cost.${way}.a${access}.ms`;
+}
+
+/** Of the costs of a way, over those of the baseline. */
+export function costRatioId(way: Way, access: AccessKib): string {
+  return `cost.${way}.a${access}.vs-baseline`;
+}
+
+export async function measureMovingCost(context: BenchmarkContext, plan: Plan): Promise<void> {
+  const opened: AsyncDisposable[] = [];
+  try {
+    await measureAll(context, plan, (one) => {
+      opened.unshift(one);
+      return one;
+    });
+  } finally {
+    // The last one first.
+    for (const each of opened) await each[Symbol.asyncDispose]();
+  }
+  await draw(context);
+}
+
+async function measureAll(
+  { workspace, figures, progress }: BenchmarkContext,
+  plan: Plan,
+  keep: <One extends AsyncDisposable>(one: One) => One,
+): Promise<void> {
+  const child = <H extends IoServerHandlers | StorageHandlers | TrackerHandlers>(
+    name: string,
+    module: string,
+  ): Child<H> => keep(new Child<H>(name, new URL(module, import.meta.url)));
+  const tracker = await child<TrackerHandlers>('tracker', './tracker-process.js').call(
+    'start',
+    undefined,
+  );
+  for (let server = 0; server < IO_SERVERS; server += 1) {
+    const directory = workspace.fresh(`io-${server}`);
+    const io = child<IoServerHandlers>('I/O server', './io-server-process.js');
+    await io.call('start', { directory, tracker });
+  }
+  for (const way of WAYS) {
+    const storage = child<StorageHandlers>('storage', './storage-process.js');
+    const directory = workspace.fresh(`cost-${way}`);
+    await storage.call('start', { directory, tiers: TIERS[way], tracker, group: way });
+    const active = async () =>
+      (await storage.call('status', undefined)).ioServers.filter(({ isActive }) => isActive).length;
+    while ((await active()) < IO_SERVERS) await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  const stock = keep(new FastdfsClient({ trackers: [tracker] }));
+  const onward = keep(new FastdfsClient({ trackers: [tracker], writesOnward: true }));
+  for (let run = 0; run < plan.costRuns; run += 1) {
+    for (const access of ACCESS_KIB) {
+      progress(`cost of a migration, writes of ${access} KiB, run ${run + 1}`);
+      const costs = new Map<Way, number>();
+      for (const way of inTurns(run)) {
+        const client = way === 'passive' || way === 'both' ? onward : stock;
+        costs.set(way, await measure(client, way, access * KIB, plan.costFiles));
+      }
+      for (const way of WAYS) {
+        figures.add(costId(way, access), 'ms', costs.get(way)!);
+        figures.add(costRatioId(way, access), 'ratio', costs.get(way)! / costs.get('baseline')!);
+      }
+    }
+  }
+}
+
+/** Each run begins with another way. */
+function inTurns(run: number): Way[] {
+  const first = run % WAYS.length;
+  return [...WAYS.slice(first), ...WAYS.slice(0, first)];
+}
+
+/** Mean milliseconds of the write, every byte read back. */
+async function measure(
+  client: FastdfsClient,
+  group: string,
+  accessBytes: number,
+  count: number,
+): Promise<number> {
+  const filled = Math.floor(THRESHOLD_BYTES / accessBytes) * accessBytes;
+  const before = pattern(filled);
+  const access = pattern(filled + accessBytes).subarray(filled);
+  const files: string[] = [];
+  for (let file = 0; file < count; file += 1) {
+    files.push(await client.uploadAppender(before, { extension: 'dat', group }));
+  }
+  const start = performance.now();
+  for (const file of files) await client.append(file, access);
+  const cost = (performance.now() - start) / count;
+  for (const file of files) {
+    const found = await client.downloadBytes(file);
+    if (!found.equals(pattern(filled + accessBytes))) throw new Error(`${file} has other bytes`);
+    await client.delete(file);
+  }
+  return cost;
+}
+
+const PATTERN = Buffer.from(
+  Array.from({ length: 6 * 1024 * KIB }, (_, index) => (index * 31 + (index >> 12)) % 251),
+);
+
+function pattern(bytes: number): Buffer {
+  return PATTERN.subarray(0, bytes);
+}
+
+async function draw({ figures, chart }: BenchmarkContext): Promise<void> {
+  await chart(
+    'migration-cost.svg',
+    lineChart({
+      title: 'Figure 6: cost of a write that makes a file migrate',
+      xTitle: 'Size of the write',
+      yTitle: 'Milliseconds',
+      labels: ACCESS_KIB.map((kib) => (kib < 1024 ? `${kib} KiB` : `${kib / 1024} MiB`)),
+      series: WAYS.map((way) => ({
+        name: WAY_TEXTS[way],
+        values: ACCESS_KIB.map((access) => figures.summary(costId(way, access)).median),
+      })),
+    }),
+  );
+}
