@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { CandidateWindow } from '../../packages/staging/dist/candidate-window.js';
 import { chooseMembers, makeUnits } from '../../packages/staging/dist/candidates.js';
 import type { FileRow } from '../../packages/staging/dist/filemap.js';
 import { seededRandom } from '../../packages/staging/dist/random.js';
@@ -78,5 +79,33 @@ describe('candidates', () => {
     expect(penaltyAt(40_000)).toBeGreaterThan(0);
     expect(penaltyAt(55_000)).toBeGreaterThan(penaltyAt(40_000));
     expect(penaltyAt(60_000)).toBeGreaterThan(penaltyAt(59_999));
+  });
+});
+
+describe('the window of candidates', () => {
+  const LIMITS = { bytes: 1000, files: 100, filesBeyond: 5 };
+
+  function sizesTaken(rows: readonly FileRow[], limits = LIMITS) {
+    const window = new CandidateWindow(limits);
+    let looked = 0;
+    for (const each of rows) {
+      looked += 1;
+      if (!window.take(each)) break;
+    }
+    return { looked, sizes: window.rows.map(({ size }) => size) };
+  }
+
+  test('ends once there are enough bytes or files', () => {
+    const rows = Array.from({ length: 20 }, () => row(300));
+    expect(sizesTaken(rows)).toEqual({ looked: 5, sizes: [300, 300, 300, 300] });
+    expect(sizesTaken(rows, { ...LIMITS, files: 2 })).toEqual({ looked: 3, sizes: [300, 300] });
+  });
+
+  test('takes members along that came among others, only so far, and nothing else', () => {
+    const rows = [
+      ...[row(400, 'g'), row(500, 'h'), row(200)],
+      ...[row(1), row(2, 'g'), row(3, 'new'), row(4, 'h'), row(5, 'g'), row(6, 'g')],
+    ];
+    expect(sizesTaken(rows)).toEqual({ looked: 8, sizes: [400, 500, 200, 2, 4, 5] });
   });
 });

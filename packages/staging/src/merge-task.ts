@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { MAX_ENTRIES, TRUNK_EXTENSION } from '@stevedore/protocol';
+import { CandidateWindow } from './candidate-window.js';
 import { chooseMembers, makeUnits } from './candidates.js';
 import { mergeChannel } from './channels.js';
 import type { FileMap, FileRow } from './filemap.js';
@@ -57,6 +58,8 @@ const WHOLES_IN_FLIGHT = 2;
 const PAGE_ROWS = 1_000;
 /** Candidates considered for one trunk, as a multiple of its size. */
 const CANDIDATE_BYTES_FACTOR = 2;
+/** How many files later a member of a group may have come to be stored with the others. */
+const FILES_BEYOND = 4_096;
 const FIRST_RETRY_MS = 200;
 const LAST_RETRY_MS = 10_000;
 const MAX_FILES = MAX_ENTRIES;
@@ -371,24 +374,19 @@ export class MergeTask {
 
   /** Waiting small files in order of arrival, read in pages so that uploads get their turn. */
   async #candidates(bytes: number): Promise<FileRow[]> {
-    const found: FileRow[] = [];
-    let sum = 0;
+    const files = MAX_FILES * CANDIDATE_BYTES_FACTOR;
+    const window = new CandidateWindow({ bytes, files, filesBeyond: FILES_BEYOND });
     let at = this.#firstPlace();
-    while (sum < bytes && found.length < MAX_FILES * CANDIDATE_BYTES_FACTOR) {
+    for (;;) {
       const page = this.#options.fileMap.waiting(at.segment, at.position, PAGE_ROWS);
       for (const row of page) {
         if (row.spooled === 1 || !this.#isFree(row)) continue;
-        // Enough for a choice; the oldest are to go first. A group is not cut off.
-        const isOfLast = row.group !== null && row.group === found.at(-1)?.group;
-        if (sum >= bytes && !isOfLast) return found;
-        found.push(row);
-        sum += row.size;
+        if (!window.take(row)) return window.rows;
       }
-      if (page.length < PAGE_ROWS) break;
+      if (page.length < PAGE_ROWS) return window.rows;
       at = page.at(-1)!;
       await nextTurn();
     }
-    return found;
   }
 
   #spooledWaiting(): FileRow[] {
