@@ -20,6 +20,7 @@ export * from './commands/tracker-admin.js';
 export * from './commands/tracker-io-servers.js';
 export * from './commands/tracker-list.js';
 export * from './commands/tracker-query.js';
+export * from './commands/tracker-stats.js';
 export * from './constants.js';
 export * from './errors.js';
 export * from './file-id.js';
