@@ -24,7 +24,8 @@ const PLACEHOLDERS: Readonly<Record<OptionSpec['kind'], string>> = {
 
 export function addOptionFlags(command: Command, table: OptionTable): void {
   for (const [name, spec] of Object.entries(table)) {
-    const flag = `${flagName(name)}${PLACEHOLDERS[spec.kind]}`;
+    const placeholder = spec.choices ? ` <${spec.choices.join('|')}>` : PLACEHOLDERS[spec.kind];
+    const flag = `${flagName(name)}${placeholder}`;
     // No default for the parser: it could not be told from a flag that was given.
     const help = `${spec.help} (default: ${describeDefault(spec)}; ${environmentName(name)})`;
     command.addOption(new Option(flag, help));
@@ -47,6 +48,7 @@ export function describeValue(spec: OptionSpec, value: unknown): string {
   if (spec.kind === 'size') return formatBytes(Number(value));
   if (spec.kind === 'duration') return `${Number(value) / 1000} s`;
   if (spec.kind === 'boolean') return value === true ? 'on' : 'off';
+  if (value === '') return 'none';
   return String(value);
 }
 
