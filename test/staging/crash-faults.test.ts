@@ -10,7 +10,8 @@ import { type FileMapHarm, type HostState, SimulatedHost } from '../support/simu
  * Each operation of small histories fails, once or it and all later ones: nothing
  * that was acknowledged is harmed, what was refused is not there, and once the disk
  * is well again work goes on by itself. Then the process restarts, and it crashes,
- * at the end and at several points behind the fault.
+ * at the end and at several points behind the fault. Once the disk has taken anything
+ * again, what was refused stays away, whatever happens then.
  */
 
 const SEED = Number(process.env.TEST_SEED ?? 1);
@@ -73,11 +74,14 @@ async function runWithFault(script: Script, fault: Fault): Promise<boolean> {
     host.disk.heal();
     host.onPoint = () => undefined;
     host.isTolerant = false;
+    const isFinal = host.isRunning;
+    let later: HostState | undefined;
     if (host.isRunning) {
       step = 'going on';
       await host.put(some(host, 1));
       await host.flush();
       await host.check();
+      later = host.state();
       step = 'closing';
       await host.close();
       expect(host.disk.openFiles, 'open files').toBe(0);
@@ -85,14 +89,16 @@ async function runWithFault(script: Script, fault: Fault): Promise<boolean> {
     step = 'the restart';
     await host.start();
     const tookBack = !failed.some((what) => what.startsWith('truncate'));
-    host.ledger.settle(host.staging, tookBack ? 'none' : 'refused');
+    host.ledger.settle(host.staging, isFinal ? 'undeleted' : tookBack ? 'none' : 'refused');
     await host.check();
     await host.flush();
     await host.check();
     for (const [index, state] of crashes.entries()) {
       step = `the crash ${index} of ${crashes.length}`;
-      await recover(script, state, CRASHES[index % CRASHES.length]!);
+      await recover(script, state, CRASHES[index % CRASHES.length]!, 'all');
     }
+    step = 'a power failure when the disk is well again';
+    if (later) await recover(script, later, CRASHES[fault.at % CRASHES.length]!, 'unanswered');
     return true;
   } catch (error) {
     const { code, once, at } = fault;
@@ -117,11 +123,12 @@ async function recover(
   script: Script,
   state: HostState,
   [mode, harm]: readonly [CrashMode, FileMapHarm],
+  open: 'all' | 'unanswered',
 ): Promise<void> {
   const host = SimulatedHost.after(state, script.options ?? {}, mode, harm, new Random(SEED));
   try {
     await host.start();
-    host.ledger.settle(host.staging, 'all');
+    host.ledger.settle(host.staging, open);
     await host.check();
     await host.flush();
     await host.check();

@@ -35,6 +35,14 @@ export interface LedgerEntry {
   readonly places: Set<string>;
 }
 
+/** States that a start decides. */
+const OPEN = {
+  all: ['putting', 'refused', 'deleting', 'undeleted'],
+  refused: ['refused', 'undeleted'],
+  unanswered: ['putting', 'deleting', 'undeleted'],
+  undeleted: ['undeleted'],
+} satisfies Record<string, readonly FileState[]>;
+
 export class Ledger {
   readonly #entries = new Map<string, LedgerEntry>();
   /** False while a start is under way that may decide what no answer has decided. */
@@ -76,14 +84,14 @@ export class Ledger {
 
   /**
    * Decides, by what a start has found, what no answer has decided. After a start
-   * that no crash preceded, only what the disk did not let take back is open.
+   * that no crash preceded, only what the disk did not let take back is open; and once
+   * it has taken anything since, of the refused only deletions (unanswered: and what was
+   * under way at a crash).
    */
-  settle(staging: Staging, open: 'all' | 'refused' | 'none'): void {
+  settle(staging: Staging, open: keyof typeof OPEN | 'none'): void {
     this.isSettled = true;
     if (open === 'none') return;
-    const states: FileState[] =
-      open === 'all' ? ['putting', 'refused', 'deleting', 'undeleted'] : ['refused', 'undeleted'];
-    for (const { key, state } of this.in(...states)) {
+    for (const { key, state } of this.in(...OPEN[open])) {
       const isThere = staging.find(key) !== undefined;
       const isPut = state === 'putting' || state === 'refused';
       this.set(key, isThere ? 'kept' : isPut ? 'lost' : 'deleted');

@@ -33,7 +33,7 @@ export interface FileMapImage {
 export type HostOptions = Partial<
   Pick<
     StagingOptions,
-    'trunkBytes' | 'segmentBytes' | 'retainBytes' | 'containerBytes' | 'maxAgeMs'
+    'trunkBytes' | 'segmentBytes' | 'retainBytes' | 'containerBytes' | 'maxAgeMs' | 'sync'
   >
 >;
 

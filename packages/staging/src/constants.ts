@@ -1,5 +1,8 @@
 /** Numbers of the container format; FORMAT.md beside this package has the layouts. */
 
+/** Stands for a segment where a file's bytes were lost: no segment has the number. */
+export const LOST_SEGMENT = 2 ** 40;
+
 export const SEGMENT_MAGIC = Buffer.from('STVDSEG1', 'latin1');
 export const SEGMENT_HEADER_BYTES = 32;
 export const RECORD_MAGIC = 0x31525653; // "SVR1", little-endian

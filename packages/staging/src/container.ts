@@ -1,10 +1,16 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Disk, hasCode } from '@stevedore/disk';
-import { BATCH_BYTES, BATCH_RECORDS, MIN_HALF_BYTES, RECORD_HEADER_BYTES } from './constants.js';
+import {
+  BATCH_BYTES,
+  BATCH_RECORDS,
+  MIN_HALF_BYTES,
+  RECORD_HEADER_BYTES,
+  RecordType,
+} from './constants.js';
 import { StoreError } from './errors.js';
 import type { FileMapChange } from './filemap-change.js';
 import { encodeRecordHead, type NewRecord } from './record.js';
-import { changeOfRecord } from './records.js';
+import { changeOfRecord, deletionRecord } from './records.js';
 import { Segment } from './segment.js';
 
 /**
@@ -14,7 +20,9 @@ import { Segment } from './segment.js';
  * while the one before it is synced, and synced and acknowledged after that.
  *
  * After a failed write or sync the segment takes no more records: what the system
- * still holds of it is unknown. Its acknowledged records stay readable.
+ * still holds of it is unknown. Its acknowledged records stay readable. What was refused
+ * is cut off; where the disk does not even take that, deletions of the refused files are
+ * written with the next batch that it takes, so that no later start finds them.
  */
 export interface ContainerOptions {
   readonly disk: Disk;
@@ -29,9 +37,11 @@ export interface ContainerOptions {
   /** Makes a batch visible; called before its appends resolve. Must not fail. */
   readonly commit: (
     changes: readonly FileMapChange[],
-    segment: number,
+    segment: Segment,
     indexedBytes: number,
   ) => void;
+  /** More of the segment is known to be on the medium. */
+  readonly onSynced: (segment: Segment) => void;
 }
 
 interface Append {
@@ -45,12 +55,16 @@ interface Append {
 /** A batch that is on its way to a segment. */
 interface Batch {
   readonly appends: readonly Append[];
+  /** Deletions of refused files that are written with it. */
+  readonly refused: readonly Buffer[];
   readonly segment: Segment;
   readonly changes: readonly FileMapChange[];
   /** Where it ends in the segment. */
   readonly end: number;
 }
 
+/** Refused files that could not be cut off and are kept in mind. */
+const MAX_REFUSED = 100_000;
 /** How long a batch waits for more appends that come one right after the other, in turns. */
 const MAX_GATHER_TURNS = 16;
 
@@ -63,6 +77,8 @@ export class Container {
   readonly #unsynced = new Set<Segment>();
   /** Number of the first segment that is not an earlier process's. */
   readonly firstOwnSegment: number;
+  /** Refused files whose records may still be found on the disk. */
+  #refused: Buffer[] = [];
   #queue: Append[] = [];
   #queuedBytes = 0;
   /** Bytes of the batch that is being synced. */
@@ -72,6 +88,8 @@ export class Container {
   #write: Promise<unknown> = Promise.resolve();
   /** The last batch that was written: resolves when it is answered. */
   #settled: Promise<void> = Promise.resolve();
+  /** The last sync that nobody waits for. */
+  #leftBehind: Promise<void> = Promise.resolve();
   #closed = false;
 
   constructor(options: ContainerOptions) {
@@ -128,7 +146,10 @@ export class Container {
 
   /** Makes what was acknowledged durable, whatever the durability. */
   async sync(): Promise<void> {
-    for (const segment of [...this.#unsynced]) await this.#sync(segment);
+    for (const segment of [...this.#unsynced]) {
+      await this.#sync(segment, segment.bytes);
+      this.#options.onSynced(segment);
+    }
   }
 
   /** If it rejects, the segment is still there, to be read and to be removed again. */
@@ -144,9 +165,11 @@ export class Container {
   }
 
   async close(): Promise<void> {
+    if (this.#refused.length > 0 && !this.#closed) await this.append([]).catch(() => undefined);
     this.#closed = true;
     await this.#writing;
     await this.#settled;
+    await this.#leftBehind;
     try {
       await this.sync();
     } finally {
@@ -216,7 +239,9 @@ export class Container {
     const buffers: Uint8Array[] = [];
     const changes: FileMapChange[] = [];
     let end = segment.end;
-    for (const { records } of appends) {
+    const refused = this.#refused.slice(0, BATCH_RECORDS);
+    const deletions = refused.map((key) => deletionRecord(key, this.#options.now()));
+    for (const records of [deletions, ...appends.map((append) => append.records)]) {
       for (const record of records) {
         const head = encodeRecordHead(record, segment.number);
         buffers.push(head, ...record.body);
@@ -229,18 +254,20 @@ export class Container {
     this.#write = write.catch(() => undefined);
     await write;
     if (segment.failure === undefined) segment.end = end;
-    return { appends, segment, changes, end };
+    this.#refused = this.#refused.slice(refused.length);
+    return { appends, refused, segment, changes, end };
   }
 
-  async #settle({ appends, segment, changes, end }: Batch): Promise<void> {
+  async #settle({ appends, refused, segment, changes, end }: Batch): Promise<void> {
     try {
       // The batch before it failed, and this one may be as doubtful.
       if (segment.failure !== undefined) throw segment.failure;
       this.#unsynced.add(segment);
-      if (appends.some(({ sync }) => sync)) await this.#sync(segment);
-      this.#options.commit(changes, segment.number, end);
+      if (appends.some(({ sync }) => sync)) await this.#sync(segment, end);
+      this.#options.commit(changes, segment, end);
       segment.bytes = end;
     } catch (error) {
+      this.#refused.push(...refused);
       await this.#giveUp(segment, error, appends);
       return;
     }
@@ -251,8 +278,11 @@ export class Container {
     const { disk, folder, origin, now, sync, segmentBytes } = this.#options;
     if (this.#current && this.#current.end < segmentBytes) return this.#current;
     await this.#settled;
-    // What was only handed to the system so far is not left behind.
-    if (sync) await this.sync();
+    // What was only handed to the system so far is not left behind. With durability os
+    // nobody waits for that, and a failure is told to whoever has to rely on it.
+    const left = this.sync();
+    if (sync) await left;
+    else this.#leftBehind = left.catch(() => undefined);
     this.#current = undefined;
     const number = this.#nextSegment;
     this.#nextSegment += 1;
@@ -262,11 +292,11 @@ export class Container {
     return segment;
   }
 
-  async #sync(segment: Segment): Promise<void> {
+  async #sync(segment: Segment, end: number): Promise<void> {
     // What is written meanwhile puts it there again.
     this.#unsynced.delete(segment);
     try {
-      await segment.sync();
+      await segment.sync(end);
     } catch (error) {
       this.#unsynced.add(segment);
       throw error;
@@ -282,12 +312,22 @@ export class Container {
     if (segment && segment.failure === undefined) {
       segment.failure = cause;
       if (this.#current === segment) this.#current = undefined;
-      this.#unsynced.delete(segment);
+      if (segment.synced >= segment.bytes) this.#unsynced.delete(segment);
       await this.#write;
       await segment.dropInvalidBytes().catch(() => undefined);
     }
+    if (segment && !segment.isCut) this.#noteRefused(appends);
     const failure = writeFailure(cause, this.#options.folder);
     for (const append of appends) append.reject(failure);
+  }
+
+  #noteRefused(appends: readonly Append[]): void {
+    const isNew = ({ type, meta }: NewRecord) =>
+      type === RecordType.file || (type === RecordType.spooledFile && !('was' in meta));
+    const files = appends.flatMap(({ records }) => records.filter(isNew));
+    for (const { key } of files) {
+      if (this.#refused.length < MAX_REFUSED) this.#refused.push(key);
+    }
   }
 }
 

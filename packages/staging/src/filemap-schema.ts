@@ -23,13 +23,17 @@ import type { SqliteDatabase } from '@stevedore/disk/sqlite';
  * trunks fit in one page that random deletions write few. trunks.sparse is 1 when more
  * than half of a confirmed trunk is, 2 when all of it is.
  *
+ * segments.syncedBytes is how much of a segment is known to be on the medium. With
+ * durability os it may be less than what is indexed, and then a power failure may leave
+ * the FileMap with files that the container does not have.
+ *
  * trunks.doubtfulSince is set while FastDFS may hold a copy of the trunk that no record
  * names; copied is 0 until as many storages as asked for have shown that they have it,
  * and oldestSegment is the first one that must stay until then. damage lists copies
  * that are not to be read, blocks the checksums of large files, marks where slow walks
  * have come to, unwanted what is still to be removed from FastDFS.
  */
-export const SCHEMA_VERSION = 5;
+export const SCHEMA_VERSION = 6;
 
 const VERSION_1 = `
   CREATE TABLE files (
@@ -165,7 +169,13 @@ const VERSION_5 = `
   CREATE INDEX trunks_sparse ON trunks (sparse) WHERE sparse > 0;
 `;
 
-const STEPS = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
+/** What a power failure may have taken from the container. */
+const VERSION_6 = `
+  ALTER TABLE segments ADD COLUMN syncedBytes INTEGER NOT NULL DEFAULT 0;
+  UPDATE segments SET syncedBytes = indexedBytes;
+`;
+
+const STEPS = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6];
 
 /** Up to the present version, or, to try that, only to an earlier one. */
 export function migrate(database: SqliteDatabase, to = SCHEMA_VERSION): void {

@@ -1,7 +1,7 @@
 import type { FileChange, FileMapChange, FormerPlace, PlannedMember } from './filemap-change.js';
 import { packMembers, unpackMembers } from './filemap-change.js';
 import { type Counted, Sums } from './filemap-counters.js';
-import type { AdoptedFile, FileRow, TrunkRow } from './filemap-rows.js';
+import { type AdoptedFile, type FileRow, placesOf, type TrunkRow } from './filemap-rows.js';
 import type { Statements } from './filemap-statements.js';
 
 /**
@@ -96,6 +96,25 @@ export class FileMapWriter {
     this.#statements.finishTrunk.run(values);
     this.#statements.countDead.run(values);
     this.#statements.markSparse.run({ trunk });
+  }
+
+  /** The bytes it was moved to are lost: it is where it was before. False if that is gone. */
+  takeBack(key: Buffer): boolean {
+    const row = this.#find(key);
+    if (!row || row.trunk !== null) return false;
+    const places = placesOf(row);
+    const [fileId, offset] = places.pop() ?? [];
+    if (fileId === undefined || offset === undefined) return false;
+    const trunk = this.#statements.trunkByFile.get(fileId) as TrunkRow | undefined;
+    if (trunk?.state !== 'confirmed') return false;
+    this.#statements.returnFile.run({ key, trunk: trunk.id, offset, was: placesText(places) });
+    this.#statements.removeForward.run(fileId, offset);
+    this.#sums.add(countedAs(row), -1, -row.size);
+    this.#sums.add('merged', 1, row.size);
+    this.#statements.uncountDead.run(row.size, trunk.id);
+    this.#statements.clearSparse.run(trunk.id);
+    this.#statements.markSparse.run({ trunk: trunk.id });
+    return true;
   }
 
   #addFile(change: FileChange, segment: number): void {

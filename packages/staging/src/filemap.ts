@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
+import { LOST_SEGMENT } from './constants.js';
 import { type FileMapChange, type PlannedMember, unpackMembers } from './filemap-change.js';
 import { Checkpoints, LOG_PAGES } from './filemap-checkpoints.js';
 import { type Counted, type Counters, Sums } from './filemap-counters.js';
@@ -62,11 +63,19 @@ export class FileMap {
     }
   }
 
-  /** All changes of one segment's records up to byte `indexedBytes`, in one transaction. */
-  apply(changes: readonly FileMapChange[], segment: number, indexedBytes: number): void {
+  /**
+   * All changes of one segment's records up to byte `indexedBytes`, in one transaction;
+   * so many of the segment's bytes are known to be on the medium.
+   */
+  apply(
+    changes: readonly FileMapChange[],
+    segment: number,
+    indexedBytes: number,
+    syncedBytes = 0,
+  ): void {
     this.#write(changes.length, (writer) => {
       for (const change of changes) writer.change(change, segment);
-      this.#statements.setIndexed.run(segment, indexedBytes);
+      this.#statements.setIndexed.run(segment, indexedBytes, syncedBytes);
     });
   }
 
@@ -181,6 +190,20 @@ export class FileMap {
   /** As `confirmMembers`, for a trunk of an earlier process: some may have moved on since. */
   confirmUnmoved(trunk: TrunkRow, members: readonly PlannedMember[]): void {
     this.#write(members.length, (writer) => writer.confirmUnmoved(trunk, members));
+  }
+
+  /** The bytes it was moved to are lost: it is where it was before. False if that is gone. */
+  takeBack(key: Buffer): boolean {
+    let isBack = false;
+    this.#write(1, (writer) => {
+      isBack = writer.takeBack(key);
+    });
+    return isBack;
+  }
+
+  /** Its only bytes are lost: it keeps no segment any more. */
+  loseFile(key: Buffer): void {
+    this.#statements.loseFile.run(LOST_SEGMENT, key);
   }
 
   /** Rows for members of a trunk that only its own directory still tells about. */
@@ -327,6 +350,21 @@ export class FileMap {
   indexedBytes(segment: number): number {
     const row = this.#statements.indexed.get(segment) as { indexedBytes: number } | undefined;
     return row?.indexedBytes ?? 0;
+  }
+
+  /** How much of the segment is known to be on the medium. */
+  syncedBytes(segment: number): number {
+    const row = this.#statements.synced.get(segment) as { syncedBytes: number } | undefined;
+    return row?.syncedBytes ?? 0;
+  }
+
+  setSynced(segment: number, bytes: number): void {
+    this.#statements.setSynced.run(bytes, segment);
+  }
+
+  /** Numbers of all segments that it knows records of. */
+  segments(): number[] {
+    return (this.#statements.segments.all() as { number: number }[]).map(({ number }) => number);
   }
 
   /** The highest number of a segment that it has heard of; 0 for none. */

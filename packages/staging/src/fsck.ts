@@ -1,4 +1,5 @@
 import { crc32 } from 'node:zlib';
+import { LOST_SEGMENT } from './constants.js';
 import type { FileRow, TrunkRow } from './filemap.js';
 import { formatKey } from './key.js';
 import type { Orphan, OrphanReport, PossibleOrphan } from './orphans.js';
@@ -105,7 +106,11 @@ async function checkFiles(
     if (row.trunk !== null) continue;
     const there = row.spooled > 0 ? spool.has(row.key) : container.segment(row.segment);
     if (there) continue;
-    const detail = `its bytes should be in ${row.spooled > 0 ? 'the spool' : `segment ${row.segment}`}, which is gone`;
+    const place = row.spooled > 0 ? 'the spool' : `segment ${row.segment}`;
+    const detail =
+      row.segment === LOST_SEGMENT
+        ? 'a power failure took its bytes before they were durable'
+        : `its bytes should be in ${place}, which is gone`;
     problems.push({ code: 'file_lost', subject: formatKey(row.key), detail, repaired: false });
   }
 }

@@ -19,6 +19,8 @@ const MAX_ORIGIN_BYTES = 64;
 export interface RecoveredContainer {
   readonly segments: readonly Segment[];
   readonly nextSegment: number;
+  /** Numbers of segments of which the FileMap knows more than the disk has. */
+  readonly short: readonly number[];
 }
 
 /** Makes the folders; an unwritable directory is StoreError `directory_unusable`. */
@@ -77,8 +79,9 @@ export async function openFileMap(
 
 /**
  * Brings the FileMap up to date with every record of the container. What is read was
- * perhaps never synced: a process that was killed may have written it last. It is made
- * durable before anything is built on it.
+ * perhaps never synced: a process that was killed may have written it last, and another
+ * one may have tried to sync it in vain and been refused its start. It is written again
+ * and made durable before anything is built on it.
  */
 export async function replayContainer(
   disk: Disk,
@@ -90,12 +93,20 @@ export async function replayContainer(
     .filter((number) => number !== undefined)
     .sort((a, b) => a - b);
   const segments: Segment[] = [];
+  // A crash may come between the removal of one and that it is forgotten: then nothing
+  // that is needed is looked for in it.
+  const short = fileMap.segments().filter((number) => !numbers.includes(number));
   try {
     await disk.syncDirectory(folder);
     for (const number of numbers) {
-      const segment = await Segment.open(disk, folder, number);
+      const synced = fileMap.syncedBytes(number);
+      // Without a FileMap that knows better: all but the newest were synced by whoever
+      // began the next one.
+      const isKnown = synced > 0 || number === numbers.at(-1);
+      const segment = await Segment.open(disk, folder, number, isKnown ? synced : Infinity);
       segments.push(segment);
       await segment.sync();
+      if (!(await isWhole(segment, synced, fileMap.indexedBytes(number)))) short.push(number);
       await replaySegment(segment, fileMap);
     }
   } catch (error) {
@@ -103,7 +114,15 @@ export async function replayContainer(
     throw error;
   }
   const last = Math.max(numbers.at(-1) ?? 0, fileMap.lastSegment());
-  return { segments, nextSegment: last + 1 };
+  return { segments, nextSegment: last + 1, short };
+}
+
+/** True if the records from one byte to the other, both ends of records, are all intact. */
+async function isWhole(segment: Segment, from: number, to: number): Promise<boolean> {
+  if (segment.bytes < to) return false;
+  if (from >= to) return true;
+  for await (const { end } of scanSegment(segment, from)) if (end >= to) return true;
+  return false;
 }
 
 async function replaySegment(segment: Segment, fileMap: FileMap): Promise<void> {
@@ -122,14 +141,15 @@ async function replaySegment(segment: Segment, fileMap: FileMap): Promise<void> 
     if (!isFile || !fileMap.isDeleted(change.key)) changes.push(change);
     end = record.end;
     if (changes.length >= APPLY_PAGE) {
-      fileMap.apply(changes, segment.number, end);
+      fileMap.apply(changes, segment.number, end, end);
       changes = [];
     }
   }
-  if (end > begun) fileMap.apply(changes, segment.number, end);
+  if (end > begun) fileMap.apply(changes, segment.number, end, end);
+  else fileMap.setSynced(segment.number, Math.min(end, segment.bytes));
   // What lies behind the last intact record was never acknowledged.
-  segment.bytes = end;
-  segment.end = end;
+  segment.bytes = Math.min(end, segment.bytes);
+  segment.end = segment.bytes;
 }
 
 function isDamaged(error: unknown): boolean {

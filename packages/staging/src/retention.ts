@@ -86,11 +86,7 @@ export class Retention {
 
   async #removeSegment(segment: Segment): Promise<void> {
     const { container, fileMap, now } = this.#parts;
-    const { trunks, deletions } = fileMap.neededRecords(segment.number);
-    const records = [
-      ...trunks.map((trunk) => this.recordOf(trunk)),
-      ...deletions.map((key) => deletionRecord(key, now())),
-    ];
+    const records = neededRecords(fileMap, segment.number, now());
     if (records.length > 0) await container.append(records);
     await container.sync();
     await fileMap.checkpoint();
@@ -98,36 +94,40 @@ export class Retention {
     await container.syncFolder();
     fileMap.forgetSegment(segment.number);
   }
+}
 
-  /** The record that tells of the trunk what must not be forgotten. */
-  recordOf(trunk: TrunkRow): NewRecord {
-    const { now, fileMap } = this.#parts;
-    const { state } = trunk;
-    if (state === 'planned' || state === 'abandoned' || state === 'retired') {
-      // It is still being looked for: that it was planned here must not be forgotten.
-      return planRecord({ ...trunk, members: fileMap.members(trunk.id) }, now());
-    }
-    const stored = this.#describe(trunk);
-    return state === 'retiring' ? retiredRecord(stored, now()) : storedRecord(stored, now());
-  }
+/** Records of the segment that must not go with it, to be written again. */
+export function neededRecords(fileMap: FileMap, segment: number, now: number): NewRecord[] {
+  const { trunks, deletions } = fileMap.neededRecords(segment);
+  return [
+    ...trunks.map((trunk) => recordOf(fileMap, trunk, now)),
+    ...deletions.map((key) => deletionRecord(key, now)),
+  ];
+}
 
-  #describe(trunk: TrunkRow): StoredTrunk {
-    const { taskId, kind, fileId, size, crc32, files } = trunk;
-    const stored = {
-      taskId,
-      kind,
-      fileId: fileId!,
-      size,
-      crc32: crc32 ?? 0,
-      files,
-      doubtful: trunk.doubtfulSince !== null,
-    };
-    const row = kind === 'whole' ? this.#parts.fileMap.onlyMember(trunk.id) : undefined;
-    if (!row) return stored;
-    return {
-      ...stored,
-      blocks: this.#parts.fileMap.blocks(row.key),
-      file: describeWhole(row),
-    };
+/** The record that tells of the trunk what must not be forgotten. */
+export function recordOf(fileMap: FileMap, trunk: TrunkRow, now: number): NewRecord {
+  const { state } = trunk;
+  if (state === 'planned' || state === 'abandoned' || state === 'retired') {
+    // It is still being looked for: that it was planned here must not be forgotten.
+    return planRecord({ ...trunk, members: fileMap.members(trunk.id) }, now);
   }
+  const stored = describe(fileMap, trunk);
+  return state === 'retiring' ? retiredRecord(stored, now) : storedRecord(stored, now);
+}
+
+function describe(fileMap: FileMap, trunk: TrunkRow): StoredTrunk {
+  const { taskId, kind, fileId, size, crc32, files } = trunk;
+  const stored = {
+    taskId,
+    kind,
+    fileId: fileId!,
+    size,
+    crc32: crc32 ?? 0,
+    files,
+    doubtful: trunk.doubtfulSince !== null,
+  };
+  const row = kind === 'whole' ? fileMap.onlyMember(trunk.id) : undefined;
+  if (!row) return stored;
+  return { ...stored, blocks: fileMap.blocks(row.key), file: describeWhole(row) };
 }

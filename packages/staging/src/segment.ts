@@ -28,8 +28,14 @@ export class Segment {
   bytes: number;
   /** Written bytes: where the next record goes. */
   end: number;
+  /** Bytes that are known to be on the medium. */
+  synced = 0;
   /** Why nothing more is to be written to it. */
   failure: unknown;
+  /** A sync has failed since `synced` was known: a later one says nothing about those bytes. */
+  #isDoubtful = false;
+  /** What was written and refused is known to be gone from the medium. */
+  isCut = false;
   #readers = 0;
   #closing: (() => void) | undefined;
 
@@ -61,14 +67,24 @@ export class Segment {
       await disk.unlink(path).catch(() => undefined);
       throw error;
     }
-    return new Segment(number, path, disk, file, SEGMENT_HEADER_BYTES);
+    const segment = new Segment(number, path, disk, file, SEGMENT_HEADER_BYTES);
+    segment.synced = SEGMENT_HEADER_BYTES;
+    return segment;
   }
 
-  static async open(disk: Disk, folder: string, number: number): Promise<Segment> {
+  /**
+   * One of an earlier process, of which so many bytes are known to be on the medium. What
+   * is behind them is written again by the first sync: another process may have tried to
+   * sync it in vain.
+   */
+  static async open(disk: Disk, folder: string, number: number, synced: number): Promise<Segment> {
     const path = `${folder}/${segmentName(number)}`;
-    const file = await disk.openToRead(path);
+    const file = await disk.openToUpdate(path);
     try {
-      return new Segment(number, path, disk, file, (await file.stat()).size);
+      const segment = new Segment(number, path, disk, file, (await file.stat()).size);
+      segment.synced = Math.min(synced, segment.bytes);
+      segment.#isDoubtful = true;
+      return segment;
     } catch (error) {
       await file.close().catch(() => undefined);
       throw error;
@@ -80,8 +96,28 @@ export class Segment {
     return this.#file.writeAt(buffers, this.end);
   }
 
-  sync(): Promise<void> {
-    return this.#file.sync();
+  /** Makes what is written up to byte `end` durable. */
+  async sync(end = this.bytes): Promise<void> {
+    try {
+      // The system gives up what it could not write: only what is written anew is tried again.
+      if (this.#isDoubtful) await this.#writeAgain(this.synced, end);
+      await this.#file.sync();
+    } catch (error) {
+      this.#isDoubtful = true;
+      throw error;
+    }
+    this.#isDoubtful = false;
+    this.synced = Math.max(this.synced, end);
+  }
+
+  /** The same bytes at the same place. */
+  async #writeAgain(from: number, end: number): Promise<void> {
+    for (let at = from; at < end; ) {
+      const bytes = await this.read(at, Math.min(CHECK_CHUNK_BYTES, end - at));
+      if (bytes.length === 0) return;
+      await this.#file.writeAt([bytes], at);
+      at += bytes.length;
+    }
   }
 
   /** Takes back bytes that were written but not made valid, for good when it resolves. */
@@ -89,6 +125,7 @@ export class Segment {
     this.end = this.bytes;
     await this.#file.truncate(this.bytes);
     await this.#file.sync();
+    this.isCut = true;
   }
 
   /** Bytes at `position`; fewer than asked for only at the end of the file. */

@@ -20,7 +20,7 @@ import { seededRandom } from './random.js';
 import { Rebuild } from './rebuild.js';
 import { deletionRecord, fileRecord, type NewFile } from './records.js';
 import { learnBlocks, type RepairParts, Repairs, soundSlice } from './repair.js';
-import { Retention } from './retention.js';
+import { Retention, recordOf } from './retention.js';
 import { Retirement } from './retirement.js';
 import { Room, type RoomStats } from './room.js';
 import { type ScrubOptions, type ScrubReport, scrub } from './scrub.js';
@@ -225,7 +225,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       // While a FileMap is made anew, a file that seems to wait may be in another trunk.
       adopt: async (plan, fileId) => this.isComplete && this.#merging.adopt(plan, fileId),
       replace: (trunk, fileId) =>
-        container.append([this.#retention.recordOf({ ...trunk, fileId })]),
+        container.append([recordOf(this.#fileMap, { ...trunk, fileId }, now())]),
       onReport: (report) => this.#reportOrphans(report),
       onError: (error) => this.#report(error),
     });

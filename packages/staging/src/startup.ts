@@ -4,6 +4,7 @@ import { Container } from './container.js';
 import { DirectoryLock } from './directory-lock.js';
 import { StoreError } from './errors.js';
 import type { FileMap, TrunkRow } from './filemap.js';
+import { settleLostTail } from './lost-tail.js';
 import { openFileMap, prepareFolders, readOrigin, replayContainer } from './recovery.js';
 import { abandonPlans, settleKnown } from './settle.js';
 import { Spool } from './spool.js';
@@ -39,12 +40,16 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     const problems: Error[] = [];
     fileMap = await openFileMap(directory, options.now(), (error) => problems.push(error));
     const origin = await readOrigin(disk, directory, () => randomOrigin(options.randomFill));
-    container = await openContainer(options, fileMap, origin);
+    const opened = await openContainer(options, fileMap, origin);
+    container = opened.container;
     const spool = await openSpool(options, fileMap);
     const trunkStore = await options.connect();
     const abandoned = abandonPlans(fileMap, options.now());
     if (abandoned > 0) problems.push(interrupted(abandoned));
     const unread = await settleKnown(fileMap);
+    const { now } = options;
+    const lost = await settleLostTail({ container, spool, fileMap, now }, opened.short);
+    if (lost) problems.push(lost);
     const freeBytes = (await disk.space(directory)).freeBytes;
     const parts = { lock, fileMap, container, spool, origin, trunkStore, freeBytes };
     return { ...parts, unread, problems };
@@ -60,10 +65,10 @@ async function openContainer(
   options: StagingOptions,
   fileMap: FileMap,
   origin: number,
-): Promise<Container> {
+): Promise<{ readonly container: Container; readonly short: readonly number[] }> {
   const { directory, disk = localDisk, now, sync, segmentBytes = SEGMENT_BYTES } = options;
   const folder = `${directory}/container`;
-  const { segments, nextSegment } = await replayContainer(disk, folder, fileMap);
+  const { segments, nextSegment, short } = await replayContainer(disk, folder, fileMap);
   const container = new Container({
     disk,
     folder,
@@ -72,10 +77,11 @@ async function openContainer(
     sync,
     segmentBytes,
     nextSegment,
-    commit: (changes, segment, bytes) => fileMap.apply(changes, segment, bytes),
+    commit: (changes, { number, synced }, bytes) => fileMap.apply(changes, number, bytes, synced),
+    onSynced: ({ number, synced }) => fileMap.setSynced(number, synced),
   });
   for (const segment of segments) container.adopt(segment);
-  return container;
+  return { container, short };
 }
 
 async function openSpool(options: StagingOptions, fileMap: FileMap): Promise<Spool> {
