@@ -1,4 +1,4 @@
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHash, hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { invalidOption } from '@stevedore/client';
 
 /**
@@ -63,7 +63,7 @@ export function parseApiKey(text: string): PresentedKey | undefined {
 /** In constant time. */
 export function isSecretOf(key: ApiKey, secret: string): boolean {
   const expected = Buffer.from(key.hash, 'base64url');
-  const given = createHash('sha256').update(secret).digest();
+  const given = hash('sha256', secret, 'buffer');
   return expected.length === given.length && timingSafeEqual(expected, given);
 }
 

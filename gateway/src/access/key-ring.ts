@@ -17,6 +17,9 @@ export interface KeyRingOptions {
   readonly lookIntervalMs?: number;
 }
 
+/** Keys in use that are remembered. */
+const MAX_SHOWN = 1000;
+
 /** Compared against when there is no such key, so that both cases take as long. */
 const NOBODY: ApiKey = {
   id: 'nobody',
@@ -30,6 +33,8 @@ export class KeyRing {
   readonly #options: KeyRingOptions;
   readonly #timer: NodeJS.Timeout;
   #keys: ReadonlyMap<string, ApiKey>;
+  /** Keys that were shown and found right; until the file changes they are not hashed again. */
+  readonly #shown = new Map<string, ApiKey>();
   #fileVersion: string;
   /** Counts the times the keys changed. */
   version = 1;
@@ -63,13 +68,20 @@ export class KeyRing {
 
   /** Undefined for what is no key, not known, or over. */
   find(text: string): ApiKey | undefined {
+    const key = this.#shown.get(text) ?? this.#check(text);
+    if (key?.expiresAt !== undefined && Date.parse(key.expiresAt) <= this.#options.now()) {
+      return undefined;
+    }
+    return key;
+  }
+
+  #check(text: string): ApiKey | undefined {
     const presented = parseApiKey(text);
     if (!presented) return undefined;
     const key = this.#keys.get(presented.id);
     if (!isSecretOf(key ?? NOBODY, presented.secret) || !key) return undefined;
-    if (key.expiresAt !== undefined && Date.parse(key.expiresAt) <= this.#options.now()) {
-      return undefined;
-    }
+    if (this.#shown.size >= MAX_SHOWN) this.#shown.clear();
+    this.#shown.set(text, key);
     return key;
   }
 
@@ -86,6 +98,7 @@ export class KeyRing {
       const version = await versionOf(path);
       if (version === this.#fileVersion) return;
       this.#keys = byId(parseKeyFile(await readFile(path, 'utf8'), path));
+      this.#shown.clear();
       this.#fileVersion = version;
       this.version += 1;
       this.#troubled = false;

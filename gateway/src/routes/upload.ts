@@ -48,7 +48,9 @@ function handler(
     const grant = access.upload(request as AskedBy, path);
     const policy = narrowPolicy(own, grant.policy);
     const receive = async (once: Uint8Array | undefined): Promise<Receipt[]> => {
-      const receipts = await receiveUpload(raw, reply.raw, { ...context, policy, once });
+      const { store, limits, guard } = context;
+      const receiving = { store, limits, guard, policy, once };
+      const receipts = await receiveUpload(raw, reply.raw, receiving);
       grant.done(receipts.reduce((sum, { size }) => sum + size, 0));
       return receipts;
     };

@@ -68,8 +68,7 @@ export class Intake {
     const normal = normalizeBody(body);
     const key = this.#staging.newKey();
     this.inFlight += 1;
-    const limits = { ...this.#limits, sync: sync && this.#limits.sync };
-    const taking = new Taking(this.#staging, this.#budget, limits, key);
+    const taking = new Taking(this.#staging, this.#budget, this.#limits, key, sync);
     try {
       if ('bytes' in normal && normal.bytes.length <= this.#limits.smallFileBytes) {
         if (normal.bytes.length > maxBytes) throw tooLarge(maxBytes);
@@ -80,7 +79,7 @@ export class Intake {
         await drain(normal.chunks, options.signal, (chunk) => taking.add(chunk, maxBytes));
       }
       checkSize(options.size, taking.size);
-      return { key, meta, ...(await taking.finish()) };
+      return await taking.finish(meta);
     } catch (error) {
       await taking.discard();
       throw error;
@@ -92,9 +91,12 @@ export class Intake {
   /** Makes what was taken durable, all or nothing. */
   async stage(taken: readonly Taken[], how: StageOptions, now: number): Promise<NewFile[]> {
     const { group, once } = how;
+    // Property by property: a spread costs more than all the rest of this.
     const files = taken.map(({ key, meta, size, crc32: crc, body, spool }) => ({
-      ...meta,
+      name: meta.name,
+      type: meta.type,
       group: group ?? meta.group,
+      expiresAt: meta.expiresAt,
       once,
       key,
       size,
@@ -129,6 +131,7 @@ class Taking {
   readonly #budget: ByteBudget;
   readonly #limits: IntakeLimits;
   readonly #key: Buffer;
+  readonly #sync: boolean;
   #chunks: Uint8Array[] = [];
   #chunkBytes = 0;
   #heldBytes = 0;
@@ -136,7 +139,14 @@ class Taking {
   #spool: SpoolWriter | undefined;
   size = 0;
 
-  constructor(staging: Staging, budget: ByteBudget, limits: IntakeLimits, key: Buffer) {
+  constructor(
+    staging: Staging,
+    budget: ByteBudget,
+    limits: IntakeLimits,
+    key: Buffer,
+    sync: boolean,
+  ) {
+    this.#sync = sync && limits.sync;
     this.#staging = staging;
     this.#budget = budget;
     this.#limits = limits;
@@ -172,11 +182,14 @@ class Taking {
     }
   }
 
-  async finish(): Promise<Omit<Taken, 'key' | 'meta'>> {
+  async finish(meta: FileMeta): Promise<Taken> {
     const { size } = this;
+    const key = this.#key;
     if (!this.#spool) {
       const body = this.#chunks;
       return {
+        key,
+        meta,
         size,
         crc32: this.#crc,
         body,
@@ -191,6 +204,8 @@ class Taking {
       const bytes = await spool.readBack();
       await spool.discard();
       return {
+        key,
+        meta,
         size,
         crc32: crc32(bytes),
         body: [bytes],
@@ -198,8 +213,8 @@ class Taking {
         spool: undefined,
       };
     }
-    await spool.finish(this.#limits.sync);
-    return { size, crc32: spool.crc32, body: undefined, heldBytes: 0, spool };
+    await spool.finish(this.#sync);
+    return { key, meta, size, crc32: spool.crc32, body: undefined, heldBytes: 0, spool };
   }
 
   async discard(): Promise<void> {

@@ -420,7 +420,7 @@ function receiptOf(file: {
   readonly group: string | undefined;
   readonly expiresAt?: number | undefined;
 }): Receipt {
-  return {
+  const receipt: { -readonly [Name in keyof Receipt]: Receipt[Name] } = {
     key: formatKey(file.key),
     name: file.name,
     size: file.size,
@@ -428,7 +428,8 @@ function receiptOf(file: {
     crc32: file.crc32,
     state: 'staged',
     stagedAt: new Date(file.stagedAt),
-    ...(file.group === undefined ? {} : { group: file.group }),
-    ...(file.expiresAt === undefined ? {} : { expiresAt: new Date(file.expiresAt) }),
   };
+  if (file.group !== undefined) receipt.group = file.group;
+  if (file.expiresAt !== undefined) receipt.expiresAt = new Date(file.expiresAt);
+  return receipt;
 }

@@ -244,9 +244,10 @@ export class Container {
     for (const records of [deletions, ...appends.map((append) => append.records)]) {
       for (const record of records) {
         const head = encodeRecordHead(record, segment.number);
-        buffers.push(head, ...record.body);
+        buffers.push(head);
+        for (const piece of record.body) buffers.push(piece);
         const bodyOfPlan = record.body[0] as Buffer | undefined;
-        changes.push(changeOfRecord({ ...record, bodyOfPlan }, end + head.length));
+        changes.push(changeOfRecord(record, bodyOfPlan, end + head.length));
         end += head.length + record.bodyBytes;
       }
     }

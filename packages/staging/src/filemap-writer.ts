@@ -120,10 +120,21 @@ export class FileMapWriter {
   #addFile(change: FileChange, segment: number): void {
     const { key, name, type, group, size, crc32, stagedAt, position, spooled } = change;
     const { expiresAt = null, once } = change;
-    const about = [key, name, type, group ?? null, size, crc32, stagedAt];
-    const place = [segment, position, spooled ? 1 : 0];
     const mark = once === undefined ? null : Buffer.from(once, 'base64url');
-    const { changes } = this.#statements.addFile.run(...about, ...place, expiresAt, mark);
+    const { changes } = this.#statements.addFile.run(
+      key,
+      name,
+      type,
+      group ?? null,
+      size,
+      crc32,
+      stagedAt,
+      segment,
+      position,
+      spooled ? 1 : 0,
+      expiresAt,
+      mark,
+    );
     if (changes === 0) return;
     this.#sums.add(spooled ? 'spooled' : 'waiting', 1, size);
     if (change.blocks) this.#statements.setBlocks.run(key, change.blocks);

@@ -130,12 +130,8 @@ async function replaySegment(segment: Segment, fileMap: FileMap): Promise<void> 
   let end = begun;
   let changes: FileMapChange[] = [];
   for await (const record of scanSegment(segment, begun)) {
-    const content = {
-      ...record.header,
-      meta: record.meta,
-      bodyOfPlan: record.body,
-    };
-    const change = changeOfRecord(content, record.bodyPosition);
+    const content = { ...record.header, meta: record.meta };
+    const change = changeOfRecord(content, record.body, record.bodyPosition);
     // A file never comes back, in whatever order records are met.
     const isFile = change.what === 'file' || change.what === 'moved';
     if (!isFile || !fileMap.isDeleted(change.key)) changes.push(change);

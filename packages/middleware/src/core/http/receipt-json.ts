@@ -29,7 +29,7 @@ export function fileUrl(key: string): string {
 }
 
 export function receiptJson(receipt: Receipt): ReceiptJson {
-  return {
+  const json: { -readonly [Name in keyof ReceiptJson]: ReceiptJson[Name] } = {
     key: receipt.key,
     url: fileUrl(receipt.key),
     name: receipt.name,
@@ -37,8 +37,9 @@ export function receiptJson(receipt: Receipt): ReceiptJson {
     type: receipt.type,
     crc32: receipt.crc32.toString(16).padStart(8, '0'),
     state: receipt.state,
-    ...(receipt.expiresAt === undefined ? {} : { expiresAt: receipt.expiresAt.toISOString() }),
   };
+  if (receipt.expiresAt !== undefined) json.expiresAt = receipt.expiresAt.toISOString();
+  return json;
 }
 
 export function infoJson(info: FileInfo): InfoJson {

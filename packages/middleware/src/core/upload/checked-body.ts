@@ -1,5 +1,5 @@
 import type { ProblemError } from '../problems.js';
-import { contentProblem, HEAD_BYTES } from './content-type-check.js';
+import { contentProblem, HEAD_BYTES, isPlainlyOf } from './content-type-check.js';
 import type { DigestCheck } from './digests.js';
 
 /**
@@ -43,8 +43,14 @@ export async function* checkedBody(
   if (problem) throw fail(problem);
 }
 
-/** As `checkedBody`, for a body that is here already. */
-export async function checkBytes(bytes: Buffer, checks: BodyChecks): Promise<void> {
+/** As `checkedBody`, for a body that is here already. A promise only where one is needed. */
+export function checkBytes(bytes: Buffer, checks: BodyChecks): Promise<void> | undefined {
+  const { declaredType, digests } = checks;
+  const isPlain = declaredType === undefined || isPlainlyOf(declaredType, bytes);
+  return isPlain && !digests ? undefined : checkWhole(bytes, checks);
+}
+
+async function checkWhole(bytes: Buffer, checks: BodyChecks): Promise<void> {
   if (checks.declaredType !== undefined) await checkHead(checks.declaredType, [bytes], checks.fail);
   checks.digests?.update(bytes);
   const problem = checks.digests?.problem();
@@ -56,6 +62,7 @@ async function checkHead(
   chunks: readonly Uint8Array[],
   fail: BodyChecks['fail'],
 ): Promise<void> {
-  const problem = await contentProblem(type, Buffer.concat(chunks).subarray(0, HEAD_BYTES));
+  const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
+  const problem = await contentProblem(type, bytes.subarray(0, HEAD_BYTES));
   if (problem) throw fail(problem);
 }

@@ -50,14 +50,19 @@ function loadDetector(): Promise<Detector> {
   return detector;
 }
 
+/** True if the bytes say so at once; false says nothing yet. */
+export function isPlainlyOf(declared: string, head: Uint8Array): boolean {
+  const type = normalize(declared);
+  return type === DEFAULT_TYPE || head.length === 0 || hasOwnSignature(type, head);
+}
+
 /** Undefined when the bytes may be of that type. */
 export async function contentProblem(
   declared: string,
   head: Uint8Array,
 ): Promise<ProblemError | undefined> {
+  if (isPlainlyOf(declared, head)) return undefined;
   const type = normalize(declared);
-  if (type === DEFAULT_TYPE || head.length === 0) return undefined;
-  if (hasOwnSignature(type, head)) return undefined;
   const { detect, known } = await loadDetector();
   const found = await detect(head).catch(() => undefined);
   if (found !== undefined) return isSame(type, normalize(found)) ? undefined : mismatch(declared);

@@ -58,8 +58,18 @@ export function checkPolicy(policy: UploadPolicy): UploadPolicy {
 export function limitsUnder(limits: BodyLimits, policy: UploadPolicy): BodyLimits {
   const { maxFileBytes } = policy;
   if (maxFileBytes === undefined || maxFileBytes >= limits.maxFileBytes) return limits;
-  return { ...limits, maxFileBytes };
+  const known = narrowed.get(policy);
+  if (known?.of === limits) return known.limits;
+  const own = { ...limits, maxFileBytes };
+  narrowed.set(policy, { of: limits, limits: own });
+  return own;
 }
+
+/** The limits of routes, by their policies: the same for every upload. */
+const narrowed = new WeakMap<
+  UploadPolicy,
+  { readonly of: BodyLimits; readonly limits: BodyLimits }
+>();
 
 /** The problem with a declared type; undefined when it is taken. */
 export function typeProblem(
@@ -92,6 +102,7 @@ export function expiryOf(
 
 /** What both allow: the route's own policy, and that of a permission to use it. */
 export function narrowPolicy(route: UploadPolicy, permission: UploadPolicy): UploadPolicy {
+  if (narrowsNothing(route, permission)) return route;
   const types = commonTypes(route.types, permission.types);
   const group = permission.group ?? route.group;
   const durability = permission.durability ?? route.durability;
@@ -104,6 +115,15 @@ export function narrowPolicy(route: UploadPolicy, permission: UploadPolicy): Upl
     ...(durability === undefined ? {} : { durability }),
     ...(group === undefined ? {} : { group }),
   };
+}
+
+/** A permission without conditions, or with more room than the route gives anyway: most are. */
+function narrowsNothing(route: UploadPolicy, permission: UploadPolicy): boolean {
+  for (const name in permission) {
+    if (name !== 'maxFileBytes') return false;
+    if (!(route.maxFileBytes! <= permission.maxFileBytes!)) return false;
+  }
+  return true;
 }
 
 function least(

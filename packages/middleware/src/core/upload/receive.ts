@@ -37,10 +37,12 @@ export async function receiveUpload(
   response: ServerResponse,
   context: UploadContext,
 ): Promise<Receipt[]> {
-  const { policy = ANYTHING } = context;
+  const { store, guard, once, policy = ANYTHING } = context;
   const type = request.headers['content-type'] ?? DEFAULT_TYPE;
   const taking: Taking = {
-    ...context,
+    store,
+    guard,
+    once,
     policy,
     limits: limitsUnder(context.limits, policy),
     expiry: expiryOf(request.headers['x-expires-in'], policy, Date.now()),
@@ -71,26 +73,28 @@ async function takeRaw(
   if (problem) throw problem;
   const declaredType = policy.checkContent ? type : undefined;
   const digests = digestCheck(headers);
-  const options: PutOptions = {
+  const options: { -readonly [Name in keyof PutOptions]: PutOptions[Name] } = {
     name,
     type,
     maxBytes: maxFileBytes,
-    ...expiry,
-    ...howOf(policy, once),
-    ...(group === undefined ? {} : { group }),
-    ...(size === undefined ? {} : { size }),
   };
+  if (expiry.expiresAt !== undefined) options.expiresAt = expiry.expiresAt;
+  if (policy.durability !== undefined) options.durability = policy.durability;
+  if (once !== undefined) options.once = once;
+  if (group !== undefined) options.group = group;
+  if (size !== undefined) options.size = size;
   continueIfAsked(request, response);
   const isChecked = declaredType !== undefined || digests !== undefined;
   if (size !== undefined && size <= maxBufferedBytes) {
     const bytes = size === 0 ? Buffer.alloc(0) : await readWhole(request, size, guard);
-    if (isChecked) await checkBytes(bytes, { declaredType, digests, fail: (error) => error });
+    const checking = isChecked && checkBytes(bytes, { declaredType, digests, fail });
+    if (checking) await checking;
     return [await store.put(bytes, options)];
   }
   const body = new RequestBody(request, maxFileBytes, guard);
-  const fail = (error: ProblemError): ProblemError => body.fail(error);
+  const failBody = (error: ProblemError): ProblemError => body.fail(error);
   const chunks = isChecked
-    ? checkedBody(body.chunks(), { declaredType, digests, fail })
+    ? checkedBody(body.chunks(), { declaredType, digests, fail: failBody })
     : body.chunks();
   return whole(body, async () => [await store.put(chunks, { ...options, signal: body.signal })]);
 }
@@ -124,6 +128,10 @@ function howOf(
     ...(durability === undefined ? {} : { durability }),
     ...(once === undefined ? {} : { once }),
   };
+}
+
+function fail(error: ProblemError): ProblemError {
+  return error;
 }
 
 /** What the store says, unless the body failed: then that is the reason. */
