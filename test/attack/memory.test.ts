@@ -8,12 +8,14 @@ import { temporaryFolder } from '../support/temporary.js';
 /**
  * Many large uploads at once: what they take of the gateway's memory does not grow
  * with their sizes. The gateway is a process of its own, the uploads come from another.
- * STEVEDORE_TEST_UPLOAD_BYTES says how much of each 100 MB is sent before it is measured.
+ * STEVEDORE_TEST_UPLOAD_BYTES says how much of each 100 MB is sent before it is measured:
+ * more than what any body may hold of memory before it goes to the disk (4 MiB), so that
+ * all of them stream.
  */
 
 const UPLOADS = 200;
 const BYTES = 100_000_000;
-const SENT = Number(process.env.STEVEDORE_TEST_UPLOAD_BYTES ?? 1_500_000);
+const SENT = Number(process.env.STEVEDORE_TEST_UPLOAD_BYTES ?? 5_000_000);
 const LIMIT_MIB = 300;
 
 function residentMib(pid: number): number {

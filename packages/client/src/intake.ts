@@ -46,7 +46,7 @@ export interface StageOptions {
 
 const DEFAULT_TYPE = 'application/octet-stream';
 /** What is gathered before a write to the spool. */
-const SPOOL_WRITE_BYTES = 256 * 1024;
+const SPOOL_WRITE_BYTES = 128 * 1024;
 
 export class Intake {
   readonly #staging: Staging;
