@@ -83,6 +83,8 @@ function draw(state) {
   at('charts').replaceChildren(...charts(state));
   at('merges').replaceChildren(merges(state.merges));
   at('cluster').replaceChildren(cluster(state));
+  at('migration-section').hidden = state.migrations.length === 0;
+  at('migration').replaceChildren(migrations(state.migrations));
   at('trouble-section').hidden = trouble.length === 0;
   at('trouble').replaceChildren(...[...trouble].reverse().map(troubleItem));
 }
@@ -146,6 +148,58 @@ function copies({ damage, orphans }) {
   const shown = quarantined === 0 ? value : element('span', { className: 'bad' }, value);
   const more = `${formatNumber(found)} found damaged, ${formatNumber(repaired)} mended; ${plural(orphans.openPlans, 'open plan')}`;
   return tile('Copies', shown, more);
+}
+
+/** What storages with tiers serve, forecast and move. */
+function migrations(list) {
+  const columns = [
+    { title: 'Storage', cell: ({ storage }) => element('span', { className: 'id' }, storage) },
+    { title: 'State', cell: ({ status }) => movingState(status) },
+    {
+      title: 'Small files',
+      className: 'load',
+      cell: ({ status }) => load(status.load.smallFile, status.capacityBytes),
+    },
+    {
+      title: 'Metadata',
+      className: 'load',
+      cell: ({ status }) => load(status.load.metadata, status.capacityBytes),
+    },
+    { title: 'Threshold', number: true, cell: ({ status }) => formatBytes(status.thresholdBytes) },
+    {
+      title: 'In rows',
+      number: true,
+      cell: ({ status }) =>
+        `${plural(status.rows.files, 'file')}, ${formatBytes(status.rows.bytes)}`,
+    },
+    {
+      title: 'Moved',
+      number: true,
+      cell: ({ status }) =>
+        `${plural(status.moves.moved, 'file')}, ${formatBytes(status.movedBytes)}`,
+    },
+    { title: 'Wait', number: true, cell: ({ status }) => formatNumber(status.queued) },
+  ];
+  return table('Load and migration of storages', columns, list);
+}
+
+function movingState({ migrates, isPaused, isDryRun, moves }) {
+  const text = isPaused
+    ? 'paused'
+    : isDryRun
+      ? 'dry run'
+      : migrates
+        ? 'moves files'
+        : 'by growth only';
+  const className = isPaused || isDryRun ? 'warn' : moves.failed > 0 ? 'bad' : 'good';
+  return element('span', { className }, text);
+}
+
+/** Served and forecast of a class, the forecast as a share of what an interval can serve. */
+function load({ servedBytes, forecastBytes }, capacityBytes) {
+  const share = capacityBytes === 0 ? 0 : forecastBytes / capacityBytes;
+  const text = `${formatBytes(servedBytes)}, forecast ${formatBytes(forecastBytes)} (${formatPercent(share)})`;
+  return element('span', { className: 'share' }, bar(share, share > 1 ? 'bad' : undefined), text);
 }
 
 /** Between each two samples, a second. */
@@ -521,6 +575,7 @@ function deleteButton(key, name) {
 for (const [id, label] of [
   ['merges', 'The last merges'],
   ['cluster', 'Storages'],
+  ['migration', 'Load and migration'],
 ]) {
   Object.assign(at(id), { tabIndex: 0, role: 'region', ariaLabel: label });
 }

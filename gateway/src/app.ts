@@ -7,6 +7,7 @@ import { Access } from './access/access.js';
 import { allowOrigins } from './access/cors.js';
 import type { Policies } from './access/policies.js';
 import { ConsoleFeed } from './console/feed.js';
+import type { AskMigration } from './console/migrations.js';
 import { answerClientError } from './http/client-error.js';
 import { refuseWhileClosing } from './http/closing.js';
 import { ReadyAnswers } from './http/ready-answers.js';
@@ -14,6 +15,7 @@ import { sendProblem } from './http/send-problem.js';
 import { defaultLimits, type Limits } from './limits.js';
 import { makeLog } from './observe/log.js';
 import { observe } from './observe/observe.js';
+import { Refusals } from './observe/refusals.js';
 import type { RequestDurations } from './observe/request-durations.js';
 import { type RequestIds, requestIds } from './observe/request-id.js';
 import { describeApi, openapiRoute } from './openapi/openapi.js';
@@ -48,6 +50,8 @@ export interface AppOptions {
   readonly log?: Logger;
   /** The console says that tracker and storage run in this process; default false. */
   readonly embedded?: boolean;
+  /** Asks a storage what it moves, for the console; default: none is asked. */
+  readonly askMigration?: AskMigration;
   /** `/metrics` also has memory, CPU and event loop of this process; default false. */
   readonly processMetrics?: boolean;
 }
@@ -59,6 +63,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const limits: Limits = Object.freeze({ ...defaultLimits, ...options.limits });
   const { store, log = makeLog('silent'), access = new Access(), trustProxy = [] } = options;
   const requestId = requestIds();
+  const refusals = new Refusals(log);
   const app = fastify({
     // Lines are written by a hook of ours: a logger for each request would cost more.
     logger: false,
@@ -77,13 +82,19 @@ export function buildApp(options: AppOptions): FastifyInstance {
       connectionsCheckingInterval: limits.checkIntervalMs,
       requireHostHeader: true,
     },
-    clientErrorHandler: (error, socket) => answerClientError(error, socket, limits),
-    frameworkErrors: (error, request, reply) =>
-      sendProblem(request, reply, toProblem(error), limits),
+    clientErrorHandler: (error, socket) => {
+      const code = answerClientError(error, socket, limits);
+      if (code !== undefined) refusals.note(code, socket.remoteAddress);
+    },
+    frameworkErrors: (error, request, reply) => {
+      const problem = toProblem(error);
+      refusals.note(problem.code, request.ip);
+      sendProblem(request, reply, problem, limits);
+    },
   });
   app.server.maxConnections = limits.maxConnections;
   const processMetrics = options.processMetrics ?? false;
-  const { registry, durations } = observe(app, { store, log, processMetrics });
+  const { registry, durations } = observe(app, { store, log, processMetrics, refusals });
   allowOrigins(app, options.corsOrigins ?? []);
   askBeforeContinue(app);
   takeBodiesAsTheyCome(app);
@@ -103,7 +114,8 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
 
   const guard = new ProgressGuard(limits);
-  const feed = new ConsoleFeed({ store, version: version(), embedded: options.embedded ?? false });
+  const { embedded = false, askMigration } = options;
+  const feed = new ConsoleFeed({ store, version: version(), embedded, askMigration });
   const ready = readyAnswers(app, store, log, { requestId, durations });
   app.addHook('onClose', async () => {
     guard.close();

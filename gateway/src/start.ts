@@ -1,16 +1,19 @@
 import type { AddressInfo } from 'node:net';
-import { type FileStore, open } from '@stevedore/client';
+import { type FileStore, open, readClusterSecrets } from '@stevedore/client';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { Access } from './access/access.js';
 import { KeyRing } from './access/key-ring.js';
 import { readPolicies } from './access/policies.js';
 import { buildApp } from './app.js';
+import type { AskMigration } from './console/migrations.js';
 import { defaultLimits, type Limits } from './limits.js';
 import { logTrouble, makeLog } from './observe/log.js';
 import { checkGatewayOptions, type GatewayOptions, openOptions } from './options.js';
 
 /** A whole gateway in one call: the store, the HTTP side, a port; and all of it closed again. */
+
+const MIGRATION_TIMEOUT_MS = 2_000;
 
 /** Any of the options; sizes and durations as numbers or as `64MiB`, `60s`. */
 export type GatewayInput = {
@@ -68,6 +71,7 @@ export async function startGateway(
     log,
     processMetrics: true,
     embedded: options.trackers.length === 0,
+    ...(options.trackers.length === 0 ? {} : { askMigration: migrationAsker(options) }),
     serveTrunks: options.serveTrunks,
     access,
     policies,
@@ -93,6 +97,20 @@ export async function startGateway(
       closed ??= drain(app, limits).then(() => store.close());
       return closed;
     },
+  };
+}
+
+/** Loads the daemons' side only once a console is looked at. */
+function migrationAsker({ clusterSecretFile }: GatewayOptions): AskMigration {
+  return async (address) => {
+    const { askMigration, NoMigrationError } = await import('@stevedore/storage');
+    const [secret] = await readClusterSecrets(clusterSecretFile);
+    try {
+      return await askMigration(address, 'status', { timeoutMs: MIGRATION_TIMEOUT_MS, secret });
+    } catch (error) {
+      if (error instanceof NoMigrationError) return undefined;
+      throw error;
+    }
   };
 }
 

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { MigrationStatus } from '@stevedore/storage';
 import { expect, onTestFinished, test } from 'vitest';
 import { Access } from '../../gateway/dist/access/access.js';
 import { makeApiKey } from '../../gateway/dist/access/api-key.js';
@@ -121,6 +122,36 @@ test('what is kept is bounded, and many who look ask the cluster once', async ()
   expect(asked).toBe(2);
   feed.close();
   expect(store.listenerCount('trunk') + store.listenerCount('error')).toBe(0);
+});
+
+test('storages that move files say so; those that move none are asked again later', async () => {
+  const store = new MemoryStore();
+  const member = { group: 'g', version: '', freeBytes: 1, totalBytes: 2, heardAt: undefined };
+  const names = ['10.0.0.1:1', '10.0.0.2:1', '10.0.0.3:1', '10.0.0.4:1'];
+  store.members = names.map((address, index) => ({ ...member, address, active: index < 3 }));
+  let now = 0;
+  const asked: string[] = [];
+  const status = { thresholdBytes: 65_536 } as MigrationStatus;
+  const feed = new ConsoleFeed({
+    store,
+    version: '1',
+    embedded: false,
+    now: () => now,
+    askMigration: async (address) => {
+      asked.push(address);
+      if (address === names[1]) throw new Error('away');
+      return address === names[0] ? status : undefined;
+    },
+  });
+  onTestFinished(() => feed.close());
+  expect((await feed.state()).migrations).toEqual([{ storage: names[0], status }]);
+  expect(asked).toEqual(names.slice(0, 3));
+  now += 10_000;
+  await feed.state();
+  expect(asked.slice(3)).toEqual(names.slice(0, 2));
+  now += 700_000;
+  await feed.state();
+  expect(asked.slice(5)).toEqual(names.slice(0, 3));
 });
 
 test('with API keys the figures need one, the page does not', async () => {

@@ -37,6 +37,24 @@ test('requests are counted by route and status, and timed', async () => {
   expect(metrics).toMatch(/^stevedore_http_connections \d+$/m);
 });
 
+test('what is refused before it has a route is counted and logged', async () => {
+  const lines: string[] = [];
+  const log = makeLog('info', { write: (line: string) => void lines.push(line) });
+  const gateway = await running({ log });
+  await raw(gateway.port, 'no HTTP at all\r\n\r\n');
+  await raw(gateway.port, `GET / HTTP/1.1\r\nHost: x\r\nX: ${'y'.repeat(20_000)}\r\n\r\n`);
+  await raw(gateway.port, 'GET /%ff HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n');
+  const metrics = await metricsOf(gateway);
+  expect(figure(metrics, 'stevedore_http_refused_total{code="headers_too_large"}')).toBe(1);
+  expect(figure(metrics, 'stevedore_http_refused_total{code="bad_request"}')).toBe(2);
+  const refused = lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === 'refused');
+  expect(refused.map(({ code, client }) => [code, client])).toEqual([
+    ['bad_request', '127.0.0.1'],
+    ['headers_too_large', '127.0.0.1'],
+    ['bad_request', '127.0.0.1'],
+  ]);
+});
+
 test('nothing that a client sends becomes a label, and no client makes series', async () => {
   const gateway = await running();
   const visit = async (round: number) => {

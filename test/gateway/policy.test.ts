@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { checkPolicy, narrowPolicy, type UploadPolicy } from '@stevedore/middleware/core';
+import { checkPolicy, crc32c, narrowPolicy, type UploadPolicy } from '@stevedore/middleware/core';
 import { describe, expect, test } from 'vitest';
 import { parsePolicies } from '../../gateway/dist/access/policies.js';
 import { BOUNDARY, FORM_END, part, type Running, running } from './harness.js';
@@ -213,6 +213,8 @@ describe('a checksum', () => {
     ['repr-digest', `sha-256=:${hash('sha256')}:`],
     ['content-digest', `unknown=:AAAA:, sha-512=:${hash('sha512')}:`],
     ['x-amz-checksum-crc32', crc.toString('base64')],
+    // As another program computes it.
+    ['x-amz-checksum-crc32c', 'zy1d6Q=='],
     ['x-amz-checksum-sha256', hash('sha256')],
   ];
 
@@ -233,12 +235,26 @@ describe('a checksum', () => {
     ['digest', 'unixsum=1', 'unsupported_digest'],
     ['repr-digest', 'sha-256=abc', 'invalid_digest'],
     ['repr-digest', 'crc=:AAAA:', 'unsupported_digest'],
-    ['x-amz-checksum-crc32c', 'AAAAAA==', 'unsupported_digest'],
+    ['x-amz-checksum-crc64nvme', 'AAAAAAAAAAA=', 'unsupported_digest'],
+    ['x-amz-checksum-crc32c', 'AAAA', 'invalid_digest'],
   ])('in %s: %s is refused', async (name, value, code) => {
     const gateway = await running();
     const answer = await post(gateway, body, { [name]: value });
     expect([answer.status, answer.body.code]).toEqual([400, code]);
     expect(gateway.store.files.size).toBe(0);
+  });
+
+  test('of CRC-32C has the values that its standards list, in whatever pieces', () => {
+    // RFC 3720, B.4, and the check value of the catalogues.
+    expect(crc32c(Buffer.from('123456789'))).toBe(0xe306_9283);
+    expect(crc32c(Buffer.alloc(32))).toBe(0x8a91_36aa);
+    expect(crc32c(Buffer.alloc(32, 0xff))).toBe(0x62a8_ab43);
+    expect(crc32c(Buffer.from(Array.from({ length: 32 }, (_, index) => index)))).toBe(0x46dd_794e);
+    expect(crc32c(Buffer.alloc(0))).toBe(0);
+    const whole = crc32c(body);
+    for (let cut = 0; cut <= body.length; cut++) {
+      expect(crc32c(body.subarray(cut), crc32c(body.subarray(0, cut)))).toBe(whole);
+    }
   });
 
   test('of a long body, of a form and of a part of it is verified', async () => {

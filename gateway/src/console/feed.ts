@@ -1,5 +1,6 @@
 import type { FileStore, StorageMember, TrunkEvent } from '@stevedore/client';
 import { errorCode } from '../observe/store-metrics.js';
+import { type AskMigration, Migrations, type StorageMigration } from './migrations.js';
 
 /**
  * What the web console shows: the store's figures, how they went in the last ten
@@ -40,6 +41,8 @@ export interface ConsoleState {
   readonly trouble: readonly Trouble[];
   /** Undefined while the trackers cannot be asked. */
   readonly cluster: readonly StorageMember[] | undefined;
+  /** Of the storages that move files between their tiers. */
+  readonly migrations: readonly StorageMigration[];
 }
 
 export interface FeedOptions {
@@ -47,6 +50,8 @@ export interface FeedOptions {
   readonly version: string;
   /** True if tracker and storage run in this process. */
   readonly embedded: boolean;
+  /** Asks a storage what it moves; default: none is asked. */
+  readonly askMigration?: AskMigration | undefined;
   readonly now?: () => number;
 }
 
@@ -65,7 +70,9 @@ export class ConsoleFeed {
   readonly #merges: Merge[] = [];
   readonly #trouble: Trouble[] = [];
   readonly #timer: NodeJS.Timeout;
+  readonly #migrationsOf: Migrations | undefined;
   #cluster: readonly StorageMember[] | undefined;
+  #migrations: readonly StorageMigration[] = [];
   #clusterAt = Number.NEGATIVE_INFINITY;
   #asking: Promise<void> | undefined;
 
@@ -73,7 +80,8 @@ export class ConsoleFeed {
     this.#options = options;
     this.#now = options.now ?? Date.now;
     this.#startedAt = this.#now();
-    const { store } = options;
+    const { store, askMigration } = options;
+    if (askMigration) this.#migrationsOf = new Migrations(askMigration, this.#now);
     store.on('trunk', this.#onTrunk);
     store.on('error', this.#onError);
     this.sample();
@@ -100,6 +108,7 @@ export class ConsoleFeed {
       merges: this.#merges,
       trouble: this.#trouble,
       cluster: this.#cluster,
+      migrations: this.#migrations,
     };
   }
 
@@ -112,15 +121,16 @@ export class ConsoleFeed {
   /** Many who look share one question. */
   #refreshCluster(): Promise<void> {
     if (this.#now() - this.#clusterAt < CLUSTER_AGE_MS) return Promise.resolve();
-    this.#asking ??= this.#options.store
-      .cluster()
-      .catch(() => undefined)
-      .then((members) => {
-        this.#cluster = members;
-        this.#clusterAt = this.#now();
-        this.#asking = undefined;
-      });
+    this.#asking ??= this.#askCluster().finally(() => {
+      this.#clusterAt = this.#now();
+      this.#asking = undefined;
+    });
     return this.#asking;
+  }
+
+  async #askCluster(): Promise<void> {
+    this.#cluster = await this.#options.store.cluster().catch(() => undefined);
+    this.#migrations = (await this.#migrationsOf?.of(this.#cluster ?? [])) ?? [];
   }
 
   readonly #onTrunk = (trunk: TrunkEvent): void => {

@@ -9,16 +9,17 @@ import type { Limits } from '../limits.js';
 
 /**
  * What is no HTTP request is answered by hand: there is no request object for
- * it. The connection ends with the answer.
+ * it. The connection ends with the answer. Gives the answer's code; undefined where the
+ * client has gone.
  */
 export function answerClientError(
   error: Error & { readonly code?: string },
   socket: Socket,
   limits: Limits,
-): void {
+): ProblemCode | undefined {
   if (error.code === 'ECONNRESET' || socket.destroyed || !socket.writable) {
     socket.destroy();
-    return;
+    return undefined;
   }
   const [code, message] = describe(error.code);
   const body = problemBody(code, message);
@@ -31,6 +32,7 @@ export function answerClientError(
       `Connection: close\r\n\r\n${text}`,
   );
   socket.destroySoon();
+  return code;
 }
 
 function describe(code: string | undefined): readonly [ProblemCode, string] {

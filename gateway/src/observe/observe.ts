@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
 import { redactUrl } from './redact.js';
+import type { Refusals } from './refusals.js';
 import { RequestDurations } from './request-durations.js';
 import { addStoreMetrics } from './store-metrics.js';
 
@@ -16,6 +17,7 @@ export interface ObserveOptions {
   readonly log: Logger;
   /** Also memory, CPU and event loop of this process. */
   readonly processMetrics: boolean;
+  readonly refusals: Refusals;
 }
 
 /** Adds the hooks; to be called before routes are added. */
@@ -28,6 +30,7 @@ export function observe(
   const durations = new RequestDurations();
   registry.registerMetric(durations.metric as unknown as Metric);
   const stop = addStoreMetrics(registry, store);
+  options.refusals.addTo(registry);
   addConnections(registry, app);
   if (processMetrics) collectDefaultMetrics({ register: registry });
 

@@ -210,9 +210,8 @@ export function changeOfRecord(
       return { what: 'retired', ...about, doubtfulSince };
     }
     case RecordType.spooledFile: {
-      const file = fileOf(record, meta, position);
-      if (meta.was === undefined) return { what: 'file', ...file };
-      return { what: 'moved', ...file, was: readPlaces(meta.was) };
+      const file = fileOf(record, meta, body, position);
+      return meta.was === undefined ? file : { ...file, what: 'moved', was: readPlaces(meta.was) };
     }
     case RecordType.movedFile:
       return { ...fileOf(record, meta, body, position), what: 'moved', was: readPlaces(meta.was) };

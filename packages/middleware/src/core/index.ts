@@ -64,6 +64,7 @@ export {
 } from './problems.js';
 export { type BodyChecks, checkBytes, checkedBody } from './upload/checked-body.js';
 export { contentProblem } from './upload/content-type-check.js';
+export { crc32c } from './upload/crc32c.js';
 export { DigestCheck, digestCheck, type HeaderValues } from './upload/digests.js';
 export { checkName, fileNameOf } from './upload/file-name.js';
 export { boundaryOf, Form, type FormOptions } from './upload/form.js';

@@ -1,6 +1,7 @@
 import { createHash, type Hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { ProblemError } from '../problems.js';
+import { crc32c } from './crc32c.js';
 
 /**
  * Checksums that a client sends along, and their verification while the bytes
@@ -9,7 +10,7 @@ import { ProblemError } from '../problems.js';
  * known here is refused: what was asked for is never silently left out.
  */
 
-type Algorithm = 'crc32' | 'md5' | 'sha1' | 'sha256' | 'sha512';
+type Algorithm = 'crc32' | 'crc32c' | 'md5' | 'sha1' | 'sha256' | 'sha512';
 
 interface Expected {
   readonly header: string;
@@ -19,6 +20,7 @@ interface Expected {
 
 const BYTES: Readonly<Record<Algorithm, number>> = {
   crc32: 4,
+  crc32c: 4,
   md5: 16,
   sha1: 20,
   sha256: 32,
@@ -38,8 +40,8 @@ const WHOLE_VALUE: Readonly<Record<string, Algorithm | undefined>> = {
   'x-amz-checksum-crc32': 'crc32',
   'x-amz-checksum-sha1': 'sha1',
   'x-amz-checksum-sha256': 'sha256',
+  'x-amz-checksum-crc32c': 'crc32c',
   // Known by name and not computed here: refused.
-  'x-amz-checksum-crc32c': undefined,
   'x-amz-checksum-crc64nvme': undefined,
 };
 const LISTS = ['digest', 'content-digest', 'repr-digest'] as const;
@@ -91,30 +93,34 @@ function decode(header: string, algorithm: Algorithm, text: string): Buffer {
   return value;
 }
 
+const CRCS = { crc32, crc32c } as const;
+
 export class DigestCheck {
   readonly #expected: readonly Expected[];
   readonly #hashes = new Map<Algorithm, Hash>();
-  readonly #wantsCrc: boolean;
-  #crc = 0;
+  readonly #crcs = new Map<keyof typeof CRCS, number>();
 
   constructor(expected: readonly Expected[]) {
     this.#expected = expected;
-    this.#wantsCrc = expected.some(({ algorithm }) => algorithm === 'crc32');
     for (const { algorithm } of expected) {
-      if (algorithm !== 'crc32') this.#hashes.set(algorithm, createHash(algorithm));
+      if (algorithm === 'crc32' || algorithm === 'crc32c') this.#crcs.set(algorithm, 0);
+      else this.#hashes.set(algorithm, createHash(algorithm));
     }
   }
 
   update(chunk: Uint8Array): void {
-    if (this.#wantsCrc) this.#crc = crc32(chunk, this.#crc);
+    for (const [name, value] of this.#crcs) this.#crcs.set(name, CRCS[name](chunk, value));
     for (const hash of this.#hashes.values()) hash.update(chunk);
   }
 
   /** Once, behind the last byte; undefined when every checksum is right. */
   problem(): ProblemError | undefined {
-    const crc = Buffer.alloc(4);
-    crc.writeUInt32BE(this.#crc);
-    const found = new Map<Algorithm, Buffer>([['crc32', crc]]);
+    const found = new Map<Algorithm, Buffer>();
+    for (const [name, value] of this.#crcs) {
+      const bytes = Buffer.alloc(4);
+      bytes.writeUInt32BE(value);
+      found.set(name, bytes);
+    }
     for (const [algorithm, hash] of this.#hashes) found.set(algorithm, hash.digest());
     const wrong = this.#expected.find(
       ({ algorithm, value }) => !found.get(algorithm)!.equals(value),
@@ -129,6 +135,6 @@ function invalid(header: string): ProblemError {
 }
 
 function unsupported(header: string): ProblemError {
-  const message = `${header} names no algorithm that is known here: MD5, SHA-1, SHA-256, SHA-512, CRC-32.`;
+  const message = `${header} names no algorithm that is known here: MD5, SHA-1, SHA-256, SHA-512, CRC-32, CRC-32C.`;
   return new ProblemError('unsupported_digest', message);
 }
