@@ -2,13 +2,17 @@ import type { Figures } from '../harness/figures.js';
 import { ratioId } from './forecasting.js';
 import { ACCESS_KIB, type AccessKib, costRatioId, type Way } from './moving-cost.js';
 import { HOLD_OUTS, type TraceName } from './traces.js';
-import { throughputId } from './trade-off.js';
+import { throughputId, VARIANTS, type Variant } from './trade-off.js';
 
 /** What forecasting is to reach: the paper's own ratios, and ours beyond them. */
 
 const PAPER_RATIOS = { metadata: 0.78, smallFile: 0.53 } as const;
 const MAX_PANEL_RATIO = 0.85;
 const MIN_METADATA_SHARE = 0.95;
+
+function shareId(variant: Variant): string {
+  return `trade-off.${variant}.metadata.c16-vs-c1`;
+}
 
 export function addForecastGoals(figures: Figures): void {
   const ratio = (trace: TraceName, what: 'ba-esm-vs-sesm' | 'panel-vs-ba-esm') =>
@@ -42,12 +46,20 @@ export function addForecastGoals(figures: Figures): void {
 }
 
 export function addStorageGoals(figures: Figures): void {
-  const metadata = (clients: number) =>
-    figures.summary(throughputId('method', 'metadata', clients)).median;
-  const share = metadata(16) / metadata(1);
+  // Within a run: what slows the machine for a while slows both.
+  for (const variant of VARIANTS) {
+    const [at1, at16] = [1, 16].map((clients) =>
+      figures.values(throughputId(variant, 'metadata', clients)),
+    ) as [readonly number[], readonly number[]];
+    for (const [run, value] of at16.entries()) {
+      figures.add(shareId(variant), 'ratio', value / at1[run]!);
+    }
+  }
+  const share = figures.summary(shareId('method')).median;
+  const baseline = figures.summary(shareId('baseline')).median.toFixed(2);
   figures.addGoal({
-    id: 'trade-off.method.metadata.c16-vs-c1',
-    goal: `metadata throughput at 16 small-file clients at least ${MIN_METADATA_SHARE} x that at 1`,
+    id: shareId('method'),
+    goal: `metadata throughput at 16 small-file clients at least ${MIN_METADATA_SHARE} x that at 1 (without the method: ${baseline})`,
     value: share,
     met: share >= MIN_METADATA_SHARE,
   });

@@ -28,7 +28,9 @@ export interface CompetitionOptions {
 const ALONE_SHARE = 0.05;
 /** Moments at which metadata is left alone are this far apart, as shares of an interval. */
 const MOMENT_STEP = 0.618;
-const ALONE_ALPHA = 0.3;
+/** What disturbs a moment, a slow sync, makes metadata look smaller than it is: less is believed slowly. */
+const MORE_ALPHA = 0.7;
+const LESS_ALPHA = 0.1;
 const CAPACITY_ALPHA = 0.2;
 /** A thread less busy than this does not tell how much it could do. */
 const LEAST_BUSY_SHARE = 0.5;
@@ -96,6 +98,7 @@ export class Competition {
     const lastsMs = intervalMs * ALONE_SHARE;
     this.#moment = (this.#moment + MOMENT_STEP) % 1;
     clearTimeout(this.#timer);
+    scheduler.release();
     this.#timer = setTimeout(
       () => {
         scheduler.hold();
@@ -103,7 +106,9 @@ export class Competition {
           const alone = scheduler.release();
           if (!alone || alone.ms < lastsMs / 2) return;
           const bytes = (alone.metadataBytes * intervalMs) / alone.ms;
-          this.#metadataAlone = smoothed(this.#metadataAlone, bytes, ALONE_ALPHA);
+          const isMore = bytes > (this.#metadataAlone ?? 0);
+          const alpha = isMore ? MORE_ALPHA : LESS_ALPHA;
+          this.#metadataAlone = smoothed(this.#metadataAlone, bytes, alpha);
         }, lastsMs);
         this.#timer.unref();
       },

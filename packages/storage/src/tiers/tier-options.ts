@@ -78,7 +78,7 @@ export type TierSettings = Required<Omit<TierOptions, 'parameters' | 'onStep'>> 
 
 const KIB = 1024;
 /** A server that is busier makes metadata wait, though it could serve all of it. */
-const EFFICIENCY_MARK = 0.85;
+const EFFICIENCY_MARK = 0.8;
 /** One request carries a stripe. */
 const MAX_STRIPE_BYTES = 1024 * KIB - 4 * KIB;
 
