@@ -1,14 +1,20 @@
 import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
 import { crc32 } from 'node:zlib';
 import { FastdfsClient } from '@stevedore/fastdfs';
+import { FrameServer } from '@stevedore/fastdfs/testing';
 import {
   downloadFile,
+  encodeReply,
   encodeRequestHead,
   type FileName,
   type GuestRequest,
   getMetadata,
   guestStore,
+  metadataServerReport,
   parseFileId,
   queryFileInfo,
   Status,
@@ -16,6 +22,7 @@ import {
 } from '@stevedore/protocol';
 import { askMigration, type Storage, startStorage, type TierOptions } from '@stevedore/storage';
 import { expect, onTestFinished, test } from 'vitest';
+import { Exchange } from '../../packages/storage/dist/guests/exchange.js';
 import { RawClient, trackerOf, until } from '../storage/support.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -50,6 +57,7 @@ async function nodeOf(
   tiers: TierOptions,
   folder = temporaryFolder(),
   port = 0,
+  secrets: readonly string[] = [],
 ): Promise<Node> {
   const errors: Error[] = [];
   const storage = await startStorage({
@@ -60,6 +68,7 @@ async function nodeOf(
     cacheBytes: 0,
     maxIdleFiles: 0,
     tiers,
+    secrets,
     onError: (error) => errors.push(error),
   });
   onTestFinished(() => storage.close());
@@ -75,11 +84,14 @@ function nameOf(fileId: string): FileName {
 const content = (n: number): Buffer => Buffer.alloc(SIZE, n + 1);
 
 /** Two groups, the first of them overloaded until one of its files at least has gone to the other. */
-async function withMoved(files: number) {
-  const { port: tracker } = await trackerOf();
-  const other = await nodeOf(tracker, 'group2', FAST);
-  const home = await nodeOf(tracker, 'group1', SLOW);
-  const client = new FastdfsClient({ trackers: [`127.0.0.1:${tracker}`] });
+async function withMoved(files: number, secret?: string) {
+  const secrets = secret === undefined ? [] : [secret];
+  const { port: tracker } = await trackerOf({ secrets });
+  const start = (group: string, tiers: TierOptions) =>
+    nodeOf(tracker, group, tiers, undefined, 0, secrets);
+  const other = await start('group2', FAST);
+  const home = await start('group1', SLOW);
+  const client = new FastdfsClient({ trackers: [`127.0.0.1:${tracker}`], secret });
   onTestFinished(() => client.close());
   await until(() => home.storage.migrationStatus()!.neighbours.length === 1);
   const ids: string[] = [];
@@ -145,6 +157,94 @@ test('files of an overloaded server go to one of another group, and stock client
   expect(home.storage.migrationStatus()!.guestFiles.files).toBe(0);
   expect(other.storage.migrationStatus()!.rows.files).toBe(0);
   expect([...home.errors, ...other.errors]).toEqual([]);
+});
+
+test('the npm package fdfs reads, describes, changes and deletes a file that has gone', async () => {
+  const { tracker, ids } = await withMoved(1);
+  const [id] = ids as [string];
+  const Fdfs = createRequire(import.meta.url)('fdfs') as new (
+    options: object,
+  ) => {
+    download(id: string, options: { target: PassThrough }): unknown;
+    getFileInfo(id: string): Promise<{ readonly size: number }>;
+    getMetaData(id: string): Promise<unknown>;
+    upload(body: Buffer, options: object): Promise<unknown>;
+    del(id: string): Promise<void>;
+  };
+  const logger = { debug() {}, info() {}, warn() {}, error() {} };
+  const trackers = [{ host: '127.0.0.1', port: tracker }];
+  const client = new Fdfs({ trackers, timeout: 10_000, logger });
+  const read = async () => {
+    const target = new PassThrough();
+    const bytes = buffer(target);
+    await client.download(id, { target });
+    return bytes;
+  };
+  expect(await read()).toEqual(content(0));
+  expect(await client.getFileInfo(id)).toMatchObject({ size: SIZE });
+  expect(await client.getMetaData(id)).toEqual({ n: '0' });
+  await client.upload(Buffer.from('more'), { method: 'append', fileId: id });
+  expect(await read()).toEqual(Buffer.concat([content(0), Buffer.from('more')]));
+  await client.del(id);
+  await expect(client.getFileInfo(id)).rejects.toBeDefined();
+});
+
+test('a cluster with a secret keeps its guests to itself', async () => {
+  const secret = 'sixteen bytes and more';
+  const { other, client, ids } = await withMoved(1, secret);
+  expect(await client.downloadBytes(ids[0]!)).toEqual(content(0));
+  const stranger = await RawClient.open(other.storage.port);
+  const request = {
+    homeGroup: 'group1',
+    homeId: '1',
+    name: 'M00',
+    size: 1,
+    crc32: 1,
+    loadBytes: 1,
+  };
+  stranger.send(encodeRequestHead(guestStore, request));
+  expect((await stranger.exchange(Buffer.from('x'))).status).toBe(Status.accessDenied);
+});
+
+test('a tracker that does not know metadata servers is left alone, another one is asked', async () => {
+  let asked = 0;
+  const stock = await FrameServer.listen({
+    onRequest: ({ socket }) => {
+      asked += 1;
+      socket.write(encodeReply(Status.invalid));
+    },
+  });
+  onTestFinished(() => stock.close());
+  const lists: unknown[] = [];
+  const known = await FrameServer.listen({
+    onRequest: ({ socket }) => {
+      const body = metadataServerReport.reply.encode({ lease: undefined, servers: [] });
+      socket.write(encodeReply(Status.ok, body));
+    },
+  });
+  onTestFinished(() => known.close());
+  const exchange = new Exchange({
+    trackers: [stock, known].map(({ port }) => ({ host: '127.0.0.1', port })),
+    timeoutMs: 5000,
+    access: { secret: undefined, withoutSecret: 'nothing' },
+  });
+  onTestFinished(() => exchange.close());
+  const load = {
+    group: 'group1',
+    id: '10.0.0.1',
+    port: 23_000,
+    intervalMs: 1000,
+    capacityBytes: 1,
+    metadataBytes: 0,
+    smallFileBytes: 0,
+    markPerMille: 1000,
+    toMoveBytes: 0,
+  };
+  for (let n = 0; n < 3; n += 1) lists.push(await exchange.report(load));
+  expect(lists).toEqual(Array(3).fill({ lease: undefined, servers: [] }));
+  expect(asked).toBe(1);
+  await known.close();
+  expect(await exchange.report(load)).toBeUndefined();
 });
 
 test('a server that is away makes its files wait, not their metadata; they outlive restarts of both', async () => {
