@@ -420,3 +420,50 @@ describe('a data file that is made ahead', () => {
     expect(await requestsOf(size)).toBe(least + 4);
   });
 });
+
+describe('a file that is read in one go', () => {
+  it('is asked for ahead, stripe by stripe, and no stripe twice', async () => {
+    const servers = await ioServers(3);
+    const folder = temporaryFolder();
+    const mortal = known(servers);
+    const opened = await openWith(folder, mortal);
+    const large = bytesOf(20 * STRIPE + 100);
+    await store(opened, folder, NAME, large);
+    const file = await opened.disk.openToRead(join(folder, 'data', NAME));
+    const before = mortal.requests;
+    const found: Buffer[] = [];
+    for (let at = 0; at < large.length; at += STRIPE) {
+      const chunk = Buffer.alloc(STRIPE);
+      found.push(chunk.subarray(0, await file.readAt(chunk, at)));
+    }
+    expect(Buffer.concat(found).equals(large)).toBe(true);
+    expect(mortal.requests - before).toBe(21);
+    await file.close();
+    await opened.close();
+  });
+
+  it('gives the error of a stripe that was asked for ahead, and its bytes when they can be had', async () => {
+    const servers = await ioServers(2);
+    const folder = temporaryFolder();
+    const opened = await openWith(folder, known(servers));
+    const large = bytesOf(8 * STRIPE);
+    await store(opened, folder, NAME, large);
+    const file = await opened.disk.openToRead(join(folder, 'data', NAME));
+    const read = async (stripe: number) => {
+      const chunk = Buffer.alloc(STRIPE);
+      await file.readAt(chunk, stripe * STRIPE);
+      return chunk.equals(large.subarray(stripe * STRIPE, (stripe + 1) * STRIPE));
+    };
+    const { servers: order } = tierOf(opened).records.find(NAME)!.layout!;
+    const second = servers.find(({ record }) => record.id === order[1])!;
+    await second.stop();
+    expect(await read(0)).toBe(true);
+    await expect(read(1)).rejects.toMatchObject({ status: 11 });
+    expect(await read(2)).toBe(true);
+    await second.restart();
+    await until(() => read(1).catch(() => false));
+    expect(await read(3)).toBe(true);
+    await file.close();
+    await opened.close();
+  });
+});

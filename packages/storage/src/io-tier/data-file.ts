@@ -1,10 +1,12 @@
 import type { DiskFile, FileStat } from '@stevedore/disk';
-import { type Layout, piecesOf, placeOf, stripeLength } from './layout.js';
+import { type Layout, type Piece, piecesOf, placeOf, stripeLength } from './layout.js';
 import type { PartRequests } from './part-requests.js';
+import { ReadAhead } from './read-ahead.js';
 
 /**
  * A data file on I/O servers, for reading: as it was when it was opened, to the end of
- * the reading, whatever becomes of the file. Stripes are asked for side by side.
+ * the reading, whatever becomes of the file. Stripes are asked for side by side, and the
+ * next ones before they are wanted where a file is read in one go.
  */
 
 export interface DataFileParts {
@@ -21,10 +23,16 @@ const MAX_SIDE_BY_SIDE = 8;
 
 export class DataFile implements DiskFile {
   readonly #parts: DataFileParts;
+  readonly #ahead: ReadAhead;
   #isOpen = true;
 
   constructor(parts: DataFileParts) {
+    const { requests, layout, size } = parts;
     this.#parts = parts;
+    this.#ahead = new ReadAhead(layout.checks.length, (stripe) => {
+      const bytes = stripeLength(stripe, size, layout.stripeBytes);
+      return readPiece(requests, layout, size, { stripe, from: 0, at: 0, bytes });
+    });
   }
 
   async stat(): Promise<FileStat> {
@@ -35,7 +43,13 @@ export class DataFile implements DiskFile {
   async readAt(target: Buffer, position: number): Promise<number> {
     const { requests, layout, size } = this.#parts;
     const bytes = Math.max(0, Math.min(target.length, size - position));
-    await readStripes(requests, layout, size, target.subarray(0, bytes), position);
+    const wanted = target.subarray(0, bytes);
+    // A read of less than a stripe is of a small thing within the file.
+    const isLong = bytes >= layout.stripeBytes;
+    if (isLong && this.#ahead.follows(position, position + bytes)) {
+      this.#ahead.begin(Math.floor((position + bytes - 1) / layout.stripeBytes));
+    }
+    await readStripes(requests, layout, size, wanted, position, this.#ahead);
     return bytes;
   }
 
@@ -56,6 +70,7 @@ export class DataFile implements DiskFile {
   async close(): Promise<void> {
     if (!this.#isOpen) return;
     this.#isOpen = false;
+    this.#ahead.clear();
     this.#parts.onClose();
   }
 }
@@ -67,23 +82,36 @@ export async function readStripes(
   size: number,
   target: Buffer,
   position: number,
+  ahead?: ReadAhead,
 ): Promise<void> {
-  const { handle, stripeBytes, servers, checks } = layout;
-  const pieces = piecesOf(position, target.length, stripeBytes);
-  const each = async ({ stripe, from, at, bytes }: (typeof pieces)[number]): Promise<void> => {
-    const { server, offset } = placeOf(stripe, layout);
-    const wanted = {
-      offset,
-      stripeBytes: stripeLength(stripe, size, stripeBytes),
-      crc32: checks[stripe]!,
-      from,
-      bytes,
-    };
-    (await requests.read(servers[server]!, handle, wanted)).copy(target, at);
+  const pieces = piecesOf(position, target.length, layout.stripeBytes);
+  const each = async (piece: Piece): Promise<void> => {
+    const whole = await ahead?.take(piece.stripe);
+    const bytes =
+      whole?.subarray(piece.from, piece.from + piece.bytes) ??
+      (await readPiece(requests, layout, size, piece));
+    bytes.copy(target, piece.at);
   };
   for (let first = 0; first < pieces.length; first += MAX_SIDE_BY_SIDE) {
     await allSettled(pieces.slice(first, first + MAX_SIDE_BY_SIDE).map(each));
   }
+}
+
+function readPiece(
+  requests: PartRequests,
+  layout: Layout,
+  size: number,
+  { stripe, from, bytes }: Piece,
+): Promise<Buffer> {
+  const { handle, stripeBytes, servers, checks } = layout;
+  const { server, offset } = placeOf(stripe, layout);
+  return requests.read(servers[server]!, handle, {
+    offset,
+    stripeBytes: stripeLength(stripe, size, stripeBytes),
+    crc32: checks[stripe]!,
+    from,
+    bytes,
+  });
 }
 
 /** Waits for all, then throws the first failure: nothing goes on behind the caller's back. */
