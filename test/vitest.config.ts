@@ -7,10 +7,7 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     root: import.meta.dirname,
-    // A trial is run by its name alone: it holds what is not kept in every run yet.
-    include: process.argv.some((each) => each.includes('.trial'))
-      ? ['**/*.trial.ts']
-      : ['**/*.test.ts'],
+    include: ['**/*.test.ts'],
     exclude: ['dist/**', 'node_modules/**'],
     pool: 'forks',
     maxWorkers: 2,

@@ -5,12 +5,15 @@ import {
   appendFile,
   createLink,
   deleteFile,
+  deleteStorage,
   downloadFile,
   type FileName,
   getMetadata,
   listStorage,
   modifyFile,
+  queryFetch,
   queryFetchAll,
+  queryUpdate,
   regenerateAppender,
   StorageStatus,
   setMetadata,
@@ -126,8 +129,12 @@ describe('a group of storages', () => {
       last = made;
     }
     await readableAt(group, last!.kept, 3);
-    // An appender is read where it is changed.
-    await readableAt(group, last!.grown, 1);
+    await readableAt(group, last!.grown, 3);
+    // An appender is read where it is changed, and elsewhere if that fails.
+    const asked = await group.asked();
+    const { servers } = await done(asked, queryFetchAll, last!.grown);
+    expect(servers[0]!.address).toBe(group.members[2]!.host);
+    expect((await done(asked, queryFetch, last!.grown)).address).toBe(group.members[2]!.host);
     // What was copied, opened, read and written is counted; what was refused is no download.
     const tracker = await group.asked();
     await until(async () => {
@@ -261,31 +268,65 @@ describe('a group of storages', () => {
     for (const each of [file, other, slaveFile]) expect(await download(a, each)).toBe(2);
   });
 
-  it('keeps the younger metadata of two that were set apart', async () => {
+  it('lets nothing be changed where changes are lacking, until they are there', async () => {
+    const group = await groupOf(2, { writeTimeoutMs: 2000 });
+    const [a, b] = group.members as [MemberOfTest, MemberOfTest];
+    const first = await a.connect();
+    const file = await first.upload(Buffer.from('described'));
+    const log = await appender(await b.connect(), 'log');
+    await b.stop();
+    const described = (value: string) => ({
+      ...file,
+      metadata: Buffer.from(`name\x02${value}`),
+      mode: 'overwrite' as const,
+    });
+    await done(first, setMetadata, described('while b is away'));
+    expect(await append(first, log, ' by a')).toBe(0);
+    await a.stop();
+    await b.start();
+    const tracker = await group.asked();
+    await until(async () => (await group.statusOf(b)) === StorageStatus.active);
+    // It knows nothing of what a has answered, and says so; what never changes it serves.
+    const second = await b.connect();
+    for (const question of [queryFetch, queryUpdate, queryFetchAll]) {
+      expect((await tracker.ask<FileName, unknown>(question, log)).status).toBe(11);
+    }
+    expect((await tracker.ask(queryUpdate, file)).status).toBe(11);
+    expect((await second.ask(setMetadata, described('elsewhere'))).status).toBe(11);
+    expect(await append(second, log, ' by b')).toBe(11);
+    expect((await second.ask(deleteFile, file)).status).toBe(11);
+    expect((await done(tracker, queryFetch, file)).address).toBe(b.host);
+    expect(await download(b, file)).toBe('described');
+    const meanwhile = await second.upload(Buffer.from('meanwhile'));
+    await a.start();
+    await until(async () => (await tracker.ask(queryUpdate, log)).answer?.address === b.host);
+    expect(await download(b, log)).toBe('log by a');
+    expect(await append(second, log, ' and b')).toBe(0);
+    expect(await download(a, log)).toBe('log by a and b');
+    // Another member has it, and may change it only when the source is gone.
+    expect(await append(await a.connect(), log, ' by a')).toBe(11);
+    await sameEverywhere(group.members);
+    expect(await download(a, meanwhile)).toBe('meanwhile');
+    const { answer } = await second.ask(getMetadata, file);
+    expect(answer?.toString()).toBe('name\x02while b is away');
+  });
+
+  it('waits for nobody who is gone for good', async () => {
     const group = await groupOf(2);
     const [a, b] = group.members as [MemberOfTest, MemberOfTest];
-    const file = await (await a.connect()).upload(Buffer.from('described'));
+    const log = await appender(await a.connect(), 'log');
     await b.stop();
-    const set = async (member: MemberOfTest, value: string) =>
-      done(await member.connect(), setMetadata, {
-        ...file,
-        metadata: Buffer.from(`name\x02${value}`),
-        mode: 'overwrite',
-      });
-    await set(a, 'older');
+    expect(await append(await a.connect(), log, ' by a')).toBe(0);
     await a.stop();
-    const later = { now: () => Date.now() + 5000, random: Math.random };
-    await b.start({
-      environment: { ...later, random: (limit) => Math.floor(Math.random() * limit) },
-    });
-    await set(b, 'younger');
-    await a.start();
-    for (const member of [a, b]) {
-      await until(async () => {
-        const { answer } = await (await member.connect()).ask(getMetadata, file);
-        return answer?.toString() === 'name\x02younger';
-      });
-    }
+    await b.start();
+    const tracker = await group.asked();
+    await until(async () => (await group.statusOf(b)) === StorageStatus.active);
+    expect((await tracker.ask(queryFetch, log)).status).toBe(11);
+    await done(tracker, deleteStorage, { group: 'group1', id: a.host });
+    // What only the other one had is given up with it.
+    await until(async () => (await append(await b.connect(), log, ' by b')) === 0);
+    expect((await done(tracker, queryFetch, log)).address).toBe(b.host);
+    expect(await download(b, log)).toBe('log by b');
   });
 });
 

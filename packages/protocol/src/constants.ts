@@ -118,6 +118,9 @@ export const CommandCode = {
   /** Not of FastDFS; see storage-peer.ts. */
   peerInstance: 201,
   peerSynced: 202,
+  peerStanding: 203,
+  /** Not of FastDFS; see storage-sync.ts. */
+  storageReportStanding: 204,
   /** Not of FastDFS; see storage-migration.ts. */
   migrationControl: 210,
   /** Not of FastDFS; see metadata-servers.ts. */

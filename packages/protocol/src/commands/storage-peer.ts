@@ -1,6 +1,6 @@
 import { ByteReader, ByteWriter } from '../bytes.js';
 import type { Codec, Command, PayloadCommand } from '../command.js';
-import { CommandCode, GROUP_BYTES, MAX_NAME_BYTES } from '../constants.js';
+import { CommandCode, GROUP_BYTES, MAX_NAME_BYTES, STORAGE_ID_BYTES } from '../constants.js';
 import { ProtocolError } from '../errors.js';
 import { nothing } from './shared.js';
 
@@ -245,6 +245,72 @@ export const syncedUntil: Command<number, undefined> = {
     },
   },
   reply: nothing,
+};
+
+/**
+ * What one member tells another of who may go on without whom. `ask`: how do I stand
+ * with you? `out`: changes are answered here without you. `level`: no more. `wants`: the
+ * state that you have of the file `name` counts, send it. `yielded`: that was all.
+ * `memberOut`: changes are answered here without the member `name`; take none from it.
+ * `passOn`: `name` is a member's id, a blank and a file, which that member is to have as
+ * it is with you; the answer is 1 if the one asked lacks changes itself, as for `lacks`.
+ */
+export type StandingWord =
+  | 'ask'
+  | 'out'
+  | 'level'
+  | 'wants'
+  | 'yielded'
+  | 'memberOut'
+  | 'passOn'
+  | 'lacks';
+
+export interface PeerStanding {
+  readonly word: StandingWord;
+  /** Empty where the word needs none. */
+  readonly name: string;
+}
+
+const STANDING_WORDS: readonly StandingWord[] = [
+  'ask',
+  'out',
+  'level',
+  'wants',
+  'yielded',
+  'memberOut',
+  'passOn',
+  'lacks',
+];
+
+/**
+ * PEER_STANDING (203), not of FastDFS: `word u8 | name text`. The answer is one byte:
+ * 1 if changes are answered without the one who asks, or see above; else 0.
+ */
+export const peerStanding: Command<PeerStanding, boolean> = {
+  name: 'PEER_STANDING',
+  code: CommandCode.peerStanding,
+  request: {
+    encode: ({ word, name }) =>
+      new ByteWriter().u8(STANDING_WORDS.indexOf(word)).raw(Buffer.from(name, 'latin1')).toBuffer(),
+    decode(bytes) {
+      const reader = new ByteReader(bytes);
+      const word = STANDING_WORDS[reader.u8('word')];
+      const name = reader.rest().toString('latin1');
+      if (!word || name.length > MAX_NAME_BYTES + STORAGE_ID_BYTES) {
+        throw new ProtocolError('a malformed standing');
+      }
+      return { word, name };
+    },
+  },
+  reply: {
+    encode: (isOut) => new ByteWriter().u8(isOut ? 1 : 0).toBuffer(),
+    decode(bytes) {
+      const reader = new ByteReader(bytes);
+      const isOut = reader.u8('standing') !== 0;
+      reader.end('PEER_STANDING');
+      return isOut;
+    },
+  },
 };
 
 function headBytes(prefix: Buffer, lengthsBytes: number): number {

@@ -289,3 +289,69 @@ export const reportServerId: Command<string, undefined> = {
   },
   reply: nothing,
 };
+
+/** A member whose changes are lacking somewhere, and where. */
+export interface StandingPair {
+  /** Changes have been answered without this one. */
+  readonly memberId: string;
+  /** By this one. */
+  readonly byId: string;
+}
+
+export interface StandingReport extends StandingPair {
+  readonly group: string;
+  /** `ask` changes nothing. */
+  readonly says: 'ask' | 'out' | 'level';
+}
+
+const STANDING_SAYS = ['ask', 'out', 'level'] as const;
+const STANDING_PAIR_BYTES = 2 * STORAGE_ID_BYTES;
+
+/**
+ * STORAGE_REPORT_STANDING (204), not of FastDFS: `group str(16) | member id str(16) |
+ * by id str(16) | says u8`. Before a member answers a change without another, the
+ * trackers know that the other one is out; one that is out itself is refused (11). The
+ * answer is `n * (member id str(16) | by id str(16))`: all who are out.
+ */
+export const reportStanding: Command<StandingReport, readonly StandingPair[]> = {
+  name: 'STORAGE_REPORT_STANDING',
+  code: CommandCode.storageReportStanding,
+  request: {
+    encode: ({ group, memberId, byId, says }) =>
+      new ByteWriter()
+        .text(group, GROUP_BYTES, 'group')
+        .text(memberId, STORAGE_ID_BYTES, 'member id')
+        .text(byId, STORAGE_ID_BYTES, 'by id')
+        .u8(STANDING_SAYS.indexOf(says))
+        .toBuffer(),
+    decode(bytes) {
+      const reader = new ByteReader(bytes);
+      const group = reader.text(GROUP_BYTES, 'group');
+      const memberId = reader.text(STORAGE_ID_BYTES, 'member id');
+      const byId = reader.text(STORAGE_ID_BYTES, 'by id');
+      const says = STANDING_SAYS[reader.u8('says')];
+      reader.end('STORAGE_REPORT_STANDING');
+      if (!says) throw new ProtocolError('a malformed standing');
+      return { group, memberId, byId, says };
+    },
+  },
+  reply: {
+    encode: (pairs) =>
+      Buffer.concat(
+        pairs.map(({ memberId, byId }) =>
+          new ByteWriter()
+            .text(memberId, STORAGE_ID_BYTES, 'member id')
+            .text(byId, STORAGE_ID_BYTES, 'by id')
+            .toBuffer(),
+        ),
+      ),
+    decode(bytes) {
+      if (bytes.length % STANDING_PAIR_BYTES !== 0) throw new ProtocolError('half a standing');
+      const reader = new ByteReader(bytes);
+      return Array.from({ length: bytes.length / STANDING_PAIR_BYTES }, () => ({
+        memberId: reader.text(STORAGE_ID_BYTES, 'member id'),
+        byId: reader.text(STORAGE_ID_BYTES, 'by id'),
+      }));
+    },
+  },
+};

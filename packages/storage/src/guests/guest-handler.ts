@@ -42,7 +42,7 @@ export function guestHandler<Session>(
     const done = storePath.announce(size);
     try {
       const memory = new Payload(inMemory(chunks), size, MEMORY_TIMEOUT_MS);
-      await replication.run((change) => store.storeAs(id, memory, change));
+      await replication.run('new', (change) => store.storeAs(id, memory, change));
     } finally {
       done();
     }

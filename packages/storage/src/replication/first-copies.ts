@@ -6,10 +6,8 @@ import {
   StorageStatus,
   syncSrcReq,
 } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
-import { FrameClient, type PeerAccess } from '../net/frame-client.js';
-import type { Endpoint } from '../options.js';
 import { isUnfinished, type Members } from './members.js';
+import type { TrackerCalls } from './tracker-calls.js';
 
 /**
  * First copies, as the trackers arrange them: a member that starts empty is given one
@@ -27,16 +25,12 @@ export interface FirstCopy {
 
 export interface FirstCopiesOptions {
   readonly group: string;
-  readonly trackers: readonly Endpoint[];
-  readonly localAddress: string | undefined;
-  readonly timeoutMs: number;
-  readonly access: PeerAccess;
+  readonly calls: TrackerCalls;
   readonly members: Members;
 }
 
 export class FirstCopies {
   readonly #options: FirstCopiesOptions;
-  readonly #stop = new AbortController();
 
   constructor(options: FirstCopiesOptions) {
     this.#options = options;
@@ -62,10 +56,6 @@ export class FirstCopies {
     return this.#report(peer, StorageStatus.offline);
   }
 
-  close(): void {
-    this.#stop.abort();
-  }
-
   async #report(peer: ServerBrief, status: number): Promise<void> {
     const { group } = this.#options;
     const request = { group, brief: { ...peer, status } };
@@ -78,26 +68,9 @@ export class FirstCopies {
     request: Request,
     ignored: readonly number[],
   ): Promise<(Answer | undefined)[]> {
-    const { trackers, timeoutMs, localAddress, access } = this.#options;
-    const outcomes = await Promise.allSettled(
-      trackers.map(async (tracker) => {
-        const address = localAddress === undefined ? {} : { localAddress };
-        const client = await FrameClient.open(
-          { ...tracker, ...address, timeoutMs, access },
-          this.#stop.signal,
-        );
-        try {
-          return await client.ask(command, request);
-        } catch (error) {
-          if (error instanceof StatusError && ignored.includes(error.status)) return undefined;
-          throw error;
-        } finally {
-          client.close();
-        }
-      }),
-    );
-    const answered = outcomes.filter((each) => each.status === 'fulfilled');
-    if (answered.length === 0) throw new Error(`no tracker answers ${command.name}`);
-    return answered.map(({ value }) => value);
+    const told = await this.#options.calls.askAll(command, request);
+    const heard = told.filter(({ status }) => status === 0 || ignored.includes(status));
+    if (heard.length === 0) throw new Error(`no tracker answers ${command.name}`);
+    return heard.map(({ answer }) => answer);
   }
 }

@@ -96,10 +96,15 @@ export class ReceivedChange implements Change {
   readonly #journal: Journal;
   readonly #atSeconds: number;
   readonly #restores: boolean;
+  readonly #check: () => void;
 
-  /** `restores`: a file of this storage itself that it had lost; it is passed on as its own. */
-  constructor(journal: Journal, atSeconds: number, restores = false) {
+  /**
+   * `restores`: a file of this storage itself that it had lost; it is passed on as its
+   * own. `check` throws if the change is not to be made, at the last moment.
+   */
+  constructor(journal: Journal, atSeconds: number, restores = false, check = () => {}) {
     this.#journal = journal;
+    this.#check = check;
     this.#atSeconds = Math.max(atSeconds, 0);
     this.#restores = restores;
   }
@@ -109,6 +114,7 @@ export class ReceivedChange implements Change {
   }
 
   async note(operation: Operation, name: string, extra = ''): Promise<void> {
+    this.#check();
     const atSeconds = this.#atSeconds;
     const own = this.#restores && (operation === 'C' || operation === 'L');
     await this.#journal.append({ atSeconds, operation, own, name, extra });

@@ -1,4 +1,9 @@
-import { exchangeInstances, reportServerId } from '@stevedore/protocol';
+import {
+  exchangeInstances,
+  peerStanding,
+  reportServerId,
+  type StandingWord,
+} from '@stevedore/protocol';
 import { asError, ConnectionError, StatusError } from '../errors.js';
 import { FrameClient, type FrameClientOptions } from '../net/frame-client.js';
 
@@ -72,6 +77,11 @@ export class PeerConnections {
       else this.#drop(peer);
       this.#waiting.shift()?.();
     }
+  }
+
+  /** Tells the member how matters stand; its answer is true if it goes on without this one. */
+  say(word: StandingWord, name = ''): Promise<boolean> {
+    return this.use((peer) => peer.ask(peerStanding, { word, name }));
   }
 
   close(): void {

@@ -18,6 +18,7 @@ import { receivePiece } from '../storage/piece.js';
 import type { StorageService } from '../storage/service.js';
 import { ReceivedChange } from './journal.js';
 import type { LoggedName } from './log-name.js';
+import type { StorageSession } from './session.js';
 
 /**
  * Applies what other members of the group have changed. Everything may come twice, or
@@ -41,9 +42,10 @@ export class Receiver {
     { id, part }: LoggedName,
     atSeconds: number,
     payload: Payload,
-    { replaces, sender }: { readonly replaces: boolean; readonly sender: string },
+    replaces: boolean,
+    session: StorageSession,
   ): Promise<void> {
-    if (part !== 'file') return this.#beside(id, part, atSeconds, payload);
+    if (part !== 'file') return this.#beside(id, part, atSeconds, payload, session);
     // No file has the name of a slice.
     if (parseSliceId(id)) throw new StatusError(Status.invalid, 'the name of a slice');
     if (this.#isDeleted(id, atSeconds)) return this.#drop(payload, replaces);
@@ -52,17 +54,27 @@ export class Receiver {
     const size = await this.#sizeOf(id);
     // What an appender has become since, its later changes tell.
     const stays = size === bytes || (size !== undefined && fileKind(id) === 'appender');
-    if (!replaces && stays) return this.#drop(payload, false);
-    const change = this.#change(id, atSeconds, size === undefined);
+    if (!replaces && (stays || (session.tellsSynced && size !== undefined))) {
+      return this.#drop(payload, false);
+    }
+    const change = this.#change(id, atSeconds, undefined, size === undefined);
     const { source } = decodeFields(id.base);
     const { members } = this.#service.replication;
+    const sender = session.peer;
     const isSource = source === sender || source === members.find(sender)?.address;
     const done = storePath.announce(bytes);
     try {
       await this.#service.store.receive(id, payload, change, async (path) => {
         if (this.#isDeleted(id, atSeconds)) return true;
         const stat = await this.#statOf(path);
-        if (!stat || stat.mtimeSeconds < atSeconds) return false;
+        if (!stat) return false;
+        this.#checkMayChange(session);
+        // Whoever is in charge of a file replaces it; a C storage sends what it has.
+        if (session.tellsSynced) {
+          if (replaces) this.#service.replication.replaced(id.name);
+          return !replaces;
+        }
+        if (stat.mtimeSeconds < atSeconds) return false;
         // Within one second the source knows best, then who has more.
         if (stat.mtimeSeconds > atSeconds) return true;
         return !isSource && stat.size >= bytes;
@@ -80,27 +92,31 @@ export class Receiver {
     throw new StatusError(status, id.name);
   }
 
-  append(id: FileId, request: SyncPart, payload: Payload): Promise<void> {
-    return this.#part(id, request, payload, (size, { offset, size: bytes }) => {
+  append(id: FileId, request: SyncPart, payload: Payload, session: StorageSession): Promise<void> {
+    return this.#part(id, request, payload, session, (size, { offset, size: bytes }) => {
       if (size === offset) return true;
       const status = size >= offset + bytes ? Status.exists : Status.notFound;
       throw new StatusError(status, `${size} bytes instead of ${offset}`);
     });
   }
 
-  modify(id: FileId, request: SyncPart, payload: Payload): Promise<void> {
-    return this.#part(id, request, payload, (size, { offset }) => {
+  modify(id: FileId, request: SyncPart, payload: Payload, session: StorageSession): Promise<void> {
+    return this.#part(id, request, payload, session, (size, { offset }) => {
       if (size >= offset) return true;
       throw new StatusError(Status.notFound, `${size} bytes instead of ${offset} at least`);
     });
   }
 
-  async truncate(id: FileId, { oldSize, newSize, atSeconds }: SyncTruncation): Promise<void> {
+  async truncate(
+    id: FileId,
+    { oldSize, newSize, atSeconds }: SyncTruncation,
+    session: StorageSession,
+  ): Promise<void> {
     const { store, changing } = this.#service;
     this.#unlessDeleted(id, atSeconds);
     const path = store.pathOf(id);
     if (newSize > oldSize) await this.#service.roomFor(newSize - oldSize, id.storePathIndex);
-    const change = this.#change(id, atSeconds);
+    const change = this.#change(id, atSeconds, session);
     await changing.change({ path, name: id.name }, change, undefined, ({ size }) => {
       if (size !== oldSize) throw new StatusError(Status.exists, `${size} bytes, not ${oldSize}`);
       return cutting(oldSize, newSize);
@@ -108,11 +124,20 @@ export class Receiver {
   }
 
   /** Status 2 if it is not there, as well remembered as if it had been. */
-  async remove({ id, part }: LoggedName, atSeconds: number): Promise<void> {
+  async remove(
+    { id, part }: LoggedName,
+    atSeconds: number,
+    session: StorageSession,
+  ): Promise<void> {
     const { store, slices, metadata, replication } = this.#service;
-    const change = this.#change(id, atSeconds);
     const path = store.pathOf(id);
-    if (part === 'metadata') return metadata.receive({ path, name: id.name }, undefined, change);
+    if (part === 'metadata') {
+      const described = { path, name: id.name };
+      const gone = this.#change(id, atSeconds, session);
+      replication.replaced(id.name);
+      return metadata.receive(described, undefined, gone, session.tellsSynced);
+    }
+    const change = this.#change(id, atSeconds);
     if (part === 'deleted slices') throw new StatusError(Status.invalid, 'a list that stays');
     const slice = parseSliceId(id);
     if (slice) {
@@ -136,14 +161,14 @@ export class Receiver {
     await store.receiveLink(id, { path, name: source.name }, this.#change(id, atSeconds));
   }
 
-  async rename(id: FileId, old: FileId, atSeconds: number): Promise<void> {
+  async rename(id: FileId, old: FileId, atSeconds: number, session: StorageSession): Promise<void> {
     const { store, changing, settings } = this.#service;
     if (id.name === old.name || id.directory.join() !== old.directory.join()) {
       throw new StatusError(Status.invalid, 'a new name is in the same directory');
     }
     if (await settings.disk.exists(store.pathOf(id))) throw new StatusError(Status.exists, id.name);
     this.#unlessDeleted(id, atSeconds);
-    const change = this.#change(id, atSeconds);
+    const change = this.#change(id, atSeconds, session);
     await changing.exclusively(store.pathOf(old), () => store.renameAs(old, id, change));
   }
 
@@ -151,6 +176,7 @@ export class Receiver {
     id: FileId,
     request: SyncPart,
     payload: Payload,
+    session: StorageSession,
     fits: (size: number, request: SyncPart) => boolean,
   ): Promise<void> {
     const { store, changing, settings, storePaths } = this.#service;
@@ -163,7 +189,7 @@ export class Receiver {
     const done = storePaths[id.storePathIndex]!.announce(payload.remaining);
     try {
       const piece = await receivePiece(settings.disk, () => store.temporaryFile(path), payload);
-      const change = this.#change(id, request.atSeconds);
+      const change = this.#change(id, request.atSeconds, session);
       await changing.change({ path, name: id.name }, change, piece, ({ size: now }) => {
         fits(now, request);
         return writing(now === request.offset ? 'A' : 'M', piece, request.offset, now);
@@ -179,6 +205,7 @@ export class Receiver {
     part: 'metadata' | 'deleted slices',
     atSeconds: number,
     payload: Payload,
+    session: StorageSession,
   ): Promise<void> {
     const { store, metadata, slices } = this.#service;
     if (payload.remaining > MAX_BESIDE_BYTES) {
@@ -192,9 +219,10 @@ export class Receiver {
     const [high, low] = id.directory;
     await storePath.makePair(Number.parseInt(high, 16), Number.parseInt(low, 16));
     const file = { path: store.pathOf(id), name: id.name };
-    const change = this.#change(id, atSeconds);
+    const change = this.#change(id, atSeconds, part === 'metadata' ? session : undefined);
     if (part === 'metadata') {
-      await metadata.receive(file, content, change);
+      this.#service.replication.replaced(id.name);
+      await metadata.receive(file, content, change, session.tellsSynced);
     } else if (isTrunkId(id)) await slices.receiveList(file, content, change);
     else throw new StatusError(Status.invalid, 'deleted slices of what is no trunk');
   }
@@ -231,10 +259,20 @@ export class Receiver {
     }
   }
 
-  /** A file of this storage itself, which it had lost, is passed on as its own again. */
-  #change(id: FileId, atSeconds: number, isNew = false): ReceivedChange {
+  /**
+   * A file of this storage itself, which it had lost, is passed on as its own again.
+   * With a session, whoever it is must be allowed to change files when the change is made.
+   */
+  #change(id: FileId, atSeconds: number, session?: StorageSession, isNew = false): ReceivedChange {
     const { identity, replication } = this.#service;
     const restores = isNew && identity.isSource(decodeFields(id.base).source);
-    return new ReceivedChange(replication.journal, atSeconds, restores);
+    const check = session && (() => this.#checkMayChange(session));
+    return new ReceivedChange(replication.journal, atSeconds, restores, check);
+  }
+
+  /** Status 11 if changes of that member are not to be taken; a C storage's always are. */
+  #checkMayChange({ peer, tellsSynced }: StorageSession): void {
+    if (!tellsSynced || this.#service.replication.standing.takesFrom(peer)) return;
+    throw new StatusError(Status.tryAgain, `changes of ${peer} are not taken now`);
   }
 }

@@ -4,6 +4,7 @@ import {
   type FileId,
   type PayloadCommand,
   ProtocolError,
+  peerStanding,
   reportServerId,
   Status,
   type SyncFile,
@@ -79,8 +80,8 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
         if (payload.remaining !== request.size) {
           throw new ProtocolError(`${request.size} bytes announced, ${payload.remaining} brought`);
         }
-        const about = { replaces: command === syncUpdateFile, sender: session.peer };
-        await receiver.file(name, request.atSeconds, payload, about);
+        const replaces = command === syncUpdateFile;
+        await receiver.file(name, request.atSeconds, payload, replaces, session);
       }
       return command.reply.encode(received(session, request.atSeconds));
     },
@@ -88,10 +89,15 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
 
   const part = (
     command: PayloadCommand<SyncPart, undefined>,
-    apply: (id: FileId, request: SyncPart, payload: Payload) => Promise<void>,
+    apply: (
+      id: FileId,
+      request: SyncPart,
+      payload: Payload,
+      session: StorageSession,
+    ) => Promise<void>,
   ): Handler<StorageSession> =>
     receiving(command, async (request, payload, { session }: Context<StorageSession>) => {
-      await apply(await file(session, request), request, payload);
+      await apply(await file(session, request), request, payload, session);
       return received(session, request.atSeconds);
     });
 
@@ -111,18 +117,22 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
       synced.set(session.peer, seconds);
       return undefined;
     }),
+    control(peerStanding, (said, { session }: Context<StorageSession>) => {
+      if (!session.tellsSynced) throw new StatusError(Status.accessDenied, 'a stranger');
+      return replication.said(session.peer, said);
+    }),
     wholeFile(syncCreateFile),
     wholeFile(syncUpdateFile),
-    part(syncAppendFile, (id, request, payload) => receiver.append(id, request, payload)),
-    part(syncModifyFile, (id, request, payload) => receiver.modify(id, request, payload)),
+    part(syncAppendFile, (...change) => receiver.append(...change)),
+    part(syncModifyFile, (...change) => receiver.modify(...change)),
     control(syncTruncateFile, async (request, { session }: Context<StorageSession>) => {
-      await receiver.truncate(await file(session, request), request);
+      await receiver.truncate(await file(session, request), request, session);
       return received(session, request.atSeconds);
     }),
     control(syncDeleteFile, async (request, { session }: Context<StorageSession>) => {
       const name = await named(session, request);
       try {
-        await receiver.remove(name, request.atSeconds);
+        await receiver.remove(name, request.atSeconds, session);
       } finally {
         received(session, request.atSeconds);
       }
@@ -137,7 +147,7 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
     control(syncRenameFile, async (request, { session }: Context<StorageSession>) => {
       const id = await file(session, request);
       const old = await file(session, { group: request.group, name: request.source });
-      await receiver.rename(id, old, request.atSeconds);
+      await receiver.rename(id, old, request.atSeconds, session);
       return received(session, request.atSeconds);
     }),
   ];

@@ -1,13 +1,13 @@
 import {
   type FileId,
   fileKind,
+  getMetadata,
   type PayloadCommand,
   parseSliceId,
   QueryInfoFlag,
   queryFileInfo,
   type RemoteFileInfo,
   Status,
-  type SyncPart,
   syncAppendFile,
   syncCreateFile,
   syncCreateLink,
@@ -23,6 +23,7 @@ import { crcOf } from '../storage/handlers/appender.js';
 import { DELETED_SUFFIX, METADATA_SUFFIX } from '../storage/layout.js';
 import type { OpenFile } from '../storage/open-files.js';
 import type { StorageService } from '../storage/service.js';
+import type { Position } from './binlog.js';
 import { parseLoggedName } from './log-name.js';
 import { type LogRecord, numbersOf } from './log-record.js';
 
@@ -33,15 +34,58 @@ import { type LogRecord, numbersOf } from './log-record.js';
  * harm to send a record twice, or after later ones.
  */
 
+/** What a session has sent of files that change. */
+export class SentFiles {
+  readonly #until = new Map<string, Position>();
+
+  /** All changes of the file before that place of the log are with the member; -1: nobody knows. */
+  until(name: string): Position {
+    return this.#until.get(name) ?? -1;
+  }
+
+  note(name: string, until: Position): void {
+    if (this.#until.size >= MAX_SENT_FILES) this.#until.clear();
+    this.#until.set(name, until);
+  }
+}
+
+/** The member that changes a file: what it has, counts. */
+export interface InCharge {
+  readonly id: string;
+  /** Asks it to have a member have the file as it is there. */
+  passOn(member: string, name: string): Promise<void>;
+}
+
+/** What is known of a record that is to be sent. */
+export interface About {
+  /** Where it ends in the log; 0 if it is made up. */
+  readonly end: Position;
+  /** The member may have it already. */
+  readonly again: boolean;
+  readonly sent: SentFiles;
+}
+
+/**
+ * Who is to pass a file on before this is done; undefined: it is. While this storage lacks
+ * changes, nobody is, and it may have to be sent later.
+ */
+export type Rest = InCharge | 'nobody' | undefined;
+
+/** Names in memory for one member. */
+const MAX_SENT_FILES = 65_536;
+
 /** Before a larger file is sent again, the member is asked whether it has it. */
 const ASK_FIRST_BYTES = 16 * 1024;
 
 export class Sending {
   readonly #service: StorageService;
   readonly #group: string;
+  readonly #inCharge: (id: FileId) => Rest;
 
-  constructor(service: StorageService) {
+  /** `inCharge` gives the member that changes a file, if that is another one. */
+  constructor(service: StorageService, inCharge: (id: FileId) => Rest) {
     this.#service = service;
+    this.#inCharge = inCharge;
     this.#group = service.settings.group;
   }
 
@@ -52,40 +96,48 @@ export class Sending {
     return name && (parseSliceId(name.id)?.trunk.name ?? name.id.name);
   }
 
-  /** `again`: the member may have it already. Throws StatusError for what it refuses. */
-  async send(record: LogRecord, peer: FrameClient, again: boolean): Promise<void> {
+  /**
+   * Throws StatusError for what the member refuses. Where it has a file otherwise than it
+   * is here, the answer is who is in charge of the file, unless that is this storage.
+   */
+  async send(record: LogRecord, peer: FrameClient, about: About): Promise<Rest> {
     const name = this.#parse(record.name);
     // Damage, or a store path that this storage does not have any more.
-    if (!name) return;
+    if (!name) return undefined;
     const { id, part } = name;
     if (part === 'metadata') return this.#metadata(id, record, peer);
-    if (part === 'deleted slices') return this.#deletedSlices(id, record, peer);
+    if (part === 'deleted slices') {
+      await this.#deletedSlices(id, record, peer);
+      return undefined;
+    }
     switch (record.operation) {
       case 'C':
-        return this.#created(id, record, peer, again);
+        return this.#created(id, record, peer, about);
       case 'U':
-        return this.#wholeUnlessSame(id, record, peer);
+        return this.#level(id, record, peer, about);
       case 'A':
-        return this.#part(id, record, peer, syncAppendFile);
       case 'M':
-        return this.#part(id, record, peer, syncModifyFile);
       case 'T':
-        return this.#truncated(id, record, peer);
+        return this.#changed(id, record, peer, about);
       case 'D':
-        return this.#deleted(id, record, peer);
+        return this.#deleted(id, record, peer, about);
       case 'L':
-        return this.#linked(id, record, peer);
+        await this.#linked(id, record, peer);
+        return undefined;
       case 'R':
-        return this.#renamed(id, record, peer);
+        await this.#renamed(id, record, peer);
+        return undefined;
     }
   }
 
-  async #created(id: FileId, record: LogRecord, peer: FrameClient, again: boolean): Promise<void> {
+  async #created(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<Rest> {
+    const { again, sent: files } = about;
+    const until = this.#service.replication.log.end;
     const opened = await this.#open(id);
-    if (!opened) return;
+    if (!opened) return undefined;
     try {
       if (again && opened.stat.size > ASK_FIRST_BYTES && (await this.#hasSame(id, opened, peer))) {
-        return;
+        return undefined;
       }
       const request = this.#wholeFile(id, record, opened);
       const sent = await accepted(
@@ -94,79 +146,123 @@ export class Sending {
       );
       // A slave can be another one than the one that was stored under its name before.
       if (sent === Status.exists && fileKind(id) === 'slave') {
-        const there = await this.#info(id, peer, 0);
-        const same = there === undefined || (await this.#isSame(there, opened));
-        if (!same) await this.#send(syncUpdateFile, request, opened, 0, peer);
+        return await this.#level(id, record, peer, about);
       }
+      if (sent === Status.ok && fileKind(id) === 'appender') files.note(id.name, until);
+      return undefined;
     } finally {
       opened.release();
     }
   }
 
-  /** The file as it is, with the time of its last change. */
-  async #whole(
+  /**
+   * A change of a file. The member is believed to have the file as it was before only
+   * where this session has seen that, and nobody else can have changed it since; else
+   * what it has is compared first.
+   */
+  async #changed(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<Rest> {
+    const until = about.sent.until(id.name);
+    if (until >= about.end) return undefined;
+    const isKnown = (until >= 0 || !about.again) && !this.#inCharge(id);
+    if (isKnown && (await this.#part(id, record, peer))) return undefined;
+    return this.#level(id, record, peer, about);
+  }
+
+  /** True if the change fitted what the member has, or there is nothing to be changed. */
+  async #part(id: FileId, record: LogRecord, peer: FrameClient): Promise<boolean> {
+    const [first, second] = numbersOf(record) ?? [0, 0];
+    const opened = await this.#open(id);
+    if (!opened) return true;
+    const statuses = [Status.exists, Status.notFound];
+    try {
+      if (record.operation === 'T') {
+        const request = { ...this.#change(id, record), oldSize: first, newSize: second };
+        return (await accepted(peer.ask(syncTruncateFile, request), ...statuses)) === Status.ok;
+      }
+      if (opened.stat.size < first + second) return false;
+      const request = { ...this.#change(id, record), offset: first, size: second };
+      const command = record.operation === 'A' ? syncAppendFile : syncModifyFile;
+      const sent = this.#send(command, request, opened, first, peer);
+      return (await accepted(sent, ...statuses)) === Status.ok;
+    } finally {
+      opened.release();
+    }
+  }
+
+  /**
+   * Has the member have the file as it is here: what it has of it is not sent again, and
+   * what it has otherwise is replaced by who is in charge of the file. Another one may
+   * not have got yet what the member has.
+   */
+  async #level(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<Rest> {
+    const until = this.#service.replication.log.end;
+    const opened = await this.#open(id);
+    if (!opened) return undefined;
+    try {
+      const rest = await this.#levelled(id, record, opened, peer);
+      if (!rest) about.sent.note(id.name, until);
+      return rest;
+    } finally {
+      opened.release();
+    }
+  }
+
+  /** Undefined if the member has the file as it is here, or has it now. */
+  async #levelled(
     id: FileId,
     record: LogRecord,
+    opened: OpenFile,
     peer: FrameClient,
-    command: typeof syncUpdateFile,
-  ): Promise<void> {
-    const opened = await this.#open(id);
-    if (!opened) return;
-    try {
-      const request = this.#wholeFile(id, record, opened);
-      await accepted(this.#send(command, request, opened, 0, peer), Status.exists);
-    } finally {
-      opened.release();
+  ): Promise<Rest> {
+    // The name of a normal file tells its content.
+    if (fileKind(id) === 'normal') {
+      const there = await this.#info(id, peer, QueryInfoFlag.noCrc);
+      if (there?.size === opened.stat.size) return undefined;
+    } else {
+      const there = await this.#info(id, peer, 0);
+      if (there && (await this.#isSame(there, opened))) return undefined;
+      const other = there && this.#inCharge(id);
+      if (other) return other;
+      if (there && (await this.#append(id, record, opened, there, peer))) return undefined;
     }
+    await this.#replace(id, record, opened, peer);
+    return undefined;
   }
 
-  async #wholeUnlessSame(id: FileId, record: LogRecord, peer: FrameClient): Promise<void> {
-    const opened = await this.#open(id);
-    if (!opened) return;
-    const isSame = await this.#hasSame(id, opened, peer).finally(() => opened.release());
-    if (!isSame) await this.#whole(id, record, peer, syncUpdateFile);
-  }
-
-  async #part(
+  /** Sends what is behind the member's last byte; false if it has another beginning. */
+  async #append(
     id: FileId,
     record: LogRecord,
+    opened: OpenFile,
+    there: RemoteFileInfo,
     peer: FrameClient,
-    command: PayloadCommand<SyncPart, undefined>,
+  ): Promise<boolean> {
+    const { size, mtimeSeconds } = opened.stat;
+    const { readChunkBytes } = this.#service.settings;
+    if (there.size >= size) return false;
+    if (there.crc32 !== (await crcOf(opened, readChunkBytes, there.size))) return false;
+    const change = { ...this.#change(id, record), atSeconds: mtimeSeconds };
+    const request = { ...change, offset: there.size, size: size - there.size };
+    const sent = this.#send(syncAppendFile, request, opened, there.size, peer);
+    return (await accepted(sent, Status.exists, Status.notFound)) === Status.ok;
+  }
+
+  /** Sends the file as it is; status 11 if the member keeps another state of it. */
+  async #replace(
+    id: FileId,
+    record: LogRecord,
+    opened: OpenFile,
+    peer: FrameClient,
   ): Promise<void> {
-    const [offset, size] = numbersOf(record) ?? [0, 0];
-    const opened = await this.#open(id);
-    if (!opened) return;
-    let answer: number = Status.notFound;
-    try {
-      if (opened.stat.size >= offset + size) {
-        const request = { ...this.#change(id, record), offset, size };
-        const sent = this.#send(command, request, opened, offset, peer);
-        answer = await accepted(sent, Status.exists, Status.notFound);
-      }
-    } finally {
-      opened.release();
-    }
-    if (answer === Status.notFound) await this.#whole(id, record, peer, syncUpdateFile);
+    const request = this.#wholeFile(id, record, opened);
+    const sent = this.#send(syncUpdateFile, request, opened, 0, peer);
+    if ((await accepted(sent, Status.exists)) === Status.ok) return;
+    const there = await this.#info(id, peer, 0);
+    if (there === undefined || (await this.#isSame(there, opened))) return;
+    throw new StatusError(Status.tryAgain, `${id.name}: another state is kept`);
   }
 
-  async #truncated(id: FileId, record: LogRecord, peer: FrameClient): Promise<void> {
-    const [oldSize, newSize] = numbersOf(record) ?? [0, 0];
-    const opened = await this.#open(id);
-    if (!opened) return;
-    opened.release();
-    const request = { ...this.#change(id, record), oldSize, newSize };
-    const answer = await accepted(
-      peer.ask(syncTruncateFile, request),
-      Status.exists,
-      Status.notFound,
-    );
-    if (answer === Status.ok) return;
-    // Another size than this storage had: unless it is the present one, it is wrong.
-    const there = await this.#info(id, peer, QueryInfoFlag.noCrc);
-    if (there?.size !== opened.stat.size) await this.#whole(id, record, peer, syncUpdateFile);
-  }
-
-  async #deleted(id: FileId, record: LogRecord, peer: FrameClient): Promise<void> {
+  async #deleted(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<Rest> {
     const isHere = parseSliceId(id)
       ? await this.#service.has(id)
       : await this.#settled(id, (path) => this.#service.settings.disk.exists(path));
@@ -174,8 +270,9 @@ export class Sending {
       await accepted(peer.ask(syncDeleteFile, this.#change(id, record)), Status.notFound);
     } else if (fileKind(id) === 'slave' && !parseSliceId(id)) {
       // Deleted and stored again: what the member has may be the old one.
-      await this.#whole(id, record, peer, syncUpdateFile);
+      return this.#level(id, record, peer, about);
     }
+    return undefined;
   }
 
   async #linked(id: FileId, record: LogRecord, peer: FrameClient): Promise<void> {
@@ -205,20 +302,34 @@ export class Sending {
     }
   }
 
-  async #metadata(id: FileId, record: LogRecord, peer: FrameClient): Promise<void> {
+  /** Metadata as a whole; sent by who is in charge of the file, as in `#level`. */
+  async #metadata(id: FileId, record: LogRecord, peer: FrameClient): Promise<Rest> {
     const found = await this.#service.metadata.toSend(this.#service.store.pathOf(id));
-    const change = this.#change(id, record);
-    const name = id.name + METADATA_SUFFIX;
+    const other = this.#inCharge(id);
+    if (other) {
+      const there = await this.#metadataAt(id, peer);
+      const isSame = found ? there?.equals(found.metadata) === true : there === undefined;
+      return isSame ? undefined : other;
+    }
+    const change = { ...this.#change(id, record), name: id.name + METADATA_SUFFIX };
     if (!found) {
-      await accepted(peer.ask(syncDeleteFile, { ...change, name }), Status.notFound);
-      return;
+      await accepted(peer.ask(syncDeleteFile, change), Status.notFound);
+      return undefined;
     }
     const { metadata, mtimeSeconds } = found;
-    const request = { ...change, name, atSeconds: mtimeSeconds, size: metadata.length };
-    await accepted(
-      peer.send(syncUpdateFile, request, async (at) => metadata.subarray(at)),
-      Status.exists,
-    );
+    const request = { ...change, atSeconds: mtimeSeconds, size: metadata.length };
+    const sent = peer.send(syncUpdateFile, request, async (at) => metadata.subarray(at));
+    await accepted(sent, Status.exists);
+    return undefined;
+  }
+
+  async #metadataAt(id: FileId, peer: FrameClient): Promise<Buffer | undefined> {
+    try {
+      return await peer.ask(getMetadata, { group: this.#group, name: id.name });
+    } catch (error) {
+      if (error instanceof StatusError && error.status === Status.notFound) return undefined;
+      throw error;
+    }
   }
 
   async #deletedSlices(id: FileId, record: LogRecord, peer: FrameClient): Promise<void> {

@@ -17,6 +17,7 @@ export class Identity {
   #idInNames = false;
   #id: string | undefined;
   /** First address of each storage by its id. */
+  #readOnly: ReadonlySet<string> = new Set();
   #addresses: ReadonlyMap<string, string> = new Map();
 
   /** `fallback` serves until a tracker has told better. */
@@ -78,6 +79,10 @@ export class Identity {
   /** Own id, and all lines of the cluster's list: `id group ip[,ip2][:port]`. */
   learnIds(own: string, lines: readonly string[]): void {
     this.#id = own;
+    // As `100002 group1 10.0.0.8 rw=read`.
+    this.#readOnly = new Set(
+      lines.flatMap((line) => (/\s(?:rw=)?(?:read|none)$/.test(line) ? line.split(' ', 1) : [])),
+    );
     this.#addresses = new Map(
       lines.map((line) => {
         const [id = '', , host = ''] = line.split(' ');
@@ -85,5 +90,10 @@ export class Identity {
         return [id, bracketed ? bracketed[1]! : host.split(/[,:]/, 1)[0]!];
       }),
     );
+  }
+
+  /** True for a member that the trackers let make no changes. */
+  isReadOnly(id: string): boolean {
+    return this.#readOnly.has(id);
   }
 }

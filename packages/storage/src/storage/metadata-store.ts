@@ -75,17 +75,19 @@ export class MetadataStore {
 
   /**
    * Takes over what another member has, or that it has none, unless what is here is
-   * younger. The file itself may come later. Status 2 if there is nothing to remove.
+   * younger and that member's does not count more. The file itself may come later.
+   * Status 2 if there is nothing to remove.
    */
   receive(
     { path, name }: DescribedFile,
     metadata: Buffer | undefined,
     change: Change,
+    countsMore: boolean,
   ): Promise<void> {
     const noted = name + METADATA_SUFFIX;
     return this.#locks.run(path, async () => {
       const before = await this.#stat(path);
-      if (before && before.mtimeSeconds > change.seconds()) return;
+      if (before && !countsMore && before.mtimeSeconds > change.seconds()) return;
       if (metadata) {
         await change.note(before ? 'U' : 'C', noted);
         await this.#write(path, parse(metadata), change.seconds());

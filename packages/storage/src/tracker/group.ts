@@ -19,6 +19,8 @@ export interface ChoiceRules {
   readonly downloadServer: 'round-robin' | 'source';
 }
 
+const { deleted, ipChanged } = StorageStatus;
+
 const READS = 4;
 const WRITES = 2;
 
@@ -27,9 +29,10 @@ export class Group {
   readonly name: string;
   readonly #rules: ChoiceRules;
   #members: readonly Member[] = [];
+  /** By id, those that have answered changes without the member, which it still lacks. */
+  readonly #out = new Map<string, Set<string>>();
   #storeTurn = 0;
   #fetchTurn = 0;
-  #updateTurn = 0;
 
   constructor(name: string, rules: ChoiceRules) {
     this.name = name;
@@ -110,42 +113,87 @@ export class Group {
   /** A member to read from, in turns over those that have the file. */
   chooseFetch(file: NamedFile | undefined, nowMs: number): Member {
     const holders = this.#holders(file, nowMs);
+    // Where a file may change, all ask the same one, and see no change undone.
+    if (file?.onlyAtSource) return holders[0]!;
     const source = file && holders.find((each) => isSource(file, each));
-    if (source && (file.onlyAtSource || this.#rules.downloadServer === 'source')) return source;
+    if (source && this.#rules.downloadServer === 'source') return source;
     return holders[this.#fetchTurn++ % holders.length]!;
   }
 
-  /** Every member that has the file; never none. */
+  /** Every member that has the file, the one to be asked first before the others; never none. */
   chooseFetchAll(file: NamedFile | undefined, nowMs: number): readonly Member[] {
     return this.#holders(file, nowMs);
   }
 
-  /** The member to change the file on: its source if it serves, else the next one. */
+  /**
+   * The member to change the file on: its source if it serves, else the first one. One
+   * that lacks changes that others have answered changes nothing; status 11 if all do.
+   */
   chooseUpdate(file: NamedFile | undefined, nowMs: number): Member {
     const writable = this.writable(nowMs);
-    const source = file && this.#sourceOf(file);
-    const others = source ? likeliest(writable, source.id) : writable;
-    const member =
-      (source && writable.find((each) => each === source)) ??
-      others[this.#updateTurn++ % Math.max(others.length, 1)];
-    if (!member) throw new StatusError(Status.notFound, `no active storage in ${this.name}`);
+    if (writable.length === 0) throw this.#nobody(Status.notFound);
+    const current = writable.filter((each) => this.isCurrent(each));
+    const member = current.find((each) => file && isSource(file, each)) ?? current[0];
+    if (!member) throw this.#nobody(Status.tryAgain);
     return member;
   }
 
-  /** Where the file can be read; where nobody has it, those that may, or whose turn it is to store. */
+  /** True if nobody has answered a change without this member that it still lacks. */
+  isCurrent(member: Member): boolean {
+    return this.outFor(member).length === 0;
+  }
+
+  /** Those who have, as long as they may come back. */
+  outFor({ id }: Member): readonly string[] {
+    return [...(this.#out.get(id) ?? [])].filter((byId) => {
+      const by = this.find(byId);
+      return by !== undefined && by.status !== deleted && by.status !== ipChanged;
+    });
+  }
+
+  /** `byId` answers changes without the member, which may not have joined yet, or waits for it again. */
+  setOut(id: string, byId: string, isOut: boolean): void {
+    const out = this.#out.get(id) ?? new Set();
+    if (isOut) out.add(byId);
+    else out.delete(byId);
+    if (out.size > 0) this.#out.set(id, out);
+    else this.#out.delete(id);
+  }
+
+  /** One that has lost everything has answered nothing that others could lack. */
+  forgetOut(byId: string): void {
+    for (const id of [...this.#out.keys()]) this.setOut(id, byId, false);
+  }
+
+  /**
+   * Where the file can be read; where nobody is known to have it, all that may, the
+   * likeliest first. A member that lacks changes comes where nobody else has the file,
+   * but for an appender, which it may have as it once was: status 11.
+   */
   #holders(file: NamedFile | undefined, nowMs: number): readonly Member[] {
     const readable = this.readable(nowMs);
-    const nowSeconds = Math.floor(nowMs / 1000);
-    const sourceId = file && this.#sourceOf(file)?.id;
-    const holders = file ? readable.filter((each) => holds(file, each, sourceId, nowSeconds)) : [];
-    if (holders.length > 0) return holders;
-    if (sourceId !== undefined) {
-      const likely = likeliest(readable, sourceId);
-      if (likely.some((each) => each.syncedFrom(sourceId) > 0)) return likely;
+    if (readable.length === 0) throw this.#nobody(Status.notFound);
+    const current = readable.filter((each) => this.isCurrent(each));
+    const source = file && this.#sourceOf(file);
+    if (!file) return [readable[this.#storeTurn % readable.length]!];
+    if (file.changes || (file.onlyAtSource && current.length > 0)) {
+      if (current.length === 0) throw this.#nobody(Status.tryAgain);
+      return first(current, (each) => each === source);
     }
-    const fallback = readable[this.#storeTurn % Math.max(readable.length, 1)];
-    if (!fallback) throw new StatusError(Status.notFound, `no active storage in ${this.name}`);
-    return [fallback];
+    const nowSeconds = Math.floor(nowMs / 1000);
+    const holders = readable.filter((each) => holds(file, each, source?.id, nowSeconds));
+    const best = holders.filter((each) => current.includes(each));
+    if (best.length > 0) return best;
+    if (holders.length > 0) return holders;
+    const likely = likeliest(readable, source?.id);
+    return first(
+      first(readable, (each) => likely.includes(each)),
+      (each) => current.includes(each),
+    );
+  }
+
+  #nobody(status: number): StatusError {
+    return new StatusError(status, `no active storage in ${this.name}`);
   }
 
   #sourceOf(file: NamedFile): Member | undefined {
@@ -154,7 +202,10 @@ export class Group {
 
   #storeMember(nowMs: number): Member | undefined {
     const { reservedSpaceMegabytes, storeServer } = this.#rules;
-    const candidates = this.writable(nowMs).filter((each) => each.hasRoom(reservedSpaceMegabytes));
+    const roomy = this.writable(nowMs).filter((each) => each.hasRoom(reservedSpaceMegabytes));
+    // What a member that is out takes, it may be the only one to have for a while.
+    const current = roomy.filter((each) => this.isCurrent(each));
+    const candidates = current.length > 0 ? current : roomy;
     const priority = (member: Member): number => member.joinRequest?.uploadPriority ?? 0;
     switch (storeServer) {
       case 'first':
@@ -165,4 +216,9 @@ export class Group {
         return candidates[this.#storeTurn++ % Math.max(candidates.length, 1)];
     }
   }
+}
+
+/** Those that are so before the others. */
+function first(members: readonly Member[], isSo: (member: Member) => boolean): readonly Member[] {
+  return [...members.filter(isSo), ...members.filter((each) => !isSo(each))];
 }

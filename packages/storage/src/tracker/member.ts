@@ -94,6 +94,11 @@ export class Member {
     return this.#syncedFrom.get(sourceId) ?? 0;
   }
 
+  /** True while it has not got its first copy. */
+  get isUnfinished(): boolean {
+    return UNFINISHED.includes(this.#status);
+  }
+
   get syncedSeconds(): number {
     return this.#syncedSeconds;
   }

@@ -18,6 +18,8 @@ export interface NamedFile {
   readonly createdAtSeconds: number;
   /** Appenders and slaves come or change later than their names say. */
   readonly onlyAtSource: boolean;
+  /** An appender: whoever lacks a change has another file. */
+  readonly changes: boolean;
 }
 
 /** Anyone who may have a file. */
@@ -43,7 +45,7 @@ export function readName({ group, name }: FileName): NamedFile | undefined {
     const { source, createdAtSeconds } = decodeFields(id.base);
     const kind = fileKind(id);
     const onlyAtSource = !parseSliceId(id) && (kind === 'appender' || kind === 'slave');
-    return { source, createdAtSeconds, onlyAtSource };
+    return { source, createdAtSeconds, onlyAtSource, changes: kind === 'appender' };
   } catch (error) {
     if (error instanceof ProtocolError) return undefined;
     throw error;

@@ -36,7 +36,7 @@ export function appenderHandlers<Session>(service: StorageService): Handler<Sess
     const done = service.storePaths[id.storePathIndex]!.announce(payload.remaining);
     try {
       const piece = await receivePiece(settings.disk, () => store.temporaryFile(path), payload);
-      await replication.run((each) => apply({ path, name: id.name }, piece, each));
+      await replication.run({ changed: id }, (each) => apply({ path, name: id.name }, piece, each));
     } finally {
       done();
     }
@@ -57,7 +57,7 @@ export function appenderHandlers<Session>(service: StorageService): Handler<Sess
     control(truncateFile, async ({ name, size }) => {
       const id = await appender(service, name);
       const file = { path: store.pathOf(id), name: id.name };
-      await replication.run((each) =>
+      await replication.run({ changed: id }, (each) =>
         changing.truncate(file, size, each, (bytes) => service.roomFor(bytes, id.storePathIndex)),
       );
       return undefined;
@@ -65,7 +65,7 @@ export function appenderHandlers<Session>(service: StorageService): Handler<Sess
     control(regenerateAppender, async ({ name }) => {
       const id = await appender(service, name);
       const source = service.identity.source();
-      const renamed = await replication.run((each) =>
+      const renamed = await replication.run({ changed: id }, (each) =>
         changing.exclusively(store.pathOf(id), async (opened) => {
           const crc = await crcOf(opened, settings.readChunkBytes);
           return store.rename(id, { bytes: opened.stat.size, crc32: crc }, source, each);
@@ -96,11 +96,15 @@ async function checkOffset(service: StorageService, id: FileId, offset: number):
   }
 }
 
-/** CRC-32 of a whole file. */
-export async function crcOf(opened: OpenFile, chunkBytes: number): Promise<number> {
+/** CRC-32 of a whole file, or of its first bytes. */
+export async function crcOf(
+  opened: OpenFile,
+  chunkBytes: number,
+  bytes = opened.stat.size,
+): Promise<number> {
   let crc = 0;
-  for (let at = 0; at < opened.stat.size; ) {
-    const chunk = Buffer.allocUnsafe(Math.min(chunkBytes, opened.stat.size - at));
+  for (let at = 0; at < bytes; ) {
+    const chunk = Buffer.allocUnsafe(Math.min(chunkBytes, bytes - at));
     const read = await opened.file.readAt(chunk, at);
     if (read < chunk.length) throw new Error(`a file is ${chunk.length - read} bytes short`);
     crc = crc32(chunk, crc);

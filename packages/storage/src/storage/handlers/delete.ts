@@ -17,7 +17,7 @@ export function deleteHandler<Session>(service: StorageService): Handler<Session
   const { replication } = service;
   return control(deleteFile, async (request) => {
     const id = service.requested(request);
-    await replication.run((change) => removeFile(service, id, change));
+    await replication.run('gone', (change) => removeFile(service, id, change));
     return undefined;
   });
 }

@@ -1,4 +1,5 @@
 import {
+  type FileId,
   type FileName,
   getMetadata,
   NORMAL_NAME_CHARS,
@@ -8,7 +9,6 @@ import {
 } from '@stevedore/protocol';
 import { StatusError } from '../../errors.js';
 import { control, type Handler } from '../../net/handler.js';
-import type { DescribedFile } from '../metadata-store.js';
 import type { StorageService } from '../service.js';
 
 /**
@@ -16,20 +16,24 @@ import type { StorageService } from '../service.js';
  * trunk is written anew.
  */
 export function metadataHandlers<Session>(service: StorageService): Handler<Session>[] {
-  const describedFile = (request: FileName): DescribedFile => {
+  const described = (request: FileName): FileId => {
     const id = service.requested(request);
     if (parseSliceId(id)) throw new StatusError(Status.notFound, 'slices have no metadata');
-    return { path: service.store.pathOf(id), name: id.name };
+    return id;
   };
+  const pathOf = (id: FileId): string => service.store.pathOf(id);
   return [
     control(setMetadata, async (request) => {
       if (request.name.length < NORMAL_NAME_CHARS - 10) {
         throw new StatusError(Status.invalid, 'a name too short');
       }
-      const file = describedFile(request);
-      await service.replication.run((change) => service.metadata.set(file, request, change));
+      const id = described(request);
+      const file = { path: pathOf(id), name: id.name };
+      await service.replication.run({ changed: id }, (change) =>
+        service.metadata.set(file, request, change),
+      );
       return undefined;
     }),
-    control(getMetadata, (request) => service.metadata.get(describedFile(request).path)),
+    control(getMetadata, (request) => service.metadata.get(pathOf(described(request)))),
   ];
 }

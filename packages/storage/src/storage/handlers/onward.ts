@@ -1,4 +1,10 @@
-import { type OnwardGrant, onwardDone, Status, writeOnward } from '@stevedore/protocol';
+import {
+  type OnwardGrant,
+  onwardDone,
+  parseFileName,
+  Status,
+  writeOnward,
+} from '@stevedore/protocol';
 import { StatusError } from '../../errors.js';
 import type { OnwardReady, OnwardWrites } from '../../io-tier/onward-writes.js';
 import { control, type Handler } from '../../net/handler.js';
@@ -25,7 +31,9 @@ export function onwardHandlers<Session>(
 
   const end = async ({ tier, file, move, offset, bytes, checks }: OnwardReady): Promise<void> => {
     try {
-      await replication.run((change) =>
+      // The name of a file that is there.
+      const id = parseFileName(service.settings.group, file.name)!;
+      await replication.run({ changed: id }, (change) =>
         changing.switchTo(file, change, ['A', `${offset} ${bytes}`], {
           isPossible: () => !move.isRevoked,
           make: async (seconds) => {

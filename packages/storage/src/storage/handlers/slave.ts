@@ -43,7 +43,9 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
       const done = storePath.announce(size);
       try {
         const after = replication.deletions.at(id.name) ?? 0;
-        await replication.run((change) => store.storeAs(id, payload, change, after));
+        await replication.run({ changed: id }, (change) =>
+          store.storeAs(id, payload, change, after),
+        );
       } finally {
         done();
       }
@@ -71,11 +73,11 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
       const from = (each: string): string => relative(resolve(root, 'data', 'HH', 'LL'), each);
       const linked = { path: from(target), name: sourceId.name, bytes: opened.stat.size };
       if (slave) {
-        await replication.run((change) => store.linkAs(slave, linked, change));
+        await replication.run({ changed: slave }, (change) => store.linkAs(slave, linked, change));
         return { group, name: slave.name };
       }
       const source = identity.source();
-      const id = await replication.run((change) =>
+      const id = await replication.run('new', (change) =>
         store.linkTo(linked, { kind: 'normal', storePathIndex, extension, source }, change),
       );
       return { group, name: id.name };

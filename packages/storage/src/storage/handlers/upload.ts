@@ -25,6 +25,7 @@ export function uploadHandlers<Session>(service: StorageService): Handler<Sessio
       try {
         const file = { kind, storePathIndex: index, extension, source };
         const { group, name } = await service.replication.run(
+          'new',
           (change) => service.store.store(file, payload, change),
           // Nobody knows its name.
           (id) => forget(service, id),

@@ -1,0 +1,81 @@
+import type { Position } from './binlog.js';
+
+/**
+ * Records of the log that are on their way to one member, in the order of the log. All
+ * before the first that is not done have been answered.
+ */
+
+interface Flight {
+  readonly end: Position;
+  readonly key: string | undefined;
+  done: boolean;
+  settled: Promise<void>;
+}
+
+export class Flights {
+  readonly #max: number;
+  readonly #held = new Set<string>();
+  #all: Flight[] = [];
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  get isEmpty(): boolean {
+    return this.#all.length === 0;
+  }
+
+  /** True once the one that ends there is done. */
+  has(position: Position): boolean {
+    return this.#all.some(({ end, done }) => done && end === position);
+  }
+
+  /** True if a change of this file must wait; one without a key waits for all, and all for it. */
+  blocks(key: string | undefined): boolean {
+    const under = this.#all.filter(({ done }) => !done);
+    if (under.length >= this.#max || (key !== undefined && this.#held.has(key))) return true;
+    if (key === undefined && this.#held.size > 0) return true;
+    return under.some((each) => key === undefined || each.key === undefined || each.key === key);
+  }
+
+  /** Keeps changes of a file from being sent; undefined while one is under way. */
+  hold(key: string): (() => void) | undefined {
+    const isBusy = this.#all.some((each) => !each.done && (each.key ?? key) === key);
+    if (isBusy || this.#held.has(key)) return undefined;
+    this.#held.add(key);
+    return () => this.#held.delete(key);
+  }
+
+  /** A record with which nothing is to be done. */
+  pass(end: Position): void {
+    this.#all.push({ end, key: undefined, done: true, settled: Promise.resolve() });
+  }
+
+  /** `fly` calls what it is given when it is there; the promise must not reject. */
+  add(end: Position, key: string | undefined, fly: (done: () => void) => Promise<void>): void {
+    const flight: Flight = { end, key, done: false, settled: Promise.resolve() };
+    this.#all.push(flight);
+    flight.settled = fly(() => {
+      flight.done = true;
+    });
+  }
+
+  /** Lets go of what is done from the beginning; where that ends, or 0. */
+  settle(): Position {
+    let end: Position = 0;
+    let count = 0;
+    while (this.#all[count]?.done) end = this.#all[count++]!.end;
+    this.#all.splice(0, count);
+    return end;
+  }
+
+  /** Resolves when all have come to an end, be it a failure. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#all.map(({ settled }) => settled));
+  }
+
+  clear(): void {
+    this.#held.clear();
+    this.#all = [];
+  }
+}
