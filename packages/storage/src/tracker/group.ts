@@ -112,17 +112,18 @@ export class Group {
 
   /** A member to read from, in turns over those that have the file. */
   chooseFetch(file: NamedFile | undefined, nowMs: number): Member {
-    const holders = this.#holders(file, nowMs);
+    const { best } = this.#holders(file, nowMs);
     // Where a file may change, all ask the same one, and see no change undone.
-    if (file?.onlyAtSource) return holders[0]!;
-    const source = file && holders.find((each) => isSource(file, each));
+    if (file?.onlyAtSource) return best[0]!;
+    const source = file && best.find((each) => isSource(file, each));
     if (source && this.#rules.downloadServer === 'source') return source;
-    return holders[this.#fetchTurn++ % holders.length]!;
+    return best[this.#fetchTurn++ % best.length]!;
   }
 
   /** Every member that has the file, the one to be asked first before the others; never none. */
   chooseFetchAll(file: NamedFile | undefined, nowMs: number): readonly Member[] {
-    return this.#holders(file, nowMs);
+    const { best, others } = this.#holders(file, nowMs);
+    return [...best, ...others];
   }
 
   /**
@@ -170,26 +171,26 @@ export class Group {
    * likeliest first. A member that lacks changes comes where nobody else has the file,
    * but for an appender, which it may have as it once was: status 11.
    */
-  #holders(file: NamedFile | undefined, nowMs: number): readonly Member[] {
+  #holders(file: NamedFile | undefined, nowMs: number): Holders {
     const readable = this.readable(nowMs);
     if (readable.length === 0) throw this.#nobody(Status.notFound);
     const current = readable.filter((each) => this.isCurrent(each));
     const source = file && this.#sourceOf(file);
-    if (!file) return [readable[this.#storeTurn % readable.length]!];
-    if (file.changes || (file.onlyAtSource && current.length > 0)) {
+    if (file && (file.changes || (file.onlyAtSource && current.length > 0))) {
       if (current.length === 0) throw this.#nobody(Status.tryAgain);
-      return first(current, (each) => each === source);
+      return { best: first(current, (each) => each === source), others: [] };
     }
     const nowSeconds = Math.floor(nowMs / 1000);
-    const holders = readable.filter((each) => holds(file, each, source?.id, nowSeconds));
-    const best = holders.filter((each) => current.includes(each));
-    if (best.length > 0) return best;
-    if (holders.length > 0) return holders;
-    const likely = likeliest(readable, source?.id);
-    return first(
-      first(readable, (each) => likely.includes(each)),
-      (each) => current.includes(each),
-    );
+    const holders = file
+      ? readable.filter((each) => holds(file, each, source?.id, nowSeconds))
+      : [];
+    const known = preferred(holders, current);
+    if (known.length > 0) return { best: known, others: [] };
+    const likely = source ? likeliest(readable, source.id) : [];
+    const isTold = source && likely.some((each) => each.syncedFrom(source.id) > 0);
+    const guess = isTold ? likely : [readable[this.#storeTurn % readable.length]!];
+    const best = preferred(guess, current);
+    return { best, others: file ? readable.filter((each) => !best.includes(each)) : [] };
   }
 
   #nobody(status: number): StatusError {
@@ -221,4 +222,16 @@ export class Group {
 /** Those that are so before the others. */
 function first(members: readonly Member[], isSo: (member: Member) => boolean): readonly Member[] {
   return [...members.filter(isSo), ...members.filter((each) => !isSo(each))];
+}
+
+/** Those that are among the others, if any is. */
+function preferred(members: readonly Member[], among: readonly Member[]): readonly Member[] {
+  const both = members.filter((each) => among.includes(each));
+  return both.length > 0 ? both : members;
+}
+
+/** Who is asked for a file first, and who if they have not got it. */
+interface Holders {
+  readonly best: readonly Member[];
+  readonly others: readonly Member[];
 }
