@@ -195,10 +195,10 @@ function movingState({ migrates, isPaused, isDryRun, moves }) {
   return element('span', { className }, text);
 }
 
-/** Served and forecast of a class, the forecast as a share of what an interval can serve. */
+/** Served and, behind the arrow, forecast of a class, and its share of what can be served. */
 function load({ servedBytes, forecastBytes }, capacityBytes) {
   const share = capacityBytes === 0 ? 0 : forecastBytes / capacityBytes;
-  const text = `${formatBytes(servedBytes)}, forecast ${formatBytes(forecastBytes)} (${formatPercent(share)})`;
+  const text = `${formatBytes(servedBytes)} → ${formatBytes(forecastBytes)}, ${formatPercent(share)}`;
   return element('span', { className: 'share' }, bar(share, share > 1 ? 'bad' : undefined), text);
 }
 
