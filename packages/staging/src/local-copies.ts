@@ -1,0 +1,83 @@
+import { crc32 } from 'node:zlib';
+import { isBlockListOf } from './block-checksums.js';
+import type { Container } from './container.js';
+import { StoreError } from './errors.js';
+import type { DamagePlace, FileMap, FileRow } from './filemap.js';
+import { formatKey } from './key.js';
+import type { Quarantine } from './quarantine.js';
+import { learnBlocks } from './repair.js';
+import type { Spool } from './spool.js';
+
+/**
+ * Reads files from this disk. A copy that is not what was stored is never given out: it
+ * is quarantined, and mended where another one is sound.
+ */
+export interface LocalCopiesParts {
+  readonly container: Container;
+  readonly spool: Spool;
+  readonly fileMap: FileMap;
+  readonly quarantine: Quarantine;
+  /** A copy of the file is not read any more. */
+  readonly onDamaged: (row: FileRow) => void;
+}
+
+export class LocalCopies {
+  readonly #parts: LocalCopiesParts;
+
+  constructor(parts: LocalCopiesParts) {
+    this.#parts = parts;
+  }
+
+  /** True if `read` or `readSpooled` can give the file's bytes from this disk. */
+  has({ key, segment, spooled }: FileRow): boolean {
+    const { container, spool, quarantine } = this.#parts;
+    // A file of the spool that is not told of yet may be in the making.
+    if (spooled === 2) return false;
+    if (spooled === 1) return spool.has(key) && !quarantine.has(key, 'spool');
+    return container.segment(segment) !== undefined && !quarantine.has(key, 'container');
+  }
+
+  /**
+   * The bytes of a small file; undefined when they are no longer on this disk.
+   * Throws `corrupt` when they are not those that were stored and FastDFS has no copy.
+   */
+  async read(row: FileRow): Promise<Buffer | undefined> {
+    const { container, quarantine } = this.#parts;
+    const segment = container.segment(row.segment);
+    if (!segment) return undefined;
+    if (!quarantine.has(row.key, 'container')) {
+      const bytes = await segment.read(row.position, row.size);
+      if (bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
+      this.noteDamage(row, 'container');
+    }
+    if (row.trunk !== null) return undefined;
+    throw new StoreError(
+      'corrupt',
+      `the staged bytes of ${formatKey(row.key)} are not those that were stored`,
+    );
+  }
+
+  /** The bytes of a large file that is in the spool. */
+  readSpooled(
+    row: Pick<FileRow, 'key' | 'size' | 'crc32'>,
+    range?: { readonly start: number; readonly end: number },
+  ): AsyncGenerator<Buffer> {
+    return this.#parts.spool.read(row.key, row, range);
+  }
+
+  /** A copy of the file is not what was stored: it is not read any more, and mended if it can be. */
+  noteDamage(row: FileRow, place: DamagePlace, storage?: string): void {
+    this.#parts.quarantine.add(row, place, storage);
+    this.#parts.onDamaged(row);
+  }
+
+  /** CRC-32s of a large file's blocks, if they are known and its own. */
+  blocksOf(row: FileRow): Buffer | undefined {
+    const list = this.#parts.fileMap.blocks(row.key);
+    return list && isBlockListOf(list, row) ? list : undefined;
+  }
+
+  keepBlocks(row: FileRow, list: Buffer): void {
+    learnBlocks(this.#parts.fileMap, row, list);
+  }
+}

@@ -1,0 +1,144 @@
+import { Acceptance } from './acceptance.js';
+import { Background } from './background.js';
+import { Compaction } from './compaction.js';
+import { Copies } from './copies.js';
+import { Deletions } from './deletions.js';
+import { KeyMaker } from './key.js';
+import { LocalCopies } from './local-copies.js';
+import { MergeTask } from './merge-task.js';
+import { OrphanWatch } from './orphan-watch.js';
+import type { OrphanReport } from './orphans.js';
+import { type DamageEvent, Quarantine } from './quarantine.js';
+import { seededRandom } from './random.js';
+import { Rebuild } from './rebuild.js';
+import { type RepairParts, Repairs, soundSlice } from './repair.js';
+import { Retention, recordOf } from './retention.js';
+import { Retirement } from './retirement.js';
+import { ScrubWatch } from './scrub-watch.js';
+import { serial } from './serial.js';
+import type { StagingOptions } from './staging-options.js';
+import type { StartedParts } from './startup.js';
+import { Tidying } from './tidying.js';
+import { type SentTrunk, TrunkSender } from './trunk-sender.js';
+
+/** Puts the parts of Staging together: what each is given, and what it tells the others. */
+
+export type StagingParts = ReturnType<typeof assemble>;
+
+/** What Staging is told by its parts. */
+export interface StagingHooks {
+  readonly onError: (error: Error) => void;
+  readonly onDamage: (damage: DamageEvent) => void;
+  readonly onSent: (sent: SentTrunk, durationMs: number) => void;
+  readonly onOrphans: (report: OrphanReport) => void;
+}
+
+const DEFAULT_MIN_FREE_BYTES = 64 * 2 ** 20;
+const DEFAULT_SCRUB_PAUSE_MS = 60_000;
+const SCRUB_INTERVAL_MS = 86_400_000;
+const DEFAULT_LISTING_GRACE_MS = 300_000;
+const DEFAULT_COMPACTION_BYTES_PER_SECOND = 8 * 2 ** 20;
+
+export function assemble(options: StagingOptions, started: StartedParts, hooks: StagingHooks) {
+  const { container, spool, fileMap, trunkStore } = started;
+  const { now, trunkBytes, maxAgeMs } = options;
+  const keys = new KeyMaker(started.origin, options);
+  const background = new Background(hooks.onError);
+  const onError = (error: Error) => background.report(error);
+  const trim = () => background.run(retention.trim());
+
+  const retention = new Retention({
+    ...{ container, spool, fileMap, now, retainBytes: options.retainBytes },
+    oldestInUse: () => merging.oldestSegmentInUse(),
+  });
+  const acceptance = new Acceptance({
+    ...{ container, spool, retention, sync: options.sync, freeBytes: started.freeBytes },
+    merging: () => merging,
+    containerBytes: options.containerBytes,
+    minFreeBytes: options.minFreeBytes ?? DEFAULT_MIN_FREE_BYTES,
+  });
+  const rebuild = new Rebuild({
+    ...{ fileMap, trunkStore, trunks: started.unread, onProgress: options.onRebuild, onError },
+    onAnswered: () => {
+      merging.lookAgain();
+      tidying.want();
+    },
+  });
+  const merging = new MergeTask({
+    ...{ fileMap, now, trunkBytes, maxAgeMs, onError, onSent: hooks.onSent },
+    sender: new TrunkSender({ container, spool, fileMap, trunkStore, now }),
+    random: seededRandom(now()),
+    newTaskId: () => keys.next(),
+    // Trunks that have not been read may hold files of the container already.
+    firstSegment: () => (rebuild.isWaiting ? container.firstOwnSegment : 0),
+    isShort: () => acceptance.isShort,
+    onReleased: () => {
+      trim();
+      tidying.want();
+    },
+    onDamaged: (row) => quarantine.add(row, row.spooled > 0 ? 'spool' : 'container'),
+  });
+  const quarantine = new Quarantine({
+    ...{ fileMap, now, onError, onDamage: hooks.onDamage },
+    onLifted: (key) => merging.takeIn(key),
+  });
+  for (const { key } of quarantine.onlyCopies()) merging.leaveOut(key);
+  const upkeep: RepairParts = {
+    ...{ quarantine, container, spool, fileMap, trunkStore, now },
+    onMoved: (bytes, spooled) => merging.noteStaged(bytes, spooled),
+    beginAgain: (key, bytes) => acceptance.beginAgain(key, bytes),
+    alone: retention.alone,
+    inTurn: serial(),
+  };
+  const repairs = new Repairs(upkeep);
+  const local = new LocalCopies({
+    ...{ container, spool, fileMap, quarantine },
+    onDamaged: ({ key, trunk }) => (trunk === null ? merging.leaveOut(key) : repairs.want(key)),
+  });
+  const retirement = new Retirement({ container, fileMap, retention, trunkStore, now });
+  const compaction = new Compaction({
+    ...{ container, fileMap, trunkStore, now },
+    readLocal: (row) => local.read(row),
+    readSound: (row) => soundSlice(upkeep, row, undefined),
+    makeRoom: (bytes) => acceptance.makeRoom(bytes),
+    onMoved: (bytes) => merging.noteStaged(bytes, false),
+    bytesPerSecond: options.compactionBytesPerSecond ?? DEFAULT_COMPACTION_BYTES_PER_SECOND,
+  });
+  const tidying = new Tidying(retirement, compaction, rebuild, background);
+  const deletions = new Deletions({
+    ...{ container, fileMap, spool, quarantine, merging, background, now },
+    isComplete: () => rebuild.isComplete,
+    onDead: () => tidying.want(),
+  });
+  const copies = new Copies({
+    ...{ fileMap, trunkStore, wanted: options.confirmCopies ?? 0, onError },
+    onConfirmed: trim,
+  });
+  const orphans = new OrphanWatch({
+    ...{ fileMap, trunkStore, now, onError, onReport: hooks.onOrphans },
+    graceMs: options.listingGraceMs ?? DEFAULT_LISTING_GRACE_MS,
+    syncRecords: () => container.sync(),
+    // While a FileMap is made anew, a file that seems to wait may be in another trunk.
+    adopt: async (plan, fileId) => rebuild.isComplete && merging.adopt(plan, fileId),
+    replace: (trunk, fileId) => container.append([recordOf(fileMap, { ...trunk, fileId }, now())]),
+  });
+  const scrubs = new ScrubWatch(upkeep, {
+    bytesPerSecond: options.scrubBytesPerSecond ?? 0,
+    pauseMs: options.scrubPauseMs ?? DEFAULT_SCRUB_PAUSE_MS,
+    intervalMs: SCRUB_INTERVAL_MS,
+  });
+  const stores = { lock: started.lock, container, spool, fileMap };
+  const upkeeping = { upkeep, quarantine, repairs, scrubs, copies, orphans, rebuild };
+  const giving = { retention, retirement, compaction, tidying };
+  return {
+    ...stores,
+    keys,
+    background,
+    acceptance,
+    local,
+    deletions,
+    merging,
+    ...upkeeping,
+    ...giving,
+  };
+}
