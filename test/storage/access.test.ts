@@ -258,7 +258,7 @@ describe('a cluster with a secret', () => {
     const address = `127.0.0.1:${storage.port}`;
     expect(await askMigration(address, 'status', { secret: SECRET })).toHaveProperty('moves');
     await expect(askMigration(address, 'pause', { secret: OTHER })).rejects.toThrow('another');
-    await expect(askMigration(address, 'pause')).rejects.toThrow();
+    await expect(askMigration(address, 'pause')).rejects.toThrow('asks for the secret');
   });
 });
 

@@ -1,5 +1,5 @@
-import { type MigrationAction, migrationControl } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
+import { type MigrationAction, migrationControl, Status } from '@stevedore/protocol';
+import { AuthenticationError, StatusError } from '../errors.js';
 import { FrameClient } from '../net/frame-client.js';
 import { DEFAULT_STORAGE_PORT, parseEndpoint } from '../options.js';
 import type { MigrationStatus } from './status.js';
@@ -32,6 +32,9 @@ export async function askMigration(
     return JSON.parse(answer.toString()) as MigrationStatus;
   } catch (error) {
     if (!(error instanceof StatusError) && !isEnd(error)) throw error;
+    if (error instanceof StatusError && error.status === Status.accessDenied) {
+      throw new AuthenticationError(`${storage} asks for the secret of its cluster`);
+    }
     throw new NoMigrationError(
       `${storage} moves no files: it is no storage with a metadata tier (--metadata-tier)`,
     );
