@@ -79,8 +79,8 @@ function newFiller(): Child<FillHandlers> {
 }
 
 /**
- * What a killed process left, once more. Segments are never written again by a
- * later process, only removed: a second name is as good as a copy.
+ * What a killed process left, once more. What a later process does to
+ * segments is to write the same bytes again, or to remove them: a second name is as good as a copy.
  */
 async function copyDirectory(from: string, to: string): Promise<void> {
   await mkdir(join(to, 'container'), { recursive: true });

@@ -169,6 +169,7 @@ export interface FoundRecord {
 }
 
 const CHECK_CHUNK_BYTES = 2 ** 20;
+const READ_AHEAD_BYTES = 2 ** 18;
 
 /**
  * Yields the intact records from `from` on and stops at the first that is not:
@@ -176,26 +177,41 @@ const CHECK_CHUNK_BYTES = 2 ** 20;
  */
 export async function* scanSegment(segment: Segment, from: number): AsyncGenerator<FoundRecord> {
   const limit = segment.bytes;
+  const read = readAhead(segment);
   let at = from;
   if (at < SEGMENT_HEADER_BYTES) {
-    const header = decodeSegmentHeader(await segment.read(0, SEGMENT_HEADER_BYTES));
+    const header = decodeSegmentHeader(await read(0, SEGMENT_HEADER_BYTES));
     if (header?.segment !== segment.number) return;
     at = SEGMENT_HEADER_BYTES;
   }
   while (at + RECORD_HEADER_BYTES <= limit) {
-    const head = await segment.read(
-      at,
-      Math.min(RECORD_HEADER_BYTES + MAX_META_BYTES, limit - at, 1024),
-    );
-    const found = await readRecord(segment, at, head, limit);
+    const head = await read(at, Math.min(RECORD_HEADER_BYTES + MAX_META_BYTES, limit - at, 1024));
+    const found = await readRecord(segment, read, at, head, limit);
     if (!found) return;
     yield found;
     at = found.end;
   }
 }
 
+type Read = (position: number, count: number) => Promise<Buffer>;
+
+/** As the segment's own reads, but neighbours come with one of them: records are small. */
+function readAhead(segment: Segment): Read {
+  let start = 0;
+  let ahead: Buffer = Buffer.alloc(0);
+  return async (position, count) => {
+    if (count > READ_AHEAD_BYTES) return segment.read(position, count);
+    if (position < start || position + count > start + ahead.length) {
+      ahead = await segment.read(position, Math.max(count, READ_AHEAD_BYTES));
+      start = position;
+    }
+    return ahead.subarray(position - start, position - start + count);
+  };
+}
+
 async function readRecord(
   segment: Segment,
+  read: Read,
   at: number,
   start: Buffer,
   limit: number,
@@ -206,12 +222,11 @@ async function readRecord(
   const bodyPosition = at + headBytes;
   const end = bodyPosition + header.bodyBytes;
   if (end > limit) return undefined;
-  const head =
-    start.length >= headBytes ? start.subarray(0, headBytes) : await segment.read(at, headBytes);
+  const head = start.length >= headBytes ? start.subarray(0, headBytes) : await read(at, headBytes);
   if (!isRecordHeadIntact(head)) return undefined;
   const isFile = header.type === RecordType.file || header.type === RecordType.movedFile;
-  const body = isFile ? undefined : await segment.read(bodyPosition, header.bodyBytes);
-  const crc = body ? crc32(body) : await crcOf(segment, bodyPosition, header.bodyBytes);
+  const body = isFile ? undefined : await read(bodyPosition, header.bodyBytes);
+  const crc = body ? crc32(body) : await crcOf(read, bodyPosition, header.bodyBytes);
   if (header.bodyBytes > 0 && crc !== header.crc32) {
     // The CRC-32 of a large file or a stored trunk is that of bytes which are elsewhere;
     // the body, if there is one, has the checksums of their blocks.
@@ -222,10 +237,10 @@ async function readRecord(
   return { header, meta, bodyPosition, end, body };
 }
 
-async function crcOf(segment: Segment, position: number, count: number): Promise<number> {
+async function crcOf(read: Read, position: number, count: number): Promise<number> {
   let value = 0;
   for (let done = 0; done < count; ) {
-    const chunk = await segment.read(position + done, Math.min(CHECK_CHUNK_BYTES, count - done));
+    const chunk = await read(position + done, Math.min(CHECK_CHUNK_BYTES, count - done));
     if (chunk.length === 0) return -1;
     value = crc32(chunk, value);
     done += chunk.length;
