@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { type FileHandle, mkdir, open } from 'node:fs/promises';
 import { join } from 'node:path';
-import Database from 'better-sqlite3';
+import { openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
 import { type FastifyInstance, fastify } from 'fastify';
 import { serve } from '../harness/serve.js';
 import { FILE_BYTES, FILES } from './plan.js';
@@ -27,7 +27,7 @@ class Appender {
   #waiting: Waiting[] = [];
   #writing = false;
 
-  constructor(file: FileHandle, database: Database.Database) {
+  constructor(file: FileHandle, database: SqliteDatabase) {
     this.#file = file;
     const insert = database.prepare('INSERT INTO files VALUES (?, ?, ?, ?)');
     this.#commit = database.transaction((rows: readonly unknown[][]) => {
@@ -71,7 +71,7 @@ let app: FastifyInstance | undefined;
 const handlers: ServerHandlers = {
   async start({ directory }: StartOptions): Promise<Started> {
     await mkdir(directory, { recursive: true });
-    const database = new Database(join(directory, 'files.sqlite'));
+    const database = openDatabase(join(directory, 'files.sqlite'));
     database.pragma('journal_mode = WAL');
     database.pragma('synchronous = NORMAL');
     database.exec(
