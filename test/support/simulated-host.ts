@@ -116,6 +116,7 @@ export class SimulatedHost {
       randomFill: (target) => {
         for (let at = 0; at < target.length; at++) target[at] = this.random.below(256);
       },
+      packingSeed: 1,
       ...this.options,
     });
     this.#staging.on('error', (error) => this.errors.push(error));

@@ -20,6 +20,7 @@ const staging = await Staging.open({
   sync: true,
   now: Date.now,
   randomFill: (target) => randomFillSync(target),
+  packingSeed: 1,
 });
 staging.on('error', () => {});
 

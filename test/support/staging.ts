@@ -1,6 +1,6 @@
 import { randomFillSync } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { Staging, type StagingOptions } from '@stevedore/staging';
+import { type NewFile, Staging, type StagingOptions } from '@stevedore/staging';
 import { onTestFinished } from 'vitest';
 import { MemoryTrunkStore } from './memory-trunk-store.js';
 
@@ -29,6 +29,7 @@ export async function openStaging(
     listingGraceMs: 0,
     now: Date.now,
     randomFill: (target) => randomFillSync(target),
+    packingSeed: 1,
     ...options,
   });
   const errors: Error[] = [];
@@ -37,32 +38,41 @@ export async function openStaging(
   return { staging, store, errors };
 }
 
+interface StagedMeta {
+  readonly name?: string;
+  readonly group?: string;
+  readonly expiresAt?: number;
+  readonly once?: string;
+}
+
 export async function stageFile(
   staging: Staging,
   bytes: Buffer,
-  meta: {
-    readonly name?: string;
-    readonly group?: string;
-    readonly expiresAt?: number;
-    readonly once?: string;
-  } = {},
+  meta: StagedMeta = {},
 ): Promise<Buffer> {
-  const key = staging.newKey();
-  await staging.stage([
-    {
-      key,
-      name: meta.name ?? 'file.bin',
-      type: 'application/octet-stream',
-      group: meta.group,
-      expiresAt: meta.expiresAt,
-      once: meta.once,
-      size: bytes.length,
-      crc32: crc32(bytes),
-      stagedAt: Date.now(),
-      body: [bytes],
-    },
-  ]);
-  return key;
+  const file = newFile(staging, bytes, meta);
+  await staging.stage([file]);
+  return file.key;
+}
+
+/** All at once: the Merge Task sees every one of them or none. */
+export async function stageTogether(staging: Staging, contents: readonly Buffer[]): Promise<void> {
+  await staging.stage(contents.map((bytes) => newFile(staging, bytes, {})));
+}
+
+function newFile(staging: Staging, bytes: Buffer, meta: StagedMeta): NewFile {
+  return {
+    key: staging.newKey(),
+    name: meta.name ?? 'file.bin',
+    type: 'application/octet-stream',
+    group: meta.group,
+    expiresAt: meta.expiresAt,
+    once: meta.once,
+    size: bytes.length,
+    crc32: crc32(bytes),
+    stagedAt: Date.now(),
+    body: [bytes],
+  };
 }
 
 /** A large file, the way the SDK stages it. */

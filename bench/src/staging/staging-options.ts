@@ -20,5 +20,6 @@ export function stagingOptions(
     sync,
     now: Date.now,
     randomFill: (target) => randomFillSync(target),
+    packingSeed: 1,
   };
 }

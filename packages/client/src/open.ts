@@ -1,4 +1,4 @@
-import { randomFillSync } from 'node:crypto';
+import { randomFillSync, randomInt } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
@@ -58,6 +58,7 @@ async function openStore(
       ...(onRebuild ? { onRebuild, rebuildsFirst: true, findsOrphans: false } : {}),
       now: Date.now,
       randomFill: (target) => randomFillSync(target),
+      packingSeed: randomInt(2 ** 32),
     });
     store = new LocalFileStore({
       options: parsed,

@@ -31,12 +31,14 @@ export interface StagingOptions {
   readonly findsOrphans?: boolean;
   /** How long storages may take to list what they took. Default 5 minutes. */
   readonly listingGraceMs?: number;
-  /** Told how many trunks of all have been read back into a FileMap that was lost. */
   /** Opening waits until a FileMap that was lost is whole again, as far as FastDFS answers. */
   readonly rebuildsFirst?: boolean;
+  /** Told how many trunks of all have been read back into a FileMap that was lost. */
   readonly onRebuild?: (done: number, all: number) => void;
   readonly disk?: Disk;
   readonly now: () => number;
   /** Unpredictable bytes, for keys and origins. */
   readonly randomFill: (target: Buffer) => void;
+  /** Of the choice of a trunk's members: with the same one the same files make the same trunks. */
+  readonly packingSeed: number;
 }

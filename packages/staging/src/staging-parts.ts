@@ -67,7 +67,7 @@ export function assemble(options: StagingOptions, started: StartedParts, hooks: 
   const merging = new MergeTask({
     ...{ fileMap, now, trunkBytes, maxAgeMs, onError, onSent: hooks.onSent },
     sender: new TrunkSender({ container, spool, fileMap, trunkStore, now }),
-    random: seededRandom(now()),
+    random: seededRandom(options.packingSeed),
     newTaskId: () => keys.next(),
     // Trunks that have not been read may hold files of the container already.
     firstSegment: () => (rebuild.isWaiting ? container.firstOwnSegment : 0),
