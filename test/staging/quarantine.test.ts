@@ -1,29 +1,15 @@
 import { randomBytes } from 'node:crypto';
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type DamageEvent, formatKey, type Staging } from '@stevedore/staging';
 import { expect, test } from 'vitest';
 import { MemoryTrunkStore } from '../support/memory-trunk-store.js';
+import { turnBit } from '../support/rot.js';
 import { openStaging, spoolFile, stageFile, until } from '../support/staging.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 const FAST = { repair: true, bytesPerSecond: 2 ** 30 };
 const MIB = 2 ** 20;
-
-/** Turns one bit of the needle where it stands in one of the folder's files; again: back. */
-function turnBit(folder: string, needle: Buffer): void {
-  const mark = needle.subarray(20, 60);
-  for (const name of readdirSync(folder)) {
-    const path = join(folder, name);
-    const bytes = readFileSync(path);
-    const at = bytes.indexOf(mark);
-    if (at < 0) continue;
-    bytes[at - 5]! ^= 1;
-    writeFileSync(path, bytes);
-    return;
-  }
-  throw new Error('the bytes are in none of the files');
-}
 
 function damageOf(staging: Staging): DamageEvent[] {
   const events: DamageEvent[] = [];

@@ -41,7 +41,9 @@ const SQL = {
       WHERE f.once = ? AND f.stagedAt >= ? ORDER BY f.segment, f.position, f.key`,
   forgetSpooled: 'UPDATE files SET spooled = 2 WHERE key = ?',
   oldestNeeded: `SELECT segment FROM files INDEXED BY files_waiting
-      WHERE trunk IS NULL ORDER BY segment, position LIMIT 1`,
+      WHERE trunk IS NULL
+        AND NOT EXISTS (SELECT 1 FROM damage d WHERE d.key = files.key AND d.place <> 'trunk')
+      ORDER BY segment, position LIMIT 1`,
   oldestUncopied: `SELECT min(oldestSegment) AS segment FROM trunks INDEXED BY trunks_uncopied
       WHERE copied = 0 AND state = 'confirmed'`,
   uncopied: `SELECT ${TRUNK_COLUMNS} FROM trunks INDEXED BY trunks_uncopied

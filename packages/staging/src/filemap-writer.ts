@@ -153,7 +153,7 @@ export class FileMapWriter {
     }
     // The copies it had are not those that it has now.
     this.#statements.removeAllDamage.run(key);
-    const place = { segment, position, spooled: spooled ? 1 : 0, was: JSON.stringify(was) };
+    const place = { segment, position, spooled: spooled ? 1 : 0, was: placesText(was) };
     this.#statements.moveFile.run({ key, ...place });
     if (blocks) this.#statements.setBlocks.run(key, blocks);
     for (const [fileId, offset] of was) this.#forward(fileId, offset, key);

@@ -372,7 +372,10 @@ export class FileMap {
     return (this.#statements.lastSegment.get() as { number: number }).number;
   }
 
-  /** Number of the oldest segment with a file of which FastDFS has too few copies, or none. */
+  /**
+   * Number of the oldest segment with a file of which FastDFS has too few copies, or none;
+   * but for those that wait and are damaged.
+   */
   oldestNeededSegment(): number | undefined {
     const waiting = this.#statements.oldestNeeded.get() as { segment: number } | undefined;
     const uncopied = this.#statements.oldestUncopied.get() as { segment: number | null };

@@ -4,6 +4,7 @@ import { StoreError } from './errors.js';
 import type { FileMap, FileRow } from './filemap.js';
 import { neededRecords } from './retention.js';
 import type { Spool } from './spool.js';
+import { waitingIn } from './waiting-files.js';
 
 /**
  * Files that the FileMap knows and the disk does not have: with durability `os` a power
@@ -20,8 +21,6 @@ export interface LostTailParts {
   readonly now: () => number;
 }
 
-const PAGE_ROWS = 1_000;
-
 /** `segments`: of which the FileMap knows more than the disk has. Undefined if nothing is lost. */
 export async function settleLostTail(
   parts: LostTailParts,
@@ -31,7 +30,8 @@ export async function settleLostTail(
   let lost = 0;
   for (const number of segments) {
     for (const row of waitingIn(fileMap, number)) {
-      if (!(await isSound(container, row))) lost += giveUp(parts, row, 'container');
+      if (row.spooled === 0 && !(await isSound(container, row)))
+        lost += giveUp(parts, row, 'container');
     }
     const records = neededRecords(fileMap, number, now());
     if (records.length > 0) await container.append(records, true);
@@ -45,19 +45,6 @@ export async function settleLostTail(
     'corrupt',
     `${lost} file(s) were acknowledged before the disk had them, and a power failure took them; reading one is an error, deleting it ends the matter`,
   );
-}
-
-/** Small files of the segment that wait. */
-function* waitingIn(fileMap: FileMap, segment: number): Generator<FileRow> {
-  for (let position = -1; ; ) {
-    const page = fileMap.waiting(segment, position, PAGE_ROWS);
-    for (const row of page) {
-      if (row.segment > segment) return;
-      if (row.spooled === 0) yield row;
-    }
-    if (page.length < PAGE_ROWS) return;
-    position = page.at(-1)!.position;
-  }
 }
 
 async function isSound(container: Container, row: FileRow): Promise<boolean> {

@@ -64,8 +64,8 @@ export class MergeTask {
     this.#sendings = new Sendings({
       ...options,
       files: this.#files,
-      onReleased: () => {
-        options.onReleased();
+      onReleased: (plan) => {
+        options.onReleased(plan);
         this.wake();
       },
     });

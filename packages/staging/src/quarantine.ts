@@ -99,6 +99,13 @@ export class Quarantine {
     if (this.#known.delete(nameOf(key))) this.#parts.onLifted(key);
   }
 
+  /** The copy has been moved to that place as it is; it has been told of. */
+  keep(key: Buffer, place: DamagePlace): void {
+    const { fileMap, now } = this.#parts;
+    const copy = { key, place, holder: '', foundAt: now() };
+    if (fileMap.addDamage(copy)) this.#remember(copy);
+  }
+
   countRepaired(): void {
     this.#repaired += 1;
   }

@@ -17,7 +17,8 @@ import { describeWhole } from './trunk-sender.js';
  * Frees the container. Segments and spooled files whose bytes FastDFS has confirmed
  * stay as a read copy until their budget, or the container's need for room, ends
  * that. Segments go strictly oldest first; records in them that are still needed
- * are written again, and the FileMap is made durable, before the file is removed.
+ * are written again, what is damaged and waits is set aside, and the FileMap is made
+ * durable, before the file is removed.
  */
 export interface RetentionParts {
   readonly container: Container;
@@ -28,6 +29,8 @@ export interface RetentionParts {
   readonly retainBytes: number;
   /** Number of the oldest segment that a trunk on its way still reads from. */
   readonly oldestInUse: () => number;
+  /** Moves damaged files that wait out of the segment; false if it must stay. */
+  readonly setAside: (segment: number) => Promise<boolean>;
 }
 
 export class Retention {
@@ -63,6 +66,7 @@ export class Retention {
     }
     for (const segment of this.#confirmedSegments()) {
       if (isEnough(retained)) return;
+      if (!(await this.#canGo(segment))) return;
       await this.#removeSegment(segment);
       freed += segment.bytes;
       retained -= segment.bytes;
@@ -77,6 +81,12 @@ export class Retention {
     // The newest segment stays in any case: the next one's number follows from it.
     const segments = container.segments().slice(0, -1);
     return segments.filter((segment) => segment.number < needed && !container.isCurrent(segment));
+  }
+
+  async #canGo({ number }: Segment): Promise<boolean> {
+    const isFree = await this.#parts.setAside(number);
+    // A file that was found sound meanwhile may be on its way.
+    return isFree && this.#parts.oldestInUse() > number;
   }
 
   #confirmedSpoolBytes(): number {

@@ -20,8 +20,8 @@ export interface SendingsOptions {
   readonly now: () => number;
   /** Milliseconds from the plan to its confirmation. */
   readonly onSent: (sent: SentTrunk, durationMs: number) => void;
-  /** A plan has ended and no longer needs the container. */
-  readonly onReleased: () => void;
+  /** The plan has ended and no longer needs the container. */
+  readonly onReleased: (plan: TrunkPlan) => void;
   readonly onError: (error: Error) => void;
   /** A file whose only copy is damaged; it is left out from now on. */
   readonly onDamaged: (row: FileRow) => void;
@@ -75,7 +75,7 @@ export class Sendings {
     const sending = this.#sendUntilDone(plan).finally(() => {
       release();
       this.#underWay.delete(sending);
-      this.#options.onReleased();
+      this.#options.onReleased(plan);
     });
     this.#underWay.set(sending, plan.kind);
   }
@@ -104,7 +104,7 @@ export class Sendings {
     } finally {
       release();
       this.#underWay.delete(settled);
-      onReleased();
+      onReleased(plan);
     }
   }
 

@@ -3,6 +3,7 @@ import { Background } from './background.js';
 import { Compaction } from './compaction.js';
 import { Copies } from './copies.js';
 import { Deletions } from './deletions.js';
+import type { FileRow } from './filemap.js';
 import { KeyMaker } from './key.js';
 import { LocalCopies } from './local-copies.js';
 import { MergeTask } from './merge-task.js';
@@ -16,6 +17,7 @@ import { Retention, recordOf } from './retention.js';
 import { Retirement } from './retirement.js';
 import { ScrubWatch } from './scrub-watch.js';
 import { serial } from './serial.js';
+import { setAside } from './set-aside.js';
 import type { StagingOptions } from './staging-options.js';
 import type { StartedParts } from './startup.js';
 import { Tidying } from './tidying.js';
@@ -50,6 +52,8 @@ export function assemble(options: StagingOptions, started: StartedParts, hooks: 
   const retention = new Retention({
     ...{ container, spool, fileMap, now, retainBytes: options.retainBytes },
     oldestInUse: () => merging.oldestSegmentInUse(),
+    setAside: (segment) =>
+      setAside({ ...upkeep, leaveOut: (key) => merging.leaveOut(key) }, segment),
   });
   const acceptance = new Acceptance({
     ...{ container, spool, retention, sync: options.sync, freeBytes: started.freeBytes },
@@ -72,9 +76,12 @@ export function assemble(options: StagingOptions, started: StartedParts, hooks: 
     // Trunks that have not been read may hold files of the container already.
     firstSegment: () => (rebuild.isWaiting ? container.firstOwnSegment : 0),
     isShort: () => acceptance.isShort,
-    onReleased: () => {
+    onReleased: ({ kind, rows }) => {
       trim();
       tidying.want();
+      // A large file that was deleted while it was on its way.
+      const [{ key }] = rows as [FileRow];
+      if (kind === 'whole' && !fileMap.find(key)) background.run(spool.remove(key));
     },
     onDamaged: (row) => quarantine.add(row, row.spooled > 0 ? 'spool' : 'container'),
   });

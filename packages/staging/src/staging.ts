@@ -270,8 +270,7 @@ export class Staging extends EventEmitter<StagingEvents> {
 
   #noteSent({ plan, fileId }: SentTrunk, durationMs: number): void {
     const { size, rows, members, taskId, kind } = plan;
-    const { copies, fileMap, spool, background } = this.#parts;
-    copies.check();
+    this.#parts.copies.check();
     if (this.listenerCount('merged') > 0) {
       for (const [index, row] of rows.entries()) {
         const id = kind === 'whole' ? fileId : sliceIdOf(row, fileId, members[index]!.offset);
@@ -287,8 +286,5 @@ export class Staging extends EventEmitter<StagingEvents> {
       fill: kind === 'whole' ? 1 : size / this.#options.trunkBytes,
       durationMs,
     });
-    // A large file that was deleted while it was on its way.
-    const first = rows[0]!.key;
-    if (kind === 'whole' && !fileMap.find(first)) background.run(spool.remove(first));
   }
 }

@@ -37,7 +37,8 @@ export class WaitingFiles {
   #plannedBytes = 0;
   /** Everything up to here is in a plan: there is no need to look at it again. */
   #frontier: Place = START;
-  readonly #damaged = new Set<string>();
+  /** Files that are left out. */
+  readonly #damaged = new Map<string, Pick<FileRow, 'size' | 'spooled'>>();
   readonly #plans = new Set<TrunkPlan>();
 
   constructor(options: WaitingFilesOptions) {
@@ -51,7 +52,8 @@ export class WaitingFiles {
 
   /** The file's only copy is damaged: no trunk can have it. */
   leaveOut(key: Buffer): void {
-    this.#damaged.add(nameOf(key));
+    const row = this.#options.fileMap.find(key);
+    if (row?.trunk === null) this.#damaged.set(nameOf(key), row);
     this.#frontier = START;
   }
 
@@ -85,10 +87,14 @@ export class WaitingFiles {
   /** Small files that are in no plan, and their bytes. */
   small(): { readonly files: number; readonly bytes: number } {
     const { waitingFiles, waitingBytes } = this.#options.fileMap.counters();
-    return {
-      files: waitingFiles - this.#plannedFiles - this.#damaged.size,
-      bytes: waitingBytes - this.#plannedBytes,
-    };
+    let files = waitingFiles - this.#plannedFiles;
+    let bytes = waitingBytes - this.#plannedBytes;
+    for (const { size, spooled } of this.#damaged.values()) {
+      if (spooled > 0) continue;
+      files -= 1;
+      bytes -= size;
+    }
+    return { files, bytes };
   }
 
   /** All files that are in no trunk yet and can be in one, small and large. */
@@ -161,6 +167,19 @@ export class WaitingFiles {
   #firstPlace(): Place {
     const segment = this.#options.firstSegment();
     return segment > this.#frontier.segment ? { segment, position: -1 } : this.#frontier;
+  }
+}
+
+/** Files whose records are in the segment and that wait, small and large. */
+export function* waitingIn(fileMap: FileMap, segment: number): Generator<FileRow> {
+  for (let position = -1; ; ) {
+    const page = fileMap.waiting(segment, position, PAGE_ROWS);
+    for (const row of page) {
+      if (row.segment > segment) return;
+      yield row;
+    }
+    if (page.length < PAGE_ROWS) return;
+    position = page.at(-1)!.position;
   }
 }
 
