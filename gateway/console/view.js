@@ -11,6 +11,9 @@ const moment = new Intl.DateTimeFormat('en', {
   hourCycle: 'h23',
 });
 
+/** The page's own element of that id. */
+export const at = (id) => document.getElementById(id);
+
 export function element(name, properties = {}, ...children) {
   const made = document.createElement(name);
   const { dataset, ...rest } = properties;

@@ -31,17 +31,28 @@ const HEADERS = {
   'x-frame-options': 'DENY',
 };
 
-const PAGES: Readonly<Record<string, string>> = {
-  '/': 'index.html',
-  '/console/console.css': 'console.css',
-  '/console/console.js': 'console.js',
-  '/console/view.js': 'view.js',
-  '/console/transfer.js': 'transfer.js',
-  '/console/icon.svg': 'icon.svg',
-};
+const ASSETS = [
+  'page.css',
+  'controls.css',
+  'figures.css',
+  'console.js',
+  'figures.js',
+  'tables.js',
+  'uploads.js',
+  'look-up.js',
+  'key.js',
+  'transfer.js',
+  'view.js',
+  'icon.svg',
+];
+
+const PAGES: readonly (readonly [path: string, name: string])[] = [
+  ['/', 'index.html'],
+  ...ASSETS.map((name) => [`/console/${name}`, name] as const),
+];
 
 export function consoleRoutes(app: FastifyInstance, feed: ConsoleFeed, access: Access): void {
-  for (const [path, name] of Object.entries(PAGES)) {
+  for (const [path, name] of PAGES) {
     const asset = readAsset(name);
     const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
       sendAsset(request, reply, asset);

@@ -1,0 +1,28 @@
+// Asks for an API key, once at a time, where the gateway wants one.
+import { hasKey, Refused, setKey } from './transfer.js';
+import { at } from './view.js';
+
+let asking;
+
+/** Resolves with whether there is one now. */
+export function askForKey(error) {
+  asking ??= new Promise((resolve) => {
+    const dialog = at('key-dialog');
+    if (hasKey())
+      at('key-why').textContent = `The gateway does not take that key: ${error.message}`;
+    setKey(undefined);
+    at('key').value = '';
+    at('key-form').onsubmit = () => setKey(at('key').value.trim());
+    dialog.onclose = () => {
+      asking = undefined;
+      at('enter-key').hidden = hasKey();
+      resolve(hasKey());
+    };
+    dialog.showModal();
+  });
+  return asking;
+}
+
+export function isKeyWanted(error) {
+  return error instanceof Refused && error.status === 401;
+}

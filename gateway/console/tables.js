@@ -1,0 +1,131 @@
+// The tables of the console: merges, storages, what these move, and trouble.
+import {
+  bar,
+  element,
+  formatBytes,
+  formatClock,
+  formatDuration,
+  formatMoment,
+  formatNumber,
+  formatPercent,
+  plural,
+  table,
+} from './view.js';
+
+const MERGES_SHOWN = 12;
+
+export function merges(list) {
+  if (list.length === 0)
+    return element('p', { className: 'empty' }, 'Nothing was merged since the start.');
+  const columns = [
+    { title: 'Stored', cell: (merge) => formatClock(merge.at) },
+    { title: 'Kind', cell: (merge) => (merge.kind === 'whole' ? 'large file' : 'trunk') },
+    { title: 'Files', number: true, cell: (merge) => formatNumber(merge.files) },
+    { title: 'Size', number: true, cell: (merge) => formatBytes(merge.bytes) },
+    {
+      title: 'Fill',
+      className: 'fill',
+      cell: (merge) =>
+        merge.kind === 'whole'
+          ? 'whole'
+          : element('span', { className: 'share' }, bar(merge.fill), formatPercent(merge.fill)),
+    },
+    { title: 'Took', number: true, cell: (merge) => formatDuration(merge.durationMs) },
+    { title: 'FastDFS id', cell: (merge) => element('span', { className: 'id' }, merge.fileId) },
+  ];
+  return table('The last merges', columns, [...list].reverse().slice(0, MERGES_SHOWN));
+}
+
+export function cluster({ cluster: members, trackers, now }) {
+  if (!members)
+    return element('p', { className: 'empty' }, `No tracker answers (${trackers.join(', ')}).`);
+  if (members.length === 0)
+    return element('p', { className: 'empty' }, 'The trackers know no storage yet.');
+  const columns = [
+    { title: 'Group', cell: (member) => member.group },
+    { title: 'Storage', cell: (member) => element('span', { className: 'id' }, member.address) },
+    {
+      title: 'State',
+      cell: (member) =>
+        element(
+          'span',
+          { className: member.active ? 'good' : 'bad' },
+          member.active ? 'active' : 'not active',
+        ),
+    },
+    { title: 'Free', number: true, cell: (member) => formatBytes(member.freeBytes) },
+    { title: 'Size', number: true, cell: (member) => formatBytes(member.totalBytes) },
+    {
+      title: 'Heard of',
+      cell: (member) =>
+        member.heardAt
+          ? `${formatDuration(Math.max(0, now - Date.parse(member.heardAt)))} ago`
+          : '',
+    },
+    { title: 'Version', cell: (member) => member.version },
+  ];
+  return table(`Storages, as ${trackers.join(', ')} knows them`, columns, members);
+}
+
+/** What storages with tiers serve, forecast and move. */
+export function migrations(list) {
+  const columns = [
+    { title: 'Storage', cell: ({ storage }) => element('span', { className: 'id' }, storage) },
+    { title: 'State', cell: ({ status }) => movingState(status) },
+    {
+      title: 'Small files',
+      className: 'load',
+      cell: ({ status }) => load(status.load.smallFile, status.capacityBytes),
+    },
+    {
+      title: 'Metadata',
+      className: 'load',
+      cell: ({ status }) => load(status.load.metadata, status.capacityBytes),
+    },
+    { title: 'Threshold', number: true, cell: ({ status }) => formatBytes(status.thresholdBytes) },
+    {
+      title: 'In rows',
+      number: true,
+      cell: ({ status }) =>
+        `${plural(status.rows.files, 'file')}, ${formatBytes(status.rows.bytes)}`,
+    },
+    {
+      title: 'Moved',
+      number: true,
+      cell: ({ status }) =>
+        `${plural(status.moves.moved, 'file')}, ${formatBytes(status.movedBytes)}`,
+    },
+    { title: 'Wait', number: true, cell: ({ status }) => formatNumber(status.queued) },
+  ];
+  return table('Load and migration of storages', columns, list);
+}
+
+function movingState({ migrates, isPaused, isDryRun, moves }) {
+  const text = isPaused
+    ? 'paused'
+    : isDryRun
+      ? 'dry run'
+      : migrates
+        ? 'moves files'
+        : 'by growth only';
+  const className = isPaused || isDryRun ? 'warn' : moves.failed > 0 ? 'bad' : 'good';
+  return element('span', { className }, text);
+}
+
+/** Served and, behind the arrow, forecast of a class, and its share of what can be served. */
+function load({ servedBytes, forecastBytes }, capacityBytes) {
+  const share = capacityBytes === 0 ? 0 : forecastBytes / capacityBytes;
+  const text = `${formatBytes(servedBytes)} → ${formatBytes(forecastBytes)}, ${formatPercent(share)}`;
+  return element('span', { className: 'share' }, bar(share, share > 1 ? 'bad' : undefined), text);
+}
+
+export function troubleItem({ at: time, code, message, times }) {
+  const often = times > 1 ? `, ${formatNumber(times)} times` : '';
+  return element(
+    'li',
+    {},
+    element('span', { className: 'hint' }, `${formatMoment(time)}, ${code}${often}`),
+    element('br'),
+    message,
+  );
+}
