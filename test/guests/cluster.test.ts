@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { crc32 } from 'node:zlib';
-import { FastdfsClient } from '@stevedore/fastdfs';
 import { FrameServer } from '@stevedore/fastdfs/testing';
 import {
   downloadFile,
@@ -20,92 +19,17 @@ import {
   Status,
   setMetadata,
 } from '@stevedore/protocol';
-import { askMigration, type Storage, startStorage, type TierOptions } from '@stevedore/storage';
+import { askMigration } from '@stevedore/storage';
 import { expect, onTestFinished, test } from 'vitest';
 import { Exchange } from '../../packages/storage/dist/guests/exchange.js';
 import { RawClient, trackerOf, until } from '../storage/support.js';
-import { temporaryFolder } from '../support/temporary.js';
+import { content, nodeOf, SIZE, TIERS, withMoved } from '../support/two-groups.js';
 
 /** Metadata servers of two groups and a tracker; clients that know of nothing. */
-
-const FAST: TierOptions = {
-  enabled: true,
-  intervalMs: 20,
-  bytesPerSecond: 1e9,
-  movesPerSecond: 1000,
-  guestGraceMs: 0,
-};
-/** So slow a disk is overloaded by a few requests. */
-const SLOW: TierOptions = {
-  ...FAST,
-  bytesPerSecond: 1000,
-  accessBytes: 10,
-  smallFileShare: 1,
-  maxWaitMs: 60_000,
-};
-const SIZE = 40;
-
-interface Node {
-  readonly storage: Storage;
-  readonly folder: string;
-  readonly errors: Error[];
-}
-
-async function nodeOf(
-  tracker: number,
-  group: string,
-  tiers: TierOptions,
-  folder = temporaryFolder(),
-  port = 0,
-  secrets: readonly string[] = [],
-): Promise<Node> {
-  const errors: Error[] = [];
-  const storage = await startStorage({
-    port,
-    group,
-    storePaths: [folder],
-    trackers: [`127.0.0.1:${tracker}`],
-    cacheBytes: 0,
-    maxIdleFiles: 0,
-    tiers,
-    secrets,
-    onError: (error) => errors.push(error),
-  });
-  onTestFinished(() => storage.close());
-  await storage.active();
-  return { storage, folder, errors };
-}
 
 function nameOf(fileId: string): FileName {
   const { group, name } = parseFileId(fileId)!;
   return { group, name };
-}
-
-const content = (n: number): Buffer => Buffer.alloc(SIZE, n + 1);
-
-/** Two groups, the first of them overloaded until one of its files at least has gone to the other. */
-async function withMoved(files: number, secret?: string) {
-  const secrets = secret === undefined ? [] : [secret];
-  const { port: tracker } = await trackerOf({ secrets });
-  const start = (group: string, tiers: TierOptions) =>
-    nodeOf(tracker, group, tiers, undefined, 0, secrets);
-  const other = await start('group2', FAST);
-  const home = await start('group1', SLOW);
-  const client = new FastdfsClient({ trackers: [`127.0.0.1:${tracker}`], secret });
-  onTestFinished(() => client.close());
-  await until(() => home.storage.migrationStatus()!.neighbours.length === 1);
-  const ids: string[] = [];
-  for (let n = 0; n < files; n += 1) {
-    ids.push(await client.uploadAppender(content(n), { group: 'group1', extension: 'log' }));
-  }
-  await until(async () => {
-    for (const [n, id] of ids.entries()) {
-      expect(await client.downloadBytes(id)).toEqual(content(n));
-      await client.setMetadata(id, { n: String(n) });
-    }
-    return home.storage.migrationStatus()!.guestFiles.files === files;
-  });
-  return { tracker, other, home, client, ids };
 }
 
 test('files of an overloaded server go to one of another group, and stock clients do not notice', async () => {
@@ -191,7 +115,7 @@ test('the npm package fdfs reads, describes, changes and deletes a file that has
 
 test('a cluster with a secret keeps its guests to itself', async () => {
   const secret = 'sixteen bytes and more';
-  const { other, client, ids } = await withMoved(1, secret);
+  const { other, client, ids } = await withMoved(1, { secret });
   expect(await client.downloadBytes(ids[0]!)).toEqual(content(0));
   const stranger = await RawClient.open(other.storage.port);
   const request = {
@@ -252,16 +176,19 @@ test('a server that is away makes its files wait, not their metadata; they outli
   const [id] = ids as [string, string];
   const { port } = other.storage;
   await other.storage.close();
-  const calm = { ...FAST, guestAwayMs: 100 };
+  const calm = { ...TIERS, guestAwayMs: 100 };
   await home.storage.close();
-  const again = await nodeOf(tracker, 'group1', calm, home.folder, home.storage.port);
+  const again = await nodeOf(tracker, 'group1', calm, {
+    folder: home.folder,
+    port: home.storage.port,
+  });
   const raw = await RawClient.open(again.storage.port);
   const file = nameOf(id);
   const read = () => raw.ask(downloadFile, { ...file, offset: 0, length: 0 });
   expect((await read()).status).toBe(Status.tryAgain);
   expect((await raw.ask(getMetadata, file)).status).toBe(0);
   expect((await raw.ask(queryFileInfo, file, 1)).answer).toMatchObject({ size: SIZE });
-  await nodeOf(tracker, 'group2', FAST, other.folder, port);
+  await nodeOf(tracker, 'group2', TIERS, { folder: other.folder, port });
   await until(async () => (await read()).status === 0);
   expect((await read()).answer).toEqual(content(0));
 
@@ -279,7 +206,7 @@ test('a server that is away makes its files wait, not their metadata; they outli
 test('guests come in under names of guests only, whole, from one server in an interval', async () => {
   const { port: tracker } = await trackerOf();
   // Nothing ends while the test looks at one interval.
-  const node = await nodeOf(tracker, 'group2', { ...FAST, intervalMs: 300 });
+  const node = await nodeOf(tracker, 'group2', { ...TIERS, intervalMs: 300 });
   await until(() => node.storage.migrationStatus()!.intervals > 0);
   const connect = () => RawClient.open(node.storage.port);
   const bytes = Buffer.from('the bytes of a guest');

@@ -92,7 +92,7 @@ function ioServers({ ioServers: servers, ioFiles, waitingDeletions }: MigrationS
 }
 
 function neighbours(status: MigrationStatus): string {
-  const { neighbours: servers, guestFiles, waitingDepartures, isRecalling } = status;
+  const { neighbours: servers, guestFiles, forwarding, waitingDepartures, isRecalling } = status;
   const share = (bytes: number, of: number): string => `${Math.round((100 * bytes) / of)} %`;
   const each = servers.map(
     ({ group, host, port, capacityBytes, metadataBytes, smallFileBytes }) =>
@@ -101,7 +101,8 @@ function neighbours(status: MigrationStatus): string {
   const known = each.length === 0 ? 'none of another group known' : each.join(', ');
   return (
     `metadata servers: ${known}; they have ${guestFiles.files} files, ` +
-    `${formatBytes(guestFiles.bytes)}${isRecalling ? ', which are called back' : ''}; ` +
+    `${formatBytes(guestFiles.bytes)}${isRecalling ? ', which are called back' : ''}, ` +
+    `and answer for ${forwarding.given} of them; ` +
     `${waitingDepartures} copies yet to be deleted there`
   );
 }

@@ -126,6 +126,9 @@ export const CommandCode = {
   /** Not of FastDFS; see metadata-servers.ts. */
   guestStore: 211,
   metadataServerReport: 212,
+  /** Not of FastDFS; see forwarding.ts. */
+  guestLease: 213,
+  forwardReport: 214,
   /** Not of FastDFS; see authentication.ts. */
   authBegin: 220,
   authProve: 221,

@@ -2,6 +2,7 @@ export * from './bytes.js';
 export * from './command.js';
 export * from './commands/authentication.js';
 export * from './commands/connection.js';
+export * from './commands/forwarding.js';
 export * from './commands/io-server.js';
 export * from './commands/metadata-servers.js';
 export * from './commands/shared.js';

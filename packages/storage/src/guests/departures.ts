@@ -59,6 +59,8 @@ export class Departures {
         if (this.#isClosed || !isDue || guests.isArriving(place) || unreachable.has(server)) {
           continue;
         }
+        // A move may have ended while others were deleted: the place is a file's now.
+        if (!records.departures(MOST_AT_ONCE).includes(place)) continue;
         try {
           await guests.remove(place);
           records.removeDeparture(place);

@@ -57,7 +57,7 @@ export class GuestHosts {
 
   /** Has the server take the bytes in; StatusError where it does not want them now. */
   async store(place: GuestPlace, home: HomeId, bytes: Buffer, loadBytes: number): Promise<void> {
-    const endpoint = this.#endpointOf(place);
+    const endpoint = this.endpointOf(place);
     if (!endpoint) throw new StatusError(Status.tryAgain, `${place.id} is not known`);
     const request = {
       homeGroup: home.group,
@@ -93,7 +93,7 @@ export class GuestHosts {
 
   /** Removes a guest, if it is there. */
   async remove(place: GuestPlace): Promise<void> {
-    const endpoint = this.#endpointOf(place);
+    const endpoint = this.endpointOf(place);
     if (!endpoint) throw new StatusError(Status.tryAgain, `${place.id} is not known`);
     const { group, name } = place;
     try {
@@ -108,7 +108,8 @@ export class GuestHosts {
     this.#connections.close();
   }
 
-  #endpointOf({ group, id }: HomeId): Endpoint | undefined {
+  /** Undefined for a server that no tracker has told of. */
+  endpointOf({ group, id }: HomeId): Endpoint | undefined {
     const found = this.#servers.find((each) => each.group === group && each.id === id);
     return found && { host: found.host, port: found.port };
   }
@@ -119,7 +120,7 @@ export class GuestHosts {
   ): Promise<Answer> {
     const until = performance.now() + this.#options.awayMs;
     for (;;) {
-      const endpoint = this.#endpointOf(place);
+      const endpoint = this.endpointOf(place);
       try {
         if (endpoint) return await request(endpoint);
       } catch (error) {

@@ -3,6 +3,7 @@ import { Status } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
 import type { GuestHosts, HomeId } from './guest-hosts.js';
 import { GUEST_NUMBER_BYTES, guestName, parsePlace, placeText } from './guest-name.js';
+import type { Leases } from './leases.js';
 
 /**
  * The bytes of this storage's small files that other metadata servers hold, for the
@@ -13,6 +14,8 @@ export interface GuestsParts {
   readonly hosts: Pick<GuestHosts, 'store' | 'read' | 'remove'>;
   /** This storage; undefined until a tracker has told. */
   readonly self: () => HomeId | undefined;
+  /** Which others answer for files of this storage; undefined: nobody ever does. */
+  readonly leases?: Pick<Leases, 'takeBack' | 'offer'>;
 }
 
 export class Guests {
@@ -45,6 +48,24 @@ export class Guests {
     const home = this.#parts.self();
     if (!home) throw new StatusError(Status.tryAgain, 'no tracker has told who this is');
     await this.#parts.hosts.store(parsePlace(place), home, bytes, loadBytes);
+  }
+
+  /** The file at the path is where its record says by now. */
+  offer(path: string): void {
+    this.#parts.leases?.offer(path);
+  }
+
+  /**
+   * Resolves once this storage alone answers for the file at the path, until the function
+   * that it gives is called. `placeOf`: the place that its record has, if it has one.
+   */
+  async takeBack(path: string, placeOf: () => string | undefined): Promise<() => void> {
+    const { leases } = this.#parts;
+    if (!leases) return () => {};
+    return leases.takeBack(path, () => {
+      const place = placeOf();
+      return place === undefined ? undefined : parsePlace(place);
+    });
   }
 
   read(place: string, size: number, checksum: number): Promise<Buffer> {

@@ -30,7 +30,7 @@ import type { MoveOutcome, Tier } from '../tiers/tier.js';
 import type { TierSettings } from '../tiers/tier-options.js';
 import type { Audit } from './audit.js';
 import { type MoveReason, Mover, type PlannedMove } from './mover.js';
-import type { ClassStatus, MigrationStatus } from './status.js';
+import type { ClassStatus, ForwardingStatus, MigrationStatus } from './status.js';
 
 /**
  * Adaptive migration of a storage. At the end of every interval the scheduler tells what
@@ -52,6 +52,7 @@ export interface MigrationParts {
   readonly ioServers: () => readonly IoServerStatus[];
   /** Metadata servers of other groups; undefined: none is ever given anything. */
   readonly neighbours: Neighbours | undefined;
+  readonly forwarding: () => ForwardingStatus;
   readonly writtenOnward: () => number;
   readonly now: () => number;
   readonly onError: (error: unknown) => void;
@@ -247,6 +248,7 @@ export class Migration {
       isRecalling: this.#isRecalling,
       neighbours: this.#parts.neighbours?.others ?? [],
       guestFiles: counted(Place.guest),
+      forwarding: this.#parts.forwarding(),
       waitingDepartures: tiers.tiers.reduce(
         (sum, { records }) => sum + records.waitingDepartures,
         0,

@@ -31,6 +31,7 @@ export interface MigrationStatus {
   readonly neighbours: readonly MetadataServerRecord[];
   /** Files whose bytes they have. */
   readonly guestFiles: { readonly files: number; readonly bytes: number };
+  readonly forwarding: ForwardingStatus;
   /** What is yet to be deleted there. */
   readonly waitingDepartures: number;
   readonly intervals: number;
@@ -44,6 +45,15 @@ export interface MigrationStatus {
   readonly movedBytes: number;
   readonly revokes: number;
   readonly queued: number;
+}
+
+export interface ForwardingStatus {
+  /** Files of this storage that others answer for. */
+  readonly given: number;
+  /** Files of others that this storage answers for. */
+  readonly taken: number;
+  /** Requests for files of others that were passed on to their homes. */
+  readonly passedOn: number;
 }
 
 export interface ClassStatus extends ClassInterval {
@@ -134,6 +144,15 @@ export function prometheusText(status: MigrationStatus): string {
     ['', status.guestFiles.files],
   ]);
   metric('guest_files_bytes', 'gauge', 'Their bytes.', [['', status.guestFiles.bytes]]);
+  metric('forwarded_files', 'gauge', 'Files that another metadata server answers for.', [
+    ['', status.forwarding.given],
+  ]);
+  metric('leased_files', 'gauge', 'Files of others that this storage answers for.', [
+    ['', status.forwarding.taken],
+  ]);
+  metric('passed_on_total', 'counter', 'Reads of files of others that went on to their homes.', [
+    ['', status.forwarding.passedOn],
+  ]);
   metric('guest_deletions_waiting', 'gauge', 'Copies yet to be deleted there.', [
     ['', status.waitingDepartures],
   ]);

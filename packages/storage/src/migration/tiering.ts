@@ -1,20 +1,19 @@
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { fileThreshold } from '@stevedore/balance';
-import { CommandCode, downloadFile } from '@stevedore/protocol';
+import { CommandCode, downloadFile, type FileId, guestLease } from '@stevedore/protocol';
 import { asError } from '../errors.js';
 import { Departures } from '../guests/departures.js';
-import { Exchange } from '../guests/exchange.js';
-import { GuestGuard } from '../guests/guest-guard.js';
+import { guestIdOf, withForwardedReads } from '../guests/forwarded-reads.js';
 import { guestHandler } from '../guests/guest-handler.js';
-import { GuestHosts } from '../guests/guest-hosts.js';
-import { Guests } from '../guests/guests.js';
-import { Neighbours } from '../guests/neighbours.js';
+import type { Guests } from '../guests/guests.js';
+import type { Lending } from '../guests/lending.js';
+import type { Neighbours } from '../guests/neighbours.js';
+import { type GuestsPlaces, type OpenedGuests, openGuests } from '../guests/open-guests.js';
 import { KnownServers } from '../io-tier/known-servers.js';
 import { OnwardWrites } from '../io-tier/onward-writes.js';
 import { ServerList } from '../io-tier/server-list.js';
-import type { Handler } from '../net/handler.js';
-import { isOwnAddress } from '../options.js';
+import { control, type Handler } from '../net/handler.js';
 import type { StorageSession } from '../replication/session.js';
 import { calibrate } from '../scheduler/calibration.js';
 import { Competition } from '../scheduler/competition.js';
@@ -39,7 +38,6 @@ import { migrationHandler } from './migration-handler.js';
  */
 
 const CALIBRATION_FILE = '.stevedore-calibrating';
-const GUEST_TIMEOUT_MS = 5000;
 
 export class Tiering {
   readonly settings: StorageSettings;
@@ -51,6 +49,7 @@ export class Tiering {
   readonly #list: ServerList;
   readonly #neighbours: Neighbours | undefined;
   readonly #departures: Departures | undefined;
+  readonly #lending: Lending | undefined;
   readonly #onward: OnwardWrites;
 
   private constructor(
@@ -79,6 +78,7 @@ export class Tiering {
     this.#scheduler = scheduler;
     this.#late = late;
     this.#neighbours = guests?.neighbours;
+    this.#lending = guests?.lending;
     this.#departures =
       guests &&
       new Departures({
@@ -96,9 +96,16 @@ export class Tiering {
       migration: undefined,
       service: undefined,
       tiers: undefined,
+      guests: undefined,
       port: undefined,
     };
-    const guests = openGuests(given, () => selfOf(given, late));
+    const guests = openGuests({
+      settings: given,
+      self: () => selfOf(given, late),
+      tiers: () => late.tiers?.tiers ?? [],
+      identity: () => late.service?.identity,
+    });
+    late.guests = guests?.guests;
     const servers = new KnownServers({
       access: given.access,
       maxConnectionsPerServer: settings.ioConnections,
@@ -115,6 +122,7 @@ export class Tiering {
     };
     const tiers = await openTiers(places, settings, eventsOf(late, given));
     if (!tiers) {
+      await guests?.lending.close();
       await guests?.neighbours.close();
       return undefined;
     }
@@ -152,6 +160,7 @@ export class Tiering {
         usedShare: () => usedShare(given),
         ioServers: () => servers.status(),
         neighbours: guests?.neighbours,
+        forwarding: () => guests?.lending.status() ?? { given: 0, taken: 0, passedOn: 0 },
         writtenOnward: () => onward.written,
         now: () => environment.now(),
         onError,
@@ -177,10 +186,9 @@ export class Tiering {
     const maxSmallBytes = (): number => this.#tiers.thresholdBytes;
     const bytesOf = (code: number, body: Buffer): number | undefined =>
       code === CommandCode.downloadFile ? this.#downloaded(service, body) : body.length;
+    const all = [...this.#withForwarded(service, handlers), ...this.#guestHandlers(service)];
     return [
-      ...[...handlers, ...this.#guestHandlers(service)].map((each) =>
-        scheduled(each, this.#scheduler, maxSmallBytes, bytesOf),
-      ),
+      ...all.map((each) => scheduled(each, this.#scheduler, maxSmallBytes, bytesOf)),
       migrationHandler(this.#migration),
       ...onwardHandlers(service, this.#onward, (path) => this.#tierOf(path)),
     ];
@@ -189,6 +197,7 @@ export class Tiering {
   start(): void {
     this.#migration.start();
     this.#departures?.start();
+    this.#lending?.leases.start();
   }
 
   /** Trackers know this storage by its port, among other things. */
@@ -207,6 +216,7 @@ export class Tiering {
   }
 
   async close(): Promise<void> {
+    await this.#lending?.close();
     await this.#neighbours?.close();
     await this.#departures?.close();
     this.#onward.close();
@@ -221,6 +231,7 @@ export class Tiering {
   abandon(): void {
     this.#onward.close();
     void this.#list.close();
+    void this.#lending?.close();
     void this.#neighbours?.close();
     void this.#departures?.close();
     this.#servers.close();
@@ -228,9 +239,25 @@ export class Tiering {
   }
 
   #guestHandlers(service: StorageService): Handler<StorageSession>[] {
+    const lending = this.#lending;
     const guard = this.#neighbours?.guard;
-    if (!guard) return [];
-    return [guestHandler(service, guard, () => this.#tiers.thresholdBytes)];
+    if (!guard || !lending) return [];
+    return [
+      guestHandler(service, guard, () => this.#tiers.thresholdBytes),
+      control(guestLease, (request) => lending.leased.take(request)),
+    ];
+  }
+
+  #withForwarded(
+    service: StorageService,
+    handlers: readonly Handler<StorageSession>[],
+  ): readonly Handler<StorageSession>[] {
+    const neighbours = this.#neighbours;
+    if (!this.#lending || !neighbours) return handlers;
+    const { leased, passOn } = this.#lending;
+    const isKnownGroup = (name: string): boolean =>
+      neighbours.others.some(({ group }) => group === name);
+    return withForwardedReads(service, { leased, passOn, isKnownGroup }, handlers);
   }
 
   #recordOf(path: string): FileRecord | undefined {
@@ -238,10 +265,20 @@ export class Tiering {
     return tier?.records.find(path.slice(tier.data.length));
   }
 
+  /** The file that a download reads here, if that is one. */
+  #requested(service: StorageService, body: Buffer): FileId | undefined {
+    const request = downloadFile.request.decode(body);
+    const { group } = service.settings;
+    if (request.group === group) return service.requested(request);
+    const leased = this.#lending?.leased.find(request.group, request.name);
+    return leased && guestIdOf(group, leased);
+  }
+
   /** What a download reads from the disk, if that is little. */
   #downloaded(service: StorageService, body: Buffer): number | undefined {
     try {
-      const id = service.requested(downloadFile.request.decode(body));
+      const id = this.#requested(service, body);
+      if (!id) return undefined;
       const path = service.store.pathOf(id);
       if (service.cache.has(path)) return undefined;
       const record = this.#recordOf(path);
@@ -261,36 +298,11 @@ export class Tiering {
   }
 }
 
-/** Other metadata servers, where there are trackers that could tell of them. */
-interface OpenedGuests {
-  readonly neighbours: Neighbours;
-  readonly guests: Guests;
-}
-
-function openGuests(
-  given: StorageSettings,
-  self: () => Self | undefined,
-): OpenedGuests | undefined {
-  const { trackers, host, access, tiers, limits } = given;
-  if (trackers.length === 0) return undefined;
-  const timeoutMs = Math.min(limits.requestTimeoutMs, GUEST_TIMEOUT_MS);
-  const hosts = new GuestHosts({ timeoutMs, awayMs: tiers.guestAwayMs, access });
-  const localAddress = isOwnAddress(host) ? { localAddress: host } : {};
-  const exchange = new Exchange({ trackers, timeoutMs, access, ...localAddress });
-  return {
-    neighbours: new Neighbours({ exchange, hosts, guard: new GuestGuard(), self }),
-    guests: new Guests({ hosts, self }),
-  };
-}
-
-interface Self {
-  readonly group: string;
-  readonly id: string;
-  readonly port: number;
-}
-
 /** Undefined until a tracker has told, and the port is there. */
-function selfOf({ group }: StorageSettings, { service, port }: LateEvents): Self | undefined {
+function selfOf(
+  { group }: StorageSettings,
+  { service, port }: LateEvents,
+): ReturnType<GuestsPlaces['self']> {
   const id = service?.replication.members.ownId;
   return id === undefined || port === undefined ? undefined : { group, id, port };
 }
@@ -300,6 +312,7 @@ interface LateEvents {
   migration: Migration | undefined;
   service: StorageService | undefined;
   tiers: OpenedTiers | undefined;
+  guests: Guests | undefined;
   port: number | undefined;
 }
 
@@ -309,7 +322,10 @@ function eventsOf(late: LateEvents, { onError, tiers }: StorageSettings): TierEv
     onError,
     onAccess: (path, bytes, size, isNew) => late.migration?.accessed(path, bytes, size, isNew),
     onCut: (tier, name, size) => late.migration?.cut(tier, name, size),
-    onMoved: (path) => late.service?.files.forget(path),
+    onMoved: (path) => {
+      late.service?.files.forget(path);
+      late.guests?.offer(path);
+    },
     ...(onStep && { onStep }),
   };
 }

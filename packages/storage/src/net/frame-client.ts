@@ -150,6 +150,30 @@ export class FrameClient {
     return this.#answer(command);
   }
 
+  /**
+   * Asks a command whose answer may be of any length: its bytes, in order, as `read` asks
+   * for them. Nothing else can be asked before all of them are read.
+   */
+  async stream<Request>(
+    command: Command<Request, Buffer>,
+    request: Request,
+    flags = 0,
+  ): Promise<{ readonly bytes: number; readonly read: (most: number) => Promise<Buffer> }> {
+    await this.#sink.write(encodeRequest(command, request, flags));
+    const { status, bodyBytes } = decodeHeader(
+      await this.#source.exactly(HEADER_BYTES, this.#timeoutMs),
+    );
+    if (status !== 0) throw new StatusError(status, command.name);
+    let left = bodyBytes;
+    const read = async (most: number): Promise<Buffer> => {
+      const chunks = await this.#source.some(Math.min(most, left), this.#timeoutMs);
+      const chunk = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
+      left -= chunk.length;
+      return chunk;
+    };
+    return { bytes: bodyBytes, read };
+  }
+
   /** Each end shows the other that it has the secret; false if the peer has none. */
   async #authenticate(secret: string, where: string): Promise<boolean> {
     const client = randomBytes(NONCE_BYTES);

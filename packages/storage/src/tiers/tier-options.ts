@@ -65,6 +65,11 @@ export interface TierOptions {
   readonly orphanIntervalMs?: number;
   /** Reads of a file that another metadata server has wait so long for it to answer. Default 5000. */
   readonly guestAwayMs?: number;
+  /**
+   * Trackers send reads of a file to the metadata server that has its bytes, which answers
+   * for this storage. Default true; false: this storage fetches the bytes for every read.
+   */
+  readonly forwards?: boolean;
   /** What another metadata server has for nobody any more is left there so long. Default 10,000. */
   readonly guestGraceMs?: number;
   /** For tests, which end the process at a step of a move. */
@@ -108,6 +113,7 @@ export function tierSettings(options: TierOptions): TierSettings {
     ioListIntervalMs: options.ioListIntervalMs ?? 2000,
     orphanIntervalMs: options.orphanIntervalMs ?? 3_600_000,
     guestAwayMs: options.guestAwayMs ?? 5000,
+    forwards: options.forwards ?? true,
     guestGraceMs: options.guestGraceMs ?? 10_000,
     onStep: options.onStep,
   };

@@ -133,15 +133,32 @@ export class Tier {
     await move.done;
   }
 
-  /** Nobody moves the file until the function that this gives is called. */
+  /** Nobody moves the file, or answers for it, until the function that this gives is called. */
   async beginChange(name: string): Promise<() => void> {
     this.#changing.set(name, (this.#changing.get(name) ?? 0) + 1);
-    await this.revoke(name);
-    return () => {
+    const done = (): void => {
       const left = this.#changing.get(name)! - 1;
       if (left > 0) this.#changing.set(name, left);
       else this.#changing.delete(name);
     };
+    try {
+      await this.revoke(name);
+      const release = await this.answerAlone(name);
+      return () => {
+        done();
+        release();
+      };
+    } catch (error) {
+      done();
+      throw error;
+    }
+  }
+
+  /** No other storage answers for the file until the function that this gives is called. */
+  async answerAlone(name: string): Promise<() => void> {
+    const { guests } = this.#parts;
+    if (!guests) return () => {};
+    return guests.takeBack(this.pathOf(name), () => this.records.find(name)?.guest);
   }
 
   /** Opens a file at I/O servers, as it is now. */
@@ -421,6 +438,7 @@ export class Tier {
       const content = await this.#copyIn(record, limitBytes);
       if (!content || move.revoked) return content ? 'revoked' : 'refused';
       this.#step('copied', name);
+      if (record.place === Place.guest) (await this.answerAlone(name))();
       const metadata = this.records.find(name) ? undefined : await this.#metadataBeside(name);
       // From here to the commit nobody comes in between.
       if (move.revoked) return 'revoked';

@@ -139,7 +139,12 @@ export class TieredDisk implements Disk {
     if (source?.kind === 'file' && target?.kind === 'file') {
       const done = await source.tier.beginChange(source.name);
       try {
-        await this.#renameStored(source, from, target, to);
+        const replaced = await target.tier.answerAlone(target.name);
+        try {
+          await this.#renameStored(source, from, target, to);
+        } finally {
+          replaced();
+        }
       } finally {
         done();
       }
@@ -256,7 +261,7 @@ export class TieredDisk implements Disk {
     }
     if (target?.kind === 'metadata' && target.tier.records.find(target.name)) {
       const bytes = file.dataFile ? await contentOf(file.dataFile) : memory;
-      target.tier.records.setMetadata(target.name, bytes ?? (await this.#takeIn(from)));
+      await this.#setMetadata(target.tier, target.name, bytes ?? (await this.#takeIn(from)));
       return;
     }
     if (file.dataFile) await copyToDisk(file.dataFile, disk, from, mtimeSeconds);
@@ -298,16 +303,22 @@ export class TieredDisk implements Disk {
   }
 
   async #unlinkMetadata(at: Located & { readonly name: string }, path: string): Promise<void> {
-    if (at.tier.records.find(at.name)) {
-      at.tier.records.setMetadata(at.name, undefined);
-      return;
-    }
+    if (at.tier.records.find(at.name)) return this.#setMetadata(at.tier, at.name, undefined);
     try {
       this.#touch(path);
       await this.#parts.disk.unlink(path);
     } catch (error) {
       // It went with the record of its file.
       if (!hasCode(error, 'ENOENT')) throw error;
+    }
+  }
+
+  async #setMetadata(tier: Tier, name: string, metadata: Buffer | undefined): Promise<void> {
+    const release = await tier.answerAlone(name);
+    try {
+      tier.records.setMetadata(name, metadata);
+    } finally {
+      release();
     }
   }
 

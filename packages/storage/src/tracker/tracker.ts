@@ -2,7 +2,9 @@ import { type ConnectionCounts, StorageStatus } from '@stevedore/protocol';
 import { FrameServer } from '../net/frame-server.js';
 import { handlerTable } from '../net/handler.js';
 import { Cluster } from './cluster.js';
+import { Forwards } from './forwards.js';
 import { adminHandlers } from './handlers/admin.js';
+import { forwardHandlers } from './handlers/forwards.js';
 import { identityHandlers } from './handlers/identity.js';
 import { ioServerHandlers } from './handlers/io-servers.js';
 import { membershipHandlers } from './handlers/membership.js';
@@ -38,6 +40,7 @@ export async function startTracker(options: TrackerOptions = {}): Promise<Tracke
   const settings = trackerSettings(options);
   const cluster = new Cluster(settings);
   const ioServers = new IoServers(IO_SERVER_ACTIVE_MS);
+  const forwards = new Forwards(cluster);
   const server: FrameServer<TrackerSession> = new FrameServer<TrackerSession>({
     role: 'tracker',
     host: settings.host,
@@ -48,9 +51,10 @@ export async function startTracker(options: TrackerOptions = {}): Promise<Tracke
       ...membershipHandlers(cluster, settings),
       ...syncHandlers(cluster, settings),
       ...identityHandlers(cluster, settings),
-      ...queryHandlers(cluster, settings),
+      ...queryHandlers(cluster, settings, forwards),
       ...ioServerHandlers(ioServers, settings),
       ...metadataServerHandlers(cluster, settings),
+      ...forwardHandlers(forwards),
       ...adminHandlers(cluster, settings, () => server.counts),
     ]),
     closesAfterInvalid: false,
@@ -59,6 +63,7 @@ export async function startTracker(options: TrackerOptions = {}): Promise<Tracke
     closeSession: (session) => {
       session.end();
       ioServers.leave(session);
+      forwards.leave(session);
     },
   });
   await server.listen();

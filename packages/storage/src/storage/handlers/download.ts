@@ -11,46 +11,72 @@ import { sizeOf } from '../small-files.js';
  * an empty file cannot be downloaded.
  */
 export function downloadHandler<Session>(service: StorageService): Handler<Session> {
-  return streaming(downloadFile, async (request) => {
-    const id = service.requested(request);
-    const small = await smallFile(service, id, request);
-    if (small) return kept(small, request, service.settings.readChunkBytes);
-    const slice = parseSliceId(id);
-    const opened = await service.open(id);
-    const from = slice ? slice.offset : 0;
-    try {
-      const { offset, bytes } = rangeOf(request, slice ? slice.size : opened.stat.size);
-      return await part(opened, from + offset, bytes, service.settings.readChunkBytes);
-    } catch (error) {
-      opened.release();
-      throw error;
-    }
-  });
+  return streaming(downloadFile, async (request) =>
+    answerDownload(service, service.requested(request), request),
+  );
 }
 
-interface Range {
+/** What of a file is asked for; a length of 0 is all that is left. */
+export interface DownloadRange {
   readonly offset: number;
   readonly length: number;
+}
+
+/** The bytes of a file, which has so many where that is known; EIO if it has not. */
+export async function answerDownload(
+  service: StorageService,
+  id: FileId,
+  range: DownloadRange,
+  expectedSize?: number,
+): Promise<StreamedReply> {
+  const { readChunkBytes } = service.settings;
+  const small = await smallFile(service, id, range);
+  if (small) {
+    checkSize(small.length, expectedSize);
+    return kept(small, range, readChunkBytes);
+  }
+  const slice = parseSliceId(id);
+  const opened = await service.open(id);
+  const from = slice ? slice.offset : 0;
+  try {
+    const size = slice ? slice.size : opened.stat.size;
+    checkSize(size, expectedSize);
+    const { offset, bytes } = rangeOf(range, size);
+    return await part(opened, from + offset, bytes, readChunkBytes);
+  } catch (error) {
+    opened.release();
+    throw error;
+  }
+}
+
+function checkSize(size: number, expected = size): void {
+  if (size === expected) return;
+  throw Object.assign(new Error(`a file of ${size} bytes instead of ${expected}`), {
+    code: 'EIO',
+  });
 }
 
 /** Who wants only a part is not made to wait for the whole, unless it is there. */
 async function smallFile(
   service: StorageService,
   id: FileId,
-  { offset, length }: Range,
+  { offset, length }: DownloadRange,
 ): Promise<Buffer | undefined> {
   const whole = offset === 0 && (length === 0 || length === sizeOf(id));
   return whole ? service.small.read(id) : service.small.find(id);
 }
 
 /** What of the file is wanted; status 22 if that is nothing. */
-function rangeOf({ offset, length }: Range, size: number): { offset: number; bytes: number } {
+function rangeOf(
+  { offset, length }: DownloadRange,
+  size: number,
+): { offset: number; bytes: number } {
   if (offset >= size) throw new StatusError(Status.invalid, `offset ${offset} of ${size} bytes`);
   const rest = size - offset;
   return { offset, bytes: length === 0 ? rest : Math.min(length, rest) };
 }
 
-function kept(file: Buffer, range: Range, chunkBytes: number): StreamedReply {
+function kept(file: Buffer, range: DownloadRange, chunkBytes: number): StreamedReply {
   const { offset, bytes } = rangeOf(range, file.length);
   const end = offset + bytes;
   return {

@@ -1,5 +1,7 @@
 import {
+  AT_HOME_FLAG,
   type FetchTarget,
+  MAX_GROUP_SERVERS,
   queryFetch,
   queryFetchAll,
   queryStore,
@@ -14,16 +16,22 @@ import {
 import { StatusError } from '../../errors.js';
 import { control, type Handler } from '../../net/handler.js';
 import type { Cluster } from '../cluster.js';
+import type { Forwards } from '../forwards.js';
 import type { Group, StoreChoice } from '../group.js';
 import type { Member } from '../member.js';
 import type { TrackerSettings } from '../options.js';
 import { readName } from '../placement.js';
 import type { TrackerSession } from '../session.js';
 
-/** What clients ask: where to put a file, where to read it, where to change it. */
+/**
+ * What clients ask: where to put a file, where to read it, where to change it. A file whose
+ * bytes another group's storage has is read there, under its own group's name, as clients
+ * send it on; it is changed at home alone.
+ */
 export function queryHandlers(
   cluster: Cluster,
   settings: TrackerSettings,
+  forwards: Forwards,
 ): Handler<TrackerSession>[] {
   const now = (): number => settings.environment.now();
   const width = () => settings.addressWidth;
@@ -54,9 +62,12 @@ export function queryHandlers(
     ),
     control(
       queryFetch,
-      (file) => {
+      (file, { header }) => {
         const group = cluster.group(file.group);
-        return fetchTarget(group, group.chooseFetch(readName(file), now()));
+        const member = group.chooseFetch(readName(file), now());
+        const isForHome = (header.status & AT_HOME_FLAG) !== 0;
+        const other = isForHome ? undefined : forwarded(group, member, file.name);
+        return fetchTarget(group, other ?? member);
       },
       width,
     ),
@@ -64,8 +75,13 @@ export function queryHandlers(
       queryFetchAll,
       (file) => {
         const group = cluster.group(file.group);
-        const servers = group.chooseFetchAll(readName(file), now()).map(address);
-        return { group: group.name, servers };
+        const members = group.chooseFetchAll(readName(file), now());
+        const servers = new Set(
+          members.flatMap((member) => [forwarded(group, member, file.name) ?? member, member]),
+        );
+        // A longer list could not be told from one of wide addresses.
+        const most = [...servers].slice(0, MAX_GROUP_SERVERS);
+        return { group: group.name, servers: most.map(address) };
       },
       width,
     ),
@@ -78,6 +94,11 @@ export function queryHandlers(
       width,
     ),
   ];
+
+  /** Who answers for the file in the member's place. */
+  function forwarded(group: Group, member: Member, name: string): Member | undefined {
+    return forwards.find(group.name, member, name, now());
+  }
 
   /** What the group chooses; status 2 without a writable storage, 28 without room. */
   function inGroup<Choice>(group: Group, choose: (group: Group) => Choice | undefined): Choice {
