@@ -92,24 +92,62 @@ describe('the scheduler', () => {
     expect(order).toEqual(['s1', 's2', 's3']);
   });
 
-  it('leaves metadata alone for a while, and tells what it did then', async () => {
+  it('leaves metadata alone from when no small file is at the disk until it is told', async () => {
     const { scheduler, order, request, clock } = schedulerOf({ maxRunning: 10 });
     const before = request('smallFile', 's1');
-    scheduler.hold();
+    let alone = 0;
+    scheduler.hold(() => {
+      alone += 1;
+    });
     const held = request('smallFile', 's2');
     clock.ms = 5;
+    expect(alone).toBe(0);
     before.end();
     await before.done;
+    expect(alone).toBe(1);
     const metadata = request('metadata', 'm', 300);
     clock.ms = 25;
     metadata.end();
     await metadata.done;
     expect(order).toEqual(['s1', 'm']);
-    expect(scheduler.release()).toEqual({ metadataBytes: 400, ms: 20 });
+    expect(alone).toBe(1);
+    scheduler.release();
     held.end();
     await held.done;
     expect(order).toEqual(['s1', 'm', 's2']);
     expect(scheduler.endInterval().smallFile).toMatchObject({ waitedMs: 25, ranMs: 5 });
+    scheduler.hold(() => {
+      alone += 1;
+    });
+    expect(alone).toBe(2);
+  });
+
+  it('tells what there has been of a class, and how long it was at the disk', async () => {
+    const { scheduler, request, clock } = schedulerOf({ maxRunning: 10 });
+    const first = request('metadata', 'm1', 50);
+    clock.ms = 10;
+    const second = request('metadata', 'm2', 150);
+    clock.ms = 15;
+    first.end();
+    await first.done;
+    clock.ms = 40;
+    expect(scheduler.has('metadata')).toBe(true);
+    expect(scheduler.totals('metadata')).toMatchObject({ servedRequests: 1, occupiedMs: 40 });
+    second.end();
+    await second.done;
+    clock.ms = 100;
+    scheduler.endInterval();
+    // Two at the same time are at the disk once.
+    expect(scheduler.totals('metadata')).toEqual({
+      servedBytes: 400,
+      servedRequests: 2,
+      waitedMs: 0,
+      ranMs: 45,
+      busyAnswers: 0,
+      occupiedMs: 40,
+    });
+    expect(scheduler.has('metadata')).toBe(false);
+    expect(scheduler.endInterval().metadata).toMatchObject({ servedBytes: 0, ranMs: 0 });
   });
 
   it('lets few small files beside metadata, and all of them without', async () => {

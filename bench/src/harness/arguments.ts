@@ -9,6 +9,8 @@ export interface BenchArguments {
   readonly out: string | undefined;
   readonly directory: string | undefined;
   readonly trackers: readonly string[] | undefined;
+  /** Of a benchmark that has parts; undefined: all of them. */
+  readonly parts: readonly string[] | undefined;
   readonly help: boolean;
 }
 
@@ -26,6 +28,7 @@ export function usage(known: readonly string[]): string {
     '  --json FILE            write the report to FILE as JSON',
     '  --out DIR              where charts are written (default: bench/out)',
     '  --directory DIR        existing directory for the data (default: the temporary one)',
+    '  --parts PART,...       only these parts of a benchmark that has parts',
     '  --trackers HOST:PORT   measure a FastDFS cluster beside; commas between several',
   ].join('\n');
 }
@@ -37,11 +40,10 @@ export function parseArguments(args: readonly string[], known: readonly string[]
       throw new UsageError(`there is no benchmark "${name}"; there are: ${known.join(', ')}`);
     }
   }
-  const trackers = values.trackers
-    ?.flatMap((each) => each.split(','))
-    .map((each) => each.trim())
-    .filter((each) => each !== '');
+  const trackers = listed(values.trackers);
   if (trackers?.length === 0) throw new UsageError('--trackers: HOST:PORT is missing');
+  const parts = listed(values.parts);
+  if (parts?.length === 0) throw new UsageError('--parts: no part is named');
   return {
     names: positionals.length > 0 ? [...new Set(positionals)] : known,
     quick: values.quick ?? false,
@@ -49,8 +51,17 @@ export function parseArguments(args: readonly string[], known: readonly string[]
     out: values.out,
     directory: values.directory,
     trackers,
+    parts,
     help: values.help ?? false,
   };
+}
+
+/** Commas between several, or the option again. */
+function listed(values: readonly string[] | undefined): string[] | undefined {
+  return values
+    ?.flatMap((each) => each.split(','))
+    .map((each) => each.trim())
+    .filter((each) => each !== '');
 }
 
 function parse(args: readonly string[]) {
@@ -64,6 +75,7 @@ function parse(args: readonly string[]) {
         out: { type: 'string' },
         directory: { type: 'string' },
         trackers: { type: 'string', multiple: true },
+        parts: { type: 'string', multiple: true },
         help: { type: 'boolean', short: 'h' },
       },
     });

@@ -5,6 +5,8 @@ import type { Workspace } from './workspace.js';
 export interface Benchmark {
   /** What an upload has survived when it is acknowledged; part of the report. */
   readonly durability: string;
+  /** What `--parts` can name; undefined: it is run as a whole. */
+  readonly parts?: readonly string[];
   run(context: BenchmarkContext): Promise<void>;
 }
 
@@ -13,6 +15,8 @@ export interface BenchmarkContext {
   readonly quick: boolean;
   /** Trackers of a cluster to measure beside; none: undefined. */
   readonly trackers: readonly string[] | undefined;
+  /** True unless parts are named, and this is none of them. */
+  runs(part: string): boolean;
   readonly workspace: Workspace;
   readonly figures: Figures;
   /** A paragraph or table of the report. */

@@ -1,5 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { UsageError } from './arguments.js';
 import type { Benchmark, BenchmarkContext } from './benchmark.js';
 import { type Figure, Figures, type Goal } from './figures.js';
 import { describeMachine, describeVersions, type Machine, type Versions } from './machine.js';
@@ -20,6 +21,8 @@ export interface Report {
 export interface ReportOptions {
   readonly quick: boolean;
   readonly trackers: readonly string[] | undefined;
+  /** Undefined: all parts. */
+  readonly parts: readonly string[] | undefined;
   /** Where the data goes, in a directory of its own; undefined: the temporary one. */
   readonly directory: string | undefined;
   /** Where charts go. */
@@ -31,6 +34,12 @@ export async function runBenchmark(
   benchmark: Benchmark,
   options: ReportOptions,
 ): Promise<Report> {
+  const { parts } = options;
+  const unknown = parts?.find((part) => !benchmark.parts?.includes(part));
+  if (unknown !== undefined) {
+    const there = benchmark.parts?.join(', ') ?? 'none';
+    throw new UsageError(`${name} has no part "${unknown}"; there are: ${there}`);
+  }
   await using workspace = await Workspace.open(options.directory);
   const figures = new Figures();
   const machine = await describeMachine(workspace.directory);
@@ -40,6 +49,7 @@ export async function runBenchmark(
   const context: BenchmarkContext = {
     quick: options.quick,
     trackers: options.trackers,
+    runs: (part) => parts === undefined || parts.includes(part),
     workspace,
     figures,
     print,

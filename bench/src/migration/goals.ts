@@ -10,7 +10,8 @@ const PAPER_RATIOS = { metadata: 0.78, smallFile: 0.53 } as const;
 const MAX_PANEL_RATIO = 0.85;
 const MIN_METADATA_SHARE = 0.95;
 
-function shareId(variant: Variant): string {
+/** Of metadata throughput: with 16 small-file clients, over that with 1 just before or after. */
+export function shareId(variant: Variant): string {
   return `trade-off.${variant}.metadata.c16-vs-c1`;
 }
 
@@ -45,14 +46,14 @@ export function addForecastGoals(figures: Figures): void {
   });
 }
 
-export function addStorageGoals(figures: Figures): void {
-  // Within a run: what slows the machine for a while slows both.
+export function addTradeOffGoals(figures: Figures): void {
+  // Neighbours in time: what slows the machine for a while slows both.
   for (const variant of VARIANTS) {
     const [at1, at16] = [1, 16].map((clients) =>
       figures.values(throughputId(variant, 'metadata', clients)),
     ) as [readonly number[], readonly number[]];
-    for (const [run, value] of at16.entries()) {
-      figures.add(shareId(variant), 'ratio', value / at1[run]!);
+    for (const [turn, value] of at16.entries()) {
+      figures.add(shareId(variant), 'ratio', value / at1[turn]!);
     }
   }
   const share = figures.summary(shareId('method')).median;
@@ -63,6 +64,9 @@ export function addStorageGoals(figures: Figures): void {
     value: share,
     met: share >= MIN_METADATA_SHARE,
   });
+}
+
+export function addMovingGoals(figures: Figures): void {
   const failed = figures.summary('moving.failed').median + figures.summary('moving.wrong').median;
   figures.addGoal({
     id: 'moving.failed',

@@ -1,6 +1,6 @@
 import type { Benchmark, BenchmarkContext } from '../harness/benchmark.js';
 import { measureForecasts } from './forecasting.js';
-import { addCostGoals, addForecastGoals, addStorageGoals } from './goals.js';
+import { addCostGoals, addForecastGoals, addMovingGoals, addTradeOffGoals } from './goals.js';
 import { measureMoving } from './moving.js';
 import { measureMovingCost } from './moving-cost.js';
 import {
@@ -15,27 +15,49 @@ import { measureRealServers, showRealServers } from './real-servers.js';
 import { measureSeveralServers } from './several-servers.js';
 import { measureTradeOff } from './trade-off.js';
 
-/** The adaptive trade-off: how well load is forecast, and what the storage makes of it. */
-export const migration: Benchmark = {
-  durability: 'forecasts: simulated time; storage: sync',
-  async run(context) {
-    const plan = context.quick ? QUICK : FULL;
-    introduce(context, plan);
+type Part = (context: BenchmarkContext, plan: Plan) => Promise<void>;
+
+const PARTS: Readonly<Record<string, Part>> = {
+  forecasts: async (context, plan) => {
     await measureForecasts(context, plan);
     showForecasts(context);
     addForecastGoals(context.figures);
+  },
+  'several-simulated': async (context) => {
     measureSeveralServers(context);
     showSeveralServers(context);
+  },
+  'trade-off': async (context, plan) => {
     await measureTradeOff(context, plan);
     showTradeOff(context);
+    addTradeOffGoals(context.figures);
+  },
+  'several-processes': async (context, plan) => {
     await measureRealServers(context, plan);
     showRealServers(context);
+  },
+  moving: async (context, plan) => {
     await measureMoving(context, plan);
     showMoving(context);
-    addStorageGoals(context.figures);
+    addMovingGoals(context.figures);
+  },
+  cost: async (context, plan) => {
     await measureMovingCost(context, plan);
     showMovingCost(context);
     addCostGoals(context.figures);
+  },
+};
+
+/** The adaptive trade-off: how well load is forecast, and what the storage makes of it. */
+export const migration: Benchmark = {
+  durability: 'forecasts: simulated time; storage: sync',
+  parts: Object.keys(PARTS),
+  async run(context) {
+    const plan = context.quick ? QUICK : FULL;
+    introduce(context, plan);
+    for (const [name, part] of Object.entries(PARTS)) {
+      if (context.runs(name)) await part(context, plan);
+    }
   },
 };
 

@@ -10,8 +10,10 @@ export interface Plan {
   /** Runs of the throughput, and how long each is. */
   readonly throughputRuns: number;
   readonly throughputSeconds: number;
-  /** Before they count: the method learns what the server can do. */
+  /** Of a new server, before anything counts: its code is compiled. */
   readonly warmUpSeconds: number;
+  /** After every change of the load: the method follows it. */
+  readonly settleSeconds: number;
   /** Runs with one to three servers, processes of their own. */
   readonly severalRuns: number;
   /** Runs of the cost of a migration, and files for each mean. */
@@ -26,8 +28,9 @@ export const FULL: Plan = {
   repetitions: 200,
   barriers: 100,
   throughputRuns: 5,
-  throughputSeconds: 3,
-  warmUpSeconds: 4,
+  throughputSeconds: 2,
+  warmUpSeconds: 6,
+  settleSeconds: 2,
   severalRuns: 5,
   costRuns: 5,
   costFiles: 10,
@@ -39,7 +42,8 @@ export const QUICK: Plan = {
   barriers: 30,
   throughputRuns: 3,
   throughputSeconds: 1,
-  warmUpSeconds: 3,
+  warmUpSeconds: 4,
+  settleSeconds: 1,
   severalRuns: 3,
   costRuns: 3,
   costFiles: 6,

@@ -8,13 +8,16 @@ import type { StorageHandlers } from './storage-process.js';
 import type { TrackerHandlers } from './tracker-process.js';
 
 /**
- * Figure 4: metadata and small-file throughput of one metadata server while 1 to 16
+ * Figure 4: metadata and small-file throughput of one metadata server while no to 16
  * clients write and read small files, with the method and without it. Tracker, storage
- * and the two generators are processes of their own. Metadata comes from loops that ask
+ * and the two generators are processes of their own, and stay for all turns of a run: a
+ * server is compared with itself a few seconds before. Metadata comes from loops that ask
  * the next thing when they have their answer, and, once more, at a rate that leaves room.
  */
 
-export const CLIENTS = [1, 2, 4, 8, 16] as const;
+export const CLIENTS = [0, 1, 2, 4, 8, 16] as const;
+/** In a run; what the goal compares follows each other, in both orders. */
+const TURNS: readonly (typeof CLIENTS)[number][] = [1, 16, 0, 2, 4, 8, 16, 1];
 export const VARIANTS = ['baseline', 'method'] as const;
 export type Variant = (typeof VARIANTS)[number];
 /** Of the metadata generator where it keeps to a rate. */
@@ -49,35 +52,57 @@ export const GENERATOR_CPU_ID = 'trade-off.generators.cpu';
 export const STORAGE_CPU_ID = 'trade-off.storage.cpu';
 
 export async function measureTradeOff(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { figures, progress } = context;
   for (let run = 0; run < plan.throughputRuns; run += 1) {
-    for (const clients of CLIENTS) {
-      for (const variant of VARIANTS) {
-        progress(`${variant}, ${clients} clients, run ${run + 1}`);
-        const { metadata, smallFiles, storageCpu } = await measure(context, plan, variant, clients);
-        const perSecond = (id: string, { requests }: LoadResult) =>
-          figures.add(id, 'requests/s', requests / plan.throughputSeconds);
-        perSecond(throughputId(variant, 'metadata', clients), metadata);
-        perSecond(throughputId(variant, 'small-files', clients), smallFiles);
-        figures.add(latencyId(variant, clients, 'p50'), 'ms', metadata.p50Ms);
-        figures.add(latencyId(variant, clients, 'p99'), 'ms', metadata.p99Ms);
-        const generators = (metadata.cpuSeconds + smallFiles.cpuSeconds) / plan.throughputSeconds;
-        figures.add(GENERATOR_CPU_ID, 'cores', generators);
-        figures.add(STORAGE_CPU_ID, 'cores', storageCpu);
-      }
-    }
-    for (const variant of VARIANTS) {
-      progress(`${variant}, metadata at a rate, run ${run + 1}`);
-      const rate = PACED_PER_SECOND;
-      const { metadata, smallFiles } = await measure(context, plan, variant, 16, rate);
-      const seconds = plan.throughputSeconds;
-      figures.add(pacedId(variant, 'metadata'), 'requests/s', metadata.requests / seconds);
-      figures.add(pacedId(variant, 'small-files'), 'requests/s', smallFiles.requests / seconds);
-      figures.add(pacedId(variant, 'p50'), 'ms', metadata.p50Ms);
-      figures.add(pacedId(variant, 'p99'), 'ms', metadata.p99Ms);
+    const inTurn = run % 2 === 0 ? VARIANTS : [...VARIANTS].reverse();
+    for (const variant of inTurn) {
+      const directory = context.workspace.fresh('trade-off');
+      await measureVariant(context, plan, variant, directory, run + 1);
+      await context.workspace.remove(directory);
     }
   }
   await drawTradeOff(context);
+}
+
+async function measureVariant(
+  { figures, progress }: BenchmarkContext,
+  plan: Plan,
+  variant: Variant,
+  directory: string,
+  run: number,
+): Promise<void> {
+  await using server = await Server.start(variant, directory);
+  progress(`${variant}, warm-up, run ${run}`);
+  await server.load({ clients: 16, warmUpSeconds: 0, seconds: plan.warmUpSeconds });
+  const seconds = plan.throughputSeconds;
+  const turn = { warmUpSeconds: plan.settleSeconds, seconds };
+  const rate = ({ requests }: LoadResult) => requests / seconds;
+  for (const clients of TURNS) {
+    progress(`${variant}, ${clients} clients, run ${run}`);
+    const { metadata, smallFiles, storageCpu } = await server.load({ clients, ...turn });
+    figures.add(throughputId(variant, 'metadata', clients), 'requests/s', rate(metadata));
+    figures.add(throughputId(variant, 'small-files', clients), 'requests/s', rate(smallFiles));
+    figures.add(latencyId(variant, clients, 'p50'), 'ms', metadata.p50Ms);
+    figures.add(latencyId(variant, clients, 'p99'), 'ms', metadata.p99Ms);
+    const generators = (metadata.cpuSeconds + smallFiles.cpuSeconds) / seconds;
+    figures.add(GENERATOR_CPU_ID, 'cores', generators);
+    figures.add(STORAGE_CPU_ID, 'cores', storageCpu);
+  }
+  progress(`${variant}, metadata at a rate, run ${run}`);
+  const requestsPerSecond = PACED_PER_SECOND;
+  const { metadata, smallFiles } = await server.load({ clients: 16, ...turn, requestsPerSecond });
+  figures.add(pacedId(variant, 'metadata'), 'requests/s', rate(metadata));
+  figures.add(pacedId(variant, 'small-files'), 'requests/s', rate(smallFiles));
+  figures.add(pacedId(variant, 'p50'), 'ms', metadata.p50Ms);
+  figures.add(pacedId(variant, 'p99'), 'ms', metadata.p99Ms);
+}
+
+interface Turn {
+  /** Small-file clients. */
+  readonly clients: number;
+  readonly warmUpSeconds: number;
+  readonly seconds: number;
+  /** Of metadata; undefined: as fast as it is answered. */
+  readonly requestsPerSecond?: number;
 }
 
 interface Measured {
@@ -87,41 +112,52 @@ interface Measured {
   readonly storageCpu: number;
 }
 
-async function measure(
-  { workspace }: BenchmarkContext,
-  plan: Plan,
-  variant: Variant,
-  clients: number,
-  requestsPerSecond?: number,
-): Promise<Measured> {
-  const directory = workspace.fresh('trade-off');
-  let measured: Measured;
-  {
-    await using trackerProcess = child<TrackerHandlers>('tracker', './tracker-process.js');
-    await using storage = child<StorageHandlers>('storage', './storage-process.js');
-    await using metadataLoad = child<LoadHandlers>('metadata load', './load-process.js');
-    await using smallFileLoad = child<LoadHandlers>('small-file load', './load-process.js');
-    const tracker = await trackerProcess.call('start', undefined);
-    await storage.call('start', { directory, tiers: TIERS[variant], tracker });
-    const files = await metadataLoad.call('files', { tracker, count: FILES, bytes: FILE_BYTES });
-    const cpuBefore = await storage.cpuSeconds();
-    const seconds = plan.throughputSeconds;
-    const common = { tracker, seconds, warmUpSeconds: plan.warmUpSeconds, fileBytes: FILE_BYTES };
+/** Tracker, storage and two generators. */
+class Server implements AsyncDisposable {
+  readonly #tracker = child<TrackerHandlers>('tracker', './tracker-process.js');
+  readonly #storage = child<StorageHandlers>('storage', './storage-process.js');
+  readonly #metadata = child<LoadHandlers>('metadata load', './load-process.js');
+  readonly #smallFiles = child<LoadHandlers>('small-file load', './load-process.js');
+  #address = '';
+  #files: readonly string[] = [];
+
+  static async start(variant: Variant, directory: string): Promise<Server> {
+    const server = new Server();
+    try {
+      const tracker = await server.#tracker.call('start', undefined);
+      await server.#storage.call('start', { directory, tiers: TIERS[variant], tracker });
+      const about = { tracker, count: FILES, bytes: FILE_BYTES };
+      server.#address = tracker;
+      server.#files = await server.#metadata.call('files', about);
+      return server;
+    } catch (error) {
+      await server[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  async load({ clients, warmUpSeconds, seconds, requestsPerSecond }: Turn): Promise<Measured> {
+    const common = { tracker: this.#address, seconds, warmUpSeconds, fileBytes: FILE_BYTES };
+    const cpuBefore = await this.#storage.cpuSeconds();
     const [metadata, smallFiles] = await Promise.all([
-      metadataLoad.call('run', {
+      this.#metadata.call('run', {
         ...common,
         kind: 'metadata',
         loops: METADATA_LOOPS,
-        files,
+        files: this.#files,
         requestsPerSecond,
       }),
-      smallFileLoad.call('run', { ...common, kind: 'small-files', loops: clients, files: [] }),
+      this.#smallFiles.call('run', { ...common, kind: 'small-files', loops: clients, files: [] }),
     ]);
-    const cpu = (await storage.cpuSeconds()) - cpuBefore;
-    measured = { metadata, smallFiles, storageCpu: cpu / (seconds + plan.warmUpSeconds) };
+    const cpu = (await this.#storage.cpuSeconds()) - cpuBefore;
+    return { metadata, smallFiles, storageCpu: cpu / (seconds + warmUpSeconds) };
   }
-  await workspace.remove(directory);
-  return measured;
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const each of [this.#smallFiles, this.#metadata, this.#storage, this.#tracker]) {
+      await each[Symbol.asyncDispose]();
+    }
+  }
 }
 
 export function child<H extends LoadHandlers | StorageHandlers | TrackerHandlers>(

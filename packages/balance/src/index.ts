@@ -1,3 +1,10 @@
+export {
+  type BearingBounds,
+  bearableBytes,
+  keptShare,
+  type Seen,
+  type ServedIn,
+} from './bearing.js';
 export { type BurstAwareOptions, baEsm, burstRatio, RATIO_LIMIT } from './forecast/ba-esm.js';
 export { forecastError, meanAbsoluteError } from './forecast/error.js';
 export {

@@ -8,7 +8,6 @@ import {
   type PanelState,
   type PolicyState,
   panel,
-  smallFileRoom,
   spareLoad,
   splitByRoom,
   startPolicy,
@@ -109,13 +108,15 @@ export class Migration {
 
   /** An interval ends by itself from now on. */
   start(): void {
+    const { settings, competition } = this.#parts;
+    if (settings.enabled && settings.migrates) competition.start(() => this.#limitSmallFiles());
     this.#timer = setInterval(() => {
       this.#ending ??= this.endInterval()
         .catch(this.#parts.onError)
         .finally(() => {
           this.#ending = undefined;
         });
-    }, this.#parts.settings.intervalMs);
+    }, settings.intervalMs);
     this.#timer.unref();
   }
 
@@ -218,7 +219,7 @@ export class Migration {
     }
     this.#state = decision.state;
     tiers.thresholdBytes = Math.floor(decision.state.thresholdBytes);
-    this.#limitSmallFiles(decision.forecast.metadataBytes);
+    this.#limitSmallFiles();
     this.#relieve(accessed, decision);
     this.#makeRoom();
     if (this.#isRecalling) this.#recall();
@@ -258,6 +259,7 @@ export class Migration {
       intervals: this.#intervals,
       load: { ...this.#classes },
       metadataAloneBytes: this.#parts.competition.metadataAloneBytes ?? 0,
+      metadataKeptShare: this.#parts.competition.metadataKeptShare ?? 1,
       smallFileRoomBytes: this.#roomBytes ?? 0,
       loadToMoveBytes: this.#decision?.loadToMoveBytes ?? 0,
       moves: { ...this.#moves },
@@ -360,14 +362,13 @@ export class Migration {
     };
   }
 
-  /** Eq. 4: small files have what metadata leaves, and never less than their assured share. */
-  #limitSmallFiles(metadataBytes: number): void {
+  /** Eq. 4: small files have what metadata leaves and bears, and never less than their assured share. */
+  #limitSmallFiles(): void {
     const { settings, scheduler, competition } = this.#parts;
-    const { capacityBytes } = competition;
-    const room = smallFileRoom(metadataBytes, capacityBytes, settings.parameters.efficiencyMark);
-    const allowed = Math.max(room, settings.smallFileShare * capacityBytes);
-    this.#roomBytes = metadataBytes > 0 ? allowed : undefined;
-    scheduler.allow(metadataBytes > 0 ? allowed / settings.intervalMs : undefined);
+    const metadataBytes = this.#decision?.forecast.metadataBytes ?? 0;
+    const allowed = competition.allowedSmallFileBytes(metadataBytes);
+    this.#roomBytes = allowed;
+    scheduler.allow(allowed === undefined ? undefined : allowed / settings.intervalMs);
   }
 
   /** The store is too full: the largest rows beyond the threshold, which shrinks, go first. */

@@ -38,6 +38,8 @@ export interface MigrationStatus {
   readonly load: Readonly<Record<RequestClass, ClassStatus>>;
   /** Metadata of an interval if no small file were beside it; 0: none is. */
   readonly metadataAloneBytes: number;
+  /** The share of that which metadata has had served beside them, as the last seconds show it. */
+  readonly metadataKeptShare: number;
   /** Small-file load of an interval that may begin; 0: any. */
   readonly smallFileRoomBytes: number;
   readonly loadToMoveBytes: number;

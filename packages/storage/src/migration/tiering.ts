@@ -15,6 +15,7 @@ import { OnwardWrites } from '../io-tier/onward-writes.js';
 import { ServerList } from '../io-tier/server-list.js';
 import { control, type Handler } from '../net/handler.js';
 import type { StorageSession } from '../replication/session.js';
+import type { BusyMeter } from '../scheduler/alone-moments.js';
 import { calibrate } from '../scheduler/calibration.js';
 import { Competition } from '../scheduler/competition.js';
 import { scheduled } from '../scheduler/scheduled-handlers.js';
@@ -153,7 +154,10 @@ export class Tiering {
           intervalMs: settings.intervalMs,
           diskBytes: (bytesPerSecond * settings.intervalMs) / 1000,
           learns: settings.bytesPerSecond === 0,
-          busyShare: busyShares(),
+          efficiencyMark: settings.parameters.efficiencyMark,
+          smallFileShare: settings.smallFileShare,
+          busyMeter,
+          now: clock,
         }),
         audit: new Audit(disk, data, onError),
         bytesPerSecond,
@@ -183,7 +187,7 @@ export class Tiering {
     handlers: readonly Handler<StorageSession>[],
   ): Handler<StorageSession>[] {
     this.#late.service = service;
-    const maxSmallBytes = (): number => this.#tiers.thresholdBytes;
+    const maxSmallBytes = (): number => this.#maxSmallBytes;
     const bytesOf = (code: number, body: Buffer): number | undefined =>
       code === CommandCode.downloadFile ? this.#downloaded(service, body) : body.length;
     const all = [...this.#withForwarded(service, handlers), ...this.#guestHandlers(service)];
@@ -260,6 +264,14 @@ export class Tiering {
     return withForwardedReads(service, { leased, passOn, isKnownGroup }, handlers);
   }
 
+  /**
+   * The largest file that takes its turn: where the threshold has shrunk, files that were
+   * small before are in the way of metadata as they were.
+   */
+  get #maxSmallBytes(): number {
+    return Math.max(this.settings.tiers.thresholdBytes, this.#tiers.thresholdBytes);
+  }
+
   #recordOf(path: string): FileRecord | undefined {
     const tier = this.#tiers.tiers.find(({ data }) => path.startsWith(data));
     return tier?.records.find(path.slice(tier.data.length));
@@ -286,11 +298,10 @@ export class Tiering {
         this.#migration.accessed(path, record.size, record.size, false);
         return record.size;
       }
-      // What another metadata server has goes through here all the same.
-      if (record?.place === Place.guest) return record.size;
-      if (record?.place === Place.servers) return undefined;
-      const bytes = sizeOf(id);
-      return bytes !== undefined && bytes <= this.#tiers.thresholdBytes ? bytes : undefined;
+      // What other servers have goes through here all the same.
+      const isElsewhere = record?.place === Place.servers || record?.place === Place.guest;
+      const bytes = isElsewhere ? record.size : sizeOf(id);
+      return bytes !== undefined && bytes <= this.#maxSmallBytes ? bytes : undefined;
     } catch {
       // The handler says what is wrong with the request.
       return undefined;
@@ -330,8 +341,8 @@ function eventsOf(late: LateEvents, { onError, tiers }: StorageSettings): TierEv
   };
 }
 
-/** Of this thread, between two calls. */
-function busyShares(): () => number {
+/** Of this thread. */
+function busyMeter(): BusyMeter {
   let last = performance.eventLoopUtilization();
   return () => {
     const now = performance.eventLoopUtilization();

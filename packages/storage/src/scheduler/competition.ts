@@ -1,14 +1,20 @@
+import {
+  type BearingBounds,
+  bearableBytes,
+  keptShare,
+  type ServedIn,
+  smallFileRoom,
+} from '@stevedore/balance';
+import { type AloneMoment, AloneMoments, type BusyMeter } from './alone-moments.js';
 import type { ClassInterval, RequestClass, Scheduler } from './scheduler.js';
 
 /**
- * What the server can carry, and what metadata would take of it if it had the server to
- * itself: L'_meta of the model. Both have to be seen, neither shows in what was served
- * while metadata and small files compete: clients that wait for their answers ask for
- * less when answers take longer, and a disk that was calibrated alone knows nothing of
- * the thread in front of it.
- *
- * Metadata alone: once in an interval in which both were there, small files are held
- * back for a twentieth of it, at a moment that differs from interval to interval.
+ * What the server can carry, what metadata would take of it if it had the server to
+ * itself (L'_meta of the model), and what small files may have beside it. None of that
+ * shows in what was served while both compete: clients that wait for their answers ask
+ * for less when answers take longer, and a disk that was calibrated alone knows nothing
+ * of the thread in front of it. So metadata is left alone for moments, and looked at: what
+ * is served of it, and for what share of the moment it occupies the server.
  *
  * Capacity: that of the disk, as measured or given, or, where the thread is the bottleneck,
  * what it served divided by the share of the time in which it was busy.
@@ -21,31 +27,67 @@ export interface CompetitionOptions {
   readonly diskBytes: number;
   /** False: the capacity was given, and holds. */
   readonly learns: boolean;
-  /** Share of the time since the last call in which the thread was busy, 0 to 1. */
-  readonly busyShare: () => number;
+  /** The efficiency (Eq. 1) that the server is kept at or below. */
+  readonly efficiencyMark: number;
+  /** Of what the server can carry, what small files have at least. */
+  readonly smallFileShare: number;
+  readonly busyMeter: () => BusyMeter;
+  readonly now: () => number;
 }
 
-const ALONE_SHARE = 0.05;
-/** Moments at which metadata is left alone are this far apart, as shares of an interval. */
-const MOMENT_STEP = 0.618;
 /** What disturbs a moment, a slow sync, makes metadata look smaller than it is: less is believed slowly. */
 const MORE_ALPHA = 0.7;
 const LESS_ALPHA = 0.1;
+/** What was seen counts less by this with every moment after it. */
+const FORGETTING = 0.85;
+const SHARE_ALPHA = 0.2;
 const CAPACITY_ALPHA = 0.2;
 /** A thread less busy than this does not tell how much it could do. */
 const LEAST_BUSY_SHARE = 0.5;
 
+const NOTHING: ServedIn = { bytes: 0, requests: 0, ms: 0 };
+
 export class Competition {
   readonly #options: CompetitionOptions;
+  readonly #moments: AloneMoments;
+  readonly #busy: BusyMeter;
   #byThread: number | undefined;
   #capacityBytes: number;
-  #metadataAlone: number | undefined;
-  #moment = 0;
-  #timer: NodeJS.Timeout | undefined;
+  /** Of the last interval, all of it. */
+  #servedBytes = 0;
+  #isThere = false;
+  #aloneBytes: number | undefined;
+  /** Of the server, what metadata takes alone: 0 to 1. */
+  #aloneShare: number | undefined;
+  #alone: ServedIn = NOTHING;
+  #beside: ServedIn = NOTHING;
+  /** What small files may have, as metadata has borne it so far. */
+  #limitBytes = Number.POSITIVE_INFINITY;
+  #onLearned = (): void => {};
 
   constructor(options: CompetitionOptions) {
+    const { scheduler, intervalMs, busyMeter, now } = options;
     this.#options = options;
     this.#capacityBytes = options.diskBytes;
+    this.#busy = busyMeter();
+    this.#moments = new AloneMoments({
+      scheduler,
+      intervalMs,
+      busyMeter,
+      now,
+      onCompetition: (isThere) => this.#changed(isThere),
+      onMoment: (moment) => this.#saw(moment),
+    });
+  }
+
+  /** Metadata is left alone for moments from now on; tells when something was learned from one. */
+  start(onLearned: () => void): void {
+    this.#onLearned = onLearned;
+    this.#moments.start();
+  }
+
+  close(): void {
+    this.#moments.close();
   }
 
   /** B_logic for an interval. */
@@ -55,7 +97,12 @@ export class Competition {
 
   /** L'_meta: an interval of it without small files; undefined: they did not compete. */
   get metadataAloneBytes(): number | undefined {
-    return this.#metadataAlone;
+    return this.#aloneBytes;
+  }
+
+  /** Of that, the share that metadata keeps beside small files; undefined: not known. */
+  get metadataKeptShare(): number | undefined {
+    return keptShare({ alone: this.#alone, beside: this.#beside });
   }
 
   /**
@@ -67,57 +114,91 @@ export class Competition {
     return Math.min((servedBytes * (waitedMs + ranMs)) / ranMs, this.#options.diskBytes);
   }
 
-  /** An interval has ended; in the one that begins metadata may be left alone for a while. */
-  observe(ended: Readonly<Record<RequestClass, ClassInterval>>): void {
-    this.#learnCapacity(ended.metadata.servedBytes + ended.smallFile.servedBytes);
-    const { metadata, smallFile } = ended;
-    const competed =
-      metadata.servedRequests > 0 && smallFile.servedRequests + smallFile.waitingRequests > 0;
-    if (!competed) this.#metadataAlone = undefined;
-    else this.#leaveAlone();
+  /**
+   * Eq. 4, as metadata bears it: what small files may have. Where both have just met, and
+   * nothing is known yet, that is what is assured. Undefined: no metadata is expected.
+   */
+  allowedSmallFileBytes(forecastMetadataBytes: number): number | undefined {
+    if (!this.#isThere && forecastMetadataBytes <= 0) return undefined;
+    const { roomBytes, assuredBytes } = this.#bounds(forecastMetadataBytes);
+    if (!this.#isThere) return Math.max(roomBytes, assuredBytes);
+    if (this.#aloneBytes === undefined) return assuredBytes;
+    return Math.max(Math.min(roomBytes, this.#limitBytes), assuredBytes);
   }
 
-  close(): void {
-    clearTimeout(this.#timer);
-    this.#options.scheduler.release();
+  /** An interval has ended. */
+  observe({ metadata, smallFile }: Readonly<Record<RequestClass, ClassInterval>>): void {
+    this.#servedBytes = metadata.servedBytes + smallFile.servedBytes;
+    this.#learnCapacity();
   }
 
-  #learnCapacity(servedBytes: number): void {
-    const { busyShare, diskBytes, learns } = this.#options;
-    const busy = busyShare();
+  #changed(isThere: boolean): void {
+    this.#isThere = isThere;
+    this.#aloneBytes = undefined;
+    this.#aloneShare = undefined;
+    this.#alone = NOTHING;
+    this.#beside = NOTHING;
+    this.#limitBytes = Number.POSITIVE_INFINITY;
+    this.#onLearned();
+  }
+
+  #learnCapacity(): void {
+    const { diskBytes, learns } = this.#options;
+    const busy = this.#busy();
     if (!learns) return;
     if (busy >= LEAST_BUSY_SHARE) {
-      const now = servedBytes / Math.min(1, busy);
+      const now = this.#servedBytes / Math.min(1, busy);
       this.#byThread = smoothed(this.#byThread, now, CAPACITY_ALPHA);
     }
-    this.#capacityBytes = Math.max(Math.min(diskBytes, this.#byThread ?? diskBytes), servedBytes);
+    const carried = Math.min(diskBytes, this.#byThread ?? diskBytes);
+    this.#capacityBytes = Math.max(carried, this.#servedBytes);
   }
 
-  #leaveAlone(): void {
-    const { scheduler, intervalMs } = this.#options;
-    const lastsMs = intervalMs * ALONE_SHARE;
-    this.#moment = (this.#moment + MOMENT_STEP) % 1;
-    clearTimeout(this.#timer);
-    scheduler.release();
-    this.#timer = setTimeout(
-      () => {
-        scheduler.hold();
-        this.#timer = setTimeout(() => {
-          const alone = scheduler.release();
-          if (!alone || alone.ms < lastsMs / 2) return;
-          const bytes = (alone.metadataBytes * intervalMs) / alone.ms;
-          const isMore = bytes > (this.#metadataAlone ?? 0);
-          const alpha = isMore ? MORE_ALPHA : LESS_ALPHA;
-          this.#metadataAlone = smoothed(this.#metadataAlone, bytes, alpha);
-        }, lastsMs);
-        this.#timer.unref();
-      },
-      this.#moment * (intervalMs - 2 * lastsMs),
+  #saw({ alone, beside, occupiedShare, busyShare }: AloneMoment): void {
+    const { intervalMs } = this.#options;
+    const bytes = (alone.bytes * intervalMs) / alone.ms;
+    const isMore = bytes > (this.#aloneBytes ?? 0);
+    this.#aloneBytes = smoothed(this.#aloneBytes, bytes, isMore ? MORE_ALPHA : LESS_ALPHA);
+    const share = Math.min(1, Math.max(occupiedShare, busyShare));
+    this.#aloneShare = smoothed(this.#aloneShare, share, SHARE_ALPHA);
+    if (beside) {
+      this.#alone = added(this.#alone, alone);
+      this.#beside = added(this.#beside, beside);
+    }
+    this.#limitBytes = bearableBytes(
+      this.#limitBytes,
+      { alone: this.#alone, beside: this.#beside },
+      this.#bounds(0),
     );
-    this.#timer.unref();
+    this.#onLearned();
+  }
+
+  #bounds(forecastMetadataBytes: number): BearingBounds {
+    const { efficiencyMark, smallFileShare } = this.#options;
+    const capacityBytes = this.#capacityBytes;
+    const aloneBytes = this.#aloneBytes ?? 0;
+    const metadataBytes = Math.max(
+      forecastMetadataBytes,
+      aloneBytes,
+      (this.#aloneShare ?? 0) * capacityBytes,
+    );
+    // Where metadata bears little, what is served is what the server carries.
+    const carriedBytes = Math.min(capacityBytes, Math.max(this.#servedBytes, aloneBytes));
+    return {
+      roomBytes: smallFileRoom(metadataBytes, capacityBytes, efficiencyMark),
+      assuredBytes: smallFileShare * (carriedBytes > 0 ? carriedBytes : capacityBytes),
+    };
   }
 }
 
 function smoothed(before: number | undefined, now: number, alpha: number): number {
   return before === undefined ? now : before + alpha * (now - before);
+}
+
+function added(before: ServedIn, now: ServedIn): ServedIn {
+  return {
+    bytes: before.bytes * FORGETTING + now.bytes,
+    requests: before.requests * FORGETTING + now.requests,
+    ms: before.ms * FORGETTING + now.ms,
+  };
 }

@@ -1,6 +1,7 @@
 import type { Observation } from '@stevedore/balance';
 import { Status } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
+import { type Counts, Tally, type Totals } from './tally.js';
 
 /**
  * The order in which requests get to the disk: metadata first, small files behind it,
@@ -33,14 +34,8 @@ export interface SchedulerOptions {
 }
 
 /** An interval of a class. */
-export interface ClassInterval extends Observation {
-  readonly servedRequests: number;
+export interface ClassInterval extends Observation, Counts {
   readonly waitingRequests: number;
-  /** What its requests took together, waiting for their turn and at the disk. */
-  readonly waitedMs: number;
-  readonly ranMs: number;
-  /** Requests that were told to come back. */
-  readonly busyAnswers: number;
 }
 
 interface Waiting {
@@ -50,43 +45,38 @@ interface Waiting {
   readonly refuse: (error: Error) => void;
 }
 
-/** A time in which metadata has the server to itself. */
-interface Hold {
-  /** Since when no small file is at the disk; undefined: one still is. */
-  sinceMs: number | undefined;
-  metadataCost: number;
-}
-
 /** Credit that was not used is kept for so long. */
 const MAX_CREDIT_MS = 10;
-
-interface Counts {
-  waitedMs: number;
-  ranMs: number;
-  servedBytes: number;
-  servedRequests: number;
-  busyAnswers: number;
-}
 
 export class Scheduler {
   readonly #options: SchedulerOptions;
   readonly #waiting = { metadata: new Set<Waiting>(), smallFile: new Set<Waiting>() };
-  #counts = { metadata: noCounts(), smallFile: noCounts() };
-  readonly #running = { metadata: 0, smallFile: 0 };
+  readonly #tallies = { metadata: new Tally(), smallFile: new Tally() };
   /** Cost of small files that may begin in a millisecond; undefined: any. */
   #rate: number | undefined;
   /** Of that, what may begin now; what a request costs more is taken from those after it. */
   #credit = 0;
   #creditAtMs = 0;
   #timer: NodeJS.Timeout | undefined;
-  #hold: Hold | undefined;
+  /** Small files are held back; called, once, when none is at the disk any more. */
+  #hold: { onAlone: (() => void) | undefined } | undefined;
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
   }
 
   get running(): number {
-    return this.#running.metadata + this.#running.smallFile;
+    return this.#tallies.metadata.running + this.#tallies.smallFile.running;
+  }
+
+  /** Since the beginning. */
+  totals(kind: RequestClass): Totals {
+    return this.#tallies[kind].totals(this.#options.now());
+  }
+
+  /** True if there are requests of this class, at the disk or waiting for it. */
+  has(kind: RequestClass): boolean {
+    return this.#tallies[kind].running > 0 || this.#waiting[kind].size > 0;
   }
 
   cost(bytes: number): number {
@@ -107,14 +97,10 @@ export class Scheduler {
     try {
       return await action();
     } finally {
-      this.#running[kind] -= 1;
-      const counts = this.#counts[kind];
-      counts.waitedMs += begunAtMs - cameAtMs;
-      counts.ranMs += this.#options.now() - begunAtMs;
-      counts.servedBytes += cost;
-      counts.servedRequests += 1;
-      if (kind === 'smallFile') this.#aloneFromHere();
-      else if (this.#hold?.sinceMs !== undefined) this.#hold.metadataCost += cost;
+      const nowMs = this.#options.now();
+      const waitedMs = begunAtMs - cameAtMs;
+      this.#tallies[kind].ended(nowMs, { cost, waitedMs, ranMs: nowMs - begunAtMs });
+      this.#aloneFromHere();
       this.#beginNext();
     }
   }
@@ -126,18 +112,17 @@ export class Scheduler {
       for (const each of this.#waiting[kind]) {
         if (each.sinceMs > oldest) break;
         this.#waiting[kind].delete(each);
-        this.#counts[kind].busyAnswers += 1;
+        this.#tallies[kind].refused();
         each.refuse(busy());
       }
     }
     const interval = (kind: RequestClass): ClassInterval => {
       let waitingBytes = 0;
       for (const { cost } of this.#waiting[kind]) waitingBytes += cost;
-      return { ...this.#counts[kind], waitingBytes, waitingRequests: this.#waiting[kind].size };
+      const counts = this.#tallies[kind].endInterval();
+      return { ...counts, waitingBytes, waitingRequests: this.#waiting[kind].size };
     };
-    const ended = { metadata: interval('metadata'), smallFile: interval('smallFile') };
-    this.#counts = { metadata: noCounts(), smallFile: noCounts() };
-    return ended;
+    return { metadata: interval('metadata'), smallFile: interval('smallFile') };
   }
 
   /** The small-file load that may begin in a millisecond; undefined: all of it. */
@@ -147,23 +132,16 @@ export class Scheduler {
     this.#beginNext();
   }
 
-  /** No small-file request begins until `release`. */
-  hold(): void {
-    this.#hold ??= { sinceMs: undefined, metadataCost: 0 };
+  /** No small-file request begins until `release`; tells, once, when none is at the disk any more. */
+  hold(onAlone: () => void = () => {}): void {
+    this.#hold = { onAlone };
     this.#aloneFromHere();
   }
 
-  /**
-   * Lets small files begin again. Gives the metadata cost that was served while no small
-   * file was at the disk, and for how long that was; undefined if there was no such time.
-   */
-  release(): { readonly metadataBytes: number; readonly ms: number } | undefined {
-    const hold = this.#hold;
+  /** Lets small files begin again. */
+  release(): void {
     this.#hold = undefined;
     this.#beginNext();
-    if (hold?.sinceMs === undefined) return undefined;
-    const ms = this.#options.now() - hold.sinceMs;
-    return ms > 0 ? { metadataBytes: hold.metadataCost, ms } : undefined;
   }
 
   /** Nobody waits for a timer any more. */
@@ -178,13 +156,14 @@ export class Scheduler {
     if (this.running >= maxRunning) return false;
     if (kind === 'metadata') return true;
     if (this.#hold || this.#waiting.metadata.size > 0) return false;
-    if (this.#running.metadata > 0 && this.#running.smallFile >= maxBesideMetadata) return false;
+    const { metadata, smallFile } = this.#tallies;
+    if (metadata.running > 0 && smallFile.running >= maxBesideMetadata) return false;
     this.#refill();
     return this.#rate === undefined || this.#credit > 0;
   }
 
   #begin(kind: RequestClass, cost: number): void {
-    this.#running[kind] += 1;
+    this.#tallies[kind].began(this.#options.now());
     if (kind === 'smallFile' && this.#rate !== undefined) this.#credit -= cost;
   }
 
@@ -210,13 +189,15 @@ export class Scheduler {
   }
 
   #aloneFromHere(): void {
-    if (!this.#hold || this.#hold.sinceMs !== undefined || this.#running.smallFile > 0) return;
-    this.#hold.sinceMs = this.#options.now();
+    if (!this.#hold || this.#tallies.smallFile.running > 0) return;
+    const { onAlone } = this.#hold;
+    this.#hold.onAlone = undefined;
+    onAlone?.();
   }
 
   #turn(kind: RequestClass, cost: number): Promise<void> {
     if (this.#waiting[kind].size >= this.#options.maxWaiting) {
-      this.#counts[kind].busyAnswers += 1;
+      this.#tallies[kind].refused();
       return Promise.reject(busy());
     }
     return new Promise((resolve, reject) => {
@@ -241,10 +222,6 @@ export class Scheduler {
     }
     this.#wakeLater();
   }
-}
-
-function noCounts(): Counts {
-  return { waitedMs: 0, ranMs: 0, servedBytes: 0, servedRequests: 0, busyAnswers: 0 };
 }
 
 function busy(): StatusError {
