@@ -114,6 +114,15 @@ export function prometheusText(status: MigrationStatus): string {
     classes((each) => each.busyAnswersTotal),
   );
   metric('load_capacity_bytes', 'gauge', 'B_logic of an interval.', [['', status.capacityBytes]]);
+  metric(
+    'metadata_kept_share',
+    'gauge',
+    'Of its load alone, what metadata has beside small files.',
+    [['', status.metadataKeptShare]],
+  );
+  metric('small_file_room_bytes', 'gauge', 'Small files that may begin in an interval; 0: any.', [
+    ['', status.smallFileRoomBytes],
+  ]);
   metric('load_to_move_bytes', 'gauge', 'Small-file load that has to go.', [
     ['', status.loadToMoveBytes],
   ]);

@@ -5,10 +5,10 @@ import type { Totals } from './tally.js';
 /**
  * Moments in which metadata has the server to itself: while both classes are there, small
  * files are held back for a twentieth of the time, each time after a pause of another
- * length. A moment begins when no small file is at the disk any more, and what one held up
- * has been made up for, and lasts as long as several metadata requests take. What metadata does then, and what it does between two
- * such moments, is seen on the same machine within a second or so: whatever else disturbs
- * it disturbs both.
+ * length. A moment begins when no small file is at the disk any more and what one held up
+ * has been made up for, and lasts as long as several metadata requests take. What metadata
+ * does then, and what it does between two such moments, is seen on the same machine within
+ * a second or so: whatever else disturbs it disturbs both.
  */
 
 export interface AloneMomentsOptions {
