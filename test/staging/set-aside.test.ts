@@ -140,3 +140,32 @@ test('a single small file is merged beside a damaged large one', async () => {
   expect(staging.find(key)?.trunk).not.toBeNull();
   expect(store.files.size).toBe(1);
 });
+
+test('what stands behind a damaged file in its segment is in a FileMap that is made anew', async () => {
+  const folder = temporaryFolder();
+  const { staging, store } = await openStaging(folder);
+  const rotten = randomBytes(2000);
+  const files = new Map([[await stageFile(staging, randomBytes(100)), 100]]);
+  const key = await stageFile(staging, rotten, { name: 'a.jpg' });
+  for (let index = 0; index < 5; index++) {
+    files.set(await stageFile(staging, randomBytes(1000 + index)), 1000 + index);
+  }
+  await staging.close();
+  // A process that adds to nothing leaves no segment; one that takes a file begins the next.
+  const second = await openStaging(folder, {}, store);
+  files.set(await stageFile(second.staging, randomBytes(50)), 50);
+  await second.staging.close();
+  turnBit(join(folder, 'container'), rotten);
+  forgetFileMap(folder);
+
+  const anew = await openStaging(folder, {}, store);
+  for (const [each, size] of files) expect(anew.staging.find(each)).toMatchObject({ size });
+  expect(anew.staging.find(key)).toMatchObject({ name: 'a.jpg', trunk: null });
+  await until(() => anew.errors.some((error) => error.message.includes('1 file(s)')));
+  expect(anew.staging.stats().damage.quarantined).toBe(1);
+  await anew.staging.flush();
+  for (const each of files.keys()) expect(anew.staging.find(each)!.trunk).not.toBeNull();
+  await expect(anew.staging.read(anew.staging.find(key)!)).rejects.toMatchObject({
+    code: 'corrupt',
+  });
+});

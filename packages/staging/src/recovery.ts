@@ -1,11 +1,12 @@
 import { constants } from 'node:fs';
 import { access, rename } from 'node:fs/promises';
 import { type Disk, hasCode, readSmallFile, replaceFile } from '@stevedore/disk';
+import { RecordType } from './constants.js';
 import { StoreError } from './errors.js';
 import { FileMap } from './filemap.js';
 import type { FileMapChange } from './filemap-change.js';
 import { changeOfRecord } from './records.js';
-import { Segment, scanSegment, segmentNumber } from './segment.js';
+import { type FoundRecord, Segment, scanSegment, segmentNumber } from './segment.js';
 
 /**
  * What happens at start: whatever a crash left, container and FileMap agree again
@@ -21,6 +22,8 @@ export interface RecoveredContainer {
   readonly nextSegment: number;
   /** Numbers of segments of which the FileMap knows more than the disk has. */
   readonly short: readonly number[];
+  /** Files in them whose bytes were found damaged. */
+  readonly damaged: number;
 }
 
 /** Makes the folders; an unwritable directory is StoreError `directory_unusable`. */
@@ -87,12 +90,14 @@ export async function replayContainer(
   disk: Disk,
   folder: string,
   fileMap: FileMap,
+  now: number,
 ): Promise<RecoveredContainer> {
   const numbers = (await disk.list(folder))
     .map(segmentNumber)
     .filter((number) => number !== undefined)
     .sort((a, b) => a - b);
   const segments: Segment[] = [];
+  let damaged = 0;
   // A crash may come between the removal of one and that it is forgotten: then nothing
   // that is needed is looked for in it.
   const short = fileMap.segments().filter((number) => !numbers.includes(number));
@@ -107,14 +112,17 @@ export async function replayContainer(
       segments.push(segment);
       await segment.sync();
       if (!(await isWhole(segment, synced, fileMap.indexedBytes(number)))) short.push(number);
-      await replaySegment(segment, fileMap);
+      const isNewest = number === numbers.at(-1);
+      for (const key of await replaySegment(segment, fileMap, isNewest)) {
+        if (fileMap.addDamage({ key, place: 'container', holder: '', foundAt: now })) damaged += 1;
+      }
     }
   } catch (error) {
     await Promise.allSettled(segments.map((segment) => segment.close()));
     throw error;
   }
   const last = Math.max(numbers.at(-1) ?? 0, fileMap.lastSegment());
-  return { segments, nextSegment: last + 1, short };
+  return { segments, nextSegment: last + 1, short, damaged };
 }
 
 /** True if the records from one byte to the other, both ends of records, are all intact. */
@@ -125,17 +133,28 @@ async function isWhole(segment: Segment, from: number, to: number): Promise<bool
   return false;
 }
 
-async function replaySegment(segment: Segment, fileMap: FileMap): Promise<void> {
+/**
+ * Gives the keys of the files whose bytes are not sound. A segment that the FileMap knows
+ * nothing of, and that has a successor, was acknowledged to its end, but for what a failing
+ * disk left there, which deletions in its successor take back.
+ */
+async function replaySegment(
+  segment: Segment,
+  fileMap: FileMap,
+  isNewest: boolean,
+): Promise<Buffer[]> {
   const begun = fileMap.indexedBytes(segment.number);
+  const damaged: Buffer[] = [];
   let end = begun;
   let changes: FileMapChange[] = [];
-  for await (const record of scanSegment(segment, begun)) {
-    const content = { ...record.header, meta: record.meta };
-    const change = changeOfRecord(content, record.body, record.bodyPosition);
-    // A file never comes back, in whatever order records are met.
-    const isFile = change.what === 'file' || change.what === 'moved';
-    if (!isFile || !fileMap.isDeleted(change.key)) changes.push(change);
+  for await (const record of scanSegment(segment, begun, begun === 0 && !isNewest)) {
     end = record.end;
+    const change = changeOf(record);
+    // A file never comes back, in whatever order records are met.
+    const isFile = change?.what === 'file' || change?.what === 'moved';
+    if (!change || (isFile && fileMap.isDeleted(change.key))) continue;
+    if (isFile && !change.spooled && !record.isSound) damaged.push(change.key);
+    changes.push(change);
     if (changes.length >= APPLY_PAGE) {
       fileMap.apply(changes, segment.number, end, end);
       changes = [];
@@ -146,6 +165,13 @@ async function replaySegment(segment: Segment, fileMap: FileMap): Promise<void> 
   // What lies behind the last intact record was never acknowledged.
   segment.bytes = Math.min(end, segment.bytes);
   segment.end = segment.bytes;
+  return damaged.filter((key) => fileMap.find(key)?.segment === segment.number);
+}
+
+/** Undefined for one that has lost what it says: the members of a plan. */
+function changeOf({ header, meta, body, bodyPosition }: FoundRecord): FileMapChange | undefined {
+  if (header.type === RecordType.plan && !body) return undefined;
+  return changeOfRecord({ ...header, meta }, body, bodyPosition);
 }
 
 function isDamaged(error: unknown): boolean {

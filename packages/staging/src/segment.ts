@@ -164,8 +164,10 @@ export interface FoundRecord {
   readonly bodyPosition: number;
   /** Where the next record begins. */
   readonly end: number;
-  /** The body, for records that are not files. */
+  /** The body, for records that are not files; undefined too when it is not sound. */
   readonly body: Buffer | undefined;
+  /** False when the body is not what was written. */
+  readonly isSound: boolean;
 }
 
 const CHECK_CHUNK_BYTES = 2 ** 20;
@@ -173,9 +175,15 @@ const READ_AHEAD_BYTES = 2 ** 18;
 
 /**
  * Yields the intact records from `from` on and stops at the first that is not:
- * nothing behind it was acknowledged. Every body is held against its CRC-32.
+ * nothing behind it was acknowledged. Every body is held against its CRC-32. Where all
+ * of the segment is known to have been acknowledged, a body that is not sound has rotted,
+ * and `isAcknowledged` goes on behind it; a header that has tells no end.
  */
-export async function* scanSegment(segment: Segment, from: number): AsyncGenerator<FoundRecord> {
+export async function* scanSegment(
+  segment: Segment,
+  from: number,
+  isAcknowledged = false,
+): AsyncGenerator<FoundRecord> {
   const limit = segment.bytes;
   const read = readAhead(segment);
   let at = from;
@@ -187,7 +195,7 @@ export async function* scanSegment(segment: Segment, from: number): AsyncGenerat
   while (at + RECORD_HEADER_BYTES <= limit) {
     const head = await read(at, Math.min(RECORD_HEADER_BYTES + MAX_META_BYTES, limit - at, 1024));
     const found = await readRecord(segment, read, at, head, limit);
-    if (!found) return;
+    if (!found || !(found.isSound || isAcknowledged)) return;
     yield found;
     at = found.end;
   }
@@ -227,14 +235,15 @@ async function readRecord(
   const isFile = header.type === RecordType.file || header.type === RecordType.movedFile;
   const body = isFile ? undefined : await read(bodyPosition, header.bodyBytes);
   const crc = body ? crc32(body) : await crcOf(read, bodyPosition, header.bodyBytes);
-  if (header.bodyBytes > 0 && crc !== header.crc32) {
-    // The CRC-32 of a large file or a stored trunk is that of bytes which are elsewhere;
-    // the body, if there is one, has the checksums of their blocks.
-    const isList = header.type === RecordType.spooledFile || header.type === RecordType.stored;
-    if (!isList || !body || !isBlockListOf(body, header)) return undefined;
-  }
+  // The CRC-32 of a large file or a stored trunk is that of bytes which are elsewhere;
+  // the body, if there is one, has the checksums of their blocks.
+  const isList = header.type === RecordType.spooledFile || header.type === RecordType.stored;
+  const isSound =
+    header.bodyBytes === 0 ||
+    crc === header.crc32 ||
+    (isList && body !== undefined && isBlockListOf(body, header));
   const meta = JSON.parse(head.toString('utf8', RECORD_HEADER_BYTES)) as Record<string, unknown>;
-  return { header, meta, bodyPosition, end, body };
+  return { header, meta, bodyPosition, end, body: isSound ? body : undefined, isSound };
 }
 
 async function crcOf(read: Read, position: number, count: number): Promise<number> {

@@ -5,7 +5,13 @@ import { DirectoryLock } from './directory-lock.js';
 import { StoreError } from './errors.js';
 import type { FileMap, TrunkRow } from './filemap.js';
 import { settleLostTail } from './lost-tail.js';
-import { openFileMap, prepareFolders, readOrigin, replayContainer } from './recovery.js';
+import {
+  openFileMap,
+  prepareFolders,
+  type RecoveredContainer,
+  readOrigin,
+  replayContainer,
+} from './recovery.js';
 import { abandonPlans, settleKnown } from './settle.js';
 import { Spool } from './spool.js';
 import type { StagingOptions } from './staging-options.js';
@@ -50,6 +56,7 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     const { now } = options;
     const lost = await settleLostTail({ container, spool, fileMap, now }, opened.short);
     if (lost) problems.push(lost);
+    if (opened.damaged > 0) problems.push(rotten(opened.damaged));
     const freeBytes = (await disk.space(directory)).freeBytes;
     const parts = { lock, fileMap, container, spool, origin, trunkStore, freeBytes };
     return { ...parts, unread, problems };
@@ -65,10 +72,11 @@ async function openContainer(
   options: StagingOptions,
   fileMap: FileMap,
   origin: number,
-): Promise<{ readonly container: Container; readonly short: readonly number[] }> {
+): Promise<Pick<RecoveredContainer, 'short' | 'damaged'> & { readonly container: Container }> {
   const { directory, disk = localDisk, now, sync, segmentBytes = SEGMENT_BYTES } = options;
   const folder = `${directory}/container`;
-  const { segments, nextSegment, short } = await replayContainer(disk, folder, fileMap);
+  const recovered = await replayContainer(disk, folder, fileMap, now());
+  const { segments, nextSegment, short, damaged } = recovered;
   const container = new Container({
     disk,
     folder,
@@ -81,7 +89,7 @@ async function openContainer(
     onSynced: ({ number, synced }) => fileMap.setSynced(number, synced),
   });
   for (const segment of segments) container.adopt(segment);
-  return { container, short };
+  return { container, short, damaged };
 }
 
 async function openSpool(options: StagingOptions, fileMap: FileMap): Promise<Spool> {
@@ -94,6 +102,13 @@ function randomOrigin(randomFill: (target: Buffer) => void): number {
   const bytes = Buffer.alloc(2);
   randomFill(bytes);
   return bytes.readUInt16BE(0);
+}
+
+function rotten(count: number): StoreError {
+  return new StoreError(
+    'corrupt',
+    `${count} file(s) on this disk were found damaged while the FileMap was made anew; where FastDFS has them they are read from there`,
+  );
 }
 
 function interrupted(count: number): StoreError {
