@@ -287,7 +287,9 @@ export class Container {
     this.#current = undefined;
     const number = this.#nextSegment;
     this.#nextSegment += 1;
-    const segment = await Segment.create(disk, folder, number, origin, now());
+    const previousBytes = this.segments().at(-1)?.bytes ?? 0;
+    const header = { segment: number, origin, begunAt: now(), previousBytes };
+    const segment = await Segment.create(disk, folder, header);
     this.#segments.set(number, segment);
     this.#current = segment;
     return segment;

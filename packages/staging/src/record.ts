@@ -19,6 +19,8 @@ export interface SegmentHeader {
   readonly origin: number;
   /** Unix milliseconds. */
   readonly begunAt: number;
+  /** Valid bytes of the segment before it, which takes no more; 0 when there is none. */
+  readonly previousBytes: number;
 }
 
 export interface RecordHeader {
@@ -54,7 +56,8 @@ export function encodeSegmentHeader(header: SegmentHeader): Buffer {
   bytes.writeUInt32LE(header.segment, 8);
   bytes.writeUInt16LE(header.origin, 12);
   bytes.writeBigUInt64LE(BigInt(header.begunAt), 16);
-  bytes.writeUInt32LE(crc32(bytes.subarray(0, 24)), 24);
+  bytes.writeUInt32LE(header.previousBytes, 28);
+  bytes.writeUInt32LE(segmentHeaderCrc(bytes), 24);
   return bytes;
 }
 
@@ -63,12 +66,19 @@ export function decodeSegmentHeader(bytes: Buffer): SegmentHeader | undefined {
   if (bytes.length < SEGMENT_HEADER_BYTES || !bytes.subarray(0, 8).equals(SEGMENT_MAGIC)) {
     return undefined;
   }
-  if (bytes.readUInt32LE(24) !== crc32(bytes.subarray(0, 24))) return undefined;
+  if (bytes.readUInt32LE(24) !== segmentHeaderCrc(bytes)) return undefined;
   return {
     segment: bytes.readUInt32LE(8),
     origin: bytes.readUInt16LE(12),
     begunAt: Number(bytes.readBigUInt64LE(16)),
+    previousBytes: bytes.readUInt32LE(28),
   };
+}
+
+/** Headers of earlier versions have no previous bytes, and a CRC-32 without them. */
+function segmentHeaderCrc(bytes: Buffer): number {
+  const crc = crc32(bytes.subarray(0, 24));
+  return bytes.readUInt32LE(28) === 0 ? crc : crc32(bytes.subarray(28, 32), crc);
 }
 
 /** Header and meta block of a record, in one buffer; the body follows it in the segment. */

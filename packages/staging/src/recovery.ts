@@ -108,12 +108,14 @@ export async function replayContainer(
       // Without a FileMap that knows better: all but the newest were synced by whoever
       // began the next one.
       const isKnown = synced > 0 || number === numbers.at(-1);
-      const segment = await Segment.open(disk, folder, number, isKnown ? synced : Infinity);
-      segments.push(segment);
+      segments.push(await Segment.open(disk, folder, number, isKnown ? synced : Infinity));
+    }
+    for (const [index, segment] of segments.entries()) {
+      const { number } = segment;
       await segment.sync();
-      if (!(await isWhole(segment, synced, fileMap.indexedBytes(number)))) short.push(number);
-      const isNewest = number === numbers.at(-1);
-      for (const key of await replaySegment(segment, fileMap, isNewest)) {
+      const [synced, indexed] = [fileMap.syncedBytes(number), fileMap.indexedBytes(number)];
+      if (!(await isWhole(segment, synced, indexed))) short.push(number);
+      for (const key of await replaySegment(segment, segments[index + 1], fileMap)) {
         if (fileMap.addDamage({ key, place: 'container', holder: '', foundAt: now })) damaged += 1;
       }
     }
@@ -134,20 +136,20 @@ async function isWhole(segment: Segment, from: number, to: number): Promise<bool
 }
 
 /**
- * Gives the keys of the files whose bytes are not sound. A segment that the FileMap knows
- * nothing of, and that has a successor, was acknowledged to its end, but for what a failing
- * disk left there, which deletions in its successor take back.
+ * Gives the keys of the files whose bytes are not sound. How much of a segment that the
+ * FileMap knows nothing of was acknowledged, its successor says.
  */
 async function replaySegment(
   segment: Segment,
+  successor: Segment | undefined,
   fileMap: FileMap,
-  isNewest: boolean,
 ): Promise<Buffer[]> {
   const begun = fileMap.indexedBytes(segment.number);
+  const acknowledged = begun === 0 ? ((await successor?.header())?.previousBytes ?? 0) : 0;
   const damaged: Buffer[] = [];
   let end = begun;
   let changes: FileMapChange[] = [];
-  for await (const record of scanSegment(segment, begun, begun === 0 && !isNewest)) {
+  for await (const record of scanSegment(segment, begun, acknowledged)) {
     end = record.end;
     const change = changeOf(record);
     // A file never comes back, in whatever order records are met.

@@ -13,6 +13,7 @@ import {
   encodeSegmentHeader,
   isRecordHeadIntact,
   type RecordHeader,
+  type SegmentHeader,
 } from './record.js';
 
 /**
@@ -49,17 +50,12 @@ export class Segment {
   }
 
   /** A new, empty segment; its name and header are durable when this resolves. */
-  static async create(
-    disk: Disk,
-    folder: string,
-    number: number,
-    origin: number,
-    now: number,
-  ): Promise<Segment> {
+  static async create(disk: Disk, folder: string, header: SegmentHeader): Promise<Segment> {
+    const number = header.segment;
     const path = `${folder}/${segmentName(number)}`;
     const file = await disk.create(path);
     try {
-      await file.writeAt([encodeSegmentHeader({ segment: number, origin, begunAt: now })], 0);
+      await file.writeAt([encodeSegmentHeader(header)], 0);
       await file.sync();
       await disk.syncDirectory(folder);
     } catch (error) {
@@ -89,6 +85,12 @@ export class Segment {
       await file.close().catch(() => undefined);
       throw error;
     }
+  }
+
+  /** Undefined when it is not intact. */
+  async header(): Promise<SegmentHeader | undefined> {
+    const header = decodeSegmentHeader(await this.read(0, SEGMENT_HEADER_BYTES));
+    return header?.segment === this.number ? header : undefined;
   }
 
   /** Writes behind what is written; the caller says when that, and when it becomes valid. */
@@ -175,27 +177,26 @@ const READ_AHEAD_BYTES = 2 ** 18;
 
 /**
  * Yields the intact records from `from` on and stops at the first that is not:
- * nothing behind it was acknowledged. Every body is held against its CRC-32. Where all
- * of the segment is known to have been acknowledged, a body that is not sound has rotted,
- * and `isAcknowledged` goes on behind it; a header that has tells no end.
+ * nothing behind it was acknowledged. Every body is held against its CRC-32. In the bytes
+ * that are known to have been acknowledged a body that is not sound has rotted, and the
+ * records behind it are yielded too; a header that has rotted tells no end.
  */
 export async function* scanSegment(
   segment: Segment,
   from: number,
-  isAcknowledged = false,
+  acknowledgedBytes = 0,
 ): AsyncGenerator<FoundRecord> {
   const limit = segment.bytes;
   const read = readAhead(segment);
   let at = from;
   if (at < SEGMENT_HEADER_BYTES) {
-    const header = decodeSegmentHeader(await read(0, SEGMENT_HEADER_BYTES));
-    if (header?.segment !== segment.number) return;
+    if (!(await segment.header())) return;
     at = SEGMENT_HEADER_BYTES;
   }
   while (at + RECORD_HEADER_BYTES <= limit) {
     const head = await read(at, Math.min(RECORD_HEADER_BYTES + MAX_META_BYTES, limit - at, 1024));
     const found = await readRecord(segment, read, at, head, limit);
-    if (!found || !(found.isSound || isAcknowledged)) return;
+    if (!found || !(found.isSound || found.end <= acknowledgedBytes)) return;
     yield found;
     at = found.end;
   }
