@@ -153,7 +153,7 @@ function readyAnswers(
   const ready = new ReadyAnswers({
     files: cached,
     requestId,
-    observe: (method, route, status, seconds) => durations.observe(method, route, status, seconds),
+    durationsOf: (route) => durations.series('GET', route, 200),
   });
   ready.attach(app.server);
   app.addHook('preClose', async () => ready.close());

@@ -9,7 +9,7 @@ import { Access } from '../../gateway/dist/access/access.js';
 import type { AppOptions } from '../../gateway/dist/app.js';
 import { ReadyAnswers } from '../../gateway/dist/http/ready-answers.js';
 import { makeLog } from '../../gateway/dist/observe/log.js';
-import { RawConnection, raw, running } from './harness.js';
+import { RawConnection, raw, running, until } from './harness.js';
 
 /**
  * Answers that were given before are given again as the routes would give them: the
@@ -206,7 +206,7 @@ describe('what is kept', () => {
     const answers = new ReadyAnswers({
       files: { get: (key) => kept.get(key), served: () => {} },
       requestId: () => 'id',
-      observe: () => {},
+      durationsOf: () => ({ observe: () => {} }),
       now: () => now,
     });
     const server = createServer((request, response) => {
@@ -239,8 +239,8 @@ describe('what is kept', () => {
     expect(await asked()).toContain('the route');
     expect(await asked()).toBe(
       'HTTP/1.1 200 OK\r\ncontent-length: 9\r\ncache-control: at 1767323045900\r\n' +
-        'x-request-id: id\r\nDate: Fri, 02 Jan 2026 03:04:05 GMT\r\n' +
-        'Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\nthe bytes',
+        'Date: Fri, 02 Jan 2026 03:04:05 GMT\r\nConnection: keep-alive\r\n' +
+        'Keep-Alive: timeout=5\r\nx-request-id: id\r\n\r\nthe bytes',
     );
     at('2026-01-02T03:04:06.100Z');
     expect(await asked()).toContain('cache-control: at 1767323046100\r\n');
@@ -258,5 +258,127 @@ describe('what is kept', () => {
     expect(await asked()).toContain('the route');
     answers.close();
     expect(await asked()).toContain('the route');
+  });
+});
+
+describe('an answer that is sent from the memory of its file', () => {
+  /** A file of so many bytes with room before it, and a server that names each request. */
+  async function serving(bytes: number, about: Record<string, string> = {}) {
+    const size = 400;
+    const memory = Buffer.alloc(size + bytes, 'of the file ');
+    const room = { memory, size, owner: undefined as unknown, isBusy: false };
+    const file = { bytes: memory.subarray(size), room };
+    const text = file.bytes.toString('latin1');
+    let count = 0;
+    const seen = { finished: 0, asked: 0, atTheRoute: 0, observed: 0 };
+    const answers = new ReadyAnswers({
+      files: { get: () => file, served: () => {} },
+      requestId: ({ headers }) => {
+        count += 1;
+        return String(headers['x-request-id'] ?? `id-${count}`);
+      },
+      durationsOf: () => ({
+        observe: () => {
+          seen.observed += 1;
+        },
+      }),
+    });
+    const server = createServer((request, response) => {
+      seen.atTheRoute += 1;
+      const headers = { 'content-length': String(bytes), 'x-url': request.url, ...about };
+      const answer = { key: 'k', route: '/', content: file.bytes, headers };
+      const until = Number.POSITIVE_INFINITY;
+      answers.keep(request, { ...answer, cacheControl: undefined, until });
+      response.setHeader('content-length', bytes);
+      response.end(file.bytes);
+    });
+    answers.attach(server);
+    server.on('request', (_request, response) => {
+      seen.asked += 1;
+      response.on('finish', () => {
+        seen.finished += 1;
+      });
+    });
+    await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+    onTestFinished(() => void server.close());
+    onTestFinished(() => server.closeAllConnections());
+    const { port } = server.address() as { port: number };
+    return { port, room, text, seen };
+  }
+
+  test('is that of its URL and its request, whoever wrote there before', async () => {
+    const { port, text, seen, room } = await serving(5_000);
+    for (const url of ['/a', '/longer']) await ask(port, get(url));
+    expect(seen.atTheRoute).toBe(2);
+    const ids = ['short', 'i'.repeat(64), 'other'];
+    for (const turn of [0, 1, 2, 3, 4, 5, 6]) {
+      const url = turn % 3 === 0 ? '/longer' : '/a';
+      const id = ids[turn % ids.length];
+      const [answer] = await ask(port, get(url, `X-Request-Id: ${id}\r\n`));
+      expect(answer).toContain(`\r\nx-url: ${url}\r\n`);
+      expect(answer).toContain(`\r\nx-request-id: ${id}\r\n\r\n`);
+      expect(answer!.slice(answer!.indexOf('\r\n\r\n') + 4) === text).toBe(true);
+    }
+    expect(seen).toMatchObject({ atTheRoute: 2, observed: 7 });
+    expect(room.owner).toBeDefined();
+  });
+
+  test('is sent apart where its head is longer than the room', async () => {
+    const { port, text, seen, room } = await serving(5_000, { 'x-long': 'l'.repeat(500) });
+    const all = await ask(port, get('/a'), 4);
+    for (const answer of all.slice(1)) {
+      expect(answer).toContain(`\r\nx-long: ${'l'.repeat(500)}\r\n`);
+      expect(answer.slice(answer.indexOf('\r\n\r\n') + 4) === text).toBe(true);
+    }
+    expect(seen).toMatchObject({ atTheRoute: 1, observed: 3 });
+    expect(room.owner).toBeUndefined();
+  });
+
+  test('leaves the memory alone while a client takes its time', async () => {
+    const { port, text, seen, room } = await serving(60_000);
+    await ask(port, get('/a'));
+    const slow = new RawConnection(port);
+    slow.socket.pause();
+    let sent = 0;
+    while (!room.isBusy) {
+      sent += 1;
+      const before = seen.asked;
+      void slow.send(get('/a', `X-Request-Id: slow-${sent}\r\n`));
+      await until(() => seen.asked > before && (room.isBusy || seen.finished === seen.asked));
+    }
+    const other = await ask(port, get('/a', 'X-Request-Id: quick\r\n'), 3);
+    for (const answer of other) {
+      expect(answer).toContain('\r\nx-request-id: quick\r\n\r\n');
+      expect(answer.endsWith(text)).toBe(true);
+    }
+    expect(room.isBusy).toBe(true);
+    slow.socket.resume();
+    const all = await slow.sees(
+      new RegExp(`x-request-id: slow-${sent}\r\n\r\n[^]{${text.length}}$`),
+    );
+    const answers = all.split('HTTP/1.1 200 OK\r\n').slice(1);
+    expect(answers.length).toBe(sent);
+    for (const [index, answer] of answers.entries()) {
+      expect(answer).toContain(`\r\nx-request-id: slow-${index + 1}\r\n\r\n`);
+      expect(answer.endsWith(`\r\n\r\n${text}`)).toBe(true);
+    }
+    await until(() => !room.isBusy);
+    expect((await ask(port, get('/a')))[0]).toContain('x-request-id: id-');
+    expect(seen).toMatchObject({ atTheRoute: 1, observed: sent + 4 });
+  });
+
+  test('frees the memory when the client goes away', async () => {
+    const { port, seen, room } = await serving(60_000);
+    await ask(port, get('/a'));
+    const slow = new RawConnection(port);
+    slow.socket.pause();
+    while (!room.isBusy) {
+      const before = seen.asked;
+      void slow.send(get('/a'));
+      await until(() => seen.asked > before && (room.isBusy || seen.finished === seen.asked));
+    }
+    slow.socket.resetAndDestroy();
+    await until(() => !room.isBusy);
+    expect(seen.observed).toBe(seen.asked - 1);
   });
 });

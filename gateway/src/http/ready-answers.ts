@@ -1,7 +1,12 @@
-import { IncomingMessage, type Server, ServerResponse, validateHeaderValue } from 'node:http';
-import { Socket } from 'node:net';
-import type { CachedFile, CachedFiles } from '@stevedore/client';
+import {
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+  validateHeaderValue,
+} from 'node:http';
+import type { CachedFile, CachedFiles, Room } from '@stevedore/client';
 import { LRUCache } from 'lru-cache';
+import { sendInOnePiece, sendWithHead, takesHeads } from './response-head.js';
 
 /**
  * Answers to downloads that were given before, ready to be sent again: a request for
@@ -18,7 +23,8 @@ import { LRUCache } from 'lru-cache';
 export interface ReadyAnswersOptions {
   readonly files: CachedFiles;
   readonly requestId: (request: IncomingMessage) => string;
-  readonly observe: (method: string, route: string, status: number, seconds: number) => void;
+  /** Where the durations of a route's answers are counted. */
+  readonly durationsOf: (route: string) => { observe(seconds: number): void };
   readonly now?: () => number;
 }
 
@@ -36,16 +42,20 @@ export interface RouteAnswer {
   readonly until: number;
 }
 
-interface Ready extends Pick<RouteAnswer, 'key' | 'route' | 'until' | 'cacheControl'> {
+interface Ready extends Pick<RouteAnswer, 'key' | 'until' | 'cacheControl'> {
   readonly file: CachedFile;
+  readonly durations: { observe(seconds: number): void };
   readonly head: string;
-  /** What `cacheControl` said in that second. */
+  /** When the head was last written before the file's bytes, and for an id of how many characters. */
   second: number;
-  age: string;
+  idLength: number;
+  /** That head and the bytes. */
+  whole: Buffer | undefined;
 }
 
 const MAX_HEADS_BYTES = 8 * 2 ** 20;
 const ENTRY_BYTES = 300;
+const END = '\r\n\r\n';
 /** Of one request, or written by the HTTP server. */
 const OWN_HEADERS: ReadonlySet<string> = new Set([
   'x-request-id',
@@ -53,9 +63,6 @@ const OWN_HEADERS: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',
 ]);
-
-/** A response of Node, with the head that it is going to send. */
-type WithHead = ServerResponse & { _header: string | null };
 
 export class ReadyAnswers {
   readonly #options: ReadyAnswersOptions;
@@ -99,7 +106,9 @@ export class ReadyAnswers {
     const file = this.#options.files.get(key);
     if (!this.#open || file?.bytes !== content || !isPlain(request)) return;
     const head = headOf(headers, cacheControl !== undefined);
-    const ready = { key, route, file, head, cacheControl, until, second: -1, age: '' };
+    const durations = this.#options.durationsOf(route);
+    const never = { second: -1, idLength: 0, whole: undefined };
+    const ready = { key, file, durations, head, cacheControl, until, ...never };
     this.#answers.set(request.url ?? '', ready);
   }
 
@@ -107,7 +116,7 @@ export class ReadyAnswers {
     const url = request.url ?? '';
     const ready = this.#answers.get(url);
     if (ready === undefined) return false;
-    const { files, requestId, observe } = this.#options;
+    const { files, requestId } = this.#options;
     const now = this.#now();
     if (files.get(ready.key) !== ready.file || now > ready.until) {
       this.#answers.delete(url);
@@ -116,21 +125,48 @@ export class ReadyAnswers {
     if (!isPlain(request) || !response.shouldKeepAlive) return false;
     const began = performance.now();
     this.#tick(now);
-    if (ready.cacheControl && ready.second !== this.#second) {
-      ready.second = this.#second;
-      ready.age = `cache-control: ${ready.cacheControl(now)}\r\n`;
+    const id = requestId(request);
+    const { socket } = response;
+    const { bytes, room } = ready.file;
+    const isRoom = room !== undefined && !room.isBusy && socket?.writable === true;
+    const whole = isRoom ? this.#whole(ready, room, id, now, keepAliveMs) : undefined;
+    if (!room || !socket || !whole) {
+      observeAtEnd(response, ready, began, undefined);
+      sendWithHead(response, `${this.#head(ready, now, keepAliveMs)}${id}${END}`, bytes);
+    } else if (sendInOnePiece(response, socket, whole)) {
+      ready.durations.observe((performance.now() - began) / 1000);
+    } else {
+      room.isBusy = true;
+      observeAtEnd(response, ready, began, room);
     }
-    const { bytes } = ready.file;
-    (response as WithHead)._header =
-      `${ready.head}${ready.age}x-request-id: ${requestId(request)}\r\nDate: ${this.#date}\r\n` +
-      `Connection: keep-alive\r\nKeep-Alive: timeout=${Math.floor(keepAliveMs / 1000)}\r\n\r\n`;
-    response.statusCode = 200;
-    response.on('close', () => {
-      observe('GET', ready.route, 200, (performance.now() - began) / 1000);
-    });
-    response.end(bytes);
     files.served(ready.file);
     return true;
+  }
+
+  /** The answer in one piece: its head written before the bytes of its file, if it fits there. */
+  #whole(ready: Ready, room: Room, id: string, now: number, keepAliveMs: number) {
+    const { memory, size } = room;
+    const isThere = room.owner === ready && ready.second === this.#second;
+    if (isThere && ready.idLength === id.length) {
+      memory.write(id, size - END.length - id.length, 'latin1');
+      return ready.whole;
+    }
+    const head = `${this.#head(ready, now, keepAliveMs)}${id}${END}`;
+    const start = size - head.length;
+    if (start < 0) return undefined;
+    memory.write(head, start, 'latin1');
+    room.owner = ready;
+    ready.second = this.#second;
+    ready.idLength = id.length;
+    ready.whole = memory.subarray(start);
+    return ready.whole;
+  }
+
+  /** All of the head as it is now but the request's id and its end. */
+  #head({ head, cacheControl }: Ready, now: number, keepAliveMs: number): string {
+    const age = cacheControl ? `cache-control: ${cacheControl(now)}\r\n` : '';
+    const keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${Math.floor(keepAliveMs / 1000)}`;
+    return `${head}${age}Date: ${this.#date}\r\n${keepAlive}\r\nx-request-id: `;
   }
 
   #tick(now: number): void {
@@ -141,30 +177,47 @@ export class ReadyAnswers {
   }
 }
 
+/** `room` is what the answer is sent from. */
+function observeAtEnd(
+  response: ServerResponse,
+  { durations }: Ready,
+  began: number,
+  room: Room | undefined,
+): void {
+  response.on('close', () => {
+    if (room) room.isBusy = false;
+    durations.observe((performance.now() - began) / 1000);
+  });
+}
+
+/** Headers that may ask for something other than the whole file, or need looking at. */
+const ASKING: ReadonlySet<string> = new Set([
+  'authorization',
+  'x-api-key',
+  'origin',
+  'range',
+  'if-none-match',
+  'if-match',
+  'if-modified-since',
+  'if-unmodified-since',
+  'content-length',
+  'transfer-encoding',
+  'expect',
+  'upgrade',
+]);
+/** A bit for every length of a name among them: most others are known by theirs. */
+const ASKING_LENGTHS = [...ASKING].reduce((bits, { length }) => bits | (1 << length), 0);
+
 /** A GET that asks for a file and nothing more. */
-function isPlain({
-  method,
-  httpVersionMinor,
-  httpVersionMajor,
-  headers,
-}: IncomingMessage): boolean {
-  return (
-    method === 'GET' &&
-    httpVersionMajor === 1 &&
-    httpVersionMinor === 1 &&
-    headers.authorization === undefined &&
-    headers['x-api-key'] === undefined &&
-    headers.origin === undefined &&
-    headers.range === undefined &&
-    headers['if-none-match'] === undefined &&
-    headers['if-match'] === undefined &&
-    headers['if-modified-since'] === undefined &&
-    headers['if-unmodified-since'] === undefined &&
-    headers['content-length'] === undefined &&
-    headers['transfer-encoding'] === undefined &&
-    headers.expect === undefined &&
-    headers.upgrade === undefined
-  );
+function isPlain(request: IncomingMessage): boolean {
+  if (request.method !== 'GET' || request.httpVersion !== '1.1') return false;
+  const { rawHeaders } = request;
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index]!;
+    // Lengths beyond 31 are taken for shorter ones, and looked at.
+    if ((ASKING_LENGTHS >> name.length) & 1 && ASKING.has(name.toLowerCase())) return false;
+  }
+  return true;
 }
 
 /** Status line and headers, as the HTTP server would write them. */
@@ -178,14 +231,4 @@ function headOf(headers: Readonly<Record<string, unknown>>, isTimed: boolean): s
     }
   }
   return head;
-}
-
-/**
- * Whether this Node keeps the head of a response where it can be set: it is no part of its
- * interface. Where it does not, every request goes to its route.
- */
-function takesHeads(): boolean {
-  const response = new ServerResponse(new IncomingMessage(new Socket())) as WithHead;
-  response.writeHead(200, ['x-one', '1']);
-  return response._header?.startsWith('HTTP/1.1 200 OK\r\nx-one: 1\r\n') === true;
 }

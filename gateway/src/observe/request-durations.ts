@@ -19,6 +19,10 @@ export class RequestDurations {
   readonly #routes = new Map<string, Map<string, DurationSeries>>();
 
   observe(method: string, route: string | undefined, status: number, seconds: number): void {
+    this.series(method, route, status).observe(seconds);
+  }
+
+  series(method: string, route: string | undefined, status: number): DurationSeries {
     const name = route ?? NO_ROUTE;
     let byCall = this.#routes.get(name);
     if (!byCall) {
@@ -32,6 +36,6 @@ export class RequestDurations {
       series = this.metric.series({ method: known, route: name, status: String(status) });
       byCall.set(call, series);
     }
-    series.observe(seconds);
+    return series;
   }
 }

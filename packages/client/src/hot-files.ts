@@ -13,7 +13,11 @@ const MAX_BYTES = 32 * 2 ** 20;
 /** Keys of the latest first readings. */
 const MAX_SEEN = 16_384;
 /** What a kept file costs beside its bytes. */
-const ENTRY_BYTES = 200;
+const ENTRY_BYTES = 250;
+/** For the head of an answer; one that is longer is sent apart. */
+const ROOM_BYTES = 1024;
+/** Larger files are sent in pieces anyway. */
+const MAX_FRAMED_BYTES = 64 * 2 ** 10;
 
 export interface HotFile extends CachedFile {
   /** Unix milliseconds; Infinity for a file without end. */
@@ -28,7 +32,7 @@ export class HotFiles {
     this.#files = new LRUCache({
       maxSize: maxBytes,
       maxEntrySize: Math.ceil(maxBytes / 16),
-      sizeCalculation: ({ bytes }) => bytes.length + ENTRY_BYTES,
+      sizeCalculation: ({ bytes }) => bytes.length + ROOM_BYTES + ENTRY_BYTES,
     });
   }
 
@@ -38,17 +42,32 @@ export class HotFiles {
 
   /**
    * The file was read from the disk, and is what was stored. `isThere` says whether it
-   * still is: it may have been deleted while it was read.
+   * still is: it may have been deleted while it was read. Gives the bytes, in the memory
+   * in which they are kept.
    */
-  noteRead(key: string, file: HotFile, isThere: () => boolean): void {
+  noteRead(key: string, bytes: Buffer, expiresAt: number, isThere: () => boolean): Buffer {
     if (!this.#seen.has(key)) this.#seen.set(key, true);
     else if (isThere()) {
       this.#seen.delete(key);
+      const file =
+        bytes.length > MAX_FRAMED_BYTES ? { bytes, expiresAt } : framed(bytes, expiresAt);
       this.#files.set(key, file);
+      return file.bytes;
     }
+    return bytes;
   }
 
   forget(key: string): void {
     this.#files.delete(key);
   }
+}
+
+function framed(bytes: Buffer, expiresAt: number): HotFile {
+  const memory = Buffer.allocUnsafeSlow(ROOM_BYTES + bytes.length);
+  memory.set(bytes, ROOM_BYTES);
+  return {
+    bytes: memory.subarray(ROOM_BYTES),
+    expiresAt,
+    room: { memory, size: ROOM_BYTES, owner: undefined, isBusy: false },
+  };
 }

@@ -113,9 +113,9 @@ export class Reader {
     if (hot) return hot.bytes;
     const local = await staging.read(row);
     if (local) {
-      const file = { bytes: local, expiresAt: row.expiresAt ?? Number.POSITIVE_INFINITY };
-      this.#hot?.noteRead(name, file, () => staging.find(row.key) !== undefined);
-      return local;
+      if (!this.#hot) return local;
+      const expiresAt = row.expiresAt ?? Number.POSITIVE_INFINITY;
+      return this.#hot.noteRead(name, local, expiresAt, () => staging.find(row.key) !== undefined);
     }
     const { trunkFileId, trunkOffset, size } = row;
     if (trunkFileId === null || trunkOffset === null) {

@@ -131,6 +131,22 @@ export interface StoredFile extends Omit<FileInfo, 'key'> {
 /** A small file whose bytes are in memory, held against their checksum when they came there. */
 export interface CachedFile {
   readonly bytes: Buffer;
+  /** Undefined where there is none. */
+  readonly room?: Room;
+}
+
+/**
+ * Memory right before the bytes of a file, for a head that is sent with them in one piece.
+ * Whoever writes there sees to it that nothing is being sent from it any more.
+ */
+export interface Room {
+  /** The room and, from `size` on, the file. */
+  readonly memory: Buffer;
+  readonly size: number;
+  /** What was written there last is its. */
+  owner: unknown;
+  /** The system has not taken all of what is being sent from here. */
+  isBusy: boolean;
 }
 
 /**
