@@ -264,6 +264,15 @@ export class SimulatedDisk implements Disk {
         const part = bytes.subarray(0, Math.ceil(bytes.length / 2));
         return operate('write', write, (short) => short && file.write(part, position));
       },
+      // Two operations: the machine may stop between them.
+      writeDurablyAt: async (chunks, position) => {
+        const bytes = Buffer.concat(chunks);
+        const write = () => file.write(bytes, position);
+        const part = bytes.subarray(0, Math.ceil(bytes.length / 2));
+        await operate('write', write, (short) => short && file.write(part, position));
+        const sync = () => file.syncLast(position);
+        await operate('sync', sync, () => file.failSyncLast(position));
+      },
       readAt: (target, position) => operate('read', () => file.read(target, position)),
       stat: () =>
         operate('stat', () => ({

@@ -67,6 +67,22 @@ export class SimulatedFile {
     while (this.#changes[0]?.state === 'durable') this.#durable.apply(this.#changes.shift()!);
   }
 
+  /** What was written to that place last is durable, whatever was before it. */
+  syncLast(position: number): void {
+    this.#endLast(position, 'durable');
+  }
+
+  failSyncLast(position: number): void {
+    this.#endLast(position, 'doubtful');
+  }
+
+  #endLast(position: number, state: Change['state']): void {
+    const index = this.#changes.findLastIndex((change) => change.position === position);
+    const change = this.#changes[index];
+    if (change?.state === 'unsynced') this.#changes[index] = { ...change, state };
+    while (this.#changes[0]?.state === 'durable') this.#durable.apply(this.#changes.shift()!);
+  }
+
   failSync(): void {
     this.#changes = this.#changes.map((change) =>
       change.state === 'unsynced' ? { ...change, state: 'doubtful' } : change,

@@ -2,7 +2,7 @@ import type { DiskFile } from './disk.js';
 
 /**
  * The file with some operations done otherwise: for a disk that counts, delays or
- * fails what another disk does.
+ * fails what another disk does. It writes and syncs in two steps unless told otherwise.
  */
 export function decoratedFile(file: DiskFile, changed: Partial<DiskFile>): DiskFile {
   return {

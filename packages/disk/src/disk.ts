@@ -41,6 +41,13 @@ export interface DiskFile {
   readAt(target: Buffer, position: number): Promise<number>;
   /** Writes all of the chunks, one behind the other, from `position` on. */
   writeAt(chunks: readonly Uint8Array[], position: number): Promise<void>;
+  /**
+   * As `writeAt`; these bytes, and a size that grew by them, are on the medium when it
+   * resolves. Nothing is said of what was written before. When it rejects, nothing is known
+   * of them, as after a failed `sync`. Not every disk has it: it is for those where it is
+   * quicker than a write and a sync.
+   */
+  writeDurablyAt?(chunks: readonly Uint8Array[], position: number): Promise<void>;
   /** Cuts the file or fills it up with zeros. */
   truncate(size: number): Promise<void>;
   /** Not durable by itself, nor by `sync`: a time is no content. */

@@ -17,7 +17,9 @@ import { Segment } from './segment.js';
  * The Files Container: append-only segments with one writer. Appends that wait
  * while a sync is under way are written together (group commit): one writev, one
  * fdatasync, one FileMap transaction, then all are acknowledged. A batch is written
- * while the one before it is synced, and synced and acknowledged after that.
+ * while the one before it is synced, and synced and acknowledged after that. An append
+ * that comes alone, as the one before it did, waits for no others and is written and made
+ * durable in one step.
  *
  * After a failed write or sync the segment takes no more records: what the system
  * still holds of it is unknown. Its acknowledged records stay readable. What was refused
@@ -83,6 +85,8 @@ export class Container {
   #queuedBytes = 0;
   /** Bytes of the batch that is being synced. */
   #unsettledBytes = 0;
+  /** Appends of the batch that was taken last. */
+  #lastBatch = 0;
   #writing: Promise<void> | undefined;
   /** The write to a segment that is under way. Never rejects, as those below. */
   #write: Promise<unknown> = Promise.resolve();
@@ -181,10 +185,16 @@ export class Container {
 
   async #writeAll(): Promise<void> {
     while (this.#queue.length > 0) {
-      await this.#gather();
-      await this.#writeBatch(this.#takeBatch());
+      const isAlone = this.#isAlone();
+      if (!isAlone) await this.#gather();
+      await this.#writeBatch(this.#takeBatch(), isAlone);
     }
     this.#writing = undefined;
+  }
+
+  /** Uploads come one after the other: nobody is on the way who could come along. */
+  #isAlone(): boolean {
+    return this.#queue.length === 1 && this.#lastBatch <= 1 && this.#unsettledBytes === 0;
   }
 
   /** Those that were answered together come back together: they are to go together. */
@@ -213,14 +223,15 @@ export class Container {
       count += 1;
     }
     this.#queuedBytes -= bytes;
+    this.#lastBatch = count;
     return this.#queue.splice(0, count);
   }
 
   /** Resolves once the batch is written, and the one before it is answered. */
-  async #writeBatch(appends: readonly Append[]): Promise<void> {
+  async #writeBatch(appends: readonly Append[], isAlone: boolean): Promise<void> {
     let batch: Batch;
     try {
-      batch = await this.#writeRecords(appends);
+      batch = await this.#writeRecords(appends, isAlone);
     } catch (error) {
       await this.#settled;
       await this.#giveUp(this.#current, error, appends);
@@ -233,7 +244,7 @@ export class Container {
     });
   }
 
-  async #writeRecords(appends: readonly Append[]): Promise<Batch> {
+  async #writeRecords(appends: readonly Append[], isAlone: boolean): Promise<Batch> {
     const segment = await this.#writableSegment();
     if (segment.failure !== undefined) throw segment.failure;
     const buffers: Uint8Array[] = [];
@@ -251,7 +262,8 @@ export class Container {
         end += head.length + record.bodyBytes;
       }
     }
-    const write = segment.write(buffers);
+    const isDurable = isAlone && appends.every(({ sync }) => sync) && segment.canWriteDurably;
+    const write = isDurable ? segment.writeDurably(buffers, end) : segment.write(buffers);
     this.#write = write.catch(() => undefined);
     await write;
     if (segment.failure === undefined) segment.end = end;
@@ -263,8 +275,10 @@ export class Container {
     try {
       // The batch before it failed, and this one may be as doubtful.
       if (segment.failure !== undefined) throw segment.failure;
-      this.#unsynced.add(segment);
-      if (appends.some(({ sync }) => sync)) await this.#sync(segment, end);
+      if (segment.synced < end) {
+        this.#unsynced.add(segment);
+        if (appends.some(({ sync }) => sync)) await this.#sync(segment, end);
+      }
       this.#options.commit(changes, segment, end);
       segment.bytes = end;
     } catch (error) {

@@ -98,6 +98,22 @@ export class Segment {
     return this.#file.writeAt(buffers, this.end);
   }
 
+  /** True if everything that is written is on the medium, and more can be brought there with it. */
+  get canWriteDurably(): boolean {
+    return this.synced === this.end && !this.#isDoubtful && this.#file.writeDurablyAt !== undefined;
+  }
+
+  /** As `write`, and what is written is durable then. */
+  async writeDurably(buffers: readonly Uint8Array[], end: number): Promise<void> {
+    try {
+      await this.#file.writeDurablyAt!(buffers, this.end);
+    } catch (error) {
+      this.#isDoubtful = true;
+      throw error;
+    }
+    this.synced = end;
+  }
+
   /** Makes what is written up to byte `end` durable. */
   async sync(end = this.bytes): Promise<void> {
     try {
