@@ -6,16 +6,17 @@ import { Running } from '../cli/run.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /**
- * Many large uploads at once: what they take of the gateway's memory does not grow
- * with their sizes. The gateway is a process of its own, the uploads come from another.
- * STEVEDORE_TEST_UPLOAD_BYTES says how much of each 100 MB is sent before it is measured:
- * more than what any body may hold of memory before it goes to the disk (4 MiB), so that
- * all of them stream.
+ * Many large uploads at once, half of them of a length that is not said: what they take of
+ * the gateway's memory does not grow with their sizes. The gateway is a process of its own,
+ * the uploads come from another. STEVEDORE_TEST_UPLOAD_BYTES says how much of each 100 MB is
+ * sent before it is measured: more than what any body may hold of memory before it goes to
+ * the disk (4 MiB), so that all of them stream. With 100000000 all but the last byte is sent:
+ * 20 GB, all of them still in flight.
  */
 
 const UPLOADS = 200;
 const BYTES = 100_000_000;
-const SENT = Number(process.env.STEVEDORE_TEST_UPLOAD_BYTES ?? 5_000_000);
+const SENT = Math.min(Number(process.env.STEVEDORE_TEST_UPLOAD_BYTES ?? 5_000_000), BYTES - 1);
 const LIMIT_MIB = 300;
 
 function residentMib(pid: number): number {

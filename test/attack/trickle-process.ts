@@ -1,12 +1,16 @@
 import { connect } from 'node:net';
 
-/** Begins uploads, sends a part of each as fast as it is taken, and then waits. */
+/**
+ * Begins uploads, every other one of a length that is not said, sends a part of each as
+ * fast as it is taken, and then waits.
+ */
 
 const [url = '', uploads = '', bytes = '', sent = ''] = process.argv.slice(2);
 const { port } = new URL(url);
 const chunk = Buffer.alloc(64 * 1024, 'x');
 
-function begin(): Promise<void> {
+function begin(_: unknown, index: number): Promise<void> {
+  const isChunked = index % 2 === 1;
   return new Promise((resolve, reject) => {
     const socket = connect(Number(port), '127.0.0.1');
     let left = Number(sent);
@@ -16,7 +20,10 @@ function begin(): Promise<void> {
       while (left > 0) {
         const piece = chunk.subarray(0, Math.min(chunk.length, left));
         left -= piece.length;
-        if (!socket.write(piece)) {
+        if (isChunked) socket.write(`${piece.length.toString(16)}\r\n`);
+        const isTaken = socket.write(piece);
+        if (isChunked) socket.write('\r\n');
+        if (!isTaken) {
           socket.once('drain', more);
           return;
         }
@@ -24,8 +31,8 @@ function begin(): Promise<void> {
       if (socket.writableLength === 0) resolve();
       else socket.once('drain', resolve);
     };
-    const head = `POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: ${bytes}\r\n\r\n`;
-    socket.write(head, more);
+    const length = isChunked ? 'Transfer-Encoding: chunked' : `Content-Length: ${bytes}`;
+    socket.write(`POST /files HTTP/1.1\r\nHost: x\r\n${length}\r\n\r\n`, more);
   });
 }
 

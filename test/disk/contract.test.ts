@@ -43,6 +43,19 @@ describe.each(DISKS)('%s', (_, make) => {
     expect(await textOf(disk, `${root}/file`)).toBe(Buffer.concat(chunks).toString());
   });
 
+  test('writes durably to a file that is written otherwise too, whatever its name', async () => {
+    const { disk, root } = make();
+    const file = await disk.create(`${root}/file`);
+    await file.writeAt([Buffer.from('one ')], 0);
+    await disk.rename(`${root}/file`, `${root}/other`);
+    await file.writeDurablyAt?.([Buffer.from('tw'), Buffer.from('o ')], 4);
+    await file.writeAt([Buffer.from('three')], 8);
+    await file.writeDurablyAt?.([Buffer.from('ONE')], 0);
+    await file.close();
+    expect(await textOf(disk, `${root}/other`)).toBe('ONE two three');
+    expect(await disk.exists(`${root}/file`)).toBe(false);
+  });
+
   test('cuts files, fills them up, and keeps their time', async () => {
     const { disk, root } = make();
     await written(disk, `${root}/file`, 'abcdef');
@@ -158,6 +171,21 @@ describe('after a power failure, the simulated disk', () => {
     expect(survivors(disk, 'kept')).toEqual([['/file', Buffer.from('text')]]);
     await disk.syncDirectory('/root');
     expect(survivors(disk, 'lost')).toEqual([['/file', Buffer.from('text')]]);
+  });
+
+  test('has what was written durably, and nothing that was written before', async () => {
+    const disk = new SimulatedDisk('/root');
+    const file = await disk.create('/root/file');
+    await disk.syncDirectory('/root');
+    await file.writeAt([Buffer.from('lost')], 0);
+    await file.writeDurablyAt!([Buffer.from('kept')], 4);
+    expect(survivors(disk, 'lost')).toEqual([['/file', Buffer.from('\0\0\0\0kept')]]);
+    disk.fail({ at: disk.operations + 2, code: 'EIO', once: true });
+    await expect(file.writeDurablyAt!([Buffer.from('gone')], 8)).rejects.toMatchObject({
+      code: 'EIO',
+    });
+    await file.sync();
+    expect(survivors(disk, 'lost')).toEqual([['/file', Buffer.from('lostkept')]]);
   });
 
   test('has a file that was moved in one of its two places at least', async () => {

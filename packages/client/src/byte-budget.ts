@@ -10,8 +10,9 @@ export class ByteBudget {
     this.#maxBytes = maxBytes;
   }
 
-  take(bytes: number): boolean {
-    if (this.#takenBytes + bytes > this.#maxBytes) return false;
+  /** `share` of the whole that may be taken by then, from 0 to 1. */
+  take(bytes: number, share = 1): boolean {
+    if (this.#takenBytes + bytes > this.#maxBytes * share) return false;
     this.#takenBytes += bytes;
     return true;
   }

@@ -45,6 +45,8 @@ export interface StageOptions {
 }
 
 const DEFAULT_TYPE = 'application/octet-stream';
+/** Of the budget, for bodies that may yet turn out to be large: they must not take it all. */
+const UNANNOUNCED_SHARE = 0.25;
 /** What is gathered before a write to the spool. */
 const SPOOL_WRITE_BYTES = 128 * 1024;
 
@@ -68,7 +70,7 @@ export class Intake {
     const normal = normalizeBody(body);
     const key = this.#staging.newKey();
     this.inFlight += 1;
-    const taking = new Taking(this.#staging, this.#budget, this.#limits, key, sync);
+    const taking = new Taking(this.#staging, this.#budget, this.#limits, key, sync, options.size);
     try {
       if ('bytes' in normal && normal.bytes.length <= this.#limits.smallFileBytes) {
         if (normal.bytes.length > maxBytes) throw tooLarge(maxBytes);
@@ -132,6 +134,8 @@ class Taking {
   readonly #limits: IntakeLimits;
   readonly #key: Buffer;
   readonly #sync: boolean;
+  /** What is said beforehand of its size. */
+  readonly #announcedBytes: number | undefined;
   #chunks: Uint8Array[] = [];
   #chunkBytes = 0;
   #heldBytes = 0;
@@ -145,8 +149,10 @@ class Taking {
     limits: IntakeLimits,
     key: Buffer,
     sync: boolean,
+    announcedBytes: number | undefined,
   ) {
     this.#sync = sync && limits.sync;
+    this.#announcedBytes = announcedBytes;
     this.#staging = staging;
     this.#budget = budget;
     this.#limits = limits;
@@ -168,8 +174,7 @@ class Taking {
     this.#chunks.push(chunk);
     this.#chunkBytes += chunk.length;
     if (!this.#spool) {
-      const small = this.size <= this.#limits.smallFileBytes;
-      if (small && this.#budget.take(chunk.length)) {
+      if (this.#isSmallSoFar() && this.#budget.take(chunk.length, this.#share)) {
         this.#heldBytes += chunk.length;
         this.#crc = crc32(chunk, this.#crc);
         return;
@@ -180,6 +185,14 @@ class Taking {
       this.#staging.checkRoom();
       await this.#flush();
     }
+  }
+
+  #isSmallSoFar(): boolean {
+    return Math.max(this.size, this.#announcedBytes ?? 0) <= this.#limits.smallFileBytes;
+  }
+
+  get #share(): number {
+    return this.#announcedBytes === undefined ? UNANNOUNCED_SHARE : 1;
   }
 
   async finish(meta: FileMeta): Promise<Taken> {

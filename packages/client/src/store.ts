@@ -41,7 +41,7 @@ import type {
 const ONCE_BYTES = 16;
 const ONCE_MS = 24 * 3_600_000;
 /** Memory that bodies on their way in may hold together. */
-const INTAKE_BYTES = 64 * 2 ** 20;
+const INTAKE_BYTES = 32 * 2 ** 20;
 const PING_TIMEOUT_MS = 2_000;
 
 export interface StoreParts {
