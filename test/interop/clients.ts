@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import { open } from '@stevedore/client';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { until } from '../storage/support.js';
+import { content, type Node, type Owner, withMoved } from '../support/two-groups.js';
 
 /**
  * The cases that other people's clients go through against our tracker and storage.
@@ -31,7 +33,14 @@ export const CASES = {
   sliceRange: 'reads parts of small files by their slice ids',
   sliceInfo: 'is told size and CRC-32 of small files',
   forgedSlice: 'gets nothing for a slice id that was tampered with',
+  movedRead: 'reads files whose bytes a storage of another group has',
+  movedRange: 'reads parts of such files',
+  movedInfo: 'is told size and CRC-32 of such files',
+  movedMetadata: 'reads and replaces metadata of such files',
+  movedDelete: 'deletes such a file, which is gone then',
 } as const;
+
+const MOVED_FILES = 4;
 
 export type Case = keyof typeof CASES;
 
@@ -42,6 +51,15 @@ export interface ClientNode {
   /** A file with a line `id path` for each small file: its slice id and where its bytes are. */
   readonly slices: string;
   readonly folder: string;
+  readonly moved: MovedFiles;
+}
+
+/** Files of one group whose bytes have gone to another one, in a cluster of their own. */
+export interface MovedFiles {
+  /** Of its tracker. */
+  readonly port: number;
+  /** As `slices`; the metadata of each is `n`: its place in the list. */
+  readonly files: string;
 }
 
 /** A line of the program's output: how a case ended, or a file that it has left in the storage. */
@@ -57,26 +75,40 @@ export function clientSuite(
   const cases = (Object.keys(CASES) as Case[]).filter((name) => cannot[name] === undefined);
   const results = new Map<string, string | null>();
   const kept: { readonly id: string; readonly sha256: string }[] = [];
+  const closes: (() => Promise<void>)[] = [];
+  /** Downloads that the storages with moved files have answered: their home, and the other one. */
+  const answered = { home: 0, other: 0 };
   let ours: FastdfsClient;
-  let close: () => Promise<void> = () => Promise.resolve();
 
   beforeAll(async () => {
     const { node, closeNode } = await startNode();
+    closes.push(closeNode);
     ours = new FastdfsClient({ trackers: [`${node.host}:${node.port}`] });
-    close = async () => {
-      await ours.close();
-      await closeNode();
-    };
-    for (const line of await run(node)) {
+    closes.push(() => ours.close());
+    const { home, other, ...moved } = await startMoved(node.folder, (close) => {
+      closes.push(close);
+    });
+    const before = [downloads(home), downloads(other)] as const;
+    for (const line of await run({ ...node, moved })) {
       if ('case' in line) results.set(line.case, line.error);
       else kept.push({ id: line.kept, sha256: line.sha256 });
     }
+    answered.home = downloads(home) - before[0];
+    answered.other = downloads(other) - before[1];
   }, 300_000);
-  afterAll(() => close());
+  afterAll(async () => {
+    for (const close of closes.reverse()) await close();
+  });
 
   test.each(cases.map((name) => [CASES[name], name] as const))('%s', (_, name) => {
     expect(results.has(name), `the program ran the case ${name}`).toBe(true);
     expect(results.get(name)).toBe(null);
+  });
+
+  test('the storage that has the bytes of moved files has answered for them, not their home', () => {
+    expect(answered.other).toBeGreaterThanOrEqual(MOVED_FILES);
+    // The home is asked for what was deleted, and for what was described anew a moment ago.
+    expect(answered.home).toBeLessThanOrEqual(2);
   });
 
   test('what it has stored is the same for our client', async () => {
@@ -86,6 +118,29 @@ export function clientSuite(
       expect(createHash('sha256').update(bytes).digest('hex'), id).toBe(sha256);
     }
   });
+}
+
+/** Files of 40 bytes; the tracker sends readers of all of them to the other group. */
+async function startMoved(folder: string, owner: Owner) {
+  const folders = { home: join(folder, 'home'), other: join(folder, 'other') };
+  const options = { owner, folders, normal: true };
+  const { tracker, home, other, ids } = await withMoved(MOVED_FILES, options);
+  const raw = new FastdfsClient({ trackers: [`127.0.0.1:${tracker}`] });
+  owner(() => raw.close());
+  const lines: string[] = [];
+  for (const [n, id] of ids.entries()) {
+    await until(async () => (await raw.locate(id)).port === other.storage.port);
+    const path = join(folder, `moved-${n}`);
+    writeFileSync(path, content(n));
+    lines.push(`${id} ${path}`);
+  }
+  const files = join(folder, 'moved');
+  writeFileSync(files, `${lines.join('\n')}\n`);
+  return { port: tracker, files, home, other };
+}
+
+function downloads({ storage }: Node): number {
+  return storage.statistics().operations.download.total;
 }
 
 /** A store with its embedded node, and twenty small files merged into one trunk. */
@@ -109,7 +164,7 @@ async function startNode() {
   const slices = join(folder, 'slices');
   writeFileSync(slices, `${lines.join('\n')}\n`);
   const [host, port] = store.trackers[0]!.split(':') as [string, string];
-  const node: ClientNode = { host, port: Number(port), slices, folder };
+  const node: Omit<ClientNode, 'moved'> = { host, port: Number(port), slices, folder };
   const closeNode = async () => {
     await store.close();
     await rm(folder, { recursive: true, force: true });

@@ -1,6 +1,7 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { existsSync, statSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
+import { promisify } from 'node:util';
 import { describe } from 'vitest';
 import { hasCommand, requirement } from '../support/requirements.js';
 import { clientSuite, parseLines } from './clients.js';
@@ -32,10 +33,12 @@ function build(): void {
 }
 
 describe.skipIf(needsJava.missing)('Java fastdfs-client-java', () => {
-  clientSuite(async ({ host, port, slices }) => {
+  clientSuite(async ({ host, port, slices, moved }) => {
     build();
     const classes = [join(PROJECT, 'dist/classes'), join(LIBRARIES, '*')].join(delimiter);
-    const args = ['-cp', classes, 'Cases', host, String(port), slices];
-    return parseLines(execFileSync('java', args, { encoding: 'utf8', maxBuffer: 2 ** 24 }));
+    const files = [slices, String(moved.port), moved.files];
+    const args = ['-cp', classes, 'Cases', host, String(port), ...files];
+    const { stdout } = await promisify(execFile)('java', args, { maxBuffer: 2 ** 24 });
+    return parseLines(stdout);
   }, {});
 });

@@ -31,14 +31,20 @@ type Program = Readonly<Partial<Record<Case, () => Promise<void>>>>;
 
 const silent = { debug() {}, info() {}, warn() {}, error() {} };
 
-async function run({ host, port, slices }: ClientNode): Promise<Line[]> {
+async function run({ host, port, slices, moved }: ClientNode): Promise<Line[]> {
   const FdfsClient = createRequire(import.meta.url)('fdfs') as new (options: object) => Fdfs;
-  const client = new FdfsClient({ trackers: [{ host, port }], timeout: 10_000, logger: silent });
+  const connect = (tracker: { readonly host: string; readonly port: number }) =>
+    new FdfsClient({ trackers: [tracker], timeout: 10_000, logger: silent });
+  const client = connect({ host, port });
   const lines: Line[] = [];
   const keep = (id: string, bytes: Buffer) => {
     lines.push({ kept: id, sha256: createHash('sha256').update(bytes).digest('hex') });
   };
-  for (const [name, body] of Object.entries(program(client, readSlices(slices), keep))) {
+  const bodies = {
+    ...program(client, readSlices(slices), keep),
+    ...movedProgram(connect({ host: '127.0.0.1', port: moved.port }), readSlices(moved.files)),
+  };
+  for (const [name, body] of Object.entries(bodies)) {
     const error = await body().then(
       () => null,
       (reason: unknown) => String(reason),
@@ -53,22 +59,7 @@ function program(
   slices: readonly { readonly id: string; readonly bytes: Buffer }[],
   keep: (id: string, bytes: Buffer) => void,
 ): Program {
-  const download = async (id: string, range: { offset?: number; bytes?: number } = {}) => {
-    const target = new PassThrough();
-    const bytes = buffer(target);
-    await client.download(id, { ...range, target });
-    return bytes;
-  };
-  const expectContent = async (id: string, bytes: Buffer) => {
-    expect((await download(id)).equals(bytes), id).toBe(true);
-  };
-  const expectInfo = async (id: string, bytes: Buffer) => {
-    const info = await client.getFileInfo(id);
-    expect({ size: info.size, crc32: info.crc32 >>> 0 }, id).toEqual({
-      size: bytes.length,
-      crc32: crc32(bytes),
-    });
-  };
+  const { download, expectContent, expectInfo } = reading(client);
   const store = async (size: number) => {
     const bytes = randomBytes(size);
     const id = await client.upload(bytes, { ext: 'jpg' });
@@ -146,6 +137,63 @@ function program(
       const at = id.lastIndexOf('.') - 4;
       const forged = `${id.slice(0, at)}${id[at] === 'B' ? 'C' : 'B'}${id.slice(at + 1)}`;
       await expect(download(forged)).rejects.toThrow('2');
+    },
+  };
+}
+
+function reading(client: Fdfs) {
+  const download = async (id: string, range: { offset?: number; bytes?: number } = {}) => {
+    const target = new PassThrough();
+    const bytes = buffer(target);
+    await client.download(id, { ...range, target });
+    return bytes;
+  };
+  const expectContent = async (id: string, bytes: Buffer) => {
+    expect((await download(id)).equals(bytes), id).toBe(true);
+  };
+  const expectInfo = async (id: string, bytes: Buffer) => {
+    const info = await client.getFileInfo(id);
+    expect({ size: info.size, crc32: info.crc32 >>> 0 }, id).toEqual({
+      size: bytes.length,
+      crc32: crc32(bytes),
+    });
+  };
+  return { download, expectContent, expectInfo };
+}
+
+/** Files whose bytes another group has. */
+function movedProgram(
+  client: Fdfs,
+  files: readonly { readonly id: string; readonly bytes: Buffer }[],
+): Program {
+  const { download, expectContent, expectInfo } = reading(client);
+  return {
+    movedRead: async () => {
+      for (const { id, bytes } of files) await expectContent(id, bytes);
+    },
+    movedRange: async () => {
+      for (const { id, bytes } of files) {
+        const part = await download(id, { offset: 5, bytes: 20 });
+        expect(part.equals(bytes.subarray(5, 25)), id).toBe(true);
+      }
+    },
+    movedInfo: async () => {
+      for (const { id, bytes } of files) await expectInfo(id, bytes);
+    },
+    movedMetadata: async () => {
+      for (const [n, { id }] of files.entries()) {
+        expect(await client.getMetaData(id)).toEqual({ n: String(n) });
+      }
+      const { id, bytes } = files[0]!;
+      await client.setMetaData(id, { only: 'this' });
+      expect(await client.getMetaData(id)).toEqual({ only: 'this' });
+      await expectContent(id, bytes);
+    },
+    movedDelete: async () => {
+      const { id } = files.at(-1)!;
+      await client.del(id);
+      await expect(download(id)).rejects.toThrow('2');
+      await expect(client.getFileInfo(id)).rejects.toThrow('2');
     },
   };
 }

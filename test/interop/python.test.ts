@@ -1,5 +1,6 @@
-import { execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { describe } from 'vitest';
 import { hasCommand, python, requirement } from '../support/requirements.js';
 import { clientSuite, parseLines } from './clients.js';
@@ -18,9 +19,10 @@ const needsPy3Fdfs = requirement('the Python package py3Fdfs', () =>
 
 describe.skipIf(needsPy3Fdfs.missing)('Python py3Fdfs', () => {
   clientSuite(
-    async ({ host, port, slices, folder }) => {
-      const args = [PROGRAM, host, String(port), slices, folder];
-      return parseLines(execFileSync(python, args, { encoding: 'utf8', maxBuffer: 2 ** 24 }));
+    async ({ host, port, slices, folder, moved }) => {
+      const args = [PROGRAM, host, String(port), slices, folder, String(moved.port), moved.files];
+      const { stdout } = await promisify(execFile)(python, args, { maxBuffer: 2 ** 24 });
+      return parseLines(stdout);
     },
     {
       range: 'UnboundLocalError',
@@ -31,6 +33,9 @@ describe.skipIf(needsPy3Fdfs.missing)('Python py3Fdfs', () => {
       merge: 'packs text where bytes are needed',
       sliceRange: 'UnboundLocalError',
       sliceInfo: 'no such call',
+      movedRange: 'UnboundLocalError',
+      movedInfo: 'no such call',
+      movedMetadata: 'packs text where bytes are needed',
     },
   );
 });

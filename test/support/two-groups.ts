@@ -73,6 +73,8 @@ export interface MovedOptions {
   readonly tracker?: number | undefined;
   readonly other?: Node;
   readonly owner?: Owner;
+  /** Where the storages keep their files. Default: temporary folders of the test. */
+  readonly folders?: Readonly<Record<'home' | 'other', string>>;
   /** Default: appenders. */
   readonly normal?: boolean;
 }
@@ -82,8 +84,10 @@ export async function withMoved(files: number, options: MovedOptions = {}) {
   const { secret, owner = onTestFinished, normal = false } = options;
   const secrets = secret === undefined ? [] : [secret];
   const tracker = options.tracker ?? (await startedTracker(secrets, owner));
-  const other = options.other ?? (await nodeOf(tracker, 'group2', TIERS, { secrets }, owner));
-  const home = await nodeOf(tracker, 'group1', SLOW, { secrets }, owner);
+  const start = (group: string, tiers: TierOptions, folder = temporaryFolder()) =>
+    nodeOf(tracker, group, tiers, { secrets, folder }, owner);
+  const other = options.other ?? (await start('group2', TIERS, options.folders?.other));
+  const home = await start('group1', SLOW, options.folders?.home);
   const client = new FastdfsClient({ trackers: [`127.0.0.1:${tracker}`], secret });
   owner(() => client.close());
   await until(() => home.storage.migrationStatus()!.neighbours.length === 1);

@@ -1,4 +1,4 @@
-"""Takes py3Fdfs through the cases that it can do: `cases.py HOST PORT SLICES FOLDER`.
+"""Takes py3Fdfs through the cases that it can do: `cases.py HOST PORT SLICES FOLDER MOVED_PORT MOVED`.
 
 Prints one JSON text a line: how a case ended, and the files it has left in the storage.
 """
@@ -11,15 +11,21 @@ import sys
 from fdfs_client.client import Fdfs_client
 from fdfs_client.exceptions import DataError
 
-HOST, PORT, SLICES, FOLDER = sys.argv[1:]
-
-client = Fdfs_client(
-    {"host_tuple": (HOST,), "port": int(PORT), "timeout": 30, "name": "Tracker Pool"}
-)
+HOST, PORT, SLICES, FOLDER, MOVED_PORT, MOVED = sys.argv[1:]
 
 
-def download(file_id):
-    return client.download_to_buffer(file_id)["Content"]
+def connect(host, port):
+    return Fdfs_client(
+        {"host_tuple": (host,), "port": int(port), "timeout": 30, "name": "Tracker Pool"}
+    )
+
+
+client = connect(HOST, PORT)
+moved_client = connect("127.0.0.1", MOVED_PORT)
+
+
+def download(file_id, of=client):
+    return of.download_to_buffer(file_id)["Content"]
 
 
 def upload(content, extension="bin"):
@@ -47,8 +53,8 @@ def refused(call):
     raise AssertionError("it was not refused")
 
 
-def slices():
-    with open(SLICES, encoding="utf8") as lines:
+def slices(path=SLICES):
+    with open(path, encoding="utf8") as lines:
         for line in lines:
             file_id, path = line.rstrip("\n").split(" ", 1)
             with open(path, "rb") as file:
@@ -118,6 +124,18 @@ def forged_slice():
     refused(lambda: download(file_id[:at] + other + file_id[at + 1 :]))
 
 
+def moved_read():
+    for file_id, content in slices(MOVED):
+        assert download(file_id, moved_client) == content, "the bytes differ"
+
+
+def moved_delete():
+    *_, (file_id, _) = slices(MOVED)
+    moved_client.delete_file(file_id)
+    refused(lambda: moved_client.delete_file(file_id))
+    refused(lambda: download(file_id, moved_client))
+
+
 for name, case in {
     "upload": upload_case,
     "large": large,
@@ -128,6 +146,8 @@ for name, case in {
     "truncate": truncate,
     "sliceRead": slice_read,
     "forgedSlice": forged_slice,
+    "movedRead": moved_read,
+    "movedDelete": moved_delete,
 }.items():
     error = None
     try:

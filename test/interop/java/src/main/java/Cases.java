@@ -14,8 +14,8 @@ import org.csource.fastdfs.StorageClient1;
 import org.csource.fastdfs.TrackerClient;
 
 /**
- * Takes the Java client through every case: `Cases HOST PORT SLICES`. Prints one JSON
- * text a line: how a case ended, and the files it has left in the storage.
+ * Takes the Java client through every case: `Cases HOST PORT SLICES MOVED_PORT
+ * MOVED`. Prints one JSON text a line: how a case ended, and the files it has left in the storage.
  */
 public final class Cases {
   private interface Case {
@@ -28,8 +28,7 @@ public final class Cases {
   public static void main(String[] args) throws Exception {
     ClientGlobal.initByTrackers(args[0] + ":" + args[1]);
     client = new StorageClient1(new TrackerClient().getTrackerServer());
-    List<String[]> slices = new ArrayList<>();
-    for (String line : Files.readAllLines(Path.of(args[2]))) slices.add(line.split(" ", 2));
+    List<String[]> slices = lines(args[2]);
 
     run("upload", () -> upload(1000));
     run("large", () -> upload(3_000_000));
@@ -48,6 +47,21 @@ public final class Cases {
     run("sliceRange", () -> sliceRange(slices));
     run("sliceInfo", () -> sliceInfo(slices));
     run("forgedSlice", () -> forgedSlice(slices));
+
+    ClientGlobal.initByTrackers("127.0.0.1:" + args[3]);
+    client = new StorageClient1(new TrackerClient().getTrackerServer());
+    List<String[]> moved = lines(args[4]);
+    run("movedRead", () -> sliceRead(moved));
+    run("movedRange", () -> movedRange(moved));
+    run("movedInfo", () -> sliceInfo(moved));
+    run("movedMetadata", () -> movedMetadata(moved));
+    run("movedDelete", () -> movedDelete(moved));
+  }
+
+  private static List<String[]> lines(String path) throws Exception {
+    List<String[]> lines = new ArrayList<>();
+    for (String line : Files.readAllLines(Path.of(path))) lines.add(line.split(" ", 2));
+    return lines;
   }
 
   private static void upload(int size) throws Exception {
@@ -175,6 +189,31 @@ public final class Cases {
     char other = id.charAt(at) == 'B' ? 'C' : 'B';
     String forged = id.substring(0, at) + other + id.substring(at + 1);
     expect(client.download_file1(forged) == null, "it gave bytes");
+  }
+
+  private static void movedRange(List<String[]> files) throws Exception {
+    for (String[] file : files) {
+      byte[] bytes = Files.readAllBytes(Path.of(file[1]));
+      expectSame(client.download_file1(file[0], 5, 20), Arrays.copyOfRange(bytes, 5, 25));
+    }
+  }
+
+  private static void movedMetadata(List<String[]> files) throws Exception {
+    for (int n = 0; n < files.size(); n++) {
+      expectMetadata(files.get(n)[0], Map.of("n", String.valueOf(n)));
+    }
+    String id = files.get(0)[0];
+    client.set_metadata1(id, new NameValuePair[] {pair("only", "this")}, (byte) 'O');
+    expectMetadata(id, Map.of("only", "this"));
+    expectContent(id, Files.readAllBytes(Path.of(files.get(0)[1])));
+  }
+
+  private static void movedDelete(List<String[]> files) throws Exception {
+    String id = files.get(files.size() - 1)[0];
+    expect(client.delete_file1(id) == 0, "delete failed");
+    expect(client.download_file1(id) == null, "it is still there");
+    expect(client.getErrorCode() == 2, "the error is " + client.getErrorCode());
+    expect(client.query_file_info1(id) == null, "it is still known");
   }
 
   private static void run(String name, Case body) {
