@@ -32,7 +32,7 @@ import type { PassOn } from './pass-on.js';
 export interface ForwardedReads {
   readonly leased: LeasedFiles;
   readonly passOn: Pick<PassOn, 'ask' | 'stream'>;
-  /** True for a group with metadata servers, which alone have files elsewhere. */
+  /** False for a group without metadata servers, which alone have files elsewhere. */
   readonly isKnownGroup: (group: string) => boolean;
 }
 

@@ -39,6 +39,7 @@ export class GuestHosts {
   readonly #options: GuestHostsOptions;
   readonly #connections: GuestConnections;
   #servers: readonly MetadataServerRecord[] = [];
+  #hasLearned = false;
   #isClosed = false;
 
   constructor(options: GuestHostsOptions) {
@@ -51,7 +52,13 @@ export class GuestHosts {
     return this.#servers;
   }
 
+  /** False until a tracker has told. */
+  get hasLearned(): boolean {
+    return this.#hasLearned;
+  }
+
   learn(servers: readonly MetadataServerRecord[]): void {
+    this.#hasLearned = true;
     this.#servers = servers;
   }
 

@@ -33,6 +33,12 @@ export class Neighbours {
     return this.#parts.hosts.servers.filter(({ group }) => group !== own?.group);
   }
 
+  /** False for a group of which a tracker would have told, if it had a metadata server. */
+  mayHave(group: string): boolean {
+    const { hosts } = this.#parts;
+    return !hosts.hasLearned || this.others.some((each) => each.group === group);
+  }
+
   get guard(): GuestGuard {
     return this.#parts.guard;
   }

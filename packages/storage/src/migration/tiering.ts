@@ -259,8 +259,7 @@ export class Tiering {
     const neighbours = this.#neighbours;
     if (!this.#lending || !neighbours) return handlers;
     const { leased, passOn } = this.#lending;
-    const isKnownGroup = (name: string): boolean =>
-      neighbours.others.some(({ group }) => group === name);
+    const isKnownGroup = (group: string): boolean => neighbours.mayHave(group);
     return withForwardedReads(service, { leased, passOn, isKnownGroup }, handlers);
   }
 
