@@ -9,7 +9,7 @@ import {
 import { asError, StatusError } from '../../errors.js';
 import { type Handler, receiving } from '../../net/handler.js';
 import type { Payload } from '../../net/payload.js';
-import type { NewKind } from '../file-store.js';
+import type { NewKind } from '../file-names.js';
 import { METADATA_SUFFIX } from '../layout.js';
 import type { StorageService } from '../service.js';
 
