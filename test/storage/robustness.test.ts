@@ -230,14 +230,15 @@ describe('a storage', () => {
   });
 
   it('gives up a download that nobody reads', async () => {
-    const storage = await storageOf({ requestTimeoutMs: 40 });
+    // Long enough for the upload, whatever else the machine does.
+    const storage = await storageOf({ requestTimeoutMs: 500 });
     const setup = await storage.connect();
     const file = await setup.upload(Buffer.alloc(30_000_000));
     const client = await storage.connect();
     client.socket.pause();
     client.send(encodeRequest(downloadFile, { ...file, offset: 0, length: 0 }));
     await until(() => client.socket.bytesWritten > 0);
-    await new Promise((resolve) => setTimeout(resolve, 200));
+    await new Promise((resolve) => setTimeout(resolve, 1000));
     client.socket.resume();
     await client.ended();
     expect(await setup.isOpen()).toBe(true);
