@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Random } from './random.js';
 import { large, some } from './scripts.js';
+import { runSeeded } from './seeded-history.js';
 import type { FaultCode } from './simulated-disk.js';
 import { CRASH_MODES } from './simulated-file.js';
 import { type FileMapHarm, type HostOptions, SimulatedHost } from './simulated-host.js';
@@ -38,18 +39,8 @@ const STEPS_BY_WEIGHT: readonly (readonly [number, string, Step])[] = [
   [1, 'check and repair', (history) => history.repair()],
 ];
 
-/** Runs it to its end; what goes wrong is told with the seed and all steps. */
-export async function runHistory(seed: number): Promise<History> {
-  const history = new History(seed);
-  try {
-    await history.run();
-    return history;
-  } catch (error) {
-    const message = `TEST_SEED=${seed}: ${(error as Error).message}\n${history.lines.join('\n')}`;
-    throw new Error(message, { cause: error });
-  } finally {
-    await history.host.dispose();
-  }
+export function runHistory(seed: number): Promise<History> {
+  return runSeeded(seed, new History(seed));
 }
 
 export class History {
@@ -79,7 +70,7 @@ export class History {
   async run(): Promise<void> {
     await this.#start('none');
     for (let step = 0; step < STEPS; step++) {
-      const [, name, work] = pickByWeight(STEPS_BY_WEIGHT, this.#random);
+      const [, name, work] = this.#random.pickByWeight(STEPS_BY_WEIGHT);
       this.lines.push(name);
       await work(this);
       await this.#check();
@@ -263,16 +254,4 @@ export class History {
   #note(text: string): void {
     this.lines[this.lines.length - 1] += `: ${text}`;
   }
-}
-
-function pickByWeight<T extends readonly [number, ...unknown[]]>(
-  items: readonly T[],
-  random: Random,
-): T {
-  let left = random.below(items.reduce((sum, [weight]) => sum + weight, 0));
-  for (const item of items) {
-    left -= item[0];
-    if (left < 0) return item;
-  }
-  throw new RangeError('nothing to pick');
 }

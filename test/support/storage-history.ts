@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Random } from './random.js';
+import { runSeeded } from './seeded-history.js';
 import type { FaultCode } from './simulated-disk.js';
 import { CRASH_MODES } from './simulated-file.js';
 import { StorageHost } from './storage-host.js';
@@ -31,17 +32,8 @@ const STEPS_BY_WEIGHT: readonly Step[] = [
   [1, 'a jump of the clock', (history) => history.jump()],
 ];
 
-export async function runStorageHistory(seed: number): Promise<StorageHistory> {
-  const history = new StorageHistory(seed);
-  try {
-    await history.run();
-    return history;
-  } catch (error) {
-    const message = `TEST_SEED=${seed}: ${(error as Error).message}\n${history.lines.join('\n')}`;
-    throw new Error(message, { cause: error });
-  } finally {
-    history.host.dispose();
-  }
+export function runStorageHistory(seed: number): Promise<StorageHistory> {
+  return runSeeded(seed, new StorageHistory(seed));
 }
 
 export class StorageHistory {
@@ -58,7 +50,7 @@ export class StorageHistory {
   async run(): Promise<void> {
     await this.#start(false);
     for (let step = 1; step <= STEPS; step++) {
-      const [, name, work] = pickByWeight(STEPS_BY_WEIGHT, this.random);
+      const [, name, work] = this.random.pickByWeight(STEPS_BY_WEIGHT);
       this.lines.push(name);
       await work(this);
       if (step % LOOK_EVERY === 0) await this.#check(false);
@@ -179,16 +171,4 @@ export class StorageHistory {
   #note(text: string): void {
     if (this.lines.length > 0) this.lines[this.lines.length - 1] += `: ${text}`;
   }
-}
-
-function pickByWeight<T extends readonly [number, ...unknown[]]>(
-  items: readonly T[],
-  random: Random,
-): T {
-  let left = random.below(items.reduce((sum, [weight]) => sum + weight, 0));
-  for (const item of items) {
-    left -= item[0];
-    if (left < 0) return item;
-  }
-  throw new RangeError('nothing to pick');
 }

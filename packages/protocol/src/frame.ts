@@ -1,4 +1,3 @@
-import { OPEN_BODY_BYTES } from './commands/storage-listing.js';
 import { HEADER_BYTES, REPLY_COMMAND } from './constants.js';
 import { ProtocolError } from './errors.js';
 
@@ -15,6 +14,9 @@ export interface FrameHeader {
   readonly command: number;
   readonly status: number;
 }
+
+/** What a reply announces whose length is not known before its end; see storage-listing.ts. */
+export const OPEN_BODY_BYTES = 2 ** 58;
 
 export function encodeHeader(header: FrameHeader): Buffer {
   const bytes = Buffer.allocUnsafe(HEADER_BYTES);

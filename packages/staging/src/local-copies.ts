@@ -5,7 +5,7 @@ import { StoreError } from './errors.js';
 import type { DamagePlace, FileMap, FileRow } from './filemap.js';
 import { formatKey } from './key.js';
 import type { Quarantine } from './quarantine.js';
-import { learnBlocks } from './repair.js';
+import { learnBlocks } from './sound-copies.js';
 import type { Spool } from './spool.js';
 
 /**

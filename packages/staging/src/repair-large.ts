@@ -1,5 +1,11 @@
 import type { FileRow } from './filemap.js';
-import { goodHolders, isSoundAt, learnBlocks, PART_BYTES, type RepairParts } from './repair.js';
+import {
+  goodHolders,
+  isSoundAt,
+  learnBlocks,
+  PART_BYTES,
+  type RepairParts,
+} from './sound-copies.js';
 import { readTrunk, stageAgain } from './upkeep.js';
 
 /**

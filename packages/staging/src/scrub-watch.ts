@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { RepairParts } from './repair.js';
 import { scrub } from './scrub.js';
+import type { RepairParts } from './sound-copies.js';
 
 /**
  * Scrubs in the background, for as long as the store is open: one walk a day at most,

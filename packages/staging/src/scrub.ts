@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import type { FileRow, TrunkRow } from './filemap.js';
 import { formatKey } from './key.js';
-import { isSoundAt, learnBlocks, type RepairParts, repairFile } from './repair.js';
+import { repairFile } from './repair.js';
+import { isSoundAt, learnBlocks, type RepairParts } from './sound-copies.js';
 import { allFiles, ROWS_PER_PAGE, readTrunk, stopped, type UpkeepOptions } from './upkeep.js';
 
 /**

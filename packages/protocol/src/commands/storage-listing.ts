@@ -10,8 +10,6 @@ import { ProtocolError } from '../errors.js';
  * server closes the connection.
  */
 
-/** What the header of such a reply announces. */
-export const OPEN_BODY_BYTES = 2 ** 58;
 /** `i64` behind the last line: bytes of all lines. */
 export const LISTING_END_BYTES = 8;
 /** Longest line: a time, a letter, two names. */

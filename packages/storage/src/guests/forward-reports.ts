@@ -7,9 +7,9 @@ import {
   Status,
 } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
-import { pause } from '../io-server/announcer.js';
 import { FrameClient, type PeerAccess } from '../net/frame-client.js';
 import type { Endpoint } from '../options.js';
+import { pause } from '../pause.js';
 
 /**
  * Tells every tracker which storages answer for files of this one: all of it whenever a

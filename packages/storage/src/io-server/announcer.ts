@@ -1,12 +1,12 @@
 import { ioServerReport } from '@stevedore/protocol';
-import { asError } from '../errors.js';
-import { FrameClient, type PeerAccess } from '../net/frame-client.js';
-import { type Endpoint, endpointText, isOwnAddress } from '../options.js';
+import type { PeerAccess } from '../net/frame-client.js';
+import { keepSession, openToTracker } from '../net/tracker-session.js';
+import type { Endpoint } from '../options.js';
+import { pause } from '../pause.js';
 
 /**
- * Tells a tracker again and again that this I/O server lives and how much room it has.
- * Begins anew whenever the connection breaks; only the first failure in a row is
- * reported.
+ * Tells a tracker again and again that this I/O server lives and how much room it has,
+ * and begins anew whenever the connection breaks.
  */
 
 export interface AnnouncerOptions {
@@ -32,7 +32,13 @@ export class Announcer {
 
   constructor(options: AnnouncerOptions) {
     this.#options = options;
-    this.#running = this.#run();
+    const { tracker, reconnectDelayMs, onError } = options;
+    const { signal } = this.#stop;
+    this.#running = keepSession({
+      ...{ tracker, signal, onError },
+      session: (joined) => this.#session(joined),
+      pause: () => pause(reconnectDelayMs, signal),
+    });
   }
 
   close(): Promise<void> {
@@ -40,35 +46,11 @@ export class Announcer {
     return this.#running;
   }
 
-  async #run(): Promise<void> {
-    const { tracker, reconnectDelayMs, onError } = this.#options;
-    const { signal } = this.#stop;
-    let failed = false;
-    while (!signal.aborted) {
-      try {
-        await this.#session(() => {
-          failed = false;
-        });
-      } catch (error) {
-        if (!failed && !signal.aborted) {
-          const { message } = asError(error);
-          onError(new Error(`Tracker ${endpointText(tracker)}: ${message}`, { cause: error }));
-        }
-        failed = true;
-      }
-      await pause(reconnectDelayMs, signal);
-    }
-  }
-
   async #session(joined: () => void): Promise<void> {
     const { tracker, host, port, id, access, timeoutMs } = this.#options;
     const { intervalMs, space, onJoined } = this.#options;
     const { signal } = this.#stop;
-    const localAddress = isOwnAddress(host) ? { localAddress: host } : {};
-    const client = await FrameClient.open(
-      { ...tracker, ...localAddress, timeoutMs, access },
-      signal,
-    );
+    const client = await openToTracker(tracker, host, { timeoutMs, access }, signal);
     try {
       while (!signal.aborted) {
         const { totalBytes, freeBytes } = await space();
@@ -81,18 +63,4 @@ export class Announcer {
       client.close();
     }
   }
-}
-
-/** Waits so long, or until the signal. */
-export function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', done);
-      resolve();
-    };
-    const timer = setTimeout(done, ms);
-    signal.addEventListener('abort', done);
-    if (signal.aborted) done();
-  });
 }

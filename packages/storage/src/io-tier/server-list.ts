@@ -1,8 +1,8 @@
 import { type IoServerRecord, ioServerList } from '@stevedore/protocol';
 import { ConnectionError, StatusError } from '../errors.js';
-import { pause } from '../io-server/announcer.js';
 import { FrameClient, type PeerAccess } from '../net/frame-client.js';
 import { type Endpoint, endpointText } from '../options.js';
+import { pause } from '../pause.js';
 
 /**
  * Asks every tracker again and again which I/O servers there are. A C tracker does not

@@ -17,9 +17,10 @@ import {
   syncNotify,
   syncReport,
 } from '@stevedore/protocol';
-import { asError, StatusError } from '../errors.js';
-import { FrameClient, type PeerAccess } from '../net/frame-client.js';
-import { type Endpoint, endpointText, isOwnAddress } from '../options.js';
+import { StatusError } from '../errors.js';
+import type { FrameClient, PeerAccess } from '../net/frame-client.js';
+import { keepSession, openToTracker } from '../net/tracker-session.js';
+import { type Endpoint, endpointText } from '../options.js';
 import { isUnfinished } from '../replication/members.js';
 import type { Replication } from '../replication/replication.js';
 import { idOfAddress } from '../tracker/storage-ids.js';
@@ -29,7 +30,7 @@ import type { Identity } from './identity.js';
 /**
  * The long connection of a storage to one tracker: asks for the own address, the
  * cluster's settings and the own id, joins, reports room and life, and begins again
- * whenever it breaks. Only the first failure in a row is reported.
+ * whenever it breaks.
  *
  * A new storage asks whom to take its first copy from. That member sends it, and the
  * trackers send no requests here until it is whole. If the member goes away meanwhile,
@@ -87,7 +88,12 @@ export class TrackerLink {
   constructor(options: TrackerLinkOptions) {
     this.#options = options;
     options.replication.members.onRefresh(() => this.#wake());
-    this.#running = this.#run();
+    const { tracker, reconnectDelayMs, onError } = options;
+    this.#running = keepSession({
+      ...{ tracker, onError, signal: this.#stop.signal },
+      session: (active) => this.#session(active),
+      pause: () => this.#pause(reconnectDelayMs),
+    });
   }
 
   close(): Promise<void> {
@@ -95,29 +101,10 @@ export class TrackerLink {
     return this.#running;
   }
 
-  async #run(): Promise<void> {
-    const { signal } = this.#stop;
-    let failed = false;
-    while (!signal.aborted) {
-      try {
-        await this.#session(() => {
-          failed = false;
-        });
-      } catch (error) {
-        if (!failed && !signal.aborted) this.#report(error);
-        failed = true;
-      }
-      await this.#pause(this.#options.reconnectDelayMs);
-    }
-  }
-
   async #session(active: () => void): Promise<void> {
     const { tracker, host, identity, joinRequest, timeoutMs, access } = this.#options;
-    const localAddress = isOwnAddress(host) ? { localAddress: host } : {};
-    const client = await FrameClient.open(
-      { ...tracker, ...localAddress, timeoutMs, access },
-      this.#stop.signal,
-    );
+    const { signal } = this.#stop;
+    const client = await openToTracker(tracker, host, { timeoutMs, access }, signal);
     try {
       const { group, port } = joinRequest;
       const seen = await client.ask(getMyIp, { group, port });
@@ -282,12 +269,5 @@ export class TrackerLink {
   #wake(): void {
     this.#woken = true;
     this.#resume();
-  }
-
-  #report(error: unknown): void {
-    const { message } = asError(error);
-    this.#options.onError(
-      new Error(`Tracker ${endpointText(this.#options.tracker)}: ${message}`, { cause: error }),
-    );
   }
 }
