@@ -201,10 +201,14 @@ describe('an answer that was given before', () => {
 describe('what is kept', () => {
   async function serving() {
     let now = Date.parse('2026-01-02T03:04:05.900Z');
-    const file = { bytes: Buffer.from('the bytes') };
+    const file = { bytes: Buffer.from('the bytes'), expiresAt: Number.POSITIVE_INFINITY };
     const kept = new Map([['k', file]]);
     const answers = new ReadyAnswers({
-      files: { get: (key) => kept.get(key), served: () => {} },
+      files: {
+        get: (key) => kept.get(key),
+        isCurrent: (one) => kept.get('k') === one,
+        served: () => {},
+      },
       requestId: () => 'id',
       durationsOf: () => ({ observe: () => {} }),
       now: () => now,
@@ -225,6 +229,7 @@ describe('what is kept', () => {
     onTestFinished(() => void server.close());
     const { port } = server.address() as { port: number };
     return {
+      file,
       kept,
       answers,
       at: (time: string) => {
@@ -249,10 +254,10 @@ describe('what is kept', () => {
   });
 
   test('is given up with its file, for another of the same key, and at the end', async () => {
-    const { ask: asked, kept, answers } = await serving();
+    const { ask: asked, file, kept, answers } = await serving();
     await asked();
     expect(await asked()).toContain('the bytes');
-    kept.set('k', { bytes: Buffer.from('the bytes') });
+    kept.set('k', { ...file, bytes: Buffer.from('the bytes') });
     expect(await asked()).toContain('the route');
     kept.delete('k');
     expect(await asked()).toContain('the route');
@@ -267,12 +272,12 @@ describe('an answer that is sent from the memory of its file', () => {
     const size = 400;
     const memory = Buffer.alloc(size + bytes, 'of the file ');
     const room = { memory, size, owner: undefined as unknown, isBusy: false };
-    const file = { bytes: memory.subarray(size), room };
+    const file = { bytes: memory.subarray(size), room, expiresAt: Number.POSITIVE_INFINITY };
     const text = file.bytes.toString('latin1');
     let count = 0;
     const seen = { finished: 0, asked: 0, atTheRoute: 0, observed: 0 };
     const answers = new ReadyAnswers({
-      files: { get: () => file, served: () => {} },
+      files: { get: () => file, isCurrent: () => true, served: () => {} },
       requestId: ({ headers }) => {
         count += 1;
         return String(headers['x-request-id'] ?? `id-${count}`);

@@ -20,8 +20,13 @@ const ROOM_BYTES = 1024;
 const MAX_FRAMED_BYTES = 64 * 2 ** 10;
 
 export interface HotFile extends CachedFile {
-  /** Unix milliseconds; Infinity for a file without end. */
-  readonly expiresAt: number;
+  /** False once it was forgotten, or made way for others. */
+  isKept: boolean;
+}
+
+/** True for a file that `HotFiles` gave, and would give again. */
+export function isHot(file: CachedFile): boolean {
+  return (file as HotFile).isKept;
 }
 
 export class HotFiles {
@@ -32,6 +37,9 @@ export class HotFiles {
     this.#files = new LRUCache({
       maxSize: maxBytes,
       maxEntrySize: Math.ceil(maxBytes / 16),
+      dispose: (file) => {
+        file.isKept = false;
+      },
       sizeCalculation: ({ bytes }) => bytes.length + ROOM_BYTES + ENTRY_BYTES,
     });
   }
@@ -49,9 +57,8 @@ export class HotFiles {
     if (!this.#seen.has(key)) this.#seen.set(key, true);
     else if (isThere()) {
       this.#seen.delete(key);
-      const file =
-        bytes.length > MAX_FRAMED_BYTES ? { bytes, expiresAt } : framed(bytes, expiresAt);
-      this.#files.set(key, file);
+      const file = framed(bytes);
+      this.#files.set(key, { ...file, expiresAt, isKept: true });
       return file.bytes;
     }
     return bytes;
@@ -62,12 +69,13 @@ export class HotFiles {
   }
 }
 
-function framed(bytes: Buffer, expiresAt: number): HotFile {
+/** Small files with room before them. */
+function framed(bytes: Buffer): Pick<CachedFile, 'bytes' | 'room'> {
+  if (bytes.length > MAX_FRAMED_BYTES) return { bytes };
   const memory = Buffer.allocUnsafeSlow(ROOM_BYTES + bytes.length);
   memory.set(bytes, ROOM_BYTES);
   return {
     bytes: memory.subarray(ROOM_BYTES),
-    expiresAt,
     room: { memory, size: ROOM_BYTES, owner: undefined, isBusy: false },
   };
 }

@@ -14,6 +14,7 @@ import {
 import { invalidOption } from './config.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
+import { isHot } from './hot-files.js';
 import { listMembers, type StorageMember } from './inspect.js';
 import { checkText, Intake, type StageOptions } from './intake.js';
 import { Lookup } from './lookup.js';
@@ -198,15 +199,19 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   readonly cached: CachedFiles = {
     get: (key) => {
-      // Whoever listens is told of every call.
-      const isTraced = getChannel.hasSubscribers || readChannel.hasSubscribers;
-      return isTraced || this.#closing ? undefined : this.#reader.hot(key, this.#parts.now());
+      return this.#isWatched() ? undefined : this.#reader.hot(key, this.#parts.now());
     },
+    isCurrent: (file) => !this.#isWatched() && isHot(file),
     served: ({ bytes }) => {
       this.#counts.reads += 1;
       this.#counts.readBytes += bytes.length;
     },
   };
+
+  /** Whoever listens is told of every call; a store that is closing takes none. */
+  #isWatched(): boolean {
+    return getChannel.hasSubscribers || readChannel.hasSubscribers || this.#closing !== undefined;
+  }
 
   async stat(id: string, options: { readonly signal?: AbortSignal } = {}): Promise<FileInfo> {
     const { key, name, size, type, crc32, state, stagedAt, group, expiresAt, fileId } =

@@ -131,6 +131,8 @@ export interface StoredFile extends Omit<FileInfo, 'key'> {
 /** A small file whose bytes are in memory, held against their checksum when they came there. */
 export interface CachedFile {
   readonly bytes: Buffer;
+  /** Unix milliseconds from which on there is no such file; Infinity for one without end. */
+  readonly expiresAt: number;
   /** Undefined where there is none. */
   readonly room?: Room;
 }
@@ -156,6 +158,11 @@ export interface Room {
 export interface CachedFiles {
   /** Undefined when it is not there; the file may exist all the same. */
   get(key: string): CachedFile | undefined;
+  /**
+   * True while `get` would give this file again, if its time is not over. Cheaper, but the
+   * file does not count as used by it: whoever goes on using one calls `get` now and then.
+   */
+  isCurrent(file: CachedFile): boolean;
   /** Told that the bytes were sent, which counts as a read. */
   served(file: CachedFile): void;
 }
