@@ -12,7 +12,8 @@ import type { ServerHandlers, Started } from './server.js';
 
 /** All variants run at the same time and are measured in turns; one that waits costs nothing. */
 
-export type Kind = 'upload' | 'download';
+export const KINDS = ['upload', 'download'] as const;
+export type Kind = (typeof KINDS)[number];
 
 export function connectionsOf(kind: Kind): readonly number[] {
   return kind === 'upload' ? UPLOAD_CONNECTIONS : DOWNLOAD_CONNECTIONS;
@@ -27,7 +28,11 @@ interface Server extends AsyncDisposable {
   readonly started: Started;
 }
 
-export async function measure(context: BenchmarkContext, plan: Plan): Promise<void> {
+export async function measure(
+  context: BenchmarkContext,
+  plan: Plan,
+  kinds: readonly Kind[],
+): Promise<void> {
   for (let run = 0; run < plan.runs; run += 1) {
     context.progress(`run ${run + 1} of ${plan.runs}`);
     await using load = new Child<LoadHandlers>(
@@ -39,7 +44,7 @@ export async function measure(context: BenchmarkContext, plan: Plan): Promise<vo
     await using checked = await start(context, 'checked');
     const servers: Readonly<Record<Variant, Server>> = { bare, gateway, checked };
     const order = run % 2 === 0 ? VARIANTS : VARIANTS.toReversed();
-    for (const kind of ['upload', 'download'] as const) {
+    for (const kind of kinds) {
       for (const variant of order) await warmUp(load, servers[variant], kind, plan);
       for (const connections of connectionsOf(kind)) {
         for (const variant of order) {
