@@ -33,8 +33,12 @@ const PARTS: Readonly<Record<string, Part>> = {
     addTradeOffGoals(context.figures);
   },
   'several-processes': async (context, plan) => {
-    await measureRealServers(context, plan);
-    showRealServers(context);
+    await measureRealServers(context, plan, 'machine');
+    showRealServers(context, 'machine');
+  },
+  'several-slowed': async (context, plan) => {
+    await measureRealServers(context, plan, 'slowed');
+    showRealServers(context, 'slowed');
   },
   moving: async (context, plan) => {
     await measureMoving(context, plan);

@@ -16,6 +16,8 @@ export interface Plan {
   readonly settleSeconds: number;
   /** Runs with one to three servers, processes of their own. */
   readonly severalRuns: number;
+  /** Until files have moved: a target is lent for an interval, and takes what it has room for. */
+  readonly severalWarmUpSeconds: number;
   /** Runs of the cost of a migration, and files for each mean. */
   readonly costRuns: number;
   readonly costFiles: number;
@@ -32,6 +34,7 @@ export const FULL: Plan = {
   warmUpSeconds: 6,
   settleSeconds: 2,
   severalRuns: 5,
+  severalWarmUpSeconds: 12,
   costRuns: 5,
   costFiles: 10,
   moves: 10_000,
@@ -45,6 +48,7 @@ export const QUICK: Plan = {
   warmUpSeconds: 4,
   settleSeconds: 1,
   severalRuns: 3,
+  severalWarmUpSeconds: 9,
   costRuns: 3,
   costFiles: 6,
   moves: 1000,

@@ -7,6 +7,7 @@ import {
   type Tracker,
 } from '@stevedore/storage';
 import { serve } from '../harness/serve.js';
+import { ACCESS_MS, BYTES_PER_MS, SlowArm } from './slow-arm.js';
 
 /** A storage with two tiers in a process of its own, and a tracker if none is given. */
 
@@ -16,12 +17,22 @@ export interface StartArgument {
   /** Default: one of its own in this process. */
   readonly tracker?: string;
   readonly group?: string;
+  /** Its disk is that of slow-arm.ts. */
+  readonly isSlowed?: boolean;
 }
 
 export type StorageHandlers = {
   /** Answers with the address of the tracker. */
   readonly start: (argument: StartArgument) => Promise<string>;
   readonly status: (none: undefined) => MigrationStatus;
+};
+
+const arm = new SlowArm();
+const SLOWED: TierOptions = {
+  // B_logic as the model has it; the disk below is another one.
+  bytesPerSecond: BYTES_PER_MS * 1000,
+  accessBytes: ACCESS_MS * BYTES_PER_MS,
+  slowed: (disk, isHere) => arm.over(disk, isHere),
 };
 
 let tracker: Tracker | undefined;
@@ -40,7 +51,7 @@ async function start(argument: StartArgument): Promise<string> {
     trackers: [address],
     group: argument.group ?? 'group1',
     cacheBytes: 0,
-    tiers,
+    tiers: argument.isSlowed ? { ...tiers, ...SLOWED } : tiers,
     onError,
   });
   await storage.active();

@@ -73,7 +73,9 @@ export class Tiering {
       intervalMs: settings.ioListIntervalMs,
       onList: (list) => servers.learn(list),
     });
-    this.settings = Object.freeze({ ...given, disk: tiers.disk });
+    const isHere = (path: string): boolean => !this.isWhole(path);
+    const disk = settings.slowed?.(tiers.disk, isHere) ?? tiers.disk;
+    this.settings = Object.freeze({ ...given, disk });
     this.#tiers = tiers;
     this.#migration = migration;
     this.#scheduler = scheduler;

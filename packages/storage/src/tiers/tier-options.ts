@@ -1,4 +1,5 @@
 import { type Parameters, parameters } from '@stevedore/balance';
+import type { Disk } from '@stevedore/disk';
 import { OptionError } from '../errors.js';
 import { checkInteger } from '../options.js';
 import type { MoveStep } from './tier.js';
@@ -72,12 +73,18 @@ export interface TierOptions {
   readonly forwards?: boolean;
   /** What another metadata server has for nobody any more is left there so long. Default 10,000. */
   readonly guestGraceMs?: number;
+  /**
+   * For benchmarks: a disk over the tiers that is as slow as another machine's. `isHere`
+   * tells whether the bytes of a path are on this one.
+   */
+  readonly slowed?: (disk: Disk, isHere: (path: string) => boolean) => Disk;
   /** For tests, which end the process at a step of a move. */
   readonly onStep?: (step: MoveStep, name: string) => void;
 }
 
-export type TierSettings = Required<Omit<TierOptions, 'parameters' | 'onStep'>> & {
+export type TierSettings = Required<Omit<TierOptions, 'parameters' | 'slowed' | 'onStep'>> & {
   readonly parameters: Parameters;
+  readonly slowed: TierOptions['slowed'];
   readonly onStep: TierOptions['onStep'];
 };
 
@@ -115,6 +122,7 @@ export function tierSettings(options: TierOptions): TierSettings {
     guestAwayMs: options.guestAwayMs ?? 5000,
     forwards: options.forwards ?? true,
     guestGraceMs: options.guestGraceMs ?? 10_000,
+    slowed: options.slowed,
     onStep: options.onStep,
   };
   const { minimumThresholdBytes, maximumThresholdBytes } = settings.parameters;
