@@ -124,21 +124,33 @@ describe('a storage with two tiers', () => {
 
   it('moves the files that carry the load out of their rows when metadata needs the room', async () => {
     const folder = temporaryFolder();
-    // So slow a disk is overloaded by a few requests.
-    const slow = { bytesPerSecond: 1000, accessBytes: 10, smallFileShare: 1 };
+    // So slow a disk is overloaded by five readers however slow they are: there is always
+    // one that waits, and more is asked for in an interval than the disk can do.
+    const slow = { bytesPerSecond: 1000, accessBytes: 10, smallFileShare: 1, intervalMs: 100 };
     const tiers = { ...TIERS, ...slow, maxWaitMs: 60_000 };
     const storage = await storageOf({ folder, tiers, cacheBytes: 0 });
     const client = await storage.connect();
     const files: FileName[] = [];
     for (let n = 0; n < 5; n += 1) files.push(await client.upload(Buffer.alloc(40, n)));
     const metadata = encodeMetadata({ a: '1' });
-    await until(async () => {
-      for (const [n, file] of files.entries()) {
-        expect(await read(client, file)).toEqual(Buffer.alloc(40, n));
-        await client.ask(setMetadata, { ...file, mode: 'overwrite', metadata });
-      }
-      return (await status(client)).moves.moved > 0;
+    for (const file of files)
+      await client.ask(setMetadata, { ...file, mode: 'overwrite', metadata });
+    let ended = false;
+    const readers = files.map(async (file, n) => {
+      const connection = await storage.connect();
+      while (!ended) expect(await read(connection, file)).toEqual(Buffer.alloc(40, n));
     });
+    const describer = async (): Promise<void> => {
+      const connection = await storage.connect();
+      for (let turn = 0; !ended; turn += 1) {
+        const change = { ...files[turn % 5]!, mode: 'overwrite' as const, metadata };
+        expect((await connection.ask(setMetadata, change)).status).toBe(0);
+      }
+    };
+    const load = Promise.all([...readers, describer()]);
+    await until(async () => (await status(client)).moves.moved > 0);
+    ended = true;
+    await load;
     for (const [n, file] of files.entries()) {
       expect(await read(client, file)).toEqual(Buffer.alloc(40, n));
       expect((await client.ask(getMetadata, file)).answer).toEqual(metadata);
@@ -153,7 +165,7 @@ describe('a storage with two tiers', () => {
       )
       .filter(({ reason, outcome }) => reason === 'load' && outcome === 'moved');
     expect(moved.length).toBeGreaterThan(0);
-    expect(moved[0]).toMatchObject({ to: 'file', size: 40, capacityBytes: 20 });
+    expect(moved[0]).toMatchObject({ to: 'file', size: 40, capacityBytes: 100 });
     expect(moved[0]!.loadToMoveBytes).toBeGreaterThan(0);
   });
 
