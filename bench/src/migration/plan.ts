@@ -12,7 +12,8 @@ export interface Plan {
   readonly throughputSeconds: number;
   /** Of a new server, before anything counts: its code is compiled. */
   readonly warmUpSeconds: number;
-  /** After every change of the load: the method follows it. */
+  /** A turn of a number of clients, and what goes before it: the method follows the load. */
+  readonly turnSeconds: number;
   readonly settleSeconds: number;
   /** Runs with one to three servers, processes of their own. */
   readonly severalRuns: number;
@@ -30,9 +31,10 @@ export const FULL: Plan = {
   repetitions: 200,
   barriers: 100,
   throughputRuns: 5,
-  throughputSeconds: 2,
-  warmUpSeconds: 6,
-  settleSeconds: 2,
+  throughputSeconds: 3,
+  warmUpSeconds: 4,
+  turnSeconds: 1.5,
+  settleSeconds: 1,
   severalRuns: 5,
   severalWarmUpSeconds: 12,
   costRuns: 5,
@@ -45,8 +47,9 @@ export const QUICK: Plan = {
   barriers: 30,
   throughputRuns: 3,
   throughputSeconds: 1,
-  warmUpSeconds: 4,
-  settleSeconds: 1,
+  warmUpSeconds: 3,
+  turnSeconds: 1,
+  settleSeconds: 0.5,
   severalRuns: 3,
   severalWarmUpSeconds: 9,
   costRuns: 3,

@@ -17,7 +17,7 @@ import type { TrackerHandlers } from './tracker-process.js';
 
 export const CLIENTS = [0, 1, 2, 4, 8, 16] as const;
 /** In a run; what the goal compares follows each other, in both orders. */
-const TURNS: readonly (typeof CLIENTS)[number][] = [1, 16, 0, 2, 4, 8, 16, 1];
+const TURNS: readonly (typeof CLIENTS)[number][] = [1, 16, 16, 1, 1, 16, 16, 1, 0, 2, 4, 8];
 export const VARIANTS = ['baseline', 'method'] as const;
 export type Variant = (typeof VARIANTS)[number];
 /** Of the metadata generator where it keeps to a rate. */
@@ -73,7 +73,7 @@ async function measureVariant(
   await using server = await Server.start(variant, directory);
   progress(`${variant}, warm-up, run ${run}`);
   await server.load({ clients: 16, warmUpSeconds: 0, seconds: plan.warmUpSeconds });
-  const seconds = plan.throughputSeconds;
+  const seconds = plan.turnSeconds;
   const turn = { warmUpSeconds: plan.settleSeconds, seconds };
   const rate = ({ requests }: LoadResult) => requests / seconds;
   for (const clients of TURNS) {
