@@ -27,7 +27,7 @@ import type { StorageService } from '../storage/service.js';
 import { sizeOf } from '../storage/small-files.js';
 import { Place } from '../tiers/constants.js';
 import { type OpenedTiers, openTiers, type TierEvents } from '../tiers/open-tiers.js';
-import type { FileRecord } from '../tiers/records.js';
+import type { FileRecord } from '../tiers/record-row.js';
 import type { Tier } from '../tiers/tier.js';
 import { Audit } from './audit.js';
 import { Migration } from './migration.js';

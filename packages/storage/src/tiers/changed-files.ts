@@ -2,7 +2,7 @@ import type { Disk, DiskFile, FileStat } from '@stevedore/disk';
 import type { StripedFile } from '../io-tier/striped-file.js';
 import { Place } from './constants.js';
 import { GrowingBytes } from './growing-bytes.js';
-import type { FileRecord } from './records.js';
+import type { FileRecord } from './record-row.js';
 import type { Tier } from './tier.js';
 
 /**

@@ -3,8 +3,11 @@ import { promisify } from 'node:util';
 import { openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
 import { StartError } from '../errors.js';
 import type { ServerAddress } from '../io-tier/known-servers.js';
-import { decodeChecks, encodeChecks, type Layout } from '../io-tier/layout.js';
-import { MAX_DELETIONS, Place, SCHEMA_VERSION } from './constants.js';
+import type { Layout } from '../io-tier/layout.js';
+import { MAX_DELETIONS, Place } from './constants.js';
+import { type FileRecord, hex, record, rowOf } from './record-row.js';
+import { migrate } from './records-schema.js';
+import { type RecordStatements, recordStatements } from './records-statements.js';
 
 /**
  * The records of a store path: where the bytes of a file are, and, for a small one,
@@ -17,43 +20,10 @@ import { MAX_DELETIONS, Place, SCHEMA_VERSION } from './constants.js';
  * knows what is on the disk: nothing is changed any more until the next start.
  */
 
-export interface FileRecord {
-  /** `3F/A2/base`. */
-  readonly name: string;
-  readonly place: Place;
-  readonly size: number;
-  readonly mtimeSeconds: number;
-  /** Of the bytes while they are in the row or with another metadata server; of the stripes' checks at I/O servers; else 0. */
-  readonly crc32: number;
-  /** How often the bytes have moved. */
-  readonly moves: number;
-  /** True while a move is under way, or was when the storage ended. */
-  readonly moving: boolean;
-  /** Where the bytes are while they are at I/O servers. */
-  readonly layout?: Layout | undefined;
-  /** Where they are while another metadata server has them; see guest-name.ts. */
-  readonly guest?: string | undefined;
-}
-
 /** A part of a data file that nothing needs any more. */
 export interface Deletion {
   readonly handle: string;
   readonly server: string;
-}
-
-interface Row {
-  readonly name: string;
-  readonly place: number;
-  readonly size: number;
-  readonly mtime: number;
-  readonly crc32: number;
-  readonly moves: number;
-  readonly moving: number;
-  readonly handle: Buffer | null;
-  readonly stripe: number | null;
-  readonly servers: Buffer | null;
-  readonly checks: Buffer | null;
-  readonly guest: string | null;
 }
 
 /** What the records of a store path amount to. */
@@ -62,50 +32,12 @@ export interface RecordCounts {
   readonly bytes: number;
 }
 
-const SCHEMA = `
-  CREATE TABLE files (
-    name TEXT PRIMARY KEY,
-    place INTEGER NOT NULL,
-    size INTEGER NOT NULL,
-    mtime INTEGER NOT NULL,
-    crc32 INTEGER NOT NULL,
-    moves INTEGER NOT NULL DEFAULT 0,
-    moving INTEGER NOT NULL DEFAULT 0,
-    metadata BLOB,
-    bytes BLOB
-  );
-  CREATE INDEX files_by_size ON files (place, size);
-  CREATE INDEX files_moving ON files (name) WHERE moving = 1;
-`;
-/** What version 2 has beside: data files on I/O servers. */
-const SCHEMA_2 = `
-  ALTER TABLE files ADD COLUMN handle BLOB;
-  ALTER TABLE files ADD COLUMN stripe INTEGER;
-  ALTER TABLE files ADD COLUMN servers BLOB;
-  ALTER TABLE files ADD COLUMN checks BLOB;
-  CREATE UNIQUE INDEX files_by_handle ON files (handle) WHERE handle IS NOT NULL;
-  CREATE TABLE owner (id BLOB NOT NULL);
-  INSERT INTO owner VALUES (randomblob(8));
-  CREATE TABLE io_servers (id BLOB PRIMARY KEY, host TEXT NOT NULL, port INTEGER NOT NULL);
-  CREATE TABLE deletions (
-    handle BLOB NOT NULL,
-    server BLOB NOT NULL,
-    PRIMARY KEY (server, handle)
-  ) WITHOUT ROWID;
-`;
-/** What version 3 has beside: bytes with other metadata servers. */
-const SCHEMA_3 = `
-  ALTER TABLE files ADD COLUMN guest TEXT;
-  CREATE TABLE departures (guest TEXT PRIMARY KEY) WITHOUT ROWID;
-`;
-const COLUMNS =
-  'name, place, size, mtime, crc32, moves, moving, handle, stripe, servers, checks, guest';
 const dataSync = promisify(fdatasync);
 
 export class Records {
   readonly #db: SqliteDatabase;
   readonly #log: number;
-  readonly #statements: ReturnType<typeof statements>;
+  readonly #statements: RecordStatements;
   /** Counts changes; `#durable` of them are on the medium. */
   #changes = 0;
   #durable = 0;
@@ -121,7 +53,7 @@ export class Records {
   private constructor(db: SqliteDatabase, log: number) {
     this.#db = db;
     this.#log = log;
-    this.#statements = statements(db);
+    this.#statements = recordStatements(db);
     this.owner = this.#statements.owner.get()!.id.toString('hex');
     this.#deletions = this.#statements.countDeletions.get()!.count;
     this.#departures = this.#statements.countDepartures.get()!.count;
@@ -164,23 +96,8 @@ export class Records {
 
   /** Makes or replaces a record; what it has of metadata stays. `bytes` only where the place is the row. */
   put(entry: FileRecord, bytes: Buffer | undefined): void {
-    this.#change(() =>
-      this.#statements.put.run({
-        name: entry.name,
-        place: entry.place,
-        size: entry.size,
-        mtime: entry.mtimeSeconds,
-        crc32: entry.crc32,
-        moves: entry.moves,
-        moving: entry.moving ? 1 : 0,
-        bytes: bytes ?? null,
-        handle: entry.layout ? hex(entry.layout.handle) : null,
-        stripe: entry.layout?.stripeBytes ?? null,
-        servers: entry.layout ? Buffer.concat(entry.layout.servers.map(hex)) : null,
-        checks: entry.layout ? encodeChecks(entry.layout.checks) : null,
-        guest: entry.guest ?? null,
-      }),
-    );
+    const row = { ...rowOf(entry), bytes: bytes ?? null };
+    this.#change(() => this.#statements.put.run(row));
   }
 
   /**
@@ -376,114 +293,4 @@ export class Records {
     this.#changes += 1;
     make();
   }
-}
-
-function hex(text: string): Buffer {
-  return Buffer.from(text, 'hex');
-}
-
-const ID_BYTES = 8;
-
-function layoutOf({ handle, stripe, servers, checks }: Row): Layout | undefined {
-  if (!handle || stripe === null || !servers || !checks) return undefined;
-  const ids: string[] = [];
-  for (let at = 0; at < servers.length; at += ID_BYTES) {
-    ids.push(servers.toString('hex', at, at + ID_BYTES));
-  }
-  const layout = { handle: handle.toString('hex'), stripeBytes: stripe, servers: ids };
-  return { ...layout, checks: decodeChecks(checks) };
-}
-
-function record(row: Row): FileRecord {
-  return {
-    name: row.name,
-    place: row.place as Place,
-    size: row.size,
-    mtimeSeconds: row.mtime,
-    crc32: row.crc32,
-    moves: row.moves,
-    moving: row.moving === 1,
-    layout: layoutOf(row),
-    guest: row.guest ?? undefined,
-  };
-}
-
-function migrate(db: SqliteDatabase): void {
-  const version = db.pragma('user_version', { simple: true }) as number;
-  if (version > SCHEMA_VERSION) throw new Error(`its version ${version} is a later one`);
-  if (version === SCHEMA_VERSION) return;
-  db.transaction(() => {
-    if (version < 1) db.exec(SCHEMA);
-    if (version < 2) db.exec(SCHEMA_2);
-    db.exec(SCHEMA_3);
-    db.pragma(`user_version = ${SCHEMA_VERSION}`);
-  })();
-}
-
-function statements(db: SqliteDatabase) {
-  return {
-    find: db.prepare<[string], Row>(`SELECT ${COLUMNS} FROM files WHERE name = ?`),
-    bytes: db.prepare<[string], { bytes: Buffer | null }>('SELECT bytes FROM files WHERE name = ?'),
-    metadata: db.prepare<[string], { metadata: Buffer | null }>(
-      'SELECT metadata FROM files WHERE name = ?',
-    ),
-    hasMetadata: db.prepare<[string], unknown>(
-      'SELECT 1 FROM files WHERE name = ? AND metadata IS NOT NULL',
-    ),
-    put: db.prepare<[Record<string, unknown>]>(
-      `INSERT INTO files (${COLUMNS}, bytes)
-       VALUES (@name, @place, @size, @mtime, @crc32, @moves, @moving,
-         @handle, @stripe, @servers, @checks, @guest, @bytes)
-       ON CONFLICT (name) DO UPDATE SET place = @place, size = @size, mtime = @mtime,
-         crc32 = @crc32, moves = @moves, moving = @moving, handle = @handle,
-         stripe = @stripe, servers = @servers, checks = @checks, guest = @guest, bytes = @bytes`,
-    ),
-    owner: db.prepare<[], { id: Buffer }>('SELECT id FROM owner'),
-    hasHandle: db.prepare<[Buffer], unknown>('SELECT 1 FROM files WHERE handle = ?'),
-    addDeletion: db.prepare<[Buffer, Buffer]>(
-      'INSERT OR IGNORE INTO deletions (handle, server) VALUES (?, ?)',
-    ),
-    removeDeletion: db.prepare<[Buffer, Buffer]>(
-      'DELETE FROM deletions WHERE handle = ? AND server = ?',
-    ),
-    isToBeDeleted: db.prepare<[Buffer, Buffer], unknown>(
-      'SELECT 1 FROM deletions WHERE handle = ? AND server = ?',
-    ),
-    deletions: db.prepare<[Buffer, number], { handle: Buffer }>(
-      'SELECT handle FROM deletions WHERE server = ? LIMIT ?',
-    ),
-    countDeletions: db.prepare<[], { count: number }>('SELECT count(*) AS count FROM deletions'),
-    addDeparture: db.prepare<[string]>('INSERT OR IGNORE INTO departures (guest) VALUES (?)'),
-    removeDeparture: db.prepare<[string]>('DELETE FROM departures WHERE guest = ?'),
-    departures: db.prepare<[number], { guest: string }>('SELECT guest FROM departures LIMIT ?'),
-    countDepartures: db.prepare<[], { count: number }>('SELECT count(*) AS count FROM departures'),
-    ioServers: db.prepare<[], { id: Buffer; host: string; port: number }>(
-      'SELECT id, host, port FROM io_servers',
-    ),
-    setIoServer: db.prepare<[Buffer, string, number]>(
-      'INSERT OR REPLACE INTO io_servers (id, host, port) VALUES (?, ?, ?)',
-    ),
-    setMoving: db.prepare<[number, string]>('UPDATE files SET moving = ? WHERE name = ?'),
-    setMetadata: db.prepare<[Buffer | null, string]>(
-      'UPDATE files SET metadata = ? WHERE name = ?',
-    ),
-    rename: db.prepare<[string, string]>('UPDATE files SET name = ? WHERE name = ?'),
-    copy: db.prepare<[string, string]>(
-      `INSERT INTO files (name, place, size, mtime, crc32, moves, moving, metadata, bytes)
-       SELECT ?, place, size, mtime, crc32, moves, moving, metadata, bytes
-       FROM files WHERE name = ?`,
-    ),
-    remove: db.prepare<[string]>('DELETE FROM files WHERE name = ?'),
-    list: db.prepare<[string, string], { name: string; described: number }>(
-      `SELECT name, metadata IS NOT NULL AS described FROM files
-       WHERE name >= ? AND name < ?`,
-    ),
-    moving: db.prepare<[], Row>(`SELECT ${COLUMNS} FROM files WHERE moving = 1`),
-    beyond: db.prepare<[number, number, number], { name: string; size: number }>(
-      'SELECT name, size FROM files WHERE place = ? AND size > ? ORDER BY size DESC LIMIT ?',
-    ),
-    counts: db.prepare<[number], { files: number; bytes: number | null }>(
-      'SELECT count(*) AS files, sum(size) AS bytes FROM files WHERE place = ?',
-    ),
-  };
 }

@@ -10,7 +10,8 @@ import { type DataFiles, dataRecord } from '../io-tier/data-files.js';
 import type { StripedFile } from '../io-tier/striped-file.js';
 import { METADATA_SUFFIX, temporaryDirectory } from '../storage/layout.js';
 import { MAX_DEPARTURES, Place } from './constants.js';
-import type { FileRecord, Records } from './records.js';
+import type { FileRecord } from './record-row.js';
+import type { Records } from './records.js';
 
 /**
  * The files of one store path and their moves between row and data file. A move is

@@ -8,7 +8,7 @@ import { Place } from './constants.js';
 import { GuestFile } from './guest-file.js';
 import { isAppender, type NameInStore, nameInStore } from './names.js';
 import { NewFile } from './new-file.js';
-import type { FileRecord } from './records.js';
+import type { FileRecord } from './record-row.js';
 import type { Tier } from './tier.js';
 
 /**
