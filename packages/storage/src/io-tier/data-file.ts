@@ -1,4 +1,5 @@
-import type { DiskFile, FileStat } from '@stevedore/disk';
+import type { FileStat } from '@stevedore/disk';
+import { ReadOnlyFile } from '../tiers/read-only-file.js';
 import { type Layout, type Piece, piecesOf, placeOf, stripeLength } from './layout.js';
 import type { PartRequests } from './part-requests.js';
 import { ReadAhead } from './read-ahead.js';
@@ -21,12 +22,13 @@ export interface DataFileParts {
 /** Stripes of one read that are asked for at a time. */
 const MAX_SIDE_BY_SIDE = 8;
 
-export class DataFile implements DiskFile {
+export class DataFile extends ReadOnlyFile {
   readonly #parts: DataFileParts;
   readonly #ahead: ReadAhead;
   #isOpen = true;
 
   constructor(parts: DataFileParts) {
+    super();
     const { requests, layout, size } = parts;
     this.#parts = parts;
     this.#ahead = new ReadAhead(layout.checks.length, (stripe) => {
@@ -53,21 +55,7 @@ export class DataFile implements DiskFile {
     return bytes;
   }
 
-  writeAt(): Promise<void> {
-    return Promise.reject(readOnly());
-  }
-
-  truncate(): Promise<void> {
-    return Promise.reject(readOnly());
-  }
-
-  setModified(): Promise<void> {
-    return Promise.reject(readOnly());
-  }
-
-  async sync(): Promise<void> {}
-
-  async close(): Promise<void> {
+  override async close(): Promise<void> {
     if (!this.#isOpen) return;
     this.#isOpen = false;
     this.#ahead.clear();
@@ -119,8 +107,4 @@ export async function allSettled(work: readonly Promise<unknown>[]): Promise<voi
   for (const outcome of await Promise.allSettled(work)) {
     if (outcome.status === 'rejected') throw outcome.reason;
   }
-}
-
-function readOnly(): Error {
-  return Object.assign(new Error('the file was opened for reading'), { code: 'EBADF' });
 }

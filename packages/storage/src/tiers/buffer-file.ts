@@ -1,11 +1,13 @@
-import type { DiskFile, FileStat } from '@stevedore/disk';
+import type { FileStat } from '@stevedore/disk';
+import { ReadOnlyFile } from './read-only-file.js';
 
 /** Bytes in memory as a file: what a row holds, for reading. */
-export class BufferFile implements DiskFile {
+export class BufferFile extends ReadOnlyFile {
   readonly #bytes: Buffer;
   readonly #mtimeSeconds: number;
 
   constructor(bytes: Buffer, mtimeSeconds: number) {
+    super();
     this.#bytes = bytes;
     this.#mtimeSeconds = mtimeSeconds;
   }
@@ -18,24 +20,4 @@ export class BufferFile implements DiskFile {
     if (position >= this.#bytes.length) return 0;
     return this.#bytes.copy(target, 0, position);
   }
-
-  writeAt(): Promise<void> {
-    return Promise.reject(readOnly());
-  }
-
-  truncate(): Promise<void> {
-    return Promise.reject(readOnly());
-  }
-
-  setModified(): Promise<void> {
-    return Promise.reject(readOnly());
-  }
-
-  async sync(): Promise<void> {}
-
-  async close(): Promise<void> {}
-}
-
-function readOnly(): Error {
-  return Object.assign(new Error('the file was opened for reading'), { code: 'EBADF' });
 }

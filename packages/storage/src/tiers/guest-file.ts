@@ -1,13 +1,15 @@
-import type { DiskFile, FileStat } from '@stevedore/disk';
+import type { FileStat } from '@stevedore/disk';
 import { BufferFile } from './buffer-file.js';
+import { ReadOnlyFile } from './read-only-file.js';
 
 /** A small file whose bytes another metadata server has, for reading: they are fetched when they are first asked for. */
-export class GuestFile implements DiskFile {
+export class GuestFile extends ReadOnlyFile {
   readonly #stat: FileStat;
   readonly #fetch: () => Promise<Buffer>;
   #bytes: Promise<BufferFile> | undefined;
 
   constructor(size: number, mtimeSeconds: number, fetch: () => Promise<Buffer>) {
+    super();
     this.#stat = { size, mtimeSeconds, isFile: true };
     this.#fetch = fetch;
   }
@@ -27,24 +29,4 @@ export class GuestFile implements DiskFile {
     }
     return (await this.#bytes).readAt(target, position);
   }
-
-  writeAt(): Promise<void> {
-    return Promise.reject(readOnly());
-  }
-
-  truncate(): Promise<void> {
-    return Promise.reject(readOnly());
-  }
-
-  setModified(): Promise<void> {
-    return Promise.reject(readOnly());
-  }
-
-  async sync(): Promise<void> {}
-
-  async close(): Promise<void> {}
-}
-
-function readOnly(): Error {
-  return Object.assign(new Error('the file was opened for reading'), { code: 'EBADF' });
 }
