@@ -7,8 +7,8 @@ import { Departures } from '../../packages/storage/dist/guests/departures.js';
 import type { GuestPlace } from '../../packages/storage/dist/guests/guest-name.js';
 import { isGuestBase } from '../../packages/storage/dist/guests/guest-name.js';
 import { Guests } from '../../packages/storage/dist/guests/guests.js';
+import type { MoveStep } from '../../packages/storage/dist/tiers/move.js';
 import type { OpenedTiers } from '../../packages/storage/dist/tiers/open-tiers.js';
-import type { MoveStep } from '../../packages/storage/dist/tiers/tier.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { change, contentOf, openIn, store, THRESHOLD, tierOf } from '../tiers/harness.js';
 

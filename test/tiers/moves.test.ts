@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { MoveStep } from '../../packages/storage/dist/tiers/tier.js';
+import type { MoveStep } from '../../packages/storage/dist/tiers/move.js';
 import { Random } from '../support/random.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { change, contentOf, NAME, openIn, store, THRESHOLD, tierOf } from './harness.js';

@@ -6,7 +6,8 @@ import {
 } from '@stevedore/protocol';
 import { type Environment, randomName } from '../environment.js';
 import { StatusError } from '../errors.js';
-import type { OnwardMove, Tier } from '../tiers/tier.js';
+import type { OnwardMove } from '../tiers/onward-move.js';
+import type { Tier } from '../tiers/tier.js';
 import { allSettled } from './data-file.js';
 import type { KnownServers } from './known-servers.js';
 import { partLength, placeOf, stripeLength, stripesOf } from './layout.js';

@@ -23,9 +23,10 @@ import {
   type Scheduler,
 } from '../scheduler/scheduler.js';
 import { Place } from '../tiers/constants.js';
+import type { MoveOutcome } from '../tiers/move.js';
 import type { OpenedTiers } from '../tiers/open-tiers.js';
 import type { RecordCounts } from '../tiers/records.js';
-import type { MoveOutcome, Tier } from '../tiers/tier.js';
+import type { Tier } from '../tiers/tier.js';
 import type { TierSettings } from '../tiers/tier-options.js';
 import type { Audit } from './audit.js';
 import { type MoveReason, Mover, type PlannedMove } from './mover.js';

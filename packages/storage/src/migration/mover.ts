@@ -1,5 +1,6 @@
 import type { HomeId } from '../guests/guest-hosts.js';
-import type { MoveOutcome, Tier } from '../tiers/tier.js';
+import type { MoveOutcome } from '../tiers/move.js';
+import type { Tier } from '../tiers/tier.js';
 
 /**
  * Makes the moves that were decided, one after the other, at most so many a second. The

@@ -9,8 +9,9 @@ import { DataFiles } from '../io-tier/data-files.js';
 import type { KnownServers } from '../io-tier/known-servers.js';
 import { dataDirectory } from '../storage/layout.js';
 import { RECORDS_FILE } from './constants.js';
+import type { MoveStep } from './move.js';
 import { Records } from './records.js';
-import { type MoveStep, Tier } from './tier.js';
+import { Tier } from './tier.js';
 import type { TierSettings } from './tier-options.js';
 import { TieredDisk } from './tiered-disk.js';
 

@@ -2,7 +2,7 @@ import { type Parameters, parameters } from '@stevedore/balance';
 import type { Disk } from '@stevedore/disk';
 import { OptionError } from '../errors.js';
 import { checkInteger } from '../options.js';
-import type { MoveStep } from './tier.js';
+import type { MoveStep } from './move.js';
 
 /** The two tiers of a storage, and what moves files between them. */
 export interface TierOptions {
