@@ -9,7 +9,10 @@ import Database from 'better-sqlite3';
  */
 
 export type SqliteDatabase = Database.Database;
-export type SqliteStatement = Database.Statement;
+export type SqliteStatement<
+  Bound extends unknown[] = unknown[],
+  Result = unknown,
+> = Database.Statement<Bound, Result>;
 
 const held: object[] = [];
 
