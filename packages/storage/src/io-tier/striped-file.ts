@@ -3,7 +3,7 @@ import type { DiskFile, FileStat } from '@stevedore/disk';
 import { bytesOf, GrowingBytes } from '../tiers/growing-bytes.js';
 import { allSettled, readStripes } from './data-file.js';
 import { type Layout, partLength, piecesOf, placeOf, stripeLength, stripesOf } from './layout.js';
-import type { PartRequests } from './part-requests.js';
+import { PartWrites, type PartWritesParts } from './part-writes.js';
 
 /**
  * A data file that is being written. Nobody sees what is written until a record says
@@ -16,31 +16,17 @@ import type { PartRequests } from './part-requests.js';
  * durable at the servers; then `layout` and `size` may go into a record.
  */
 
-export interface StripedFileParts {
-  readonly requests: PartRequests;
+export interface StripedFileParts extends PartWritesParts {
   readonly stripeBytes: number;
-  readonly servers: readonly string[];
   /** A handle that nobody has. */
   readonly newHandle: () => string;
   /** What a record knows already; else a new file. */
   readonly known: { readonly layout: Layout; readonly size: number } | undefined;
   /** The parts are there already, empty. */
   readonly isCreated: boolean;
-  /** Written bytes are read back at the servers before they count. */
-  readonly verifies: boolean;
   readonly mtimeSeconds: number;
   /** Nothing uses the handle any more: it was closed, or another one took its place. */
   readonly onLeave: (handle: string, what: 'kept' | 'dropped') => void;
-}
-
-/** Whole stripes on their way to their servers. */
-const MAX_IN_FLIGHT = 4;
-
-interface Part {
-  /** The run of the server that has unsynced bytes. */
-  run: string | undefined;
-  isCreated: boolean;
-  readonly inFlight: Set<Promise<void>>;
 }
 
 /** Bytes of a stripe that are not at its server yet, from `from` on. */
@@ -52,7 +38,7 @@ interface Gathered {
 
 export class StripedFile implements DiskFile {
   readonly #parts: StripedFileParts;
-  readonly #servers: readonly Part[];
+  readonly #writes: PartWrites;
   #handle: string;
   #checks: number[];
   #size: number;
@@ -61,7 +47,6 @@ export class StripedFile implements DiskFile {
   #hasChanged = false;
   #mtimeSeconds: number;
   #gathered: Gathered | undefined;
-  #failure: Error | undefined;
   #turn: Promise<unknown> = Promise.resolve();
   #isOpen = true;
 
@@ -73,11 +58,10 @@ export class StripedFile implements DiskFile {
     this.#checks = [...(known?.layout.checks ?? [])];
     this.#size = known?.size ?? 0;
     this.#mtimeSeconds = parts.mtimeSeconds;
-    this.#servers = parts.servers.map((_, server) => ({
-      run: undefined,
-      isCreated: parts.isCreated || partLength(server, this.#size, parts) > 0,
-      inFlight: new Set(),
-    }));
+    this.#writes = new PartWrites(
+      parts,
+      (server) => parts.isCreated || partLength(server, this.#size, parts) > 0,
+    );
   }
 
   get size(): number {
@@ -148,12 +132,12 @@ export class StripedFile implements DiskFile {
   async sync(): Promise<void> {
     const syncs = await this.#inTurn(async () => this.#beginSync());
     await allSettled(syncs);
-    this.#throwIfFailed();
+    this.#writes.throwIfFailed();
   }
 
   /** True if all parts are there, whatever they have. */
   get isCreated(): boolean {
-    return this.#servers.every(({ isCreated }) => isCreated);
+    return this.#writes.areCreated;
   }
 
   /** Somebody else has written behind the end, durably: the checks of the stripes from there on. */
@@ -175,22 +159,18 @@ export class StripedFile implements DiskFile {
     if (!this.#isOpen) return;
     this.#isOpen = false;
     await this.#turn.catch(() => {});
-    await Promise.allSettled(this.#inFlight());
+    await Promise.all(this.#writes.inFlight());
     this.#parts.onLeave(this.#handle, this.#isKnown ? 'kept' : 'dropped');
   }
 
   /** One operation at a time, in the order of the calls. */
   #inTurn<Result>(operation: () => Promise<Result>): Promise<Result> {
     const result = this.#turn.then(() => {
-      this.#throwIfFailed();
+      this.#writes.throwIfFailed();
       return operation();
     });
     this.#turn = result.catch(() => {});
     return result;
-  }
-
-  #throwIfFailed(): void {
-    if (this.#failure) throw this.#failure;
   }
 
   async #write(chunk: Uint8Array, position: number): Promise<void> {
@@ -219,7 +199,7 @@ export class StripedFile implements DiskFile {
     } else {
       // What lies before the gathered bytes is at the server; it is all that it has then.
       const stored = before ? before.from : length;
-      await this.#arrived();
+      await this.#writes.arrived();
       const old = Buffer.allocUnsafe(stored);
       await this.#readStripe(stripe, stored, old);
       gathered = { stripe, from: 0, bytes: new GrowingBytes(old) };
@@ -238,64 +218,22 @@ export class StripedFile implements DiskFile {
     const bytes = gathered.bytes.bytes;
     this.#checks[stripe] = crc32(bytes, from === 0 ? 0 : this.#checks[stripe]);
     const place = placeOf(stripe, this.#parts);
-    const part = this.#servers[place.server]!;
-    // Two requests must not both make the part, nor the first be of an unknown run.
-    if (!part.isCreated || part.run === undefined) await Promise.allSettled([...part.inFlight]);
-    const sending = this.#send(place.server, bytes, place.offset + from, sync);
-    part.inFlight.add(sending);
-    void sending.finally(() => part.inFlight.delete(sending));
-    while (this.#inFlight().length >= MAX_IN_FLIGHT) await Promise.race(this.#inFlight());
-    this.#throwIfFailed();
-  }
-
-  /** Never rejects: a failure is that of the whole file. */
-  async #send(server: number, bytes: Buffer, offset: number, sync: boolean): Promise<void> {
-    const { requests, servers, verifies } = this.#parts;
-    const part = this.#servers[server]!;
-    try {
-      const how = { offset, create: !part.isCreated, sync, verify: verifies, run: part.run };
-      const run = await requests.write(servers[server]!, this.#handle, bytes, how);
-      part.isCreated = true;
-      part.run = sync ? undefined : (part.run ?? run);
-    } catch (error) {
-      this.#failure ??= error instanceof Error ? error : new Error(String(error));
-    }
-  }
-
-  #inFlight(): Promise<void>[] {
-    return this.#servers.flatMap(({ inFlight }) => [...inFlight]);
-  }
-
-  /** Nothing is on its way any more. */
-  async #arrived(): Promise<void> {
-    await Promise.all(this.#inFlight());
-    this.#throwIfFailed();
+    const how = { offset: place.offset + from, sync };
+    await this.#writes.write(place.server, this.#handle, bytes, how);
   }
 
   /** All bytes are at their servers, synced or not. */
   async #flushed(): Promise<void> {
     await this.#flush();
-    await this.#arrived();
+    await this.#writes.arrived();
   }
 
   /** Begins to sync every part; a part that gets its only bytes now is synced with them. */
   async #beginSync(): Promise<Promise<unknown>[]> {
     const last = this.#gathered && placeOf(this.#gathered.stripe, this.#parts).server;
-    const isOnlyWrite =
-      last !== undefined &&
-      this.#servers[last]!.run === undefined &&
-      this.#servers[last]!.inFlight.size === 0;
-    await this.#flush(isOnlyWrite);
-    const { requests, servers } = this.#parts;
-    const handle = this.#handle;
+    await this.#flush(last !== undefined && this.#writes.isSynced(last));
     const size = this.#size;
-    return this.#servers.map(async (part, server) => {
-      await Promise.all([...part.inFlight]);
-      this.#throwIfFailed();
-      const { run } = part;
-      if (run === undefined) return;
-      await requests.sync(servers[server]!, handle, partLength(server, size, this.#parts), run);
-    });
+    return this.#writes.sync(this.#handle, (server) => partLength(server, size, this.#parts));
   }
 
   /** What is changed is a clone from here on, if a record knows the file. */
@@ -324,10 +262,7 @@ export class StripedFile implements DiskFile {
     onLeave(from, 'kept');
     this.#handle = to;
     this.#isKnown = false;
-    for (const [server, part] of this.#servers.entries()) {
-      part.run = undefined;
-      part.isCreated = partLength(server, size, this.#parts) > 0;
-    }
+    this.#writes.beginAnew((server) => partLength(server, size, this.#parts) > 0);
   }
 
   async #cut(size: number): Promise<void> {
@@ -369,7 +304,7 @@ export class StripedFile implements DiskFile {
         const length = partLength(server, size, this.#parts);
         if (length === keep) return;
         await requests.setSize(id, this.#handle, keep, length);
-        this.#servers[server]!.isCreated = true;
+        this.#writes.noteCreated(server);
       }),
     );
     const zeros = Buffer.alloc(stripeBytes);
