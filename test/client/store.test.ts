@@ -1,21 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { createReadStream, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
-import { type FileStore, isStoreError, type OpenOptions, open } from '@stevedore/client';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { type FileStore, isStoreError } from '@stevedore/client';
+import { describe, expect, test } from 'vitest';
 import { until } from '../support/staging.js';
+import { openStore } from '../support/store.js';
 import { temporaryFolder } from '../support/temporary.js';
-
-const SMALL = { trunkSize: '1MiB', smallFileLimit: '256KiB', maxFileSize: '8MiB' } as const;
-
-async function openStore(options: OpenOptions = {}): Promise<FileStore> {
-  const store = await open({ directory: temporaryFolder(), ...SMALL, ...options });
-  onTestFinished(() => store.close());
-  return store;
-}
 
 async function* slowly(bytes: Buffer, step = 1000): AsyncGenerator<Buffer> {
   for (let at = 0; at < bytes.length; at += step) {
@@ -359,141 +351,6 @@ describe('settled', () => {
     expect(merged).toContain(key);
     expect(merged.length).toBe(2);
     expect(trunks).toEqual([2]);
-  });
-});
-
-describe('open', () => {
-  test('a tracker that is not there: uploads are taken, ready says so', async () => {
-    const store = await openStore({ trackers: ['127.0.0.1:1'], mergeMaxAge: '10ms' });
-    store.on('error', () => {});
-    const { key } = await store.put('still taken');
-    expect((await (await store.get(key)).bytes()).toString()).toBe('still taken');
-    const readiness = await store.ready();
-    expect(readiness).toMatchObject({ ready: false, accepting: true, trackerReachable: false });
-    expect(readiness.problems[0]).toContain('127.0.0.1:1');
-  });
-
-  test('ready when all is well', async () => {
-    const store = await openStore();
-    expect(await store.ready()).toEqual({
-      ready: true,
-      accepting: true,
-      trackerReachable: true,
-      problems: [],
-    });
-  });
-
-  test('a second store in the same directory is refused, and the first goes on', async () => {
-    const directory = temporaryFolder();
-    const store = await openStore({ directory });
-    await expect(open({ directory, ...SMALL })).rejects.toMatchObject({ code: 'directory_locked' });
-    await store.put('x');
-  });
-
-  test('a port that is taken is named', async () => {
-    const server = createServer().listen(0, '127.0.0.1');
-    await new Promise((resolve) => server.once('listening', resolve));
-    onTestFinished(() => void server.close());
-    const { port } = server.address() as { port: number };
-    const failed = await openStore({ trackerPort: port }).catch((error) => error);
-    expect(isStoreError(failed, 'port_in_use')).toBe(true);
-    expect(failed.message).toContain(String(port));
-  });
-
-  test('a directory that cannot be used is named', async () => {
-    const path = join(temporaryFolder(), 'file');
-    writeFileSync(path, '');
-    await expect(open({ directory: path })).rejects.toMatchObject({ code: 'directory_unusable' });
-  });
-
-  test('unknown, ill-measured and contradictory options are refused', async () => {
-    for (const options of [
-      { trunksize: '64MiB' },
-      { trunkSize: '64 parsecs' },
-      { trunkSize: '64MB' },
-      { durability: 'maybe' },
-      { mergeMaxAge: '-1s' },
-      { trunkSize: '1MiB', smallFileLimit: '1MiB' },
-      { containerSize: '64MiB' },
-      { trackers: ['host:port'] },
-    ]) {
-      const opened = open({ directory: temporaryFolder(), ...options } as OpenOptions);
-      await expect(opened, JSON.stringify(options)).rejects.toMatchObject({
-        code: 'invalid_option',
-      });
-    }
-  });
-
-  test('await using closes the store', async () => {
-    const directory = temporaryFolder();
-    {
-      await using store = await open({ directory, ...SMALL });
-      await store.put('x');
-    }
-    await using again = await open({ directory, ...SMALL });
-    expect(again.stats().stagedFiles + again.stats().mergedFiles).toBe(1);
-  });
-});
-
-describe('a file with an end', () => {
-  test('says when, and is gone from then on, before it is deleted', async () => {
-    const store = await openStore();
-    const expiresAt = new Date(Date.now() + 3_600_000);
-    const living = await store.put('a', { expiresAt });
-    expect(living.expiresAt).toEqual(expiresAt);
-    expect((await store.stat(living.key)).expiresAt).toEqual(expiresAt);
-    const over = await store.put('b', { expiresAt: new Date(Date.now() - 1) });
-    for (const call of [store.get(over.key), store.stat(over.key), store.delete(over.key)]) {
-      await expect(call).rejects.toMatchObject({ code: 'not_found' });
-    }
-    await expect(store.put('c', { expiresAt: new Date('no date') })).rejects.toMatchObject({
-      code: 'invalid_option',
-    });
-  });
-
-  test('is gone by its slice id too', async () => {
-    const store = await openStore();
-    const receipt = await store.put('slice', { expiresAt: new Date(Date.now() + 400) });
-    await store.flush();
-    const id = await store.settled(receipt.key).catch(() => undefined);
-    if (id === undefined) return;
-    await until(() =>
-      store.get(id).then(
-        () => false,
-        (error) => isStoreError(error, 'not_found'),
-      ),
-    );
-  });
-});
-
-describe('an upload that may be sent twice', () => {
-  test('is found by its mark', async () => {
-    const store = await openStore();
-    const once = randomBytes(16);
-    expect(await store.findOnce(once)).toEqual([]);
-    const receipts = await store.putAll([{ body: 'a', name: '1' }, { body: 'b' }], { once });
-    expect(await store.findOnce(once)).toEqual(receipts);
-    await store.delete(receipts[0]!.key);
-    expect(await store.findOnce(once)).toEqual(receipts.slice(1));
-    await expect(store.put('x', { once: randomBytes(15) })).rejects.toMatchObject({
-      code: 'invalid_option',
-    });
-  });
-});
-
-describe('durability', () => {
-  test('may be less for one file, which is readable as any other', async () => {
-    const store = await openStore();
-    const large = randomBytes(2 ** 20);
-    const receipts = [
-      await store.put('fast', { durability: 'os' }),
-      await store.put(large, { durability: 'os' }),
-    ];
-    expect((await (await store.get(receipts[0]!.key)).bytes()).toString()).toBe('fast');
-    expect((await (await store.get(receipts[1]!.key)).bytes()).equals(large)).toBe(true);
-    await expect(store.put('x', { durability: 'none' as 'os' })).rejects.toMatchObject({
-      code: 'invalid_option',
-    });
   });
 });
 

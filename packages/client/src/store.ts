@@ -1,22 +1,9 @@
 import { EventEmitter } from 'node:events';
 import type { FastdfsClient } from '@stevedore/fastdfs';
-import { fileIdOf, formatKey, parseKey, type Staging, StoreError } from '@stevedore/staging';
-import { ByteBudget } from './byte-budget.js';
-import {
-  deleteChannel,
-  getChannel,
-  type PutMessage,
-  putChannel,
-  readChannel,
-  traced,
-  trunkChannel,
-} from './channels.js';
-import { invalidOption } from './config.js';
-import { DirectBuffer } from './direct-buffer.js';
-import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
+import { fileIdOf, parseKey, type Staging, StoreError } from '@stevedore/staging';
+import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
 import { isHot } from './hot-files.js';
 import { listMembers, type StorageMember } from './inspect.js';
-import { checkText, Intake, type StageOptions } from './intake.js';
 import { Lookup } from './lookup.js';
 import type { StoreOptions } from './options.js';
 import { notFound, Reader } from './reader.js';
@@ -35,14 +22,12 @@ import type {
   StoredFile,
   StoreStats,
 } from './types.js';
+import { Uploads } from './uploads.js';
 
 /** The FileStore over a staging directory and a FastDFS. */
 
-/** Bytes of the mark of an upload that may be sent twice, and how long it is known. */
-const ONCE_BYTES = 16;
+/** How long the mark of an upload that may be sent twice is known. */
 const ONCE_MS = 24 * 3_600_000;
-/** Memory that bodies on their way in may hold together. */
-const INTAKE_BYTES = 32 * 2 ** 20;
 const PING_TIMEOUT_MS = 2_000;
 
 export interface StoreParts {
@@ -59,15 +44,11 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly trackers: readonly string[];
   readonly #parts: StoreParts;
   readonly #staging: Staging;
-  readonly #intake: Intake;
-  readonly #direct: DirectBuffer;
+  readonly #uploads: Uploads;
   readonly #reader: Reader;
   readonly #lookup: Lookup;
   readonly #settling: Settling;
   readonly #counts = {
-    acknowledgedFiles: 0,
-    acknowledgedBytes: 0,
-    failedUploads: 0,
     deletedFiles: 0,
     reads: 0,
     readBytes: 0,
@@ -81,16 +62,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.trackers = parts.trackers;
     const { staging, client, options } = parts;
     this.#staging = staging;
-    this.#intake = new Intake(staging, new ByteBudget(INTAKE_BYTES), {
-      smallFileBytes: options.smallFileLimit,
-      maxFileBytes: options.maxFileSize,
-      sync: options.durability === 'sync',
-    });
-    this.#direct = new DirectBuffer({
-      trunkStore: new FastdfsTrunkStore(client),
-      newTaskId: () => staging.newKey(),
-      maxWaitMs: options.directMaxWait,
-      maxBytes: options.directBuffer,
+    this.#uploads = new Uploads({
+      ...{ store: this, staging, client, options, now: parts.now },
+      throwIfClosed: () => this.#throwIfClosed(),
     });
     this.#reader = new Reader({
       staging,
@@ -112,73 +86,14 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   put(body: Body, options: PutOptions = {}): Promise<Receipt> {
-    const { name, type, group } = options;
-    return this.#countUpload(
-      () => ({ store: this, name, type, group }),
-      () => this.#put(body, options),
-    );
-  }
-
-  async #put(body: Body, options: PutOptions): Promise<Receipt> {
-    this.#throwIfClosed();
-    if (options.mode === 'direct') return this.#putDirect(body, options);
-    const how = stageOptions(options);
-    const taken = await this.#intake.take(body, options, how.sync);
-    const [file] = await this.#intake.stage([taken], how, this.#parts.now());
-    return receiptOf(file!);
-  }
-
-  async #putDirect(body: Body, options: PutOptions): Promise<Receipt> {
-    if (options.expiresAt !== undefined || options.once !== undefined) {
-      throw invalidOption('mode direct keeps neither expiresAt nor once');
-    }
-    const taken = await this.#intake.take(body, options, false);
-    const { key, meta, size, crc32 } = taken;
-    const stagedAt = this.#parts.now();
-    const file = { ...meta, key, size, crc32, stagedAt, body: taken.body };
-    try {
-      const fileId = taken.body
-        ? await this.#direct.put(file)
-        : await this.#direct.putWhole(file, () => this.#staging.readSpooled(file));
-      return { ...receiptOf(file), key: fileId, fileId, state: 'merged' };
-    } finally {
-      await this.#intake.discard([taken]);
-    }
+    return this.#uploads.put(body, options);
   }
 
   putAll(
     parts: Iterable<PutPart> | AsyncIterable<PutPart>,
     options: PutAllOptions = {},
   ): Promise<Receipt[]> {
-    const group = typeof options.group === 'string' ? options.group : undefined;
-    return this.#countUpload(
-      () => ({ store: this, name: undefined, type: undefined, group }),
-      () => this.#putAll(parts, options),
-    );
-  }
-
-  async #putAll(
-    parts: Iterable<PutPart> | AsyncIterable<PutPart>,
-    options: PutAllOptions,
-  ): Promise<Receipt[]> {
-    this.#throwIfClosed();
-    const { signal } = options;
-    const how = stageOptions(options);
-    const taken: Awaited<ReturnType<Intake['take']>>[] = [];
-    try {
-      for await (const { body, ...rest } of parts) {
-        taken.push(await this.#intake.take(body, signal ? { ...rest, signal } : rest, how.sync));
-        if (signal?.aborted) throw new StoreError('aborted', 'the upload was aborted');
-      }
-      const group = typeof options.group === 'function' ? options.group() : options.group;
-      if (group !== undefined) checkText('group', group, 255);
-      if (taken.length === 0) return [];
-      const files = await this.#intake.stage(taken.splice(0), { ...how, group }, this.#parts.now());
-      return files.map(receiptOf);
-    } catch (error) {
-      await this.#intake.discard(taken);
-      throw error;
-    }
+    return this.#uploads.putAll(parts, options);
   }
 
   async findOnce(once: Uint8Array): Promise<Receipt[]> {
@@ -268,7 +183,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.#throwIfClosed();
-    void this.#direct.flush();
+    void this.#uploads.flushDirect();
     return this.#staging.flush(options.signal);
   }
 
@@ -310,7 +225,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       trunks: stats.trunks,
       containerBytes: stats.containerBytes,
       containerLimitBytes: this.#parts.options.containerSize,
-      uploadsInFlight: this.#intake.inFlight,
+      ...this.#uploads.stats(),
       ...this.#counts,
       trunksInFlight: stats.trunksInFlight,
       largeFilesInFlight: stats.largeFilesInFlight,
@@ -324,24 +239,6 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       cache: this.#reader.cacheStats(),
       connections: this.#parts.client.stats(),
     };
-  }
-
-  async #countUpload<Result extends Receipt | Receipt[]>(
-    message: () => PutMessage,
-    upload: () => Promise<Result>,
-  ): Promise<Result> {
-    const counts = this.#counts;
-    try {
-      const result = await traced(putChannel, message, upload);
-      for (const { size } of Array.isArray(result) ? result : [result]) {
-        counts.acknowledgedFiles += 1;
-        counts.acknowledgedBytes += size;
-      }
-      return result;
-    } catch (error) {
-      counts.failedUploads += 1;
-      throw error;
-    }
   }
 
   async #countRead<Result>(
@@ -371,7 +268,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async #close(): Promise<void> {
     this.#settling.close();
-    await this.#direct.close();
+    await this.#uploads.close();
     await this.#staging.close();
     await this.#parts.client.close();
     await this.#parts.closeNode();
@@ -402,39 +299,4 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   #throwIfClosed(): void {
     if (this.#closing) throw new StoreError('closed', 'the store is closed');
   }
-}
-
-/** Throws `invalid_option`. */
-function stageOptions({ durability, once }: Pick<PutOptions, 'durability' | 'once'>): StageOptions {
-  if (durability !== undefined && durability !== 'sync' && durability !== 'os') {
-    throw invalidOption('durability: sync or os');
-  }
-  if (once === undefined) return { group: undefined, once, sync: durability !== 'os' };
-  if (once.length !== ONCE_BYTES) throw invalidOption(`once: ${ONCE_BYTES} bytes are needed`);
-  const mark = Buffer.from(once).toString('base64url');
-  return { group: undefined, once: mark, sync: durability !== 'os' };
-}
-
-function receiptOf(file: {
-  readonly key: Buffer;
-  readonly name: string;
-  readonly size: number;
-  readonly type: string;
-  readonly crc32: number;
-  readonly stagedAt: number;
-  readonly group: string | undefined;
-  readonly expiresAt?: number | undefined;
-}): Receipt {
-  const receipt: { -readonly [Name in keyof Receipt]: Receipt[Name] } = {
-    key: formatKey(file.key),
-    name: file.name,
-    size: file.size,
-    type: file.type,
-    crc32: file.crc32,
-    state: 'staged',
-    stagedAt: new Date(file.stagedAt),
-  };
-  if (file.group !== undefined) receipt.group = file.group;
-  if (file.expiresAt !== undefined) receipt.expiresAt = new Date(file.expiresAt);
-  return receipt;
 }

@@ -1,0 +1,201 @@
+import type { FastdfsClient } from '@stevedore/fastdfs';
+import { formatKey, type Staging, StoreError } from '@stevedore/staging';
+import { ByteBudget } from './byte-budget.js';
+import { type PutMessage, putChannel, traced } from './channels.js';
+import { invalidOption } from './config.js';
+import { DirectBuffer } from './direct-buffer.js';
+import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
+import { checkText, Intake, type StageOptions } from './intake.js';
+import type { StoreOptions } from './options.js';
+import type {
+  Body,
+  FileStore,
+  PutAllOptions,
+  PutOptions,
+  PutPart,
+  Receipt,
+  StoreStats,
+} from './types.js';
+
+/**
+ * A store's uploads: bodies are taken in, and staged or, in direct mode, written to
+ * FastDFS; each upload is counted and told of, whatever becomes of it.
+ */
+export interface UploadsParts {
+  /** Whose uploads they are, for whoever is told of them. */
+  readonly store: FileStore;
+  readonly staging: Staging;
+  readonly client: FastdfsClient;
+  readonly options: StoreOptions;
+  readonly now: () => number;
+  readonly throwIfClosed: () => void;
+}
+
+/** Bytes of the mark of an upload that may be sent twice. */
+const ONCE_BYTES = 16;
+/** Memory that bodies on their way in may hold together. */
+const INTAKE_BYTES = 32 * 2 ** 20;
+
+export class Uploads {
+  readonly #parts: UploadsParts;
+  readonly #intake: Intake;
+  readonly #direct: DirectBuffer;
+  readonly #counts = { acknowledgedFiles: 0, acknowledgedBytes: 0, failedUploads: 0 };
+
+  constructor(parts: UploadsParts) {
+    this.#parts = parts;
+    const { staging, client, options } = parts;
+    this.#intake = new Intake(staging, new ByteBudget(INTAKE_BYTES), {
+      smallFileBytes: options.smallFileLimit,
+      maxFileBytes: options.maxFileSize,
+      sync: options.durability === 'sync',
+    });
+    this.#direct = new DirectBuffer({
+      trunkStore: new FastdfsTrunkStore(client),
+      newTaskId: () => staging.newKey(),
+      maxWaitMs: options.directMaxWait,
+      maxBytes: options.directBuffer,
+    });
+  }
+
+  put(body: Body, options: PutOptions = {}): Promise<Receipt> {
+    const { store } = this.#parts;
+    const { name, type, group } = options;
+    return this.#countUpload(
+      () => ({ store, name, type, group }),
+      () => this.#put(body, options),
+    );
+  }
+
+  async #put(body: Body, options: PutOptions): Promise<Receipt> {
+    this.#parts.throwIfClosed();
+    if (options.mode === 'direct') return this.#putDirect(body, options);
+    const how = stageOptions(options);
+    const taken = await this.#intake.take(body, options, how.sync);
+    const [file] = await this.#intake.stage([taken], how, this.#parts.now());
+    return receiptOf(file!);
+  }
+
+  async #putDirect(body: Body, options: PutOptions): Promise<Receipt> {
+    if (options.expiresAt !== undefined || options.once !== undefined) {
+      throw invalidOption('mode direct keeps neither expiresAt nor once');
+    }
+    const taken = await this.#intake.take(body, options, false);
+    const { key, meta, size, crc32 } = taken;
+    const stagedAt = this.#parts.now();
+    const file = { ...meta, key, size, crc32, stagedAt, body: taken.body };
+    try {
+      const fileId = taken.body
+        ? await this.#direct.put(file)
+        : await this.#direct.putWhole(file, () => this.#parts.staging.readSpooled(file));
+      return { ...receiptOf(file), key: fileId, fileId, state: 'merged' };
+    } finally {
+      await this.#intake.discard([taken]);
+    }
+  }
+
+  putAll(
+    parts: Iterable<PutPart> | AsyncIterable<PutPart>,
+    options: PutAllOptions = {},
+  ): Promise<Receipt[]> {
+    const { store } = this.#parts;
+    const group = typeof options.group === 'string' ? options.group : undefined;
+    return this.#countUpload(
+      () => ({ store, name: undefined, type: undefined, group }),
+      () => this.#putAll(parts, options),
+    );
+  }
+
+  async #putAll(
+    parts: Iterable<PutPart> | AsyncIterable<PutPart>,
+    options: PutAllOptions,
+  ): Promise<Receipt[]> {
+    this.#parts.throwIfClosed();
+    const { signal } = options;
+    const how = stageOptions(options);
+    const taken: Awaited<ReturnType<Intake['take']>>[] = [];
+    try {
+      for await (const { body, ...rest } of parts) {
+        taken.push(await this.#intake.take(body, signal ? { ...rest, signal } : rest, how.sync));
+        if (signal?.aborted) throw new StoreError('aborted', 'the upload was aborted');
+      }
+      const group = typeof options.group === 'function' ? options.group() : options.group;
+      if (group !== undefined) checkText('group', group, 255);
+      if (taken.length === 0) return [];
+      const files = await this.#intake.stage(taken.splice(0), { ...how, group }, this.#parts.now());
+      return files.map(receiptOf);
+    } catch (error) {
+      await this.#intake.discard(taken);
+      throw error;
+    }
+  }
+
+  /** What was put in direct mode is written without waiting any longer. */
+  flushDirect(): Promise<void> {
+    return this.#direct.flush();
+  }
+
+  close(): Promise<void> {
+    return this.#direct.close();
+  }
+
+  stats(): Pick<
+    StoreStats,
+    'uploadsInFlight' | 'acknowledgedFiles' | 'acknowledgedBytes' | 'failedUploads'
+  > {
+    return { uploadsInFlight: this.#intake.inFlight, ...this.#counts };
+  }
+
+  async #countUpload<Result extends Receipt | Receipt[]>(
+    message: () => PutMessage,
+    upload: () => Promise<Result>,
+  ): Promise<Result> {
+    const counts = this.#counts;
+    try {
+      const result = await traced(putChannel, message, upload);
+      for (const { size } of Array.isArray(result) ? result : [result]) {
+        counts.acknowledgedFiles += 1;
+        counts.acknowledgedBytes += size;
+      }
+      return result;
+    } catch (error) {
+      counts.failedUploads += 1;
+      throw error;
+    }
+  }
+}
+
+/** Throws `invalid_option`. */
+function stageOptions({ durability, once }: Pick<PutOptions, 'durability' | 'once'>): StageOptions {
+  if (durability !== undefined && durability !== 'sync' && durability !== 'os') {
+    throw invalidOption('durability: sync or os');
+  }
+  if (once === undefined) return { group: undefined, once, sync: durability !== 'os' };
+  if (once.length !== ONCE_BYTES) throw invalidOption(`once: ${ONCE_BYTES} bytes are needed`);
+  const mark = Buffer.from(once).toString('base64url');
+  return { group: undefined, once: mark, sync: durability !== 'os' };
+}
+
+function receiptOf(file: {
+  readonly key: Buffer;
+  readonly name: string;
+  readonly size: number;
+  readonly type: string;
+  readonly crc32: number;
+  readonly stagedAt: number;
+  readonly group: string | undefined;
+  readonly expiresAt?: number | undefined;
+}): Receipt {
+  const receipt: { -readonly [Name in keyof Receipt]: Receipt[Name] } = {
+    key: formatKey(file.key),
+    name: file.name,
+    size: file.size,
+    type: file.type,
+    crc32: file.crc32,
+    state: 'staged',
+    stagedAt: new Date(file.stagedAt),
+  };
+  if (file.group !== undefined) receipt.group = file.group;
+  if (file.expiresAt !== undefined) receipt.expiresAt = new Date(file.expiresAt);
+  return receipt;
+}

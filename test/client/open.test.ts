@@ -1,0 +1,80 @@
+import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { isStoreError, type OpenOptions, open } from '@stevedore/client';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { openStore, SMALL } from '../support/store.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+describe('open', () => {
+  test('a tracker that is not there: uploads are taken, ready says so', async () => {
+    const store = await openStore({ trackers: ['127.0.0.1:1'], mergeMaxAge: '10ms' });
+    store.on('error', () => {});
+    const { key } = await store.put('still taken');
+    expect((await (await store.get(key)).bytes()).toString()).toBe('still taken');
+    const readiness = await store.ready();
+    expect(readiness).toMatchObject({ ready: false, accepting: true, trackerReachable: false });
+    expect(readiness.problems[0]).toContain('127.0.0.1:1');
+  });
+
+  test('ready when all is well', async () => {
+    const store = await openStore();
+    expect(await store.ready()).toEqual({
+      ready: true,
+      accepting: true,
+      trackerReachable: true,
+      problems: [],
+    });
+  });
+
+  test('a second store in the same directory is refused, and the first goes on', async () => {
+    const directory = temporaryFolder();
+    const store = await openStore({ directory });
+    await expect(open({ directory, ...SMALL })).rejects.toMatchObject({ code: 'directory_locked' });
+    await store.put('x');
+  });
+
+  test('a port that is taken is named', async () => {
+    const server = createServer().listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    onTestFinished(() => void server.close());
+    const { port } = server.address() as { port: number };
+    const failed = await openStore({ trackerPort: port }).catch((error) => error);
+    expect(isStoreError(failed, 'port_in_use')).toBe(true);
+    expect(failed.message).toContain(String(port));
+  });
+
+  test('a directory that cannot be used is named', async () => {
+    const path = join(temporaryFolder(), 'file');
+    writeFileSync(path, '');
+    await expect(open({ directory: path })).rejects.toMatchObject({ code: 'directory_unusable' });
+  });
+
+  test('unknown, ill-measured and contradictory options are refused', async () => {
+    for (const options of [
+      { trunksize: '64MiB' },
+      { trunkSize: '64 parsecs' },
+      { trunkSize: '64MB' },
+      { durability: 'maybe' },
+      { mergeMaxAge: '-1s' },
+      { trunkSize: '1MiB', smallFileLimit: '1MiB' },
+      { containerSize: '64MiB' },
+      { trackers: ['host:port'] },
+    ]) {
+      const opened = open({ directory: temporaryFolder(), ...options } as OpenOptions);
+      await expect(opened, JSON.stringify(options)).rejects.toMatchObject({
+        code: 'invalid_option',
+      });
+    }
+  });
+
+  test('await using closes the store', async () => {
+    const directory = temporaryFolder();
+    {
+      await using store = await open({ directory, ...SMALL });
+      await store.put('x');
+    }
+    await using again = await open({ directory, ...SMALL });
+    expect(again.stats().stagedFiles + again.stats().mergedFiles).toBe(1);
+  });
+});
