@@ -52,7 +52,7 @@ export function costId(way: Way, access: AccessKib): string {
   return `cost.${way}.a${access}.ms`;
 }
 
-/** Of the costs of a way, over those of the baseline. */
+/** Of the costs of a way, over those of the baseline in the same turn. */
 export function costRatioId(way: Way, access: AccessKib): string {
   return `cost.${way}.a${access}.vs-baseline`;
 }
@@ -99,51 +99,88 @@ async function measureAll(
   }
   const stock = keep(new FastdfsClient({ trackers: [tracker] }));
   const onward = keep(new FastdfsClient({ trackers: [tracker], writesOnward: true }));
+  const clientOf = (way: Way) => (way === 'passive' || way === 'both' ? onward : stock);
   for (let run = 0; run < plan.costRuns; run += 1) {
     for (const access of ACCESS_KIB) {
       progress(`cost of a migration, writes of ${access} KiB, run ${run + 1}`);
-      const costs = new Map<Way, number>();
-      for (const way of inTurns(run)) {
-        const client = way === 'passive' || way === 'both' ? onward : stock;
-        costs.set(way, await measure(client, way, access * KIB, plan.costFiles));
+      const sizes = { filled: filledBytes(access * KIB), access: access * KIB };
+      const files = new Map<Way, string[]>();
+      for (const way of WAYS) files.set(way, await fill(clientOf(way), way, sizes, plan.costFiles));
+      const costs = new Map<Way, number[]>(WAYS.map((way) => [way, []]));
+      // One file of each way after the other: what slows the machine for a while slows all.
+      for (let turn = 0; turn < plan.costFiles; turn += 1) {
+        for (const way of inTurns(run + turn)) {
+          const cost = await grow(clientOf(way), files.get(way)![turn]!, sizes);
+          costs.get(way)!.push(cost);
+        }
       }
       for (const way of WAYS) {
-        figures.add(costId(way, access), 'ms', costs.get(way)!);
-        figures.add(costRatioId(way, access), 'ratio', costs.get(way)! / costs.get('baseline')!);
+        figures.add(costId(way, access), 'ms', mean(costs.get(way)!));
+        for (const [turn, cost] of costs.get(way)!.entries()) {
+          figures.add(costRatioId(way, access), 'ratio', cost / costs.get('baseline')![turn]!);
+        }
+        await checkAndDelete(clientOf(way), files.get(way)!, sizes);
       }
     }
   }
 }
 
-/** Each run begins with another way. */
-function inTurns(run: number): Way[] {
-  const first = run % WAYS.length;
+/** Each turn begins with another way. */
+function inTurns(turn: number): Way[] {
+  const first = turn % WAYS.length;
   return [...WAYS.slice(first), ...WAYS.slice(0, first)];
 }
 
-/** Mean milliseconds of the write, every byte read back. */
-async function measure(
+interface Sizes {
+  /** What a file has before. */
+  readonly filled: number;
+  readonly access: number;
+}
+
+/** The last write of its size that its row still holds has been made. */
+function filledBytes(accessBytes: number): number {
+  return Math.floor(THRESHOLD_BYTES / accessBytes) * accessBytes;
+}
+
+async function fill(
   client: FastdfsClient,
   group: string,
-  accessBytes: number,
+  { filled }: Sizes,
   count: number,
-): Promise<number> {
-  const filled = Math.floor(THRESHOLD_BYTES / accessBytes) * accessBytes;
-  const before = pattern(filled);
-  const access = pattern(filled + accessBytes).subarray(filled);
+): Promise<string[]> {
   const files: string[] = [];
   for (let file = 0; file < count; file += 1) {
-    files.push(await client.uploadAppender(before, { extension: 'dat', group }));
+    files.push(await client.uploadAppender(pattern(filled), { extension: 'dat', group }));
   }
+  return files;
+}
+
+/** Milliseconds of the write that makes the file migrate. */
+async function grow(
+  client: FastdfsClient,
+  file: string,
+  { filled, access }: Sizes,
+): Promise<number> {
+  const bytes = pattern(filled + access).subarray(filled);
   const start = performance.now();
-  for (const file of files) await client.append(file, access);
-  const cost = (performance.now() - start) / count;
+  await client.append(file, bytes);
+  return performance.now() - start;
+}
+
+async function checkAndDelete(
+  client: FastdfsClient,
+  files: readonly string[],
+  { filled, access }: Sizes,
+): Promise<void> {
   for (const file of files) {
     const found = await client.downloadBytes(file);
-    if (!found.equals(pattern(filled + accessBytes))) throw new Error(`${file} has other bytes`);
+    if (!found.equals(pattern(filled + access))) throw new Error(`${file} has other bytes`);
     await client.delete(file);
   }
-  return cost;
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, each) => sum + each, 0) / values.length;
 }
 
 const PATTERN = Buffer.from(
