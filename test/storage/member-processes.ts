@@ -81,6 +81,8 @@ export interface ProcessGroup {
   readonly members: readonly MemberProcess[];
   /** Hosts of the members that serve and lack nothing, as the tracker knows. */
   current(): Promise<readonly string[]>;
+  /** State of every member, and who is out for whom, as the tracker knows. */
+  standing(): Promise<string>;
 }
 
 /** A group of so many members, all of them current. */
@@ -103,16 +105,26 @@ export async function processGroup(size: number): Promise<ProcessGroup> {
       await member.kill();
     }
   });
-  const current = async (): Promise<readonly string[]> => {
+  const ask = async () => {
     const client = await RawClient.open(tracker.port, tracker.host);
     const listed = await client.ask(listStorage, { group: 'group1', id: '' });
     const nobody = { group: 'group1', memberId: '', byId: '', says: 'ask' } as const;
     const { answer: pairs = [] } = await client.ask(reportStanding, nobody);
     client.socket.destroy();
+    return { listed: listed.answer ?? [], pairs };
+  };
+  const current = async (): Promise<readonly string[]> => {
+    const { listed, pairs } = await ask();
     const out = new Set(pairs.map(({ memberId }) => memberId));
-    return (listed.answer ?? []).flatMap(({ id, status }) =>
+    return listed.flatMap(({ id, status }) =>
       status === StorageStatus.active && !out.has(id) ? [id] : [],
     );
+  };
+  const standing = async (): Promise<string> => {
+    const { listed, pairs } = await ask();
+    const states = listed.map(({ id, status }) => `${id} has status ${status}`);
+    const out = pairs.map(({ memberId, byId }) => `${memberId} is out for ${byId}`);
+    return [...states, ...out].join(', ');
   };
   for (const [index, member] of members.entries()) {
     await member.start(members[0]!.port);
@@ -121,7 +133,7 @@ export async function processGroup(size: number): Promise<ProcessGroup> {
       return count === index + 1 ? undefined : `${count} of ${index + 1} members are there`;
     });
   }
-  return { tracker, members, current };
+  return { tracker, members, current, standing };
 }
 
 /** Resolves when nothing is lacking any more; rejects with what still is. */

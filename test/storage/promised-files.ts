@@ -104,6 +104,7 @@ export class PromisedFiles {
         different.push(
           `${id}: ${told(here)} at ${one.address}, ${told(there)} at ${other.address}`,
         );
+        this.#suspects.add(id);
       }
     }
     return different;

@@ -21,7 +21,7 @@ it(
   async () => {
     const seed = Number(process.env.STEVEDORE_TEST_SEED ?? Date.now() % 1_000_000);
     const random = new Random(seed);
-    const { tracker, members, current } = await processGroup(3);
+    const { tracker, members, current, standing } = await processGroup(3);
     const client = new FastdfsClient({
       trackers: [`${tracker.host}:${tracker.port}`],
       // A hanging member holds a writer up for so long.
@@ -51,7 +51,8 @@ it(
     const allCurrent = (): Promise<void> =>
       within(ROUND_MS, async () => {
         const hosts = await current();
-        return hosts.length === members.length ? undefined : `only ${hosts} have everything`;
+        if (hosts.length === members.length) return undefined;
+        return `only ${hosts} have everything: ${await standing()}`;
       });
     /** One of which the others do not depend: at least one of them lacks nothing. */
     const victim = async (): Promise<MemberProcess> => {
@@ -112,7 +113,8 @@ it(
     await within(ROUND_MS, async () => {
       lacking = [];
       for (const other of others) lacking.push(...(await files.differencesOf(first!, other)));
-      return lacking.length === 0 ? undefined : lacking.join('\n');
+      if (lacking.length === 0) return undefined;
+      return [...lacking, ...[...files.histories().values()].flat()].join('\n');
     });
     expect(files.counts.files).toBeGreaterThan(20);
   },

@@ -60,6 +60,11 @@ export class PeerConnections {
     }
   }
 
+  /** As many requests are under way at most. */
+  get max(): number {
+    return this.#options.maxConnections;
+  }
+
   /** True while nothing is under way. */
   get isIdle(): boolean {
     return this.#idle.length === this.#open.size && this.#opening === 0;

@@ -10,7 +10,9 @@ import { type Endpoint, isOwnAddress } from '../options.js';
 import { logDirectory } from '../storage/layout.js';
 import type { StorageService } from '../storage/service.js';
 import type { Position } from './binlog.js';
+import { ContestedFiles } from './contested-files.js';
 import { FirstCopies } from './first-copies.js';
+import { parseLoggedName } from './log-name.js';
 import { MarkFile } from './mark-file.js';
 import { PeerSender } from './peer-sender.js';
 import { PeerState } from './peer-state.js';
@@ -42,6 +44,7 @@ export class Peers implements Copiers {
   readonly #senders = new Map<string, PeerSender>();
   readonly #closing: Promise<void>[] = [];
   readonly #waiting = new Set<() => void>();
+  readonly #contested: ContestedFiles;
   readonly #offs: readonly (() => void)[];
   /** Members that others, or this storage itself before it was started, go on without. */
   #outAtStart: ReadonlyMap<string, boolean> = new Map();
@@ -53,6 +56,12 @@ export class Peers implements Copiers {
     const { members, standing } = replication;
     this.#service = service;
     this.#sending = new Sending(service, (id) => this.#inCharge(id));
+    this.#contested = new ContestedFiles({
+      journal: replication.journal,
+      concerns: (name) =>
+        parseLoggedName(settings.group, name, service.storePaths.length) !== undefined,
+      isPassedOn: (position) => [...this.#senders.values()].every((each) => each.has(position)),
+    });
     this.#localAddress = isOwnAddress(settings.host) ? settings.host : undefined;
     this.#calls = new TrackerCalls({
       trackers,
@@ -139,7 +148,7 @@ export class Peers implements Copiers {
     throw new StatusError(Status.tryAgain, 'the storage is closing');
   }
 
-  said(id: string, { word, name }: PeerStanding): boolean {
+  async said(id: string, { word, name }: PeerStanding): Promise<boolean> {
     const { standing } = this.#service.replication;
     const sender = this.#senders.get(id);
     switch (word) {
@@ -150,7 +159,7 @@ export class Peers implements Copiers {
         standing.levelWith(id);
         break;
       case 'wants':
-        sender?.want(name);
+        await this.#contested.note(name);
         break;
       case 'yielded':
         sender?.yielded();
@@ -286,7 +295,7 @@ export class Peers implements Copiers {
         id,
         standing,
         isThere: () => this.#senders.get(id)?.isThere === true,
-        report: (says) => this.#standings.report(id, says),
+        report: (says) => this.#report(id, says),
         tellOthers: () => this.#tellOthers(id, limits.requestTimeoutMs),
         progressed: () => this.#progressed(),
         retryDelayMs: reconnectDelayMs,
@@ -304,12 +313,21 @@ export class Peers implements Copiers {
       state,
       member: () => members.find(id),
       without: () => this.#without(),
-      yielded: (name) => {
-        for (const [other, sender] of this.#senders) if (other !== id) sender.owe(name);
-      },
       localAddress: this.#localAddress,
       progressed: () => this.#progressed(),
     });
+  }
+
+  async #report(id: string, says: 'out' | 'level'): Promise<boolean> {
+    const isTaken = await this.#standings.report(id, says);
+    if (isTaken) return true;
+    // This storage is out itself: for one that could not tell it so, being out as well.
+    const { standing, members } = this.#service.replication;
+    const { returns } = standing;
+    for (const { memberId, byId } of await this.#standings.pairs()) {
+      if (memberId === members.ownId) standing.heard(byId, returns);
+    }
+    return false;
   }
 
   #without(): string[] {

@@ -27,7 +27,7 @@ export interface Copiers {
   /** Resolves when enough members have all that is in the log up to there. */
   copied(position: Position, kind: ChangeKind, turn: number): Promise<void>;
   /** What a member says of who goes on without whom; true if this storage does without it. */
-  said(id: string, { word, name }: PeerStanding): boolean;
+  said(id: string, { word, name }: PeerStanding): Promise<boolean>;
   /** A tracker may have forgotten who is out. */
   rejoined(): void;
   /** A member has lost its log: what came from it is to be compared with all others. */
@@ -145,8 +145,8 @@ export class Replication {
   }
 
   /** What a member says; see `Copiers`. */
-  said(id: string, what: PeerStanding): boolean {
-    return this.#copiers?.said(id, what) ?? false;
+  async said(id: string, what: PeerStanding): Promise<boolean> {
+    return (await this.#copiers?.said(id, what)) ?? false;
   }
 
   rejoined(): void {

@@ -19,6 +19,7 @@ export class Standing {
   readonly #listeners = new Set<() => void>();
   readonly #waiting = new Set<() => void>();
   #turn = 0;
+  #returns = 0;
   #making = 0;
   #pauses = 0;
   /** True once the trackers have told who is out. */
@@ -27,6 +28,19 @@ export class Standing {
   /** Rises whenever somebody goes on without this storage. */
   get turn(): number {
     return this.#turn;
+  }
+
+  /**
+   * `id` is said to answer changes without this storage, by an answer that was asked for
+   * when `returns` was so many: what has been said since counts more.
+   */
+  heard(id: string, returns: number): void {
+    if (returns === this.#returns && !this.#leaders.has(id)) this.ledBy(id);
+  }
+
+  /** How often somebody has begun to wait for this storage again. */
+  get returns(): number {
+    return this.#returns;
   }
 
   get isOut(): boolean {
@@ -52,6 +66,7 @@ export class Standing {
 
   /** `id` waits for this storage again, or is no member any more. */
   levelWith(id: string): void {
+    this.#returns += 1;
     if (!this.#leaders.delete(id)) return;
     this.#returned.add(id);
     if (!this.isOut) this.#returned.clear();
