@@ -86,7 +86,8 @@ export class PeerSender implements InCharge {
 
   /** Changes are not to wait for this member any more. */
   leave(): void {
-    this.#session?.left();
+    // What has been done to bring it back still holds if nothing waits for it anyway.
+    if (this.state.isLive) this.#session?.left();
     this.state.leave();
     this.wake();
   }

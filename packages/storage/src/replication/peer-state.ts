@@ -8,6 +8,7 @@ import type { Standing } from './standing.js';
  *     live    --it is gone, slow, or lacks too much-->     leaving   nothing is taken from it
  *     leaving --the trackers and the others know-->        out       changes go on without it
  *     leaving, out --it has everything, gave up its own--> live
+ *     leaving --it has brought this storage up to date-->  live
  *
  * Of two members that lose sight of each other one alone gets from leaving to out: the
  * trackers refuse a member that is out itself. So nothing is answered at two ends.
@@ -86,6 +87,11 @@ export class PeerState {
     this.#parts.progressed();
   }
 
+  /** It waits for this storage: where nothing has been answered without it, it is waited for too. */
+  regain(): void {
+    if (this.#state === 'leaving') this.back();
+  }
+
   /** Tells the trackers that it is level; throws if none can be reached. */
   async reportLevel(): Promise<void> {
     await this.#leaving;
@@ -126,7 +132,11 @@ export class PeerState {
         isDone = false;
         if (!this.#isRefused && !signal.aborted) onError(asError(error));
       }
-      if (this.#state !== 'leaving') return;
+      if (this.#state !== 'leaving') {
+        // It came back while the trackers took down that it was out.
+        if (isDone) await this.#withdraw();
+        return;
+      }
       if (isDone) {
         this.#state = 'out';
         this.#lacks = true;
@@ -134,6 +144,22 @@ export class PeerState {
       this.#isRefused = !isDone;
       progressed();
       if (!isDone) await sleep(retryDelayMs, undefined, { signal }).catch(() => {});
+    }
+  }
+
+  async #withdraw(): Promise<void> {
+    const { report, retryDelayMs, onError } = this.#parts;
+    const { signal } = this.#stop;
+    let isReported = false;
+    while (this.#state === 'live' && !signal.aborted) {
+      try {
+        await report('level');
+        return;
+      } catch (error) {
+        if (!isReported && !signal.aborted) onError(asError(error));
+        isReported = true;
+      }
+      await sleep(retryDelayMs, undefined, { signal }).catch(() => {});
     }
   }
 }

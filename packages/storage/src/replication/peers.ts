@@ -157,6 +157,7 @@ export class Peers implements Copiers {
         break;
       case 'level':
         standing.levelWith(id);
+        sender?.state.regain();
         break;
       case 'wants':
         await this.#contested.note(name);

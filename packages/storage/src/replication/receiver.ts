@@ -219,7 +219,10 @@ export class Receiver {
     const [high, low] = id.directory;
     await storePath.makePair(Number.parseInt(high, 16), Number.parseInt(low, 16));
     const file = { path: store.pathOf(id), name: id.name };
-    const change = this.#change(id, atSeconds, part === 'metadata' ? session : undefined);
+    const change = new ReceivedChange(this.#service.replication.journal, atSeconds, false, () => {
+      this.#unlessDeleted(id, atSeconds);
+      if (part === 'metadata') this.#checkMayChange(session);
+    });
     if (part === 'metadata') {
       this.#service.replication.replaced(id.name);
       await metadata.receive(file, content, change, session.tellsSynced);

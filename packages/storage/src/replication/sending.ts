@@ -304,6 +304,9 @@ export class Sending {
 
   /** Metadata as a whole; sent by who is in charge of the file, as in `#level`. */
   async #metadata(id: FileId, record: LogRecord, peer: FrameClient): Promise<Rest> {
+    // What a killed deletion has left of a file's metadata is nobody's.
+    const isHere = await this.#settled(id, (path) => this.#service.settings.disk.exists(path));
+    if (!isHere) return undefined;
     const found = await this.#service.metadata.toSend(this.#service.store.pathOf(id));
     const other = this.#inCharge(id);
     if (other) {
