@@ -220,8 +220,9 @@ export class Receiver {
     await storePath.makePair(Number.parseInt(high, 16), Number.parseInt(low, 16));
     const file = { path: store.pathOf(id), name: id.name };
     const change = new ReceivedChange(this.#service.replication.journal, atSeconds, false, () => {
+      if (part !== 'metadata') return;
       this.#unlessDeleted(id, atSeconds);
-      if (part === 'metadata') this.#checkMayChange(session);
+      this.#checkMayChange(session);
     });
     if (part === 'metadata') {
       this.#service.replication.replaced(id.name);
