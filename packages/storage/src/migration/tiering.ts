@@ -123,10 +123,19 @@ export class Tiering {
       servers,
       guests: guests?.guests,
     };
-    const tiers = await openTiers(places, settings, eventsOf(late, given));
-    if (!tiers) {
+    const noGuests = async (): Promise<void> => {
       await guests?.lending.close();
       await guests?.neighbours.close();
+    };
+    let tiers: Awaited<ReturnType<typeof openTiers>>;
+    try {
+      tiers = await openTiers(places, settings, eventsOf(late, given));
+    } catch (error) {
+      await noGuests();
+      throw error;
+    }
+    if (!tiers) {
+      await noGuests();
       return undefined;
     }
     late.tiers = tiers;
@@ -175,6 +184,7 @@ export class Tiering {
       return new Tiering(given, tiers, migration, scheduler, servers, onward, guests, late);
     } catch (error) {
       await tiers.close();
+      await noGuests();
       throw error;
     }
   }
