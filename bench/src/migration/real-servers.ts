@@ -15,13 +15,19 @@ import { child, FILE_BYTES, FILES, METADATA_LOOPS, TIERS } from './trade-off.js'
  * them; once more with the clients sent to the first, which fetches the bytes.
  *
  * Twice. On the disk of this machine the processors are what there is too little of, and
- * more servers bring no more of them: what counts there is how much metadata the first
- * server answers for the processor time that it takes. On disks that a model slows down
- * each server has a disk of its own, as in the paper, and the processors have time to spare.
+ * more servers bring no more of them: there clients ask for so many reads in a second and
+ * no more, and what counts is what they get, and how much metadata the first server answers
+ * beside it, for the processor time that it takes. On disks that a model slows down each
+ * server has a disk of its own, as in the paper, and the processors have time to spare.
  */
 
 const CLIENTS = 16;
 const READ_FILES = 32;
+/** Of all clients together where the processors are the limit: what one more server answers, another can still be given. */
+const READS_PER_SECOND: Readonly<Record<DiskKind, number | undefined>> = {
+  machine: 1000,
+  slowed: undefined,
+};
 
 export type DiskKind = 'machine' | 'slowed';
 type Way = 'baseline' | 'fetched' | 'forwarded';
@@ -108,7 +114,13 @@ async function measure(
           loops: METADATA_LOOPS,
           files: described,
         }),
-        readLoad.call('run', { ...times, kind: 'reads', loops: CLIENTS, files: read }),
+        readLoad.call('run', {
+          ...times,
+          kind: 'reads',
+          loops: CLIENTS,
+          files: read,
+          requestsPerSecond: READS_PER_SECOND[disk],
+        }),
       ]);
     };
     // In the first of them the files move.
@@ -160,7 +172,7 @@ const TITLES: Readonly<Record<DiskKind, string>> = {
 };
 const REMARKS: Readonly<Record<DiskKind, string>> = {
   machine:
-    'All requests are for files of the first server. Storages, tracker and both generators share the cores of this machine, whose number is at the top: where all of them together take as many, no more servers can give more requests. Metadata per CPU second is what the first server answers for each second of processor time that it takes, for metadata and reads.',
+    'All requests are for files of the first server; of reads there are 1000 in a second at most. Storages, tracker and both generators share the cores of this machine, whose number is at the top: where all of them together take as many, no more servers can give more requests. Metadata per CPU second is what the first server answers for each second of processor time that it takes, for metadata and reads.',
   slowed:
     "A model, not this machine's disk: one arm for each server, 8 ms and the bytes at 100 MB/s for every read of a row and every commit, which all share that wait for it. The processors have time to spare, so a server gives what its disk gives.",
 };
