@@ -5,11 +5,8 @@ import {
   deleteFile,
   downloadFile,
   encodeMetadata,
-  encodeRequest,
-  encodeRequestHead,
   type FileName,
   getMetadata,
-  HEADER_BYTES,
   makeSliceId,
   modifyFile,
   type PayloadCommand,
@@ -24,9 +21,7 @@ import {
   uploadFile,
   uploadSlaveFile,
 } from '@stevedore/protocol';
-import { ConnectionError, statusOf } from '../../packages/storage/dist/errors.js';
-import { Payload } from '../../packages/storage/dist/net/payload.js';
-import { StorageSession } from '../../packages/storage/dist/replication/session.js';
+import { statusOf } from '../../packages/storage/dist/errors.js';
 import type { OpenFile } from '../../packages/storage/dist/storage/open-files.js';
 import {
   type OpenedStorage,
@@ -45,6 +40,7 @@ import {
   StorageLedger,
   type Version,
 } from './storage-ledger.js';
+import { handleFile, handleRequest } from './storage-requests.js';
 
 /**
  * A machine with a simulated disk on which a storage runs, without sockets: requests
@@ -156,16 +152,7 @@ export class StorageHost {
     command: Command<Request, Answer>,
     request: Request,
   ): Promise<Answered<Answer>> {
-    const bytes = encodeRequest(command, request);
-    const header = { command: command.code, bodyBytes: bytes.length - HEADER_BYTES, status: 0 };
-    return this.#answer(command, (opened) => {
-      const handler = opened.handlers.get(command.code);
-      if (handler?.kind !== 'control') throw new TypeError(`no handler of ${command.name}`);
-      return handler.handle(bytes.subarray(HEADER_BYTES), {
-        header,
-        session: new StorageSession('127.0.0.1'),
-      });
-    });
+    return this.#answer(command, (opened) => handleRequest(opened, command, request));
   }
 
   /** As `ask`, with a file; the client leaves after `sent` bytes of it. */
@@ -175,15 +162,7 @@ export class StorageHost {
     file: Buffer,
     sent = file.length,
   ): Promise<Answered<Answer>> {
-    const head = encodeRequestHead(command, request).subarray(HEADER_BYTES);
-    const header = { command: command.code, bodyBytes: head.length + file.length, status: 0 };
-    const source = inChunks(file.subarray(0, sent), Math.ceil(file.length / 3));
-    return this.#answer(command, (opened) => {
-      const handler = opened.handlers.get(command.code);
-      if (handler?.kind !== 'payload') throw new TypeError(`no handler of ${command.name}`);
-      const payload = new Payload(source, file.length, 1000);
-      return handler.handle(head, payload, { header, session: new StorageSession('127.0.0.1') });
-    });
+    return this.#answer(command, (opened) => handleFile(opened, command, request, file, sent));
   }
 
   async upload(bytes: Buffer, extension = 'bin', sent?: number): Promise<Entry> {
@@ -379,12 +358,12 @@ export class StorageHost {
 
   async #answer<Answer>(
     command: Command<never, Answer> | { readonly reply: Command<never, Answer>['reply'] },
-    handle: (opened: OpenedStorage) => unknown,
+    handle: (opened: OpenedStorage) => Promise<Buffer>,
   ): Promise<Answered<Answer>> {
     const opened = this.#opened;
     if (!opened) throw new Gone('the storage is not running');
     try {
-      const reply = await replyBytes(await handle(opened));
+      const reply = await handle(opened);
       if (this.#isGone) throw new Gone('the process is gone');
       return { status: 0, answer: command.reply.decode(reply) };
     } catch (error) {
@@ -409,35 +388,4 @@ async function readWhole({ file, stat }: OpenFile): Promise<Buffer | undefined> 
   } catch {
     return undefined;
   }
-}
-
-interface Streamed {
-  readonly bytes: number;
-  read(position: number): Promise<Buffer>;
-  release(): void;
-}
-
-async function replyBytes(reply: unknown): Promise<Buffer> {
-  if (Buffer.isBuffer(reply)) return reply;
-  const { bytes, read, release } = reply as Streamed;
-  try {
-    const chunks: Buffer[] = [];
-    for (let at = 0; at < bytes; at += chunks.at(-1)!.length) chunks.push(await read(at));
-    return Buffer.concat(chunks);
-  } finally {
-    release();
-  }
-}
-
-/** A connection that brings so much at a time, and then ends. */
-function inChunks(bytes: Buffer, chunkBytes: number) {
-  let at = 0;
-  return {
-    async some(most: number): Promise<Buffer[]> {
-      if (at >= bytes.length) throw new ConnectionError('ERR_CONNECTION_LOST', 'the client left');
-      const chunk = bytes.subarray(at, Math.min(at + chunkBytes, at + most));
-      at += chunk.length;
-      return [chunk];
-    },
-  };
 }
