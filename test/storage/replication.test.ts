@@ -380,6 +380,10 @@ describe('an upload', () => {
     for (let count = 0; count < 40; count++) {
       files.push(await client.upload(Buffer.from(`file ${count}`)));
     }
+    const source = group.members[0]!.storage!;
+    const standing = () => source.replicationStatus().members.find(({ id }) => id === slow.host)!;
+    expect(standing().state).not.toBe('live');
+    expect(standing().lagBytes).toBeGreaterThan(0);
     for (const file of files) {
       expect(await pathExists(slow, file)).toBe(false);
       expect(await download(group.members[1]!, file)).toMatch(/^file/);
@@ -387,6 +391,9 @@ describe('an upload', () => {
     release();
     gate = undefined;
     await sameEverywhere(group.members);
+    await until(async () => standing().state === 'live' && standing().lagBytes === 0);
+    expect(standing()).toMatchObject({ isConnected: true, refused: 0 });
+    await until(async () => slow.storage!.replicationStatus().outFor.length === 0);
   });
 
   it('that a crash has left without a record reaches the others with the next log', async () => {

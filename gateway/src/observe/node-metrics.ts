@@ -25,6 +25,7 @@ export function storageMetrics(storage: Storage): MetricsText {
     () => ({ cache: storage.cacheStats(), connections: storage.statistics().connections }),
   );
   addOperations(registry, storage);
+  addMembers(registry, storage);
   return async () => {
     const status = storage.migrationStatus();
     return (await registry.metrics()) + (status ? prometheusText(status) : '');
@@ -91,4 +92,53 @@ function addOperations(registry: Registry, storage: Storage): void {
       }
     },
   });
+}
+
+/** How the storage stands with the other members of its group. */
+function addMembers(registry: Registry, storage: Storage): void {
+  const registers = [registry];
+  new Gauge({
+    name: 'stevedore_storage_out',
+    help: '1 while other members answer changes without this storage, which makes none then.',
+    registers,
+    collect() {
+      this.set(storage.replicationStatus().outFor.length > 0 ? 1 : 0);
+    },
+  });
+  const ofMembers = (
+    name: string,
+    help: string,
+    of: (member: ReturnType<Storage['replicationStatus']>['members'][number]) => number,
+  ): void => {
+    new Gauge({
+      name,
+      help,
+      labelNames: ['member'],
+      registers,
+      collect() {
+        this.reset();
+        for (const member of storage.replicationStatus().members) {
+          this.set({ member: member.id }, of(member));
+        }
+      },
+    });
+  };
+  ofMembers(
+    'stevedore_member_live',
+    'Other members of the group; 1 where changes wait for it.',
+    ({ state }) => (state === 'live' ? 1 : 0),
+  );
+  ofMembers('stevedore_member_connected', 'Whether it is connected.', ({ isConnected }) =>
+    isConnected ? 1 : 0,
+  );
+  ofMembers(
+    'stevedore_member_lag_bytes',
+    "Of this storage's log, what it has not answered.",
+    ({ lagBytes }) => lagBytes,
+  );
+  ofMembers(
+    'stevedore_member_refused_changes',
+    'Changes that it would not take; it is never said to have everything then.',
+    ({ refused }) => refused,
+  );
 }

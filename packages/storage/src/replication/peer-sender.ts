@@ -12,6 +12,7 @@ import { PeerConnections } from './peer-connections.js';
 import { PeerSession } from './peer-session.js';
 import type { PeerState } from './peer-state.js';
 import type { InCharge, Sending } from './sending.js';
+import type { MemberStatus } from './status.js';
 import { WantedFiles } from './wanted-files.js';
 
 /**
@@ -71,6 +72,18 @@ export class PeerSender implements InCharge {
 
   get isThere(): boolean {
     return this.#session !== undefined;
+  }
+
+  /** The member as it stands. */
+  status(): MemberStatus {
+    const { log } = this.#parts.service.replication;
+    return {
+      id: this.id,
+      state: this.state.state,
+      isConnected: this.isThere,
+      lagBytes: log.distance(Math.min(this.#keeper.acknowledged, log.end), log.end),
+      refused: this.#keeper.mark.refused,
+    };
   }
 
   /** True once the member has the change that ends there. */

@@ -48,6 +48,10 @@ export class PeerState {
     parts.standing.fence(parts.id, true);
   }
 
+  get state(): 'live' | 'leaving' | 'out' {
+    return this.#state;
+  }
+
   /** Changes wait for it. */
   get isLive(): boolean {
     return this.#state === 'live';

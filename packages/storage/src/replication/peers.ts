@@ -19,6 +19,7 @@ import { PeerState } from './peer-state.js';
 import type { ChangeKind, Copiers } from './replication.js';
 import { Sending } from './sending.js';
 import { Standings } from './standings.js';
+import type { ReplicationStatus } from './status.js';
 import { TrackerCalls } from './tracker-calls.js';
 
 /**
@@ -146,6 +147,12 @@ export class Peers implements Copiers {
       await this.#progress((now >= slowAt ? giveUpAt : slowAt) - now);
     }
     throw new StatusError(Status.tryAgain, 'the storage is closing');
+  }
+
+  status(): ReplicationStatus {
+    const { standing } = this.#service.replication;
+    const members = [...this.#senders.values()].map((sender) => sender.status());
+    return { outFor: standing.leaders, members };
   }
 
   async said(id: string, { word, name }: PeerStanding): Promise<boolean> {

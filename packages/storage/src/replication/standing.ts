@@ -47,6 +47,11 @@ export class Standing {
     return this.#leaders.size > 0;
   }
 
+  /** Those who answer changes without this storage. */
+  get leaders(): readonly string[] {
+    return [...this.#leaders.keys()];
+  }
+
   isLedBy(id: string): boolean {
     return this.#leaders.has(id);
   }

@@ -7,6 +7,7 @@ import { type ConnectionEnds, FrameServer } from '../net/frame-server.js';
 import { endpointText, PROTOCOL_VERSION } from '../options.js';
 import { Peers } from '../replication/peers.js';
 import { StorageSession } from '../replication/session.js';
+import type { ReplicationStatus } from '../replication/status.js';
 import type { FirstSync } from './first-sync.js';
 import { openStorage } from './open-storage.js';
 import { type StorageOptions, storageSettings } from './options.js';
@@ -24,6 +25,8 @@ export interface Storage extends AsyncDisposable {
   cacheStats(): FileCacheStats;
   /** Connections, operations and bytes since the start, as trackers are told of them. */
   statistics(): StorageStatistics;
+  /** How it stands with the other members of its group. */
+  replicationStatus(): ReplicationStatus;
   /** What migration is doing; undefined where no small file is a row. */
   migrationStatus(): MigrationStatus | undefined;
   /** Stops listening, lets requests under way finish for a moment, closes everything. */
@@ -89,6 +92,7 @@ export async function startStorage(options: StorageOptions): Promise<Storage> {
     active: () => membership.active,
     cacheStats: () => opened.service.cache.stats(),
     statistics,
+    replicationStatus: () => peers.status(),
     migrationStatus: () => opened.tiering?.migration.status(),
     close,
     [Symbol.asyncDispose]: close,
