@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { TierOptions } from '@stevedore/storage';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import type { Child } from '../harness/child.js';
@@ -23,6 +24,7 @@ import { child, FILE_BYTES, FILES, METADATA_LOOPS, TIERS } from './trade-off.js'
 
 const CLIENTS = 16;
 const READ_FILES = 32;
+const KNOWN_POLL_MS = 50;
 /** Of all clients together where the processors are the limit: what one more server answers, another can still be given. */
 const READS_PER_SECOND: Readonly<Record<DiskKind, number | undefined>> = {
   machine: 1000,
@@ -101,6 +103,10 @@ async function measure(
     await home.call('start', { ...common, directory: directories[0]!, group: 'group1' });
     for (const [index, directory] of directories.slice(1).entries()) {
       await others.start({ ...common, directory, group: `group${index + 2}` });
+    }
+    // Files that have to go before another server is known become data files of the first.
+    while ((await home.call('status', undefined)).neighbours.length < setting.servers - 1) {
+      await sleep(KNOWN_POLL_MS);
     }
     const about = { tracker, bytes: FILE_BYTES, group: 'group1' };
     const described = await metadataLoad.call('files', { ...about, count: FILES });
