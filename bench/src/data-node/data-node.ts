@@ -10,40 +10,50 @@ import { measureSizes } from './sizes.js';
 import { BYTES_PER_MS, SEEK_MS } from './slow-disk.js';
 import { measureThreads } from './threads.js';
 
+const PARTS = ['look-ups', 'throughput', 'node-size'] as const;
+
 /**
  * The data node: what the cache of whole files and the co-location of files that are
  * read together are worth, after the paper's figures 6 to 9.
  */
 export const dataNode: Benchmark = {
   durability: 'sync: a write of the mixed load is on the disk before it is answered',
+  parts: PARTS,
   async run(context) {
     const plan = context.quick ? QUICK : FULL;
     introduce(context, plan);
-    await measureLookUps(context, plan);
-    showLookUps(context);
-    await using load = newLoad();
-    const stored: StoredLayouts[] = [];
-    for (let node = 0; node < Math.max(...plan.nodes); node += 1) {
-      stored.push(await storeData(context, plan, load, node));
+    if (context.runs('look-ups')) {
+      await measureLookUps(context, plan);
+      showLookUps(context);
+      addLookUpGoals(context.figures);
     }
-    const { nodes, stop } = await startSettings(context, plan, load, stored);
-    try {
-      const isDirect = await nodes.neither.isDirect();
-      context.figures.add('disk.direct', 'yes', isDirect ? 1 : 0);
-      await measureThreads(context, plan, nodes);
-      await measureNodeCounts(context, plan, nodes);
-    } finally {
-      await stop();
-    }
-    await measureSizes(context, plan, load, stored[0]!);
-    await showThroughput(context, plan);
-    await showSizes(context, plan);
-    tellHowRead(context);
-    addLookUpGoals(context.figures);
-    addDataNodeGoals(context.figures, plan);
-    await measureNodeSize(context);
+    if (context.runs('throughput')) await measureThroughput(context, plan);
+    if (context.runs('node-size')) await measureNodeSize(context);
   },
 };
+
+/** Figures 6 to 9. */
+async function measureThroughput(context: BenchmarkContext, plan: Plan): Promise<void> {
+  await using load = newLoad();
+  const stored: StoredLayouts[] = [];
+  for (let node = 0; node < Math.max(...plan.nodes); node += 1) {
+    stored.push(await storeData(context, plan, load, node));
+  }
+  const { nodes, stop } = await startSettings(context, plan, load, stored);
+  try {
+    const isDirect = await nodes.neither.isDirect();
+    context.figures.add('disk.direct', 'yes', isDirect ? 1 : 0);
+    await measureThreads(context, plan, nodes);
+    await measureNodeCounts(context, plan, nodes);
+  } finally {
+    await stop();
+  }
+  await measureSizes(context, plan, load, stored[0]!);
+  await showThroughput(context, plan);
+  await showSizes(context, plan);
+  tellHowRead(context);
+  addDataNodeGoals(context.figures, plan);
+}
 
 function introduce({ print, quick }: BenchmarkContext, plan: Plan): void {
   print(
