@@ -126,6 +126,8 @@ export class PeerSession {
 
   /** The member has named all that it changed alone. */
   yielded(): void {
+    // It does not know that it is waited for.
+    if (this.#parts.state.isLive) this.#isLevel = false;
     this.#levelFrom = this.#parts.service.replication.log.end;
     this.#hasYielded = true;
   }

@@ -33,7 +33,8 @@ export class PeerState {
   readonly #parts: PeerStateParts;
   readonly #stop = new AbortController();
   #state: 'live' | 'leaving' | 'out' = 'live';
-  #leaving: Promise<void> | undefined;
+  /** One word to the trackers at a time, so that they never have an older one last. */
+  #reporting: Promise<void> | undefined;
   #isRefused = false;
   /** Changes have been answered without it since it was last waited for. */
   #lacks = false;
@@ -93,18 +94,21 @@ export class PeerState {
 
   /** It waits for this storage: where nothing has been answered without it, it is waited for too. */
   regain(): void {
-    if (this.#state === 'leaving') this.back();
+    if (this.#state === 'leaving' && !this.#lacks) this.back();
   }
 
-  /** Tells the trackers that it is level; throws if none can be reached. */
+  /** Tells the trackers that it is level, if it is; throws if none can be reached. */
   async reportLevel(): Promise<void> {
-    await this.#leaving;
-    if (this.#state === 'live') await this.#parts.report('level');
+    while (this.#reporting) await this.#reporting;
+    if (this.#state !== 'live') return;
+    await this.#report(async () => {
+      await this.#parts.report('level');
+    });
   }
 
   async close(): Promise<void> {
     this.#stop.abort();
-    await this.#leaving;
+    await this.#reporting;
   }
 
   #begin(): void {
@@ -114,31 +118,42 @@ export class PeerState {
     this.#isUrgent = true;
     standing.fence(id, true);
     progressed();
-    this.#leaving ??= this.#leave().finally(() => {
-      this.#leaving = undefined;
-      // It came back and went once more while the last report was under way.
-      if (this.#state === 'leaving' && !this.#stop.signal.aborted) this.#begin();
-    });
+    if (!this.#reporting) void this.#report(() => this.#leave());
+  }
+
+  #report(words: () => Promise<void>): Promise<void> {
+    const said = words();
+    this.#reporting = said
+      .catch(() => {})
+      .finally(() => {
+        this.#reporting = undefined;
+        // It went, or went once more, meanwhile.
+        if (this.#state === 'leaving' && !this.#stop.signal.aborted) this.#begin();
+      });
+    return said;
   }
 
   async #leave(): Promise<void> {
     const { standing, report, tellOthers, progressed, retryDelayMs, onError } = this.#parts;
     const { signal } = this.#stop;
+    let mayBeKnown = false;
     while (this.#state === 'leaving' && !signal.aborted) {
       let isDone = false;
       try {
         // Where it was this storage that lagged, the other one may well be level by now.
         const isDue = this.#isUrgent || !this.#parts.isThere();
         if (standing.isOut) this.#isUrgent = false;
-        isDone = isDue && standing.isSettled && !standing.isOut && (await report('out'));
+        const mayReport = isDue && standing.isSettled && !standing.isOut;
+        if (mayReport) mayBeKnown = true;
+        isDone = mayReport && (await report('out'));
         if (isDone && this.#state === 'leaving') await tellOthers();
       } catch (error) {
         isDone = false;
         if (!this.#isRefused && !signal.aborted) onError(asError(error));
       }
       if (this.#state !== 'leaving') {
-        // It came back while the trackers took down that it was out.
-        if (isDone) await this.#withdraw();
+        // It came back while the trackers took down that it was out, as they may have unheard.
+        if (mayBeKnown) await this.#withdraw();
         return;
       }
       if (isDone) {

@@ -35,6 +35,9 @@ export interface PeersOptions {
   readonly trackers: readonly Endpoint[];
 }
 
+/** Between two looks at what the trackers have taken down. */
+const RECONCILE_INTERVAL_MS = 3000;
+
 export class Peers implements Copiers {
   readonly #service: StorageService;
   readonly #sending: Sending;
@@ -50,6 +53,8 @@ export class Peers implements Copiers {
   /** Members that others, or this storage itself before it was started, go on without. */
   #outAtStart: ReadonlyMap<string, boolean> = new Map();
   #settling: Promise<void> | undefined;
+  #reconciling: Promise<void> | undefined;
+  readonly #reconciler: NodeJS.Timeout;
   #closed = false;
 
   constructor({ service, trackers }: PeersOptions) {
@@ -78,6 +83,12 @@ export class Peers implements Copiers {
       standing.onChange(() => this.#progressed()),
     ];
     if (trackers.length === 0) standing.settle([]);
+    this.#reconciler = setInterval(() => {
+      this.#reconciling ??= this.#reconcile().finally(() => {
+        this.#reconciling = undefined;
+      });
+    }, RECONCILE_INTERVAL_MS);
+    this.#reconciler.unref();
     this.#follow();
   }
 
@@ -199,9 +210,11 @@ export class Peers implements Copiers {
   async close(): Promise<void> {
     this.#closed = true;
     for (const off of this.#offs) off();
+    clearInterval(this.#reconciler);
     this.#calls.close();
     this.#progressed();
     await this.#settling;
+    await this.#reconciling;
     await Promise.all([...this.#senders.values()].map((sender) => sender.close()));
     await Promise.all(this.#closing);
   }
@@ -330,12 +343,29 @@ export class Peers implements Copiers {
     const isTaken = await this.#standings.report(id, says);
     if (isTaken) return true;
     // This storage is out itself: for one that could not tell it so, being out as well.
+    await this.#ownPairs();
+    return false;
+  }
+
+  /** Members that the trackers take to be out for this storage; learns for whom this one is. */
+  async #ownPairs(): Promise<readonly string[]> {
     const { standing, members } = this.#service.replication;
     const { returns } = standing;
-    for (const { memberId, byId } of await this.#standings.pairs()) {
+    const pairs = await this.#standings.pairs();
+    for (const { memberId, byId } of pairs) {
       if (memberId === members.ownId) standing.heard(byId, returns);
     }
-    return false;
+    return pairs.flatMap(({ memberId, byId }) => (byId === members.ownId ? [memberId] : []));
+  }
+
+  /** What the trackers have taken down and what is known here can differ where a word was lost. */
+  async #reconcile(): Promise<void> {
+    if (!this.#service.replication.standing.isSettled) return;
+    try {
+      for (const id of await this.#ownPairs()) await this.#senders.get(id)?.state.reportLevel();
+    } catch {
+      // No tracker can be reached; the next time is soon.
+    }
   }
 
   #without(): string[] {
