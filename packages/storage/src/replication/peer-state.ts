@@ -140,8 +140,9 @@ export class PeerState {
     while (this.#state === 'leaving' && !signal.aborted) {
       let isDone = false;
       try {
-        // Where it was this storage that lagged, the other one may well be level by now.
-        const isDue = this.#isUrgent || !this.#parts.isThere();
+        // Where it was this storage that lagged, the other one may well be level by now, unless it
+        // is known to lack something.
+        const isDue = this.#isUrgent || this.#lacks || !this.#parts.isThere();
         if (standing.isOut) this.#isUrgent = false;
         const mayReport = isDue && standing.isSettled && !standing.isOut;
         if (mayReport) mayBeKnown = true;
