@@ -113,8 +113,11 @@ export class PeerSender implements InCharge {
 
   async passOn(member: string, name: string): Promise<void> {
     const lacks = await this.#session?.passOn(member, name);
-    // One that cannot is in charge no longer.
-    if (lacks !== false) this.leave();
+    if (lacks === false) return;
+    // One that cannot is in charge no longer, and not at once again: the others are to have time
+    // to bring each other up to date without it.
+    this.leave();
+    this.#session?.postpone();
   }
 
   /** The member has named all that it changed alone. */

@@ -49,6 +49,8 @@ const LEVEL_BYTES = 64 * 1024;
 /** Between two words on up to when a member has everything. */
 const SYNCED_INTERVAL_MS = 1000;
 const MARK_INTERVAL_MS = 1000;
+/** How long a member that lacks changes of others is not waited for. */
+const POSTPONE_MS = 3000;
 
 export class PeerSession {
   readonly #parts: PeerSessionParts;
@@ -58,6 +60,7 @@ export class PeerSession {
   #levelFrom: Position;
   /** The member has been told that it is waited for. */
   #isLevel = false;
+  #notLevelBeforeMs = 0;
   /** The member has been told that it is not. */
   #isToldOut = false;
   /** It has named all that it changed alone, and the log has them. */
@@ -122,6 +125,11 @@ export class PeerSession {
     this.#isLevel = false;
     this.#isToldOut = false;
     this.#hasYielded = false;
+  }
+
+  /** The member lacks changes of others; it is not to be waited for again before some time. */
+  postpone(): void {
+    this.#notLevelBeforeMs = performance.now() + POSTPONE_MS;
   }
 
   /** The member has named all that it changed alone. */
@@ -278,6 +286,7 @@ export class PeerSession {
     const { standing, log } = service.replication;
     const { acknowledged } = keeper;
     if (this.#isLevel || standing.isOut || !standing.isSettled) return false;
+    if (performance.now() < this.#notLevelBeforeMs) return false;
     const isTold = this.#isToldOut && this.#hasYielded;
     if (state.lacks && connections.instance !== undefined && !isTold) return false;
     return (
