@@ -250,7 +250,8 @@ export const syncedUntil: Command<number, undefined> = {
 /**
  * What one member tells another of who may go on without whom. `ask`: how do I stand
  * with you? `out`: changes are answered here without you. `level`: no more. `wants`: the
- * state that you have of the file `name` counts, send it. `yielded`: that was all.
+ * state of the file `name` that others have counts, have all brought to it; the answer
+ * comes once that is in the log. `yielded`: that was all.
  * `memberOut`: changes are answered here without the member `name`; take none from it.
  * `passOn`: `name` is a member's id, a blank and a file, which that member is to have as
  * it is with you; the answer is 1 if the one asked lacks changes itself, as for `lacks`.

@@ -145,7 +145,7 @@ export class PeerSession {
     this.#parts.news.wake();
   }
 
-  /** Asks the member to have another one have a file as it is there; undefined or true: it cannot. */
+  /** Asks the member to have another one have a file as it is there; true if it lacks changes itself. */
   passOn(member: string, name: string): Promise<boolean> {
     return this.#parts.connections.say('passOn', `${member} ${name}`);
   }
