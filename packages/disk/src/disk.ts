@@ -44,8 +44,9 @@ export interface DiskFile {
   /**
    * As `writeAt`; these bytes, and a size that grew by them, are on the medium when it
    * resolves. Nothing is said of what was written before. When it rejects, nothing is known
-   * of them, as after a failed `sync`. Not every disk has it: it is for those where it is
-   * quicker than a write and a sync.
+   * of them, as after a failed `sync`; each of several that are under way learns of its own
+   * failure. Not every disk has it: it is for those where it is quicker than a write and
+   * a sync.
    */
   writeDurablyAt?(chunks: readonly Uint8Array[], position: number): Promise<void>;
   /** Cuts the file or fills it up with zeros. */

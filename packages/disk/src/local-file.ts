@@ -22,8 +22,11 @@ const DURABLE_WRITE =
  */
 export class LocalFile implements DiskFile {
   readonly #fd: number;
-  /** Opened when it is wanted first; undefined in it: there is no such descriptor. */
-  #durable: Promise<number | undefined> | undefined;
+  /**
+   * Descriptors for durable writes that are not in use. The system tells each descriptor of
+   * a failed write once: two writes through one could each get the other's answer.
+   */
+  readonly #durable: number[] = [];
 
   constructor(fd: number) {
     this.#fd = fd;
@@ -54,13 +57,18 @@ export class LocalFile implements DiskFile {
     return writeAll(this.#fd, chunks, position);
   }
 
-  /** One system call through a second descriptor, instead of two one after the other. */
+  /** One system call through a descriptor of its own, instead of two one after the other. */
   async writeDurablyAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
-    this.#durable ??= openDurable(this.#fd);
-    const durable = await this.#durable;
-    if (durable !== undefined) return writeAll(durable, chunks, position);
-    await this.writeAt(chunks, position);
-    await this.sync();
+    const durable = this.#durable.pop() ?? (await openDurable(this.#fd));
+    if (durable === undefined) {
+      await this.writeAt(chunks, position);
+      return this.sync();
+    }
+    try {
+      await writeAll(durable, chunks, position);
+    } finally {
+      this.#durable.push(durable);
+    }
   }
 
   truncate(size: number): Promise<void> {
@@ -76,8 +84,7 @@ export class LocalFile implements DiskFile {
   }
 
   async close(): Promise<void> {
-    const durable = await this.#durable;
-    if (durable !== undefined) await close(durable);
+    for (const durable of this.#durable.splice(0)) await close(durable);
     await close(this.#fd);
   }
 }

@@ -14,12 +14,11 @@ import { changeOfRecord, deletionRecord } from './records.js';
 import { Segment } from './segment.js';
 
 /**
- * The Files Container: append-only segments with one writer. Appends that wait
- * while a sync is under way are written together (group commit): one writev, one
- * fdatasync, one FileMap transaction, then all are acknowledged. A batch is written
- * while the one before it is synced, and synced and acknowledged after that. An append
- * that comes alone, as the one before it did, waits for no others and is written and made
- * durable in one step.
+ * The Files Container: append-only segments with one writer. Appends that wait while
+ * others are on their way to the disk are written together (group commit): one write that
+ * is durable when it is done, one FileMap transaction, then all are acknowledged. Two
+ * batches are on their way at a time, and acknowledged in their order. Where the disk knows no
+ * durable writes, or bytes that nobody waited for lie before them, a sync follows the write.
  *
  * After a failed write or sync the segment takes no more records: what the system
  * still holds of it is unknown. Its acknowledged records stay readable. What was refused
@@ -63,6 +62,10 @@ interface Batch {
   readonly changes: readonly FileMapChange[];
   /** Where it ends in the segment. */
   readonly end: number;
+  /** Resolves when it is written. */
+  readonly written: Promise<void>;
+  /** It is on the medium then, if the one before it is. */
+  readonly isDurable: boolean;
 }
 
 /** Refused files that could not be cut off and are kept in mind. */
@@ -83,14 +86,12 @@ export class Container {
   #refused: Buffer[] = [];
   #queue: Append[] = [];
   #queuedBytes = 0;
-  /** Bytes of the batch that is being synced. */
+  /** Bytes of the batches that are on their way. */
   #unsettledBytes = 0;
   /** Appends of the batch that was taken last. */
   #lastBatch = 0;
   #writing: Promise<void> | undefined;
-  /** The write to a segment that is under way. Never rejects, as those below. */
-  #write: Promise<unknown> = Promise.resolve();
-  /** The last batch that was written: resolves when it is answered. */
+  /** Resolves when the last batch that was begun is answered. Never rejects, as the next one. */
   #settled: Promise<void> = Promise.resolve();
   /** The last sync that nobody waits for. */
   #leftBehind: Promise<void> = Promise.resolve();
@@ -185,9 +186,8 @@ export class Container {
 
   async #writeAll(): Promise<void> {
     while (this.#queue.length > 0) {
-      const isAlone = this.#isAlone();
-      if (!isAlone) await this.#gather();
-      await this.#writeBatch(this.#takeBatch(), isAlone);
+      if (!this.#isAlone()) await this.#gather();
+      await this.#writeBatch(this.#takeBatch());
     }
     this.#writing = undefined;
   }
@@ -208,7 +208,7 @@ export class Container {
 
   /**
    * What waits, up to the bounds of a batch. Where there is much of it, half of all that
-   * is on its way: while one half is synced, the other one is written and made.
+   * is on its way: while one half is being written, the other one is made.
    */
   #takeBatch(): Append[] {
     const half = Math.ceil((this.#queuedBytes + this.#unsettledBytes) / 2);
@@ -227,29 +227,32 @@ export class Container {
     return this.#queue.splice(0, count);
   }
 
-  /** Resolves once the batch is written, and the one before it is answered. */
-  async #writeBatch(appends: readonly Append[], isAlone: boolean): Promise<void> {
+  /** Begins to write it, and resolves once the one before it is answered. */
+  async #writeBatch(appends: readonly Append[]): Promise<void> {
+    const bytes = appends.reduce((sum, append) => sum + append.bytes, 0);
     let batch: Batch;
     try {
-      batch = await this.#writeRecords(appends, isAlone);
+      batch = this.#begin(appends, await this.#writableSegment());
     } catch (error) {
       await this.#settled;
       await this.#giveUp(this.#current, error, appends);
       return;
     }
-    await this.#settled;
-    this.#unsettledBytes = appends.reduce((sum, { bytes }) => sum + bytes, 0);
-    this.#settled = this.#settle(batch).finally(() => {
-      this.#unsettledBytes = 0;
+    this.#unsettledBytes += bytes;
+    const before = this.#settled;
+    this.#settled = this.#settle(batch, before).finally(() => {
+      this.#unsettledBytes -= bytes;
     });
+    await before;
   }
 
-  async #writeRecords(appends: readonly Append[], isAlone: boolean): Promise<Batch> {
-    const segment = await this.#writableSegment();
+  #begin(appends: readonly Append[], segment: Segment): Batch {
+    // It may have failed since it was chosen.
     if (segment.failure !== undefined) throw segment.failure;
     const buffers: Uint8Array[] = [];
     const changes: FileMapChange[] = [];
-    let end = segment.end;
+    const start = segment.end;
+    let end = start;
     const refused = this.#refused.slice(0, BATCH_RECORDS);
     const deletions = refused.map((key) => deletionRecord(key, this.#options.now()));
     for (const records of [deletions, ...appends.map((append) => append.records)]) {
@@ -262,20 +265,23 @@ export class Container {
         end += head.length + record.bodyBytes;
       }
     }
-    const isDurable = isAlone && appends.every(({ sync }) => sync) && segment.canWriteDurably;
-    const write = isDurable ? segment.writeDurably(buffers, end) : segment.write(buffers);
-    this.#write = write.catch(() => undefined);
-    await write;
-    if (segment.failure === undefined) segment.end = end;
+    const durably = appends.some(({ sync }) => sync);
+    const { done, isDurable } = segment.write(buffers, end - start, durably);
+    // Whoever settles it hears of it; until then nobody listens.
+    done.catch(() => undefined);
     this.#refused = this.#refused.slice(refused.length);
-    return { appends, refused, segment, changes, end };
+    return { appends, refused, segment, changes, end, written: done, isDurable };
   }
 
-  async #settle({ appends, refused, segment, changes, end }: Batch): Promise<void> {
+  async #settle(batch: Batch, before: Promise<void>): Promise<void> {
+    const { appends, refused, segment, changes, end, written, isDurable } = batch;
     try {
+      await before;
+      await written;
       // The batch before it failed, and this one may be as doubtful.
       if (segment.failure !== undefined) throw segment.failure;
-      if (segment.synced < end) {
+      if (isDurable) segment.settle(end);
+      else if (segment.synced < end) {
         this.#unsynced.add(segment);
         if (appends.some(({ sync }) => sync)) await this.#sync(segment, end);
       }
@@ -330,7 +336,6 @@ export class Container {
       segment.failure = cause;
       if (this.#current === segment) this.#current = undefined;
       if (segment.synced >= segment.bytes) this.#unsynced.delete(segment);
-      await this.#write;
       await segment.dropInvalidBytes().catch(() => undefined);
     }
     if (segment && !segment.isCut) this.#noteRefused(appends);

@@ -31,6 +31,10 @@ export class Segment {
   end: number;
   /** Bytes that are known to be on the medium. */
   synced = 0;
+  /** Those, and the ones behind them that writes under way bring there by themselves. */
+  #syncing = 0;
+  /** Writes that are under way; they never reject. */
+  readonly #writing = new Set<Promise<void>>();
   /** Why nothing more is to be written to it. */
   failure: unknown;
   /** A sync has failed since `synced` was known: a later one says nothing about those bytes. */
@@ -93,25 +97,47 @@ export class Segment {
     return header?.segment === this.number ? header : undefined;
   }
 
-  /** Writes behind what is written; the caller says when that, and when it becomes valid. */
-  write(buffers: readonly Uint8Array[]): Promise<void> {
-    return this.#file.writeAt(buffers, this.end);
+  /**
+   * Writes behind what is written; the caller says when it becomes valid. `durably`, and
+   * where the disk can: `isDurable`, what is written is on the medium when `done` resolves,
+   * if what was written before it is; the caller says so (`settle`). What is written next
+   * need not wait for that.
+   */
+  write(
+    buffers: readonly Uint8Array[],
+    bytes: number,
+    durably: boolean,
+  ): { readonly done: Promise<void>; readonly isDurable: boolean } {
+    const start = this.end;
+    this.end += bytes;
+    const isDurable = durably && this.#canWriteDurably(start);
+    const done = isDurable
+      ? this.#writeDurably(buffers, start)
+      : this.#file.writeAt(buffers, start);
+    if (isDurable) this.#syncing = this.end;
+    const ended = done.catch(() => undefined).finally(() => this.#writing.delete(ended));
+    this.#writing.add(ended);
+    return { done, isDurable };
   }
 
-  /** True if everything that is written is on the medium, and more can be brought there with it. */
-  get canWriteDurably(): boolean {
-    return this.synced === this.end && !this.#isDoubtful && this.#file.writeDurablyAt !== undefined;
+  /** Nothing may be missing before bytes that are durable. */
+  #canWriteDurably(start: number): boolean {
+    if (this.#isDoubtful || !this.#file.writeDurablyAt) return false;
+    return Math.max(this.synced, this.#syncing) >= start;
   }
 
-  /** As `write`, and what is written is durable then. */
-  async writeDurably(buffers: readonly Uint8Array[], end: number): Promise<void> {
+  async #writeDurably(buffers: readonly Uint8Array[], start: number): Promise<void> {
     try {
-      await this.#file.writeDurablyAt!(buffers, this.end);
+      await this.#file.writeDurablyAt!(buffers, start);
     } catch (error) {
       this.#isDoubtful = true;
       throw error;
     }
-    this.synced = end;
+  }
+
+  /** All up to byte `end` is on the medium: durable writes, one behind the other, are done. */
+  settle(end: number): void {
+    this.synced = Math.max(this.synced, end);
   }
 
   /** Makes what is written up to byte `end` durable. */
@@ -125,7 +151,7 @@ export class Segment {
       throw error;
     }
     this.#isDoubtful = false;
-    this.synced = Math.max(this.synced, end);
+    this.settle(end);
   }
 
   /** The same bytes at the same place. */
@@ -140,6 +166,7 @@ export class Segment {
 
   /** Takes back bytes that were written but not made valid, for good when it resolves. */
   async dropInvalidBytes(): Promise<void> {
+    while (this.#writing.size > 0) await Promise.all(this.#writing);
     this.end = this.bytes;
     await this.#file.truncate(this.bytes);
     await this.#file.sync();
