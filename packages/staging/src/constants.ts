@@ -28,8 +28,8 @@ export type RecordTypeNumber = (typeof RecordType)[keyof typeof RecordType];
 
 /** A new segment is begun once the current one is at least this long. */
 export const SEGMENT_BYTES = 64 * 2 ** 20;
-/** Bounds of one group commit: what one writev and one sync carry at the most. */
+/** Bounds of one group commit: what one write carries at the most. */
 export const BATCH_BYTES = 8 * 2 ** 20;
 export const BATCH_RECORDS = 256;
-/** Less than this is not worth a sync of its own while more is waiting. */
-export const MIN_HALF_BYTES = 384 * 1024;
+/** Less than this is not worth a write of its own while more is coming. */
+export const MIN_HALF_BYTES = 192 * 1024;

@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Disk, hasCode } from '@stevedore/disk';
 import {
   BATCH_BYTES,
@@ -90,6 +89,10 @@ export class Container {
   #unsettledBytes = 0;
   /** Appends of the batch that was taken last. */
   #lastBatch = 0;
+  /** Bytes that make a batch: half of all that was on its way when the last one was taken. */
+  #halfBytes = MIN_HALF_BYTES;
+  /** Ends the gathering of a batch. */
+  #go: () => void = () => {};
   #writing: Promise<void> | undefined;
   /** Resolves when the last batch that was begun is answered. Never rejects, as the next one. */
   #settled: Promise<void> = Promise.resolve();
@@ -145,6 +148,7 @@ export class Container {
     return new Promise((resolve, reject) => {
       this.#queue.push({ records, bytes, sync, resolve, reject });
       this.#queuedBytes += bytes;
+      if (this.#queuedBytes >= this.#halfBytes) this.#go();
       this.#writing ??= this.#writeAll();
     });
   }
@@ -197,12 +201,19 @@ export class Container {
     return this.#queue.length === 1 && this.#lastBatch <= 1 && this.#unsettledBytes === 0;
   }
 
-  /** Those that were answered together come back together: they are to go together. */
+  /**
+   * Those that were answered together come back together, and are to go together; but
+   * no more than make a batch, so that it is written while the others are still coming in.
+   */
   async #gather(): Promise<void> {
     let seen = 0;
     for (let turn = 0; turn < MAX_GATHER_TURNS && this.#queue.length > seen; turn++) {
+      if (this.#queuedBytes >= this.#halfBytes) return;
       seen = this.#queue.length;
-      await nextTurn();
+      await new Promise<void>((resolve) => {
+        this.#go = resolve;
+        setImmediate(resolve);
+      });
     }
   }
 
@@ -212,12 +223,12 @@ export class Container {
    */
   #takeBatch(): Append[] {
     const half = Math.ceil((this.#queuedBytes + this.#unsettledBytes) / 2);
-    const limit = Math.min(BATCH_BYTES, Math.max(MIN_HALF_BYTES, half));
+    this.#halfBytes = Math.min(BATCH_BYTES, Math.max(MIN_HALF_BYTES, half));
     let bytes = 0;
     let records = 0;
     let count = 0;
     for (const append of this.#queue) {
-      if (count > 0 && (bytes + append.bytes > limit || records >= BATCH_RECORDS)) break;
+      if (count > 0 && (bytes + append.bytes > this.#halfBytes || records >= BATCH_RECORDS)) break;
       bytes += append.bytes;
       records += append.records.length;
       count += 1;
