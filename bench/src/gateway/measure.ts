@@ -47,15 +47,13 @@ export async function measure(
     for (const kind of kinds) {
       for (const variant of order) await warmUp(load, servers[variant], kind, plan);
       for (const connections of connectionsOf(kind)) {
-        for (const variant of order) {
-          await measureOne(context, load, servers[variant], {
-            kind,
-            variant,
-            connections,
-            seconds: plan.seconds,
-          });
+        for (let turn = 0; turn < plan.turns; turn += 1) {
+          for (const variant of turn % 2 === 0 ? order : order.toReversed()) {
+            const what = { kind, variant, connections, seconds: plan.seconds };
+            await measureOne(context, load, servers[variant], what);
+          }
+          addRatios(context, kind, connections);
         }
-        addRatios(context, run, kind, connections);
       }
     }
   }
@@ -116,15 +114,10 @@ async function measureOne(
   figures.add(id('p99'), 'ms', result.p99Ms);
 }
 
-/** Of one run to the bare app of the same run. */
-function addRatios(
-  { figures }: BenchmarkContext,
-  run: number,
-  kind: Kind,
-  connections: number,
-): void {
+/** Of the last turn to the bare app of the same turn. */
+function addRatios({ figures }: BenchmarkContext, kind: Kind, connections: number): void {
   const rate = (variant: Variant) =>
-    figures.values(figureId(kind, variant, connections, 'rate'))[run]!;
+    figures.values(figureId(kind, variant, connections, 'rate')).at(-1)!;
   for (const variant of ['gateway', 'checked'] as const) {
     const id = figureId(kind, variant, connections, 'vs-bare');
     figures.add(id, 'times', rate(variant) / rate('bare'));

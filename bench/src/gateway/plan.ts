@@ -1,15 +1,18 @@
 /** How much is measured: in full, and quickly. */
 
 export interface Plan {
+  /** With new processes each. */
   readonly runs: number;
-  /** Length of one measurement. */
+  /** Measurements of every variant in a run, in turns. */
+  readonly turns: number;
+  /** Length of one measurement: short, so that all variants meet the machine as it is just then. */
   readonly seconds: number;
   /** Before the clock starts, so that code is compiled. */
   readonly warmUpSeconds: number;
 }
 
-export const FULL: Plan = { runs: 5, seconds: 2, warmUpSeconds: 1.5 };
-export const QUICK: Plan = { runs: 3, seconds: 0.7, warmUpSeconds: 0.7 };
+export const FULL: Plan = { runs: 5, turns: 4, seconds: 0.6, warmUpSeconds: 3 };
+export const QUICK: Plan = { runs: 2, turns: 3, seconds: 0.5, warmUpSeconds: 1.5 };
 
 export const UPLOAD_CONNECTIONS = [1, 20, 100, 200] as const;
 export const DOWNLOAD_CONNECTIONS = [20, 100, 200] as const;
