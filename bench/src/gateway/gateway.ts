@@ -23,7 +23,7 @@ export const gateway: Benchmark = {
 function introduce({ print, quick }: BenchmarkContext, plan: Plan): void {
   print(
     [
-      `${plan.runs} runs${quick ? ' (quick: rough figures)' : ''} with new processes each; in a run every variant is measured ${plan.turns} times for ${plan.seconds} s, in turns. Files of 20 KB over connections that are kept; each sends its next request when the last one is answered. The load is a process of its own, its share of the processors is stated; every file that comes back is compared.`,
+      `${plan.runs} runs${quick ? ' (quick: rough figures)' : ''} with new processes for each kind; in a run every variant is measured ${plan.turns} times for ${plan.seconds} s, in turns. Files of 20 KB over connections that are kept; each sends its next request when the last one is answered. The load is a process of its own, its share of the processors is stated; every file that comes back is compared.`,
       '*bare* is Fastify with bodies appended and synced in batches, a SQLite row for each, and files in memory to download. *gateway* is `stevedore gateway` with its defaults. *checked* has an API key with rate and quota, a policy with types, and first bytes held against them, for uploads; a signed URL for downloads. Nothing is merged meanwhile.',
     ].join('\n'),
   );

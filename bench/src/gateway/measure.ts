@@ -35,26 +35,31 @@ export async function measure(
 ): Promise<void> {
   for (let run = 0; run < plan.runs; run += 1) {
     context.progress(`run ${run + 1} of ${plan.runs}`);
-    await using load = new Child<LoadHandlers>(
-      'load',
-      new URL('./load-process.js', import.meta.url),
-    );
-    await using bare = await start(context, 'bare');
-    await using gateway = await start(context, 'gateway');
-    await using checked = await start(context, 'checked');
-    const servers: Readonly<Record<Variant, Server>> = { bare, gateway, checked };
     const order = run % 2 === 0 ? VARIANTS : VARIANTS.toReversed();
-    for (const kind of kinds) {
-      for (const variant of order) await warmUp(load, servers[variant], kind, plan);
-      for (const connections of connectionsOf(kind)) {
-        for (let turn = 0; turn < plan.turns; turn += 1) {
-          for (const variant of turn % 2 === 0 ? order : order.toReversed()) {
-            const what = { kind, variant, connections, seconds: plan.seconds };
-            await measureOne(context, load, servers[variant], what);
-          }
-          addRatios(context, kind, connections);
-        }
+    for (const kind of kinds) await measureKind(context, plan, kind, order);
+  }
+}
+
+/** With processes of its own: what was uploaded is not written or merged during downloads. */
+async function measureKind(
+  context: BenchmarkContext,
+  plan: Plan,
+  kind: Kind,
+  order: readonly Variant[],
+): Promise<void> {
+  await using load = new Child<LoadHandlers>('load', new URL('./load-process.js', import.meta.url));
+  await using bare = await start(context, 'bare');
+  await using gateway = await start(context, 'gateway');
+  await using checked = await start(context, 'checked');
+  const servers: Readonly<Record<Variant, Server>> = { bare, gateway, checked };
+  for (const variant of order) await warmUp(load, servers[variant], kind, plan);
+  for (const connections of connectionsOf(kind)) {
+    for (let turn = 0; turn < plan.turns; turn += 1) {
+      for (const variant of turn % 2 === 0 ? order : order.toReversed()) {
+        const what = { kind, variant, connections, seconds: plan.seconds };
+        await measureOne(context, load, servers[variant], what);
       }
+      addRatios(context, kind, connections);
     }
   }
 }

@@ -11,7 +11,7 @@ export interface Plan {
   readonly warmUpSeconds: number;
 }
 
-export const FULL: Plan = { runs: 5, turns: 4, seconds: 0.6, warmUpSeconds: 3 };
+export const FULL: Plan = { runs: 5, turns: 4, seconds: 0.5, warmUpSeconds: 2.5 };
 export const QUICK: Plan = { runs: 2, turns: 3, seconds: 0.5, warmUpSeconds: 1.5 };
 
 export const UPLOAD_CONNECTIONS = [1, 20, 100, 200] as const;
