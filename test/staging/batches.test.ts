@@ -129,7 +129,7 @@ test('nothing is made durable behind bytes that are not', async () => {
     once: undefined,
     size: 1,
     crc32: 0xe8b7be43,
-    stagedAt: 1,
+    stagedAt: Date.now(),
     body: [Buffer.from('a')],
   };
   await staging.stage([{ ...file, ...rest }], false);
