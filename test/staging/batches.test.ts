@@ -1,4 +1,4 @@
-import { readdirSync, statSync } from 'node:fs';
+import { readdirSync, readlinkSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
 import { expect, test } from 'vitest';
@@ -144,3 +144,28 @@ test('nothing is made durable behind bytes that are not', async () => {
   expect((await staging.read(staging.find(synced)!))?.toString()).toBe('synced');
   expect((await staging.read(staging.find(key)!))?.toString()).toBe('a');
 });
+
+test.runIf(process.platform === 'linux')('a finished segment keeps one descriptor', async () => {
+  const folder = temporaryFolder();
+  const { staging } = await openStaging(folder, { segmentBytes: 4096 });
+  // Two at a time, so that two durable writes are under way.
+  for (let pair = 0; pair < 10; pair += 1) {
+    const bytes = Buffer.alloc(200_000, 7);
+    await Promise.all([stageFile(staging, bytes), stageFile(staging, bytes)]);
+  }
+  const segments = readdirSync(join(folder, 'container')).length;
+  expect(segments).toBeGreaterThan(5);
+  const open = openPaths().filter((path) => path.startsWith(join(folder, 'container')));
+  expect(open.length).toBeGreaterThanOrEqual(segments);
+  expect(open.length).toBeLessThanOrEqual(segments + 2);
+});
+
+function openPaths(): string[] {
+  return readdirSync('/proc/self/fd').flatMap((fd) => {
+    try {
+      return [readlinkSync(`/proc/self/fd/${fd}`)];
+    } catch {
+      return [];
+    }
+  });
+}

@@ -49,6 +49,8 @@ export interface DiskFile {
    * a sync.
    */
   writeDurablyAt?(chunks: readonly Uint8Array[], position: number): Promise<void>;
+  /** Gives back what durable writes keep open for the next ones. */
+  releaseDurable?(): Promise<void>;
   /** Cuts the file or fills it up with zeros. */
   truncate(size: number): Promise<void>;
   /** Not durable by itself, nor by `sync`: a time is no content. */

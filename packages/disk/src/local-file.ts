@@ -83,8 +83,12 @@ export class LocalFile implements DiskFile {
     return fdatasync(this.#fd);
   }
 
-  async close(): Promise<void> {
+  async releaseDurable(): Promise<void> {
     for (const durable of this.#durable.splice(0)) await close(durable);
+  }
+
+  async close(): Promise<void> {
+    await this.releaseDurable();
     await close(this.#fd);
   }
 }

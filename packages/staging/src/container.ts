@@ -315,6 +315,7 @@ export class Container {
     const left = this.sync();
     if (sync) await left;
     else this.#leftBehind = left.catch(() => undefined);
+    await this.#current?.finish();
     this.#current = undefined;
     const number = this.#nextSegment;
     this.#nextSegment += 1;
@@ -348,6 +349,7 @@ export class Container {
       if (this.#current === segment) this.#current = undefined;
       if (segment.synced >= segment.bytes) this.#unsynced.delete(segment);
       await segment.dropInvalidBytes().catch(() => undefined);
+      await segment.finish();
     }
     if (segment && !segment.isCut) this.#noteRefused(appends);
     const failure = writeFailure(cause, this.#options.folder);

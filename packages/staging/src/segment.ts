@@ -186,6 +186,12 @@ export class Segment {
     }
   }
 
+  /** Nothing more will be written to it: it keeps one descriptor, to be read. */
+  async finish(): Promise<void> {
+    // What is on the medium stays there, whatever closing says.
+    await this.#file.releaseDurable?.().catch(() => undefined);
+  }
+
   async close(): Promise<void> {
     if (this.#readers > 0) {
       await new Promise<void>((resolve) => {
