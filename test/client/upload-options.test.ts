@@ -42,6 +42,8 @@ describe('an upload that may be sent twice', () => {
     expect(await store.findOnce(once)).toEqual([]);
     const receipts = await store.putAll([{ body: 'a', name: '1' }, { body: 'b' }], { once });
     expect(await store.findOnce(once)).toEqual(receipts);
+    expect(await store.findOnce(once, { withinMs: Number.POSITIVE_INFINITY })).toEqual(receipts);
+    expect(await store.findOnce(once, { withinMs: -60_000 })).toEqual([]);
     await store.delete(receipts[0]!.key);
     expect(await store.findOnce(once)).toEqual(receipts.slice(1));
     await expect(store.put('x', { once: randomBytes(15) })).rejects.toMatchObject({

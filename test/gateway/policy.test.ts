@@ -295,7 +295,7 @@ describe('an Idempotency-Key', () => {
     expect(longer.status).toBe(422);
   });
 
-  test('works for forms and for bodies of any length, which are not read again', async () => {
+  test('works for forms and for bodies of any length, which are not stored again', async () => {
     const gateway = await running();
     const type = `multipart/form-data; boundary=${BOUNDARY}`;
     const headers = { 'content-type': type, 'idempotency-key': 'form' };
@@ -309,6 +309,45 @@ describe('an Idempotency-Key', () => {
     }
     expect(gateway.store.received - received).toBe(long.length);
     expect(gateway.store.files.size).toBe(3);
+  });
+
+  test('is for the same bytes: others are not said to be stored', async () => {
+    const gateway = await running();
+    const first = Buffer.alloc(100_000, 1);
+    const other = Buffer.from(first);
+    other[99_999] = 2;
+    const chunked = (bytes: Buffer) =>
+      new ReadableStream({
+        start(controller) {
+          controller.enqueue(new Uint8Array(bytes));
+          controller.close();
+        },
+      });
+    const upload = async (name: string, body: Buffer | ReadableStream) => {
+      const headers = { 'idempotency-key': name };
+      const init = { method: 'POST', headers, body, duplex: 'half' } as RequestInit;
+      const response = await fetch(`${gateway.url}/files`, init);
+      return [response.status, ((await response.json()) as { code?: string }).code];
+    };
+    const stored = [201, undefined];
+    const refused = [422, 'idempotency_key_reused'];
+    for (const [name, one, another] of [
+      ['short', Buffer.from('one'), Buffer.from('two')],
+      ['long', first, other],
+      ['chunked', first, other],
+    ] as const) {
+      const sent = (bytes: Buffer) => (name === 'chunked' ? chunked(bytes) : bytes);
+      expect(await upload(name, sent(one)), name).toEqual(stored);
+      expect(await upload(name, sent(another)), name).toEqual(refused);
+      expect(await upload(name, sent(one)), name).toEqual(stored);
+    }
+    expect(await upload('chunked', chunked(Buffer.alloc(100_001)))).toEqual(refused);
+    expect(await upload('chunked', chunked(Buffer.alloc(0)))).toEqual(refused);
+    expect(await upload('empty', Buffer.alloc(0))).toEqual(stored);
+    expect(await upload('empty', Buffer.alloc(0))).toEqual(stored);
+    expect(await upload('empty', chunked(Buffer.from('x')))).toEqual(refused);
+    expect(gateway.store.files.size).toBe(4);
+    expect(gateway.store.uploadsInFlight).toBe(0);
   });
 
   test('is one upload at a time', async () => {

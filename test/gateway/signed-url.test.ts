@@ -87,7 +87,8 @@ describe('a signed URL', () => {
     const query = signQuery({ secret: SECRET, method: 'GET', subject, expiresAt, parameters });
     expect(query).toMatch(/^a=1&b%20c=%C3%BC%26&expires=1800000000&signature=[A-Za-z0-9_-]{43}$/);
     const values = Object.fromEntries(new URLSearchParams(query));
-    expect(verifyQuery([SECRET], 'GET', subject, values, NOW)).toEqual({ expiresAt, parameters });
+    const verified = verifyQuery([SECRET], 'GET', subject, values, NOW);
+    expect(verified).toMatchObject({ expiresAt, parameters });
     expect(() =>
       signQuery({ secret: 'short', method: 'GET', subject, expiresAt, parameters }),
     ).toThrow(RangeError);
@@ -139,6 +140,41 @@ describe('a presigned upload', () => {
       expect((await upload(gateway, reusable, body)).status).toBe(201);
     }
     expect(gateway.store.files.size).toBe(3);
+  });
+
+  test('is one file even when that is gone', async () => {
+    const gateway = await guarded([], [SECRET]);
+    const url = presignedUpload(SECRET, soon);
+    const { key } = await upload(gateway, url, 'x');
+    await gateway.store.delete(key);
+    expect((await upload(gateway, url, 'y')).code).toBe('signature_expired');
+    // One that was made ahead of this process and is repeated counts as well.
+    const repeated = presignedUpload(SECRET, soon);
+    const before = await upload(gateway, repeated, 'x');
+    const access = new Access({ urlSecrets: [SECRET], now: () => NOW });
+    const restarted = await running({ access });
+    for (const [name, entry] of gateway.store.files) restarted.store.files.set(name, entry);
+    expect((await upload(restarted, repeated, 'x')).key).toBe(before.key);
+    await restarted.store.delete(before.key);
+    expect((await upload(restarted, repeated, 'x')).code).toBe('signature_expired');
+    // What was refused was not used.
+    const limited = presignedUpload(SECRET, soon, { maxBytes: 1 });
+    expect((await upload(gateway, limited, '12')).code).toBe('too_large');
+    expect((await upload(gateway, limited, '1')).status).toBe(201);
+  });
+
+  test('has idempotency keys of its own', async () => {
+    const gateway = await guarded([], [SECRET]);
+    const headers = { 'idempotency-key': '1' };
+    const send = async (path: string) => {
+      const response = await fetch(gateway.url + path, { method: 'POST', body: 'x', headers });
+      return ((await response.json()) as { key: string }).key;
+    };
+    const alices = presignedUpload(SECRET, soon, { reusable: true, group: 'alice' });
+    const bobs = presignedUpload(SECRET, soon, { reusable: true, group: 'bob' });
+    const first = await send(alices);
+    expect(await send(alices)).toBe(first);
+    expect(await send(bobs)).not.toBe(first);
   });
 
   test('is for the path that it names', async () => {

@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import {
   ProblemError,
   type QueryValues,
+  SKEW_MS,
   type UploadPolicy,
   uploadMark,
   type Verified,
@@ -10,6 +11,7 @@ import {
 import { type AntiLeech, demandToken } from './anti-leech.js';
 import type { ApiKey, Scope } from './api-key.js';
 import type { KeyRing } from './key-ring.js';
+import { SpentMarks } from './spent-marks.js';
 import { Usage } from './usage.js';
 
 /**
@@ -47,8 +49,15 @@ export interface UploadGrant {
   readonly scope: string;
   /** Of a URL that is good for one upload. */
   readonly mark?: Buffer;
-  /** Told how many bytes were stored, 0 for none. */
-  readonly done: (bytes: number) => void;
+  /** Throws `signature_expired` where the mark's upload was made and its file is gone. */
+  readonly begin: () => void;
+  /** Told once, at the end, how many bytes were stored; undefined where nothing was. */
+  readonly done: (bytes: number | undefined) => void;
+}
+
+export interface UploadAsked extends AskedBy {
+  /** What the upload's head says of its length, or what the route takes at the most. */
+  readonly maxBytes: number;
 }
 
 const OPEN: ReadGrant = { private: false };
@@ -60,6 +69,7 @@ export class Access {
   readonly #antiLeech: AntiLeech | undefined;
   readonly #now: () => number;
   readonly #usage: Usage;
+  readonly #spent: SpentMarks;
   #seenKeys = 0;
 
   constructor({ keys, urlSecrets = [], antiLeech, now = Date.now }: AccessOptions = {}) {
@@ -68,6 +78,7 @@ export class Access {
     this.#antiLeech = antiLeech;
     this.#now = now;
     this.#usage = new Usage(now);
+    this.#spent = new SpentMarks(now);
   }
 
   /** A file by its key. Throws `unauthorized`, `forbidden` or what is wrong with a signature. */
@@ -100,16 +111,35 @@ export class Access {
   }
 
   /** `path` is what a presigned URL is about. */
-  upload(asked: AskedBy, path: string): UploadGrant {
+  upload(asked: UploadAsked, path: string): UploadGrant {
     const signed = this.#verified(asked, 'POST', path);
-    if (signed) return presigned(signed);
-    if (!this.#keys) return { policy: {}, scope: '', done: NOTHING };
+    if (signed) return this.#presigned(signed);
+    if (!this.#keys) return { policy: {}, scope: '', begin: NOTHING, done: NOTHING };
     const key = this.#demand(asked, 'write');
-    const remaining = this.#usage.remainingBytes(key);
+    const quota = this.#usage.setAside(key, asked.maxBytes);
     return {
-      policy: Number.isFinite(remaining) ? { maxFileBytes: remaining } : {},
+      policy: quota ? { maxFileBytes: quota.bytes } : {},
       scope: key.id,
-      done: (bytes) => this.#usage.upload(key, bytes),
+      begin: NOTHING,
+      done: (bytes = 0) => quota?.settle(bytes),
+    };
+  }
+
+  #presigned({ parameters, expiresAt, identity }: Verified): UploadGrant {
+    const { nonce } = parameters;
+    const policy = policyOf(parameters);
+    // Who has one URL knows nothing of the uploads of another.
+    const scope = `presigned ${identity}`;
+    if (nonce === undefined) return { policy, scope, begin: NOTHING, done: NOTHING };
+    const mark = uploadMark('presigned', nonce);
+    return {
+      policy,
+      scope,
+      mark,
+      begin: () => this.#spent.demandUnspent(mark),
+      done: (bytes) => {
+        if (bytes !== undefined) this.#spent.add(mark, expiresAt.getTime() + SKEW_MS);
+      },
     };
   }
 
@@ -170,16 +200,6 @@ function unauthorized(presented: boolean): ProblemError {
   return new ProblemError('unauthorized', message, undefined, {
     'www-authenticate': 'Bearer realm="stevedore"',
   });
-}
-
-function presigned({ parameters }: Verified): UploadGrant {
-  const { nonce } = parameters;
-  return {
-    policy: policyOf(parameters),
-    scope: 'presigned',
-    done: NOTHING,
-    ...(nonce === undefined ? {} : { mark: uploadMark('presigned', nonce) }),
-  };
 }
 
 /** The conditions of a presigned upload. What is signed was meant: nonsense is ours to refuse. */

@@ -12,6 +12,14 @@ interface Use {
   at: number;
   day: number;
   bytes: number;
+  /** Set aside for uploads that have not ended. */
+  underWay: number;
+}
+
+export interface SetAside {
+  readonly bytes: number;
+  /** Told at the upload's end, once, how many bytes were stored. */
+  readonly settle: (storedBytes: number) => void;
 }
 
 const DAY_MS = 86_400_000;
@@ -40,22 +48,32 @@ export class Usage {
     use.tokens -= 1;
   }
 
-  /** Bytes that the key may still upload today. Throws `quota_exceeded` when there are none. */
-  remainingBytes(key: ApiKey): number {
+  /**
+   * Sets aside what an upload of at most `bytes` may take of what the key has left today,
+   * so that uploads at the same time share it. Undefined for a key without a bound. Throws
+   * `quota_exceeded` when nothing is left.
+   */
+  setAside(key: ApiKey, bytes: number): SetAside | undefined {
     const { bytesPerDay } = key;
-    if (bytesPerDay === undefined) return Number.POSITIVE_INFINITY;
+    if (bytesPerDay === undefined) return undefined;
     const now = this.#now();
-    const left = bytesPerDay - this.#today(this.#of(key, now), now).bytes;
-    if (left > 0) return left;
-    const seconds = Math.ceil((DAY_MS - (now % DAY_MS)) / 1000);
-    throw limited('quota_exceeded', `This key may upload ${bytesPerDay} bytes in a day.`, seconds);
-  }
-
-  /** Counts bytes; negative ones were counted and did not come. */
-  upload(key: ApiKey, bytes: number): void {
-    if (key.bytesPerDay === undefined) return;
-    const now = this.#now();
-    this.#today(this.#of(key, now), now).bytes += bytes;
+    const use = this.#today(this.#of(key, now), now);
+    const left = bytesPerDay - use.bytes - use.underWay;
+    if (left <= 0) {
+      const isOver = use.bytes >= bytesPerDay;
+      const seconds = isOver ? Math.ceil((DAY_MS - (now % DAY_MS)) / 1000) : 1;
+      const message = `This key may upload ${bytesPerDay} bytes in a day.`;
+      throw limited('quota_exceeded', message, seconds);
+    }
+    const taken = Math.min(bytes, left);
+    use.underWay += taken;
+    return {
+      bytes: taken,
+      settle: (storedBytes) => {
+        use.underWay -= taken;
+        this.#today(use, this.#now()).bytes += storedBytes;
+      },
+    };
   }
 
   /** Forgets keys that are no more. */
@@ -66,7 +84,13 @@ export class Usage {
   #of(key: ApiKey, now: number): Use {
     const known = this.#uses.get(key.id);
     if (known) return known;
-    const use = { tokens: Math.max(1, key.requestsPerSecond ?? 1), at: now, day: 0, bytes: 0 };
+    const use = {
+      tokens: Math.max(1, key.requestsPerSecond ?? 1),
+      at: now,
+      day: 0,
+      bytes: 0,
+      underWay: 0,
+    };
     this.#uses.set(key.id, use);
     return use;
   }

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import type { Receipt } from '@stevedore/client';
 import {
   closeAfterReply,
@@ -27,7 +28,7 @@ export interface UploadRoutes {
 }
 
 export function uploadRoutes(app: FastifyInstance, routes: UploadRoutes): void {
-  const repeats = new IdempotentUploads(routes.context.store);
+  const repeats = new IdempotentUploads(routes.context);
   route(app, '/files', { POST: handler(routes, repeats, undefined) });
   for (const name of Object.keys(routes.policies)) {
     if (name === 'default') continue;
@@ -45,21 +46,38 @@ function handler(
   const path = uploadPath(name);
   return async (request, reply) => {
     const { raw } = request;
-    const grant = access.upload(request as AskedBy, path);
-    const policy = narrowPolicy(own, grant.policy);
+    const { headers, query } = request as AskedBy;
+    const maxBytes = announcedBytes(raw, own.maxFileBytes ?? context.limits.maxFileBytes);
+    const grant = access.upload({ headers, query, maxBytes }, path);
+    let storedBytes: number | undefined;
     const receive = async (once: Uint8Array | undefined): Promise<Receipt[]> => {
+      grant.begin();
       const { store, limits, guard } = context;
+      const policy = narrowPolicy(own, grant.policy);
       const receiving = { store, limits, guard, policy, once };
       const receipts = await receiveUpload(raw, reply.raw, receiving);
-      grant.done(receipts.reduce((sum, { size }) => sum + size, 0));
+      storedBytes = receipts.reduce((sum, { size }) => sum + size, 0);
       return receipts;
     };
-    const { receipts, replayed } = grant.mark
-      ? await repeats.runOnce(raw, grant.mark, receive)
-      : await repeats.run(raw, `${grant.scope} ${path}`, receive);
-    if (replayed) leaveBody(request, reply, context);
-    return sendReceipts(reply, receipts);
+    try {
+      const { receipts, replayed } = grant.mark
+        ? await repeats.runOnce(raw, grant.mark, receive)
+        : await repeats.run(raw, `${grant.scope} ${path}`, receive);
+      if (replayed) {
+        storedBytes = 0;
+        leaveBody(request, reply, context);
+      }
+      return sendReceipts(reply, receipts);
+    } finally {
+      grant.done(storedBytes);
+    }
   };
+}
+
+/** `limitBytes` for a body that does not say how long it is. */
+function announcedBytes({ headers }: IncomingMessage, limitBytes: number): number {
+  const length = headers['content-length'];
+  return length === undefined ? limitBytes : Number(length);
 }
 
 /** The answer is known without the body: what is left of it is not waited for. */

@@ -96,9 +96,13 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return this.#uploads.putAll(parts, options);
   }
 
-  async findOnce(once: Uint8Array): Promise<Receipt[]> {
+  async findOnce(
+    once: Uint8Array,
+    { withinMs = ONCE_MS }: { readonly withinMs?: number } = {},
+  ): Promise<Receipt[]> {
     this.#throwIfClosed();
-    return this.#lookup.findOnce(Buffer.from(once), this.#parts.now() - ONCE_MS);
+    const since = Math.max(0, this.#parts.now() - withinMs);
+    return this.#lookup.findOnce(Buffer.from(once), since);
   }
 
   get(id: string, options: { readonly signal?: AbortSignal } = {}): Promise<StoredFile> {

@@ -256,8 +256,11 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
     parts: Iterable<PutPart> | AsyncIterable<PutPart>,
     options?: PutAllOptions,
   ): Promise<Receipt[]>;
-  /** The files of the upload that was marked so, within the last day; none if there is none. */
-  findOnce(once: Uint8Array): Promise<Receipt[]>;
+  /**
+   * The files of the upload that was marked so, within the last day unless told otherwise;
+   * none if there is none.
+   */
+  findOnce(once: Uint8Array, options?: { readonly withinMs?: number }): Promise<Receipt[]>;
   /** `id` is a key or any FastDFS id (`group1/M00/...`). Rejects with `not_found`, `invalid_id`. */
   get(id: string, options?: { readonly signal?: AbortSignal }): Promise<StoredFile>;
   /** What of it is in memory; a store may have no such thing. */

@@ -69,7 +69,12 @@ export { DigestCheck, digestCheck, type HeaderValues } from './upload/digests.js
 export { checkName, fileNameOf } from './upload/file-name.js';
 export { boundaryOf, Form, type FormOptions } from './upload/form.js';
 export { type FormPart, FormParts } from './upload/form-parts.js';
-export { IdempotentUploads, type Repeatable, uploadMark } from './upload/idempotency.js';
+export {
+  IdempotentUploads,
+  type IdempotentUploadsOptions,
+  type Repeatable,
+  uploadMark,
+} from './upload/idempotency.js';
 export {
   checkPolicy,
   expiryOf,

@@ -95,6 +95,8 @@ export interface Verified {
   readonly expiresAt: Date;
   /** All parameters that the signature covers. */
   readonly parameters: QueryValues;
+  /** The same for the same URL alone, however its query is written. */
+  readonly identity: string;
 }
 
 /** Undefined when the query has no signature. Throws `signature_invalid`, `signature_expired`. */
@@ -126,7 +128,7 @@ export function verifyQuery(
   if (now > expiresAt.getTime() + SKEW_MS) {
     throw new ProblemError('signature_expired', 'The time of this URL is over.');
   }
-  return { expiresAt, parameters };
+  return { expiresAt, parameters, identity: given.toString('base64url') };
 }
 
 /** Throws RangeError for a secret that could be guessed. */

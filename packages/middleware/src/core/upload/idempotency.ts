@@ -1,7 +1,10 @@
 import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
+import { crc32 } from 'node:zlib';
 import type { FileStore, Receipt } from '@stevedore/client';
 import { ProblemError } from '../problems.js';
+import type { ProgressGuard } from './progress-guard.js';
+import { RequestBody } from './request-body.js';
 
 /**
  * `Idempotency-Key`: an upload that is sent again with the same key within a day is
@@ -9,24 +12,36 @@ import { ProblemError } from '../problems.js';
  * hash is in the record of the file itself: it is durable with the file, survives a
  * restart and a lost FileMap as long as the file's record is on this disk, and takes
  * no memory. What is under way is known to this process alone.
+ *
+ * A raw body that comes again is read and held against the file, and stored nowhere: no
+ * client is told of another upload that it was stored. A client that waits to be told to
+ * go on is not, and its body's length alone is compared; a form is not compared.
  */
 
 const MARK_BYTES = 16;
 const MAX_KEY_CHARS = 255;
+const DAY_MS = 24 * 3_600_000;
 
 export interface Repeatable {
   readonly receipts: Receipt[];
-  /** True if this is the answer to an earlier request, and the body was not read. */
+  /** True if this is the answer to an earlier request; the body may not have been read. */
   readonly replayed: boolean;
+}
+
+export interface IdempotentUploadsOptions {
+  readonly store: FileStore;
+  readonly guard: ProgressGuard;
 }
 
 export class IdempotentUploads {
   readonly #store: FileStore;
+  readonly #guard: ProgressGuard;
   /** Bounded by the requests under way. */
   readonly #underWay = new Set<string>();
 
-  constructor(store: FileStore) {
+  constructor({ store, guard }: IdempotentUploadsOptions) {
     this.#store = store;
+    this.#guard = guard;
   }
 
   /** `scope` keeps the keys of one client from meeting those of another. */
@@ -37,13 +52,22 @@ export class IdempotentUploads {
   ): Promise<Repeatable> {
     const key = idempotencyKey(request.headers['idempotency-key']);
     if (key === undefined) return { receipts: await upload(undefined), replayed: false };
-    return this.runOnce(request, uploadMark(scope, key), upload);
+    return this.#runMarked(request, uploadMark(scope, key), DAY_MS, upload);
   }
 
-  /** As `run`, with a mark that is known otherwise. */
+  /** As `run`, with a mark that is known otherwise and for as long as there is its file. */
   async runOnce(
     request: IncomingMessage,
     mark: Buffer,
+    upload: (once: Uint8Array | undefined) => Promise<Receipt[]>,
+  ): Promise<Repeatable> {
+    return this.#runMarked(request, mark, Number.POSITIVE_INFINITY, upload);
+  }
+
+  async #runMarked(
+    request: IncomingMessage,
+    mark: Buffer,
+    withinMs: number,
     upload: (once: Uint8Array | undefined) => Promise<Receipt[]>,
   ): Promise<Repeatable> {
     const name = mark.toString('base64url');
@@ -53,13 +77,43 @@ export class IdempotentUploads {
     }
     this.#underWay.add(name);
     try {
-      const receipts = await this.#store.findOnce(mark);
+      const receipts = await this.#store.findOnce(mark, { withinMs });
       if (receipts.length === 0) return { receipts: await upload(mark), replayed: false };
-      checkSame(request, receipts);
+      await this.#demandSame(request, receipts);
       return { receipts, replayed: true };
     } finally {
       this.#underWay.delete(name);
     }
+  }
+
+  /** One key for two different uploads is a mistake, where it can be seen. */
+  async #demandSame(request: IncomingMessage, receipts: readonly Receipt[]): Promise<void> {
+    const [first] = receipts;
+    const { headers } = request;
+    if (!first || receipts.length > 1) return;
+    if (/^\s*multipart\/form-data/i.test(headers['content-type'] ?? '')) return;
+    const length = headers['content-length'];
+    if (length !== undefined && Number(length) !== first.size) throw reused();
+    if (headers.expect !== undefined) return;
+    if (!(await this.#hasBytesOf(request, first))) throw reused();
+  }
+
+  async #hasBytesOf(request: IncomingMessage, file: Receipt): Promise<boolean> {
+    const body = new RequestBody(request, file.size, this.#guard);
+    let size = 0;
+    let crc = 0;
+    try {
+      for await (const chunk of body.chunks()) {
+        size += chunk.length;
+        crc = crc32(chunk, crc);
+      }
+    } catch (error) {
+      if (body.failure?.code === 'too_large') return false;
+      throw error;
+    } finally {
+      body.release();
+    }
+    return size === file.size && crc === file.crc32;
   }
 }
 
@@ -78,13 +132,7 @@ function idempotencyKey(header: string | string[] | undefined): string | undefin
   throw new ProblemError('invalid_idempotency_key', message);
 }
 
-/** One key for two different uploads is a mistake, where it can be seen. */
-function checkSame({ headers }: IncomingMessage, receipts: readonly Receipt[]): void {
-  const [first] = receipts;
-  const length = headers['content-length'];
-  if (!first || receipts.length > 1 || length === undefined) return;
-  if (/^\s*multipart\/form-data/i.test(headers['content-type'] ?? '')) return;
-  if (Number(length) === first.size) return;
+function reused(): ProblemError {
   const message = 'The Idempotency-Key was used for another upload.';
-  throw new ProblemError('idempotency_key_reused', message);
+  return new ProblemError('idempotency_key_reused', message);
 }
