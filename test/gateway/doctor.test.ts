@@ -2,10 +2,21 @@ import { chmodSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ClusterFinding } from '@stevedore/client';
 import { describe, expect, test } from 'vitest';
+import { makeApiKey } from '../../gateway/dist/access/api-key.js';
 import { writeKeyFile } from '../../gateway/dist/access/key-file.js';
-import { checkAccessFiles, judgeAccess } from '../../gateway/dist/doctor/access.js';
+import {
+  checkAccessFiles,
+  checkConfigFile,
+  judgeAccess,
+} from '../../gateway/dist/doctor/access.js';
 import { judgeCluster } from '../../gateway/dist/doctor/cluster.js';
-import { judgeLock, judgeRoom, judgeSync } from '../../gateway/dist/doctor/disk.js';
+import {
+  checkRights,
+  judgeLock,
+  judgeRights,
+  judgeRoom,
+  judgeSync,
+} from '../../gateway/dist/doctor/disk.js';
 import { attempt, type Finding } from '../../gateway/dist/doctor/finding.js';
 import { judgeHandles, judgeNode, judgePort } from '../../gateway/dist/doctor/system.js';
 
@@ -53,11 +64,15 @@ describe('what the doctor makes of', () => {
       'file handles: warning',
       'file handles of the machine: warning',
     ]);
-    expect(few[0]!.advice).toContain('ulimit -n 4096');
+    expect(few[0]!.advice).toContain('beyond 4096');
+    expect(few[0]!.advice).not.toContain('ulimit');
+    const [raisable] = judgeHandles({ ...handles, softLimit: 1024 }, 10_000);
+    expect(raisable!.advice).toContain('ulimit -n 65536');
     expect(judgePort('port', 'a:1', undefined, false).verdict).toBe('ok');
     expect(judgePort('port', 'a:1', 'EADDRINUSE', true).verdict).toBe('ok');
     expect(judgePort('port', 'a:1', 'EADDRINUSE', false).verdict).toBe('problem');
     expect(judgePort('port', 'a:1', 'EACCES', true).advice).toContain('1024');
+    expect(judgePort('port', 'a:1', 'EADDRNOTAVAIL', false).advice).toContain('set host');
   });
 
   test('who may: open, with keys, with files that are not in order', async () => {
@@ -89,6 +104,42 @@ describe('what the doctor makes of', () => {
     expect(verdicts(await checkAccessFiles(withSecret))).toEqual(['cluster secret: warning']);
     chmodSync(secret, 0o600);
     expect(verdicts(await checkAccessFiles(withSecret))).toEqual(['cluster secret: ok']);
+  });
+
+  test('who may: files of keys and secrets that others may read', async () => {
+    const folder = temporaryFolder();
+    const keys = join(folder, 'keys.json');
+    const { key } = makeApiKey({ name: 'web', scopes: ['write'] }, new Date());
+    await writeKeyFile(keys, [key]);
+    const files = { apiKeys: keys, policies: '', clusterSecretFile: '' };
+    expect(verdicts(await checkAccessFiles(files))).toEqual(['API keys: ok']);
+    chmodSync(keys, 0o644);
+    const [readable] = await checkAccessFiles(files);
+    expect(readable).toMatchObject({ verdict: 'warning', advice: `chmod 600 ${keys}` });
+    chmodSync(keys, 0o666);
+    expect((await checkAccessFiles(files))[0]!.detail).toContain('may change');
+
+    const config = join(folder, 'stevedore.config.json');
+    writeFileSync(config, '{}');
+    chmodSync(config, 0o644);
+    expect(await checkConfigFile(config, { port: 1 })).toEqual([]);
+    const secret = { urlSecret: 'long enough, one may hope' };
+    expect(verdicts(await checkConfigFile(config, secret))).toEqual(['options file: warning']);
+    chmodSync(config, 0o600);
+    expect(verdicts(await checkConfigFile(config, secret))).toEqual(['options file: ok']);
+  });
+
+  test('a directory: on a full disk, a file, one that may not be written', async () => {
+    const full = Object.assign(new Error('full'), { code: 'ENOSPC' });
+    expect(judgeRights('/x', full).advice).toContain('make room');
+    const denied = Object.assign(new Error('denied'), { code: 'EACCES' });
+    expect(judgeRights('/x', denied).advice).toContain('the right to write');
+    const file = join(temporaryFolder(), 'file');
+    writeFileSync(file, '');
+    expect(await checkRights(file)).toMatchObject({
+      verdict: 'problem',
+      advice: 'name another directory',
+    });
   });
 
   test('a cluster: trackers away, storages not active, clocks', () => {

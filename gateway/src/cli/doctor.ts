@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { Finding } from '../doctor/finding.js';
 import { type GatewayOptions, gatewayOptions, parseGatewayOptions } from '../options.js';
-import { readConfigFile } from './config-file.js';
+import { CONFIG_FILE, readConfigFile } from './config-file.js';
 import { explain } from './explain.js';
 import { addOptionFlags, givenFlags, unknownVariables } from './option-flags.js';
 import { print } from './upkeep.js';
@@ -47,9 +47,12 @@ async function examineAll(command: Command): Promise<readonly Finding[]> {
     const advice = 'no gateway starts with these options: mend them first';
     return [...unknown, { what: 'options', verdict: 'problem', detail: explain(error), advice }];
   }
-  const { examine } = await import('../doctor/doctor.js');
+  const { attempt, checkConfigFile, examine } = await import('../doctor/doctor.js');
+  const config = await attempt('options file', () =>
+    checkConfigFile(CONFIG_FILE, readConfigFile()),
+  );
   const fine: Finding = { what: 'options', verdict: 'ok', detail: 'well formed' };
-  return [...(unknown.length > 0 ? unknown : [fine]), ...(await examine(options))];
+  return [...(unknown.length > 0 ? unknown : [fine]), ...config, ...(await examine(options))];
 }
 
 function describe(findings: readonly Finding[]): string {
@@ -59,6 +62,7 @@ function describe(findings: readonly Finding[]): string {
     ...(advice === undefined ? [] : [`          ${advice}`]),
   ]);
   const count = (wanted: string) => findings.filter(({ verdict }) => verdict === wanted).length;
-  rows.push(`${count('problem')} problems, ${count('warning')} warnings`);
+  const told = (number: number, what: string) => `${number} ${what}${number === 1 ? '' : 's'}`;
+  rows.push(`${told(count('problem'), 'problem')}, ${told(count('warning'), 'warning')}`);
   return rows.join('\n');
 }

@@ -7,6 +7,8 @@ import { type Finding, ok, problem, warning } from './finding.js';
 
 /** Who may reach the gateway and do what, and the files that say so. */
 
+/** Options that are the secret itself and not the name of a file that has it. */
+const SECRET_OPTIONS = ['urlSecret', 'antiLeechSecret'];
 const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|::1|localhost)$/;
 
 export function judgeAccess({
@@ -51,18 +53,37 @@ export async function checkAccessFiles(
   return findings;
 }
 
+/** The file of options, where one of them is a secret; empty for a file without. */
+export async function checkConfigFile(
+  path: string,
+  options: Readonly<Record<string, unknown>>,
+): Promise<readonly Finding[]> {
+  const secrets = SECRET_OPTIONS.filter((name) => options[name] !== undefined);
+  if (secrets.length === 0) return [];
+  const what = 'options file';
+  const shared = judgeMode(what, path, (await stat(path)).mode);
+  return [shared ?? ok(what, `${secrets.join(' and ')} in ${path}, for its owner alone`)];
+}
+
 async function judgeSecret(path: string): Promise<Finding> {
   await readClusterSecrets(path);
-  const { mode } = await stat(path);
-  if ((mode & 0o077) === 0) return ok('cluster secret', `in ${path}, for its owner alone`);
-  return warning('cluster secret', `other users may read ${path}`, `chmod 600 ${path}`);
+  const shared = judgeMode('cluster secret', path, (await stat(path)).mode);
+  return shared ?? ok('cluster secret', `in ${path}, for its owner alone`);
+}
+
+/** Undefined for a file that is its owner's alone. */
+function judgeMode(what: string, path: string, mode: number): Finding | undefined {
+  if ((mode & 0o077) === 0) return undefined;
+  const may = (mode & 0o022) === 0 ? 'read' : 'change';
+  return warning(what, `other users may ${may} ${path}`, `chmod 600 ${path}`);
 }
 
 async function judgeKeys(path: string): Promise<Finding> {
   // A gateway wants it to be there; who adds the first key does not.
-  await stat(path);
+  const { mode } = await stat(path);
   const keys = await readKeyFile(path);
-  if (keys.length > 0) return ok('API keys', `${keys.length} in ${path}`);
+  if (keys.length > 0)
+    return judgeMode('API keys', path, mode) ?? ok('API keys', `${keys.length} in ${path}`);
   return warning('API keys', `${path} has none`, 'make one with `stevedore keys add NAME`');
 }
 

@@ -21,6 +21,15 @@ const CLOCK_SLACK_MS = 60_000;
 /** File systems that lose everything when the power goes: tmpfs, ramfs. */
 const MEMORY_FILE_SYSTEMS: ReadonlySet<number> = new Set([0x01021994, 0x858458f6]);
 
+/** By the code of what the system said. */
+const RIGHTS_ADVICE: Readonly<Record<string, string>> = {
+  EACCES: 'give this user the right to write there, or name another directory',
+  EPERM: 'give this user the right to write there, or name another directory',
+  EROFS: 'mount it for writing, or name another directory',
+  ENOSPC: 'the disk is full, or out of inodes: make room, or name another directory',
+  EDQUOT: "this user's quota is used up: make room, or name another directory",
+};
+
 /** The directory itself, or the nearest above it that exists. */
 export async function existingFolder(directory: string): Promise<string> {
   for (let path = directory; ; path = dirname(path)) {
@@ -50,13 +59,15 @@ export async function checkRights(directory: string): Promise<Finding> {
     const made = folder === directory ? '' : ', made at the first start';
     return ok(what, `${directory} can be written${made}`);
   } catch (error) {
-    const detail = `${directory} cannot be used: ${(error as Error).message}`;
-    return problem(
-      what,
-      detail,
-      'give this user the right to write there, or name another directory',
-    );
+    return judgeRights(directory, error);
   }
+}
+
+/** What came of a try to write there. */
+export function judgeRights(directory: string, error: unknown): Finding {
+  const { message, code = '' } = error as NodeJS.ErrnoException;
+  const detail = `${directory} cannot be used: ${message}`;
+  return problem('directory', detail, RIGHTS_ADVICE[code] ?? 'name another directory');
 }
 
 /** What taking the directory's lock threw, if it did. */

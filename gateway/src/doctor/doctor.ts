@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { inspectCluster, readClusterSecrets, tryDirectory } from '@stevedore/client';
 import { defaultLimits } from '../limits.js';
 import type { GatewayOptions } from '../options.js';
-import { checkAccessFiles, judgeAccess } from './access.js';
+import { checkAccessFiles, checkConfigFile, judgeAccess } from './access.js';
 import { judgeCluster } from './cluster.js';
 import {
   checkOwnClock,
@@ -16,6 +16,8 @@ import {
 } from './disk.js';
 import { attempt, type Finding, ok } from './finding.js';
 import { handleFacts, isGateway, judgeHandles, judgeNode, judgePort, tryPort } from './system.js';
+
+export { attempt, checkConfigFile };
 
 /**
  * Looks at everything that a gateway with these options relies on, whether one runs

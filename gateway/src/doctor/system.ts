@@ -46,7 +46,9 @@ export function judgeHandles(facts: HandleFacts | undefined, maxConnections: num
       : warning(
           'file handles',
           `${detail}; ${maxConnections} connections need ${needed}`,
-          `start the gateway with \`ulimit -n ${Math.min(hardLimit, 65_536)}\`, or LimitNOFILE= of its systemd unit`,
+          hardLimit >= needed
+            ? `start the gateway with \`ulimit -n ${Math.min(hardLimit, 65_536)}\`, or LimitNOFILE= of its systemd unit`
+            : `only root can raise it beyond ${hardLimit}: LimitNOFILE= of the systemd unit, or nofile in /etc/security/limits.conf, ${needed} at least`,
         ),
   ];
   if (maximum > 0 && inUse > maximum * FULL_SHARE) {
@@ -83,11 +85,15 @@ export function judgePort(
     EADDRNOTAVAIL: 'is no address of this machine',
     EACCES: 'may not be used by this user',
   };
-  const advice =
-    error === 'EACCES'
-      ? 'take a port from 1024 on, and a proxy in front'
-      : 'stop what runs there, or choose another';
-  return problem(what, `${address} ${reasons[error] ?? `cannot be used (${error})`}`, advice);
+  const advice: Readonly<Record<string, string>> = {
+    EADDRNOTAVAIL: 'set host to one that is, or to 0.0.0.0 for all of them',
+    EACCES: 'take a port from 1024 on, and a proxy in front',
+  };
+  return problem(
+    what,
+    `${address} ${reasons[error] ?? `cannot be used (${error})`}`,
+    advice[error] ?? 'stop what runs there, or choose another',
+  );
 }
 
 /** True if what answers there is a gateway of ours. */

@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import type { FileStore, Receipt } from '@stevedore/client';
 import type {
   FastifyInstance,
@@ -119,7 +120,9 @@ async function answer(
   key: string,
 ): Promise<FastifyReply> {
   const { status, headers, content } = await files.answer(request.raw, key).catch(rethrow);
-  return reply.code(status).headers(headers).send(content);
+  reply.code(status).headers(headers);
+  // Fastify calls an answer to HEAD that has no content 0 bytes long, unless it is a stream.
+  return reply.send(request.method === 'HEAD' ? Readable.from([]) : content);
 }
 
 /** Fastify answers an error with its `statusCode` and `headers`. */

@@ -5,11 +5,12 @@ import type { FileStore, Receipt } from '@stevedore/client';
 import { answerFile, type FileAnswer } from './core/http/file-answer.js';
 import { checkKey } from './core/http/key.js';
 import { closeAfterReply, hasUnreadBody } from './core/http/linger.js';
-import { essence } from './core/http/media-type.js';
+import { DEFAULT_TYPE, essence } from './core/http/media-type.js';
 import { problemAnswer } from './core/http/problem-answer.js';
 import { type BodyLimits, defaultBodyLimits } from './core/limits.js';
 import { ProblemError, toProblem } from './core/problems.js';
 import { IdempotentUploads } from './core/upload/idempotency.js';
+import { typeProblem } from './core/upload/policy.js';
 import { ProgressGuard } from './core/upload/progress-guard.js';
 import { receiveUpload } from './core/upload/receive.js';
 import { Rules, type UploadRules } from './rules.js';
@@ -62,16 +63,16 @@ export class Files {
    * Rejects with ProblemError or the store's error; `refuse` or `prepare` comes next.
    */
   async receive(request: IncomingMessage, response: ServerResponse): Promise<Receipt[]> {
-    if (request.readableDidRead) {
-      throw new Error('the body was read before the upload; put it ahead of body parsers');
-    }
     const form = isForm(request) ? randomBytes(12).toString('base64url') : undefined;
-    const context = {
-      store: this.store,
-      limits: this.#limits,
-      guard: this.#guard,
-      policy: this.#rules.of(request, form),
-    };
+    const policy = this.#rules.of(request, form);
+    if (request.readableDidRead) {
+      // A parser took it for its type: where that is none of ours, the client is to blame.
+      throw (
+        (!form && typeProblem(request.headers['content-type'] ?? DEFAULT_TYPE, policy)) ||
+        new Error('the body was read before the upload; put it ahead of body parsers')
+      );
+    }
+    const context = { store: this.store, limits: this.#limits, guard: this.#guard, policy };
     const { receipts, replayed } = await this.#repeats.run(request, this.#scope, (once) =>
       receiveUpload(request, response, { ...context, once }),
     );
@@ -126,6 +127,10 @@ export function asHttpError(error: unknown): ProblemError {
   const { status, headers, body } = problemAnswer(problem);
   const { 'content-length': _, 'content-type': __, ...rest } = headers;
   const { detail } = JSON.parse(body.toString()) as { readonly detail: string };
+  // What logs show: where it happened, and not where it was turned into an answer.
+  if (problem.code === 'internal' && problem.cause instanceof Error && problem.cause.stack) {
+    problem.stack = problem.cause.stack;
+  }
   return Object.assign(problem, {
     // Frameworks send it to the client; what happened inside is in `cause`.
     message: detail,

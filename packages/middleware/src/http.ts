@@ -104,7 +104,7 @@ class Handler {
     checkKey(key);
     if (reads) {
       await this.#allow(request, 'read', key);
-      if (more === 'info') await this.#tell(response, key, method);
+      if (more === 'info') await this.#tell(request, response, key);
       else await this.#files.send(request, response, key);
       return;
     }
@@ -124,7 +124,7 @@ class Handler {
     await this.#allow(request, 'upload', undefined);
     const receipts = await this.#files.receive(request, response);
     await this.#options.onStored?.(receipts, request);
-    const base = `${(request as { baseUrl?: string }).baseUrl ?? ''}${this.#path}`;
+    const base = this.#baseOf(request);
     const stored = receipts.map((receipt) => receiptAt(base, receipt));
     const [first] = stored;
     const single = stored.length === 1 && first;
@@ -134,10 +134,16 @@ class Handler {
     });
   }
 
-  async #tell(response: ServerResponse, key: string, method: string): Promise<void> {
+  async #tell(request: IncomingMessage, response: ServerResponse, key: string): Promise<void> {
     const info = await this.#files.store.stat(key);
     const headers = { 'cache-control': 'no-cache' };
-    sendJson(response, 200, { ...infoJson(info), url: `${this.#path}/${key}` }, headers, method);
+    const told = { ...infoJson(info), url: `${this.#baseOf(request)}/${key}` };
+    sendJson(response, 200, told, headers, request.method);
+  }
+
+  /** Our path as clients have it: Express takes off where a router is mounted. */
+  #baseOf(request: IncomingMessage): string {
+    return `${(request as { baseUrl?: string }).baseUrl ?? ''}${this.#path}`;
   }
 
   async #allow(

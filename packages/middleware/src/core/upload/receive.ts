@@ -1,3 +1,4 @@
+import type { EventEmitter } from 'node:events';
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { FileStore, PutOptions, Receipt } from '@stevedore/client';
 import { headerText } from '../http/content-disposition.js';
@@ -165,7 +166,12 @@ function groupOf(headers: IncomingHttpHeaders): string | undefined {
   return value === undefined || value === '' ? undefined : headerText(String(value));
 }
 
-/** A client that asks first is told to go on only now that its headers are in order. */
+/**
+ * A client that asks first is told to go on only now that its headers are in order, unless
+ * node has done so: it does for every server that does not listen for `checkContinue`.
+ */
 function continueIfAsked(request: IncomingMessage, response: ServerResponse): void {
-  if (request.headers.expect !== undefined) response.writeContinue();
+  if (request.headers.expect === undefined) return;
+  const { server } = request.socket as { readonly server?: EventEmitter };
+  if (server === undefined || server.listenerCount('checkContinue') > 0) response.writeContinue();
 }

@@ -1,0 +1,122 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { FileStore } from '@stevedore/client';
+import { open } from '@stevedore/client';
+import { files, problems, upload } from '@stevedore/middleware/express';
+import * as forFastify from '@stevedore/middleware/fastify';
+import { httpHandler } from '@stevedore/middleware/http';
+import express from 'express';
+import { fastify } from 'fastify';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+
+/** The adapters inside apps that have more: routers, parsers, routes of their own. */
+
+let store: FileStore;
+const directory = mkdtempSync(join(tmpdir(), 'stevedore-mounted-'));
+
+beforeAll(async () => {
+  store = await open({ directory, mergeMaxAge: '1h' });
+});
+afterAll(async () => {
+  await store.close();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+async function listen(listener: unknown): Promise<Server> {
+  const server = createServer(listener as RequestListener);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return server;
+}
+
+const urlOf = (server: Server) => `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+
+const TEXT = { 'content-type': 'text/plain' };
+
+test.each(['/', '/files'])('below an Express router, path %s, a file has one URL', async (path) => {
+  const app = express();
+  app.use('/api', files({ store, path }));
+  const base = urlOf(await listen(app));
+  const where = `/api${path === '/' ? '' : path}`;
+  const posted = await fetch(base + where, { method: 'POST', body: 'hello', headers: TEXT });
+  const { url } = (await posted.json()) as { url: string };
+  expect(url.startsWith(`${where}/`)).toBe(true);
+  const info = await fetch(`${base}${url}/info`);
+  expect(((await info.json()) as { url: string }).url).toBe(url);
+});
+
+test('a route of a Fastify app tells HEAD the length of the file', async () => {
+  const app = fastify();
+  const send = forFastify.download(store);
+  app.get<{ Params: { key: string } }>('/photos/:key', (request, reply) =>
+    send(request, reply, request.params.key),
+  );
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  onTestFinished(async () => {
+    app.server.closeAllConnections();
+    await app.close();
+  });
+  const { key } = await store.put(Buffer.from('hello'), { type: 'text/plain' });
+  const url = `${urlOf(app.server)}/photos/${key}`;
+  const head = await fetch(url, { method: 'HEAD' });
+  expect([head.status, head.headers.get('content-length')]).toEqual([200, '5']);
+  const etag = head.headers.get('etag')!;
+  const known = await fetch(url, { method: 'HEAD', headers: { 'if-none-match': etag } });
+  expect([known.status, known.headers.get('content-length')]).toEqual([304, null]);
+});
+
+test('behind a body parser, a type that is not taken is 415, and one that is says why it fails', async () => {
+  const app = express();
+  app.set('env', 'test');
+  app.use(express.json());
+  const done = (_: unknown, response: { sendStatus(status: number): void }) =>
+    response.sendStatus(201);
+  app.post('/photos', upload(store, { types: ['image/*'] }), done);
+  app.post('/any', upload(store), done);
+  app.use(problems(store));
+  const logged: unknown[] = [];
+  const keep: express.ErrorRequestHandler = (error, _request, _response, next) => {
+    logged.push((error as Error).stack);
+    next(error);
+  };
+  app.use(keep);
+  const base = urlOf(await listen(app));
+  const post = (path: string) =>
+    fetch(base + path, {
+      method: 'POST',
+      body: '{}',
+      headers: { 'content-type': 'application/json' },
+    });
+  const refused = await post('/photos');
+  expect([refused.status, await refused.json()]).toMatchObject([415, { code: 'type_not_allowed' }]);
+  expect((await post('/any')).status).toBe(500);
+  expect(logged).toEqual([expect.stringContaining('ahead of body parsers')]);
+});
+
+test.each([true, false])(
+  'a client is told to go on once; checkContinue listened for: %s',
+  async (listens) => {
+    const server = await listen(httpHandler({ store, path: '/photos' }));
+    if (listens) {
+      server.on('checkContinue', (request, response) => server.emit('request', request, response));
+    }
+    const { port } = server.address() as AddressInfo;
+    const socket = connect(port, '127.0.0.1');
+    socket.on('error', () => {});
+    socket.write(
+      'POST /photos HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n',
+    );
+    let answer = '';
+    for await (const chunk of socket.setEncoding('latin1') as AsyncIterable<string>) {
+      if (answer === '') socket.write('hello');
+      answer += chunk;
+    }
+    expect(answer.match(/^HTTP\/1\.1 \d+/gm)).toEqual(['HTTP/1.1 100', 'HTTP/1.1 201']);
+  },
+);
