@@ -208,6 +208,17 @@ describe('CORS', () => {
     }
   });
 
+  test('for all is said to all, so that what a cache has can be given to a page', async () => {
+    const gateway = await running({ corsOrigins: ['*'] });
+    const { key } = await call(gateway, 'POST', '/files');
+    for (const headers of [{}, {}, { origin }] as Record<string, string>[]) {
+      const response = await fetch(`${gateway.url}/files/${key}`, { headers });
+      expect(response.headers.get('access-control-allow-origin')).toBe('*');
+      expect(response.headers.get('access-control-expose-headers')).toContain('ETag');
+      expect(response.headers.has('vary')).toBe(false);
+    }
+  });
+
   test('is off by default', async () => {
     const gateway = await running();
     const response = await fetch(`${gateway.url}/health/live`, { headers: { origin } });

@@ -113,6 +113,18 @@ describe('a form', () => {
     const answer = await postForm(port, file('a', 'x', 'Content-Type: <b>\r\n') + FORM_END);
     expect(JSON.parse(answer.body)).toMatchObject({ type: 'application/octet-stream' });
   });
+
+  test.each([
+    ['binary', 201],
+    ['8bit', 201],
+    ['base64', 415],
+    ['quoted-printable', 415],
+  ])('with a part in %s is answered with %i', async (coding, status) => {
+    const { port, store } = await running();
+    const coded = file('a', 'eA==', `Content-Transfer-Encoding: ${coding}\r\n`);
+    expect((await postForm(port, coded + FORM_END)).status).toBe(status);
+    expect(store.files.size).toBe(status === 201 ? 1 : 0);
+  });
 });
 
 describe('a malformed form', () => {

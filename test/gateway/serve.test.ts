@@ -68,6 +68,8 @@ describe('a stored file', () => {
   test.each([
     ['bytes=0-3', '0123', 'bytes 0-3/10'],
     ['bytes=4-', '456789', 'bytes 4-9/10'],
+    ['bytes=4-9223372036854775807', '456789', 'bytes 4-9/10'],
+    ['bytes=-99999999999999999999', BODY, 'bytes 0-9/10'],
     ['bytes=-3', '789', 'bytes 7-9/10'],
     ['bytes=-100', BODY, 'bytes 0-9/10'],
     ['bytes=5-100', '56789', 'bytes 5-9/10'],
@@ -82,7 +84,7 @@ describe('a stored file', () => {
     expect(response.headers.get('content-length')).toBe(String(text.length));
   });
 
-  test.each(['bytes=10-', 'bytes=10-20', 'bytes=-0', 'bytes=999999999999999-'])(
+  test.each(['bytes=10-', 'bytes=10-20', 'bytes=-0', `bytes=${'9'.repeat(400)}-`])(
     'answers Range: %s with 416',
     async (range) => {
       const gateway = await running();
@@ -225,7 +227,14 @@ describe('a stored file', () => {
     expect((await get(since)).status).toBe(304);
     expect((await get({ ...since, 'if-none-match': '"x"' })).status).toBe(200);
     expect((await get({ 'if-modified-since': 'Fri, 02 Jan 2026 03:04:04 GMT' })).status).toBe(200);
-    expect((await get({ 'if-modified-since': 'nonsense' })).status).toBe(200);
+    // The two obsolete ways to write a date, and what is none: it is ignored.
+    for (const date of ['Friday, 02-Jan-26 03:04:05 GMT', 'Fri Jan  2 03:04:05 2026']) {
+      expect((await get({ 'if-modified-since': date })).status, date).toBe(304);
+    }
+    for (const date of ['nonsense', '3000', '2030-01-01', 'Fri, 02 Jan 2026 03:04:05 +0000']) {
+      expect((await get({ 'if-modified-since': date })).status, date).toBe(200);
+    }
+    expect((await get({ 'if-unmodified-since': '1999' })).status).toBe(200);
   });
 
   test('of no bytes is served, and has no ranges', async () => {
@@ -285,6 +294,12 @@ describe('a stored file', () => {
       expect(await response.text()).toBe(BODY);
     },
   );
+
+  test('named to be read backwards is given a name that is not', async () => {
+    const gateway = await running();
+    const response = await fetch(await stored(gateway, { name: 'a\u202efdp\u2066.exe' }));
+    expect(response.headers.get('content-disposition')).toBe('inline; filename="afdp.exe"');
+  });
 
   test('that turns out to be unreadable is a problem, not half an answer', async () => {
     const gateway = await running();

@@ -161,6 +161,33 @@ describe('a raw upload', () => {
     expect(no.head).not.toContain('100 Continue');
     expect(store.files.size).toBe(1);
   });
+
+  test('of a client of HTTP/1.0 is answered with nothing that it does not know', async () => {
+    const { port } = await running();
+    const connection = new RawConnection(port);
+    await connection.send(
+      'POST /files HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello',
+    );
+    expect(await connection.sees(/"key"/)).toMatch(/^HTTP\/1\.1 201 /);
+  });
+
+  test.each([
+    ['Content-Encoding: gzip', 415, 'unsupported_encoding'],
+    ['Content-Encoding: identity, br', 415, 'unsupported_encoding'],
+    ['Content-Encoding: identity', 201, undefined],
+    ['Content-Encoding:', 201, undefined],
+    ['Transfer-Encoding: gzip, chunked', 501, 'unsupported_transfer_coding'],
+    ['Transfer-Encoding: Chunked', 201, undefined],
+  ])('with %s is answered with %i', async (header, status, code) => {
+    const { port, store } = await running();
+    const framing = header.startsWith('T') ? header : `${header}\r\nTransfer-Encoding: chunked`;
+    const head = `POST /files HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${framing}\r\n\r\n`;
+    const answer = await raw(port, `${head}1\r\nx\r\n0\r\n\r\n`);
+    expect(answer.status).toBe(status);
+    expect(JSON.parse(answer.body.replace(/^[0-9a-f]+\r\n|\r\n0\r\n\r\n$/g, '')).code).toBe(code);
+    expect(/^accept-encoding: identity\r?$/m.test(answer.head)).toBe(status === 415);
+    expect(store.files.size).toBe(status === 201 ? 1 : 0);
+  });
 });
 
 describe('an upload over the limit', () => {

@@ -17,12 +17,15 @@ export function allowOrigins(app: FastifyInstance, origins: readonly string[]): 
   const known = new Set(origins);
   app.addHook('onRequest', (request, reply, done) => {
     const { origin } = request.headers;
-    if (!everyone) reply.header('vary', 'Origin');
+    // For everyone it is always said: a cache may give the answer to a page later on.
+    if (everyone) reply.header('access-control-allow-origin', '*');
+    else reply.header('vary', 'Origin');
     if (origin === undefined || !(everyone || known.has(origin))) {
+      if (everyone) reply.header('access-control-expose-headers', EXPOSED);
       done();
       return;
     }
-    reply.header('access-control-allow-origin', everyone ? '*' : origin);
+    if (!everyone) reply.header('access-control-allow-origin', origin);
     if (request.method !== 'OPTIONS' || !request.headers['access-control-request-method']) {
       reply.header('access-control-expose-headers', EXPOSED);
       done();

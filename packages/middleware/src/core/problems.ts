@@ -84,6 +84,8 @@ const ownProblems = {
   type_not_allowed: { status: 415 },
   unauthorized: { status: 401 },
   unsupported_digest: { status: 400 },
+  unsupported_encoding: { status: 415 },
+  unsupported_transfer_coding: { status: 501 },
   upload_under_way: { status: 409, retryAfterSeconds: 1 },
 } satisfies Record<string, ProblemSpec>;
 
@@ -109,6 +111,7 @@ const TITLES: Readonly<Record<number, string>> = {
   431: 'Request Header Fields Too Large',
   499: 'Client Closed Request',
   500: 'Internal Server Error',
+  501: 'Not Implemented',
   503: 'Service Unavailable',
   507: 'Insufficient Storage',
 };

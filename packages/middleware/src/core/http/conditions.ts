@@ -18,6 +18,8 @@ export interface Validators {
   readonly modifiedAt: Date;
   /** Bytes. */
   readonly size: number;
+  /** False for a file whose bytes may have changed again within that second. */
+  readonly isDateStrong: boolean;
 }
 
 const WHOLE: Wanted = { kind: 'whole' };
@@ -55,12 +57,12 @@ function matchesTag(header: string, etag: string, comparison: 'weak' | 'strong')
 }
 
 function notModifiedSince(header: string | undefined, modifiedAt: Date): boolean {
-  return header !== undefined && seconds(modifiedAt.getTime()) <= seconds(Date.parse(header));
+  return header !== undefined && seconds(modifiedAt.getTime()) <= seconds(parseDate(header));
 }
 
 /** What is no date is ignored. */
 function modifiedSince(header: string | undefined, modifiedAt: Date): boolean {
-  return header !== undefined && seconds(modifiedAt.getTime()) > seconds(Date.parse(header));
+  return header !== undefined && seconds(modifiedAt.getTime()) > seconds(parseDate(header));
 }
 
 /** If-Range: a range is only of use to who has the rest of these very bytes. */
@@ -68,7 +70,20 @@ function sameAsBefore(header: string | string[] | undefined, file: Validators): 
   if (header === undefined) return true;
   const value = String(header).trim();
   if (value.startsWith('"')) return value === file.etag;
-  return seconds(Date.parse(value)) === seconds(file.modifiedAt.getTime());
+  return file.isDateStrong && seconds(parseDate(value)) === seconds(file.modifiedAt.getTime());
+}
+
+const CLOCK = '\\d{2}:\\d{2}:\\d{2}';
+/** As it is written today, and in the two obsolete ways; the last of them names no zone. */
+const DATED = new RegExp(
+  `^[A-Z][a-z]{2}, \\d{2} [A-Z][a-z]{2} \\d{4} ${CLOCK} GMT$|^[A-Z][a-z]+day, \\d{2}-[A-Z][a-z]{2}-\\d{2} ${CLOCK} GMT$`,
+);
+const ASCTIME = new RegExp(`^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \\d]\\d ${CLOCK} \\d{4}$`);
+
+/** An HTTP-date in Unix milliseconds (RFC 9110, section 5.6.7); NaN for what is none. */
+function parseDate(text: string): number {
+  if (DATED.test(text)) return Date.parse(text);
+  return ASCTIME.test(text) ? Date.parse(`${text} GMT`) : Number.NaN;
 }
 
 function seconds(milliseconds: number): number {

@@ -1,6 +1,7 @@
 /**
  * Content-Disposition, written (RFC 6266, RFC 8187) and read, and text in
- * headers. Nothing written here holds a control character, whatever the name.
+ * headers. Nothing written here holds a control character, whatever the name, nor one
+ * that turns the direction of text around and makes `fdp.exe` look like `exe.pdf`.
  */
 
 export interface Disposition {
@@ -20,9 +21,11 @@ export function formatDisposition(kind: 'inline' | 'attachment', filename: strin
   return `${kind}; filename="${fallback}"; filename*=UTF-8''${percentEncode(name)}`;
 }
 
+const CONTROLS = /[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
 /** No control characters, and no separators: some clients take a name for a path. */
 function cleanName(name: string): string {
-  return name.replace(/[\x00-\x1f\x7f-\x9f\u2028\u2029]/g, '').replace(/[/\\]/g, '_');
+  return name.replace(CONTROLS, '').replace(/[/\\]/g, '_');
 }
 
 /** Byte by byte, so that half a surrogate pair is replaced and does not throw. */

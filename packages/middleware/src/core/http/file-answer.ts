@@ -53,7 +53,12 @@ export async function answerFile(
   const { etag, size, stagedAt } = file;
   const lastModified = stagedAt.toUTCString();
   const validators = { etag, 'last-modified': lastModified };
-  const want = wanted(request.method, request.headers, { etag, size, modifiedAt: stagedAt });
+  const want = wanted(request.method, request.headers, {
+    etag,
+    size,
+    modifiedAt: stagedAt,
+    isDateStrong: presentation.immutable,
+  });
   switch (want.kind) {
     case 'not-modified':
       return {

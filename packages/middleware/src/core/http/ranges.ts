@@ -19,7 +19,8 @@ const MERGE_GAP_BYTES = 128;
 
 const WHOLE: WantedRanges = { kind: 'whole' };
 const UNSATISFIABLE: WantedRanges = { kind: 'unsatisfiable' };
-const SPEC = /^[ \t]*(\d{0,15})-(\d{0,15})[ \t]*$/;
+/** Numbers of any length: `bytes=0-9223372036854775807` asks for all there is. */
+const SPEC = /^[ \t]*(\d*)-(\d*)[ \t]*$/;
 
 export function parseRanges(header: string, size: number): WantedRanges {
   if (!/^bytes=/i.test(header)) return WHOLE;

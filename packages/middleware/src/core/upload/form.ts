@@ -67,6 +67,7 @@ export class Form {
     if (disposition?.kind !== 'form-data') {
       throw this.#fail('malformed_multipart', 'A part has no Content-Disposition: form-data.');
     }
+    this.#demandPlain(part);
     const type = mediaType(part.headers['content-type']?.[0]);
     const { filename } = disposition;
     if (filename === undefined && type !== DEFAULT_TYPE) {
@@ -87,6 +88,14 @@ export class Form {
       maxBytes: this.#limits.maxFileBytes,
       ...this.#expiry,
     };
+  }
+
+  /** What says nothing of its bytes is common (RFC 7578, section 4.7); another coding would be lost. */
+  #demandPlain({ headers }: FormPart): void {
+    const coding = headers['content-transfer-encoding']?.join().trim() ?? 'binary';
+    if (/^(?:7bit|8bit|binary)$/i.test(coding)) return;
+    const message = 'A part is stored as it is: send it without Content-Transfer-Encoding.';
+    throw this.#body.fail(new ProblemError('unsupported_encoding', message));
   }
 
   /** A part may have checksums of its own. */

@@ -39,6 +39,7 @@ export async function receiveUpload(
   context: UploadContext,
 ): Promise<Receipt[]> {
   const { store, guard, once, policy = ANYTHING } = context;
+  demandPlain(request.headers);
   const type = request.headers['content-type'] ?? DEFAULT_TYPE;
   const taking: Taking = {
     store,
@@ -146,6 +147,24 @@ async function whole<Result>(body: RequestBody, store: () => Promise<Result>): P
   }
 }
 
+/**
+ * A body that was coded would be stored as it came and sent without the coding's name, as
+ * other bytes than were meant: it is refused.
+ */
+function demandPlain(headers: IncomingHttpHeaders): void {
+  const transfer = headers['transfer-encoding'];
+  if (transfer !== undefined && transfer.trim().toLowerCase() !== 'chunked') {
+    const message = 'Of transfer codings only chunked is known here.';
+    throw new ProblemError('unsupported_transfer_coding', message);
+  }
+  const encoding = headers['content-encoding'];
+  if (encoding === undefined || /^[ \t,]*(?:identity[ \t,]*)*$/i.test(encoding)) return;
+  const message = 'A body is stored as it is: send it without Content-Encoding.';
+  throw new ProblemError('unsupported_encoding', message, undefined, {
+    'accept-encoding': 'identity',
+  });
+}
+
 /** Content-Length; undefined for a chunked body. Too long a body is refused unread. */
 function announcedBytes(headers: IncomingHttpHeaders, limitBytes: number): number | undefined {
   const header = headers['content-length'];
@@ -171,7 +190,8 @@ function groupOf(headers: IncomingHttpHeaders): string | undefined {
  * node has done so: it does for every server that does not listen for `checkContinue`.
  */
 function continueIfAsked(request: IncomingMessage, response: ServerResponse): void {
-  if (request.headers.expect === undefined) return;
+  // HTTP/1.0 knows no such answer.
+  if (request.headers.expect === undefined || request.httpVersion === '1.0') return;
   const { server } = request.socket as { readonly server?: EventEmitter };
   if (server === undefined || server.listenerCount('checkContinue') > 0) response.writeContinue();
 }
