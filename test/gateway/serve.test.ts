@@ -262,6 +262,8 @@ describe('a stored file', () => {
     ['video/mp4; codecs="avc1.42E01E, mp4a.40.2"', 'inline'],
     ['application/pdf', 'inline'],
     ['text/plain; charset=utf-8', 'inline'],
+    ['image/png;', 'inline'],
+    ['text/plain;; a="x;y\\"z" ;b=c', 'inline'],
   ])('of type %s is served as %s', async (type, kind) => {
     const gateway = await running();
     const { headers } = await fetch(await stored(gateway, { type }));
@@ -270,16 +272,22 @@ describe('a stored file', () => {
     expect(headers.get('x-content-type-options')).toBe('nosniff');
   });
 
-  test.each(['', 'html', 'text/html\r\nX-Evil: 1', 'text/plain, text/html', 'a/b c', 'image/'])(
-    'whose type is %j, which is none, is served as bytes',
-    async (type) => {
-      const gateway = await running();
-      const { headers } = await fetch(await stored(gateway, { type }));
-      expect(headers.get('content-type')).toBe('application/octet-stream');
-      expect(headers.get('content-disposition')).toMatch(/^attachment/);
-      expect(headers.get('x-evil')).toBeNull();
-    },
-  );
+  test.each([
+    '',
+    'html',
+    'text/html\r\nX-Evil: 1',
+    'text/plain, text/html',
+    'a/b c',
+    'image/',
+    'text/plain; a="\\',
+    `text/plain${'; '.repeat(120)}=`,
+  ])('whose type is %j, which is none, is served as bytes', async (type) => {
+    const gateway = await running();
+    const { headers } = await fetch(await stored(gateway, { type }));
+    expect(headers.get('content-type')).toBe('application/octet-stream');
+    expect(headers.get('content-disposition')).toMatch(/^attachment/);
+    expect(headers.get('x-evil')).toBeNull();
+  });
 
   test.each(['a\r\nX-Evil: 1', 'a\nX-Evil: 1', 'a\0b', '\u0085\u2028x', '\ud800', '"; x="', ''])(
     'named %j puts nothing else into its headers',

@@ -85,7 +85,10 @@ const ownProblems = {
   unauthorized: { status: 401 },
   unsupported_digest: { status: 400 },
   unsupported_encoding: { status: 415 },
-  unsupported_transfer_coding: { status: 501 },
+  unsupported_transfer_coding: {
+    status: 501,
+    detail: 'Of transfer codings only chunked is known here.',
+  },
   upload_under_way: { status: 409, retryAfterSeconds: 1 },
 } satisfies Record<string, ProblemSpec>;
 

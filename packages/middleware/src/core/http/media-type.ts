@@ -7,8 +7,10 @@ export const DEFAULT_TYPE = 'application/octet-stream';
 
 const MAX_TYPE_CHARS = 255;
 const TOKEN = "[A-Za-z0-9!#$%&'*+.^_`|~-]+";
+const QUOTED = '"(?:[\\t !#-\\[\\]-~]|\\\\[\\t -~])*"';
+/** A parameter may be empty (RFC 9110, section 5.6.6): some clients end a type with a semicolon. */
 const MEDIA_TYPE = new RegExp(
-  `^${TOKEN}/${TOKEN}(?:[ \\t]*;[ \\t]*${TOKEN}=(?:${TOKEN}|"[\\t !#-\\[\\]-~]*"))*$`,
+  `^${TOKEN}/${TOKEN}(?:[ \\t]*;(?:[ \\t]*${TOKEN}=(?:${TOKEN}|${QUOTED}))?)*$`,
 );
 
 /** The type as given if it is one, else undefined. */

@@ -154,8 +154,7 @@ async function whole<Result>(body: RequestBody, store: () => Promise<Result>): P
 function demandPlain(headers: IncomingHttpHeaders): void {
   const transfer = headers['transfer-encoding'];
   if (transfer !== undefined && transfer.trim().toLowerCase() !== 'chunked') {
-    const message = 'Of transfer codings only chunked is known here.';
-    throw new ProblemError('unsupported_transfer_coding', message);
+    throw new ProblemError('unsupported_transfer_coding', `This one is not: ${transfer}`);
   }
   const encoding = headers['content-encoding'];
   if (encoding === undefined || /^[ \t,]*(?:identity[ \t,]*)*$/i.test(encoding)) return;
