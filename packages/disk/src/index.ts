@@ -1,6 +1,6 @@
 /** The one door to the file system. */
 export { decoratedFile } from './decorated-file.js';
 export type { Disk, DiskFile, DiskLink, DiskSpace, FileStat } from './disk.js';
-export { hasCode } from './errors.js';
+export { hasCode, isMediumFailure } from './errors.js';
 export { localDisk } from './local-disk.js';
 export { readSmallFile, removeIfThere, replaceFile } from './small-files.js';

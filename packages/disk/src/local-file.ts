@@ -27,6 +27,8 @@ export class LocalFile implements DiskFile {
    * a failed write once: two writes through one could each get the other's answer.
    */
   readonly #durable: number[] = [];
+  /** Syncs one after the other, for the same reason: they are told by one descriptor. */
+  #synced: Promise<void> = Promise.resolve();
 
   constructor(fd: number) {
     this.#fd = fd;
@@ -61,8 +63,10 @@ export class LocalFile implements DiskFile {
   async writeDurablyAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
     const durable = this.#durable.pop() ?? (await openDurable(this.#fd));
     if (durable === undefined) {
-      await this.writeAt(chunks, position);
-      return this.sync();
+      return this.#inTurn(async () => {
+        await this.writeAt(chunks, position);
+        await fdatasync(this.#fd);
+      });
     }
     try {
       await writeAll(durable, chunks, position);
@@ -80,17 +84,28 @@ export class LocalFile implements DiskFile {
   }
 
   sync(): Promise<void> {
-    return fdatasync(this.#fd);
+    return this.#inTurn(() => fdatasync(this.#fd));
   }
 
   async releaseDurable(): Promise<void> {
-    for (const durable of this.#durable.splice(0)) await close(durable);
+    await closeAll(this.#durable.splice(0));
   }
 
-  async close(): Promise<void> {
-    await this.releaseDurable();
-    await close(this.#fd);
+  close(): Promise<void> {
+    return closeAll([...this.#durable.splice(0), this.#fd]);
   }
+
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    const done = this.#synced.then(work);
+    this.#synced = done.catch(() => undefined);
+    return done;
+  }
+}
+
+/** Rejects with the first failure, when all are closed that can be. */
+async function closeAll(descriptors: readonly number[]): Promise<void> {
+  const ended = await Promise.allSettled(descriptors.map((each) => close(each)));
+  for (const end of ended) if (end.status === 'rejected') throw end.reason;
 }
 
 /** The same file once more, whatever has become of its name. */

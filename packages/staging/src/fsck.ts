@@ -1,8 +1,8 @@
-import { crc32 } from 'node:zlib';
 import { LOST_SEGMENT } from './constants.js';
 import type { FileRow, TrunkRow } from './filemap.js';
 import { formatKey } from './key.js';
 import type { Orphan, OrphanReport, PossibleOrphan } from './orphans.js';
+import { soundBytes } from './staged-bytes.js';
 import {
   allFiles,
   ROWS_PER_PAGE,
@@ -173,9 +173,7 @@ function* aliveIn({ fileMap }: UpkeepParts, trunk: TrunkRow): Generator<FileRow>
 }
 
 async function localBytes({ container }: UpkeepParts, row: FileRow): Promise<Buffer | undefined> {
-  if (row.spooled > 0) return undefined;
-  const bytes = await container.segment(row.segment)?.read(row.position, row.size);
-  return bytes?.length === row.size && crc32(bytes) === row.crc32 ? bytes : undefined;
+  return row.spooled > 0 ? undefined : soundBytes(container, row);
 }
 
 function sums(

@@ -1,4 +1,3 @@
-import { crc32 } from 'node:zlib';
 import { isBlockListOf } from './block-checksums.js';
 import type { Container } from './container.js';
 import { StoreError } from './errors.js';
@@ -7,6 +6,7 @@ import { formatKey } from './key.js';
 import type { Quarantine } from './quarantine.js';
 import { learnBlocks } from './sound-copies.js';
 import type { Spool } from './spool.js';
+import { soundBytes } from './staged-bytes.js';
 
 /**
  * Reads files from this disk. A copy that is not what was stored is never given out: it
@@ -39,16 +39,21 @@ export class LocalCopies {
 
   /**
    * The bytes of a small file; undefined when they are no longer on this disk.
-   * Throws `corrupt` when they are not those that were stored and FastDFS has no copy.
+   * Throws `corrupt` when they are not those that were stored, or cannot be read, and
+   * FastDFS has no copy.
    */
   async read(row: FileRow): Promise<Buffer | undefined> {
     const { container, quarantine } = this.#parts;
-    const segment = container.segment(row.segment);
-    if (!segment) return undefined;
+    if (!container.segment(row.segment)) return undefined;
     if (!quarantine.has(row.key, 'container')) {
-      const bytes = await segment.read(row.position, row.size);
-      if (bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
-      this.noteDamage(row, 'container');
+      try {
+        const bytes = await soundBytes(container, row);
+        if (bytes) return bytes;
+        this.noteDamage(row, 'container');
+      } catch (error) {
+        // That the disk fails may pass.
+        if (row.trunk === null) throw error;
+      }
     }
     if (row.trunk !== null) return undefined;
     throw new StoreError(

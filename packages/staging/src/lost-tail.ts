@@ -1,9 +1,9 @@
-import { crc32 } from 'node:zlib';
 import type { Container } from './container.js';
 import { StoreError } from './errors.js';
 import type { FileMap, FileRow } from './filemap.js';
 import { neededRecords } from './retention.js';
 import type { Spool } from './spool.js';
+import { soundBytes } from './staged-bytes.js';
 import { waitingIn } from './waiting-files.js';
 
 /**
@@ -30,7 +30,7 @@ export async function settleLostTail(
   let lost = 0;
   for (const number of segments) {
     for (const row of waitingIn(fileMap, number)) {
-      if (row.spooled === 0 && !(await isSound(container, row)))
+      if (row.spooled === 0 && !(await soundBytes(container, row)))
         lost += giveUp(parts, row, 'container');
     }
     const records = neededRecords(fileMap, number, now());
@@ -45,11 +45,6 @@ export async function settleLostTail(
     'corrupt',
     `${lost} file(s) were acknowledged before the disk had them, and a power failure took them; reading one is an error, deleting it ends the matter`,
   );
-}
-
-async function isSound(container: Container, row: FileRow): Promise<boolean> {
-  const bytes = await container.segment(row.segment)?.read(row.position, row.size);
-  return bytes?.length === row.size && crc32(bytes) === row.crc32;
 }
 
 /** 1 if no copy of it is left. */

@@ -1,7 +1,7 @@
-import { crc32 } from 'node:zlib';
 import type { FileRow } from './filemap.js';
 import { repairLarge } from './repair-large.js';
 import { type RepairParts, soundSlice } from './sound-copies.js';
+import { soundBytes } from './staged-bytes.js';
 import { stageAgain } from './upkeep.js';
 
 /**
@@ -38,7 +38,9 @@ async function repairSmall(
   const { fileMap, quarantine } = parts;
   const isLocalBad = quarantine.has(row.key, 'container');
   const isTrunkBad = quarantine.holders(row.key).length > 0;
-  const local = isLocalBad ? undefined : await localBytes(parts, row);
+  const local = isLocalBad
+    ? undefined
+    : await soundBytes(parts.container, row).catch(() => undefined);
   if (isTrunkBad) {
     const bytes = local ?? (await soundSlice(parts, row, signal));
     if (!bytes || fileMap.find(row.key)?.trunk !== row.trunk) return false;
@@ -51,11 +53,6 @@ async function repairSmall(
   fileMap.forgetLocal(row.key);
   quarantine.lift(row.key, 'container');
   return true;
-}
-
-async function localBytes({ container }: RepairParts, row: FileRow): Promise<Buffer | undefined> {
-  const bytes = await container.segment(row.segment)?.read(row.position, row.size);
-  return bytes?.length === row.size && crc32(bytes) === row.crc32 ? bytes : undefined;
 }
 
 /** Repairs what reads have found, one file at a time, in the background. */

@@ -30,7 +30,7 @@ export interface RetentionParts {
   /** Number of the oldest segment that a trunk on its way still reads from. */
   readonly oldestInUse: () => number;
   /** Moves damaged files that wait out of the segment; false if it must stay. */
-  readonly setAside: (segment: number) => Promise<boolean>;
+  readonly setAside: (segment: number, isRoomNeeded: boolean) => Promise<boolean>;
 }
 
 export class Retention {
@@ -66,7 +66,7 @@ export class Retention {
     }
     for (const segment of this.#confirmedSegments()) {
       if (isEnough(retained)) return;
-      if (!(await this.#canGo(segment))) return;
+      if (!(await this.#canGo(segment, freed < neededBytes))) return;
       await this.#removeSegment(segment);
       freed += segment.bytes;
       retained -= segment.bytes;
@@ -83,8 +83,8 @@ export class Retention {
     return segments.filter((segment) => segment.number < needed && !container.isCurrent(segment));
   }
 
-  async #canGo({ number }: Segment): Promise<boolean> {
-    const isFree = await this.#parts.setAside(number);
+  async #canGo({ number }: Segment, isRoomNeeded: boolean): Promise<boolean> {
+    const isFree = await this.#parts.setAside(number, isRoomNeeded);
     // A file that was found sound meanwhile may be on its way.
     return isFree && this.#parts.oldestInUse() > number;
   }

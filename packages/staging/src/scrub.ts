@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
+import { hasCode } from '@stevedore/disk';
 import type { FileRow, TrunkRow } from './filemap.js';
 import { formatKey } from './key.js';
 import { repairFile } from './repair.js';
 import { isSoundAt, learnBlocks, type RepairParts } from './sound-copies.js';
+import { soundBytes } from './staged-bytes.js';
 import { allFiles, ROWS_PER_PAGE, readTrunk, stopped, type UpkeepOptions } from './upkeep.js';
 
 /**
@@ -195,12 +197,14 @@ class Scrub {
     const { quarantine } = this.#parts;
     const { repair, signal } = this.#options;
     const elsewhere = row.trunk !== null;
-    // That the disk fails may pass: the only copy is not given up for that.
-    if (elsewhere || !unreadable) quarantine.add(row, where);
-    const repaired = elsewhere && repair && (await repairFile(this.#parts, row.key, signal));
+    // That the disk fails as a whole may pass: no copy is given up for that.
+    if (!unreadable) quarantine.add(row, where);
+    const isMendable = elsewhere && repair && !unreadable;
+    const repaired = isMendable && (await repairFile(this.#parts, row.key, signal));
+    const what = unreadable ? 'cannot be read at present' : 'is damaged';
     const detail = elsewhere
-      ? `the copy on this disk is damaged; FastDFS has the file as ${row.trunkFileId}`
-      : `the only copy ${unreadable ? 'cannot be read' : 'is damaged'}`;
+      ? `the copy on this disk ${what}; FastDFS has the file as ${row.trunkFileId}`
+      : `the only copy ${what}`;
     this.#damaged.push({ key: formatKey(row.key), where, detail, repaired });
   }
 
@@ -224,11 +228,14 @@ class Scrub {
   }
 
   /** Undefined when there is no local copy. */
-  async #isSegmentSound(row: FileRow): Promise<boolean | undefined> {
-    const segment = this.#parts.container.segment(row.segment);
-    if (!segment) return undefined;
-    const bytes = await segment.read(row.position, row.size);
-    return bytes.length === row.size && crc32(bytes) === row.crc32;
+  async #isSegmentSound(row: FileRow): Promise<boolean | 'unreadable' | undefined> {
+    const { container } = this.#parts;
+    if (!container.segment(row.segment)) return undefined;
+    try {
+      return (await soundBytes(container, row)) !== undefined;
+    } catch {
+      return 'unreadable';
+    }
   }
 
   async #isSpoolSound(row: FileRow): Promise<boolean | 'unreadable' | undefined> {
@@ -241,7 +248,7 @@ class Scrub {
       return list !== undefined;
     } catch (error) {
       if (signal?.aborted) throw error;
-      return 'unreadable';
+      return hasCode(error, 'ENOENT') ? false : 'unreadable';
     }
   }
 

@@ -1,12 +1,9 @@
+import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
+import { type Disk, type DiskFile, isMediumFailure, removeIfThere } from '@stevedore/disk';
 import { isBlockListOf } from './block-checksums.js';
-import {
-  MAX_META_BYTES,
-  RECORD_HEADER_BYTES,
-  RecordType,
-  SEGMENT_HEADER_BYTES,
-} from './constants.js';
+import { RECORD_HEADER_BYTES, RecordType, SEGMENT_HEADER_BYTES } from './constants.js';
+import { readFirmly, Unreadable } from './firm-read.js';
 import {
   decodeRecordHeader,
   decodeSegmentHeader,
@@ -15,6 +12,7 @@ import {
   type RecordHeader,
   type SegmentHeader,
 } from './record.js';
+import { serial } from './serial.js';
 
 /**
  * One segment file. Readers may go on while it is being removed: the file is
@@ -39,6 +37,8 @@ export class Segment {
   failure: unknown;
   /** A sync has failed since `synced` was known: a later one says nothing about those bytes. */
   #isDoubtful = false;
+  /** One sync at a time: of two, either could be told of a failure that was the other's. */
+  readonly #inTurn = serial();
   /** What was written and refused is known to be gone from the medium. */
   isCut = false;
   #readers = 0;
@@ -141,7 +141,11 @@ export class Segment {
   }
 
   /** Makes what is written up to byte `end` durable. */
-  async sync(end = this.bytes): Promise<void> {
+  sync(end = this.bytes): Promise<void> {
+    return this.#inTurn(() => this.#sync(end));
+  }
+
+  async #sync(end: number): Promise<void> {
     try {
       // The system gives up what it could not write: only what is written anew is tried again.
       if (this.#isDoubtful) await this.#writeAgain(this.synced, end);
@@ -169,7 +173,15 @@ export class Segment {
     while (this.#writing.size > 0) await Promise.all(this.#writing);
     this.end = this.bytes;
     await this.#file.truncate(this.bytes);
-    await this.#file.sync();
+    await this.#inTurn(async () => {
+      try {
+        await this.#file.sync();
+      } catch (error) {
+        // It may have been told of bytes that were acknowledged before they were synced.
+        this.#isDoubtful = true;
+        throw error;
+      }
+    });
     this.isCut = true;
   }
 
@@ -190,6 +202,14 @@ export class Segment {
   async finish(): Promise<void> {
     // What is on the medium stays there, whatever closing says.
     await this.#file.releaseDurable?.().catch(() => undefined);
+  }
+
+  /** As `read`; what the disk does not give although it is well otherwise is Unreadable. */
+  readFirmly(position: number, count: number): Promise<Buffer> {
+    return readFirmly(
+      () => this.read(position, count),
+      () => this.#disk.syncDirectory(dirname(this.path)),
+    );
   }
 
   async close(): Promise<void> {
@@ -223,12 +243,15 @@ export interface FoundRecord {
 
 const CHECK_CHUNK_BYTES = 2 ** 20;
 const READ_AHEAD_BYTES = 2 ** 18;
+/** Most headers come whole with their meta block. */
+const HEAD_BYTES = 1024;
 
 /**
  * Yields the intact records from `from` on and stops at the first that is not:
  * nothing behind it was acknowledged. Every body is held against its CRC-32. In the bytes
  * that are known to have been acknowledged a body that is not sound has rotted, and the
- * records behind it are yielded too; a header that has rotted tells no end.
+ * records behind it are yielded too; a header that has rotted tells no end. One that the
+ * disk does not give counts as rotten in those bytes; elsewhere it is Unreadable.
  */
 export async function* scanSegment(
   segment: Segment,
@@ -243,8 +266,8 @@ export async function* scanSegment(
     at = SEGMENT_HEADER_BYTES;
   }
   while (at + RECORD_HEADER_BYTES <= limit) {
-    const head = await read(at, Math.min(RECORD_HEADER_BYTES + MAX_META_BYTES, limit - at, 1024));
-    const found = await readRecord(segment, read, at, head, limit);
+    const head = await readHead(read, at, limit);
+    const found = await readRecord(segment, read, at, head, { limit, acknowledgedBytes });
     if (!found || !(found.isSound || found.end <= acknowledgedBytes)) return;
     yield found;
     at = found.end;
@@ -253,14 +276,29 @@ export async function* scanSegment(
 
 type Read = (position: number, count: number) => Promise<Buffer>;
 
+/** Of a record: more than its header, unless the disk gives no more. */
+async function readHead(read: Read, at: number, limit: number): Promise<Buffer> {
+  try {
+    return await read(at, Math.min(HEAD_BYTES, limit - at));
+  } catch (error) {
+    if (error instanceof Unreadable) return read(at, RECORD_HEADER_BYTES);
+    throw error;
+  }
+}
+
 /** As the segment's own reads, but neighbours come with one of them: records are small. */
 function readAhead(segment: Segment): Read {
   let start = 0;
   let ahead: Buffer = Buffer.alloc(0);
   return async (position, count) => {
-    if (count > READ_AHEAD_BYTES) return segment.read(position, count);
+    if (count > READ_AHEAD_BYTES) return segment.readFirmly(position, count);
     if (position < start || position + count > start + ahead.length) {
-      ahead = await segment.read(position, Math.max(count, READ_AHEAD_BYTES));
+      try {
+        ahead = await segment.read(position, Math.max(count, READ_AHEAD_BYTES));
+      } catch (error) {
+        if (!isMediumFailure(error)) throw error;
+        return segment.readFirmly(position, count);
+      }
       start = position;
     }
     return ahead.subarray(position - start, position - start + count);
@@ -272,7 +310,7 @@ async function readRecord(
   read: Read,
   at: number,
   start: Buffer,
-  limit: number,
+  { limit, acknowledgedBytes }: { readonly limit: number; readonly acknowledgedBytes: number },
 ): Promise<FoundRecord | undefined> {
   const header = decodeRecordHeader(start, segment.number);
   if (!header) return undefined;
@@ -283,8 +321,15 @@ async function readRecord(
   const head = start.length >= headBytes ? start.subarray(0, headBytes) : await read(at, headBytes);
   if (!isRecordHeadIntact(head)) return undefined;
   const isFile = header.type === RecordType.file || header.type === RecordType.movedFile;
-  const body = isFile ? undefined : await read(bodyPosition, header.bodyBytes);
-  const crc = body ? crc32(body) : await crcOf(read, bodyPosition, header.bodyBytes);
+  let body: Buffer | undefined;
+  let crc = -1;
+  try {
+    if (!isFile) body = await read(bodyPosition, header.bodyBytes);
+    crc = body ? crc32(body) : await crcOf(read, bodyPosition, header.bodyBytes);
+  } catch (error) {
+    // Whether others were acknowledged nobody could tell then: they are not passed over.
+    if (!(error instanceof Unreadable) || end > acknowledgedBytes) throw error;
+  }
   // The CRC-32 of a large file or a stored trunk is that of bytes which are elsewhere;
   // the body, if there is one, has the checksums of their blocks.
   const isList = header.type === RecordType.spooledFile || header.type === RecordType.stored;

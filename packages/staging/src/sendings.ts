@@ -4,7 +4,7 @@ import type { FileMap, FileRow } from './filemap.js';
 import { formatKey } from './key.js';
 import type { TrunkPlan } from './trunk-plan.js';
 import type { SentTrunk, TrunkSender } from './trunk-sender.js';
-import { DamagedMember } from './trunk-stream.js';
+import { DamagedMembers } from './trunk-stream.js';
 import type { WaitingFiles } from './waiting-files.js';
 
 /**
@@ -23,7 +23,7 @@ export interface SendingsOptions {
   /** The plan has ended and no longer needs the container. */
   readonly onReleased: (plan: TrunkPlan) => void;
   readonly onError: (error: Error) => void;
-  /** A file whose only copy is damaged; it is left out from now on. */
+  /** A file whose copy on this disk is damaged; it is left out from now on. */
   readonly onDamaged: (row: FileRow) => void;
 }
 
@@ -99,7 +99,7 @@ export class Sendings {
       if (isAdopted) this.#tell(() => onSent({ plan, fileId }, 0));
       return isAdopted;
     } catch (error) {
-      if (damagedMember(error)) return false;
+      if (damagedMembers(error).length > 0) return false;
       throw error;
     } finally {
       release();
@@ -123,8 +123,8 @@ export class Sendings {
       } catch (error) {
         if (signal.aborted) return;
         onError(error as Error);
-        const damaged = damagedMember(error);
-        if (damaged) {
+        const damaged = damagedMembers(error);
+        if (damaged.length > 0) {
           this.#giveUp(plan, damaged);
           return;
         }
@@ -135,10 +135,12 @@ export class Sendings {
     }
   }
 
-  #giveUp(plan: TrunkPlan, damaged: FileRow): void {
+  #giveUp(plan: TrunkPlan, damaged: readonly FileRow[]): void {
     const { files, fileMap, now, onDamaged } = this.#options;
-    files.leaveOut(damaged.key);
-    onDamaged(damaged);
+    for (const row of damaged) {
+      files.leaveOut(row.key);
+      onDamaged(row);
+    }
     fileMap.abandonTrunk(fileMap.trunkByTask(plan.taskId)!.id, now());
   }
 
@@ -172,9 +174,9 @@ export class Sendings {
   }
 }
 
-function damagedMember(error: unknown): FileRow | undefined {
+function damagedMembers(error: unknown): readonly FileRow[] {
   for (let at: unknown = error; at instanceof Error; at = at.cause) {
-    if (at instanceof DamagedMember) return at.row;
+    if (at instanceof DamagedMembers) return at.rows;
   }
-  return undefined;
+  return [];
 }

@@ -2,9 +2,12 @@ import { crc32 } from 'node:zlib';
 import { isBlockListOf } from './block-checksums.js';
 import type { Container } from './container.js';
 import { type FileMap, type FileRow, placesOf } from './filemap.js';
+import { Unreadable } from './firm-read.js';
 import type { Quarantine } from './quarantine.js';
 import { deletionRecord, movedRecord } from './records.js';
+import type { Segment } from './segment.js';
 import type { Spool } from './spool.js';
+import { readableBytes } from './staged-bytes.js';
 import { waitingIn } from './waiting-files.js';
 
 /**
@@ -12,6 +15,8 @@ import { waitingIn } from './waiting-files.js';
  * their segment, and with it all later ones, for ever. Before such a segment is removed
  * their bytes, damaged as they are, go into the spool, and a record that says so into the
  * newest segment. Of large ones, which are in the spool, the record alone is written again.
+ * What the disk does not give it may give later: such a file keeps its segment until the
+ * container needs the room. Then what can be read of it is kept.
  */
 export interface SetAsideParts {
   readonly container: Container;
@@ -23,22 +28,31 @@ export interface SetAsideParts {
   readonly leaveOut: (key: Buffer) => void;
 }
 
-/** False if the segment must stay: a file that waits in it is sound, or cannot be read. */
-export async function setAside(parts: SetAsideParts, segment: number): Promise<boolean> {
+/**
+ * False if the segment must stay: a file that waits in it is sound, or cannot be read and
+ * the room is not needed.
+ */
+export async function setAside(
+  parts: SetAsideParts,
+  segment: number,
+  isRoomNeeded: boolean,
+): Promise<boolean> {
   for (const row of [...waitingIn(parts.fileMap, segment)]) {
     if (!parts.quarantine.has(row.key, row.spooled > 0 ? 'spool' : 'container')) return false;
-    if (row.spooled === 0 && !(await keepInSpool(parts, row))) return false;
+    if (row.spooled === 0 && !(await keepInSpool(parts, row, isRoomNeeded))) return false;
     await recordInSpool(parts, row);
   }
   return waitingIn(parts.fileMap, segment).next().done === true;
 }
 
-async function keepInSpool({ container, spool }: SetAsideParts, row: FileRow): Promise<boolean> {
+async function keepInSpool(
+  { container, spool }: SetAsideParts,
+  row: FileRow,
+  isRoomNeeded: boolean,
+): Promise<boolean> {
+  const segment = container.segment(row.segment);
   // That the disk fails may pass, and what it gives then may be sound.
-  const bytes = await container
-    .segment(row.segment)
-    ?.read(row.position, row.size)
-    .catch(() => undefined);
+  const bytes = await (segment && bytesOf(segment, row, isRoomNeeded).catch(() => undefined));
   if (bytes?.length !== row.size || crc32(bytes) === row.crc32) return false;
   const writer = await spool.beginAgain(row.key);
   try {
@@ -49,6 +63,17 @@ async function keepInSpool({ container, spool }: SetAsideParts, row: FileRow): P
     throw error;
   }
   return true;
+}
+
+async function bytesOf(segment: Segment, row: FileRow, isRoomNeeded: boolean): Promise<Buffer> {
+  // Most often it is as before, and the next look is not far.
+  if (!isRoomNeeded) return segment.read(row.position, row.size);
+  try {
+    return await segment.readFirmly(row.position, row.size);
+  } catch (error) {
+    if (!(error instanceof Unreadable)) throw error;
+    return readableBytes(segment, row);
+  }
 }
 
 /** If the record is refused, a start removes the spool's file: no record speaks of it. */

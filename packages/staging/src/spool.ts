@@ -2,6 +2,7 @@ import { crc32 } from 'node:zlib';
 import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
 import { BlockChecksums, isBlockListOf } from './block-checksums.js';
 import { StoreError } from './errors.js';
+import { readFirmly, Unreadable } from './firm-read.js';
 
 /**
  * Bodies that are too large for the container: one file each, named by key in
@@ -61,7 +62,7 @@ export class Spool {
     return this.#disk.syncDirectory(this.#folder);
   }
 
-  /** The bytes in chunks; throws `corrupt` at the end if they are not what was stored. */
+  /** The bytes in chunks; throws `corrupt` if they cannot be read, and at the end if they are not what was stored. */
   async *read(
     key: Buffer,
     expected: { readonly size: number; readonly crc32: number },
@@ -76,7 +77,7 @@ export class Spool {
       let crc = 0;
       for (let at = range.start; at <= range.end; ) {
         const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, range.end + 1 - at));
-        if ((await file.readAt(chunk, at)) !== chunk.length) throw damaged(key);
+        if (!(await this.#fill(chunk, file, at))) throw damaged(key);
         if (whole) crc = crc32(chunk, crc);
         at += chunk.length;
         if (whole && at > range.end && crc !== expected.crc32) throw damaged(key);
@@ -87,7 +88,7 @@ export class Spool {
     }
   }
 
-  /** Checksums of its blocks, read anew; undefined if its bytes are not those expected. */
+  /** Checksums of its blocks, read anew; undefined if its bytes are not those expected, or cannot be read. */
   async checksums(
     key: Buffer,
     expected: { readonly size: number; readonly crc32: number },
@@ -98,7 +99,7 @@ export class Spool {
     try {
       for (let at = 0; at < expected.size; ) {
         const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, expected.size - at));
-        if ((await file.readAt(chunk, at)) !== chunk.length) return undefined;
+        if (!(await this.#fill(chunk, file, at))) return undefined;
         checksums.add(chunk);
         at += chunk.length;
         await onBytes(chunk.length);
@@ -108,6 +109,17 @@ export class Spool {
     }
     const list = checksums.list();
     return isBlockListOf(list, expected) ? list : undefined;
+  }
+
+  /** False if the file ends before, or the disk does not give the bytes although it is well. */
+  async #fill(chunk: Buffer, file: DiskFile, position: number): Promise<boolean> {
+    try {
+      const read = () => file.readAt(chunk, position);
+      return (await readFirmly(read, () => this.syncNames())) === chunk.length;
+    } catch (error) {
+      if (error instanceof Unreadable) return false;
+      throw error;
+    }
   }
 
   /** Bytes of the file; 0 when it is not here. */

@@ -53,8 +53,8 @@ export function assemble(options: StagingOptions, started: StartedParts, hooks: 
   const retention = new Retention({
     ...{ container, spool, fileMap, now, retainBytes: options.retainBytes },
     oldestInUse: () => merging.oldestSegmentInUse(),
-    setAside: (segment) =>
-      setAside({ ...upkeep, leaveOut: (key) => merging.leaveOut(key) }, segment),
+    setAside: (segment, isRoomNeeded) =>
+      setAside({ ...upkeep, leaveOut: (key) => merging.leaveOut(key) }, segment, isRoomNeeded),
   });
   const acceptance = new Acceptance({
     ...{ container, spool, retention, sync: options.sync, freeBytes: started.freeBytes },

@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
+import { hasCode } from '@stevedore/disk';
 import { decodeFields, parseFileId, sizeOfField } from '@stevedore/protocol';
 import type { Container } from './container.js';
 import { isStoreError } from './errors.js';
@@ -10,7 +11,7 @@ import { planRecord, type StoredTrunk, storedRecord } from './records.js';
 import type { Spool } from './spool.js';
 import type { TrunkPlan } from './trunk-plan.js';
 import type { TrunkStore } from './trunk-store.js';
-import { DamagedMember, trunkBytes } from './trunk-stream.js';
+import { DamagedMembers, trunkBytes } from './trunk-stream.js';
 
 /**
  * Takes one plan through its states: planned -> sending -> stored -> confirmed.
@@ -111,20 +112,23 @@ export class TrunkSender {
   #bytesOf(plan: TrunkPlan): AsyncIterable<Uint8Array> {
     const { container, spool } = this.#parts;
     if (plan.kind === 'whole') return wholeBytes(spool, plan.rows[0]!);
+    const nothing = Promise.resolve(Buffer.alloc(0));
     return trunkBytes(plan, {
       read: (segment, position, count) =>
-        container.segment(segment)?.read(position, count) ?? Promise.resolve(Buffer.alloc(0)),
+        container.segment(segment)?.read(position, count) ?? nothing,
+      readFirmly: (segment, position, count) =>
+        container.segment(segment)?.readFirmly(position, count) ?? nothing,
     });
   }
 }
 
-/** Throws DamagedMember. */
+/** Throws DamagedMembers. */
 async function* wholeBytes(spool: Spool, row: FileRow): AsyncGenerator<Uint8Array> {
   try {
     yield* spool.read(row.key, row);
   } catch (error) {
-    if (isStoreError(error, 'corrupt')) throw new DamagedMember(row);
-    throw error;
+    const isDamage = isStoreError(error, 'corrupt') || hasCode(error, 'ENOENT');
+    throw isDamage ? new DamagedMembers([row]) : error;
   }
 }
 

@@ -1,5 +1,7 @@
 import { crc32 } from 'node:zlib';
+import { isMediumFailure } from '@stevedore/disk';
 import type { FileRow } from './filemap.js';
+import { Unreadable } from './firm-read.js';
 import { encodeDirectory, encodeMemberHeader, type TrunkPlan } from './trunk-plan.js';
 
 /**
@@ -8,42 +10,69 @@ import { encodeDirectory, encodeMemberHeader, type TrunkPlan } from './trunk-pla
  * against its CRC-32 on the way.
  */
 
-/** A file's bytes in the container are not those that were acknowledged. */
-export class DamagedMember extends Error {
-  readonly row: FileRow;
+/** The bytes of files on this disk are not those that were acknowledged, or cannot be read. */
+export class DamagedMembers extends Error {
+  readonly rows: readonly FileRow[];
 
-  constructor(row: FileRow) {
-    super(`the staged bytes of ${row.key.toString('base64url')} are not those that were stored`);
-    this.row = row;
+  /** At least one. */
+  constructor(rows: readonly FileRow[]) {
+    const names = rows.map(({ key }) => key.toString('base64url'));
+    const others = rows.length > 1 ? ` and of ${rows.length - 1} more` : '';
+    super(`the staged bytes of ${names[0]}${others} are damaged`);
+    this.rows = rows;
   }
 }
 
 export interface ContainerReader {
   /** Bytes of a segment; fewer only at its end. */
   read(segment: number, position: number, count: number): Promise<Buffer>;
+  /** The same, but Unreadable for those that the disk does not give time and again. */
+  readFirmly(segment: number, position: number, count: number): Promise<Buffer>;
 }
 
 /** One read covers neighbours up to this many bytes, skipping gaps of at most the second figure. */
 const EXTENT_BYTES = 2 ** 20;
 const MAX_GAP_BYTES = 64 * 1024;
 
-/** Yields the trunk in pieces of about a MiB; throws DamagedMember. */
+/** Yields the trunk in pieces of about a MiB; throws DamagedMembers. */
 export async function* trunkBytes(
   plan: TrunkPlan,
   container: ContainerReader,
 ): AsyncGenerator<Buffer> {
   for (const extent of extents(plan.rows)) {
-    const bytes = await container.read(extent.segment, extent.start, extent.end - extent.start);
-    const parts: Buffer[] = [];
-    for (const row of extent.rows) {
-      const from = row.position - extent.start;
-      const body = bytes.subarray(from, from + row.size);
-      if (body.length !== row.size || crc32(body) !== row.crc32) throw new DamagedMember(row);
-      parts.push(encodeMemberHeader(row), body);
-    }
-    yield Buffer.concat(parts);
+    const bodies = await bodiesOf(extent, container);
+    const isSound = ({ size, crc32: crc }: FileRow, index: number) =>
+      bodies[index]?.length === size && crc32(bodies[index]) === crc;
+    const damaged = extent.rows.filter((row, index) => !isSound(row, index));
+    if (damaged.length > 0) throw new DamagedMembers(damaged);
+    yield Buffer.concat(extent.rows.flatMap((row, at) => [encodeMemberHeader(row), bodies[at]!]));
   }
   yield encodeDirectory(plan);
+}
+
+/** One by one where they cannot be read together: one bad sector is not all of theirs. */
+async function bodiesOf(
+  { segment, start, end, rows }: Extent,
+  container: ContainerReader,
+): Promise<(Buffer | undefined)[]> {
+  try {
+    const bytes = await container.read(segment, start, end - start);
+    return rows.map(({ position, size }) => {
+      const from = position - start;
+      return bytes.subarray(from, from + size);
+    });
+  } catch (error) {
+    if (!isMediumFailure(error)) throw error;
+  }
+  const bodies: (Buffer | undefined)[] = [];
+  for (const { position, size } of rows) {
+    const body = container.readFirmly(segment, position, size).catch((error: unknown) => {
+      if (error instanceof Unreadable) return undefined;
+      throw error;
+    });
+    bodies.push(await body);
+  }
+  return bodies;
 }
 
 interface Extent {
