@@ -3,12 +3,13 @@ import { charts, tiles } from './figures.js';
 import { askForKey } from './key.js';
 import { show, startLookUp } from './look-up.js';
 import { cluster, merges, migrations, troubleItem } from './tables.js';
-import { call, Refused } from './transfer.js';
+import { askState, Refused } from './transfer.js';
 import { startUploads } from './uploads.js';
 import { at, formatClock, formatDuration } from './view.js';
 
 const POLL_MS = 2_000;
 const LONGEST_POLL_MS = 30_000;
+const ANSWER_MS = 10_000;
 
 let pollTimer;
 let pollMs = POLL_MS;
@@ -18,7 +19,7 @@ async function poll() {
   clearTimeout(pollTimer);
   if (document.hidden) return;
   try {
-    const state = await (await call('/console/state')).json();
+    const state = await askState(ANSWER_MS);
     lastAnswerAt = Date.now();
     pollMs = POLL_MS;
     draw(state);

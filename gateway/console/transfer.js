@@ -2,6 +2,8 @@
 
 const STORAGE = 'stevedore-key';
 
+const LOST = 'The connection to the gateway was lost.';
+
 /** An answer that is no success, with what the gateway said about it. */
 export class Refused extends Error {
   constructor(status, problem) {
@@ -31,9 +33,17 @@ export async function call(path, options = {}) {
     credentials: 'omit',
     ...options,
     headers: { ...options.headers, ...authorization() },
+  }).catch((cause) => {
+    // Each browser has words of its own for it, and none for people.
+    throw cause instanceof TypeError ? new Error(LOST, { cause }) : cause;
   });
   if (answer.ok) return answer;
   throw new Refused(answer.status, await answer.json().catch(() => undefined));
+}
+
+/** The figures. A gateway that takes longer than that does not answer. */
+export async function askState(timeoutMs) {
+  return (await call('/console/state', { signal: AbortSignal.timeout(timeoutMs) })).json();
 }
 
 /** Sends one file; `onProgress` hears of bytes that have left. */
@@ -54,7 +64,7 @@ export function upload(file, group, onProgress, signal) {
       if (request.status === 201) resolve(request.response);
       else reject(new Refused(request.status, request.response));
     };
-    request.onerror = () => reject(new Error('The connection to the gateway was lost.'));
+    request.onerror = () => reject(new Error(LOST));
     request.onabort = () => reject(new DOMException('Cancelled.', 'AbortError'));
     signal.addEventListener('abort', () => request.abort(), { once: true });
     request.send(file);

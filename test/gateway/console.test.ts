@@ -1,7 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { MigrationStatus } from '@stevedore/storage';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { Access } from '../../gateway/dist/access/access.js';
 import { makeApiKey } from '../../gateway/dist/access/api-key.js';
 import { writeKeyFile } from '../../gateway/dist/access/key-file.js';
@@ -170,4 +172,30 @@ test('with API keys the figures need one, the page does not', async () => {
     const headers = { authorization: `Bearer ${text}` };
     expect((await fetch(`${url}${figures}`, { headers })).status).toBe(200);
   }
+});
+
+test('a gateway that hangs or is gone is told from one that answers', async () => {
+  const hanging = createServer(() => {});
+  await new Promise<void>((resolve) => hanging.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => {
+    hanging.closeAllConnections();
+    hanging.close();
+  });
+  const { port } = hanging.address() as AddressInfo;
+  const { fetch: real } = globalThis;
+  let base = `http://127.0.0.1:${port}`;
+  vi.stubGlobal('sessionStorage', { getItem: () => null });
+  vi.stubGlobal('fetch', (path: string, init: RequestInit) => real(base + path, init));
+  onTestFinished(() => void vi.unstubAllGlobals());
+  const file = new URL('../../gateway/console/transfer.js', import.meta.url);
+  const { askState, lookUp } = (await import(file.href)) as {
+    askState(timeoutMs: number): Promise<unknown>;
+    lookUp(id: string): Promise<unknown>;
+  };
+  await expect(askState(10)).rejects.toMatchObject({ name: 'TimeoutError' });
+  const { url } = await running();
+  base = url;
+  expect(await askState(60_000)).toHaveProperty('ready');
+  base = 'http://127.0.0.1:1';
+  await expect(lookUp('AaH8')).rejects.toThrow('The connection to the gateway was lost.');
 });

@@ -178,3 +178,20 @@ test('what is struck out of a URL', () => {
   );
   expect(redactUrl(`/${'x'.repeat(9000)}`).length).toBe(2048);
 });
+
+test('what is struck out of a URL that is not as it should be', () => {
+  const key = 'AaH8xyzw0123456789abcA';
+  const escaped = [...key].map((char) => `%${char.charCodeAt(0).toString(16)}`).join('');
+  const struck = 'AaH8xyzw***';
+  expect(redactUrl(`/files/${escaped}`)).toBe(`/files/${struck}`);
+  expect(redactUrl(`/file/${key}`)).toBe(`/file/${struck}`);
+  expect(redactUrl(`/files//${key}/a.jpg`)).toBe(`/files//${struck}/a.jpg`);
+  expect(redactUrl(`/login?next=%2Ffiles%2F${key}`)).toBe(`/login?next=/files/${struck}`);
+  expect(redactUrl('/files/short?%73ignature=abc')).toBe('/files/short?signature=***');
+  // Another `=` or `&` would end what is struck out.
+  expect(redactUrl('/a?token=b%26c%3Dd')).toBe('/a?token=***');
+  // Not half a key at the end either.
+  expect(redactUrl(`/${'x'.repeat(2047 - 20)}/${key}`)).not.toContain('xyzw0');
+  const secret = 'r_-Q2'.repeat(9).slice(0, 43);
+  expect(redactUrl(`/a/stv_aX13GuaFsjeE_${secret};b`)).toBe('/a/stv_aX13GuaFsjeE_***;b');
+});

@@ -14,6 +14,22 @@ interface Description {
   readonly paths: Readonly<Record<string, Readonly<Record<string, { operationId: string }>>>>;
 }
 
+interface Headed {
+  readonly paths: Readonly<
+    Record<string, Record<string, { responses: Record<string, { headers?: object } | undefined> }>>
+  >;
+}
+
+/** Of the connection and the body: HTTP itself describes them. */
+const NODES_OWN: ReadonlySet<string> = new Set([
+  'connection',
+  'content-length',
+  'content-type',
+  'date',
+  'keep-alive',
+  'transfer-encoding',
+]);
+
 const policies = { avatars: { maxFileBytes: 100_000, types: ['image/*'] } };
 
 async function describeApi(): Promise<Description> {
@@ -43,6 +59,49 @@ describe('the description of the API', () => {
     expect([...new Set(described)].sort()).toEqual(
       [...new Set(listed)].filter((path) => !unlisted.includes(path)).sort(),
     );
+  });
+
+  test('names the headers of answers, whatever the method', async () => {
+    const gateway = await running({ policies });
+    const { paths } = (await (await fetch(`${gateway.url}/openapi.json`)).json()) as Headed;
+    const put = (init: RequestInit = {}) => ({ method: 'POST', body: 'hello', ...init });
+    const posted = await fetch(
+      `${gateway.url}/files`,
+      put({ headers: { 'idempotency-key': '1' } }),
+    );
+    const { key } = (await posted.json()) as { key: string };
+    const range = { headers: { range: 'bytes=1-2' } };
+    const requests: [path: string, url: string, init: RequestInit][] = [
+      ['/files', '/files', put({ headers: { 'idempotency-key': '1' } })],
+      ['/files', '/files', put({ headers: { 'content-md5': '?' } })],
+      ['/uploads/avatars', '/uploads/avatars', put()],
+      ['/files/{key}', `/files/${key}`, {}],
+      ['/files/{key}', `/files/${key}`, { method: 'HEAD' }],
+      ['/files/{key}', `/files/${key}`, range],
+      ['/files/{key}', `/files/${key}`, { headers: { range: 'bytes=9-' } }],
+      ['/files/{key}', `/files/${key}`, { headers: { 'if-none-match': '*' } }],
+      ['/files/{key}', `/files/${key}`, { headers: { 'if-match': '"x"' } }],
+      ['/files/{key}/{filename}', `/files/${key}/a.txt`, {}],
+      ['/files/{key}/info', `/files/${key}/info`, { method: 'HEAD' }],
+      ['/health/live', '/health/live', {}],
+      ['/health/ready', '/health/ready', {}],
+      ['/metrics', '/metrics', {}],
+      ['/console/state', '/console/state', { method: 'HEAD' }],
+      ['/files/{key}', `/files/${key}`, { method: 'DELETE' }],
+      ['/files/{key}', `/files/${key}`, { method: 'DELETE' }],
+    ];
+    for (const [path, url, init] of requests) {
+      const answer = await fetch(gateway.url + url, init);
+      await answer.arrayBuffer();
+      const method = (init.method ?? 'GET').toLowerCase();
+      const { responses } = paths[path]![method]!;
+      const about = `${method} ${path} ${answer.status}`;
+      const found = responses[answer.status] ?? responses[`${String(answer.status)[0]}XX`];
+      expect(found, about).toBeDefined();
+      const named = Object.keys(found!.headers ?? {}).map((name) => name.toLowerCase());
+      const sent = [...answer.headers.keys()].filter((name) => !NODES_OWN.has(name));
+      expect(named, about).toEqual(expect.arrayContaining(sent));
+    }
   });
 
   test('names each operation once, and every reference in it leads somewhere', async () => {
@@ -89,7 +148,7 @@ describe.skipIf(needsSchemathesis.missing)('schemathesis', () => {
     ).catch((error: { stdout?: string; message: string }) => {
       throw new Error(error.stdout ?? error.message);
     });
-    expect(stdout).toContain('Tested: 11');
+    expect(stdout).toContain('Tested: 19');
     expect(serverErrors).toEqual([]);
   });
 });

@@ -13,6 +13,7 @@ export function describeApi(app: FastifyInstance): void {
   app.setValidatorCompiler(() => () => true);
   for (const schema of schemas) app.addSchema(schema);
   app.register(swagger, {
+    exposeHeadRoutes: true,
     openapi: {
       openapi: '3.1.0',
       info: {
@@ -25,6 +26,12 @@ export function describeApi(app: FastifyInstance): void {
         securitySchemes: {
           bearer: { type: 'http', scheme: 'bearer', description: 'an API key' },
           apiKey: { type: 'apiKey', in: 'header', name: 'X-Api-Key' },
+          signedUrl: {
+            type: 'apiKey',
+            in: 'query',
+            name: 'signature',
+            description: 'of a signed URL, with `expires` and all its other parameters',
+          },
         },
       },
     },

@@ -1,8 +1,10 @@
+import { DIGEST_HEADERS } from '@stevedore/middleware/core';
 import type { FastifySchema } from 'fastify';
 
 /**
- * What each route does, for the description of the API. HEAD is as GET everywhere. Schemas of requests describe and
- * do not check: the routes do that themselves, with the errors of the reference.
+ * What each route does, for the description of the API. HEAD is as GET everywhere, but
+ * for the body. Schemas of requests describe and do not check: the routes do that
+ * themselves, with the errors of the reference.
  */
 
 type Schema = Readonly<Record<string, unknown>>;
@@ -13,17 +15,39 @@ export const POLICY_UPLOAD = 'POST /uploads/:policy';
 const text = { type: 'string' };
 const bytes = { '*/*': { schema: { type: 'string', format: 'binary' } } };
 
+/** Of every answer. */
+const always = {
+  'X-Request-Id': { ...text, description: 'name of the request in the log' },
+  'Cache-Control': text,
+};
 const problem = {
   description: 'a problem, with a stable `code`',
+  headers: {
+    ...always,
+    Allow: { ...text, description: 'with 405: the methods of this path' },
+    'Content-Range': { ...text, description: 'with 416: the size of the file' },
+    ETag: { ...text, description: 'with 412 and 416: of the file' },
+    'Last-Modified': { ...text, description: 'with 412 and 416: of the file' },
+    'Retry-After': { ...text, description: 'with some: seconds after which to try again' },
+    'WWW-Authenticate': { ...text, description: 'with 401' },
+    'X-Content-Type-Options': text,
+  },
   content: { 'application/problem+json': { schema: { $ref: 'Problem#' } } },
 };
 const problems = { '4xx': problem, '5xx': problem };
 
-const withKey = [{}, { bearer: [] }, { apiKey: [] }];
-const open: readonly never[] = [];
+type Security = readonly { readonly [scheme: string]: readonly string[] }[];
 
-function json(description: string, schema: Schema): Schema {
-  return { description, content: { 'application/json': { schema } } };
+const withKey: Security = [{}, { bearer: [] }, { apiKey: [] }];
+const withKeyOrSignature: Security = [...withKey, { signedUrl: [] }];
+const open: Security = [];
+
+function json(description: string, schema: Schema, headers: Schema = {}): Schema {
+  return {
+    description,
+    headers: { ...always, ...headers },
+    content: { 'application/json': { schema } },
+  };
 }
 
 const key = {
@@ -77,24 +101,60 @@ const conditions = {
   },
 };
 
+const validators = {
+  ...always,
+  ETag: { ...text, description: 'strong' },
+  'Last-Modified': text,
+};
+const fileHeaders = {
+  ...validators,
+  'Accept-Ranges': text,
+  'Content-Disposition': { ...text, description: 'name of the file; inline or attachment' },
+  'Content-Security-Policy': text,
+  'Cross-Origin-Resource-Policy': text,
+  'X-Content-Type-Options': text,
+};
+const rangeHeaders = {
+  ...fileHeaders,
+  'Content-Range': { ...text, description: 'of a single range' },
+};
 const file = {
-  200: { description: 'the file', content: bytes },
-  206: { description: 'the ranges that were asked for', content: bytes },
-  304: { description: 'the client has it', type: 'null' },
+  200: { description: 'the file', headers: fileHeaders, content: bytes },
+  206: { description: 'the ranges that were asked for', headers: rangeHeaders, content: bytes },
+  304: { description: 'the client has it', headers: validators, type: 'null' },
 };
 
-function download(operationId: string, summary: string, params: Schema, query = downloadQuery) {
+function download(
+  operationId: string,
+  summary: string,
+  params: Schema,
+  query: Schema = downloadQuery,
+  security = withKeyOrSignature,
+) {
   return {
     operationId,
     summary,
     tags: ['files'],
-    security: withKey,
+    security,
     params,
     querystring: query,
     headers: conditions,
     response: { ...file, ...problems },
   };
 }
+
+const presignedQuery = {
+  type: 'object',
+  properties: Object.fromEntries(
+    ['expires', 'signature', 'max-bytes', 'type', 'group', 'ttl', 'nonce'].map((name) => [
+      name,
+      { ...text, description: 'of a presigned URL' },
+    ]),
+  ),
+};
+const checksums = Object.fromEntries(
+  DIGEST_HEADERS.map((name) => [name, { ...text, description: 'verified before the 201' }]),
+);
 
 function upload(operationId: string, summary: string) {
   return {
@@ -104,7 +164,8 @@ function upload(operationId: string, summary: string) {
       'A raw body is one file. The files of a form are stored all or none; they are one affinity ' +
       'group unless the field `group` names another.',
     tags: ['files'],
-    security: withKey,
+    security: withKeyOrSignature,
+    querystring: presignedQuery,
     headers: {
       type: 'object',
       properties: {
@@ -117,6 +178,7 @@ function upload(operationId: string, summary: string) {
           pattern: '^[\\x21-\\x7e]{1,255}$',
           description: 'sent again within a day it stores nothing',
         },
+        ...checksums,
       },
     },
     body: {
@@ -132,9 +194,16 @@ function upload(operationId: string, summary: string) {
       },
     },
     response: {
-      201: json('acknowledged: safe on the disk', {
-        anyOf: [{ $ref: 'Receipt#' }, { type: 'array', items: { $ref: 'Receipt#' } }],
-      }),
+      201: json(
+        'acknowledged: safe on the disk',
+        {
+          anyOf: [{ $ref: 'Receipt#' }, { type: 'array', items: { $ref: 'Receipt#' } }],
+        },
+        {
+          Location: { ...text, description: 'of a single file' },
+          'Idempotency-Replayed': { ...text, description: '`true`: stored before, not again' },
+        },
+      ),
       ...problems,
     },
   };
@@ -144,19 +213,14 @@ const ready = {
   200: json('files can be stored durably and a tracker answers', { $ref: 'Readiness#' }),
   503: json('they cannot', { $ref: 'Readiness#' }),
 };
-const nothing = { description: 'no body', type: 'null' };
+const nothing = { description: 'no body', headers: always, type: 'null' };
 
-export const operations: Readonly<Record<string, FastifySchema & Schema>> = {
+const described: Readonly<Record<string, FastifySchema & Schema>> = {
   'POST /files': upload('upload', 'Store files'),
   [POLICY_UPLOAD]: upload('uploadUnderPolicy', 'Store files under a policy'),
   'GET /files/:key': download('download', 'A file by its key', key),
   'GET /files/:key/:filename': download('downloadNamed', 'A file by its key', keyAndName),
-  'GET /:group/*': download(
-    'downloadById',
-    'A file by its FastDFS id',
-    fileId,
-    fastdfsQuery as never,
-  ),
+  'GET /:group/*': download('downloadById', 'A file by its FastDFS id', fileId, fastdfsQuery, open),
   'GET /files/:key/info': {
     operationId: 'info',
     summary: 'What is known of a file',
@@ -193,7 +257,11 @@ export const operations: Readonly<Record<string, FastifySchema & Schema>> = {
     tags: ['watching'],
     security: withKey,
     response: {
-      200: { description: 'the figures', content: { 'text/plain': { schema: text } } },
+      200: {
+        description: 'the figures',
+        headers: always,
+        content: { 'text/plain': { schema: text } },
+      },
       ...problems,
     },
   },
@@ -208,4 +276,27 @@ export const operations: Readonly<Record<string, FastifySchema & Schema>> = {
       ...problems,
     },
   },
+};
+
+/** HEAD has the head of GET; `-head` is put behind its `operationId`. */
+function headOf({ summary, response, ...rest }: Schema): FastifySchema & Schema {
+  const answers = Object.entries(response as Readonly<Record<string, Schema>>);
+  const heads = answers.map(([status, { description, headers }]) => [
+    status,
+    { description, headers, type: 'null' },
+  ]);
+  return {
+    ...rest,
+    summary: `${summary}: the head alone`,
+    response: Object.fromEntries(heads),
+  };
+}
+
+export const operations: Readonly<Record<string, FastifySchema & Schema>> = {
+  ...described,
+  ...Object.fromEntries(
+    Object.entries(described)
+      .filter(([name]) => name.startsWith('GET '))
+      .map(([name, operation]) => [name.replace('GET', 'HEAD'), headOf(operation)]),
+  ),
 };

@@ -46,6 +46,12 @@ const WHOLE_VALUE: Readonly<Record<string, Algorithm | undefined>> = {
 };
 const LISTS = ['digest', 'content-digest', 'repr-digest'] as const;
 
+/** Headers that are verified, in lower case. */
+export const DIGEST_HEADERS: readonly string[] = [
+  ...Object.keys(WHOLE_VALUE).filter((name) => WHOLE_VALUE[name] !== undefined),
+  ...LISTS,
+];
+
 /** Values as a request or a part of a form has them. */
 export type HeaderValues = Readonly<Record<string, string | readonly string[] | undefined>>;
 
