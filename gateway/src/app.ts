@@ -12,6 +12,7 @@ import { answerClientError } from './http/client-error.js';
 import { refuseWhileClosing } from './http/closing.js';
 import { ReadyAnswers } from './http/ready-answers.js';
 import { sendProblem } from './http/send-problem.js';
+import { refuseUnwantedBodies } from './http/unwanted-body.js';
 import { defaultLimits, type Limits } from './limits.js';
 import { makeLog } from './observe/log.js';
 import { observe } from './observe/observe.js';
@@ -99,6 +100,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   askBeforeContinue(app);
   takeBodiesAsTheyCome(app);
   refuseWhileClosing(app);
+  refuseUnwantedBodies(app, limits);
 
   app.setErrorHandler((error, request, reply) => {
     const problem = toProblem(error);

@@ -334,6 +334,20 @@ describe('a slow client', () => {
     expect(store.files.size).toBe(0);
   });
 
+  test.each(['Content-Length: 1000000', 'Transfer-Encoding: chunked'])(
+    'with a body (%s) where none is wanted is answered, and not waited for',
+    async (framing) => {
+      const { port, store } = await running();
+      const { key } = await store.put('stored');
+      for (const line of ['GET /health/live', `GET /files/${key}`, `DELETE /files/${key}`]) {
+        const head = `${line} HTTP/1.1\r\nHost: x\r\n${framing}\r\n\r\n`;
+        const answer = await raw(port, head);
+        expect(answer.status).toBe(line.startsWith('DELETE') ? 204 : 200);
+        expect(answer.head).toMatch(/^connection: close\r?$/im);
+      }
+    },
+  );
+
   test('with headers that never end is given up', async () => {
     const { port } = await running(hurried);
     const answer = await raw(port, 'POST /files HTTP/1.1\r\nHost: x\r\nX-Slow: ');
