@@ -350,6 +350,37 @@ describe('an Idempotency-Key', () => {
     expect(gateway.store.uploadsInFlight).toBe(0);
   });
 
+  test('is for the same form, with the files of it that are left', async () => {
+    const gateway = await running();
+    const type = `multipart/form-data; boundary=${BOUNDARY}`;
+    const headers = { 'content-type': type, 'idempotency-key': 'form' };
+    const file = (content: string) => part('name="f"; filename="a"', content);
+    const upload = (...parts: string[]) => post(gateway, parts.join('') + FORM_END, headers);
+    const long = 'l'.repeat(300_000);
+    const first = await upload(file('one'), part('name="x"', 'field'), file(long), file('3'));
+    expect(first.status).toBe(201);
+    for (const parts of [
+      [file('two'), file(long), file('3')],
+      [file('one'), file(`${long.slice(1)}L`), file('3')],
+      [file('one'), file(long)],
+      [file('3'), file(long), file('one')],
+    ]) {
+      const other = await upload(...parts);
+      expect([other.status, other.body.code]).toEqual([422, 'idempotency_key_reused']);
+    }
+    const raw = await post(gateway, 'one', { 'idempotency-key': 'form' });
+    expect(raw.status).toBe(422);
+    const again = await upload(file('one'), file(long), file('3'));
+    expect([again.status, again.body]).toEqual([201, first.body]);
+    const receipts = first.body as unknown as { key: string }[];
+    await gateway.store.delete(receipts[1]!.key);
+    const left = await upload(file('one'), file(long), file('3'));
+    expect([left.status, left.body]).toEqual([201, [receipts[0], receipts[2]]]);
+    const broken = await post(gateway, file('one'), headers);
+    expect([broken.status, broken.body.code]).toEqual([400, 'malformed_multipart']);
+    expect(gateway.store.files.size).toBe(2);
+  });
+
   test('is one upload at a time', async () => {
     const gateway = await running();
     let open = (): void => {};

@@ -51,7 +51,11 @@ export class Files {
     this.#rules = new Rules(options.policy);
     this.#limits = Object.freeze({ ...defaultBodyLimits, ...options.limits });
     this.#guard = new ProgressGuard(this.#limits);
-    this.#repeats = new IdempotentUploads({ store: this.store, guard: this.#guard });
+    this.#repeats = new IdempotentUploads({
+      store: this.store,
+      guard: this.#guard,
+      limits: this.#limits,
+    });
     scopes += 1;
     this.#scope = `middleware ${scopes}`;
     this.#inlineTypes = new Set(options.inlineTypes);

@@ -2,7 +2,10 @@ import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { crc32 } from 'node:zlib';
 import type { FileStore, Receipt } from '@stevedore/client';
+import { essence } from '../http/media-type.js';
+import { type BodyLimits, maxFormBytes } from '../limits.js';
 import { ProblemError } from '../problems.js';
+import { boundaryOf, Form } from './form.js';
 import type { ProgressGuard } from './progress-guard.js';
 import { RequestBody } from './request-body.js';
 
@@ -13,9 +16,9 @@ import { RequestBody } from './request-body.js';
  * restart and a lost FileMap as long as the file's record is on this disk, and takes
  * no memory. What is under way is known to this process alone.
  *
- * A raw body that comes again is read and held against the file, and stored nowhere: no
- * client is told of another upload that it was stored. A client that waits to be told to
- * go on is not, and its body's length alone is compared; a form is not compared.
+ * What comes again is read and held against the files, and stored nowhere: no client is
+ * told of another upload that it was stored. A client that waits to be told to go on is
+ * not, and of a raw body the length alone is compared then.
  */
 
 const MARK_BYTES = 16;
@@ -31,17 +34,20 @@ export interface Repeatable {
 export interface IdempotentUploadsOptions {
   readonly store: FileStore;
   readonly guard: ProgressGuard;
+  readonly limits: BodyLimits;
 }
 
 export class IdempotentUploads {
   readonly #store: FileStore;
   readonly #guard: ProgressGuard;
+  readonly #limits: BodyLimits;
   /** Bounded by the requests under way. */
   readonly #underWay = new Set<string>();
 
-  constructor({ store, guard }: IdempotentUploadsOptions) {
+  constructor({ store, guard, limits }: IdempotentUploadsOptions) {
     this.#store = store;
     this.#guard = guard;
+    this.#limits = limits;
   }
 
   /** `scope` keeps the keys of one client from meeting those of another. */
@@ -88,33 +94,71 @@ export class IdempotentUploads {
 
   /** One key for two different uploads is a mistake, where it can be seen. */
   async #demandSame(request: IncomingMessage, receipts: readonly Receipt[]): Promise<void> {
-    const [first] = receipts;
     const { headers } = request;
-    if (!first || receipts.length > 1) return;
-    if (/^\s*multipart\/form-data/i.test(headers['content-type'] ?? '')) return;
+    const type = headers['content-type'];
+    const isForm = type !== undefined && essence(type) === 'multipart/form-data';
+    const [first] = receipts;
     const length = headers['content-length'];
-    if (length !== undefined && Number(length) !== first.size) throw reused();
+    if (!isForm && length !== undefined && Number(length) !== first?.size) throw reused();
     if (headers.expect !== undefined) return;
-    if (!(await this.#hasBytesOf(request, first))) throw reused();
+    if (isForm) await this.#demandForm(request, type, receipts);
+    else await this.#demandBody(request, receipts);
   }
 
-  async #hasBytesOf(request: IncomingMessage, file: Receipt): Promise<boolean> {
-    const body = new RequestBody(request, file.size, this.#guard);
-    let size = 0;
-    let crc = 0;
+  async #demandBody(request: IncomingMessage, receipts: readonly Receipt[]): Promise<void> {
+    const [first] = receipts;
+    const body = new RequestBody(request, first?.size ?? 0, this.#guard);
     try {
-      for await (const chunk of body.chunks()) {
-        size += chunk.length;
-        crc = crc32(chunk, crc);
-      }
+      const found = await sumOf(body.chunks());
+      if (receipts.length > 1 || !isOf(found, first)) throw reused();
     } catch (error) {
-      if (body.failure?.code === 'too_large') return false;
-      throw error;
+      throw body.failure?.code === 'too_large' ? reused() : error;
     } finally {
       body.release();
     }
-    return size === file.size && crc === file.crc32;
   }
+
+  /** A file of the form may have been deleted since: nobody is told of it. */
+  async #demandForm(
+    request: IncomingMessage,
+    type: string,
+    receipts: readonly Receipt[],
+  ): Promise<void> {
+    const boundary = boundaryOf(type);
+    if (boundary === undefined) throw reused();
+    const body = new RequestBody(request, maxFormBytes(this.#limits), this.#guard);
+    let same = 0;
+    try {
+      for await (const part of new Form(body, boundary, this.#limits).files()) {
+        const found = await sumOf(part.body as AsyncIterable<Uint8Array>);
+        if (isOf(found, receipts[same])) same += 1;
+      }
+    } catch (error) {
+      throw body.failure ?? error;
+    } finally {
+      body.release();
+    }
+    if (same < receipts.length) throw reused();
+  }
+}
+
+interface Sum {
+  readonly size: number;
+  readonly crc32: number;
+}
+
+async function sumOf(chunks: AsyncIterable<Uint8Array>): Promise<Sum> {
+  let size = 0;
+  let crc = 0;
+  for await (const chunk of chunks) {
+    size += chunk.length;
+    crc = crc32(chunk, crc);
+  }
+  return { size, crc32: crc };
+}
+
+function isOf(found: Sum, file: Receipt | undefined): boolean {
+  return found.size === file?.size && found.crc32 === file.crc32;
 }
 
 export function uploadMark(scope: string, key: string): Buffer {
