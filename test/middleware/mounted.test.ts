@@ -8,9 +8,12 @@ import { open } from '@stevedore/client';
 import { files, problems, upload } from '@stevedore/middleware/express';
 import * as forFastify from '@stevedore/middleware/fastify';
 import { httpHandler } from '@stevedore/middleware/http';
+import { multerStorage } from '@stevedore/middleware/multer';
 import express from 'express';
 import { fastify } from 'fastify';
+import multer from 'multer';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { until } from '../support/staging.js';
 
 /** The adapters inside apps that have more: routers, parsers, routes of their own. */
 
@@ -120,3 +123,34 @@ test.each([true, false])(
     expect(answer.match(/^HTTP\/1\.1 \d+/gm)).toEqual(['HTTP/1.1 100', 'HTTP/1.1 201']);
   },
 );
+
+test("what multer's own limits refuse is the client's fault, and nothing of it stays", async () => {
+  const app = express();
+  const storage = multerStorage(store, { types: ['image/*'] });
+  const limits = { fileSize: 1000, files: 2 };
+  app.post('/photos', multer({ storage, limits }).array('photo'), (_request, response) => {
+    response.sendStatus(201);
+  });
+  app.use(problems(store));
+  const url = `${urlOf(await listen(app))}/photos`;
+  const living = () => store.stats().acknowledgedFiles - store.stats().deletedFiles;
+  const before = living();
+  const post = async (name: string, ...lengths: number[]) => {
+    const body = new FormData();
+    for (const length of lengths) {
+      body.append(name, new File([new Uint8Array(length)], 'a.png', { type: 'image/png' }));
+    }
+    const answer = await fetch(url, { method: 'POST', body });
+    return [answer.status, ((await answer.json()) as { code: string }).code];
+  };
+  expect(await post('photo', 10, 2000)).toEqual([413, 'too_large']);
+  expect(await post('photo', 10, 10, 10)).toEqual([413, 'too_many_files']);
+  expect(await post('other', 10)).toEqual([400, 'malformed_multipart']);
+  const cut = await fetch(url, {
+    method: 'POST',
+    body: '--b\r\nContent-Disposition: form-data; name="photo"; filename="a"\r\nContent-Type: image/png\r\n\r\nx',
+    headers: { 'content-type': 'multipart/form-data; boundary=b' },
+  });
+  expect([cut.status, await cut.json()]).toMatchObject([400, { code: 'malformed_multipart' }]);
+  await until(() => living() === before);
+});

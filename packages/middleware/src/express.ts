@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FileStore, Receipt } from '@stevedore/client';
 import { ProblemError } from './core/problems.js';
 import { asHttpError, Files, type FilesOptions } from './files.js';
+import { multerProblem } from './multer-errors.js';
 import type { UploadRules } from './rules.js';
 
 /**
@@ -84,12 +85,13 @@ export function remove(
   };
 }
 
-/** Answers the errors of the others as problem+json; hands on all that are not theirs. */
+/** Answers the errors of the others, and multer's, as problem+json; hands on all the rest. */
 export function problems(store: FileStore) {
   const files = new Files({ store });
   return (error: unknown, request: ExpressRequest, response: ServerResponse, next: Next): void => {
-    if (error instanceof ProblemError && error.code !== 'internal') {
-      files.refuse(request, response, error);
+    const problem = error instanceof ProblemError ? error : multerProblem(error);
+    if (problem && problem.code !== 'internal') {
+      files.refuse(request, response, problem);
     } else {
       next(error);
     }
