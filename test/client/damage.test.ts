@@ -11,6 +11,7 @@ import {
   startMemoryCluster,
 } from '@stevedore/fastdfs/testing';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { turnBit } from '../support/rot.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 const MIB = 2 ** 20;
@@ -60,6 +61,18 @@ function rot(storage: MemoryNode, needle: Buffer): void {
 
 const read = async (store: FileStore, id: string, range?: { start: number; end: number }) =>
   (await store.get(id)).bytes(range ? { range } : {});
+
+test('a small file whose copy rots while it is moved to another trunk is read from the old one', async () => {
+  const [dead, alive] = [randomBytes(5000), randomBytes(1000)];
+  const { store, directory, events, keys } = await setup([dead, alive]);
+  const key = keys[1]!;
+  await store.delete(keys[0]!);
+  await expect.poll(() => store.stats().stagedFiles).toBe(1);
+  turnBit(join(directory, 'container'), alive);
+  expect((await read(store, key)).equals(alive)).toBe(true);
+  expect(events).toMatchObject([{ key, place: 'container' }]);
+  expect(store.stats().damage).toEqual({ found: 1, repaired: 1, quarantined: 0 });
+});
 
 describe('a small file', () => {
   test('that one storage has damaged is read from the other, and stored again', async () => {

@@ -199,16 +199,18 @@ export class Reader {
       };
     }
     // It may have been stored since it was looked up.
+    if (!staging.isLocal(row)) await staging.takeBack(row.key);
     const current = staging.find(row.key);
     if (!current) throw notFound(formatKey(row.key));
     const fileId = current.trunkFileId;
     if (fileId === null) return;
+    const offset = current.trunkOffset ?? 0;
     const bad = staging.damagedAt(row.key);
-    if (bad.length === 0) yield this.#remoteSource(fileId, 0, signal);
+    if (bad.length === 0) yield this.#remoteSource(fileId, offset, signal);
     for (const { holder, storage } of await this.#holders(fileId, signal)) {
       if (staging.damagedAt(row.key).includes(holder)) continue;
       const onDamage = () => staging.noteDamage(current, 'trunk', holder);
-      yield { ...this.#remoteSource(fileId, 0, signal, storage), onDamage };
+      yield { ...this.#remoteSource(fileId, offset, signal, storage), onDamage };
     }
   }
 

@@ -63,7 +63,7 @@ const SQL = {
   loseFile: 'UPDATE files SET segment = ?, position = 0 WHERE key = ? AND trunk IS NULL',
   removeForward: 'DELETE FROM forwards WHERE fileId = ? AND offset = ?',
   returnFile: `UPDATE files SET trunk = $trunk, trunkOffset = $offset, was = $was, segment = 0,
-      position = 0, spooled = CASE spooled WHEN 0 THEN 0 ELSE 2 END WHERE key = $key`,
+      position = 0, spooled = $spooled WHERE key = $key`,
   uncountDead: 'UPDATE dead SET files = files - 1, bytes = bytes - ? WHERE trunk = ?',
   clearSparse: 'UPDATE trunks SET sparse = 0 WHERE id = ?',
   addForward: 'INSERT OR REPLACE INTO forwards (fileId, offset, key) VALUES (?, ?, ?)',

@@ -107,7 +107,10 @@ export class FileMapWriter {
     if (fileId === undefined || offset === undefined) return false;
     const trunk = this.#statements.trunkByFile.get(fileId) as TrunkRow | undefined;
     if (trunk?.state !== 'confirmed') return false;
-    this.#statements.returnFile.run({ key, trunk: trunk.id, offset, was: placesText(places) });
+    // A small file may have been set aside in the spool.
+    const spooled = trunk.kind === 'whole' ? 2 : 0;
+    const was = placesText(places);
+    this.#statements.returnFile.run({ key, trunk: trunk.id, offset, was, spooled });
     this.#statements.removeForward.run(fileId, offset);
     this.#sums.add(countedAs(row), -1, -row.size);
     this.#sums.add('merged', 1, row.size);

@@ -2,7 +2,9 @@ import { LOST_SEGMENT } from './constants.js';
 import type { FileRow, TrunkRow } from './filemap.js';
 import { formatKey } from './key.js';
 import type { Orphan, OrphanReport, PossibleOrphan } from './orphans.js';
+import type { RepairParts } from './sound-copies.js';
 import { soundBytes } from './staged-bytes.js';
+import { takeBack } from './take-back.js';
 import {
   allFiles,
   ROWS_PER_PAGE,
@@ -66,7 +68,7 @@ export interface FsckProblem {
   readonly repaired: boolean;
 }
 
-export interface FsckParts extends UpkeepParts {
+export interface FsckParts extends RepairParts {
   readonly findOrphans: () => Promise<OrphanReport>;
 }
 
@@ -97,21 +99,26 @@ function checkCounters({ fileMap }: UpkeepParts, { repair }: UpkeepOptions): Fsc
 
 /** A file that waits must have its bytes on this disk: they are nowhere else. */
 async function checkFiles(
-  { fileMap, container, spool }: UpkeepParts,
-  { signal }: UpkeepOptions,
+  parts: FsckParts,
+  { repair, signal }: UpkeepOptions,
   problems: FsckProblem[],
 ): Promise<void> {
+  const { fileMap, container, spool, quarantine } = parts;
   for await (const row of allFiles(fileMap)) {
     if (signal?.aborted) throw stopped();
     if (row.trunk !== null) continue;
     const there = row.spooled > 0 ? spool.has(row.key) : container.segment(row.segment);
+    const isDamaged = quarantine.has(row.key, row.spooled > 0 ? 'spool' : 'container');
+    if (there && !isDamaged) continue;
+    // Unless it was in FastDFS before, and is sound there.
+    const repaired = repair && (await takeBack(parts, row, signal));
     if (there) continue;
     const place = row.spooled > 0 ? 'the spool' : `segment ${row.segment}`;
     const detail =
       row.segment === LOST_SEGMENT
         ? 'a power failure took its bytes before they were durable'
         : `its bytes should be in ${place}, which is gone`;
-    problems.push({ code: 'file_lost', subject: formatKey(row.key), detail, repaired: false });
+    problems.push({ code: 'file_lost', subject: formatKey(row.key), detail, repaired });
   }
 }
 

@@ -19,6 +19,8 @@ export interface LocalCopiesParts {
   readonly quarantine: Quarantine;
   /** A copy of the file is not read any more. */
   readonly onDamaged: (row: FileRow) => void;
+  /** Makes the place it was moved from its place again; true if a storage has it sound there. */
+  readonly takeBack: (row: FileRow) => Promise<boolean>;
 }
 
 export class LocalCopies {
@@ -38,13 +40,17 @@ export class LocalCopies {
   }
 
   /**
-   * The bytes of a small file; undefined when they are no longer on this disk.
+   * The bytes of a small file; undefined when they are no longer on this disk, or the file
+   * is in FastDFS again.
    * Throws `corrupt` when they are not those that were stored, or cannot be read, and
    * FastDFS has no copy.
    */
   async read(row: FileRow): Promise<Buffer | undefined> {
     const { container, quarantine } = this.#parts;
-    if (!container.segment(row.segment)) return undefined;
+    if (!container.segment(row.segment)) {
+      if (row.trunk === null) await this.takeBack(row.key);
+      return undefined;
+    }
     if (!quarantine.has(row.key, 'container')) {
       try {
         const bytes = await soundBytes(container, row);
@@ -55,11 +61,22 @@ export class LocalCopies {
         if (row.trunk === null) throw error;
       }
     }
-    if (row.trunk !== null) return undefined;
+    if (row.trunk !== null || (await this.takeBack(row.key))) return undefined;
     throw new StoreError(
       'corrupt',
       `the staged bytes of ${formatKey(row.key)} are not those that were stored`,
     );
+  }
+
+  /**
+   * True if the file is in FastDFS, its damaged copy here being one that was not stored yet:
+   * then it is where it was before. Rejects while FastDFS is away.
+   */
+  async takeBack(key: Buffer): Promise<boolean> {
+    const row = this.#parts.fileMap.find(key);
+    if (row?.trunk !== null) return row !== undefined;
+    if (row.was === null || this.has(row)) return false;
+    return this.#parts.takeBack(row);
   }
 
   /** The bytes of a large file that is in the spool. */

@@ -125,7 +125,7 @@ export class Quarantine {
 
 function isSameCopy(read: FileRow, current: FileRow, place: DamagePlace): boolean {
   if (place === 'trunk') return read.trunkFileId === current.trunkFileId;
-  if (place === 'spool') return true;
+  if (place === 'spool') return current.spooled === 1;
   return read.segment === current.segment && read.position === current.position;
 }
 

@@ -1,7 +1,7 @@
 import type { FileRow } from './filemap.js';
 import {
   goodHolders,
-  isSoundAt,
+  hasSoundHolder,
   learnBlocks,
   PART_BYTES,
   type RepairParts,
@@ -39,7 +39,7 @@ async function repair(
   const { fileMap, spool, quarantine } = parts;
   const isAnyBad = quarantine.holders(row.key).length > 0;
   if (quarantine.has(row.key, 'spool')) {
-    if (!(await soundHolder(parts, row, signal))) return false;
+    if (!(await hasSoundHolder(parts, row, signal))) return false;
     await spool.remove(row.key);
     fileMap.forgetSpooled(row.key);
     quarantine.lift(row.key, 'spool');
@@ -114,17 +114,4 @@ async function storeAgain(parts: RepairParts, row: FileRow): Promise<boolean> {
   if (!fileMap.find(row.key)) await spool.remove(row.key);
   if (isDone) quarantine.forget(row.key);
   return isDone;
-}
-
-async function soundHolder(
-  parts: RepairParts,
-  row: FileRow,
-  signal: AbortSignal | undefined,
-): Promise<boolean> {
-  for (const holder of await goodHolders(parts, row, signal)) {
-    const isSound = await isSoundAt(parts, row, holder, signal).catch(() => undefined);
-    if (isSound) return true;
-    if (isSound === false) parts.quarantine.add(row, 'trunk', holder);
-  }
-  return false;
 }

@@ -2,13 +2,15 @@ import type { FileRow } from './filemap.js';
 import { repairLarge } from './repair-large.js';
 import { type RepairParts, soundSlice } from './sound-copies.js';
 import { soundBytes } from './staged-bytes.js';
+import { takeBack } from './take-back.js';
 import { stageAgain } from './upkeep.js';
 
 /**
  * Makes a damaged copy good from a sound one. A slice is staged again from the
  * container, or from a storage that has it sound, and goes into a coming trunk; a
  * damaged copy on this disk is given up once a storage has shown a sound one. A large
- * file goes back into the spool (repair-large.ts).
+ * file goes back into the spool (repair-large.ts). One that was being moved is where it
+ * was before (take-back.ts).
  */
 
 /** Repairs that wait; what is beyond them is found again. */
@@ -22,12 +24,23 @@ export async function repairFile(
 ): Promise<boolean> {
   const { fileMap, quarantine } = parts;
   const row = fileMap.find(key);
-  if (!row || row.trunk === null) return row === undefined;
+  if (!row) return true;
+  if (row.trunk === null) return repairWaiting(parts, row, signal);
   const isMended = await (row.spooled > 0
     ? repairLarge(parts, row, signal)
     : repairSmall(parts, row, signal));
   if (isMended) quarantine.countRepaired();
   return isMended;
+}
+
+/** One that waits has no other copy, unless it was in FastDFS before. */
+async function repairWaiting(
+  parts: RepairParts,
+  row: FileRow,
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
+  if (!parts.quarantine.has(row.key, row.spooled > 0 ? 'spool' : 'container')) return false;
+  return takeBack(parts, row, signal);
 }
 
 async function repairSmall(

@@ -45,8 +45,7 @@ export class Retirement {
     const { container, fileMap, trunkStore } = this.#parts;
     for (const trunk of fileMap.deadTrunks()) {
       if (this.#stopped) return;
-      // Until its last file is stored elsewhere, that file can be read in it.
-      if (!fileMap.hasUnsettledMoves(trunk)) await this.#giveUp(trunk);
+      if (!this.#isNeeded(trunk)) await this.#giveUp(trunk);
     }
     const retiring = fileMap.trunksIn('retiring');
     if (retiring.length > 0) await container.sync();
@@ -58,10 +57,20 @@ export class Retirement {
   }
 
   /** Not while retention may write the record of its storing again, behind this one. */
-  #giveUp({ taskId, kind, fileId, size, crc32, files, doubtfulSince }: TrunkRow): Promise<void> {
+  #giveUp(trunk: TrunkRow): Promise<void> {
+    const { taskId, kind, fileId, size, crc32, files, doubtfulSince } = trunk;
     const { container, retention, now } = this.#parts;
     const doubtful = doubtfulSince !== null;
-    const trunk = { taskId, kind, fileId: fileId!, size, crc32: crc32 ?? 0, files, doubtful };
-    return retention.alone(() => container.append([retiredRecord(trunk, now())]));
+    const stored = { taskId, kind, fileId: fileId!, size, crc32: crc32 ?? 0, files, doubtful };
+    return retention.alone(async () => {
+      if (this.#isNeeded(trunk)) return;
+      await container.append([retiredRecord(stored, now())]);
+    });
+  }
+
+  /** Until its last file is stored elsewhere, that file can be read in it, or come back to it. */
+  #isNeeded(trunk: TrunkRow): boolean {
+    const { fileMap } = this.#parts;
+    return fileMap.hasUnsettledMoves(trunk) || fileMap.aliveIn(trunk.id, -1, 1).length > 0;
   }
 }

@@ -199,12 +199,13 @@ class Scrub {
     const elsewhere = row.trunk !== null;
     // That the disk fails as a whole may pass: no copy is given up for that.
     if (!unreadable) quarantine.add(row, where);
-    const isMendable = elsewhere && repair && !unreadable;
+    // A file that waits may be sound where it was moved from.
+    const isMendable = repair && !unreadable;
     const repaired = isMendable && (await repairFile(this.#parts, row.key, signal));
     const what = unreadable ? 'cannot be read at present' : 'is damaged';
     const detail = elsewhere
       ? `the copy on this disk ${what}; FastDFS has the file as ${row.trunkFileId}`
-      : `the only copy ${what}`;
+      : `the only copy on this disk ${what}`;
     this.#damaged.push({ key: formatKey(row.key), where, detail, repaired });
   }
 

@@ -90,3 +90,17 @@ export async function goodHolders(
   );
   return holders.filter((holder) => !bad.includes(holder));
 }
+
+/** True if a storage has shown that its copy of the large file is sound. */
+export async function hasSoundHolder(
+  parts: RepairParts,
+  row: FileRow,
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
+  for (const holder of await goodHolders(parts, row, signal)) {
+    const isSound = await isSoundAt(parts, row, holder, signal).catch(() => undefined);
+    if (isSound) return true;
+    if (isSound === false) parts.quarantine.add(row, 'trunk', holder);
+  }
+  return false;
+}

@@ -21,6 +21,7 @@ import { setAside } from './set-aside.js';
 import { type RepairParts, soundSlice } from './sound-copies.js';
 import type { StagingOptions } from './staging-options.js';
 import type { StartedParts } from './startup.js';
+import { takeBack } from './take-back.js';
 import { Tidying } from './tidying.js';
 import { type SentTrunk, TrunkSender } from './trunk-sender.js';
 
@@ -84,7 +85,7 @@ export function assemble(options: StagingOptions, started: StartedParts, hooks: 
       const [{ key }] = rows as [FileRow];
       if (kind === 'whole' && !fileMap.find(key)) background.run(spool.remove(key));
     },
-    onDamaged: (row) => quarantine.add(row, row.spooled > 0 ? 'spool' : 'container'),
+    onDamaged: (row) => local.noteDamage(row, row.spooled > 0 ? 'spool' : 'container'),
   });
   const quarantine = new Quarantine({
     ...{ fileMap, now, onError, onDamage: hooks.onDamage },
@@ -101,7 +102,11 @@ export function assemble(options: StagingOptions, started: StartedParts, hooks: 
   const repairs = new Repairs(upkeep);
   const local = new LocalCopies({
     ...{ container, spool, fileMap, quarantine },
-    onDamaged: ({ key, trunk }) => (trunk === null ? merging.leaveOut(key) : repairs.want(key)),
+    onDamaged: ({ key, trunk, was }) => {
+      if (trunk === null) merging.leaveOut(key);
+      if (trunk !== null || was !== null) repairs.want(key);
+    },
+    takeBack: (row) => takeBack(upkeep, row, undefined),
   });
   const retirement = new Retirement({ container, fileMap, retention, trunkStore, now });
   const compaction = new Compaction({

@@ -60,7 +60,7 @@ export class Staging extends EventEmitter<StagingEvents> {
   async #begin({ problems }: StartedParts): Promise<void> {
     const { directory, disk = localDisk, rebuildsFirst = false, findsOrphans } = this.#options;
     const { acceptance, background, copies, merging, orphans } = this.#parts;
-    const { rebuild, retention, scrubs, tidying } = this.#parts;
+    const { quarantine, rebuild, repairs, retention, scrubs, tidying } = this.#parts;
     for (const problem of problems) background.report(problem);
     await rebuild.begin(rebuildsFirst ? REBUILD_FIRST_MS : REBUILD_GRACE_MS);
     background.tellSoon();
@@ -70,6 +70,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     scrubs.start();
     background.run(retention.trim());
     tidying.want();
+    for (const { key, was } of quarantine.onlyCopies()) if (was !== null) repairs.want(key);
     background.every(FREE_SPACE_INTERVAL_MS, () => acceptance.lookAtDisk(disk, directory));
     background.every(this.#options.expiryIntervalMs ?? EXPIRY_INTERVAL_MS, async () => {
       await this.deleteExpired();
@@ -153,11 +154,17 @@ export class Staging extends EventEmitter<StagingEvents> {
   }
 
   /**
-   * The bytes of a small file; undefined when they are no longer on this disk.
+   * The bytes of a small file; undefined when they are no longer on this disk, or the file
+   * is in FastDFS again.
    * Throws `corrupt` when they are not those that were stored and FastDFS has no copy.
    */
   read(row: FileRow): Promise<Buffer | undefined> {
     return this.#parts.local.read(row);
+  }
+
+  /** As `LocalCopies.takeBack`. */
+  takeBack(key: Buffer): Promise<boolean> {
+    return this.#parts.local.takeBack(key);
   }
 
   /** The bytes of a large file that is in the spool. */
