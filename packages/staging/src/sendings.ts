@@ -124,10 +124,7 @@ export class Sendings {
         if (signal.aborted) return;
         onError(error as Error);
         const damaged = damagedMembers(error);
-        if (damaged.length > 0) {
-          this.#giveUp(plan, damaged);
-          return;
-        }
+        if (damaged.length > 0 && this.#giveUp(plan, damaged)) return;
         this.retries += 1;
         await this.#pause(pauseMs);
         if (signal.aborted) return;
@@ -135,13 +132,20 @@ export class Sendings {
     }
   }
 
-  #giveUp(plan: TrunkPlan, damaged: readonly FileRow[]): void {
-    const { files, fileMap, now, onDamaged } = this.#options;
-    for (const row of damaged) {
-      files.leaveOut(row.key);
-      onDamaged(row);
+  /** False if that could not be noted: the FileMap may be on the same disk. */
+  #giveUp(plan: TrunkPlan, damaged: readonly FileRow[]): boolean {
+    const { files, fileMap, now, onDamaged, onError } = this.#options;
+    try {
+      for (const row of damaged) {
+        files.leaveOut(row.key);
+        onDamaged(row);
+      }
+      fileMap.abandonTrunk(fileMap.trunkByTask(plan.taskId)!.id, now());
+      return true;
+    } catch (error) {
+      onError(error as Error);
+      return false;
     }
-    fileMap.abandonTrunk(fileMap.trunkByTask(plan.taskId)!.id, now());
   }
 
   #send(plan: TrunkPlan, signal: AbortSignal): Promise<SentTrunk> {
