@@ -3,6 +3,7 @@ import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type DamageEvent, formatKey, type StagingOptions, StoreError } from '@stevedore/staging';
 import { expect, test } from 'vitest';
+import { Retirement, type RetirementParts } from '../../packages/staging/dist/retirement.js';
 import { MemoryTrunkStore } from '../support/memory-trunk-store.js';
 import { turnBit } from '../support/rot.js';
 import { openStaging, spoolFile, stageFile, until } from '../support/staging.js';
@@ -188,4 +189,29 @@ test('a large file is put back where a storage has it sound', async () => {
   expect(staging.find(key)).toMatchObject({ spooled: 2, trunkOffset: 0 });
   await until(() => readdirSync(spool).length === 0);
   expect(staging.stats()).toMatchObject({ unpackableFiles: 0, spooledFiles: 0, mergedFiles: 1 });
+});
+
+test('a trunk that a file comes back to in the last moment is not given up', async () => {
+  const trunk = { id: 1, taskId: Buffer.alloc(16), kind: 'trunk', fileId: 'group1/M00/a.merged' };
+  const records: unknown[] = [];
+  const retire = async (comesBack: boolean) => {
+    let isBack = false;
+    const fileMap = {
+      deadTrunks: () => [{ ...trunk, size: 1, crc32: 1, files: 1, doubtfulSince: null }],
+      hasUnsettledMoves: () => false,
+      aliveIn: () => (isBack ? [{}] : []),
+      trunksIn: () => [],
+    };
+    const alone = (work: () => Promise<void>) => {
+      isBack = comesBack;
+      return work();
+    };
+    const container = { append: async (added: readonly unknown[]) => records.push(...added) };
+    const parts = { fileMap, container, retention: { alone }, trunkStore: {}, now: Date.now };
+    await new Retirement(parts as unknown as RetirementParts).run();
+  };
+  await retire(true);
+  expect(records).toHaveLength(0);
+  await retire(false);
+  expect(records).toHaveLength(1);
 });
