@@ -1,9 +1,13 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { type FileStore, open, STORE_CHANNELS, type TrunkEvent } from '@stevedore/client';
 import { CHANNELS } from '@stevedore/fastdfs';
 import { MERGE_CHANNEL } from '@stevedore/staging';
 import { expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
+
+const REFERENCE = readFileSync(join(import.meta.dirname, '../../docs/REFERENCE.md'), 'utf8');
 
 async function openStore(): Promise<FileStore> {
   const store = await open({
@@ -69,6 +73,9 @@ test('every channel is told of what it is for, with the outcome', async () => {
   expect(of(CHANNELS.request)[0]).toMatchObject({ address: expect.stringMatching(/^127\./) });
   expect(of(CHANNELS.connect).length).toBeGreaterThan(0);
   expect(trunks.map(({ message }) => message)).toMatchObject([{ store, files: 1 }]);
+  const row = REFERENCE.split('\n').find((line) => line.startsWith('| `stevedore.trunk` |'))!;
+  const listed = row.match(/\{ (.*) \}/)![1]!.split(', ');
+  expect(Object.keys(trunks[0]!.message).sort()).toEqual(listed.sort());
   const failed = errors.filter(({ name }) => name === `tracing:${STORE_CHANNELS.get}:error`);
   expect(failed).toMatchObject([{ message: { id: key, error: { code: 'not_found' } } }]);
 });
