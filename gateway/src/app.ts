@@ -10,6 +10,7 @@ import { ConsoleFeed } from './console/feed.js';
 import type { AskMigration } from './console/migrations.js';
 import { answerClientError } from './http/client-error.js';
 import { refuseWhileClosing } from './http/closing.js';
+import { demandOneHost } from './http/one-host.js';
 import { ReadyAnswers } from './http/ready-answers.js';
 import { sendProblem } from './http/send-problem.js';
 import { refuseUnwantedBodies } from './http/unwanted-body.js';
@@ -101,6 +102,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   takeBodiesAsTheyCome(app);
   refuseWhileClosing(app);
   refuseUnwantedBodies(app, limits);
+  demandOneHost(app);
 
   app.setErrorHandler((error, request, reply) => {
     const problem = toProblem(error);

@@ -6,6 +6,7 @@ import {
 } from 'node:http';
 import type { CachedFile, CachedFiles, Room } from '@stevedore/client';
 import { LRUCache } from 'lru-cache';
+import { isHost } from './one-host.js';
 import { sendInOnePiece, sendWithHead, takesHeads } from './response-head.js';
 
 /**
@@ -15,7 +16,7 @@ import { sendInOnePiece, sendWithHead, takesHeads } from './response-head.js';
  * kept as they are now. Framework, routing, signature and FileMap are not asked again.
  *
  * What makes a request different from the one before (a range, a condition, a key, an
- * origin, a body, an older HTTP) goes to the route, and so does everything once the file
+ * origin, a body, a second host, an older HTTP) goes to the route, and so does everything once the file
  * is no longer in memory, was deleted, or the URL's time is over. Nothing is sent that
  * the route would not have sent.
  */
@@ -230,12 +231,14 @@ const ASKING_LENGTHS = [...ASKING].reduce((bits, { length }) => bits | (1 << len
 function isPlain(request: IncomingMessage): boolean {
   if (request.method !== 'GET' || request.httpVersion !== '1.1') return false;
   const { rawHeaders } = request;
+  let hosts = 0;
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const name = rawHeaders[index]!;
     // Lengths beyond 31 are taken for shorter ones, and looked at.
     if ((ASKING_LENGTHS >> name.length) & 1 && ASKING.has(name.toLowerCase())) return false;
+    if (isHost(name)) hosts += 1;
   }
-  return true;
+  return hosts === 1;
 }
 
 /** Status line and headers, as the HTTP server would write them. */

@@ -24,6 +24,7 @@ const problem = {
   description: 'a problem, with a stable `code`',
   headers: {
     ...always,
+    'Accept-Encoding': { ...text, description: 'with some of 415: what a body may be coded in' },
     Allow: { ...text, description: 'with 405: the methods of this path' },
     'Content-Range': { ...text, description: 'with 416: the size of the file' },
     ETag: { ...text, description: 'with 412 and 416: of the file' },
@@ -176,7 +177,7 @@ function upload(operationId: string, summary: string) {
         'idempotency-key': {
           ...text,
           pattern: '^[\\x21-\\x7e]{1,255}$',
-          description: 'sent again within a day it stores nothing',
+          description: 'sent again within a day, with the same files, it stores nothing',
         },
         ...checksums,
       },
