@@ -31,6 +31,8 @@ export class MemoryTrunkStore implements TrunkStore {
   /** What `list` cannot ask. */
   unlisted: readonly string[] = [];
   now: () => number = Date.now;
+  /** All that were ever given out: FastDFS gives none to another file. */
+  readonly givenIds = new Set<string>();
   #count = 0;
 
   async store(source: TrunkSource, signal: AbortSignal): Promise<string> {
@@ -49,7 +51,7 @@ export class MemoryTrunkStore implements TrunkStore {
     return fileId;
   }
 
-  /** One that no file has, also where another process has stored the same bytes before. */
+  /** One that no file ever had, also where another process has stored the same bytes before. */
   #newId(bytes: Buffer, extension: string): string {
     for (;;) {
       this.#count += 1;
@@ -60,7 +62,9 @@ export class MemoryTrunkStore implements TrunkStore {
         crc32: crc32(bytes),
       });
       const id = `group1/${encodePath(0, 0, 0)}${fields}${encodeTail(extension, '1234567')}`;
-      if (!this.files.has(id)) return id;
+      if (this.files.has(id) || this.givenIds.has(id)) continue;
+      this.givenIds.add(id);
+      return id;
     }
   }
 

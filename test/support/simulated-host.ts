@@ -42,6 +42,8 @@ export interface HostState {
   readonly disk: SimulatedDisk;
   readonly fileMap: FileMapImage;
   readonly trunks: ReadonlyMap<string, Buffer>;
+  /** Of trunks that are there, and of those that were. */
+  readonly givenIds: readonly string[];
   readonly ledger: Ledger;
   readonly clock: number;
   readonly possible: readonly string[];
@@ -275,6 +277,7 @@ export class SimulatedHost {
       disk: this.disk.crash('killed', this.random),
       fileMap: this.#fileMapImage(),
       trunks: new Map(this.store.files),
+      givenIds: [...this.store.givenIds],
       ledger: this.ledger.copy(),
       clock: this.clock,
       possible: [...this.#possible],
@@ -300,6 +303,7 @@ export class SimulatedHost {
     host.disk = state.disk.crash(mode, random, host.folder);
     host.#watch();
     for (const [fileId, bytes] of state.trunks) host.store.files.set(fileId, bytes);
+    for (const fileId of state.givenIds) host.store.givenIds.add(fileId);
     host.ledger = state.ledger.copy();
     host.clock = state.clock;
     for (const fileId of state.possible) host.#possible.add(fileId);
