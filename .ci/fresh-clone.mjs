@@ -39,19 +39,18 @@ async function start() {
   const child = spawn('npm', ['start', '--', ...ports], {
     cwd: clone,
     stdio: ['ignore', 'pipe', 'inherit'],
-    detached: true,
   });
-  const ended = new Promise((resolve) => child.once('exit', resolve));
+  // Closed when nobody has its output any more: the gateway is gone as well.
+  const closed = new Promise((resolve) => child.once('close', resolve));
   const url = await new Promise((resolve, reject) => {
     createInterface({ input: child.stdout }).on('line', (line) => {
       if (line.startsWith('ready ')) resolve(line.slice(6));
     });
-    ended.then((code) => reject(new Error(`npm start ended with code ${code}`)));
+    closed.then((code) => reject(new Error(`npm start ended with code ${code}`)));
   });
   const stop = async () => {
-    // npm hands a signal on to what it runs, but only to its own process group's members.
-    process.kill(-child.pid, 'SIGTERM');
-    await ended;
+    child.kill('SIGTERM');
+    await closed;
   };
   return { url, elapsedMs: performance.now() - began, stop };
 }
