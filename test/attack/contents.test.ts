@@ -119,15 +119,16 @@ describe('contents', () => {
     return false;
   });
 
-  test('that unpack to more than they are stay packed', async () => {
+  test('that unpack to more than they are stay packed, or are refused', async () => {
     const gateway = await running({ limits: { maxFileBytes: 100_000 } });
     const bomb = gzipSync(Buffer.alloc(20 * 2 ** 20));
-    const response = await fetch(`${gateway.url}/files`, {
-      method: 'POST',
-      body: new Uint8Array(bomb),
-      headers: { 'content-encoding': 'gzip' },
-    });
-    expect(await response.json()).toMatchObject({ size: bomb.length });
+    const upload = (headers: Record<string, string>) =>
+      fetch(`${gateway.url}/files`, { method: 'POST', body: new Uint8Array(bomb), headers });
+    const packed = await upload({ 'content-type': 'application/gzip' });
+    expect(await packed.json()).toMatchObject({ size: bomb.length });
+    const coded = await upload({ 'content-encoding': 'gzip' });
+    expect(await coded.json()).toMatchObject({ status: 415, code: 'unsupported_encoding' });
+    expect(coded.headers.get('accept-encoding')).toBe('identity');
   });
 });
 
