@@ -62,6 +62,7 @@ export interface UploadAsked extends AskedBy {
 
 const OPEN: ReadGrant = { private: false };
 const NOTHING = (): void => {};
+const NO_POLICY: UploadPolicy = Object.freeze({});
 
 export class Access {
   readonly #keys: KeyRing | undefined;
@@ -114,11 +115,12 @@ export class Access {
   upload(asked: UploadAsked, path: string): UploadGrant {
     const signed = this.#verified(asked, 'POST', path);
     if (signed) return this.#presigned(signed);
-    if (!this.#keys) return { policy: {}, scope: '', begin: NOTHING, done: NOTHING };
+    if (!this.#keys) return { policy: NO_POLICY, scope: '', begin: NOTHING, done: NOTHING };
     const key = this.#demand(asked, 'write');
     const quota = this.#usage.setAside(key, asked.maxBytes);
     return {
-      policy: quota ? { maxFileBytes: quota.bytes } : {},
+      // A limit of its own for each upload costs; none is needed where all that is asked for fits.
+      policy: quota && quota.bytes < asked.maxBytes ? { maxFileBytes: quota.bytes } : NO_POLICY,
       scope: key.id,
       begin: NOTHING,
       done: (bytes = 0) => quota?.settle(bytes),
