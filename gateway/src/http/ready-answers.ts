@@ -16,9 +16,9 @@ import { sendInOnePiece, sendWithHead, takesHeads } from './response-head.js';
  * kept as they are now. Framework, routing, signature and FileMap are not asked again.
  *
  * What makes a request different from the one before (a range, a condition, a key, an
- * origin, a body, a second host, an older HTTP) goes to the route, and so does everything once the file
- * is no longer in memory, was deleted, or the URL's time is over. Nothing is sent that
- * the route would not have sent.
+ * origin, a body, a second host, an older HTTP) goes to the route, and so does everything
+ * once the file is no longer in memory, was deleted, or the URL's time is over. Nothing is
+ * sent that the route would not have sent.
  */
 
 export interface ReadyAnswersOptions {
