@@ -4,10 +4,25 @@
  * it first, so its check of what is up to date takes milliseconds.
  */
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+const LAST_TRIED_NODE = 26;
+/** Of a step that failed. */
+const LAST_LINES = 20;
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const stamps = join(root, 'node_modules', '.stevedore');
 const packages = ['gateway', 'examples', 'bench', 'test', ...list('packages')];
@@ -19,18 +34,32 @@ const manifests = [
 ];
 
 checkNode();
-const installed = step('installed', `${process.version} ${newest(manifests)}`, () => {
-  const { packageManager } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+const { packageManager } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+const installed = step('installed', newest(manifests), () => {
   say('installing the dependencies (the first time takes about a minute)');
   run('npx', ['-y', packageManager, 'install', '--frozen-lockfile']);
+});
+step('compiled', `${process.versions.modules} ${installed}`, () => {
+  if (loadsSqlite()) return;
+  say(`compiling SQLite for Node ${process.version}`);
+  run('npx', ['-y', packageManager, '--recursive', 'rebuild', 'better-sqlite3']);
 });
 step('built', `${installed} ${newest(['tsconfig.json', ...packages])}`, () => {
   say('building');
   run(process.execPath, [join(root, 'node_modules', 'typescript', 'bin', 'tsc'), '-b']);
 });
 
+/** False after a change of Node: an installation does not compile anew what is there. */
+function loadsSqlite() {
+  const script = "new (require('better-sqlite3'))(':memory:')";
+  const cwd = join(root, 'packages', 'disk');
+  return spawnSync(process.execPath, ['-e', script], { cwd, stdio: 'ignore' }).status === 0;
+}
+
 function checkNode() {
   const [major, minor] = process.versions.node.split('.').map(Number);
+  if (major > LAST_TRIED_NODE)
+    say(`this is Node ${process.version}; 20.19 to ${LAST_TRIED_NODE} are tried`);
   if (major > 20 || (major === 20 && minor >= 19)) return;
   console.error(`stevedore needs Node 20.19 or later; this is ${process.version}`);
   process.exit(1);
@@ -71,19 +100,25 @@ function list(folder) {
   return readdirSync(join(root, folder)).map((name) => join(folder, name));
 }
 
+/** What it prints goes into a file, which is there after a failure only. */
 function run(command, args) {
-  // What it prints goes to stderr, so that the output of what follows stays clean.
+  const folder = mkdtempSync(join(tmpdir(), 'stevedore-'));
+  const log = join(folder, 'log');
+  const output = openSync(log, 'w');
   const { status, error } = spawnSync(command, args, {
     cwd: root,
-    stdio: ['ignore', 2, 2],
+    stdio: ['ignore', output, output],
     shell: process.platform === 'win32',
   });
+  closeSync(output);
   if (error || status !== 0) {
-    console.error(
-      `stevedore: \`${command} ${args.join(' ')}\` failed${error ? `: ${error.message}` : ''}`,
-    );
+    const lines = readFileSync(log, 'utf8').trimEnd().split('\n');
+    // The folder of a machine of CI is gone before anybody looks.
+    console.error((process.env.CI ? lines : lines.slice(-LAST_LINES)).join('\n'));
+    say(`\`${command} ${args.join(' ')}\` failed${error ? `: ${error.message}` : ''}; see ${log}`);
     process.exit(1);
   }
+  rmSync(folder, { recursive: true });
 }
 
 function say(text) {

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type BenchmarkName, benchmarkNames, benchmarks } from './benchmarks.js';
 import { parseArguments, UsageError, usage } from './harness/arguments.js';
-import { type Report, runBenchmark } from './harness/report.js';
+import { chooseParts, type Report, runBenchmark } from './harness/report.js';
 
 /** `npm run bench`: runs the benchmarks that are named, or all of them. */
 
@@ -15,16 +15,24 @@ async function main(args: readonly string[]): Promise<void> {
     process.stdout.write(`${usage(benchmarkNames)}\n`);
     return;
   }
+  const chosen = await Promise.all(
+    names.map(async (name) => [name, await benchmarks[name as BenchmarkName]()] as const),
+  );
+  // A mistake is found before anything is measured.
+  for (const [name, benchmark] of chosen) chooseParts(name, benchmark, options);
   const reports: Report[] = [];
-  for (const name of names) {
-    const benchmark = await benchmarks[name as BenchmarkName]();
-    reports.push(
-      await runBenchmark(name, benchmark, { ...options, out: options.out ?? DEFAULT_OUT }),
-    );
+  for (const [name, benchmark] of chosen) {
+    const out = options.out ?? DEFAULT_OUT;
+    reports.push(await runBenchmark(name, benchmark, { ...options, out }));
   }
-  if (json === undefined) return;
-  const content = reports.length === 1 ? reports[0] : reports;
-  await writeFile(json, `${JSON.stringify(content, null, 2)}\n`);
+  if (json !== undefined) {
+    const content = reports.length === 1 ? reports[0] : reports;
+    await writeFile(json, `${JSON.stringify(content, null, 2)}\n`);
+  }
+  for (const { name, failures } of reports) {
+    for (const failure of failures) process.stderr.write(`bench: ${name}: ${failure}\n`);
+    if (failures.length > 0) process.exitCode = 1;
+  }
 }
 
 // An exit that is one of ours ends the children and removes the data.

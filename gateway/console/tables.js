@@ -31,7 +31,10 @@ export function merges(list) {
           : element('span', { className: 'share' }, bar(merge.fill), formatPercent(merge.fill)),
     },
     { title: 'Took', number: true, cell: (merge) => formatDuration(merge.durationMs) },
-    { title: 'FastDFS id', cell: (merge) => element('span', { className: 'id' }, merge.fileId) },
+    {
+      title: 'FastDFS id',
+      cell: (merge) => element('span', { className: 'id' }, merge.fileId || 'hidden: no API keys'),
+    },
   ];
   return table('The last merges', columns, [...list].reverse().slice(0, MERGES_SHOWN));
 }

@@ -1,16 +1,24 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FileStore } from '@stevedore/client';
-import { ProblemError, ProgressGuard, toProblem } from '@stevedore/middleware/core';
+import {
+  ProblemError,
+  ProgressGuard,
+  type ResourcePolicy,
+  toProblem,
+  UnsentBytes,
+} from '@stevedore/middleware/core';
 import { type FastifyInstance, fastify } from 'fastify';
 import type { Logger } from 'pino';
 import { Access } from './access/access.js';
 import { allowOrigins } from './access/cors.js';
+import type { HostNames } from './access/hosts.js';
 import type { Policies } from './access/policies.js';
 import { ConsoleFeed } from './console/feed.js';
 import type { AskMigration } from './console/migrations.js';
 import { answerClientError } from './http/client-error.js';
 import { refuseWhileClosing } from './http/closing.js';
-import { demandOneHost } from './http/one-host.js';
+import { Connections } from './http/connections.js';
+import { demandHost } from './http/one-host.js';
 import { ReadyAnswers } from './http/ready-answers.js';
 import { sendProblem } from './http/send-problem.js';
 import { refuseUnwantedBodies } from './http/unwanted-body.js';
@@ -44,6 +52,10 @@ export interface AppOptions {
   readonly inlineTypes?: readonly string[];
   /** Origins whose pages may use the gateway; `*` for all of them. */
   readonly corsOrigins?: readonly string[];
+  /** `Cross-Origin-Resource-Policy` of files; default `same-site`. */
+  readonly resourcePolicy?: ResourcePolicy;
+  /** Default: every host name is served. */
+  readonly hostNames?: HostNames;
   /** Addresses and networks of proxies whose X-Forwarded headers are believed. */
   readonly trustProxy?: readonly string[];
   /** Told of errors that are the server's own; clients see no more than `internal`. */
@@ -63,7 +75,8 @@ const MAX_PARAMETER_CHARS = 4096;
 
 export function buildApp(options: AppOptions): FastifyInstance {
   const limits: Limits = Object.freeze({ ...defaultLimits, ...options.limits });
-  const { store, log = makeLog('silent'), access = new Access(), trustProxy = [] } = options;
+  const { store, log = makeLog('silent'), trustProxy = [], hostNames } = options;
+  const { access = new Access({ corsOrigins: options.corsOrigins ?? [] }) } = options;
   const requestId = requestIds();
   const refusals = new Refusals(log);
   const app = fastify({
@@ -94,15 +107,18 @@ export function buildApp(options: AppOptions): FastifyInstance {
       sendProblem(request, reply, problem, limits);
     },
   });
-  app.server.maxConnections = limits.maxConnections;
+  const unsent = new UnsentBytes(limits);
+  const connections = new Connections(limits.maxConnections, unsent);
   const processMetrics = options.processMetrics ?? false;
-  const { registry, durations } = observe(app, { store, log, processMetrics, refusals });
+  const { registry, durations } = observe(app, {
+    ...{ store, log, processMetrics, refusals, unsent },
+  });
   allowOrigins(app, options.corsOrigins ?? []);
   askBeforeContinue(app);
   takeBodiesAsTheyCome(app);
-  refuseWhileClosing(app);
+  refuseWhileClosing(app, connections);
   refuseUnwantedBodies(app, limits);
-  demandOneHost(app);
+  demandHost(app, hostNames);
 
   app.setErrorHandler((error, request, reply) => {
     const problem = toProblem(error);
@@ -119,12 +135,17 @@ export function buildApp(options: AppOptions): FastifyInstance {
 
   const guard = new ProgressGuard(limits);
   const { embedded = false, askMigration } = options;
-  const feed = new ConsoleFeed({ store, version: version(), embedded, askMigration });
-  const ready = readyAnswers(app, store, log, { requestId, durations });
+  const feed = new ConsoleFeed({
+    ...{ store, version: version(), embedded, askMigration },
+    showsIds: !access.isOpen,
+  });
+  const ready = readyAnswers(app, store, log, { requestId, durations, unsent, hostNames });
+  connections.attach(app.server);
   app.addHook('onClose', async () => {
     guard.close();
     access.close();
     feed.close();
+    unsent.close();
   });
   describeApi(app);
   app.register(async (scope) => {
@@ -134,11 +155,14 @@ export function buildApp(options: AppOptions): FastifyInstance {
     const inlineTypes = new Set(options.inlineTypes);
     const context = { store, limits, guard };
     uploadRoutes(scope, { context, access, policies: options.policies ?? {} });
-    fileRoutes(scope, { store, access, inlineTypes, ready });
+    const { resourcePolicy = 'same-site' } = options;
+    fileRoutes(scope, { store, access, inlineTypes, resourcePolicy, unsent, ready });
     fastdfsRoutes(scope, {
       store,
       access,
       inlineTypes,
+      resourcePolicy,
+      unsent,
       serveTrunks: options.serveTrunks ?? false,
     });
     openapiRoute(scope);
@@ -151,12 +175,21 @@ function readyAnswers(
   app: FastifyInstance,
   { cached }: FileStore,
   log: Logger,
-  { requestId, durations }: { requestId: RequestIds; durations: RequestDurations },
+  {
+    requestId,
+    durations,
+    unsent,
+    hostNames,
+  }: {
+    requestId: RequestIds;
+    durations: RequestDurations;
+    unsent: UnsentBytes;
+    hostNames: HostNames | undefined;
+  },
 ): ReadyAnswers | undefined {
   if (!cached || log.isLevelEnabled('info')) return undefined;
   const ready = new ReadyAnswers({
-    files: cached,
-    requestId,
+    ...{ files: cached, requestId, unsent, hostNames },
     durationsOf: (route) => durations.series('GET', route, 200),
   });
   ready.attach(app.server);

@@ -1,18 +1,24 @@
-import { type BodyLimits, defaultBodyLimits } from '@stevedore/middleware/core';
+import {
+  type BodyLimits,
+  defaultBodyLimits,
+  defaultUnsentLimits,
+  type UnsentLimits,
+} from '@stevedore/middleware/core';
 
 /**
- * Every bound of the gateway: those of bodies, and those of connections.
+ * Every bound of the gateway: those of bodies, of downloads and of connections.
  * Whatever a client does, what it may take of memory, time and connections ends
  * at one of these.
  */
 
-export interface Limits extends BodyLimits {
+export interface Limits extends BodyLimits, UnsentLimits {
   /** From the first byte of a request to the end of its headers. */
   readonly headerTimeoutMs: number;
   /** An open connection without a request. */
   readonly keepAliveMs: number;
   /** A connection on which nothing moves in either direction. */
   readonly idleMs: number;
+  /** When one more comes, one without a request makes room, or a stalled download. */
   readonly maxConnections: number;
   /** What is under way at shutdown may take this long. */
   readonly drainMs: number;
@@ -20,6 +26,7 @@ export interface Limits extends BodyLimits {
 
 export const defaultLimits: Limits = Object.freeze({
   ...defaultBodyLimits,
+  ...defaultUnsentLimits,
   headerTimeoutMs: 10_000,
   keepAliveMs: 60_000,
   idleMs: 120_000,

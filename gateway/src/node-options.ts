@@ -161,5 +161,4 @@ export const storageOptions = {
   ...metricsOptions,
 } satisfies OptionTable;
 
-export type TrackerNodeOptions = OptionValues<typeof trackerOptions>;
 export type StorageNodeOptions = OptionValues<typeof storageOptions>;

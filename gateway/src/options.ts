@@ -1,6 +1,9 @@
 import {
   checkStoreOptions,
-  environmentOptions,
+  fromEnvironment,
+  fromFile,
+  fromFlags,
+  fromProgram,
   invalidOption,
   type OpenOptions,
   type OptionSpec,
@@ -10,6 +13,7 @@ import {
   type RawOptions,
   storeOptions,
 } from '@stevedore/client';
+import type { ResourcePolicy } from '@stevedore/middleware/core';
 import { LOG_LEVELS, type LogLevel } from './observe/log-levels.js';
 
 /** The options of the gateway: those of the store, and where it listens. */
@@ -28,6 +32,12 @@ export const gatewayOptions = {
   ...storeOptions,
   trackerPort: { ...storeOptions.trackerPort, default: 22_122 } as OptionSpec<number>,
   storagePort: { ...storeOptions.storagePort, default: 23_000 } as OptionSpec<number>,
+  downloadBuffer: {
+    kind: 'size',
+    default: 64 * 2 ** 20,
+    minimum: 2 ** 20,
+    help: 'memory for bytes that were read and that clients have not taken yet, of all downloads together',
+  } as OptionSpec<number>,
   serveTrunks: {
     kind: 'boolean',
     default: false,
@@ -69,6 +79,17 @@ export const gatewayOptions = {
     default: [],
     help: 'origins whose pages may use the gateway, https://app.example,...; * for all',
   } as OptionSpec<readonly string[]>,
+  resourcePolicy: {
+    kind: 'text',
+    default: 'auto',
+    choices: ['auto', 'same-origin', 'same-site', 'cross-origin'],
+    help: 'Cross-Origin-Resource-Policy of files: whose pages may show them; auto: same-site while the gateway is open on loopback and corsOrigins is empty, else cross-origin',
+  } as OptionSpec<'auto' | ResourcePolicy>,
+  hostNames: {
+    kind: 'list',
+    default: [],
+    help: 'host names to serve beside localhost and its addresses, while the gateway is open on loopback; else every name is served',
+  } as OptionSpec<readonly string[]>,
   trustProxy: {
     kind: 'list',
     default: [],
@@ -91,34 +112,40 @@ export interface OptionSources {
   readonly file?: RawOptions;
 }
 
+export const CONFIG_FILE = 'stevedore.config.json';
+
 /** Checked values: flag before environment before file before default. */
-export function parseGatewayOptions(sources: OptionSources): GatewayOptions {
-  const { flags = {}, environment = {}, file = {} } = sources;
-  const options = parseOptions(gatewayOptions, [
-    { label: 'flag', values: flags },
-    { label: 'environment', values: environmentOptions(gatewayOptions, environment) },
-    { label: 'stevedore.config.json', values: file },
-  ]);
-  return checked(options);
+export function parseGatewayOptions(
+  { flags = {}, environment = {}, file = {} }: OptionSources,
+  table: typeof gatewayOptions = gatewayOptions,
+): GatewayOptions {
+  const sources = [
+    fromFlags(flags),
+    fromEnvironment(table, environment),
+    fromFile(CONFIG_FILE, file),
+  ];
+  return parseOptions(table, sources, check);
 }
 
 /** As `parseGatewayOptions`, for values a program gives. */
 export function checkGatewayOptions(values: RawOptions): GatewayOptions {
-  const options = parseOptions(gatewayOptions, [{ label: 'option', values }]);
-  return checked(options);
+  return parseOptions(gatewayOptions, [fromProgram(values)], check);
 }
 
 /** Options that contradict each other or could be guessed. */
-function checked(options: GatewayOptions): GatewayOptions {
-  checkStoreOptions(options);
+function check(options: GatewayOptions, nameOf: (option: string) => string): void {
+  checkStoreOptions(options, nameOf);
   for (const secret of options.urlSecret) {
-    if (Buffer.byteLength(secret) < 16) throw invalidOption('urlSecret: 16 bytes at least');
+    if (Buffer.byteLength(secret) < 16) {
+      throw invalidOption(`${nameOf('urlSecret')}: 16 bytes at least`);
+    }
   }
   for (const origin of options.corsOrigins) {
     if (origin === '*' || (URL.canParse(origin) && new URL(origin).origin === origin)) continue;
-    throw invalidOption(`corsOrigins: "${origin}" is no origin; write it like https://app.example`);
+    throw invalidOption(
+      `${nameOf('corsOrigins')}: "${origin}" is no origin; write it like https://app.example`,
+    );
   }
-  return options;
 }
 
 /** Those that `open()` takes. */

@@ -1,8 +1,10 @@
 import type { AddressInfo } from 'node:net';
 import { type FileStore, open, readClusterSecrets } from '@stevedore/client';
+import type { ResourcePolicy } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { Access } from './access/access.js';
+import { HostNames, isLoopback } from './access/hosts.js';
 import { KeyRing } from './access/key-ring.js';
 import { readPolicies } from './access/policies.js';
 import { buildApp } from './app.js';
@@ -14,6 +16,8 @@ import { checkGatewayOptions, type GatewayOptions, openOptions } from './options
 /** A whole gateway in one call: the store, the HTTP side, a port; and all of it closed again. */
 
 const MIGRATION_TIMEOUT_MS = 2_000;
+/** Of the container, for unfinished uploads of one client. */
+const CLIENT_SHARE = 1 / 2;
 
 /** Any of the options; sizes and durations as numbers or as `64MiB`, `60s`. */
 export type GatewayInput = {
@@ -21,8 +25,8 @@ export type GatewayInput = {
 };
 
 export interface GatewayExtras {
-  /** Other bounds than the default ones; `maxFileBytes` comes from the options. */
-  readonly limits?: Partial<Omit<Limits, 'maxFileBytes'>>;
+  /** Other bounds than the default ones, but for those that are options. */
+  readonly limits?: Partial<Omit<Limits, 'maxFileBytes' | 'maxUnsentBytes' | 'maxClientBytes'>>;
   /** Told of errors that are the server's own, and of the store's in the background. */
   readonly onError?: (error: unknown) => void;
   /** Instead of one to stderr of the level that the options say. */
@@ -51,6 +55,8 @@ export async function startGateway(
     ...defaultLimits,
     ...extras.limits,
     maxFileBytes: options.maxFileSize,
+    maxUnsentBytes: options.downloadBuffer,
+    maxClientBytes: options.containerSize * CLIENT_SHARE,
   });
   const log = extras.log ?? makeLog(options.logLevel);
   const onError = extras.onError ?? (() => {});
@@ -78,6 +84,8 @@ export async function startGateway(
     inlineTypes: options.inlineTypes,
     corsOrigins: options.corsOrigins,
     trustProxy: options.trustProxy,
+    resourcePolicy: resourcePolicyOf(options),
+    ...(isOpenOnLoopback(options) ? { hostNames: new HostNames(options.hostNames) } : {}),
   });
   try {
     await app.listen({ host: options.host, port: options.port });
@@ -100,6 +108,17 @@ export async function startGateway(
   };
 }
 
+/** Only programs of this machine reach it, and all of them may do everything. */
+function isOpenOnLoopback({ host, apiKeys }: GatewayOptions): boolean {
+  return apiKeys === '' && isLoopback(host);
+}
+
+function resourcePolicyOf(options: GatewayOptions): ResourcePolicy {
+  const { resourcePolicy, corsOrigins } = options;
+  if (resourcePolicy !== 'auto') return resourcePolicy;
+  return isOpenOnLoopback(options) && corsOrigins.length === 0 ? 'same-site' : 'cross-origin';
+}
+
 /** Loads the daemons' side only once a console is looked at. */
 function migrationAsker({ clusterSecretFile }: GatewayOptions): AskMigration {
   return async (address) => {
@@ -118,11 +137,12 @@ async function openAccess(
   options: GatewayOptions,
   onError: (error: unknown) => void,
 ): Promise<Access> {
-  const { apiKeys, urlSecret, antiLeechSecret, antiLeechTtl } = options;
+  const { apiKeys, urlSecret, antiLeechSecret, antiLeechTtl, corsOrigins } = options;
   const now = Date.now;
   return new Access({
     keys: apiKeys === '' ? undefined : await KeyRing.open({ path: apiKeys, now, onError }),
     urlSecrets: urlSecret,
+    corsOrigins,
     antiLeech:
       antiLeechSecret === '' ? undefined : { secret: antiLeechSecret, ttlMs: antiLeechTtl },
     now,

@@ -134,7 +134,7 @@ class Pieces extends EventEmitter {
 
 async function outcome(bytes: Buffer, random: Random, guard: ProgressGuard): Promise<string> {
   const request = new Pieces(bytes, random) as unknown as IncomingMessage;
-  const body = new RequestBody(request, 2 ** 20, guard);
+  const body = new RequestBody(request, { limitBytes: 2 ** 20, guard });
   const form = new Form(body, BOUNDARY, defaultBodyLimits);
   try {
     let taken = 0;

@@ -26,7 +26,7 @@ export interface Target {
 /** Resolves with true if it succeeded: if the server did what it must not. */
 export type Attack = (target: Target) => Promise<boolean>;
 
-export const IMAGES = { images: { types: ['image/*'], checkContent: true } } as const;
+const IMAGES = { images: { types: ['image/*'], checkContent: true } } as const;
 
 export function attack(name: string, options: Partial<AppOptions>, run: Attack): void {
   test(`${name}: the gateway holds`, async () => {

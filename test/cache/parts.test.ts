@@ -1,5 +1,6 @@
-import { extentAround, FileCache, type Placed } from '@stevedore/cache';
+import { FileCache, type Placed } from '@stevedore/cache';
 import { describe, expect, it } from 'vitest';
+import { extentAround } from '../../packages/cache/dist/extent.js';
 import { Frequency } from '../../packages/cache/dist/frequency.js';
 import { MemberFilter } from '../../packages/cache/dist/member-filter.js';
 import { ReadAhead } from '../../packages/cache/dist/read-ahead.js';

@@ -55,6 +55,8 @@ describe('stevedore keys and sign', () => {
 
   test('say what is wrong', async () => {
     const cwd = temporaryFolder();
+    const missing = await run(['keys', 'list', '--file', 'typo.json'], { cwd });
+    expect(missing).toMatchObject({ code: 1, stderr: 'stevedore: typo.json does not exist\n' });
     const wrong = [
       ['keys', 'add'],
       ['keys', 'add', 'x', '--scopes', 'all'],

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -6,13 +7,23 @@ import { afterEach } from 'vitest';
 
 /** Runs the `stevedore` command as a process of its own. */
 
-const MAIN = resolve(import.meta.dirname, '../../gateway/dist/cli/main.js');
+export const MAIN = resolve(import.meta.dirname, '../../gateway/dist/cli/main.js');
 
 const cleanups: (() => Promise<void>)[] = [];
+/** Of the test that runs: what `put` remembers is forgotten after it. */
+let stateHome: string | undefined;
 
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+  if (stateHome) await rm(stateHome, { recursive: true, force: true });
+  stateHome = undefined;
 });
+
+/** The environment of a command, apart from what this machine's user has stored. */
+export function commandEnvironment(more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
+  stateHome ??= mkdtempSync(join(tmpdir(), 'stevedore-state-'));
+  return { ...process.env, XDG_STATE_HOME: stateHome, ...more };
+}
 
 export interface Result {
   readonly code: number | null;
@@ -32,9 +43,8 @@ export class Running {
   #exit: Promise<number | null>;
 
   constructor(args: readonly string[], options: RunOptions = {}) {
-    const env = { ...process.env, ...options.env };
     const child = spawn(process.execPath, [MAIN, ...args], {
-      env,
+      env: commandEnvironment(options.env),
       cwd: options.cwd,
       stdio: ['ignore', 'pipe', 'pipe'],
     });

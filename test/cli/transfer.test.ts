@@ -26,7 +26,7 @@ describe('stevedore put', () => {
     for (const [name, text] of files) await writeFile(join(cwd, name), text);
     const args = ['put', 'holiday/', 'one.html', '--group', 'Sömmer'];
     const { code, stdout, stderr } = await run(args, { cwd, env });
-    expect([code, stderr]).toEqual([0, '']);
+    expect([code, stderr]).toEqual([0, 'stored 4 files, 6 B\n']);
     const lines = stdout.trimEnd().split('\n');
     expect(lines).toHaveLength(4);
     for (const line of lines) {
@@ -62,7 +62,18 @@ describe('stevedore put', () => {
     expect(stdout).toMatch(/^\S{22} {2}1 {2}good\n$/);
     expect(stderr).toContain('missing: missing does not exist\n');
     expect(stderr).toContain('long: The body is longer than 1000000 bytes.\n');
+    expect(stderr).toMatch(/\nstored 1 file, 1 B; 2 files failed\n$/);
     expect(store.files.size).toBe(1);
+  });
+
+  test('names the reason however much of a file was sent by then', async () => {
+    const { env } = await gateway();
+    const cwd = await temporaryDirectory();
+    const names = Array.from({ length: 16 }, (_, index) => `long${index}`);
+    for (const name of names) await writeFile(join(cwd, name), Buffer.alloc(5_000_000));
+    const { stderr } = await run(['put', ...names], { cwd, env });
+    const reasons = names.map((name) => `${name}: The body is longer than 1000000 bytes.`);
+    expect(stderr.trimEnd().split('\n').sort()).toEqual([...reasons, '16 files failed'].sort());
   });
 
   test("says in one sentence what the gateway's problem is", async () => {
@@ -72,7 +83,9 @@ describe('stevedore put', () => {
     store.failure = new StoreError('container_full', 'inside');
     const { code, stderr } = await run(['put', 'a'], { cwd, env });
     expect(code).toBe(1);
-    expect(stderr).toMatch(/^a: Uploads wait for room: .*\n$/);
+    expect(stderr).toMatch(
+      /^a: Uploads wait for room: .*\n1 file not sent: the same command goes on from here\n$/,
+    );
   });
 });
 

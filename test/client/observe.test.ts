@@ -3,7 +3,6 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type FileStore, open, STORE_CHANNELS, type TrunkEvent } from '@stevedore/client';
 import { CHANNELS } from '@stevedore/fastdfs';
-import { MERGE_CHANNEL } from '@stevedore/staging';
 import { expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -45,7 +44,7 @@ test('every channel is told of what it is for, with the outcome', async () => {
     STORE_CHANNELS.get,
     STORE_CHANNELS.read,
     STORE_CHANNELS.delete,
-    MERGE_CHANNEL,
+    'stevedore.merge',
     CHANNELS.connect,
     CHANNELS.request,
   ];
@@ -66,7 +65,7 @@ test('every channel is told of what it is for, with the outcome', async () => {
   expect(of(STORE_CHANNELS.get)[0]).toMatchObject({ store, id: key, result: { size: 5 } });
   expect(of(STORE_CHANNELS.read)[0]).toMatchObject({ store, key, bytes: 5 });
   expect(of(STORE_CHANNELS.delete)).toMatchObject([{ store, key }]);
-  expect(of(MERGE_CHANNEL)).toMatchObject([{ kind: 'trunk', files: 1 }]);
+  expect(of('stevedore.merge')).toMatchObject([{ kind: 'trunk', files: 1 }]);
   expect(of(CHANNELS.request).map(({ operation }) => operation)).toEqual(
     expect.arrayContaining(['upload']),
   );

@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
-import { openDatabase } from '@stevedore/disk/sqlite';
+import { applySchema, openDatabase } from '@stevedore/disk/sqlite';
 import { expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -31,10 +31,27 @@ test('pragmas answer as those of better-sqlite3 do', () => {
   expect(database.pragma('no_such_pragma', { simple: true })).toBeUndefined();
 });
 
+test('a schema is brought up step by step, once, and a later one is refused', () => {
+  const database = open();
+  const first = 'CREATE TABLE t (a); INSERT INTO t VALUES (1)';
+  const second = 'ALTER TABLE t ADD COLUMN b DEFAULT 2; INSERT INTO t VALUES (3, 4)';
+  applySchema(database, [first]);
+  applySchema(database, [first, second]);
+  applySchema(database, [first, second]);
+  const rows = database.prepare('SELECT a, b FROM t ORDER BY a').all();
+  expect(rows).toEqual([
+    { a: 1, b: 2 },
+    { a: 3, b: 4 },
+  ]);
+  expect(() => applySchema(database, [first])).toThrow('version 2, this program knows 1');
+  expect(() => applySchema(database, [first, second, 'no such statement'])).toThrow('syntax error');
+  expect(database.pragma('user_version', { simple: true })).toBe(2);
+});
+
 // Node from 24.19 on aborts when such an object is collected at an idle moment.
 test('nothing of a database is ever collected, closed or not', () => {
   const script = `
-    import { openDatabase } from ${JSON.stringify(import.meta.resolve('@stevedore/disk/sqlite'))};
+    import { applySchema, openDatabase } from ${JSON.stringify(import.meta.resolve('@stevedore/disk/sqlite'))};
     import { setImmediate as turn } from 'node:timers/promises';
     const seen = [];
     (function use() {

@@ -31,7 +31,8 @@ describe('the page on HTTP', () => {
     const sentences = [
       `${limits.maxParts} parts, ${limits.maxPartHeaders} headers and ${kib(limits.maxPartHeaderBytes)} of them for each, fields of ${kib(limits.maxFieldBytes)}`,
       `headers of a request | ${seconds(limits.headerTimeoutMs)}`,
-      `${kib(limits.minBodyBytesPerSecond)}/s after ${seconds(limits.bodyGraceMs)}`,
+      `${kib(limits.minBodyBytesPerSecond)}/s in any ${seconds(limits.bodyWindowMs)}`,
+      `takes nothing of a download | ${seconds(limits.downloadStallMs)}`,
       `${seconds(limits.idleMs)}; without a request ${seconds(limits.keepAliveMs)}`,
       `connections | ${limits.maxConnections.toLocaleString('en')}`,
       `more than ${MAX_RANGES} ranges`,

@@ -1,9 +1,16 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { environmentName, flagName, STORE_CHANNELS } from '@stevedore/client';
+import {
+  environmentName,
+  flagName,
+  fromProgram,
+  type OptionSpec,
+  type OptionTable,
+  parseOptions,
+  STORE_CHANNELS,
+} from '@stevedore/client';
 import { CHANNELS } from '@stevedore/fastdfs';
 import { problemBody, problemCodes } from '@stevedore/middleware/core';
-import { MERGE_CHANNEL } from '@stevedore/staging';
 import { startStorage, startTracker } from '@stevedore/storage';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../gateway/dist/app.js';
@@ -26,6 +33,25 @@ function rows(): string[][] {
     );
 }
 
+/** What an option is when its cell of defaults is typed. */
+function typed(spec: OptionSpec, cell: string): unknown {
+  const text = cell.replace(/ \(.*\)$/, '');
+  const words: Record<string, unknown> = {
+    none: spec.kind === 'list' ? [] : '',
+    on: true,
+    off: false,
+  };
+  return parseOptions({ spec }, [fromProgram({ spec: words[text] ?? text })]).spec;
+}
+
+function expectDefaults(table: OptionTable, cells: readonly (readonly [string, string])[]): void {
+  const byFlag = new Map(Object.entries(table).map(([key, spec]) => [flagName(key), spec]));
+  for (const [flag, cell] of cells) {
+    const spec = byFlag.get(flag)!;
+    expect(typed(spec, cell), flag).toEqual(spec.default);
+  }
+}
+
 describe('the reference', () => {
   test('lists every error code with its status, and no other', () => {
     const listed = rows()
@@ -43,6 +69,11 @@ describe('the reference', () => {
       (key) => `${key} ${flagName(key)} ${environmentName(key)}`,
     );
     expect(listed.sort()).toEqual(known.sort());
+    const options = rows().filter((cells) => cells.length === 5);
+    expectDefaults(
+      gatewayOptions,
+      options.map(([, flag, , cell]) => [flag!, cell!]),
+    );
   });
 
   test('lists every option of trackers and storages, and no other', () => {
@@ -55,11 +86,25 @@ describe('the reference', () => {
     expect(listed.sort()).toEqual(known.sort());
   });
 
+  test.each([
+    ['storage', storageOptions],
+    ['tracker', trackerOptions],
+  ])('has the defaults of a %s', (name, table) => {
+    const [, section = ''] = REFERENCE.split(`| flag of \`stevedore ${name}\` |`);
+    const lines = section.slice(0, section.indexOf('\n\n')).split('\n').slice(2);
+    const cells = lines.map((line) => line.replaceAll('`', '').split('|'));
+    expect(cells).toHaveLength(Object.keys(table).length);
+    expectDefaults(
+      table,
+      cells.map(([, flag = '', , cell = '']) => [flag.trim(), cell.trim()]),
+    );
+  });
+
   test('lists every diagnostics channel, and no other', () => {
     const listed = rows()
       .filter((cells) => cells.length === 2 && cells[0]!.startsWith('stevedore.'))
       .map(([name]) => name);
-    const known = [...Object.values(STORE_CHANNELS), ...Object.values(CHANNELS), MERGE_CHANNEL];
+    const known = [...Object.values(STORE_CHANNELS), ...Object.values(CHANNELS), 'stevedore.merge'];
     expect(listed.sort()).toEqual(known.sort());
   });
 

@@ -7,7 +7,7 @@ import { readKeyFile, writeKeyFile } from '../../gateway/dist/access/key-file.js
 import { KeyRing } from '../../gateway/dist/access/key-ring.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { call, guarded, NOW, newKey } from './guarded.js';
-import { RawConnection, raw, running, until } from './harness.js';
+import { BOUNDARY, FORM_END, part, RawConnection, raw, running, until } from './harness.js';
 
 describe('an API key', () => {
   test('is what uploads and deletes need; reads need the key of the file alone', async () => {
@@ -164,6 +164,26 @@ describe('an API key', () => {
     expect((await raw(gateway.port, head('Content-Length: 1'), 'x')).status).toBe(429);
     const bytes = [...gateway.store.files.values()].map(({ info }) => info.size);
     expect(bytes).toEqual([20, 80]);
+  });
+
+  test('counts what a form holds against its bytes of a day', async () => {
+    const { key, text } = newKey({ bytesPerDay: 3000 });
+    const gateway = await guarded([key]);
+    const file = (content: string) => part('name="f"; filename="a"', content);
+    const send = (...parts: string[]) => {
+      const type = `multipart/form-data; boundary=${BOUNDARY}`;
+      const headers = { authorization: `Bearer ${text}`, 'content-type': type };
+      return fetch(`${gateway.url}/files`, {
+        ...{ method: 'POST', headers },
+        body: parts.join('') + FORM_END,
+      });
+    };
+    const seven = await send(...Array<string>(7).fill(file('x'.repeat(1000))));
+    expect(seven.status).toBe(413);
+    expect(gateway.store.files.size).toBe(0);
+    const three = await send(...Array<string>(3).fill(file('x'.repeat(1000))));
+    expect(three.status).toBe(201);
+    expect((await send(file('x'))).status).toBe(429);
   });
 
   test('keeps its idempotency keys from those of others', async () => {

@@ -104,7 +104,13 @@ test('what is kept is bounded, and many who look ask the cluster once', async ()
     asked += 1;
     return ask();
   };
-  const feed = new ConsoleFeed({ store, version: '1', embedded: true, now: () => now });
+  const feed = new ConsoleFeed({
+    store,
+    version: '1',
+    embedded: true,
+    showsIds: true,
+    now: () => now,
+  });
   onTestFinished(() => feed.close());
   const trunk = { kind: 'trunk', fileId: 'f', files: 1, bytes: 1, fill: 1, durationMs: 1 } as const;
   for (let count = 0; count < 1000; count++) {
@@ -141,6 +147,7 @@ test('storages that move files say so; those that move none are asked again late
     store,
     version: '1',
     embedded: false,
+    showsIds: true,
     now: () => now,
     askMigration: async (address) => {
       asked.push(address);

@@ -57,6 +57,7 @@ describe('what the doctor makes of', () => {
     expect(judgeNode('v20.18.9').verdict).toBe('problem');
     expect(judgeNode('v20.19.0').verdict).toBe('ok');
     expect(judgeNode('v24.0.0').verdict).toBe('ok');
+    expect(judgeNode('v27.0.0').verdict).toBe('warning');
     const handles = { softLimit: 65_536, hardLimit: 65_536, inUse: 100, maximum: 1000 };
     expect(verdicts(judgeHandles(handles, 10_000))).toEqual(['file handles: ok']);
     const few = judgeHandles({ ...handles, softLimit: 1024, hardLimit: 4096, inUse: 900 }, 10_000);

@@ -215,7 +215,7 @@ describe('a malformed form', () => {
   });
 
   test('whose part never ends is given up in time', async () => {
-    const limits = { checkIntervalMs: 20, bodyGraceMs: 40, minBodyBytesPerSecond: 1e9 };
+    const limits = { checkIntervalMs: 20, bodyWindowMs: 40, minBodyBytesPerSecond: 1e9 };
     const { port, store } = await running({ limits });
     const answer = await raw(
       port,

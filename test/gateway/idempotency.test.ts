@@ -1,5 +1,7 @@
+import { crc32 } from 'node:zlib';
+import { uploadMark } from '@stevedore/middleware/core';
 import { describe, expect, test } from 'vitest';
-import { BOUNDARY, FORM_END, part, running } from './harness.js';
+import { BOUNDARY, FORM_END, part, RawConnection, running } from './harness.js';
 import { post } from './posting.js';
 
 describe('an Idempotency-Key', () => {
@@ -103,6 +105,42 @@ describe('an Idempotency-Key', () => {
     const broken = await post(gateway, file('one'), headers);
     expect([broken.status, broken.body.code]).toEqual([400, 'malformed_multipart']);
     expect(gateway.store.files.size).toBe(2);
+  });
+
+  test('that was guessed gives nothing away, whatever its client waits for', async () => {
+    const { port, store } = await running();
+    const { key } = await store.put('private bytes', { once: uploadMark(' /files', 'guess') });
+    const head =
+      'POST /files HTTP/1.1\r\nHost: x\r\nIdempotency-Key: guess\r\nExpect: 100-continue\r\nConnection: close\r\n';
+    const form = part('name="f"; filename="a"', 'other content') + FORM_END;
+    for (const [type, body] of [
+      ['text/plain', 'other content'],
+      [`multipart/form-data; boundary=${BOUNDARY}`, form],
+    ]) {
+      const connection = new RawConnection(port);
+      const length = `Content-Length: ${body!.length}`;
+      await connection.send(`${head}Content-Type: ${type}\r\n${length}\r\n\r\n`);
+      await connection.sees(/100 Continue/);
+      await connection.send(body!);
+      const answer = await connection.answer();
+      expect(answer.status).toBe(422);
+      expect(answer.body).not.toContain(key);
+    }
+    const same = new RawConnection(port);
+    await same.send(`${head}Content-Length: 13\r\n\r\n`);
+    await same.sees(/100 Continue/);
+    await same.send('private bytes');
+    const answer = await same.answer();
+    expect([answer.status, JSON.parse(answer.body).key]).toEqual([201, key]);
+  });
+
+  test('is held against the bytes, not against a checksum of them', async () => {
+    const gateway = await running();
+    // Of the same length and CRC-32.
+    const [one, other] = ['plumless', 'buckeroo'];
+    expect(crc32(one!)).toBe(crc32(other!));
+    expect((await post(gateway, one!, { 'idempotency-key': 'k' })).status).toBe(201);
+    expect((await post(gateway, other!, { 'idempotency-key': 'k' })).status).toBe(422);
   });
 
   test('is one upload at a time', async () => {

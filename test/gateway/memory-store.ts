@@ -119,8 +119,7 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
   }
 
   async delete(key: string): Promise<void> {
-    this.#find(key);
-    this.files.delete(key);
+    this.files.delete(this.#find(key).info.key);
   }
 
   async settled(key: string): Promise<string> {

@@ -24,12 +24,29 @@ describe('options of the gateway', () => {
   });
 
   test.each([
-    [{ file: { prot: 1 } }, 'there is no option "prot"'],
-    [{ file: { port: 'x' } }, 'stevedore.config.json port'],
-    [{ environment: { STEVEDORE_TRUNK_SIZE: '64' } }, 'environment trunkSize'],
-    [{ flags: { mergeMaxAge: '1 moon' } }, 'flag mergeMaxAge'],
-  ])('wrong ones are named: %j', (sources, message) => {
+    [{ file: { prot: 1 } }, 'stevedore.config.json: prot is no option; did you mean port?'],
+    [{ file: { xyzzyxyzzy: 1 } }, 'stevedore.config.json: xyzzyxyzzy is no option; known are host'],
+    [{ file: { port: 'x' } }, 'stevedore.config.json: port: "x" is not a whole number'],
+    [{ environment: { STEVEDORE_TRUNK_SIZE: '64' } }, 'STEVEDORE_TRUNK_SIZE: "64" has no unit'],
+    [{ flags: { mergeMaxAge: '1 moon' } }, '--merge-max-age: "1 moon" has no known unit'],
+    [{ flags: { trunkSize: '1KiB' } }, '--trunk-size: 1 KiB is less than 1 MiB'],
+    [{ flags: { trunkSize: '1TiB' } }, '--trunk-size: 1 TiB is more than 2 GiB'],
+    [
+      { flags: { trunkSize: '2MiB' } },
+      '--small-file-limit must be at most half of --trunk-size, or trunks cannot be filled',
+    ],
+    [
+      { environment: { STEVEDORE_CONTAINER_SIZE: '8MiB' }, file: { trunkSize: '8MiB' } },
+      'STEVEDORE_CONTAINER_SIZE must be at least twice stevedore.config.json: trunkSize',
+    ],
+    [{ environment: { STEVEDORE_URL_SECRET: 'short' } }, 'STEVEDORE_URL_SECRET: 16 bytes at least'],
+  ])('wrong ones are named as they were given: %j', (sources, message) => {
     expect(() => parseGatewayOptions(sources)).toThrow(message);
+  });
+
+  test('a size or a duration of nothing needs no unit', () => {
+    const flags = { cacheSize: '0', directMaxWait: '0' };
+    expect(parseGatewayOptions({ flags })).toMatchObject({ cacheSize: 0, directMaxWait: 0 });
   });
 });
 

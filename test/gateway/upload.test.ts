@@ -333,7 +333,7 @@ describe('a slow client', () => {
   const hurried = {
     limits: {
       checkIntervalMs: 20,
-      bodyGraceMs: 40,
+      bodyWindowMs: 40,
       headerTimeoutMs: 60,
       minBodyBytesPerSecond: 1e9,
     },
@@ -349,6 +349,32 @@ describe('a slow client', () => {
     expect(JSON.parse(answer.body)).toMatchObject({ code: 'body_too_slow' });
     expect(store.uploadsInFlight).toBe(0);
     expect(store.files.size).toBe(0);
+  });
+
+  test('is given up when it slows down, however much came before', async () => {
+    const limits = { checkIntervalMs: 20, bodyWindowMs: 200, minBodyBytesPerSecond: 10_000 };
+    const { port, store } = await running({ limits });
+    const connection = new RawConnection(port);
+    const head = 'POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n';
+    await connection.send(head + 'x'.repeat(5_000_000));
+    const dribble = setInterval(() => void connection.send('x'), 20);
+    const answer = await connection.answer();
+    clearInterval(dribble);
+    expect(answer.status).toBe(408);
+    expect(store.uploadsInFlight).toBe(0);
+  });
+
+  test('is not given up as long as it keeps the rate', async () => {
+    const limits = { checkIntervalMs: 20, bodyWindowMs: 100, minBodyBytesPerSecond: 10_000 };
+    const { port } = await running({ limits });
+    const connection = new RawConnection(port);
+    const head = 'POST /files HTTP/1.1\r\nHost: x\r\nConnection: close\r\n';
+    await connection.send(`${head}Content-Length: 200000\r\n\r\n`);
+    for (let sent = 0; sent < 200_000; sent += 10_000) {
+      await connection.send('x'.repeat(10_000));
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    expect((await connection.answer()).status).toBe(201);
   });
 
   test.each(['Content-Length: 1000000', 'Transfer-Encoding: chunked'])(
@@ -382,5 +408,25 @@ describe('a slow client', () => {
     await new Promise((resolve) => setTimeout(resolve, 200));
     open();
     expect((await upload).status).toBe(201);
+  });
+});
+
+describe('a client with many unfinished uploads', () => {
+  test('is refused more when they hold its share of the room', async () => {
+    const { port, url, store } = await running({ limits: { maxClientBytes: 1_000_000 } });
+    const head = 'POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n';
+    const first = new RawConnection(port);
+    await first.send(head + 'x'.repeat(600_000));
+    await until(() => store.received >= 600_000);
+    const second = new RawConnection(port);
+    await second.send(head + 'x'.repeat(600_000));
+    const answer = await second.answer();
+    expect(answer.status).toBe(429);
+    expect(JSON.parse(answer.body)).toMatchObject({ code: 'client_room_exceeded' });
+    expect(answer.head).toMatch(/^retry-after: \d+\r?$/im);
+    await first.send('x'.repeat(300_000));
+    expect(await first.sees(/201 Created/)).toContain('201');
+    const body = Buffer.alloc(900_000);
+    expect((await fetch(`${url}/files`, { method: 'POST', body })).status).toBe(201);
   });
 });

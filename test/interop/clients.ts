@@ -15,7 +15,7 @@ import { content, type Node, type Owner, withMoved } from '../support/two-groups
  * and our client reads what the program stored.
  */
 
-export const CASES = {
+const CASES = {
   upload: 'stores a file and reads it back',
   large: 'stores and reads 3 MB',
   empty: 'stores a file of 0 bytes',
@@ -55,7 +55,7 @@ export interface ClientNode {
 }
 
 /** Files of one group whose bytes have gone to another one, in a cluster of their own. */
-export interface MovedFiles {
+interface MovedFiles {
   /** Of its tracker. */
   readonly port: number;
   /** As `slices`; the metadata of each is `n`: its place in the list. */

@@ -1,5 +1,15 @@
-import { anneal, type PackingUnit, seededRandom } from '@stevedore/staging';
+import { anneal as annealInSteps, type Packing, type PackingUnit } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
+import { seededRandom } from '../../packages/staging/dist/random.js';
+
+/** All steps at once. */
+function anneal(...args: Parameters<typeof annealInSteps>): Packing {
+  const steps = annealInSteps(...args);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
 
 const CAPACITY = 64 * 2 ** 20 - 60;
 const LIMITS = { capacityBytes: CAPACITY, maxFiles: 65_534 };
@@ -15,7 +25,67 @@ function logUniform(count: number, random: () => number): PackingUnit[] {
   );
 }
 
+const MIB = 2 ** 20;
+
+/** Sizes among which the oldest units and single exchanges do not fill a trunk. */
+const HARD: readonly (readonly [string, (random: () => number) => PackingUnit[]])[] = [
+  [
+    'files of 1 to 4 MiB',
+    (random) => Array.from({ length: 50 }, () => unit(Math.round((1 + 3 * random()) * MIB))),
+  ],
+  [
+    'few large files',
+    (random) => Array.from({ length: 14 }, () => unit(Math.round((4 + 12 * random()) * MIB))),
+  ],
+  [
+    'large groups and small files',
+    (random) => [
+      ...Array.from({ length: 12 }, () => unit(Math.round((5 + 20 * random()) * MIB))),
+      ...logUniform(100, random),
+    ],
+  ],
+];
+
+function median(values: number[]): number {
+  return values.sort((a, b) => a - b)[values.length >> 1]!;
+}
+
+/** Unfilled bytes of the fullest trunk when all units are spread by best-fit decreasing. */
+function bestFitDecreasing(units: readonly PackingUnit[]): number {
+  const left: number[] = [];
+  for (const { bytes } of [...units].sort((a, b) => b.bytes - a.bytes)) {
+    const fitting = left.filter((room) => room >= bytes);
+    const room = fitting.length === 0 ? CAPACITY : Math.min(...fitting);
+    if (fitting.length > 0) left.splice(left.indexOf(room), 1);
+    left.push(room - bytes);
+  }
+  return Math.min(...left);
+}
+
 describe('annealing', () => {
+  test.each(HARD)('fills what its start leaves: %s', (_, sizes) => {
+    const still: number[] = [];
+    const annealed: number[] = [];
+    for (let seed = 1; seed <= 15; seed++) {
+      const units = sizes(seededRandom(seed));
+      const fill = (maxMoves?: number) => {
+        const random = seededRandom(seed);
+        return anneal(units, LIMITS, { random, ...(maxMoves === undefined ? {} : { maxMoves }) });
+      };
+      still.push(fill(0).unfilledBytes);
+      annealed.push(fill().unfilledBytes);
+    }
+    expect(median(annealed)).toBeLessThan(median(still) / 4);
+  });
+
+  test.each(HARD)('is never worse than best-fit decreasing: %s', (_, sizes) => {
+    for (let seed = 1; seed <= 25; seed++) {
+      const units = sizes(seededRandom(seed));
+      const { unfilledBytes } = anneal(units, LIMITS, { random: seededRandom(seed) });
+      expect(unfilledBytes, `seed ${seed}`).toBeLessThanOrEqual(bestFitDecreasing(units));
+    }
+  });
+
   test('leaves at most 64 of 64 MiB unfilled with 5,000 candidates, whatever the seed', () => {
     for (let seed = 1; seed <= 40; seed++) {
       const random = seededRandom(seed);

@@ -55,13 +55,14 @@ describe('candidates', () => {
     expect(units.flatMap((unit) => unit.rows)).toEqual(rows);
   });
 
-  test('the members of a trunk keep groups contiguous', () => {
+  test('the members of a trunk keep groups contiguous', async () => {
     const random = seededRandom(5);
     const rows = Array.from({ length: 400 }, (_, index) =>
       row(200 + Math.floor(random() * 2000), index % 3 === 0 ? `g${index % 21}` : null),
     );
     const units = makeUnits(rows, LIMITS);
-    const members = chooseMembers(units, { ...LIMITS, maxFiles: 65_534 }, random);
+    const limits = { ...LIMITS, maxFiles: 65_534 };
+    const members = await chooseMembers(units, limits, random, () => Promise.resolve());
     const seen = new Set<string>();
     let last: string | null = null;
     for (const { group } of members) {

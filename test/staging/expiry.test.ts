@@ -1,9 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { openDatabase } from '@stevedore/disk/sqlite';
 import { describe, expect, test } from 'vitest';
-import { migrate } from '../../packages/staging/dist/filemap-schema.js';
 import { openStaging, stageFile, until } from '../support/staging.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -63,24 +61,5 @@ describe('the mark of an upload', () => {
     expect(keysSince(0)).toEqual([first, second]);
     expect(keysSince(Date.now() + 60_000)).toEqual([]);
     expect(staging.findOnce(randomBytes(16), 0)).toEqual([]);
-  });
-});
-
-describe('a FileMap of the first schema', () => {
-  test('is brought to the present one with its rows', async () => {
-    const folder = temporaryFolder();
-    const key = randomBytes(16);
-    const database = openDatabase(join(folder, 'filemap.sqlite'));
-    migrate(database, 1);
-    database
-      .prepare("INSERT INTO files VALUES (?, 'a', 'b', NULL, 10, 1, 2, 3, 4, 0, 1, 100, NULL)")
-      .run(key);
-    database.exec("UPDATE counters SET value = 1 WHERE name = 'mergedFiles'");
-    database.close();
-    const { staging } = await openStaging(folder);
-    expect(staging.find(key)).toMatchObject({ size: 10, expiresAt: null });
-    const ending = await stageFile(staging, randomBytes(5), { expiresAt: 1 });
-    expect(await staging.deleteExpired()).toBe(1);
-    expect(staging.find(ending)).toBeUndefined();
   });
 });

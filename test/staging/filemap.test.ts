@@ -2,10 +2,8 @@ import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { openDatabase } from '@stevedore/disk/sqlite';
 import { expect, onTestFinished, test } from 'vitest';
 import { FileMap } from '../../packages/staging/dist/filemap.js';
-import { migrate } from '../../packages/staging/dist/filemap-schema.js';
 import { until } from '../support/staging.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -118,39 +116,6 @@ test('a deleted file that a second trunk turns out to have stays deleted until b
   fileMap.apply([retired(taskId, 'group1/M00/two', 1)], 3, 2);
   expect(fileMap.neededRecords(2).deletions).toEqual([]);
   expect(fileMap.isDeleted(first.keys[0]!)).toBe(true);
-});
-
-test('a FileMap of the fourth schema keeps its deletions and what it knows of dead bytes', () => {
-  const path = join(temporaryFolder(), 'filemap.sqlite');
-  const database = openDatabase(path);
-  migrate(database, 4);
-  const [gone, kept] = [randomBytes(16), randomBytes(16)];
-  const addTrunkRow = database.prepare(`INSERT INTO trunks
-    (id, taskId, kind, state, fileId, size, files, contentBytes, deadFiles, deadBytes, sparse, recordSegment)
-    VALUES (?, ?, 'trunk', 'confirmed', ?, 300, 2, 200, ?, ?, ?, 1)`);
-  const [half, dead] = [randomBytes(16), randomBytes(16)];
-  addTrunkRow.run(1, half, 'group1/M00/one', 1, 150, 1);
-  addTrunkRow.run(2, dead, 'group1/M00/two', 2, 200, 0);
-  database
-    .prepare(
-      `INSERT INTO files (key, name, type, size, crc32, stagedAt, segment, position, spooled, trunk, trunkOffset)
-       VALUES (?, 'a', 'b', 50, 1, 1, 1, 1, 0, 1, 150)`,
-    )
-    .run(kept);
-  database.prepare('INSERT INTO deletions VALUES (?, 1, 1)').run(gone);
-  database.prepare('INSERT INTO holds VALUES (1, ?)').run(gone);
-  database.exec("UPDATE counters SET value = 1 WHERE name = 'mergedFiles'");
-  database.close();
-
-  const fileMap = openFileMap(path);
-  expect(fileMap.isDeleted(gone)).toBe(true);
-  expect(fileMap.neededRecords(1).deletions).toEqual([gone]);
-  expect(fileMap.sparseTrunks(5)).toMatchObject([{ id: 1, deadFiles: 1, deadBytes: 150 }]);
-  expect(fileMap.deadTrunks()).toMatchObject([{ id: 2, deadFiles: 2, deadBytes: 200 }]);
-  remove(fileMap, [kept], 2);
-  expect(fileMap.deadTrunks()).toMatchObject([{ id: 1, deadFiles: 2, deadBytes: 200 }, { id: 2 }]);
-  fileMap.apply([retired(half, 'group1/M00/one', 2)], 2, 2);
-  expect(fileMap.neededRecords(1).deletions).toEqual([]);
 });
 
 test('the log is written back while work goes on, by a thread that ends with the FileMap', async () => {

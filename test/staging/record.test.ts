@@ -44,18 +44,18 @@ describe('container records', () => {
     expected.writeUInt32LE(7, 8);
     expected.writeUInt16LE(0xabcd, 12);
     expected.writeBigUInt64LE(1_700_000_000_123n, 16);
-    expected.writeUInt32LE(crc32(expected.subarray(0, 24)), 24);
-    const header = { segment: 7, origin: 0xabcd, begunAt: 1_700_000_000_123, previousBytes: 0 };
+    expected.writeUInt32LE(67_108_864, 24);
+    expected.writeUInt32LE(crc32(expected.subarray(0, 28)), 28);
+    const header = {
+      segment: 7,
+      origin: 0xabcd,
+      begunAt: 1_700_000_000_123,
+      previousBytes: 67_108_864,
+    };
     expect(encodeSegmentHeader(header).toString('hex')).toBe(expected.toString('hex'));
     expect(decodeSegmentHeader(expected)).toEqual(header);
-
-    const later = { ...header, previousBytes: 67_108_864 };
-    expected.writeUInt32LE(later.previousBytes, 28);
+    expected.writeUInt32LE(0, 24);
     expect(decodeSegmentHeader(expected)).toBeUndefined();
-    const checked = Buffer.concat([expected.subarray(0, 24), expected.subarray(28)]);
-    expected.writeUInt32LE(crc32(checked), 24);
-    expect(encodeSegmentHeader(later).toString('hex')).toBe(expected.toString('hex'));
-    expect(decodeSegmentHeader(expected)).toEqual(later);
   });
 
   test('a header that lost any of its bits is refused', () => {

@@ -131,7 +131,7 @@ test('what the cut behind a failed write is told of is not forgotten', async () 
   await append('acknowledged, not synced', false);
   forgetful.losesNext = true;
   forgetful.failsWrites = true;
-  await expect(append('refused', true)).rejects.toMatchObject({ code: 'container_full' });
+  await expect(append('refused', true)).rejects.toMatchObject({ code: 'disk_full' });
   forgetful.failsWrites = false;
   expect(forgetful.medium.includes('acknowledged, not synced')).toBe(false);
   await container.sync();

@@ -202,7 +202,7 @@ describe('metadata', () => {
 
 describe('a slave', () => {
   it('cannot take a name that means something else to the storage', async () => {
-    const environment = { now: () => 1_800_000_000_000, random: () => 0 };
+    const environment = { now: () => 1_800_000_000_000, uptimeMs: () => 0, random: () => 0 };
     const storage = await storageOf({ environment });
     const { name } = await (await storage.connect()).upload(Buffer.from('master'), 'merged');
     const attempts = [

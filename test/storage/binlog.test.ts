@@ -45,7 +45,11 @@ async function appender(client: RawClient, content: string) {
 
 describe('the log of changes', () => {
   it('has every change in the layout of the C storage, and lists what is there', async () => {
-    const environment = { now: () => 1_795_235_075_000, random: (limit: number) => limit % 7 };
+    const environment = {
+      now: () => 1_795_235_075_000,
+      uptimeMs: () => 0,
+      random: (limit: number) => limit % 7,
+    };
     const storage = await storageOf({ environment });
     const client = await storage.connect();
     const kept = await client.upload(Buffer.from('kept'));

@@ -40,7 +40,7 @@ function replayOf(target: Target): Replay {
 async function trackerOf(cluster: string, startSeconds: number) {
   const { tracker, options } = CLUSTERS[cluster]!;
   let nowMs = startSeconds * 1000;
-  const environment = { now: () => nowMs, random: () => 0 };
+  const environment = { now: () => nowMs, uptimeMs: () => nowMs, random: () => 0 };
   const daemon = await startTracker({ ...options, environment, host: tracker.host, port: 0 });
   onTestFinished(() => daemon.close());
   const setSeconds = (seconds: number): void => {

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   deleteFile,
   downloadFile,
@@ -94,19 +95,31 @@ describe('a daemon', () => {
     expect(await idle[999]!.isOpen()).toBe(true);
   });
 
-  it.each(daemons)('that is a $role turns connections beyond its limit away', async (each) => {
-    const daemon = await each.start({ maxConnections: 2 });
-    const first = await daemon.connect();
-    const second = await daemon.connect();
-    expect(await first.isOpen()).toBe(true);
-    expect(await second.isOpen()).toBe(true);
-    const third = await daemon.connect();
-    await third.ended();
-    first.socket.destroy();
-    await until(async () => {
-      const next = await daemon.connect();
-      return next.isOpen();
-    });
+  it.each(daemons)(
+    'that is a $role closes the longest idle connection for one beyond its limit',
+    async (each) => {
+      const daemon = await each.start({ maxConnections: 2 });
+      const first = await daemon.connect();
+      const second = await daemon.connect();
+      expect(await second.isOpen()).toBe(true);
+      expect(await first.isOpen()).toBe(true);
+      const third = await daemon.connect();
+      await second.ended();
+      expect(await third.isOpen()).toBe(true);
+      expect(await first.isOpen()).toBe(true);
+    },
+  );
+
+  it.each(daemons)('that is a $role ends no request for a connection that comes', async (each) => {
+    const daemon = await each.start({ maxConnections: 1 });
+    const client = await daemon.connect();
+    const request = encodeRequest(queryFileInfo, { group: 'group1', name: 'M00/00/00/none' });
+    client.send(request.subarray(0, 15));
+    await sleep(50);
+    const other = await daemon.connect();
+    await other.ended();
+    client.send(request.subarray(15));
+    expect(await client.reply()).toBeDefined();
   });
 
   it.each(daemons)('that is a $role outlives random bytes', async (each) => {
@@ -166,7 +179,7 @@ describe('a storage', () => {
 
   it('drains a small refused upload and goes on with the next request', async () => {
     let nowMs = 1_800_000_000_000;
-    const environment = { now: () => nowMs, random: () => 0 };
+    const environment = { now: () => nowMs, uptimeMs: () => nowMs, random: () => 0 };
     const storage = await storageOf({ reservedSpaceMegabytes: 2 ** 40, environment });
     nowMs += 5000;
     const client = await storage.connect();

@@ -216,6 +216,7 @@ describe('a storage', () => {
     let bits = 0;
     const environment = {
       now: () => 1_800_000_000_000,
+      uptimeMs: () => 0,
       random: (limit: number) => (limit === 2 ** 23 ? bits++ >> 1 : 0),
     };
     const storage = await storageOf({ environment });

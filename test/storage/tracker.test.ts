@@ -183,7 +183,7 @@ describe('a tracker', () => {
 
   it('sends nobody to a storage that has been silent for too long', async () => {
     let nowMs = 1_800_000_000_000;
-    const environment = { now: () => nowMs, random: () => 0 };
+    const environment = { now: () => nowMs, uptimeMs: () => nowMs, random: () => 0 };
     const tracker = await trackerOf({ environment, checkActiveIntervalMs: 100_000 });
     const storage = await member(tracker, {});
     nowMs += 100_000;
@@ -192,6 +192,19 @@ describe('a tracker', () => {
     expect((await storage.ask(queryStore, undefined)).status).toBe(2);
     await storage.ask(beat, undefined);
     expect((await storage.ask(queryStore, undefined)).status).toBe(0);
+  });
+
+  it('loses no storage when somebody sets the clock', async () => {
+    let nowMs = 1_800_000_000_000;
+    const environment = { now: () => nowMs, uptimeMs: () => 1_000, random: () => 0 };
+    const tracker = await trackerOf({ environment, checkActiveIntervalMs: 100_000 });
+    const storage = await member(tracker, {});
+    for (const changeMs of [3_600_000, -7_200_000]) {
+      nowMs += changeMs;
+      expect((await storage.ask(queryStore, undefined)).status).toBe(0);
+      await storage.ask(beat, undefined);
+      expect((await storage.ask(queryStore, undefined)).status).toBe(0);
+    }
   });
 
   it('answers 28 when nobody has more room than is reserved', async () => {

@@ -229,7 +229,7 @@ function readStored(store: MemoryTrunkStore, row: FileRow): Buffer | undefined {
   return trunk?.subarray(row.trunkOffset!, row.trunkOffset! + row.size);
 }
 
-export function describe(entry: LedgerEntry): string {
+function describe(entry: LedgerEntry): string {
   const { name, bytes, state } = entry;
   return `${state} ${name} (${bytes.length} bytes, CRC-32 ${crc32(bytes)})`;
 }

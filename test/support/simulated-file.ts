@@ -17,7 +17,7 @@ import type { Random } from './random.js';
 export type CrashMode = 'killed' | 'lost' | 'kept' | 'subset' | 'torn';
 export const CRASH_MODES: readonly CrashMode[] = ['killed', 'lost', 'kept', 'subset', 'torn'];
 
-export const SECTOR_BYTES = 512;
+const SECTOR_BYTES = 512;
 
 interface Change {
   readonly position: number;

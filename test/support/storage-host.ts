@@ -48,7 +48,7 @@ import { handleFile, handleRequest } from './storage-requests.js';
  * machine with what survived. Every request is noted in the ledger, with its answer.
  */
 
-export const ROOT = '/store';
+const ROOT = '/store';
 
 /** All that outlives a crash, as it was at one moment. */
 export interface StorageState {
@@ -114,6 +114,7 @@ export class StorageHost {
           this.clock += 1;
           return this.clock;
         },
+        uptimeMs: () => this.clock,
         random: (limit) => this.random.below(limit),
       },
       onError: (error) => this.errors.push(error),

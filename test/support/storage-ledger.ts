@@ -19,7 +19,7 @@ export interface Version {
 
 export type Kind = 'normal' | 'appender' | 'slave' | 'link';
 
-export interface Slice extends SliceEntry {
+interface Slice extends SliceEntry {
   readonly bytes: Buffer;
   /** What may be found: that it is there, that it is not, either. */
   readonly possible: readonly boolean[];
@@ -133,7 +133,7 @@ function different(versions: readonly Version[]): Version[] {
   );
 }
 
-export function describe({ bytes, metadata, movedTo }: Version): string {
+function describe({ bytes, metadata, movedTo }: Version): string {
   if (!bytes) return movedTo === undefined ? 'nothing' : `nothing (it is ${movedTo} now)`;
   const text = metadata === undefined ? '' : ` with metadata ${JSON.stringify(metadata)}`;
   return `${bytes.length} bytes of CRC-32 ${crc32(bytes)}${text}`;

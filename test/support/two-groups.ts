@@ -17,7 +17,7 @@ export const TIERS: TierOptions = {
   guestGraceMs: 0,
 };
 /** So slow a disk is overloaded by a few requests. */
-export const SLOW: TierOptions = {
+const SLOW: TierOptions = {
   ...TIERS,
   bytesPerSecond: 1000,
   accessBytes: 10,

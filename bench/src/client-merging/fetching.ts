@@ -18,6 +18,9 @@ export function fetchId(variant: FetchVariant, concurrency: number, what: string
   return `fetch.${variant}.c${concurrency}.${what}`;
 }
 
+/** What is left on the web server's own disk where nothing is to be kept there. */
+export const LOCAL_ID = 'fetch.merged-storage-only.local';
+
 const WARM_UP_CONCURRENCY = 20;
 
 /** A variant's processes, with the files in place. */
@@ -45,7 +48,10 @@ export async function measureFetching(
     const subjects: Subject[] = [];
     try {
       for (const variant of variants) subjects.push(begin(context, variant));
-      for (const subject of subjects) await fill(context, plan, subject);
+      for (const subject of subjects) {
+        await fill(context, plan, subject);
+        if (subject.variant === 'merged-storage-only') await addLocal(context, subject);
+      }
       for (const concurrency of FETCH_CONCURRENCIES) {
         for (const subject of subjects) {
           await measure(context, plan, subject, concurrency, run, cost);
@@ -80,12 +86,17 @@ async function fill(
   await webServer.open(choice);
   await webServer.call('fill', undefined);
   if (variant === 'merged-storage-only') {
-    // Opened again, so that the segment being written is over and can go too.
+    // Opened again: how much is kept is decided then.
     await webServer.call('close', undefined);
     await webServer.open({ kind: 'merging', trackers, directory, storageOnly: true });
   }
   const warmUp = { concurrency: WARM_UP_CONCURRENCY, seconds: plan.warmUpSeconds, seed: 0 };
   await webServer.call('fetch', warmUp);
+}
+
+/** What should not be there, and would be fetched from this disk. */
+async function addLocal({ figures }: BenchmarkContext, { webServer }: Subject): Promise<void> {
+  figures.add(LOCAL_ID, 'MB', (await webServer.call('localBytes', undefined)) / 1e6);
 }
 
 async function measure(

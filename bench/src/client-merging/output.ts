@@ -1,8 +1,9 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { lineChart, type Series } from '../harness/line-chart.js';
 import { type Cell, spread, table } from '../harness/markdown.js';
-import { type FetchVariant, fetchId } from './fetching.js';
+import { type FetchVariant, fetchId, LOCAL_ID } from './fetching.js';
 import { FETCH_CONCURRENCIES, PAPER_FETCH, PAPER_WRITE, WRITE_CONCURRENCIES } from './paper.js';
+import { OWN_BYTES } from './plan.js';
 import { type WriteFigure, writeId } from './writing.js';
 
 /** Tables and charts of what was measured, beside the paper's. */
@@ -131,6 +132,12 @@ export async function showFetching(context: BenchmarkContext): Promise<void> {
         ...shown.map((variant) => spread(figures.summary(fetchId(variant, c, 'fetches')))),
       ]),
     )}`,
+  );
+  const local = figures.summary(LOCAL_ID);
+  print(
+    local.max > OWN_BYTES / 1e6
+      ? `**Not all of it is fetched from the storage**: with *nothing kept locally* ${spread(local)} MB were still on the web server's disk.`
+      : `Nothing kept locally: ${spread(local)} MB were on the web server's disk.`,
   );
   print(
     `Beside the paper (times no merging):\n\n${table(

@@ -1,6 +1,6 @@
-import { seededRandom } from '@stevedore/staging';
 import { type FileSetOptions, makeFileSet, type SampleFile } from '../harness/file-set.js';
 import { drive, type LoadResult } from '../harness/load.js';
+import { seededRandom } from '../harness/seeded-random.js';
 import { cpuUsed, serve } from '../harness/serve.js';
 import {
   type MergingOptions,
@@ -63,14 +63,15 @@ export type WebServerHandlers = {
     readonly seconds: number;
     readonly seed: number;
   }) => Promise<FetchResult>;
+  /** Bytes of stored files on this machine's own disk. */
+  readonly localBytes: () => number;
   /** Deletes all that was stored since `open`. */
   readonly removeAll: () => Promise<void>;
-  readonly loadCost: () => Promise<LoadCost>;
+  readonly loadCost: (operations: number) => Promise<LoadCost>;
 };
 
 const CHECKED_FILES = 25;
 const FILL_CONCURRENCY = 20;
-const COST_OPERATIONS = 200_000;
 const MAX_FETCHES = 10_000_000;
 
 let files: readonly SampleFile[] = [];
@@ -158,9 +159,9 @@ async function removeAll(): Promise<void> {
   );
 }
 
-async function loadCost(): Promise<LoadCost> {
+async function loadCost(operations: number): Promise<LoadCost> {
   const nothing = openNothing(files);
-  const load = { operations: COST_OPERATIONS, concurrency: FILL_CONCURRENCY };
+  const load = { operations, concurrency: FILL_CONCURRENCY };
   const before = cpuUsed().cpuSeconds;
   const stored: string[] = [];
   await drive(load, async (index) => {
@@ -176,8 +177,8 @@ async function loadCost(): Promise<LoadCost> {
   const after = cpuUsed().cpuSeconds;
   ids = [];
   return {
-    cpuSecondsPerUpload: (between - before) / COST_OPERATIONS,
-    cpuSecondsPerFetch: (after - between) / COST_OPERATIONS,
+    cpuSecondsPerUpload: (between - before) / operations,
+    cpuSecondsPerFetch: (after - between) / operations,
   };
 }
 
@@ -205,6 +206,7 @@ const handlers: WebServerHandlers = {
   write,
   fill,
   fetch,
+  localBytes: () => current().localBytes(),
   removeAll,
   loadCost,
 };

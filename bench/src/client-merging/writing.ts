@@ -12,7 +12,7 @@ import type { LoadCost, Span, TargetChoice, WriteResult } from './web-server-pro
  * is merged and confirmed).
  */
 
-export type WriteVariant = 'direct' | 'merging' | 'own-merging';
+type WriteVariant = 'direct' | 'merging' | 'own-merging';
 
 /** What is measured of a variant; the SDK's pass is both of its two. */
 export type WriteFigure = 'direct' | 'acknowledged' | 'stored' | 'own-merging';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { seededRandom } from '@stevedore/staging';
 import { makeFileSet, type SampleFile } from '../harness/file-set.js';
 import { drive } from '../harness/load.js';
+import { seededRandom } from '../harness/seeded-random.js';
 import { cpuUsed, serve } from '../harness/serve.js';
 import {
   type Client,
@@ -60,7 +60,10 @@ export type ClientHandlers = {
   ) => Promise<TransferResult>;
   /** Deletes what was uploaded since `open`, and closes the client. */
   readonly close: () => Promise<void>;
-  readonly loadCost: (options: { readonly size: number }) => Promise<LoadCost>;
+  readonly loadCost: (options: {
+    readonly size: number;
+    readonly operations: number;
+  }) => Promise<LoadCost>;
   /** Uploads a file, downloads it, compares it and deletes it, so many times. */
   readonly cycle: (options: {
     readonly size: number;
@@ -78,7 +81,6 @@ interface Stored {
 
 const FILES_PER_SIZE = 256;
 const REMOVE_CONNECTIONS = 16;
-const COST_OPERATIONS = 100_000;
 const MAX_OPERATIONS = 10_000_000;
 /** `fdfs` never settles a call whose socket it has timed out itself, after 10 s. */
 const CALL_LIMIT_MS = 12_000;
@@ -205,10 +207,13 @@ async function close(): Promise<void> {
   opened = undefined;
 }
 
-async function loadCost(size: number): Promise<LoadCost> {
+async function loadCost({
+  size,
+  operations,
+}: Parameters<ClientHandlers['loadCost']>[0]): Promise<LoadCost> {
   const set = filesOf(size);
   const nothing = openNothing(set);
-  const load = { operations: COST_OPERATIONS, concurrency: REMOVE_CONNECTIONS };
+  const load = { operations, concurrency: REMOVE_CONNECTIONS };
   const before = cpuUsed().cpuSeconds;
   const ids: string[] = [];
   await drive(load, async (index) => {
@@ -223,8 +228,8 @@ async function loadCost(size: number): Promise<LoadCost> {
   });
   const after = cpuUsed().cpuSeconds;
   return {
-    cpuSecondsPerUpload: (between - before) / COST_OPERATIONS,
-    cpuSecondsPerDownload: (after - between) / COST_OPERATIONS,
+    cpuSecondsPerUpload: (between - before) / operations,
+    cpuSecondsPerDownload: (after - between) / operations,
   };
 }
 
@@ -267,7 +272,7 @@ const handlers: ClientHandlers = {
   },
   download: ({ seed, ...options }) => download(current(), seed, options),
   close,
-  loadCost: ({ size }) => loadCost(size),
+  loadCost,
   cycle: ({ size, cycles, concurrency }) => cycle(size, cycles, concurrency),
   memory,
 };

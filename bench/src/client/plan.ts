@@ -1,4 +1,6 @@
-/** How much is measured: in full, and quickly. */
+import type { Scale } from '../harness/benchmark.js';
+
+/** How much is measured. */
 
 export interface Plan {
   readonly runs: number;
@@ -10,24 +12,38 @@ export interface Plan {
   readonly memoryRuns: number;
   /** Uploads, downloads and deletes together. */
   readonly memoryOperations: number;
+  /** Calls that do nothing, to learn what the load costs. */
+  readonly costOperations: number;
 }
 
-export const FULL: Plan = {
-  runs: 5,
-  uploadSeconds: 1,
-  downloadSeconds: 0.7,
-  warmUpSeconds: 0.7,
-  memoryRuns: 3,
-  memoryOperations: 100_000,
-};
-
-export const QUICK: Plan = {
-  runs: 3,
-  uploadSeconds: 0.2,
-  downloadSeconds: 0.15,
-  warmUpSeconds: 0.2,
-  memoryRuns: 1,
-  memoryOperations: 10_000,
+export const PLANS: Readonly<Record<Scale, Plan>> = {
+  full: {
+    runs: 5,
+    uploadSeconds: 1,
+    downloadSeconds: 0.7,
+    warmUpSeconds: 0.7,
+    memoryRuns: 3,
+    memoryOperations: 100_000,
+    costOperations: 100_000,
+  },
+  quick: {
+    runs: 3,
+    uploadSeconds: 0.2,
+    downloadSeconds: 0.15,
+    warmUpSeconds: 0.2,
+    memoryRuns: 1,
+    memoryOperations: 10_000,
+    costOperations: 100_000,
+  },
+  smoke: {
+    runs: 1,
+    uploadSeconds: 0.03,
+    downloadSeconds: 0.03,
+    warmUpSeconds: 0.03,
+    memoryRuns: 1,
+    memoryOperations: 600,
+    costOperations: 1_000,
+  },
 };
 
 export const CONNECTIONS = [1, 16, 64] as const;

@@ -64,7 +64,7 @@ export async function measureTransfers(
   context: BenchmarkContext,
   plan: Plan,
 ): Promise<ReadonlyMap<ClientName, Failures>> {
-  const costs = await measureLoadCosts(context);
+  const costs = await measureLoadCosts(context, plan);
   const failures = new Map<ClientName, Failures>();
   const count = (client: ClientName, { errors, firstError }: TransferResult) => {
     const before = failures.get(client);
@@ -103,12 +103,18 @@ export async function measureTransfers(
   return failures;
 }
 
-async function measureLoadCosts({ progress, figures }: BenchmarkContext): Promise<LoadCosts> {
+async function measureLoadCosts(
+  { progress, figures }: BenchmarkContext,
+  plan: Plan,
+): Promise<LoadCosts> {
   progress('what the load itself costs');
   await using child = await startClient('load');
   const costs = new Map<number, LoadCost>();
   for (const { name, bytes } of SIZES) {
-    const cost = await child.call('loadCost', { size: bytes });
+    const cost = await child.call('loadCost', {
+      size: bytes,
+      operations: plan.costOperations,
+    });
     figures.add(`load.upload.${name}`, 'µs of CPU', cost.cpuSecondsPerUpload * 1e6);
     figures.add(`load.download.${name}`, 'µs of CPU', cost.cpuSecondsPerDownload * 1e6);
     costs.set(bytes, cost);

@@ -1,16 +1,14 @@
-import type { Benchmark, BenchmarkContext } from '../harness/benchmark.js';
-import { addDataNodeGoals } from './goals.js';
-import { addLookUpGoals, measureLookUps, showLookUps } from './look-ups.js';
+import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
+import { throughputGoals } from './goals.js';
+import { LOOK_UP_GOALS, measureLookUps, showLookUps } from './look-ups.js';
 import { measureNodeCounts } from './node-counts.js';
-import { measureNodeSize } from './node-size.js';
+import { nodeSize } from './node-size.js';
 import { newLoad, type StoredLayouts, startSettings, storeData } from './nodes.js';
 import { showSizes, showThroughput } from './output.js';
-import { CACHE_BYTES, FULL, type Plan, QUICK, ZIPF_EXPONENT } from './plan.js';
+import { CACHE_BYTES, PLANS, type Plan, ZIPF_EXPONENT } from './plan.js';
 import { measureSizes } from './sizes.js';
 import { BYTES_PER_MS, SEEK_MS } from './slow-disk.js';
 import { measureThreads } from './threads.js';
-
-const PARTS = ['look-ups', 'throughput', 'node-size'] as const;
 
 /**
  * The data node: what the cache of whole files and the co-location of files that are
@@ -18,17 +16,23 @@ const PARTS = ['look-ups', 'throughput', 'node-size'] as const;
  */
 export const dataNode: Benchmark = {
   durability: 'sync: a write of the mixed load is on the disk before it is answered',
-  parts: PARTS,
-  async run(context) {
-    const plan = context.quick ? QUICK : FULL;
-    introduce(context, plan);
-    if (context.runs('look-ups')) {
-      await measureLookUps(context, plan);
-      showLookUps(context);
-      addLookUpGoals(context.figures);
-    }
-    if (context.runs('throughput')) await measureThroughput(context, plan);
-    if (context.runs('node-size')) await measureNodeSize(context);
+  introduce,
+  parts: (scale) => {
+    const plan = PLANS[scale];
+    return {
+      'look-ups': {
+        goals: LOOK_UP_GOALS,
+        run: async (context) => {
+          await measureLookUps(context, plan);
+          showLookUps(context);
+        },
+      },
+      throughput: {
+        goals: throughputGoals(plan),
+        run: (context) => measureThroughput(context, plan),
+      },
+      'node-size': nodeSize(scale),
+    };
   },
 };
 
@@ -52,13 +56,13 @@ async function measureThroughput(context: BenchmarkContext, plan: Plan): Promise
   await showThroughput(context, plan);
   await showSizes(context, plan);
   tellHowRead(context);
-  addDataNodeGoals(context.figures, plan);
 }
 
-function introduce({ print, quick }: BenchmarkContext, plan: Plan): void {
+function introduce({ print, scale }: BenchmarkContext): void {
+  const plan = PLANS[scale];
   print(
     [
-      `${plan.runs} runs${quick ? ' (quick: rough figures, fewer files and points)' : ''}, settings in turns, each node and the load in a process of its own. Ratios are those of one run, then their median.`,
+      `${plan.runs} runs${remarkOn(scale)}, settings in turns, each node and the load in a process of its own. Ratios are those of one run, then their median.`,
       `Files: log-uniform from 5 to 50 KB (about 20 on average) in groups of 4 to 12, ${Math.round(plan.dataBytes / 1e6)} MB on a node. A thread chooses a group (Zipf, exponent ${ZIPF_EXPONENT}) and asks for nine in ten of its members, one after the other.`,
       `Settings: *neither* reads every file alone, scattered over the trunks. *cache*: ${CACHE_BYTES / 2 ** 20} MiB of files. *co-location*: groups side by side, read at once; what was read along waits in 8 MiB until it is asked for, and nothing else is kept. *both*: both.`,
       `Disks: *measured* is this machine's, read past the page cache (O_DIRECT), so that every read that is not answered from the cache is one of the disk. *slowed* is the same with a delay model of one 7,200 rpm drive: ${SEEK_MS} ms for a request that does not follow the last one, ${BYTES_PER_MS / 1000} MB/s, one at a time, in order; a sync ${SEEK_MS} ms. Caches are filled before, without the delays.`,

@@ -9,8 +9,8 @@ import {
   type SliceEntry,
   type TrunkMember,
 } from '@stevedore/protocol';
-import { seededRandom } from '@stevedore/staging';
 import { logUniform } from '../harness/file-set.js';
+import { seededRandom } from '../harness/seeded-random.js';
 import {
   MAX_FILE_BYTES,
   MAX_MEMBERS,

@@ -1,8 +1,8 @@
-import type { Figures } from '../harness/figures.js';
-import { figureId } from './measuring.js';
+import { atLeast, type Goal, leastOf, medianOf, over } from '../harness/goals.js';
+import { figureId, type Series } from './measuring.js';
 import { PAPER_KNEE_MEBIBYTES } from './paper.js';
 import { type Plan, THREADS } from './plan.js';
-import { DISKS } from './settings.js';
+import { DISKS, type DiskKind } from './settings.js';
 import { sizeOf } from './sizes.js';
 
 /** What the data node is to reach. Ratios are medians of the runs' own ratios. */
@@ -10,38 +10,43 @@ import { sizeOf } from './sizes.js';
 const MIN_GAIN = 1.5;
 const MIN_USED_SHARE = 0.6;
 
-export function addDataNodeGoals(figures: Figures, plan: Plan): void {
-  const threads = plan.threads.filter((count) => count >= THREADS);
-  for (const disk of DISKS) {
-    const of = (series: 'read' | 'mixed', count: number, what: string): number =>
-      figures.summary(figureId({ series, disk, setting: 'both', at: `t${count}` }, what)).median;
-    for (const series of ['read', 'mixed'] as const) {
-      const value = Math.min(...threads.map((count) => of(series, count, 'vs-neither')));
-      figures.addGoal({
-        id: `${series}.${disk}.both.vs-neither`,
-        goal: `${series === 'read' ? 'reads' : '20 reads for a write'}, ${disk} disk: both at least ${MIN_GAIN} x neither, from ${THREADS} threads on (the least)`,
-        value,
-        met: value >= MIN_GAIN,
-      });
-    }
-    const used = of('read', THREADS, 'ahead.used');
-    figures.addGoal({
-      id: `read.${disk}.both.ahead.used`,
-      goal: `${disk} disk: over ${MIN_USED_SHARE * 100} % of the bytes read ahead are asked for`,
-      value: used,
-      met: used > MIN_USED_SHARE,
-    });
-    const gain = (mebibytes: number): number =>
-      figures.summary(
-        figureId({ series: 'size', disk, setting: 'cache', at: sizeOf(mebibytes) }, 'vs-neither'),
-      ).median;
-    const last = plan.cacheMebibytes.at(-1)!;
-    const value = gain(last) / gain(PAPER_KNEE_MEBIBYTES);
-    figures.addGoal({
-      id: `size.${disk}.cache.growth`,
-      goal: `${disk} disk: the gain still grows past ${PAPER_KNEE_MEBIBYTES} MiB (gain at ${last} MiB as a multiple of that)`,
-      value,
-      met: value > 1,
-    });
-  }
+export function throughputGoals(plan: Plan): readonly Goal[] {
+  return DISKS.flatMap((disk) => [
+    ...(['read', 'mixed'] as const).map((series) => gainGoal(plan, disk, series)),
+    over(
+      `read.${disk}.both.ahead.used`,
+      `${disk} disk: over ${MIN_USED_SHARE * 100} % of the bytes read ahead are asked for`,
+      MIN_USED_SHARE,
+      medianOf(idOfBoth(disk, 'read', THREADS, 'ahead.used')),
+    ),
+    growthGoal(plan, disk),
+  ]);
+}
+
+function gainGoal({ threads }: Plan, disk: DiskKind, series: 'read' | 'mixed'): Goal {
+  const counts = threads.filter((count) => count >= THREADS);
+  return atLeast(
+    `${series}.${disk}.both.vs-neither`,
+    `${series === 'read' ? 'reads' : '20 reads for a write'}, ${disk} disk: both at least ${MIN_GAIN} x neither, from ${THREADS} threads on (the least)`,
+    MIN_GAIN,
+    leastOf(counts.map((count) => idOfBoth(disk, series, count, 'vs-neither'))),
+  );
+}
+
+function growthGoal({ cacheMebibytes }: Plan, disk: DiskKind): Goal {
+  const last = cacheMebibytes.at(-1)!;
+  const gain = (mebibytes: number) =>
+    medianOf(
+      figureId({ series: 'size', disk, setting: 'cache', at: sizeOf(mebibytes) }, 'vs-neither'),
+    );
+  return over(
+    `size.${disk}.cache.growth`,
+    `${disk} disk: the gain still grows past ${PAPER_KNEE_MEBIBYTES} MiB (gain at ${last} MiB as a multiple of that)`,
+    1,
+    (figures) => gain(last)(figures) / gain(PAPER_KNEE_MEBIBYTES)(figures),
+  );
+}
+
+function idOfBoth(disk: DiskKind, series: Series, threads: number, what: string): string {
+  return figureId({ series, disk, setting: 'both', at: `t${threads}` }, what);
 }

@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { type FileName, makeSliceId, parseFileName, type SliceEntry } from '@stevedore/protocol';
-import { seededRandom } from '@stevedore/staging';
+import { seededRandom } from '../harness/seeded-random.js';
 import { cpuUsed, serve } from '../harness/serve.js';
 import { FILE_EXTENSION, makeFiles, makeTrunks } from './data-set.js';
 import { NodeConnection } from './node-connection.js';

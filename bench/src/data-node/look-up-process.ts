@@ -1,5 +1,5 @@
 import { FileCache } from '@stevedore/cache';
-import { seededRandom } from '@stevedore/staging';
+import { seededRandom } from '../harness/seeded-random.js';
 import { cpuUsed, serve } from '../harness/serve.js';
 import { SEED } from './plan.js';
 

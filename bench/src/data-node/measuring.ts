@@ -1,5 +1,6 @@
 import { crc32 } from 'node:zlib';
 import type { BenchmarkContext } from '../harness/benchmark.js';
+import type { NodeCounts } from './node-process.js';
 import type { Nodes } from './nodes.js';
 import type { Plan } from './plan.js';
 import { type DiskKind, SETTINGS, type Setting } from './settings.js';
@@ -60,8 +61,12 @@ export async function measure(
   add('hits', 'share', change('hits') / Math.max(1, change('hits') + change('misses')));
   add('cpu.node', 'cores', change('cpuSeconds') / result.seconds);
   add('cpu.load', 'cores', result.cpuSeconds / result.seconds);
-  const decided = change('aheadUsedBytes') + change('aheadUnusedBytes');
-  if (decided > 0) add('ahead.used', 'share', change('aheadUsedBytes') / decided);
+  const decided = (counts: NodeCounts) => counts.aheadUsedBytes + counts.aheadUnusedBytes;
+  // Where nothing was read ahead in so short a time: of all since the start.
+  const isNew = decided(after) > decided(before);
+  const from = isNew ? before : { ...before, aheadUsedBytes: 0, aheadUnusedBytes: 0 };
+  const bytes = decided(after) - decided(from);
+  if (bytes > 0) add('ahead.used', 'share', (after.aheadUsedBytes - from.aheadUsedBytes) / bytes);
 }
 
 /** Each setting against `neither` in the same run: what slows the machine for a while slows both. */

@@ -14,8 +14,8 @@ import {
   parseFileName,
   type SliceEntry,
 } from '@stevedore/protocol';
-import { seededRandom } from '@stevedore/staging';
 import { startStorage } from '@stevedore/storage';
+import { seededRandom } from '../harness/seeded-random.js';
 import { serve } from '../harness/serve.js';
 import { SEED, TRUNK_BYTES } from './plan.js';
 

@@ -2,11 +2,11 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { crc32 } from 'node:zlib';
 import { decodeHeader, downloadFile, encodeRequest, HEADER_BYTES } from '@stevedore/protocol';
-import { seededRandom } from '@stevedore/staging';
-import type { BenchmarkContext } from '../harness/benchmark.js';
+import type { BenchmarkContext, Part, Scale } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
-import type { Figures } from '../harness/figures.js';
+import { atMost, type Goal, medianOf, under } from '../harness/goals.js';
 import { spread, table } from '../harness/markdown.js';
+import { seededRandom } from '../harness/seeded-random.js';
 import type { Asked, Filled, NodeFillHandlers } from './node-fill-process.js';
 import type { NodeStartHandlers } from './node-start-process.js';
 import { SEED } from './plan.js';
@@ -24,17 +24,25 @@ interface NodeSizePlan {
   readonly asked: number;
 }
 
-const FULL_SIZES: NodeSizePlan = {
-  runs: 5,
-  small: { files: 10_000, trunks: 20 },
-  large: { files: 1_000_000, trunks: 2_000 },
-  asked: 6_000,
-};
-const QUICK_SIZES: NodeSizePlan = {
-  runs: 3,
-  small: { files: 5_000, trunks: 10 },
-  large: { files: 50_000, trunks: 200 },
-  asked: 2_000,
+const PLANS: Readonly<Record<Scale, NodeSizePlan>> = {
+  full: {
+    runs: 5,
+    small: { files: 10_000, trunks: 20 },
+    large: { files: 1_000_000, trunks: 2_000 },
+    asked: 6_000,
+  },
+  quick: {
+    runs: 3,
+    small: { files: 5_000, trunks: 10 },
+    large: { files: 50_000, trunks: 200 },
+    asked: 2_000,
+  },
+  smoke: {
+    runs: 1,
+    small: { files: 100, trunks: 1 },
+    large: { files: 1_000, trunks: 4 },
+    asked: 50,
+  },
 };
 
 const SIZES = ['small', 'large'] as const;
@@ -50,13 +58,16 @@ const TURNS = 4;
 const MIB = 2 ** 20;
 const FILL_LIMIT_MS = 600_000;
 
-export function nodeSizeId(...parts: readonly string[]): string {
+function nodeSizeId(...parts: readonly string[]): string {
   return ['node-size', ...parts].join('.');
 }
 
-/** Measures, prints and adds the goals. */
-export async function measureNodeSize(context: BenchmarkContext): Promise<void> {
-  const plan = context.quick ? QUICK_SIZES : FULL_SIZES;
+export function nodeSize(scale: Scale): Part {
+  const plan = PLANS[scale];
+  return { goals: goalsOf(plan), run: (context) => measureNodeSize(context, plan) };
+}
+
+async function measureNodeSize(context: BenchmarkContext, plan: NodeSizePlan): Promise<void> {
   const { workspace, progress } = context;
   const directories = {
     small: workspace.fresh('small-node'),
@@ -80,7 +91,6 @@ export async function measureNodeSize(context: BenchmarkContext): Promise<void> 
   progress('removing the nodes');
   for (const size of SIZES) await workspace.remove(directories[size]);
   show(context, plan);
-  addGoals(context.figures, plan);
 }
 
 async function measureRun(
@@ -229,23 +239,23 @@ function show({ figures, print }: BenchmarkContext, plan: NodeSizePlan): void {
   );
 }
 
-function addGoals(figures: Figures, { large, small }: NodeSizePlan): void {
-  const seconds = figures.summary(nodeSizeId('large', 'ready')).median;
-  figures.addGoal({
-    id: nodeSizeId('large', 'ready'),
-    goal: `start with ${count(large.files)} files and ${count(large.trunks)} trunks < ${MAX_START_SECONDS} s`,
-    value: seconds,
-    met: seconds < MAX_START_SECONDS,
-  });
-  for (const kind of KINDS) {
-    const { median } = figures.summary(nodeSizeId(kind, 'ratio'));
-    figures.addGoal({
-      id: nodeSizeId(kind, 'ratio'),
-      goal: `read ratio <= ${MAX_READ_RATIO}: ${name(kind)} with ${count(large.files)} files and with ${count(small.files)}`,
-      value: median,
-      met: median <= MAX_READ_RATIO,
-    });
-  }
+function goalsOf({ large, small }: NodeSizePlan): readonly Goal[] {
+  return [
+    under(
+      nodeSizeId('large', 'ready'),
+      `start with ${count(large.files)} files and ${count(large.trunks)} trunks < ${MAX_START_SECONDS} s`,
+      MAX_START_SECONDS,
+      medianOf(nodeSizeId('large', 'ready')),
+    ),
+    ...KINDS.map((kind) =>
+      atMost(
+        nodeSizeId(kind, 'ratio'),
+        `read ratio <= ${MAX_READ_RATIO}: ${name(kind)} with ${count(large.files)} files and with ${count(small.files)}`,
+        MAX_READ_RATIO,
+        medianOf(nodeSizeId(kind, 'ratio')),
+      ),
+    ),
+  ];
 }
 
 function name(kind: Kind): string {

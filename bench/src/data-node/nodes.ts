@@ -23,12 +23,6 @@ const LINKED_BYTES = 2 ** 20;
 /** The system calls of a node that wait for its disk at a time. */
 const DISK_THREADS = 16;
 
-/** Every process that is waited for at the end listens for it. */
-const MAX_PROCESSES = 64;
-
-process.env.UV_THREADPOOL_SIZE ??= String(DISK_THREADS);
-process.setMaxListeners(MAX_PROCESSES);
-
 export function newLoad(): Child<LoadHandlers> {
   return new Child<LoadHandlers>('load', new URL('./load-process.js', import.meta.url), {
     callLimitMs: CALL_LIMIT_MS,
@@ -38,11 +32,12 @@ export function newLoad(): Child<LoadHandlers> {
 function newNode(): Child<NodeHandlers> {
   return new Child<NodeHandlers>('node', new URL('./node-process.js', import.meta.url), {
     callLimitMs: CALL_LIMIT_MS,
+    env: { UV_THREADPOOL_SIZE: String(DISK_THREADS) },
   });
 }
 
 /** The files of one node, in one layout. */
-export interface StoredData {
+interface StoredData {
   readonly directory: string;
   /** As the load knows them. */
   readonly data: string;

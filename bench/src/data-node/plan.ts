@@ -1,4 +1,6 @@
-/** How much is measured: in full, and quickly. */
+import type { Scale } from '../harness/benchmark.js';
+
+/** How much is measured. */
 
 export interface Plan {
   readonly runs: number;
@@ -15,26 +17,37 @@ export interface Plan {
   readonly nodes: readonly number[];
 }
 
-export const FULL: Plan = {
-  runs: 5,
-  lookUps: 2_000_000,
-  dataBytes: 1e9,
-  warmUpRequests: 30_000,
-  seconds: { measured: 1, slowed: 2 },
-  threads: [1, 2, 4, 8, 16, 32, 64],
-  cacheMebibytes: [8, 16, 32, 64, 128, 256],
-  nodes: [1, 2, 3, 4],
-};
-
-export const QUICK: Plan = {
-  runs: 3,
-  lookUps: 300_000,
-  dataBytes: 300e6,
-  warmUpRequests: 8_000,
-  seconds: { measured: 0.6, slowed: 1.2 },
-  threads: [1, 16],
-  cacheMebibytes: [16, 64, 128],
-  nodes: [1, 4],
+export const PLANS: Readonly<Record<Scale, Plan>> = {
+  full: {
+    runs: 5,
+    lookUps: 2_000_000,
+    dataBytes: 1e9,
+    warmUpRequests: 30_000,
+    seconds: { measured: 1, slowed: 2 },
+    threads: [1, 2, 4, 8, 16, 32, 64],
+    cacheMebibytes: [8, 16, 32, 64, 128, 256],
+    nodes: [1, 2, 3, 4],
+  },
+  quick: {
+    runs: 3,
+    lookUps: 300_000,
+    dataBytes: 300e6,
+    warmUpRequests: 8_000,
+    seconds: { measured: 0.6, slowed: 1.2 },
+    threads: [1, 16],
+    cacheMebibytes: [16, 64, 128],
+    nodes: [1, 4],
+  },
+  smoke: {
+    runs: 1,
+    lookUps: 20_000,
+    dataBytes: 10e6,
+    warmUpRequests: 300,
+    seconds: { measured: 0.05, slowed: 0.1 },
+    threads: [16],
+    cacheMebibytes: [64, 128],
+    nodes: [1],
+  },
 };
 
 export const SEED = 9;

@@ -4,8 +4,14 @@ import { join } from 'node:path';
 import { openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
 import { type FastifyInstance, fastify } from 'fastify';
 import { serve } from '../harness/serve.js';
-import { FILE_BYTES, FILES } from './plan.js';
-import { fileBytes, type ServerHandlers, type Started, type StartOptions } from './server.js';
+import {
+  FILE_TYPE,
+  fileText,
+  readBytes,
+  type ServerHandlers,
+  type Started,
+  type StartOptions,
+} from './server.js';
 
 /**
  * The least that does the work: Fastify, a file that bodies are appended to in
@@ -67,6 +73,7 @@ class Appender {
 }
 
 let app: FastifyInstance | undefined;
+const files = new Map<string, Buffer>();
 
 const handlers: ServerHandlers = {
   async start({ directory }: StartOptions): Promise<Started> {
@@ -78,12 +85,6 @@ const handlers: ServerHandlers = {
       'CREATE TABLE files (key TEXT PRIMARY KEY, name TEXT, position INTEGER, size INTEGER) WITHOUT ROWID',
     );
     const appender = new Appender(await open(join(directory, 'bodies'), 'a'), database);
-    const files = new Map<string, Buffer>();
-    const paths = Array.from({ length: FILES }, () => {
-      const key = randomBytes(16).toString('base64url');
-      files.set(key, fileBytes(FILE_BYTES));
-      return `/files/${key}`;
-    });
     app = fastify({ logger: false });
     app.removeAllContentTypeParsers();
     app.addContentTypeParser('*', { parseAs: 'buffer' }, (_, body, done) => done(null, body));
@@ -95,11 +96,19 @@ const handlers: ServerHandlers = {
     app.get('/files/:key', (request, reply) => {
       const bytes = files.get((request.params as { key: string }).key);
       if (!bytes) return reply.code(404).send();
-      return reply.header('content-type', 'image/png').header('etag', '"x"').send(bytes);
+      return reply.header('content-type', FILE_TYPE).header('etag', '"x"').send(bytes);
     });
     const port = Number(new URL(await app.listen({ host: '127.0.0.1', port: 0 })).port);
-    return { port, uploadHeaders: '', uploadPath: '/files', paths };
+    return { port, headers: {} };
   },
+  store: async (count) =>
+    Array.from({ length: count }, () => {
+      const key = randomBytes(16).toString('base64url');
+      const number = files.size;
+      files.set(key, Buffer.from(fileText(number)));
+      return { path: `/files/${key}`, number };
+    }),
+  readBytes,
 };
 
 serve(handlers, async () => app?.close());

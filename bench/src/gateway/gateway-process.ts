@@ -2,9 +2,17 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Gateway, startGateway } from '@stevedore/gateway';
 import { signedDownload } from '@stevedore/middleware/core';
+import { drive } from '../harness/load.js';
 import { serve } from '../harness/serve.js';
-import { FILE_BYTES, FILES } from './plan.js';
-import { fileBytes, type ServerHandlers, type Started, type StartOptions } from './server.js';
+import {
+  FILE_TYPE,
+  fileText,
+  readBytes,
+  type ServerHandlers,
+  type Started,
+  type StartOptions,
+  type Stored,
+} from './server.js';
 
 /**
  * The gateway as `stevedore gateway` starts it, with its embedded tracker and
@@ -14,7 +22,12 @@ import { fileBytes, type ServerHandlers, type Started, type StartOptions } from 
 
 const SECRET = 'the secret of the benchmark';
 
+const STORE_CONCURRENCY = 64;
+const SIGNED_MS = 86_400_000;
+
 let gateway: Gateway | undefined;
+let isChecked = false;
+let stored = 0;
 
 const handlers: ServerHandlers = {
   async start({ directory, checked }: StartOptions): Promise<Started> {
@@ -29,21 +42,26 @@ const handlers: ServerHandlers = {
       mergeMaxAge: '1h',
       ...guards?.options,
     });
-    const { store } = gateway;
-    const expiresAt = new Date(Date.now() + 86_400_000);
-    const paths: string[] = [];
-    for (let index = 0; index < FILES; index += 1) {
-      const file = { name: `${index}.png`, type: 'image/png' };
-      const { key } = await store.put(fileBytes(FILE_BYTES), file);
-      paths.push(checked ? signedDownload(SECRET, key, expiresAt) : `/files/${key}`);
-    }
+    isChecked = checked;
     return {
       port: Number(new URL(gateway.url).port),
-      uploadHeaders: guards ? `Authorization: Bearer ${guards.key}\r\n` : '',
-      uploadPath: '/files',
-      paths,
+      headers: guards ? { authorization: `Bearer ${guards.key}` } : {},
     };
   },
+  async store(count) {
+    const expiresAt = new Date(Date.now() + SIGNED_MS);
+    const files: Stored[] = [];
+    await drive({ operations: count, concurrency: STORE_CONCURRENCY }, async () => {
+      const number = stored;
+      stored += 1;
+      const about = { name: `${number}.gif`, type: FILE_TYPE };
+      const { key } = await gateway!.store.put(Buffer.from(fileText(number)), about);
+      const path = isChecked ? signedDownload(SECRET, key, expiresAt) : `/files/${key}`;
+      files.push({ path, number });
+    });
+    return files;
+  },
+  readBytes,
 };
 
 async function writeGuards(directory: string) {

@@ -1,72 +1,107 @@
-import type { Benchmark, BenchmarkContext } from '../harness/benchmark.js';
-import type { Figures } from '../harness/figures.js';
+import {
+  type Benchmark,
+  type BenchmarkContext,
+  type Part,
+  remarkOn,
+  type Scale,
+} from '../harness/benchmark.js';
+import { atLeast, type Goal, medianOf } from '../harness/goals.js';
 import { round, spread, table } from '../harness/markdown.js';
-import { connectionsOf, figureId, KINDS, type Kind, measure } from './measure.js';
-import { FULL, GOAL_RATIO, type Plan, QUICK, VARIANTS } from './plan.js';
+import { figureId, measure, READ } from './measure.js';
+import { CONNECTIONS, GOAL_RATIO, type Kind, PLANS, VARIANTS } from './plan.js';
 
 /** The gateway's HTTP beside a bare Fastify app that does the same work and checks nothing. */
 export const gateway: Benchmark = {
   durability: 'sync: an upload is on the disk before it is acknowledged, in every variant',
-  parts: KINDS,
-  async run(context) {
-    const plan = context.quick ? QUICK : FULL;
-    const kinds = KINDS.filter((kind) => context.runs(kind));
-    introduce(context, plan);
-    await measure(context, plan, kinds);
-    for (const kind of kinds) {
-      show(context, kind);
-      addGoals(context.figures, kind);
-    }
-  },
+  packages: ['autocannon', 'fastify'],
+  introduce,
+  parts: (scale) => ({
+    upload: part(scale, ['upload']),
+    download: part(scale, ['download', 'download-fresh', 'download-cold']),
+  }),
 };
 
-function introduce({ print, quick }: BenchmarkContext, plan: Plan): void {
+function part(scale: Scale, kinds: readonly Kind[]): Part {
+  return {
+    goals: kinds.flatMap(goalsOf),
+    run: async (context) => {
+      await measure(context, PLANS[scale], kinds);
+      for (const kind of kinds) show(context, kind);
+    },
+  };
+}
+
+function introduce({ print, scale }: BenchmarkContext): void {
+  const plan = PLANS[scale];
   print(
     [
-      `${plan.runs} runs${quick ? ' (quick: rough figures)' : ''} with new processes for each kind; in a run every variant is measured ${plan.turns} times for ${plan.seconds} s, in turns. Files of 20 KB over connections that are kept; each sends its next request when the last one is answered. The load is a process of its own, its share of the processors is stated; every file that comes back is compared.`,
+      `${plan.runs} runs${remarkOn(scale)} with new processes for uploads and for downloads; in a run every variant is measured ${plan.turns} times, in turns: for ${plan.seconds} s, or until ${plan.files} files have been read once each. Files of 20 KB over connections that are kept; each sends its next request when the last one is answered. The load is autocannon in a process of its own; every file that comes back is compared, and no two uploads have the same bytes.`,
       '*bare* is Fastify with bodies appended and synced in batches, a SQLite row for each, and files in memory to download. *gateway* is `stevedore gateway` with its defaults. *checked* has an API key with rate and quota, a policy with types, and first bytes held against them, for uploads; a signed URL for downloads. Nothing is merged meanwhile.',
     ].join('\n'),
   );
 }
 
+const TITLES: Readonly<Record<Kind, string>> = {
+  upload: 'Durable uploads',
+  download: 'Downloads, hot: the same files again and again',
+  'download-fresh': 'Downloads, fresh: files that were just uploaded, for the first time',
+  'download-cold':
+    "Downloads, cold: for the first time since the gateway's start, from the system's page cache",
+};
+
 function show({ figures, print }: BenchmarkContext, kind: Kind): void {
-  const rows = connectionsOf(kind).flatMap((connections) =>
-    VARIANTS.map((variant) => {
-      const of = (what: string) => figures.summary(figureId(kind, variant, connections, what));
-      return [
-        `${variant}, ${connections}`,
-        spread(of('rate')),
-        variant === 'bare' ? '' : round(of('vs-bare').median),
-        of('cpu-per-request').median,
-        of('cpu').median,
-        of('load-cpu').median,
-        of('p50').median,
-        of('p99').median,
-      ];
-    }),
+  const measured = CONNECTIONS[kind].flatMap((connections) =>
+    VARIANTS.map((variant) => ({
+      name: `${variant}, ${connections}`,
+      variant,
+      of: (what: string) => figures.summary(figureId(kind, variant, connections, what)),
+      has: (what: string) => figures.has(figureId(kind, variant, connections, what)),
+    })),
   );
+  const rows = measured.map(({ name, variant, of, has }) => [
+    name,
+    spread(of('rate')),
+    variant === 'bare' ? '' : round(of('vs-bare').median),
+    of('cpu-per-request').median,
+    variant === 'bare' ? '' : round(of('per-cpu-vs-bare').median),
+    of('cpu').median,
+    of('load-cpu').median,
+    of('p50').median,
+    of('p99').median,
+    has(READ) ? of(READ).median : '',
+  ]);
   const head = [
     'Server, connections',
-    `${kind}s/s`,
+    'requests/s',
     'to bare',
     'us user+sys',
+    'per CPU s, to bare',
     'cores',
     'load, cores',
     'p50 ms',
     'p99 ms',
+    'read, kB',
   ];
-  print(`## ${kind === 'upload' ? 'Durable uploads' : 'Cached downloads'}\n\n${table(head, rows)}`);
+  print(`## ${TITLES[kind]}\n\n${table(head, rows)}`);
+  const limited = measured.filter(({ of }) => of('load-cpu').median >= of('cpu').median);
+  if (limited.length === 0) return;
+  print(
+    `autocannon took as much CPU as the server, or more, with ${limited.map(({ name }) => name).join('; ')}: there it is the load that limits the rate.`,
+  );
 }
 
-function addGoals(figures: Figures, kind: Kind): void {
-  for (const connections of connectionsOf(kind)) {
-    const id = figureId(kind, 'checked', connections, 'vs-bare');
-    const { median } = figures.summary(id);
-    figures.addGoal({
-      id,
-      goal: `${kind}s at ${connections} connections, every check on: at least ${GOAL_RATIO} x the bare app`,
-      value: median,
-      met: median >= GOAL_RATIO,
-    });
-  }
+/** Fresh and cold files have no goal: the bare app has them in memory. */
+function goalsOf(kind: Kind): readonly Goal[] {
+  if (kind !== 'upload' && kind !== 'download') return [];
+  return CONNECTIONS[kind].flatMap((connections) => {
+    const goal = (what: string, unit: string) => {
+      const id = figureId(kind, 'checked', connections, what);
+      const text = `${kind}s at ${connections} connections, every check on: at least ${GOAL_RATIO} x the bare app${unit}`;
+      return atLeast(id, text, GOAL_RATIO, medianOf(id));
+    };
+    const goals = [goal('vs-bare', '')];
+    // Where the load limits the rates, all servers have the same.
+    if (kind === 'download') goals.push(goal('per-cpu-vs-bare', ', per CPU second'));
+    return goals;
+  });
 }

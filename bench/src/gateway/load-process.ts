@@ -1,20 +1,20 @@
-import { connect, type Socket } from 'node:net';
+import autocannon from 'autocannon';
 import { cpuUsed, serve } from '../harness/serve.js';
 import { percentile } from '../harness/statistics.js';
-import { FILE_BYTES } from './plan.js';
-import { fileBytes, type Started } from './server.js';
+import { FILE_TYPE, fileText, renumber, type Started, type Stored } from './server.js';
 
 /**
- * The load: connections that are kept, each sending the next request when the last
- * one is answered. Requests are bytes made beforehand and answers are taken apart by
- * hand, so that the load costs little beside the server.
+ * The load: autocannon, over connections that are kept; each sends its next request when
+ * the last one is answered. An answer that is not the one expected fails the benchmark.
  */
 
 export interface LoadOptions {
   readonly server: Started;
-  readonly kind: 'upload' | 'download';
+  /** To download, each by one of the connections; none: uploads, each of other bytes. */
+  readonly files: readonly Stored[];
   readonly connections: number;
-  readonly seconds: number;
+  /** Undefined: until each file has been downloaded once. */
+  readonly seconds: number | undefined;
 }
 
 export interface LoadResult {
@@ -27,124 +27,85 @@ export interface LoadResult {
 
 export type LoadHandlers = { readonly run: (options: LoadOptions) => Promise<LoadResult> };
 
-const CONTENT = fileBytes(FILE_BYTES);
-const HEAD_END = Buffer.from('\r\n\r\n');
+/** How often autocannon looks whether it is to end. */
+const SAMPLE_MS = 10;
+/** Until the first answer; every measurement has one. */
+const MAX_SECONDS = 60;
 
-const handlers: LoadHandlers = { run };
-
-async function run(options: LoadOptions): Promise<LoadResult> {
-  const requests = requestsOf(options);
-  const sockets = await Promise.all(
-    Array.from({ length: options.connections }, () => opened(options.server.port)),
-  );
+async function run({ server, files, connections, seconds }: LoadOptions): Promise<LoadResult> {
+  const status = files.length > 0 ? 200 : 201;
   const times: number[] = [];
-  const cpuBefore = cpuUsed().cpuSeconds;
-  const start = performance.now();
-  const end = start + options.seconds * 1000;
-  let next = 0;
-  const status = options.kind === 'upload' ? '201' : '200';
-  await Promise.all(
-    sockets.map((socket) =>
-      loop(
-        socket,
-        status,
-        options.kind === 'download',
-        () => {
-          if (performance.now() >= end) return undefined;
-          next += 1;
-          return requests[next % requests.length];
+  let problem: string | undefined;
+  let beganAt = 0;
+  let answeredAt = 0;
+  let clients = 0;
+  let cpuBefore = 0;
+  await new Promise<void>((resolve, reject) => {
+    const fail = (text: string) => {
+      problem ??= text;
+      instance.stop();
+    };
+    const options = {
+      url: `http://127.0.0.1:${server.port}`,
+      connections,
+      sampleInt: SAMPLE_MS,
+      ...(seconds === undefined ? { amount: files.length } : { duration: MAX_SECONDS }),
+      skipAggregateResult: true,
+      setupClient: (client: autocannon.Client) => {
+        const own = files.filter((_, index) => index % connections === clients);
+        clients += 1;
+        client.setRequests(own.length > 0 ? own.map(download) : [upload(server)]);
+      },
+    };
+    const download = ({ path, number }: Stored): autocannon.Request => {
+      const expected = fileText(number);
+      return {
+        path,
+        onResponse: (_status, body) => {
+          if (body !== expected) fail(`${path} came back with other bytes`);
         },
-        times,
-      ),
-    ),
-  );
-  const seconds = (performance.now() - start) / 1000;
-  for (const socket of sockets) socket.destroy();
+      };
+    };
+    const instance = autocannon(options, (error) => (error ? reject(error) : resolve()));
+    instance.on('start', () => {
+      beganAt = performance.now();
+      cpuBefore = cpuUsed().cpuSeconds;
+    });
+    instance.on('response', (_client, answered, _bytes, ms) => {
+      if (answered !== status) fail(`the server answered ${answered}`);
+      answeredAt = performance.now();
+      times.push(ms);
+      if (seconds !== undefined && answeredAt - beganAt >= seconds * 1000) instance.stop();
+    });
+    instance.on('reqError', (error) => fail(String(error)));
+  });
+  if (problem !== undefined) throw new Error(problem);
   times.sort((a, b) => a - b);
   return {
     requests: times.length,
-    seconds,
+    seconds: (answeredAt - beganAt) / 1000,
     cpuSeconds: cpuUsed().cpuSeconds - cpuBefore,
     p50Ms: percentile(times, 0.5),
     p99Ms: percentile(times, 0.99),
   };
 }
 
-function requestsOf({ server, kind }: LoadOptions): Buffer[] {
-  if (kind === 'download') {
-    return server.paths.map((path) => Buffer.from(`GET ${path} HTTP/1.1\r\nHost: bench\r\n\r\n`));
-  }
-  const head =
-    `POST ${server.uploadPath} HTTP/1.1\r\nHost: bench\r\nContent-Type: image/png\r\n` +
-    `X-Filename: photo.png\r\n${server.uploadHeaders}Content-Length: ${CONTENT.length}\r\n\r\n`;
-  return [Buffer.concat([Buffer.from(head), CONTENT])];
+let uploads = 0;
+const body = Buffer.from(fileText(uploads));
+
+/** The request is copied when it is made: one body serves them all. */
+function upload({ headers }: Started): autocannon.Request {
+  return {
+    method: 'POST',
+    path: '/files',
+    headers: { 'content-type': FILE_TYPE, 'x-filename': 'photo.gif', ...headers },
+    body,
+    setupRequest: (request) => {
+      uploads += 1;
+      renumber(body, uploads);
+      return request;
+    },
+  };
 }
 
-function opened(port: number): Promise<Socket> {
-  return new Promise((resolve, reject) => {
-    const socket = connect({ host: '127.0.0.1', port, noDelay: true });
-    socket.once('error', reject);
-    socket.once('connect', () => resolve(socket));
-  });
-}
-
-/** Rejects when an answer is not the one that was expected, to the byte. */
-function loop(
-  socket: Socket,
-  status: string,
-  comparesBody: boolean,
-  nextRequest: () => Buffer | undefined,
-  times: number[],
-): Promise<void> {
-  return new Promise((resolve, reject) => {
-    let received: Buffer[] = [];
-    let receivedBytes = 0;
-    let expectedBytes = 0;
-    let bodyAt = 0;
-    let began = 0;
-    const send = (): void => {
-      const request = nextRequest();
-      if (!request) {
-        resolve();
-        return;
-      }
-      received = [];
-      receivedBytes = 0;
-      expectedBytes = 0;
-      began = performance.now();
-      socket.write(request);
-    };
-    socket.on('error', reject);
-    socket.on('close', () => reject(new Error('the server closed the connection')));
-    socket.on('data', (chunk: Buffer) => {
-      received.push(chunk);
-      receivedBytes += chunk.length;
-      if (expectedBytes === 0) {
-        const so = received.length === 1 ? chunk : Buffer.concat(received);
-        const headEnd = so.indexOf(HEAD_END);
-        if (headEnd < 0) return;
-        const head = so.toString('latin1', 0, headEnd);
-        const length = /\r\ncontent-length: *(\d+)/i.exec(head)?.[1];
-        if (head.slice(9, 12) !== status || length === undefined) {
-          reject(new Error(`unexpected answer: ${so.toString('latin1', 0, 600)}`));
-          return;
-        }
-        bodyAt = headEnd + HEAD_END.length;
-        expectedBytes = bodyAt + Number(length);
-      }
-      if (receivedBytes < expectedBytes) return;
-      times.push(performance.now() - began);
-      if (comparesBody) {
-        const whole = received.length === 1 ? received[0]! : Buffer.concat(received);
-        if (whole.compare(CONTENT, 0, CONTENT.length, bodyAt) !== 0) {
-          reject(new Error('wrong bytes came back'));
-          return;
-        }
-      }
-      send();
-    });
-    send();
-  });
-}
-
-serve(handlers, async () => {});
+serve({ run } satisfies LoadHandlers, async () => {});

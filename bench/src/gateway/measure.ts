@@ -1,130 +1,158 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
-import type { LoadHandlers, LoadResult } from './load-process.js';
-import {
-  DOWNLOAD_CONNECTIONS,
-  type Plan,
-  UPLOAD_CONNECTIONS,
-  VARIANTS,
-  type Variant,
-} from './plan.js';
-import type { ServerHandlers, Started } from './server.js';
+import { settled } from '../harness/waiting.js';
+import type { LoadHandlers } from './load-process.js';
+import { CONNECTIONS, type Kind, type Plan, VARIANTS, type Variant } from './plan.js';
+import type { Stored } from './server.js';
+import { ServerUnderTest } from './server-under-test.js';
 
 /** All variants run at the same time and are measured in turns; one that waits costs nothing. */
 
-export const KINDS = ['upload', 'download'] as const;
-export type Kind = (typeof KINDS)[number];
-
-export function connectionsOf(kind: Kind): readonly number[] {
-  return kind === 'upload' ? UPLOAD_CONNECTIONS : DOWNLOAD_CONNECTIONS;
-}
+const WARM_UP_CONNECTIONS = 50;
+/** Rounds in which every file is read once, before anything is measured. */
+const WARM_UP_ROUNDS = 3;
 
 export function figureId(kind: Kind, variant: Variant, connections: number, what: string): string {
   return `${kind}.${variant}.c${connections}.${what}`;
 }
 
-interface Server extends AsyncDisposable {
-  readonly child: Child<ServerHandlers>;
-  readonly started: Started;
+/** Bytes that a server reads for each request, in kB; not on every system. */
+export const READ = 'read';
+
+/** A server, and the files of its next measurement; none: it takes uploads. */
+interface Subject {
+  readonly server: ServerUnderTest;
+  files(): Promise<readonly Stored[]>;
 }
 
+type Load = Child<LoadHandlers>;
+
+/** Kinds one after the other with the same processes; every run has new ones. */
 export async function measure(
   context: BenchmarkContext,
   plan: Plan,
   kinds: readonly Kind[],
 ): Promise<void> {
   for (let run = 0; run < plan.runs; run += 1) {
-    context.progress(`run ${run + 1} of ${plan.runs}`);
     const order = run % 2 === 0 ? VARIANTS : VARIANTS.toReversed();
-    for (const kind of kinds) await measureKind(context, plan, kind, order);
+    const servers = order.map((variant) => new ServerUnderTest(variant, context.workspace));
+    try {
+      await using load: Load = new Child('load', new URL('./load-process.js', import.meta.url));
+      await settled(servers.map((server) => server.start()));
+      for (const kind of kinds) {
+        context.progress(`${kind}, run ${run + 1} of ${plan.runs}`);
+        await measureKind(context, plan, kind, load, servers);
+      }
+    } finally {
+      await settled(servers.map((server) => server[Symbol.asyncDispose]()));
+    }
   }
 }
 
-/** With processes of its own: what was uploaded is not written or merged during downloads. */
 async function measureKind(
   context: BenchmarkContext,
   plan: Plan,
   kind: Kind,
-  order: readonly Variant[],
+  load: Load,
+  servers: readonly ServerUnderTest[],
 ): Promise<void> {
-  await using load = new Child<LoadHandlers>('load', new URL('./load-process.js', import.meta.url));
-  await using bare = await start(context, 'bare');
-  await using gateway = await start(context, 'gateway');
-  await using checked = await start(context, 'checked');
-  const servers: Readonly<Record<Variant, Server>> = { bare, gateway, checked };
-  for (const variant of order) await warmUp(load, servers[variant], kind, plan);
-  for (const connections of connectionsOf(kind)) {
+  const subjects = await settled(
+    servers.map(async (server) => ({ server, files: await supply(plan, kind, server) })),
+  );
+  for (const subject of subjects) await warmUp(plan, kind, load, subject);
+  for (const connections of CONNECTIONS[kind]) {
     for (let turn = 0; turn < plan.turns; turn += 1) {
-      for (const variant of turn % 2 === 0 ? order : order.toReversed()) {
-        const what = { kind, variant, connections, seconds: plan.seconds };
-        await measureOne(context, load, servers[variant], what);
+      for (const subject of turn % 2 === 0 ? subjects : subjects.toReversed()) {
+        await measureOne(context, plan, kind, load, subject, connections);
       }
       addRatios(context, kind, connections);
     }
   }
 }
 
-async function start({ workspace }: BenchmarkContext, variant: Variant): Promise<Server> {
-  const file = variant === 'bare' ? './bare-process.js' : './gateway-process.js';
-  const child = new Child<ServerHandlers>(variant, new URL(file, import.meta.url));
-  const directory = workspace.fresh(variant);
-  const dispose = async (): Promise<void> => {
-    await child[Symbol.asyncDispose]();
-    await workspace.remove(directory);
-  };
-  try {
-    const started = await child.call('start', { directory, checked: variant === 'checked' });
-    return { child, started, [Symbol.asyncDispose]: dispose };
-  } catch (error) {
-    await dispose();
-    throw error;
+async function supply(
+  { files: count, turns }: Plan,
+  kind: Kind,
+  server: ServerUnderTest,
+): Promise<Subject['files']> {
+  switch (kind) {
+    case 'upload':
+      return async () => [];
+    case 'download': {
+      const files = await server.store(count);
+      return async () => files;
+    }
+    case 'download-fresh':
+      return () => server.store(count);
+    case 'download-cold': {
+      const rounds = WARM_UP_ROUNDS + CONNECTIONS[kind].length * turns;
+      const files = await server.store(rounds * count);
+      await server.restart();
+      return async () => files.splice(0, count);
+    }
   }
 }
 
+function isReadOnce(kind: Kind): boolean {
+  return kind === 'download-fresh' || kind === 'download-cold';
+}
+
+/** Files that are downloaded again and again have all been downloaded several times then. */
 async function warmUp(
-  load: Child<LoadHandlers>,
-  { started }: Server,
-  kind: Kind,
   { warmUpSeconds }: Plan,
+  kind: Kind,
+  load: Load,
+  { server, files }: Subject,
 ): Promise<void> {
-  await load.call('run', { server: started, kind, connections: 50, seconds: warmUpSeconds });
+  const run = async (seconds: number | undefined) => {
+    const connections = WARM_UP_CONNECTIONS;
+    await load.call('run', { server: server.started, files: await files(), connections, seconds });
+  };
+  for (let round = 0; kind !== 'upload' && round < WARM_UP_ROUNDS; round += 1) await run(undefined);
+  if (!isReadOnce(kind)) await run(warmUpSeconds);
 }
 
 async function measureOne(
   { figures }: BenchmarkContext,
-  load: Child<LoadHandlers>,
-  { child, started }: Server,
-  what: {
-    readonly kind: Kind;
-    readonly variant: Variant;
-    readonly connections: number;
-    readonly seconds: number;
-  },
+  plan: Plan,
+  kind: Kind,
+  load: Load,
+  { server, files }: Subject,
+  connections: number,
 ): Promise<void> {
-  const { kind, variant, connections, seconds } = what;
-  const cpuBefore = await child.cpuSeconds();
-  const result: LoadResult = await load.call('run', {
-    server: started,
-    kind,
+  const options = {
+    server: server.started,
+    files: await files(),
     connections,
-    seconds,
-  });
-  const cpu = (await child.cpuSeconds()) - cpuBefore;
-  const id = (name: string) => figureId(kind, variant, connections, name);
-  figures.add(id('rate'), 'requests/s', result.requests / result.seconds);
-  figures.add(id('cpu-per-request'), 'us', (cpu / result.requests) * 1e6);
-  figures.add(id('cpu'), 'cores', cpu / result.seconds);
-  figures.add(id('load-cpu'), 'cores', result.cpuSeconds / result.seconds);
-  figures.add(id('p50'), 'ms', result.p50Ms);
-  figures.add(id('p99'), 'ms', result.p99Ms);
+    seconds: isReadOnce(kind) ? undefined : plan.seconds,
+  };
+  const cpuBefore = await server.cpuSeconds();
+  const readBefore = await server.readBytes();
+  const { requests, seconds, cpuSeconds, p50Ms, p99Ms } = await load.call('run', options);
+  const read = await server.readBytes();
+  const cpu = (await server.cpuSeconds()) - cpuBefore;
+  const add = (name: string, unit: string, value: number) =>
+    figures.add(figureId(kind, server.variant, connections, name), unit, value);
+  add('rate', 'requests/s', requests / seconds);
+  add('cpu-per-request', 'us', (cpu / requests) * 1e6);
+  add('cpu', 'cores', cpu / seconds);
+  add('load-cpu', 'cores', cpuSeconds / seconds);
+  add('p50', 'ms', p50Ms);
+  add('p99', 'ms', p99Ms);
+  if (read !== undefined && readBefore !== undefined) {
+    add(READ, 'kB', (read - readBefore) / 1000 / requests);
+  }
 }
 
 /** Of the last turn to the bare app of the same turn. */
 function addRatios({ figures }: BenchmarkContext, kind: Kind, connections: number): void {
-  const rate = (variant: Variant) =>
-    figures.values(figureId(kind, variant, connections, 'rate')).at(-1)!;
+  const last = (variant: Variant, what: string) =>
+    figures.values(figureId(kind, variant, connections, what)).at(-1)!;
   for (const variant of ['gateway', 'checked'] as const) {
-    const id = figureId(kind, variant, connections, 'vs-bare');
-    figures.add(id, 'times', rate(variant) / rate('bare'));
+    const add = (what: string, value: number) =>
+      figures.add(figureId(kind, variant, connections, what), 'times', value);
+    add('vs-bare', last(variant, 'rate') / last('bare', 'rate'));
+    // As many requests as this the server answers in the time of one core, to the bare app's.
+    add('per-cpu-vs-bare', last('bare', 'cpu-per-request') / last(variant, 'cpu-per-request'));
   }
 }

@@ -1,4 +1,6 @@
-/** How much is measured: in full, and quickly. */
+import type { Scale } from '../harness/benchmark.js';
+
+/** How much is measured. */
 
 export interface Plan {
   /** With new processes each. */
@@ -9,17 +11,18 @@ export interface Plan {
   readonly seconds: number;
   /** Before the clock starts, so that code is compiled. */
   readonly warmUpSeconds: number;
+  /** Files of one measurement: downloaded again and again, or each once. */
+  readonly files: number;
 }
 
-export const FULL: Plan = { runs: 5, turns: 4, seconds: 0.5, warmUpSeconds: 2.5 };
-export const QUICK: Plan = { runs: 2, turns: 3, seconds: 0.5, warmUpSeconds: 1.5 };
-
-export const UPLOAD_CONNECTIONS = [1, 20, 100, 200] as const;
-export const DOWNLOAD_CONNECTIONS = [20, 100, 200] as const;
+export const PLANS: Readonly<Record<Scale, Plan>> = {
+  full: { runs: 5, turns: 4, seconds: 0.5, warmUpSeconds: 2.5, files: 1000 },
+  quick: { runs: 2, turns: 3, seconds: 0.5, warmUpSeconds: 1.5, files: 1000 },
+  // Each of 200 connections has a file of its own.
+  smoke: { runs: 1, turns: 1, seconds: 0.05, warmUpSeconds: 0.05, files: 200 },
+};
 
 export const FILE_BYTES = 20_000;
-/** Files that are downloaded, all of them in memory or in the system's cache. */
-export const FILES = 1000;
 
 /** Goals are about the median of these. */
 export const GOAL_RATIO = 0.9;
@@ -27,3 +30,13 @@ export const GOAL_RATIO = 0.9;
 /** bare: a Fastify app without checks. gateway: as it is started. checked: every check on. */
 export const VARIANTS = ['bare', 'gateway', 'checked'] as const;
 export type Variant = (typeof VARIANTS)[number];
+
+/** Downloads are of files that are hot, fresh and cold. */
+export type Kind = 'upload' | 'download' | 'download-fresh' | 'download-cold';
+
+export const CONNECTIONS: Readonly<Record<Kind, readonly number[]>> = {
+  upload: [1, 20, 100, 200],
+  download: [20, 100, 200],
+  'download-fresh': [20, 100],
+  'download-cold': [20, 100],
+};

@@ -1,3 +1,6 @@
+import { readFileSync } from 'node:fs';
+import { FILE_BYTES } from './plan.js';
+
 /** What the servers of this benchmark can do, and what the load has to send to each. */
 
 export interface StartOptions {
@@ -8,22 +11,50 @@ export interface StartOptions {
 
 export interface Started {
   readonly port: number;
-  /** Headers of an upload beside those of HTTP itself, as they stand in the request. */
-  readonly uploadHeaders: string;
-  readonly uploadPath: string;
-  /** Paths of the files to download. */
-  readonly paths: readonly string[];
+  /** Of an upload. */
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** A file to download, and the number that its content is made from. */
+export interface Stored {
+  readonly path: string;
+  readonly number: number;
 }
 
 export type ServerHandlers = {
   readonly start: (options: StartOptions) => Promise<Started>;
+  /** Stores so many new files. */
+  readonly store: (count: number) => Promise<Stored[]>;
+  /** Bytes that this process has read, from files and sockets; undefined where the system does not tell. */
+  readonly readBytes: () => number | undefined;
 };
 
-/** A PNG as far as its first bytes go. */
-export function fileBytes(bytes: number): Buffer {
-  const content = Buffer.alloc(bytes, 'stevedore ');
-  Buffer.from('89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489', 'hex').copy(
-    content,
-  );
-  return content;
+export const FILE_TYPE = 'image/gif';
+const SIGNATURE = 'GIF89a';
+const DIGITS = 12;
+
+/**
+ * A GIF as far as its first bytes go, other bytes for every number. All of it is ASCII:
+ * autocannon gives bodies as text, and only so are they equal if and only if their bytes are.
+ */
+export function fileText(number: number): string {
+  return `${SIGNATURE}${digitsOf(number)}`.padEnd(FILE_BYTES, 'stevedore ');
+}
+
+/** Turns the content into that of another number. */
+export function renumber(content: Buffer, number: number): void {
+  content.write(digitsOf(number), SIGNATURE.length, 'latin1');
+}
+
+function digitsOf(number: number): string {
+  return String(number).padStart(DIGITS, '0');
+}
+
+export function readBytes(): number | undefined {
+  try {
+    const found = /^rchar: (\d+)$/m.exec(readFileSync('/proc/self/io', 'latin1'));
+    return found ? Number(found[1]) : undefined;
+  } catch {
+    return undefined;
+  }
 }

@@ -1,15 +1,16 @@
 import { parseArgs } from 'node:util';
+import type { Scale } from './benchmark.js';
 
 /** The command line. A mistake is a UsageError, whose message is all the user needs. */
 
 export interface BenchArguments {
   readonly names: readonly string[];
-  readonly quick: boolean;
+  readonly scale: Scale;
   readonly json: string | undefined;
   readonly out: string | undefined;
   readonly directory: string | undefined;
   readonly trackers: readonly string[] | undefined;
-  /** Of a benchmark that has parts; undefined: all of them. */
+  /** Undefined: all of them. */
   readonly parts: readonly string[] | undefined;
   readonly help: boolean;
 }
@@ -25,10 +26,11 @@ export function usage(known: readonly string[]): string {
     `benchmarks (none named: all): ${known.join(', ')}`,
     '',
     '  --quick                three short runs; figures are rough',
+    '  --smoke                seconds, to see that everything runs; figures mean nothing',
     '  --json FILE            write the report to FILE as JSON',
     '  --out DIR              where charts are written (default: bench/out)',
     '  --directory DIR        existing directory for the data (default: the temporary one)',
-    '  --parts PART,...       only these parts of a benchmark that has parts',
+    '  --parts PART,...       only these parts of a benchmark',
     '  --trackers HOST:PORT   measure a FastDFS cluster beside; commas between several',
   ].join('\n');
 }
@@ -40,13 +42,14 @@ export function parseArguments(args: readonly string[], known: readonly string[]
       throw new UsageError(`there is no benchmark "${name}"; there are: ${known.join(', ')}`);
     }
   }
+  if (values.quick && values.smoke) throw new UsageError('--quick or --smoke, not both');
   const trackers = listed(values.trackers);
   if (trackers?.length === 0) throw new UsageError('--trackers: HOST:PORT is missing');
   const parts = listed(values.parts);
   if (parts?.length === 0) throw new UsageError('--parts: no part is named');
   return {
     names: positionals.length > 0 ? [...new Set(positionals)] : known,
-    quick: values.quick ?? false,
+    scale: values.smoke ? 'smoke' : values.quick ? 'quick' : 'full',
     json: values.json,
     out: values.out,
     directory: values.directory,
@@ -71,6 +74,7 @@ function parse(args: readonly string[]) {
       allowPositionals: true,
       options: {
         quick: { type: 'boolean' },
+        smoke: { type: 'boolean' },
         json: { type: 'string' },
         out: { type: 'string' },
         directory: { type: 'string' },

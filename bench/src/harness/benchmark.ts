@@ -1,28 +1,53 @@
 import type { Figures } from './figures.js';
+import type { Goal } from './goals.js';
 import type { Workspace } from './workspace.js';
+
+/**
+ * How much is measured: at least five long runs, three short ones, or just enough to see
+ * that everything runs.
+ */
+export type Scale = 'full' | 'quick' | 'smoke';
 
 /** What every benchmark is, and what it is given. */
 export interface Benchmark {
   /** What an upload has survived when it is acknowledged; part of the report. */
   readonly durability: string;
-  /** What `--parts` can name; undefined: it is run as a whole. */
-  readonly parts?: readonly string[];
+  /** Packages of others that take part: their versions are in the report. */
+  readonly packages?: readonly string[];
+  /** Prints what is measured, and how. */
+  introduce(context: BenchmarkContext): void;
+  /** By name, in their order; `--parts` chooses from them. */
+  parts(scale: Scale): Readonly<Record<string, Part>>;
+}
+
+/** Where one fails, the others are measured all the same. */
+export interface Part {
+  /** Declared before anything is measured: the report has them all, whatever happens. */
+  readonly goals: readonly Goal[];
   run(context: BenchmarkContext): Promise<void>;
 }
 
 export interface BenchmarkContext {
-  /** Three short runs instead of at least five long ones. */
-  readonly quick: boolean;
+  readonly scale: Scale;
   /** Trackers of a cluster to measure beside; none: undefined. */
   readonly trackers: readonly string[] | undefined;
-  /** True unless parts are named, and this is none of them. */
-  runs(part: string): boolean;
   readonly workspace: Workspace;
   readonly figures: Figures;
   /** A paragraph or table of the report. */
   print(markdown: string): void;
-  /** What is being done now, for whoever waits. */
+  /** What is being done now, for the user who waits. */
   progress(text: string): void;
   /** Keeps a chart under a file name, and names the file in the report. */
   chart(name: string, svg: string): Promise<void>;
+}
+
+const REMARKS: Readonly<Record<Scale, string>> = {
+  full: '',
+  quick: ' (quick: rough figures)',
+  smoke: ' (smoke: the figures mean nothing)',
+};
+
+/** Stands behind the number of runs in a report. */
+export function remarkOn(scale: Scale): string {
+  return REMARKS[scale];
 }

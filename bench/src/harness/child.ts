@@ -28,12 +28,18 @@ const DEFAULT_CALL_LIMIT_MS = 180_000;
 /** A child that is asked to end gets so long, then it is killed. */
 const CLOSE_LIMIT_MS = 10_000;
 const CPU_CALL = 'cpu';
+/** Each listens for the end of its parent. */
+const MAX_PROCESSES = 64;
+
+process.setMaxListeners(MAX_PROCESSES);
 
 export interface ChildOptions {
   /** For its Node, beside our own ones; default none. */
   readonly nodeOptions?: readonly string[];
   /** How long a call may take; default three minutes. */
   readonly callLimitMs?: number;
+  /** Variables of its environment, beside our own ones; default none. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 interface Pending {
@@ -58,6 +64,7 @@ export class Child<H extends Handlers> implements AsyncDisposable {
     this.#process = fork(module, {
       serialization: 'advanced',
       execArgv: [...process.execArgv, ...(options.nodeOptions ?? [])],
+      env: { ...process.env, ...options.env },
     });
     this.#killAtExit = () => this.#process.kill('SIGKILL');
     // First of all: nobody writes any more when directories are removed.

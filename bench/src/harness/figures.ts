@@ -12,14 +12,6 @@ export interface Figure extends Summary {
   readonly runs: number;
 }
 
-export interface Goal {
-  readonly id: string;
-  /** What is to be reached, for people. */
-  readonly goal: string;
-  readonly value: number;
-  readonly met: boolean;
-}
-
 interface Samples {
   readonly unit: string;
   readonly values: number[];
@@ -27,7 +19,6 @@ interface Samples {
 
 export class Figures {
   readonly #samples = new Map<string, Samples>();
-  readonly #goals: Goal[] = [];
 
   add(id: string, unit: string, value: number): void {
     if (!Number.isFinite(value)) throw new RangeError(`${id} is ${value}`);
@@ -35,6 +26,10 @@ export class Figures {
     if (samples.unit !== unit) throw new Error(`${id} is in ${samples.unit}, not in ${unit}`);
     samples.values.push(value);
     this.#samples.set(id, samples);
+  }
+
+  has(id: string): boolean {
+    return this.#samples.has(id);
   }
 
   /** In the order of the runs. */
@@ -46,14 +41,6 @@ export class Figures {
 
   summary(id: string): Summary {
     return summarize(this.values(id));
-  }
-
-  addGoal(goal: Goal): void {
-    this.#goals.push(goal);
-  }
-
-  goals(): readonly Goal[] {
-    return this.#goals;
   }
 
   list(): Figure[] {

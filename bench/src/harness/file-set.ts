@@ -1,5 +1,5 @@
 import { createCipheriv } from 'node:crypto';
-import { seededRandom } from '@stevedore/staging';
+import { seededRandom } from './seeded-random.js';
 
 /**
  * Small files to store: the same ones for the same seed. Sizes are log-uniform, as

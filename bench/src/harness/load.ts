@@ -1,3 +1,5 @@
+import { settled } from './waiting.js';
+
 /**
  * The load: so many loops at a time, each beginning the next operation when its
  * last one has ended (a closed loop, as the papers' clients are).
@@ -37,7 +39,6 @@ export async function drive(
       }
     }
   };
-  const outcomes = await Promise.allSettled(Array.from({ length: concurrency }, loop));
-  for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
+  await settled(Array.from({ length: concurrency }, loop));
   return { operations: next, seconds: (performance.now() - start) / 1000 };
 }

@@ -1,4 +1,5 @@
-import { open, readFile, rm, statfs } from 'node:fs/promises';
+import { open, rm, statfs } from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import { arch, cpus, loadavg, platform, release, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { median } from './statistics.js';
@@ -47,11 +48,19 @@ export async function describeMachine(directory: string): Promise<Machine> {
   };
 }
 
-export async function describeVersions(): Promise<Versions> {
-  const manifest = new URL('../../package.json', import.meta.url);
-  const { version } = JSON.parse(await readFile(manifest, 'utf8')) as { version: string };
+/** Ours, Node's, and those of the packages. */
+export function describeVersions(packages: readonly string[]): Versions {
+  const require = createRequire(import.meta.url);
+  const versionIn = (manifest: string) => (require(manifest) as { version: string }).version;
   const { node, v8, uv, openssl } = process.versions;
-  return { stevedore: version, node, v8, uv: uv ?? '', openssl: openssl ?? '' };
+  return {
+    stevedore: versionIn('../../package.json'),
+    ...Object.fromEntries(packages.map((name) => [name, versionIn(`${name}/package.json`)])),
+    node,
+    v8,
+    uv: uv ?? '',
+    openssl: openssl ?? '',
+  };
 }
 
 async function measureDisk(path: string): Promise<{ syncMs: number; sequentialMBps: number }> {

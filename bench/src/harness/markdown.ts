@@ -1,4 +1,4 @@
-import type { Goal } from './figures.js';
+import type { JudgedGoal } from './goals.js';
 import type { Summary } from './statistics.js';
 
 /** Markdown as the benchmarks print it. Pure. */
@@ -33,10 +33,12 @@ export function spread({ median, min, max }: Summary): string {
   return `${round(median)} (${round(min)}–${round(max)})`;
 }
 
-export function goalsTable(goals: readonly Goal[]): string {
+export function goalsTable(goals: readonly JudgedGoal[]): string {
   return table(
     ['Goal', 'Measured', ''],
-    goals.map(({ goal, value, met }) => [goal, value, met ? 'met' : '**not met**']),
+    goals.map(({ goal, value, met }) =>
+      value === null ? [goal, '', '**not measured**'] : [goal, value, met ? 'met' : '**not met**'],
+    ),
   );
 }
 

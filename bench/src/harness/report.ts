@@ -1,8 +1,9 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { UsageError } from './arguments.js';
-import type { Benchmark, BenchmarkContext } from './benchmark.js';
-import { type Figure, Figures, type Goal } from './figures.js';
+import type { Benchmark, BenchmarkContext, Part, Scale } from './benchmark.js';
+import { type Figure, Figures } from './figures.js';
+import { type JudgedGoal, judge } from './goals.js';
 import { describeMachine, describeVersions, type Machine, type Versions } from './machine.js';
 import { goalsTable, round } from './markdown.js';
 import { Workspace } from './workspace.js';
@@ -15,11 +16,13 @@ export interface Report {
   readonly versions: Versions;
   readonly durability: string;
   readonly figures: readonly Figure[];
-  readonly goals: readonly Goal[];
+  readonly goals: readonly JudgedGoal[];
+  /** Parts that failed, and goals that were not measured; a goal that is not met is no failure. */
+  readonly failures: readonly string[];
 }
 
 export interface ReportOptions {
-  readonly quick: boolean;
+  readonly scale: Scale;
   readonly trackers: readonly string[] | undefined;
   /** Undefined: all parts. */
   readonly parts: readonly string[] | undefined;
@@ -29,27 +32,37 @@ export interface ReportOptions {
   readonly out: string;
 }
 
+/** By name; throws a UsageError for a part that the benchmark does not have. */
+export function chooseParts(
+  name: string,
+  benchmark: Benchmark,
+  { scale, parts: wanted }: Pick<ReportOptions, 'scale' | 'parts'>,
+): readonly (readonly [string, Part])[] {
+  const all = Object.entries(benchmark.parts(scale));
+  const unknown = wanted?.find((part) => !all.some(([each]) => each === part));
+  if (unknown !== undefined) {
+    const there = all.map(([part]) => part).join(', ');
+    throw new UsageError(`${name} has no part "${unknown}"; there are: ${there}`);
+  }
+  return all.filter(([part]) => wanted?.includes(part) ?? true);
+}
+
 export async function runBenchmark(
   name: string,
   benchmark: Benchmark,
   options: ReportOptions,
 ): Promise<Report> {
-  const { parts } = options;
-  const unknown = parts?.find((part) => !benchmark.parts?.includes(part));
-  if (unknown !== undefined) {
-    const there = benchmark.parts?.join(', ') ?? 'none';
-    throw new UsageError(`${name} has no part "${unknown}"; there are: ${there}`);
-  }
+  const parts = chooseParts(name, benchmark, options);
   await using workspace = await Workspace.open(options.directory);
   const figures = new Figures();
   const machine = await describeMachine(workspace.directory);
-  const versions = await describeVersions();
+  const packages = benchmark.packages ?? [];
+  const versions = describeVersions(packages);
   print(`# ${name}`);
-  print(machineText(machine, versions));
+  print(machineText(machine, versions, packages));
   const context: BenchmarkContext = {
-    quick: options.quick,
+    scale: options.scale,
     trackers: options.trackers,
-    runs: (part) => parts === undefined || parts.includes(part),
     workspace,
     figures,
     print,
@@ -61,27 +74,35 @@ export async function runBenchmark(
       print(`Chart: ${path}`);
     },
   };
-  await benchmark.run(context);
-  const goals = figures.goals();
+  benchmark.introduce(context);
+  const failures: string[] = [];
+  for (const [part, { run }] of parts) {
+    try {
+      await run(context);
+    } catch (error) {
+      const text = error instanceof Error ? error.message : String(error);
+      failures.push(`${part}: ${text}`);
+      print(`**${part} failed**: ${text}`);
+      process.stderr.write(`bench: ${error instanceof Error ? error.stack : text}\n`);
+    }
+  }
+  const goals = parts
+    .flatMap(([, part]) => part.goals)
+    .map((goal) => judge(goal, figures, (reason) => failures.push(reason)));
   if (goals.length > 0) print(`## Goals\n\n${goalsTable(goals)}`);
-  return {
-    name,
-    machine,
-    versions,
-    durability: benchmark.durability,
-    figures: figures.list(),
-    goals,
-  };
+  const { durability } = benchmark;
+  return { name, machine, versions, durability, figures: figures.list(), goals, failures };
 }
 
 function print(markdown: string): void {
   process.stdout.write(`${markdown}\n\n`);
 }
 
-function machineText(machine: Machine, { stevedore, node }: Versions): string {
+function machineText(machine: Machine, versions: Versions, packages: readonly string[]): string {
   const { cpu, cores, memoryBytes, platform, release, arch, loadAverage } = machine;
+  const others = packages.map((name) => `${name} ${versions[name]}, `).join('');
   const lines = [
-    `Stevedore ${stevedore}, Node ${node}, ${platform} ${release} ${arch}, ${cores} × ${cpu}, ${round(memoryBytes / 2 ** 30)} GiB memory, load average ${round(loadAverage)} at the start.`,
+    `Stevedore ${versions.stevedore}, ${others}Node ${versions.node}, ${platform} ${release} ${arch}, ${cores} × ${cpu}, ${round(memoryBytes / 2 ** 30)} GiB memory, load average ${round(loadAverage)} at the start.`,
     `Disk: appending 4 KiB durably takes ${round(machine.syncMs)} ms; 4 MiB at a time, durably, ${round(machine.sequentialMBps)} MB/s.`,
   ];
   if (machine.dataInMemory) {

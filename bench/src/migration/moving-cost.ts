@@ -3,6 +3,7 @@ import type { TierOptions } from '@stevedore/storage';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
 import { lineChart } from '../harness/line-chart.js';
+import { settled, until } from '../harness/waiting.js';
 import type { IoServerHandlers } from './io-server-process.js';
 import type { Plan } from './plan.js';
 import type { StorageHandlers } from './storage-process.js';
@@ -80,22 +81,27 @@ async function measureAll(
     name: string,
     module: string,
   ): Child<H> => keep(new Child<H>(name, new URL(module, import.meta.url)));
-  const tracker = await child<TrackerHandlers>('tracker', './tracker-process.js').call(
-    'start',
-    undefined,
+  const trackerProcess = child<TrackerHandlers>('tracker', './tracker-process.js');
+  const ioServers = Array.from({ length: IO_SERVERS }, () =>
+    child<IoServerHandlers>('I/O server', './io-server-process.js'),
   );
-  for (let server = 0; server < IO_SERVERS; server += 1) {
-    const directory = workspace.fresh(`io-${server}`);
-    const io = child<IoServerHandlers>('I/O server', './io-server-process.js');
-    await io.call('start', { directory, tracker });
-  }
-  for (const way of WAYS) {
-    const storage = child<StorageHandlers>('storage', './storage-process.js');
-    const directory = workspace.fresh(`cost-${way}`);
-    await storage.call('start', { directory, tiers: TIERS[way], tracker, group: way });
-    const active = async () =>
-      (await storage.call('status', undefined)).ioServers.filter(({ isActive }) => isActive).length;
-    while ((await active()) < IO_SERVERS) await new Promise((resolve) => setTimeout(resolve, 50));
+  const storages = WAYS.map((way) => ({
+    way,
+    storage: child<StorageHandlers>('storage', './storage-process.js'),
+  }));
+  const tracker = await trackerProcess.call('start', undefined);
+  await settled<unknown>([
+    ...ioServers.map((io) => io.call('start', { directory: workspace.fresh('io'), tracker })),
+    ...storages.map(async ({ way, storage }) => {
+      const directory = workspace.fresh(`cost-${way}`);
+      await storage.call('start', { directory, tiers: TIERS[way], tracker, group: way });
+    }),
+  ]);
+  for (const { way, storage } of storages) {
+    await until(`${way} knows the I/O servers`, async () => {
+      const known = (await storage.call('status', undefined)).ioServers;
+      return known.filter(({ isActive }) => isActive).length >= IO_SERVERS;
+    });
   }
   const stock = keep(new FastdfsClient({ trackers: [tracker] }));
   const onward = keep(new FastdfsClient({ trackers: [tracker], writesOnward: true }));

@@ -1,11 +1,11 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { TierOptions } from '@stevedore/storage';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import type { Child } from '../harness/child.js';
 import { round, spread, table } from '../harness/markdown.js';
+import { settled, until } from '../harness/waiting.js';
 import type { LoadHandlers } from './load-process.js';
 import type { Plan } from './plan.js';
-import type { StartArgument, StorageHandlers } from './storage-process.js';
+import type { StorageHandlers } from './storage-process.js';
 import type { TrackerHandlers } from './tracker-process.js';
 import { child, FILE_BYTES, FILES, METADATA_LOOPS, TIERS } from './trade-off.js';
 
@@ -22,9 +22,7 @@ import { child, FILE_BYTES, FILES, METADATA_LOOPS, TIERS } from './trade-off.js'
  * server has a disk of its own, as in the paper, and the processors have time to spare.
  */
 
-const CLIENTS = 16;
 const READ_FILES = 32;
-const KNOWN_POLL_MS = 50;
 /** Of all clients together where the processors are the limit: what one more server answers, another can still be given. */
 const READS_PER_SECOND: Readonly<Record<DiskKind, number | undefined>> = {
   machine: 1000,
@@ -43,13 +41,16 @@ const TIERS_OF: Readonly<Record<Way, TierOptions>> = {
   fetched: { ...TIERS.method, forwards: false },
   forwarded: TIERS.method,
 };
-const SETTINGS: readonly Setting[] = [
-  { way: 'baseline', servers: 1 },
-  { way: 'forwarded', servers: 1 },
-  { way: 'fetched', servers: 2 },
-  { way: 'forwarded', servers: 2 },
-  { way: 'forwarded', servers: 3 },
-];
+function settingsOf({ severalServers }: Plan): readonly Setting[] {
+  const settings: readonly Setting[] = [
+    { way: 'baseline', servers: 1 },
+    { way: 'forwarded', servers: 1 },
+    { way: 'fetched', servers: 2 },
+    { way: 'forwarded', servers: 2 },
+    { way: 'forwarded', servers: 3 },
+  ];
+  return settings.filter(({ servers }) => servers <= severalServers);
+}
 const NAMES: Readonly<Record<Way, string>> = {
   baseline: 'baseline',
   fetched: 'method, the first fetches what moved',
@@ -77,8 +78,9 @@ export async function measureRealServers(
   plan: Plan,
   disk: DiskKind,
 ): Promise<void> {
+  const settings = settingsOf(plan);
   for (let run = 0; run < plan.severalRuns; run += 1) {
-    for (const setting of run % 2 === 0 ? SETTINGS : [...SETTINGS].reverse()) {
+    for (const setting of run % 2 === 0 ? settings : settings.toReversed()) {
       context.progress(`${NAMES[setting.way]}, ${setting.servers} storages, run ${run + 1}`);
       await measure(context, plan, disk, setting);
     }
@@ -95,19 +97,24 @@ async function measure(
   {
     await using trackerProcess = child<TrackerHandlers>('tracker', './tracker-process.js');
     await using home = child<StorageHandlers>('storage 1', './storage-process.js');
-    await using others = new Others();
+    await using others = new Others(setting.servers - 1);
     await using metadataLoad = child<LoadHandlers>('metadata load', './load-process.js');
     await using readLoad = child<LoadHandlers>('read load', './load-process.js');
     const tracker = await trackerProcess.call('start', undefined);
     const common = { tiers: TIERS_OF[setting.way], tracker, isSlowed: disk === 'slowed' };
-    await home.call('start', { ...common, directory: directories[0]!, group: 'group1' });
-    for (const [index, directory] of directories.slice(1).entries()) {
-      await others.start({ ...common, directory, group: `group${index + 2}` });
-    }
+    const started = [home, ...others.all].map((storage, index) =>
+      storage.call('start', {
+        ...common,
+        directory: directories[index]!,
+        group: `group${index + 1}`,
+      }),
+    );
+    await settled(started);
     // Files that have to go before another server is known become data files of the first.
-    while ((await home.call('status', undefined)).neighbours.length < setting.servers - 1) {
-      await sleep(KNOWN_POLL_MS);
-    }
+    await until('the storages know each other', async () => {
+      const { neighbours } = await home.call('status', undefined);
+      return neighbours.length >= setting.servers - 1;
+    });
     const about = { tracker, bytes: FILE_BYTES, group: 'group1' };
     const described = await metadataLoad.call('files', { ...about, count: FILES });
     const read = await metadataLoad.call('files', { ...about, count: READ_FILES });
@@ -123,7 +130,7 @@ async function measure(
         readLoad.call('run', {
           ...times,
           kind: 'reads',
-          loops: CLIENTS,
+          loops: plan.severalClients,
           files: read,
           requestsPerSecond: READS_PER_SECOND[disk],
         }),
@@ -158,12 +165,12 @@ async function measure(
 
 /** Storages that end together. */
 class Others implements AsyncDisposable {
-  readonly all: Child<StorageHandlers>[] = [];
+  readonly all: readonly Child<StorageHandlers>[];
 
-  async start(argument: StartArgument): Promise<void> {
-    const storage = child<StorageHandlers>('another storage', './storage-process.js');
-    this.all.push(storage);
-    await storage.call('start', argument);
+  constructor(count: number) {
+    this.all = Array.from({ length: count }, () =>
+      child<StorageHandlers>('another storage', './storage-process.js'),
+    );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -183,10 +190,15 @@ const REMARKS: Readonly<Record<DiskKind, string>> = {
     "A model, not this machine's disk: one arm for each server, 8 ms and the bytes at 100 MB/s for every read of a row and every commit, which all share that wait for it. The processors have time to spare, so a server gives what its disk gives.",
 };
 
-export function showRealServers({ figures, print }: BenchmarkContext, disk: DiskKind): void {
+export function showRealServers(
+  { figures, print }: BenchmarkContext,
+  plan: Plan,
+  disk: DiskKind,
+): void {
   const median = (setting: Setting, figure: Figure) =>
     figures.summary(realId(disk, setting, figure)).median;
-  const rows = SETTINGS.map((setting) => [
+  const settings = settingsOf(plan);
+  const rows = settings.map((setting) => [
     String(setting.servers),
     NAMES[setting.way],
     ...(['metadata', 'small-files', 'metadata-per-cpu'] as const).map((figure) =>
@@ -212,17 +224,21 @@ export function showRealServers({ figures, print }: BenchmarkContext, disk: Disk
     const one = median({ way: 'forwarded', servers: 1 }, figure);
     return `${round(100 * (median({ way: 'forwarded', servers }, figure) / one - 1))} %`;
   };
+  const several = [2, 3].filter((servers) => servers <= plan.severalServers);
   const changes = (
     [
       ['metadata', 'Metadata'],
       ['small-files', 'reads'],
       ['metadata-per-cpu', 'metadata per CPU second'],
     ] as const
-  ).map(([figure, name]) => `${name} ${change(2, figure)} and ${change(3, figure)}`);
+  ).map(
+    ([figure, name]) =>
+      `${name} ${several.map((servers) => change(servers, figure)).join(' and ')}`,
+  );
   print(
     [
       `${TITLES[disk]}\n\n${table(head, rows)}`,
-      `With the method, two and three servers against one: ${changes.join('; ')} (the paper: metadata about + 3 % with several, small files better). ${REMARKS[disk]}`,
+      `With the method, ${several.join(' and ')} servers against one: ${changes.join('; ')} (the paper: metadata about + 3 % with several, small files better). ${REMARKS[disk]}`,
     ].join('\n\n'),
   );
 }

@@ -8,6 +8,7 @@ import {
   together,
 } from '@stevedore/balance/replay';
 import type { BenchmarkContext } from '../harness/benchmark.js';
+import type { Plan } from './plan.js';
 import { VARIANTS, type Variant } from './trade-off.js';
 
 /**
@@ -19,7 +20,6 @@ import { VARIANTS, type Variant } from './trade-off.js';
 export const SERVERS = [1, 2, 3] as const;
 export type SimulatedFigure = 'metadata.p99' | 'metadata.rate' | 'small-files.rate' | 'moves';
 
-const SIMULATED_MS = 40_000;
 const CLIENTS = 16;
 const DISK = { bytesPerSecond: 40e6, accessBytes: 4096, metadataHoldMs: 0 } as const;
 
@@ -27,12 +27,15 @@ export function simulatedId(variant: Variant, servers: number, figure: Simulated
   return `several-servers.${variant}.s${servers}.${figure}`;
 }
 
-export function measureSeveralServers({ figures, progress }: BenchmarkContext): void {
+export function measureSeveralServers(
+  { figures, progress }: BenchmarkContext,
+  { simulatedMs }: Plan,
+): void {
   for (const variant of VARIANTS) {
     for (const servers of SERVERS) {
       progress(`simulated: ${variant}, ${servers} metadata servers`);
-      const { metadata, smallFile, moves } = simulate(variant, servers);
-      const perSecond = (count: number) => (count * 1000) / SIMULATED_MS;
+      const { metadata, smallFile, moves } = simulate(variant, servers, simulatedMs);
+      const perSecond = (count: number) => (count * 1000) / simulatedMs;
       const add = (figure: SimulatedFigure, unit: string, value: number) =>
         figures.add(simulatedId(variant, servers, figure), unit, value);
       add('metadata.rate', 'requests/s', perSecond(metadata.requests));
@@ -43,7 +46,7 @@ export function measureSeveralServers({ figures, progress }: BenchmarkContext): 
   }
 }
 
-function simulate(variant: Variant, metadataServers: number) {
+function simulate(variant: Variant, metadataServers: number, untilMs: number) {
   const workload = together(
     metadataTrace({ ...paperMetadataTrace, repetitions: 7 }, new SeededRandom(1)),
     ior(
@@ -72,7 +75,7 @@ function simulate(variant: Variant, metadataServers: number) {
     maximumWaiting: 1e6,
     retryMs: 50,
     seed: 3,
-    untilMs: SIMULATED_MS,
+    untilMs,
     forecaster: (capacityBytes) => panel({ capacityBytes }),
   });
 }

@@ -17,7 +17,7 @@ import type { Plan } from './plan.js';
  */
 
 export type TraceName = 'metadata' | 'smallFile' | 'metadata-unheld' | HoldOutName;
-export type HoldOutName = (typeof HOLD_OUTS)[number];
+type HoldOutName = (typeof HOLD_OUTS)[number];
 
 export const HOLD_OUTS = [
   'metadata-irregular',

@@ -13,7 +13,7 @@ import { type Plan, SMALL_ROWS } from './plan.js';
  */
 
 export const OPERATIONS = ['put', 'get', 'delete', 'find'] as const;
-export const SIZES = ['small', 'large'] as const;
+const SIZES = ['small', 'large'] as const;
 type Size = (typeof SIZES)[number];
 
 const SLICES = 5;

@@ -57,10 +57,19 @@ export function showWriting({ figures, print }: BenchmarkContext): void {
     'container.write-vs-plain',
     'container.batch.files',
     'container.batch.bytes',
+    'container.batch.durable',
   ].map((id) => spread(figures.summary(id)));
   print(
     `## Container\n\n${table(
-      ['', 'Container, MB/s', 'Plain, MB/s', 'Ratio', 'Files per sync', 'kB per sync'],
+      [
+        '',
+        'Container, MB/s',
+        'Plain, MB/s',
+        'Ratio',
+        'Files per batch',
+        'kB per batch',
+        'Durable in one call',
+      ],
       [['2 to 100 KB', ...container]],
     )}`,
   );

@@ -1,4 +1,6 @@
-/** How much is measured: in full, and quickly. */
+import type { Scale } from '../harness/benchmark.js';
+
+/** How much is measured. */
 
 export interface Plan {
   readonly runs: number;
@@ -16,24 +18,34 @@ export interface Plan {
   readonly watchSeconds: number;
 }
 
-export const FULL: Plan = {
-  runs: 5,
-  startFiles: 1_000_000,
-  largeRows: 5_000_000,
-  costRuns: 9,
-  writeBytes: 160e6,
-  smallWriteBytes: 40e6,
-  watchSeconds: 3,
-};
-
-export const QUICK: Plan = {
-  runs: 3,
-  startFiles: 100_000,
-  largeRows: 500_000,
-  costRuns: 3,
-  writeBytes: 40e6,
-  smallWriteBytes: 10e6,
-  watchSeconds: 1,
+export const PLANS: Readonly<Record<Scale, Plan>> = {
+  full: {
+    runs: 5,
+    startFiles: 1_000_000,
+    largeRows: 5_000_000,
+    costRuns: 9,
+    writeBytes: 160e6,
+    smallWriteBytes: 40e6,
+    watchSeconds: 3,
+  },
+  quick: {
+    runs: 3,
+    startFiles: 100_000,
+    largeRows: 500_000,
+    costRuns: 3,
+    writeBytes: 40e6,
+    smallWriteBytes: 10e6,
+    watchSeconds: 1,
+  },
+  smoke: {
+    runs: 1,
+    startFiles: 2_000,
+    largeRows: 20_000,
+    costRuns: 1,
+    writeBytes: 4e6,
+    smallWriteBytes: 1e6,
+    watchSeconds: 0.1,
+  },
 };
 
 export const SMALL_ROWS = 10_000;

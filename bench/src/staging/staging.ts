@@ -1,8 +1,8 @@
-import type { Benchmark, BenchmarkContext } from '../harness/benchmark.js';
+import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
 import { measureCosts } from './costs.js';
-import { addStagingGoals } from './goals.js';
+import { costGoals, startingGoals, WRITING_GOALS } from './goals.js';
 import { showCosts, showStarting, showWriting } from './output.js';
-import { FULL, IN_FLIGHT, type Plan, QUICK } from './plan.js';
+import { IN_FLIGHT, PLANS } from './plan.js';
 import { measureStarting } from './starting.js';
 import { measureWriting } from './writing.js';
 
@@ -12,23 +12,40 @@ import { measureWriting } from './writing.js';
  */
 export const staging: Benchmark = {
   durability: 'sync; os where it is named, and where costs are compared',
-  async run(context) {
-    const plan = context.quick ? QUICK : FULL;
-    introduce(context, plan);
-    await measureWriting(context, plan);
-    showWriting(context);
-    await measureStarting(context, plan);
-    showStarting(context, plan);
-    await measureCosts(context, plan);
-    showCosts(context, plan);
-    addStagingGoals(context.figures, plan);
+  introduce,
+  parts: (scale) => {
+    const plan = PLANS[scale];
+    return {
+      writing: {
+        goals: WRITING_GOALS,
+        run: async (context) => {
+          await measureWriting(context, plan);
+          showWriting(context);
+        },
+      },
+      starting: {
+        goals: startingGoals(plan),
+        run: async (context) => {
+          await measureStarting(context, plan);
+          showStarting(context, plan);
+        },
+      },
+      costs: {
+        goals: costGoals(plan),
+        run: async (context) => {
+          await measureCosts(context, plan);
+          showCosts(context, plan);
+        },
+      },
+    };
   },
 };
 
-function introduce({ print, quick }: BenchmarkContext, plan: Plan): void {
+function introduce({ print, scale }: BenchmarkContext): void {
+  const plan = PLANS[scale];
   print(
     [
-      `${plan.runs} runs${quick ? ' (quick: rough figures, fewer files)' : ''} (costs: ${plan.costRuns}), variants in turns, every measurement in a process of its own. Ratios are those of one run, then their median. MB are 10^6 bytes.`,
+      `${plan.runs} runs${remarkOn(scale)} (costs: ${plan.costRuns}), variants in turns, every measurement in a process of its own. Ratios are those of one run, then their median. MB are 10^6 bytes.`,
       `Uploads: \`open()\` with its embedded node, ${IN_FLIGHT} at a time, nothing is merged meanwhile. Container: Staging alone; the plain loop appends exactly the batches that the container wrote, and syncs each.`,
       'Starts: the default configuration, embedded node included, in a directory that a killed process left; FileMap and container are in the page cache. Memory is the resident set of the whole process.',
       `Costs: Staging, ${IN_FLIGHT} operations at a time, random merged files in trunks of 2,000, durability \`os\`, so that no sync hides the FileMap; *find* is the FileMap's look-up alone.`,

@@ -1,7 +1,7 @@
 import { type FileHandle, open as openFile } from 'node:fs/promises';
 import { crc32 } from 'node:zlib';
 import { type FileStore, open } from '@stevedore/client';
-import { type Disk, decoratedFile, localDisk } from '@stevedore/disk';
+import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
 import { Staging } from '@stevedore/staging';
 import { type FileSetOptions, makeFileSet, type SampleFile } from '../harness/file-set.js';
 import { drive } from '../harness/load.js';
@@ -18,6 +18,13 @@ export interface Written {
   readonly cpuSeconds: number;
 }
 
+export interface Batches {
+  /** Bytes of every write of records. */
+  readonly batches: readonly number[];
+  /** Those that were durable by themselves, without a sync behind them. */
+  readonly durable: number;
+}
+
 export type WriteHandlers = {
   readonly prepare: (options: FileSetOptions) => void;
   /** Stores the set through the SDK; ends with the last acknowledgement. */
@@ -32,7 +39,7 @@ export type WriteHandlers = {
     readonly part: number;
     readonly parts: number;
     readonly concurrency: number;
-  }) => Promise<Written & { readonly batches: readonly number[] }>;
+  }) => Promise<Written & Batches>;
   readonly closeStaging: () => Promise<void>;
   /** Appends so many bytes and makes them durable, one batch after the other. */
   readonly append: (options: {
@@ -47,8 +54,7 @@ const SEGMENT_HEADER_BYTES = 32;
 
 let files: readonly SampleFile[] = [];
 let staging: Staging | undefined;
-/** Bytes of every write of records. */
-const batches: number[] = [];
+const noted = { batches: [] as number[], durable: 0 };
 
 async function measured(
   set: readonly SampleFile[],
@@ -98,7 +104,7 @@ async function upload({
 async function openStaging(directory: string): Promise<void> {
   staging = await Staging.open({
     ...stagingOptions(directory, true, absentTrunkStore()),
-    disk: noting(localDisk, batches),
+    disk: noting(localDisk),
   });
   await warm(WARM_UP_CONCURRENCY, stageOne);
 }
@@ -109,13 +115,14 @@ async function stage({
   concurrency,
 }: Parameters<WriteHandlers['stage']>[0]): ReturnType<WriteHandlers['stage']> {
   const size = Math.floor(files.length / parts);
-  batches.length = 0;
+  noted.batches = [];
+  noted.durable = 0;
   const written = await measured(
     files.slice(part * size, (part + 1) * size),
     concurrency,
     stageOne,
   );
-  return { ...written, batches: [...batches] };
+  return { ...written, ...noted };
 }
 
 function stageOne({ bytes, name, type }: SampleFile): Promise<void> {
@@ -133,19 +140,32 @@ function stageOne({ bytes, name, type }: SampleFile): Promise<void> {
   ]);
 }
 
-/** A disk that notes the bytes of every write of records. */
-function noting(disk: Disk, noted: number[]): Disk {
+/** A disk that notes writes of records, and has each written as the disk below would. */
+function noting(disk: Disk): Disk {
   return {
     ...disk,
     async create(path) {
       const file = await disk.create(path);
-      return decoratedFile(file, {
+      const note = (chunks: readonly Uint8Array[], isDurable: boolean) => {
+        const bytes = chunks.reduce((sum, chunk) => sum + chunk.length, 0);
+        if (bytes <= SEGMENT_HEADER_BYTES || !path.endsWith('.seg')) return;
+        noted.batches.push(bytes);
+        if (isDurable) noted.durable += 1;
+      };
+      const changed: Partial<DiskFile> = {
         writeAt: (chunks, position) => {
-          const bytes = chunks.reduce((sum, chunk) => sum + chunk.length, 0);
-          if (bytes > SEGMENT_HEADER_BYTES && path.endsWith('.seg')) noted.push(bytes);
+          note(chunks, false);
           return file.writeAt(chunks, position);
         },
-      });
+      };
+      if (file.writeDurablyAt) {
+        changed.writeDurablyAt = (chunks, position) => {
+          note(chunks, true);
+          return file.writeDurablyAt!(chunks, position);
+        };
+        changed.releaseDurable = async () => file.releaseDurable?.();
+      }
+      return decoratedFile(file, changed);
     },
   };
 }

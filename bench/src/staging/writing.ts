@@ -65,10 +65,12 @@ async function measureContainer(
   await container.call('openStaging', directory);
   const staged: Written[] = [];
   const appended: Written[] = [];
+  let durable = 0;
   for (let part = 0; part < CONTAINER_PARTS; part += 1) {
     const options = { part, parts: CONTAINER_PARTS, concurrency: IN_FLIGHT };
-    const { batches, ...written } = await container.call('stage', options);
+    const { batches, durable: some, ...written } = await container.call('stage', options);
     staged.push(written);
+    durable += some;
     const path = workspace.fresh('plain');
     appended.push(await plain.call('append', { path, batches }));
     await workspace.remove(path);
@@ -83,6 +85,7 @@ async function measureContainer(
   figures.add('container.plain', 'MB/s', speed(beside));
   figures.add('container.batch.files', 'files', all.files / beside.files);
   figures.add('container.batch.bytes', 'kB', beside.bytes / 1e3 / beside.files);
+  figures.add('container.batch.durable', 'share', durable / beside.files);
   figures.add('container.write-vs-plain', 'times', speed(all) / speed(beside));
 }
 

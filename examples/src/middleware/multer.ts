@@ -10,8 +10,9 @@ import multer from 'multer';
 const store = await open({ directory: process.env.DIRECTORY ?? './stevedore-data' });
 const upload = multer({ storage: multerStorage(store, { types: ['image/*'] }) });
 const app = express();
-app.post('/photos', upload.array('photo'), (request, response) => {
-  response.status(201).json(request.files);
+app.post('/photos', upload.single('photo'), (request, response) => {
+  const { key, size } = request.file!;
+  response.status(201).json({ key, url: `/photos/${key}`, size });
 });
 app.get('/photos/:key', download(store));
 app.use(problems(store));

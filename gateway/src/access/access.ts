@@ -10,6 +10,7 @@ import {
 } from '@stevedore/middleware/core';
 import { type AntiLeech, demandToken } from './anti-leech.js';
 import type { ApiKey, Scope } from './api-key.js';
+import { CrossSite } from './cross-site.js';
 import type { KeyRing } from './key-ring.js';
 import { SpentMarks } from './spent-marks.js';
 import { Usage } from './usage.js';
@@ -25,6 +26,8 @@ export interface AccessOptions {
   /** The first signs, all verify; none: reads are open. */
   readonly urlSecrets?: readonly string[];
   readonly antiLeech?: AntiLeech | undefined;
+  /** Origins whose pages may write while there are no keys. */
+  readonly corsOrigins?: readonly string[];
   readonly now?: () => number;
 }
 
@@ -68,18 +71,26 @@ export class Access {
   readonly #keys: KeyRing | undefined;
   readonly #urlSecrets: readonly string[];
   readonly #antiLeech: AntiLeech | undefined;
+  readonly #crossSite: CrossSite;
   readonly #now: () => number;
   readonly #usage: Usage;
   readonly #spent: SpentMarks;
   #seenKeys = 0;
 
-  constructor({ keys, urlSecrets = [], antiLeech, now = Date.now }: AccessOptions = {}) {
+  constructor(options: AccessOptions = {}) {
+    const { keys, urlSecrets = [], antiLeech, corsOrigins = [], now = Date.now } = options;
     this.#keys = keys;
+    this.#crossSite = new CrossSite(corsOrigins);
     this.#urlSecrets = urlSecrets;
     this.#antiLeech = antiLeech;
     this.#now = now;
     this.#usage = new Usage(now);
     this.#spent = new SpentMarks(now);
+  }
+
+  /** True where nobody is asked for a key. */
+  get isOpen(): boolean {
+    return this.#keys === undefined;
   }
 
   /** A file by its key. Throws `unauthorized`, `forbidden` or what is wrong with a signature. */
@@ -109,18 +120,35 @@ export class Access {
 
   remove(asked: AskedBy): void {
     if (this.#keys) this.#demand(asked, 'delete');
+    else this.#crossSite.demandOwn(asked.headers);
+  }
+
+  /** By a FastDFS id: who sees one in a URL with its token has no leave to delete the file. */
+  removeId(asked: AskedBy): void {
+    this.remove(asked);
+    if (this.#keys || !this.#antiLeech) return;
+    throw new ProblemError(
+      'forbidden',
+      'Without API keys no file is deleted by its FastDFS id here.',
+    );
   }
 
   /** `path` is what a presigned URL is about. */
   upload(asked: UploadAsked, path: string): UploadGrant {
     const signed = this.#verified(asked, 'POST', path);
     if (signed) return this.#presigned(signed);
-    if (!this.#keys) return { policy: NO_POLICY, scope: '', begin: NOTHING, done: NOTHING };
+    if (!this.#keys) {
+      this.#crossSite.demandOwn(asked.headers);
+      return { policy: NO_POLICY, scope: '', begin: NOTHING, done: NOTHING };
+    }
     const key = this.#demand(asked, 'write');
     const quota = this.#usage.setAside(key, asked.maxBytes);
     return {
       // A limit of its own for each upload costs; none is needed where all that is asked for fits.
-      policy: quota && quota.bytes < asked.maxBytes ? { maxFileBytes: quota.bytes } : NO_POLICY,
+      policy:
+        quota && quota.bytes < asked.maxBytes
+          ? { maxFileBytes: quota.bytes, maxTotalBytes: quota.bytes }
+          : NO_POLICY,
       scope: key.id,
       begin: NOTHING,
       done: (bytes = 0) => quota?.settle(bytes),

@@ -1,5 +1,11 @@
 import { readFileSync } from 'node:fs';
-import { invalidOption, type OptionSpec, parseOptions } from '@stevedore/client';
+import {
+  fromFile,
+  invalidOption,
+  type OptionSpec,
+  parseOptions,
+  type RawOptions,
+} from '@stevedore/client';
 import { checkPolicy, type UploadPolicy } from '@stevedore/middleware/core';
 
 /**
@@ -15,6 +21,11 @@ export type Policies = Readonly<Record<string, UploadPolicy>>;
 export const policyOptions = {
   maxFileSize: { kind: 'size', default: 0, help: 'one file' } as OptionSpec<number>,
   maxFiles: { kind: 'integer', default: 0, help: 'files of one request' } as OptionSpec<number>,
+  maxTotalSize: {
+    kind: 'size',
+    default: 0,
+    help: 'all files of one request',
+  } as OptionSpec<number>,
   types: { kind: 'list', default: [], help: 'declared types' } as OptionSpec<readonly string[]>,
   checkContent: { kind: 'boolean', default: false, help: 'first bytes' } as OptionSpec<boolean>,
   durability: {
@@ -36,7 +47,7 @@ export function readPolicies(path: string): Policies {
     return parsePolicies(JSON.parse(readFileSync(path, 'utf8')), path);
   } catch (error) {
     if (error instanceof SyntaxError || (error instanceof Error && 'syscall' in error)) {
-      throw invalidOption(`policies: ${path}: ${error.message}`);
+      throw invalidOption(`${path}: ${error.message}`);
     }
     throw error;
   }
@@ -44,19 +55,20 @@ export function readPolicies(path: string): Policies {
 
 export function parsePolicies(content: unknown, path: string): Policies {
   if (typeof content !== 'object' || content === null || Array.isArray(content)) {
-    throw invalidOption(`policies: ${path}: an object of policies is needed`);
+    throw invalidOption(`${path}: an object of policies is needed`);
   }
   const policies: Record<string, UploadPolicy> = {};
   for (const [name, values] of Object.entries(content)) {
-    if (!NAME.test(name)) throw invalidOption(`policies: "${name}" is no name for a path`);
-    const label = `policy ${name}`;
-    if (typeof values !== 'object' || values === null) throw invalidOption(`${label}: an object`);
-    const read = parseOptions(policyOptions, [
-      { label, values: values as Record<string, unknown> },
-    ]);
+    if (!NAME.test(name)) throw invalidOption(`${path}: "${name}" is no name for a path`);
+    const where = `${path}: policy ${name}`;
+    if (typeof values !== 'object' || values === null) {
+      throw invalidOption(`${where}: an object is needed`);
+    }
+    const read = parseOptions(policyOptions, [fromFile(where, values as RawOptions)]);
     policies[name] = checkPolicy({
       ...(read.maxFileSize === 0 ? {} : { maxFileBytes: read.maxFileSize }),
       ...(read.maxFiles === 0 ? {} : { maxFiles: read.maxFiles }),
+      ...(read.maxTotalSize === 0 ? {} : { maxTotalBytes: read.maxTotalSize }),
       ...(read.types.length === 0 ? {} : { types: read.types }),
       ...(read.checkContent ? { checkContent: true } : {}),
       ...(read.durability === '' ? {} : { durability: read.durability }),

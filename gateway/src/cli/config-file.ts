@@ -1,9 +1,8 @@
 import { readFileSync } from 'node:fs';
+import { CONFIG_FILE } from '../options.js';
 import { UsageError } from './usage.js';
 
 /** Options in ./stevedore.config.json, if there is one: a JSON object by option name. */
-
-export const CONFIG_FILE = 'stevedore.config.json';
 
 export function readConfigFile(path = CONFIG_FILE): Readonly<Record<string, unknown>> {
   let text: string;

@@ -1,10 +1,16 @@
 import type { Command } from 'commander';
-import type { Finding } from '../doctor/finding.js';
-import { type GatewayOptions, gatewayOptions, parseGatewayOptions } from '../options.js';
-import { CONFIG_FILE, readConfigFile } from './config-file.js';
+import { type Finding, ok, problem } from '../doctor/finding.js';
+import {
+  CONFIG_FILE,
+  type GatewayOptions,
+  gatewayOptions,
+  parseGatewayOptions,
+} from '../options.js';
+import { readConfigFile } from './config-file.js';
 import { explain } from './explain.js';
-import { addOptionFlags, givenFlags, unknownVariables } from './option-flags.js';
+import { addOptionFlags, givenFlags } from './option-flags.js';
 import { print } from './upkeep.js';
+import { unknownVariables } from './variables.js';
 
 const HELP = `
 Takes the options of the gateway and looks at what one would rely on; a gateway may be running.
@@ -30,12 +36,9 @@ export function configure(command: Command): void {
 }
 
 async function examineAll(command: Command): Promise<readonly Finding[]> {
-  const unknown: Finding[] = unknownVariables(gatewayOptions, process.env).map((name) => ({
-    what: 'options',
-    verdict: 'warning',
-    detail: `${name} is set, but is no option of the gateway`,
-    advice: 'see `stevedore gateway --help` for what there is',
-  }));
+  const advice = 'no gateway starts with these options: mend them first';
+  const wrong = (detail: string) => problem('options', detail, advice);
+  const unknown = unknownVariables(process.env).map(wrong);
   let options: GatewayOptions;
   try {
     options = parseGatewayOptions({
@@ -44,15 +47,14 @@ async function examineAll(command: Command): Promise<readonly Finding[]> {
       file: readConfigFile(),
     });
   } catch (error) {
-    const advice = 'no gateway starts with these options: mend them first';
-    return [...unknown, { what: 'options', verdict: 'problem', detail: explain(error), advice }];
+    return [...unknown, wrong(explain(error))];
   }
   const { attempt, checkConfigFile, examine } = await import('../doctor/doctor.js');
   const config = await attempt('options file', () =>
     checkConfigFile(CONFIG_FILE, readConfigFile()),
   );
-  const fine: Finding = { what: 'options', verdict: 'ok', detail: 'well formed' };
-  return [...(unknown.length > 0 ? unknown : [fine]), ...config, ...(await examine(options))];
+  const checked = unknown.length > 0 ? unknown : [ok('options', 'well formed')];
+  return [...checked, ...config, ...(await examine(options))];
 }
 
 function describe(findings: readonly Finding[]): string {

@@ -20,11 +20,22 @@ const SYSTEM: Readonly<Record<string, (error: NodeJS.ErrnoException) => string>>
   ENOTFOUND: (error) => `there is no host of the name ${hostOf(error)}`,
 };
 
+/** Of the HTTP client, which names no system call. */
+const REQUEST: Readonly<Record<string, string>> = {
+  UND_ERR_CONNECT_TIMEOUT: 'the gateway did not answer in time',
+  UND_ERR_HEADERS_TIMEOUT: 'the gateway did not answer in time',
+  UND_ERR_BODY_TIMEOUT: 'the gateway stopped sending',
+  UND_ERR_SOCKET: 'the gateway closed the connection',
+  UND_ERR_REQ_CONTENT_LENGTH_MISMATCH: 'the file changed while it was read',
+};
+
 export function explain(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const system = error as NodeJS.ErrnoException;
   const known = system.syscall === undefined ? undefined : SYSTEM[system.code ?? ''];
   if (known) return known(system);
+  const request = REQUEST[system.code ?? ''];
+  if (request !== undefined) return request;
   if (error instanceof AggregateError && error.errors[0]) return explain(error.errors[0]);
   if (error.message === 'fetch failed' && error.cause) return explain(error.cause);
   return error.message.split('\n')[0] ?? error.name;

@@ -1,6 +1,7 @@
 import { type FsckReport, formatBytes } from '@stevedore/client';
 import type { Command } from 'commander';
-import { addStoreFlags, print, startBar, withUpkeep } from './upkeep.js';
+import { startProgress } from './progress.js';
+import { addStoreFlags, print, withUpkeep } from './upkeep.js';
 
 const HELP = `
 Works on a directory that no gateway has: stop the gateway first. Exit code 1 when there
@@ -17,11 +18,11 @@ export function configure(command: Command): void {
     .option('--json', 'print the report as JSON')
     .addHelpText('after', HELP)
     .action(async (flags: { readonly repair?: boolean; readonly json?: boolean }) => {
-      const bar = await startBar('trunks');
-      await withUpkeep(command, bar, async (upkeep) => {
-        const onProgress = (done: number, all: number) => bar.update(done, all);
+      const progress = startProgress('the trunks');
+      await withUpkeep(command, progress, async (upkeep) => {
+        const onProgress = (done: number, all: number) => progress.update(done, all);
         const report = await upkeep.fsck({ repair: flags.repair === true, onProgress });
-        bar.stop();
+        progress.stop();
         print(flags.json ? JSON.stringify(report) : describe(report));
         if (report.problems.some((problem) => !problem.repaired)) process.exitCode = 1;
       });

@@ -10,11 +10,30 @@ export const DEFAULT_URL = 'http://127.0.0.1:8080';
 export class GatewayError extends Error {
   override readonly name = 'GatewayError';
   readonly status: number;
+  /** Undefined where it did not say when to come again. */
+  readonly retryAfterMs: number | undefined;
 
-  constructor(status: number, message: string) {
+  constructor(status: number, message: string, retryAfterMs?: number) {
     super(message);
     this.status = status;
+    this.retryAfterMs = retryAfterMs;
   }
+}
+
+/** Refusals that have to do with one file; after any other the next file is refused as well. */
+const OF_ONE_FILE: ReadonlySet<number> = new Set([400, 404, 408, 409, 411, 413, 415, 422, 500]);
+/** A connection that broke under way, or a file that changed. */
+const OF_ONE_REQUEST: ReadonlySet<unknown> = new Set([
+  'ECONNRESET',
+  'EPIPE',
+  'UND_ERR_SOCKET',
+  'UND_ERR_REQ_CONTENT_LENGTH_MISMATCH',
+]);
+
+/** True where nothing else that is sent to this gateway now can succeed. */
+export function endsAll(error: unknown): boolean {
+  if (error instanceof GatewayError) return !OF_ONE_FILE.has(error.status);
+  return !OF_ONE_REQUEST.has((error as NodeJS.ErrnoException).code);
 }
 
 export interface Upload {
@@ -26,6 +45,8 @@ export interface Upload {
 }
 
 export class GatewayClient implements AsyncDisposable {
+  /** The same for every way to write the same URL. */
+  readonly url: string;
   readonly #pool: Pool;
   readonly #base: string;
   readonly #authorization: Readonly<Record<string, string>>;
@@ -33,6 +54,7 @@ export class GatewayClient implements AsyncDisposable {
   constructor(url: string, connections = 1) {
     const { origin, pathname } = parseUrl(url);
     this.#base = pathname.replace(/\/+$/, '');
+    this.url = origin + this.#base;
     const key = process.env.STEVEDORE_API_KEY ?? '';
     this.#authorization = key === '' ? {} : { authorization: `Bearer ${key}` };
     this.#pool = new Pool(origin, { connections, pipelining: 1 });
@@ -46,8 +68,7 @@ export class GatewayClient implements AsyncDisposable {
       'x-filename': encodeURIComponent(upload.name),
     };
     if (upload.group !== undefined) headers['x-affinity-group'] = headerBytes(upload.group);
-    const answer = await this.#request('POST', '/files', { headers, body: upload.body });
-    return (await answer.body.json()) as Record<string, unknown>;
+    return this.#json(await this.#request('POST', '/files', { headers, body: upload.body }));
   }
 
   async get(id: string): Promise<Readable> {
@@ -57,8 +78,7 @@ export class GatewayClient implements AsyncDisposable {
   /** Of a key all that is known; of a FastDFS id what its headers say. */
   async stat(id: string): Promise<Record<string, unknown>> {
     if (!isFileId(id)) {
-      const answer = await this.#request('GET', `${pathOf(id)}/info`);
-      return (await answer.body.json()) as Record<string, unknown>;
+      return this.#json(await this.#request('GET', `${pathOf(id)}/info`));
     }
     const { headers } = await this.#request('HEAD', pathOf(id));
     return {
@@ -69,9 +89,8 @@ export class GatewayClient implements AsyncDisposable {
     };
   }
 
-  async delete(key: string): Promise<void> {
-    if (isFileId(key)) throw new UsageError('files are deleted by their keys, not by FastDFS ids');
-    await (await this.#request('DELETE', pathOf(key))).body.dump();
+  async delete(id: string): Promise<void> {
+    await (await this.#request('DELETE', pathOf(id))).body.dump();
   }
 
   async close(): Promise<void> {
@@ -80,6 +99,15 @@ export class GatewayClient implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#pool.destroy();
+  }
+
+  async #json({ body }: Dispatcher.ResponseData): Promise<Record<string, unknown>> {
+    const text = await body.text();
+    try {
+      return JSON.parse(text) as Record<string, unknown>;
+    } catch {
+      throw new Error(`what answers at ${this.url} is no gateway`);
+    }
   }
 
   async #request(
@@ -99,7 +127,8 @@ export class GatewayClient implements AsyncDisposable {
   }
 }
 
-async function refusal({ statusCode, body }: Dispatcher.ResponseData): Promise<GatewayError> {
+async function refusal(answer: Dispatcher.ResponseData): Promise<GatewayError> {
+  const { statusCode, headers, body } = answer;
   const text = await body.text();
   let detail: unknown;
   try {
@@ -111,7 +140,12 @@ async function refusal({ statusCode, body }: Dispatcher.ResponseData): Promise<G
   return new GatewayError(
     statusCode,
     typeof detail === 'string' ? detail : `the server answered with status ${statusCode}`,
+    parseRetryAfter(headers['retry-after']),
   );
+}
+
+function parseRetryAfter(header: string | string[] | undefined): number | undefined {
+  return typeof header === 'string' && /^\d{1,9}$/.test(header) ? Number(header) * 1000 : undefined;
 }
 
 function isFileId(id: string): boolean {

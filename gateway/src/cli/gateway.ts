@@ -3,11 +3,16 @@ import { environmentName, formatBytes } from '@stevedore/client';
 import { maxFormBytes } from '@stevedore/middleware/core';
 import type { Command } from 'commander';
 import type { Limits } from '../limits.js';
-import { type GatewayOptions, gatewayOptions, parseGatewayOptions } from '../options.js';
+import {
+  CONFIG_FILE,
+  type GatewayOptions,
+  gatewayOptions,
+  parseGatewayOptions,
+} from '../options.js';
 import type { Gateway } from '../start.js';
 import { version } from '../version.js';
-import { CONFIG_FILE, readConfigFile } from './config-file.js';
-import { addOptionFlags, givenFlags, unknownVariables } from './option-flags.js';
+import { readConfigFile } from './config-file.js';
+import { addOptionFlags, givenFlags } from './option-flags.js';
 import { stopSignal, untilStopped } from './until-stopped.js';
 
 /** `stevedore gateway`: the whole product in one process, until a signal ends it. */
@@ -30,19 +35,12 @@ export function configure(command: Command): void {
       environment: process.env,
       file: readConfigFile(),
     });
-    for (const name of unknownVariables(gatewayOptions, process.env)) {
-      say(`warning: ${name} is set, but is no option of the gateway`);
-    }
     const stopped = stopSignal();
     const { startGateway } = await import('../start.js');
     const gateway = await startGateway(options);
     process.stdout.write(`${describe(gateway)}\nready ${gateway.url}\n`);
     await untilStopped(stopped, () => gateway.close());
   });
-}
-
-function say(line: string): void {
-  process.stderr.write(`${line}\n`);
 }
 
 /** What runs, where, and within which bounds. */
@@ -93,13 +91,12 @@ function describeLimits(limits: Limits): string {
 
 function describeAccess(options: GatewayOptions): string {
   const { host, serveTrunks, apiKeys, urlSecret, antiLeechSecret } = options;
-  const whoever = `whoever reaches ${host}`;
   const parts = [
     apiKeys === ''
-      ? `${whoever} may upload and delete`
+      ? `anyone who reaches ${host} may upload and delete`
       : `uploads and deletes need a key of ${apiKeys}`,
     urlSecret.length === 0
-      ? 'whoever knows the key of a file may read it'
+      ? 'anyone who knows the key of a file may read it'
       : 'reads need a signed URL or an API key',
     ...(antiLeechSecret === '' ? [] : ['FastDFS paths need their token']),
     ...(serveTrunks ? ['whole trunks are served too'] : []),

@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Command } from 'commander';
 import { GatewayClient } from './gateway-client.js';
-import { addUrlOption } from './url-option.js';
+import { addGatewayAccess } from './url-option.js';
 
 /** `stevedore get`: a file to stdout, or whole and then renamed to its place. */
 
@@ -14,7 +14,7 @@ Examples:
   stevedore get group1/M00/00/00/... > photo.jpg`;
 
 export function configure(command: Command): void {
-  addUrlOption(command)
+  addGatewayAccess(command)
     .option('-o, --output <file>', 'write to this file; it appears when it is complete')
     .addHelpText('after', HELP)
     .action(async (id: string, flags: { readonly url: string; readonly output?: string }) => {

@@ -1,4 +1,5 @@
-import { type OptionSpec, parseOptions } from '@stevedore/client';
+import { stat } from 'node:fs/promises';
+import { fromFlags, type OptionSpec, parseOptions } from '@stevedore/client';
 import type { Command } from 'commander';
 import { type ApiKey, makeApiKey, SCOPES, type Scope } from '../access/api-key.js';
 import { readKeyFile, writeKeyFile } from '../access/key-file.js';
@@ -75,6 +76,8 @@ async function add(path: string, name: string | undefined, flags: Flags): Promis
 }
 
 async function list(path: string): Promise<void> {
+  // A file that is not there has no keys either, but may be the wrong one.
+  await stat(path);
   for (const key of await readKeyFile(path)) process.stdout.write(`${describe(key)}\n`);
 }
 
@@ -122,6 +125,5 @@ const limitOptions = {
 };
 
 function parseLimits({ expiresIn, requestsPerSecond, bytesPerDay }: Flags) {
-  const values = { expiresIn, requestsPerSecond, bytesPerDay };
-  return parseOptions(limitOptions, [{ label: 'flag', values }]);
+  return parseOptions(limitOptions, [fromFlags({ expiresIn, requestsPerSecond, bytesPerDay })]);
 }

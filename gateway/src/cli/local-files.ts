@@ -8,6 +8,8 @@ export interface LocalFile {
   /** Name to store it under: of a file in a directory with the way to it. */
   readonly name: string;
   readonly size: number;
+  /** Changes whenever the file does: size, time of the last change, inode. */
+  readonly state: string;
 }
 
 export interface LocalFailure {
@@ -27,10 +29,11 @@ async function* from(
   name: string,
 ): AsyncGenerator<LocalFile | LocalFailure, void, undefined> {
   try {
-    const found = await stat(path);
+    const found = await stat(path, { bigint: true });
     if (!found.isDirectory()) {
       if (!found.isFile()) throw new Error(`${path} is neither a file nor a directory`);
-      yield { path, name, size: found.size };
+      const { size, mtimeNs, ino } = found;
+      yield { path, name, size: Number(size), state: `${size} ${mtimeNs} ${ino}` };
       return;
     }
     for await (const entry of await opendir(path)) {

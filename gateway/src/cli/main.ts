@@ -2,7 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { version } from '../version.js';
 import { explain } from './explain.js';
-import { EXIT_FAILED, EXIT_USAGE, isUsageError } from './usage.js';
+import { EXIT_FAILED, EXIT_USAGE, isUsageError, UsageError } from './usage.js';
 
 /**
  * The `stevedore` command. Only the subcommand that is asked for is loaded.
@@ -82,11 +82,14 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     load: () => import('./stat.js'),
   },
   rm: {
-    usage: 'rm <key...>',
-    summary: 'delete files by their keys',
+    usage: 'rm <id...>',
+    summary: 'delete files by their keys or FastDFS ids',
     load: () => import('./rm.js'),
   },
 };
+
+/** Known without loading the tables of options, which these commands do not need. */
+const CLIENT_VARIABLES = ['STEVEDORE_URL', 'STEVEDORE_API_KEY'];
 
 const INTRODUCTION =
   'Keeps small files in FastDFS: an upload is acknowledged as soon as it is safe on this disk, ' +
@@ -100,7 +103,8 @@ Examples:
   stevedore get KEY -o photo.jpg                 download by key or by FastDFS id
   curl --data-binary @photo.jpg -H 'X-Filename: photo.jpg' http://127.0.0.1:8080/files
 
-"stevedore COMMAND --help" tells about one command.
+"stevedore COMMAND --help" tells about one command. put, get, stat and rm find the gateway and
+its API key in the environment: STEVEDORE_URL, STEVEDORE_API_KEY.
 Exit codes: 0 done, 1 failed, 2 wrong usage.`;
 
 async function main(argv: readonly string[]): Promise<void> {
@@ -109,7 +113,8 @@ async function main(argv: readonly string[]): Promise<void> {
     .version(`stevedore ${version()}`, '-V, --version', 'print the version')
     .exitOverride()
     .showHelpAfterError('(--help shows what there is)')
-    .addHelpText('after', EXAMPLES);
+    .addHelpText('after', EXAMPLES)
+    .hook('preAction', (_program, command) => checkVariables(command.name()));
   const [first, second] = argv.filter((argument) => !argument.startsWith('-'));
   const asked = first === 'help' ? second : first;
   for (const [name, { usage, summary, load }] of Object.entries(SUBCOMMANDS)) {
@@ -121,6 +126,17 @@ async function main(argv: readonly string[]): Promise<void> {
   }
   if (argv.length === 0) program.help({ error: true });
   await program.parseAsync(argv, { from: 'user' });
+}
+
+/** The doctor reports what is wrong with them beside all else. */
+async function checkVariables(command: string): Promise<void> {
+  const ours = Object.keys(process.env).some(
+    (name) => name.startsWith('STEVEDORE_') && !CLIENT_VARIABLES.includes(name),
+  );
+  if (!ours || command === 'doctor') return;
+  const { unknownVariables } = await import('./variables.js');
+  const [unknown] = unknownVariables(process.env);
+  if (unknown !== undefined) throw new UsageError(unknown);
 }
 
 function sentence(summary: string): string {

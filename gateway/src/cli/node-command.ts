@@ -1,6 +1,8 @@
 import { isIPv6 } from 'node:net';
 import {
-  environmentOptions,
+  flagName,
+  fromEnvironment,
+  fromFlags,
   type OptionSpec,
   type OptionTable,
   type OptionValues,
@@ -18,6 +20,7 @@ import {
 } from './metrics-server.js';
 import { addOptionFlags, givenFlags } from './option-flags.js';
 import { stopSignal, untilStopped } from './until-stopped.js';
+import { UsageError } from './usage.js';
 
 /** What `stevedore tracker` and `stevedore storage` have in common. */
 
@@ -44,14 +47,18 @@ export function configureNode<
 >(command: Command, { table, describe, start, metrics }: NodeCommand<Table, Started>): void {
   addOptionFlags(command, table);
   command.action(async () => {
-    const options = parseOptions(table, [
-      { label: 'flag', values: givenFlags(command, table) },
-      { label: 'environment', values: environmentOptions(table, process.env) },
-    ]);
+    const sources = [fromFlags(givenFlags(command, table)), fromEnvironment(table, process.env)];
+    let nameOf = flagName;
+    const options = parseOptions(table, sources, (_options, names) => {
+      nameOf = names;
+    });
     const address = metricsAddress(options.metrics as string);
     const stopped = stopSignal();
-    const node = await start(options, (error) => {
+    const started = start(options, (error) => {
       process.stderr.write(`error: ${explain(error)}\n`);
+    });
+    const node = await started.catch((error: unknown) => {
+      throw asTyped(error, table, nameOf);
     });
     const server = address && (await serveMetrics(address, await metrics(node), node));
     const what = `stevedore ${version()} ${command.name()}`;
@@ -62,6 +69,17 @@ export function configureNode<
       await node.close();
     });
   });
+}
+
+/** The daemons name an option as a program does; here it was typed. */
+function asTyped(error: unknown, table: OptionTable, nameOf: (option: string) => string): unknown {
+  if (!(error instanceof Error) || error.name !== 'OptionError') return error;
+  // Any word at the beginning, later those that are no English ones.
+  const name = /^[a-z]\w*|\b[a-z]+[A-Z]\w*/g;
+  const typed = error.message.replace(name, (word) =>
+    Object.hasOwn(table, word) ? nameOf(word) : word,
+  );
+  return new UsageError(typed);
 }
 
 async function serveMetrics(

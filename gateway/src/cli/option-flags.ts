@@ -24,12 +24,18 @@ const PLACEHOLDERS: Readonly<Record<OptionSpec['kind'], string>> = {
 
 export function addOptionFlags(command: Command, table: OptionTable): void {
   for (const [name, spec] of Object.entries(table)) {
-    const placeholder = spec.choices ? ` <${spec.choices.join('|')}>` : PLACEHOLDERS[spec.kind];
-    const flag = `${flagName(name)}${placeholder}`;
+    const flag = `${flagName(name)}${placeholder(spec)}`;
     // No default for the parser: it could not be told from a flag that was given.
     const help = `${spec.help} (default: ${describeDefault(spec)}; ${environmentName(name)})`;
     command.addOption(new Option(flag, help));
   }
+}
+
+function placeholder(spec: OptionSpec): string {
+  if (spec.choices) return ` <${spec.choices.join('|')}>`;
+  // The flag alone would say what is so anyway.
+  if (spec.kind === 'boolean' && spec.default === true) return ' [true|false]';
+  return PLACEHOLDERS[spec.kind];
 }
 
 /** The flags that were given, by option name. */
@@ -42,27 +48,11 @@ export function givenFlags(command: Command, table: OptionTable): Record<string,
   return given;
 }
 
-/** `64 MiB`, `60 s`, `none`. */
-export function describeValue(spec: OptionSpec, value: unknown): string {
+/** As it would be typed: `64MiB`, `60s`, `none`. */
+function describeDefault({ kind, default: value }: OptionSpec): string {
   if (Array.isArray(value)) return value.length === 0 ? 'none' : value.join(',');
-  if (spec.kind === 'size') return formatBytes(Number(value));
-  if (spec.kind === 'duration') return `${Number(value) / 1000} s`;
-  if (spec.kind === 'boolean') return value === true ? 'on' : 'off';
-  if (value === '') return 'none';
-  return String(value);
-}
-
-function describeDefault(spec: OptionSpec): string {
-  return describeValue(spec, spec.default).replace(/^(\d+) ([A-Za-z]+)$/, '$1$2');
-}
-
-/** Variables that other commands and the tests of an installation know. */
-const OTHER_VARIABLES = /^STEVEDORE_(?:URL|API_KEY|TEST_\w+|BENCH_\w+)$/;
-
-/** Variables with our prefix that no option answers to: most likely mistyped. */
-export function unknownVariables(table: OptionTable, environment: NodeJS.ProcessEnv): string[] {
-  const known = new Set(Object.keys(table).map(environmentName));
-  return Object.keys(environment).filter(
-    (name) => name.startsWith('STEVEDORE_') && !known.has(name) && !OTHER_VARIABLES.test(name),
-  );
+  if (kind === 'size') return formatBytes(Number(value)).replace(' ', '');
+  if (kind === 'duration') return Number(value) < 1000 ? `${value}ms` : `${Number(value) / 1000}s`;
+  if (kind === 'boolean') return value === true ? 'on' : 'off';
+  return value === '' ? 'none' : String(value);
 }

@@ -1,36 +1,96 @@
-/** A bar on stderr while somebody watches; nothing otherwise. */
-
+/**
+ * A bar on stderr while somebody watches; nothing otherwise. It is one line, shorter than
+ * the terminal is wide and without an end, so that going back to its start and clearing
+ * it reaches nothing else, wherever on the screen it is.
+ */
 export interface Progress {
-  /** Lines on stdout go between two drawings of the bar. */
+  /** A line on stdout, above the bar. */
   print(line: string): void;
-  advance(bytes: number): void;
+  /** A line on stderr, above the bar. */
+  warn(line: string): void;
+  update(done: number, all: number): void;
   stop(): void;
 }
 
-export async function startProgress(totalBytes: number, totalFiles: number): Promise<Progress> {
-  const [{ default: progress }, { formatBytes }] = await Promise.all([
-    import('cli-progress'),
-    import('@stevedore/client'),
-  ]);
-  const bar = new progress.SingleBar({
-    format: `{bar} {percentage}% of ${formatBytes(totalBytes)} in ${totalFiles} files, {eta_formatted} left`,
-    stream: process.stderr,
-    hideCursor: true,
-    clearOnComplete: true,
-  });
-  bar.start(Math.max(totalBytes, 1), 0);
-  return {
-    print: (line) => {
-      if (process.stdout.isTTY) process.stderr.write('\r\x1b[K');
-      process.stdout.write(`${line}\n`);
-    },
-    advance: (bytes) => bar.increment(bytes),
-    stop: () => bar.stop(),
-  };
+const REDRAW_MS = 100;
+const MAX_BAR_WIDTH = 40;
+const DEFAULT_COLUMNS = 80;
+const CLEAR = '\r\x1b[K';
+
+/** `what` stands between how much is done and how long the rest takes. */
+export function startProgress(what: string): Progress {
+  const isWatched = process.stderr.isTTY && process.env.TERM !== 'dumb';
+  return isWatched ? new Bar(what) : silentProgress;
 }
 
-export const silentProgress: Progress = {
+const silentProgress: Progress = {
   print: (line) => void process.stdout.write(`${line}\n`),
-  advance: () => {},
+  warn: (line) => void process.stderr.write(`${line}\n`),
+  update: () => {},
   stop: () => {},
 };
+
+class Bar implements Progress {
+  readonly #what: string;
+  readonly #startedAt = performance.now();
+  #drawnAt = Number.NEGATIVE_INFINITY;
+  /** What is on the screen; empty for nothing. */
+  #shown = '';
+
+  constructor(what: string) {
+    this.#what = what;
+  }
+
+  print(line: string): void {
+    this.#above(process.stdout, line);
+  }
+
+  warn(line: string): void {
+    this.#above(process.stderr, line);
+  }
+
+  update(done: number, all: number): void {
+    const now = performance.now();
+    if (now - this.#drawnAt < REDRAW_MS) return;
+    this.#drawnAt = now;
+    const share = all > 0 ? Math.min(done / all, 1) : 0;
+    this.#draw(this.#text(share, now - this.#startedAt));
+  }
+
+  stop(): void {
+    this.#draw('');
+  }
+
+  #above(stream: NodeJS.WriteStream, line: string): void {
+    const shown = stream.isTTY ? this.#shown : '';
+    if (shown !== '') this.#draw('');
+    stream.write(`${line}\n`);
+    if (shown !== '') this.#draw(shown);
+  }
+
+  #draw(text: string): void {
+    if (text === '' && this.#shown === '') return;
+    process.stderr.write(CLEAR + text);
+    this.#shown = text;
+  }
+
+  #text(share: number, elapsedMs: number): string {
+    const left = share > 0 ? `, ${duration((elapsedMs * (1 - share)) / share)} left` : '';
+    const text = `${Math.floor(share * 100)} % of ${this.#what}${left}`;
+    // In the last column a line may wrap, or may not.
+    const room = (process.stderr.columns || DEFAULT_COLUMNS) - 1;
+    const width = Math.min(MAX_BAR_WIDTH, room - text.length - 1);
+    if (width < 1) return text.slice(0, room);
+    const full = Math.floor(share * width);
+    return `${'█'.repeat(full)}${'░'.repeat(width - full)} ${text}`;
+  }
+}
+
+/** `8 s`, `3 min 20 s`, `2 h 5 min` */
+function duration(ms: number): string {
+  const seconds = Math.ceil(ms / 1000);
+  if (seconds < 60) return `${seconds} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${seconds % 60} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}

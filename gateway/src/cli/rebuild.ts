@@ -1,6 +1,7 @@
 import { discardFileMap } from '@stevedore/client';
 import type { Command } from 'commander';
-import { addStoreFlags, print, startBar, storeOptionsOf, withUpkeep } from './upkeep.js';
+import { startProgress } from './progress.js';
+import { addStoreFlags, print, storeOptionsOf, withUpkeep } from './upkeep.js';
 
 const HELP = `
 Works on a directory that no gateway has: stop the gateway first. Keys, names, types,
@@ -15,10 +16,10 @@ export function configure(command: Command): void {
     .addHelpText('after', HELP)
     .action(async () => {
       await discardFileMap(String(storeOptionsOf(command).directory));
-      const bar = await startBar('trunks');
-      await withUpkeep(command, bar, async (upkeep) => {
+      const progress = startProgress('the trunks');
+      await withUpkeep(command, progress, async (upkeep) => {
         const { stagedFiles, mergedFiles, trunks } = upkeep.stats();
-        bar.stop();
+        progress.stop();
         print(
           `the FileMap has ${stagedFiles} staged and ${mergedFiles} merged files in ${trunks} trunks`,
         );

@@ -1,20 +1,21 @@
 import type { Command } from 'commander';
 import { explain } from './explain.js';
-import { GatewayClient } from './gateway-client.js';
-import { addUrlOption } from './url-option.js';
-import { EXIT_FAILED } from './usage.js';
+import { endsAll, GatewayClient } from './gateway-client.js';
+import { addGatewayAccess } from './url-option.js';
+import { EXIT_FAILED, UsageError } from './usage.js';
 
 /** `stevedore rm`: deletes every file that is named, whatever becomes of the others. */
 export function configure(command: Command): void {
-  addUrlOption(command).action(async (keys: string[], flags: { readonly url: string }) => {
+  addGatewayAccess(command).action(async (ids: string[], flags: { readonly url: string }) => {
     const client = new GatewayClient(flags.url);
     try {
-      for (const key of keys) {
+      for (const id of ids) {
         try {
-          await client.delete(key);
+          await client.delete(id);
         } catch (error) {
-          process.stderr.write(`${key}: ${explain(error)}\n`);
+          process.stderr.write(`${id}: ${explain(error)}\n`);
           process.exitCode = EXIT_FAILED;
+          if (!(error instanceof UsageError) && endsAll(error)) break;
         }
       }
     } finally {

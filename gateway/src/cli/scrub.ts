@@ -1,6 +1,13 @@
-import { formatBytes, type OptionSpec, parseOptions, type ScrubReport } from '@stevedore/client';
+import {
+  formatBytes,
+  fromFlags,
+  type OptionSpec,
+  parseOptions,
+  type ScrubReport,
+} from '@stevedore/client';
 import type { Command } from 'commander';
-import { addStoreFlags, print, startBar, withUpkeep } from './upkeep.js';
+import { startProgress } from './progress.js';
+import { addStoreFlags, print, withUpkeep } from './upkeep.js';
 
 const RATE = {
   rate: { kind: 'size', default: 64 * 2 ** 20, minimum: 1024, help: '' } as OptionSpec<number>,
@@ -21,13 +28,13 @@ export function configure(command: Command): void {
     .option('--json', 'print the report as JSON')
     .addHelpText('after', HELP)
     .action(async (flags: { rate?: string; dryRun?: boolean; json?: boolean }) => {
-      const { rate } = parseOptions(RATE, [{ label: 'flag', values: { rate: flags.rate } }]);
-      const bar = await startBar('bytes');
-      await withUpkeep(command, bar, async (upkeep) => {
-        const onProgress = (done: number, all: number) => bar.update(done, all);
+      const { rate } = parseOptions(RATE, [fromFlags({ rate: flags.rate })]);
+      const progress = startProgress('the bytes');
+      await withUpkeep(command, progress, async (upkeep) => {
+        const onProgress = (done: number, all: number) => progress.update(done, all);
         const repair = flags.dryRun !== true;
         const report = await upkeep.scrub({ repair, bytesPerSecond: rate, onProgress });
-        bar.stop();
+        progress.stop();
         print(flags.json ? JSON.stringify(report) : describe(report));
         if (report.damaged.some((damage) => !damage.repaired)) process.exitCode = 1;
         else if (report.damaged.length > 0) await upkeep.flush();

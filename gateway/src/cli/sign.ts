@@ -1,9 +1,9 @@
-import { type OptionSpec, parseOptions } from '@stevedore/client';
+import { fromFlags, type OptionSpec, parseOptions } from '@stevedore/client';
 import { presignedUpload, signedDownload } from '@stevedore/middleware/core';
 import type { Command } from 'commander';
 import { parseGatewayOptions } from '../options.js';
 import { readConfigFile } from './config-file.js';
-import { DEFAULT_URL } from './gateway-client.js';
+import { addUrlOption } from './url-option.js';
 import { UsageError } from './usage.js';
 
 /** `stevedore sign`: a URL for one download or one upload, signed with the gateway's secret. */
@@ -41,7 +41,7 @@ const numberOptions = {
 };
 
 export function configure(command: Command): void {
-  command
+  addUrlOption(command)
     .argument('[id]', 'key or FastDFS id of the file to download')
     .option('--expires-in <duration>', 'how long the URL is valid (default: 1h)')
     .option('--download', 'the browser keeps the file instead of showing it')
@@ -52,7 +52,6 @@ export function configure(command: Command): void {
     .option('--group <name>', 'upload: affinity group')
     .option('--ttl <duration>', 'upload: how long the file lives')
     .option('--reusable', 'upload: any number of files instead of one')
-    .option('--url <url>', 'of the gateway', process.env.STEVEDORE_URL ?? DEFAULT_URL)
     .addHelpText('after', HELP)
     .action((id: string | undefined, flags: Flags) => {
       const path = flags.upload ? uploadUrl(id, flags) : downloadUrl(id, flags);
@@ -81,8 +80,7 @@ function uploadUrl(id: string | undefined, flags: Flags): string {
 }
 
 function parseNumbers({ expiresIn, maxSize, ttl }: Flags) {
-  const values = { expiresIn, maxSize, ttl };
-  const numbers = parseOptions(numberOptions, [{ label: 'flag', values }]);
+  const numbers = parseOptions(numberOptions, [fromFlags({ expiresIn, maxSize, ttl })]);
   return { ...numbers, expiresAt: new Date(Date.now() + numbers.expiresIn) };
 }
 

@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
 import { GatewayClient } from './gateway-client.js';
-import { addUrlOption } from './url-option.js';
+import { addGatewayAccess } from './url-option.js';
 
 /** `stevedore stat`: what is known about a file. */
 export function configure(command: Command): void {
-  addUrlOption(command)
+  addGatewayAccess(command)
     .option('--json', 'print it as JSON')
     .action(async (id: string, flags: { readonly url: string; readonly json?: boolean }) => {
       const client = new GatewayClient(flags.url);

@@ -7,7 +7,7 @@ import { configureNode } from './node-command.js';
 import { UsageError } from './usage.js';
 
 /**
- * `stevedore storage`: keeps files, for the trackers it joins and whoever asks it directly;
+ * `stevedore storage`: keeps files, for the trackers it joins and clients that ask it directly;
  * with `--role io`, parts of the files of other storages.
  */
 export function configure(command: Command): void {

@@ -4,68 +4,46 @@ import { gatewayOptions, openOptions, parseGatewayOptions } from '../options.js'
 import { readConfigFile } from './config-file.js';
 import { explain } from './explain.js';
 import { addOptionFlags, givenFlags } from './option-flags.js';
+import type { Progress } from './progress.js';
 
 /** What `fsck`, `scrub` and `rebuild` share: they work on a directory no gateway has. */
 
-export interface Bar {
-  update(done: number, all: number): void;
-  stop(): void;
-}
+/**
+ * The options of the gateway that owns the directory, but the ports of the embedded node
+ * are free ones: nobody else is to use that node, and the usual ports may be taken.
+ */
+const { trackerPort, storagePort } = storeOptions;
+const upkeepOptions = { ...gatewayOptions, trackerPort, storagePort };
 
-/** The options of the store, with the defaults of the gateway that owns the directory. */
 export function addStoreFlags(command: Command): Command {
   addOptionFlags(command, storeOptions);
   return command;
 }
 
 export function storeOptionsOf(command: Command) {
-  const options = parseGatewayOptions({
-    flags: givenFlags(command, gatewayOptions),
+  const sources = {
+    flags: givenFlags(command, storeOptions),
     environment: process.env,
     file: readConfigFile(),
-  });
-  return openOptions(options);
+  };
+  return openOptions(parseGatewayOptions(sources, upkeepOptions));
 }
 
 export async function withUpkeep(
   command: Command,
-  bar: Bar,
+  progress: Progress,
   work: (upkeep: Upkeep) => Promise<void>,
 ): Promise<void> {
   const upkeep = await openForUpkeep(storeOptionsOf(command), {
-    onRebuild: (done, all) => bar.update(done, all),
-    onError: (error) => process.stderr.write(`warning: ${explain(error)}\n`),
+    onRebuild: (done, all) => progress.update(done, all),
+    onError: (error) => progress.warn(`warning: ${explain(error)}`),
   });
   try {
     await work(upkeep);
   } finally {
-    bar.stop();
+    progress.stop();
     await upkeep.close();
   }
-}
-
-/** A bar on stderr while somebody watches; nothing otherwise. */
-export async function startBar(label: string): Promise<Bar> {
-  if (!process.stderr.isTTY) return { update: () => {}, stop: () => {} };
-  const { default: progress } = await import('cli-progress');
-  const bar = new progress.SingleBar({
-    format: `${label} {bar} {percentage}%, {eta_formatted} left`,
-    stream: process.stderr,
-    hideCursor: true,
-    clearOnComplete: true,
-  });
-  let started = false;
-  return {
-    update: (done, all) => {
-      if (!started) bar.start(Math.max(all, 1), 0);
-      started = true;
-      bar.setTotal(Math.max(all, 1));
-      bar.update(done);
-    },
-    stop: () => {
-      if (started) bar.stop();
-    },
-  };
 }
 
 export function print(line: string): void {

@@ -1,4 +1,4 @@
-/** Exit codes, and errors of whoever typed the command. */
+/** Exit codes, and errors of the person who typed the command. */
 
 export const EXIT_FAILED = 1;
 export const EXIT_USAGE = 2;

@@ -1,4 +1,5 @@
 import type { FileStore, StorageMember, TrunkEvent } from '@stevedore/client';
+import { redactIds } from '../observe/redact.js';
 import { errorCode } from '../observe/store-metrics.js';
 import { type AskMigration, Migrations, type StorageMigration } from './migrations.js';
 
@@ -52,10 +53,12 @@ export interface FeedOptions {
   readonly embedded: boolean;
   /** Asks a storage what it moves; default: none is asked. */
   readonly askMigration?: AskMigration | undefined;
+  /** False while anybody may look: an id is enough to read a file. */
+  readonly showsIds: boolean;
   readonly now?: () => number;
 }
 
-export const SAMPLE_INTERVAL_MS = 5_000;
+const SAMPLE_INTERVAL_MS = 5_000;
 const MAX_SAMPLES = 120;
 const MAX_MERGES = 30;
 const MAX_TROUBLE = 20;
@@ -134,12 +137,15 @@ export class ConsoleFeed {
   }
 
   readonly #onTrunk = (trunk: TrunkEvent): void => {
-    keep(this.#merges, MAX_MERGES, { ...trunk, at: this.#now() });
+    const shown = this.#options.showsIds ? trunk : { ...trunk, fileId: '', taskId: '' };
+    keep(this.#merges, MAX_MERGES, { ...shown, at: this.#now() });
   };
 
   readonly #onError = (error: Error): void => {
     const code = errorCode(error);
-    const message = error.message.slice(0, MAX_MESSAGE_CHARS);
+    const { showsIds } = this.#options;
+    const text = error.message.slice(0, MAX_MESSAGE_CHARS);
+    const message = showsIds ? text : redactIds(text);
     const last = this.#trouble.at(-1);
     const again = last?.code === code && last.message === message;
     const times = again ? last.times + 1 : 1;

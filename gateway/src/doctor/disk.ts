@@ -31,7 +31,7 @@ const RIGHTS_ADVICE: Readonly<Record<string, string>> = {
 };
 
 /** The directory itself, or the nearest above it that exists. */
-export async function existingFolder(directory: string): Promise<string> {
+async function existingFolder(directory: string): Promise<string> {
   for (let path = directory; ; path = dirname(path)) {
     const found = await stat(path).catch(() => undefined);
     if (found?.isDirectory() || path === dirname(path)) return path;

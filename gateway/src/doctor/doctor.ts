@@ -15,7 +15,15 @@ import {
   measureSync,
 } from './disk.js';
 import { attempt, type Finding, ok } from './finding.js';
-import { handleFacts, isGateway, judgeHandles, judgeNode, judgePort, tryPort } from './system.js';
+import {
+  checkSqlite,
+  handleFacts,
+  isGateway,
+  judgeHandles,
+  judgeNode,
+  judgePort,
+  tryPort,
+} from './system.js';
 
 export { attempt, checkConfigFile };
 
@@ -25,7 +33,8 @@ export { attempt, checkConfigFile };
  */
 export async function examine(options: GatewayOptions): Promise<readonly Finding[]> {
   const directory = resolve(options.directory);
-  const findings: Finding[] = [judgeNode(process.version), judgeAccess(options)];
+  const sqlite = checkSqlite();
+  const findings: Finding[] = [judgeNode(process.version), sqlite, judgeAccess(options)];
   const add = async (what: string, check: () => Promise<Finding | readonly Finding[]>) => {
     findings.push(...(await attempt(what, check)));
   };
@@ -33,7 +42,8 @@ export async function examine(options: GatewayOptions): Promise<readonly Finding
   await add('directory', () => checkRights(directory));
   const writable = findings.at(-1)!.verdict === 'ok';
   if (writable) {
-    await add('lock', () => checkLock(directory));
+    // The lock is one of SQLite's.
+    if (sqlite.verdict === 'ok') await add('lock', () => checkLock(directory));
     await add('sync', async () => judgeSync(await measureSync(directory), options.durability));
     await add('room', async () => judgeRoom(await diskFacts(directory), options));
     await add('clock', () => checkOwnClock(directory, Date.now()));

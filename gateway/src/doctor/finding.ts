@@ -1,6 +1,6 @@
 /** What the doctor finds: one line for each thing looked at, and what to do about it. */
 
-export type Verdict = 'ok' | 'warning' | 'problem';
+type Verdict = 'ok' | 'warning' | 'problem';
 
 export interface Finding {
   readonly what: string;

@@ -1,10 +1,12 @@
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
+import { openDatabase } from '@stevedore/disk/sqlite';
 import { type Finding, ok, problem, warning } from './finding.js';
 
 /** The machine: Node, what a process may open, and whether the ports are free. */
 
 const MIN_NODE = [20, 19] as const;
+const LAST_TRIED_NODE = 26;
 /** Container, FileMap, trunks under way, connections to storages. */
 const OWN_HANDLES = 512;
 const FULL_SHARE = 0.8;
@@ -12,8 +14,26 @@ const FULL_SHARE = 0.8;
 export function judgeNode(version: string): Finding {
   const [major = 0, minor = 0] = version.replace('v', '').split('.').map(Number);
   const enough = major > MIN_NODE[0] || (major === MIN_NODE[0] && minor >= MIN_NODE[1]);
+  if (major > LAST_TRIED_NODE) {
+    return warning('Node', `${version} is not tried`, `${LAST_TRIED_NODE} is the last one that is`);
+  }
   if (enough) return ok('Node', version);
   return problem('Node', version, `install Node ${MIN_NODE.join('.')} or later`);
+}
+
+/** Its binding is compiled for one version of Node. */
+export function checkSqlite(): Finding {
+  const what = 'SQLite';
+  try {
+    const database = openDatabase(':memory:');
+    const { version } = database.prepare('SELECT sqlite_version() AS version').get() as {
+      readonly version: string;
+    };
+    database.close();
+    return ok(what, version);
+  } catch (error) {
+    return problem(what, (error as Error).message, 'no gateway starts without it');
+  }
 }
 
 export interface HandleFacts {

@@ -1,6 +1,6 @@
-import type { Socket } from 'node:net';
 import { ProblemError } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
+import type { Connections } from './connections.js';
 
 /**
  * Shutdown of the HTTP side: requests under way are finished, new ones on open
@@ -10,20 +10,14 @@ import type { FastifyInstance } from 'fastify';
 
 const CLOSE_IDLE_INTERVAL_MS = 50;
 
-export function refuseWhileClosing(app: FastifyInstance): void {
+export function refuseWhileClosing(app: FastifyInstance, connections: Connections): void {
   const { server } = app;
-  const connections = new Set<Socket>();
   let closing = false;
-
-  server.on('connection', (socket) => {
-    connections.add(socket);
-    socket.once('close', () => connections.delete(socket));
-  });
 
   const closeIdle = (): void => {
     server.closeIdleConnections();
     // The server counts a connection that was opened ahead of any request as busy.
-    for (const socket of connections) if (socket.bytesRead === 0) socket.destroy();
+    connections.closeUnused();
   };
 
   app.addHook('preClose', async () => {

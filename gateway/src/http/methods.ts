@@ -55,6 +55,6 @@ function refuse(request: FastifyRequest, reply: FastifyReply, allow: string): ne
   throw methodNotAllowed(request.method, allow);
 }
 
-export function methodNotAllowed(method: string, allow: string): ProblemError {
+function methodNotAllowed(method: string, allow: string): ProblemError {
   return new ProblemError('method_not_allowed', `${method} is not possible here; ${allow} is.`);
 }

@@ -5,7 +5,9 @@ import {
   validateHeaderValue,
 } from 'node:http';
 import type { CachedFile, CachedFiles, Room } from '@stevedore/client';
+import type { UnsentBytes } from '@stevedore/middleware/core';
 import { LRUCache } from 'lru-cache';
+import type { HostNames } from '../access/hosts.js';
 import { isHost } from './one-host.js';
 import { sendInOnePiece, sendWithHead, takesHeads } from './response-head.js';
 
@@ -26,6 +28,10 @@ export interface ReadyAnswersOptions {
   readonly requestId: (request: IncomingMessage) => string;
   /** Where the durations of a route's answers are counted. */
   readonly durationsOf: (route: string) => { observe(seconds: number): void };
+  /** Counts what clients have not taken. */
+  readonly unsent?: UnsentBytes;
+  /** Those to serve, where not every one is. */
+  readonly hostNames?: HostNames | undefined;
   readonly now?: () => number;
 }
 
@@ -122,7 +128,7 @@ export class ReadyAnswers {
     const url = request.url ?? '';
     const ready = this.#answers.peek(url);
     if (ready === undefined) return false;
-    const { files, requestId } = this.#options;
+    const { files, requestId, unsent, hostNames } = this.#options;
     const now = this.#now();
     this.#tick(now);
     if (now > ready.until || !this.#isThere(ready, url)) {
@@ -130,6 +136,7 @@ export class ReadyAnswers {
       return false;
     }
     if (!isPlain(request) || !response.shouldKeepAlive) return false;
+    if (hostNames?.has(request.headers.host ?? '') === false) return false;
     const began = performance.now();
     const id = requestId(request);
     const { socket } = response;
@@ -139,11 +146,13 @@ export class ReadyAnswers {
     if (!room || !socket || !whole) {
       observeAtEnd(response, ready, began, undefined);
       sendWithHead(response, `${this.#head(ready, now, keepAliveMs)}${id}${END}`, bytes);
+      unsent?.watch(response, bytes.length);
     } else if (sendInOnePiece(response, socket, whole)) {
       ready.durations.observe((performance.now() - began) / 1000);
     } else {
       room.isBusy = true;
       observeAtEnd(response, ready, began, room);
+      unsent?.watch(response, bytes.length);
     }
     files.served(ready.file);
     return true;

@@ -5,7 +5,7 @@
  */
 
 /** Upper ends, in seconds. */
-export const DURATION_BUCKETS: readonly number[] = Object.freeze([
+const DURATION_BUCKETS: readonly number[] = Object.freeze([
   0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 ]);
 

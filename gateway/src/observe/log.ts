@@ -1,5 +1,6 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { LogLevel } from './log-levels.js';
+import { redactKeys } from './redact.js';
 
 /** The log: one JSON object a line, with words for levels and times that people can read. */
 
@@ -34,7 +35,7 @@ function describeError(error: unknown): unknown {
   return {
     type: error.name,
     ...(code === undefined ? { stack: error.stack } : { code }),
-    message: error.message,
+    message: redactKeys(error.message),
     ...(error.cause === undefined ? {} : { cause: describeError(error.cause) }),
   };
 }

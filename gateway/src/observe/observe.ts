@@ -1,7 +1,9 @@
 import type { FileStore } from '@stevedore/client';
+import type { UnsentBytes, UnsentStats } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
+import { addFigures, type Figures } from './figures.js';
 import { redactUrl } from './redact.js';
 import type { Refusals } from './refusals.js';
 import { RequestDurations } from './request-durations.js';
@@ -18,7 +20,35 @@ export interface ObserveOptions {
   /** Also memory, CPU and event loop of this process. */
   readonly processMetrics: boolean;
   readonly refusals: Refusals;
+  readonly unsent: UnsentBytes;
 }
+
+const DOWNLOADS: Figures<UnsentStats> = {
+  gauges: [
+    {
+      name: 'stevedore_download_unsent_bytes',
+      help: 'Bytes that were read for downloads and that clients have not taken yet.',
+      of: ({ bytes }) => bytes,
+    },
+    {
+      name: 'stevedore_downloads_stalled',
+      help: 'Downloads that wait for their clients.',
+      of: ({ stalled }) => stalled,
+    },
+  ],
+  counters: [
+    {
+      name: 'stevedore_downloads_ended_for_stall_total',
+      help: 'Downloads ended because their clients took nothing for too long.',
+      of: ({ endedForStall }) => endedForStall,
+    },
+    {
+      name: 'stevedore_downloads_ended_for_room_total',
+      help: 'Stalled downloads ended because others needed their memory or their connection.',
+      of: ({ endedForRoom }) => endedForRoom,
+    },
+  ],
+};
 
 /** Adds the hooks; to be called before routes are added. */
 export function observe(
@@ -31,6 +61,7 @@ export function observe(
   registry.registerMetric(durations.metric as unknown as Metric);
   const stop = addStoreMetrics(registry, store);
   options.refusals.addTo(registry);
+  addFigures(registry, DOWNLOADS, () => options.unsent.stats());
   addConnections(registry, app);
   if (processMetrics) collectDefaultMetrics({ register: registry });
 

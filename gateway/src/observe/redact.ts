@@ -20,3 +20,14 @@ export function redactUrl(url: string): string {
     .replace(KEYS, '$1***')
     .slice(0, MAX_URL_CHARS);
 }
+
+const FILE_IDS = /[\w-]{1,16}\/M[0-9A-F]{2}\/[0-9A-F]{2}\/[0-9A-F]{2}\/[\w.-]+/gi;
+
+/** Keys and FastDFS ids in a text: who has one can read the file. */
+export function redactIds(text: string): string {
+  return redactKeys(text.replace(FILE_IDS, '***'));
+}
+
+export function redactKeys(text: string): string {
+  return text.replace(KEYS, '$1***');
+}

@@ -7,7 +7,7 @@ import { DurationMetric, type DurationSeries } from './duration-metric.js';
  */
 
 /** The label of requests to which no route answers. */
-export const NO_ROUTE = 'none';
+const NO_ROUTE = 'none';
 
 const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS);
 

@@ -238,6 +238,14 @@ const described: Readonly<Record<string, FastifySchema & Schema>> = {
     params: key,
     response: { 204: nothing, ...problems },
   },
+  'DELETE /:group/*': {
+    operationId: 'removeById',
+    summary: 'Delete a file by its FastDFS id',
+    tags: ['files'],
+    security: withKey,
+    params: fileId,
+    response: { 204: nothing, ...problems },
+  },
   'GET /health/live': {
     operationId: 'live',
     summary: 'Whether the process answers',

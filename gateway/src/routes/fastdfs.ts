@@ -3,7 +3,7 @@ import { extensionOf, type FileId, fileKind, isTrunkId, parseFileId } from '@ste
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { AskedBy } from '../access/access.js';
 import { route } from '../http/methods.js';
-import { serveFile } from '../http/serve-file.js';
+import { answerRequest, sendFile } from '../http/serve-file.js';
 import type { FileRoutes } from './files.js';
 
 /**
@@ -21,15 +21,9 @@ export interface FastdfsRoutes extends FileRoutes {
 const STORE_PATH = /^M[0-9A-Fa-f]{2}\//;
 
 export function fastdfsRoutes(app: FastifyInstance, routes: FastdfsRoutes): void {
-  const { store, access, inlineTypes, serveTrunks } = routes;
+  const { store, access, inlineTypes, resourcePolicy, unsent, serveTrunks } = routes;
   const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const params = request.params as { readonly group: string; readonly '*': string };
-    const name = params['*'];
-    const text = `${params.group}/${name}`;
-    const id = parseFileId(text);
-    const kind = id && kindOf(id);
-    if (!id || kind === undefined) throw STORE_PATH.test(name) ? noId() : notFound();
-    if (!serveTrunks && mayBeTrunk(id)) throw notFound();
+    const { text, id, kind } = named(request);
     const asked = request as AskedBy;
     const grant = access.readId(asked, text, id.name);
     const file = await store.get(text);
@@ -39,11 +33,38 @@ export function fastdfsRoutes(app: FastifyInstance, routes: FastdfsRoutes): void
       name: attachment ?? (file.name === '' ? id.base : file.name),
       immutable: kind !== 'appender',
       inlineTypes,
+      resourcePolicy,
       ...grant,
     };
-    return serveFile(request, reply, file, presentation, attachment !== undefined);
+    const isAttachment = attachment !== undefined;
+    const answer = await answerRequest(request, file, presentation, unsent, isAttachment);
+    return sendFile(reply, answer, unsent);
   };
-  route(app, '/:group/*', { GET: serve, HEAD: serve });
+
+  const remove = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const { text } = named(request);
+    access.removeId(request as AskedBy);
+    await store.delete(text);
+    return reply.code(204).send();
+  };
+
+  const named = (request: FastifyRequest): NamedFile => {
+    const params = request.params as { readonly group: string; readonly '*': string };
+    const name = params['*'];
+    const text = `${params.group}/${name}`;
+    const id = parseFileId(text);
+    const kind = id && kindOf(id);
+    if (!id || kind === undefined) throw STORE_PATH.test(name) ? noId() : notFound();
+    if (!serveTrunks && mayBeTrunk(id)) throw notFound();
+    return { text, id, kind };
+  };
+  route(app, '/:group/*', { GET: serve, HEAD: serve, DELETE: remove });
+}
+
+interface NamedFile {
+  readonly text: string;
+  readonly id: FileId;
+  readonly kind: ReturnType<typeof fileKind>;
 }
 
 /** `?filename=`: the client wants to keep the file, under this name. */

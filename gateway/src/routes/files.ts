@@ -4,13 +4,15 @@ import {
   checkKey,
   infoJson,
   type Presentation,
+  type ResourcePolicy,
   SKEW_MS,
+  type UnsentBytes,
 } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Access, AskedBy } from '../access/access.js';
 import { route } from '../http/methods.js';
 import type { ReadyAnswers } from '../http/ready-answers.js';
-import { answerRequest } from '../http/serve-file.js';
+import { answerRequest, sendFile } from '../http/serve-file.js';
 
 /** `/files/KEY`: files by their keys. */
 
@@ -19,32 +21,33 @@ export interface FileRoutes {
   readonly access: Access;
   /** Types shown in place although a browser might run them. */
   readonly inlineTypes: ReadonlySet<string>;
+  readonly resourcePolicy: ResourcePolicy;
+  readonly unsent: UnsentBytes;
   /** Takes answers that can be given again. */
   readonly ready?: ReadyAnswers | undefined;
 }
 
 export function fileRoutes(app: FastifyInstance, routes: FileRoutes): void {
-  const { store, access, inlineTypes, ready } = routes;
+  const { store, access, inlineTypes, resourcePolicy, unsent, ready } = routes;
   const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const key = keyOf(request);
     const grant = access.read(request as AskedBy, key);
     const file = await store.get(key);
     const { type, name } = file;
-    const presentation = { type, name, immutable: true, inlineTypes, ...grant };
-    const answer = await answerRequest(request, file, presentation);
-    reply.code(answer.status).headers(answer.headers);
+    const presentation = { type, name, immutable: true, inlineTypes, resourcePolicy, ...grant };
+    const answer = await answerRequest(request, file, presentation, unsent);
     if (ready && answer.status === 200 && Buffer.isBuffer(answer.content)) {
       const { freshUntil } = grant;
       ready.keep(request.raw, {
         key,
         route: request.routeOptions.url ?? '',
         content: answer.content,
-        headers: reply.getHeaders(),
+        headers: { ...reply.getHeaders(), ...answer.headers },
         cacheControl: ageOf(presentation, freshUntil, file.expiresAt),
         until: (freshUntil ?? Number.POSITIVE_INFINITY) + SKEW_MS,
       });
     }
-    return reply.send(answer.content);
+    return sendFile(reply, answer, unsent);
   };
 
   const info = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {

@@ -1,17 +1,18 @@
 import type { IncomingMessage } from 'node:http';
 import type { Receipt } from '@stevedore/client';
 import {
-  closeAfterReply,
+  ClientRoom,
+  essence,
   fileUrl,
-  hasUnreadBody,
   IdempotentUploads,
   narrowPolicy,
   receiptJson,
   receiveUpload,
   type UploadContext,
+  type UploadPolicy,
   uploadPath,
 } from '@stevedore/middleware/core';
-import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify';
+import type { FastifyInstance, FastifyReply, RouteHandlerMethod } from 'fastify';
 import type { Access, AskedBy } from '../access/access.js';
 import type { Policies } from '../access/policies.js';
 import { route } from '../http/methods.js';
@@ -29,10 +30,11 @@ export interface UploadRoutes {
 
 export function uploadRoutes(app: FastifyInstance, routes: UploadRoutes): void {
   const repeats = new IdempotentUploads(routes.context);
-  route(app, '/files', { POST: handler(routes, repeats, undefined) });
+  const room = new ClientRoom(routes.context.limits.maxClientBytes);
+  route(app, '/files', { POST: handler(routes, repeats, room, undefined) });
   for (const name of Object.keys(routes.policies)) {
     if (name === 'default') continue;
-    const handlers = { POST: handler(routes, repeats, name) };
+    const handlers = { POST: handler(routes, repeats, room, name) };
     route(app, `/uploads/${name}`, handlers, POLICY_UPLOAD);
   }
 }
@@ -40,6 +42,7 @@ export function uploadRoutes(app: FastifyInstance, routes: UploadRoutes): void {
 function handler(
   { context, access, policies }: UploadRoutes,
   repeats: IdempotentUploads,
+  room: ClientRoom,
   name: string | undefined,
 ): RouteHandlerMethod {
   const own = policies[name ?? 'default'] ?? {};
@@ -47,25 +50,27 @@ function handler(
   return async (request, reply) => {
     const { raw } = request;
     const { headers, query } = request as AskedBy;
-    const maxBytes = announcedBytes(raw, own.maxFileBytes ?? context.limits.maxFileBytes);
+    const maxBytes = mostBytes(raw, own, context.limits.maxFileBytes);
     const grant = access.upload({ headers, query, maxBytes }, path);
+    // Without keys whoever has the address is one client.
+    const client = grant.scope === '' ? request.ip : grant.scope;
     let storedBytes: number | undefined;
     const receive = async (once: Uint8Array | undefined): Promise<Receipt[]> => {
       grant.begin();
       const { store, limits, guard } = context;
       const policy = narrowPolicy(own, grant.policy);
-      const receiving = { store, limits, guard, policy, once };
+      const receiving = { store, limits, guard, policy, once, room: room.of(client) };
       const receipts = await receiveUpload(raw, reply.raw, receiving);
       storedBytes = receipts.reduce((sum, { size }) => sum + size, 0);
       return receipts;
     };
     try {
       const { receipts, replayed } = grant.mark
-        ? await repeats.runOnce(raw, grant.mark, receive)
-        : await repeats.run(raw, `${grant.scope} ${path}`, receive);
+        ? await repeats.runOnce(raw, reply.raw, grant.mark, receive)
+        : await repeats.run(raw, reply.raw, `${grant.scope} ${path}`, receive);
       if (replayed) {
         storedBytes = 0;
-        leaveBody(request, reply, context);
+        reply.header('idempotency-replayed', 'true');
       }
       return sendReceipts(reply, receipts);
     } finally {
@@ -74,18 +79,12 @@ function handler(
   };
 }
 
-/** `limitBytes` for a body that does not say how long it is. */
-function announcedBytes({ headers }: IncomingMessage, limitBytes: number): number {
+/** What the upload may store, by its length or, where it does not say, by what is taken. */
+function mostBytes({ headers }: IncomingMessage, own: UploadPolicy, serverBytes: number): number {
   const length = headers['content-length'];
-  return length === undefined ? limitBytes : Number(length);
-}
-
-/** The answer is known without the body: what is left of it is not waited for. */
-function leaveBody({ raw }: FastifyRequest, reply: FastifyReply, { limits }: UploadContext): void {
-  reply.header('idempotency-replayed', 'true');
-  if (!hasUnreadBody(raw)) return;
-  reply.header('connection', 'close');
-  closeAfterReply(raw.socket, limits);
+  if (length !== undefined) return Number(length);
+  const isForm = essence(headers['content-type'] ?? '') === 'multipart/form-data';
+  return (isForm ? own.maxTotalBytes : own.maxFileBytes) ?? serverBytes;
 }
 
 function sendReceipts(reply: FastifyReply, receipts: readonly Receipt[]): FastifyReply {

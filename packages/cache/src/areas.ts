@@ -34,10 +34,8 @@ export interface AreaEvents {
 /** evicted: for others. rejected: it was not asked for often enough to stay. */
 export type Why = 'evicted' | 'rejected' | 'deleted';
 
-export type AreaName = 'main' | 'recent' | 'ahead';
-
 /** What an entry costs beside its bytes and its id: list, map and Buffer. */
-export const ENTRY_BYTES = 240;
+const ENTRY_BYTES = 240;
 
 export function costOf(id: string, bytes: Buffer): number {
   return bytes.length + id.length + ENTRY_BYTES;

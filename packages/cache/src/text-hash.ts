@@ -18,7 +18,7 @@ const MAX_CHARS = 64;
 const SEED = 0x811c9dc5;
 const FACTOR = 0x01000193;
 
-export function hashText(text: string): TextHash {
+function hashText(text: string): TextHash {
   let hash = SEED ^ text.length;
   for (let at = Math.max(0, text.length - MAX_CHARS); at < text.length; at += 1) {
     hash = Math.imul(hash ^ text.charCodeAt(at), FACTOR);

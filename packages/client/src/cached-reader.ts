@@ -29,7 +29,7 @@ export interface CachedReaderOptions {
 }
 
 /** Bytes of a FastDFS file. */
-export type ReadPart = (offset: number, bytes: number, signal: AbortSignal) => Promise<Buffer>;
+type ReadPart = (offset: number, bytes: number, signal: AbortSignal) => Promise<Buffer>;
 
 /** How to read the file and, if it has one, its group. */
 export interface Source {
@@ -65,6 +65,10 @@ export class CachedReader {
     this.#cache.delete(formatKey(key));
   }
 
+  forgetRemote(fileId: string, offset: number): void {
+    this.#cache.delete(remoteId(fileId, offset));
+  }
+
   /** A merged file of this store. */
   readRow(row: FileRow, source: Source, signal: AbortSignal | undefined): Promise<Buffer> {
     return this.#read(formatKey(row.key), source, signal, () => this.#groupOfRow(row));
@@ -77,7 +81,7 @@ export class CachedReader {
     signal: AbortSignal | undefined,
     groupAround: ((maxBytes: number) => EntryGroup | undefined) | undefined,
   ): Promise<Buffer> {
-    const id = (at: number): string => `${source.trunkFileId}@${at}`;
+    const id = (at: number): string => remoteId(source.trunkFileId, at);
     return this.#read(id(offset), source, signal, () => {
       const group = groupAround?.(this.#options.readAheadBytes);
       if (!group) return undefined;
@@ -134,4 +138,8 @@ export class CachedReader {
     }));
     return { members, asked: rows.findIndex((each) => each.key.equals(row.key)) };
   }
+}
+
+function remoteId(fileId: string, offset: number): string {
+  return `${fileId}@${offset}`;
 }

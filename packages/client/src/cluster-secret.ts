@@ -9,10 +9,10 @@ import { invalidOption } from './config.js';
 export async function readClusterSecrets(path: string): Promise<readonly string[]> {
   if (path === '') return [];
   const text = await readFile(path, 'utf8').catch((error: Error) => {
-    throw invalidOption(`clusterSecretFile: ${error.message}`);
+    throw invalidOption(`the file of the cluster's secret cannot be read: ${error.message}`);
   });
   const secrets = parseSecrets(text);
   const problem = secretsProblem(secrets);
-  if (problem !== undefined) throw invalidOption(`clusterSecretFile: in ${path} ${problem}`);
+  if (problem !== undefined) throw invalidOption(`in ${path} ${problem}`);
   return secrets;
 }

@@ -1,4 +1,5 @@
 import { StoreError } from '@stevedore/staging';
+import { closestMatch } from 'leven';
 
 /**
  * Options, in one form for `open()`, the command line, the environment and
@@ -55,29 +56,56 @@ export function flagName(option: string): string {
   return `--${option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
 
+/** Where options come from, and what an option is called there: errors say what was typed. */
+export interface OptionSource {
+  readonly values: RawOptions;
+  readonly nameOf: (option: string) => string;
+}
+
+export function fromFlags(values: RawOptions): OptionSource {
+  return { values, nameOf: flagName };
+}
+
+export function fromEnvironment(table: OptionTable, environment: NodeJS.ProcessEnv): OptionSource {
+  return { values: environmentOptions(table, environment), nameOf: environmentName };
+}
+
+export function fromFile(path: string, values: RawOptions): OptionSource {
+  return { values, nameOf: (option) => `${path}: ${option}` };
+}
+
+export function fromProgram(values: RawOptions): OptionSource {
+  return { values, nameOf: (option) => option };
+}
+
 /**
- * Values for every option of the table. Sources come in order of precedence;
- * each has a label for messages ("flag", "environment", "stevedore.config.json").
+ * Values for every option of the table, from sources in order of precedence. `check`
+ * finds options that contradict each other; `nameOf` tells it what each is called where
+ * it was given, and of a default what it would be called in the first source.
  */
 export function parseOptions<Table extends OptionTable>(
   table: Table,
-  sources: readonly { readonly label: string; readonly values: RawOptions }[],
+  sources: readonly OptionSource[],
+  check?: (values: OptionValues<Table>, nameOf: (option: string) => string) => void,
 ): OptionValues<Table> {
   const values: Record<string, unknown> = {};
+  const names = new Map<string, string>();
   for (const [name, spec] of Object.entries(table)) values[name] = spec.default;
-  for (const { label, values: raw } of [...sources].reverse()) {
+  for (const { values: raw, nameOf } of [...sources].reverse()) {
     for (const [name, value] of Object.entries(raw)) {
       if (value === undefined) continue;
       const spec = Object.hasOwn(table, name) ? table[name] : undefined;
-      if (!spec) throw unknownOption(label, name, Object.keys(table));
-      values[name] = parseOption(`${label} ${name}`, spec, value);
+      if (!spec) throw unknownOption(nameOf, name, Object.keys(table));
+      names.set(name, nameOf(name));
+      values[name] = parseOption(nameOf(name), spec, value);
     }
   }
-  return Object.freeze(values) as OptionValues<Table>;
+  const parsed = Object.freeze(values) as OptionValues<Table>;
+  check?.(parsed, (option) => names.get(option) ?? sources[0]?.nameOf(option) ?? option);
+  return parsed;
 }
 
-/** What the environment says about the options of the table. */
-export function environmentOptions(table: OptionTable, environment: NodeJS.ProcessEnv): RawOptions {
+function environmentOptions(table: OptionTable, environment: NodeJS.ProcessEnv): RawOptions {
   const values: Record<string, unknown> = {};
   for (const name of Object.keys(table)) {
     const value = environment[environmentName(name)];
@@ -121,13 +149,13 @@ function withUnit(
   example: string,
 ): number {
   if (typeof value === 'number') return wholeNumber(label, value);
+  if (value === '0') return 0;
   const match = /^(\d+(?:\.\d+)?)\s*([A-Za-z]+)$/.exec(String(value));
   const factor = match && Object.hasOwn(units, match[2]!) ? units[match[2]!] : undefined;
   if (!match || factor === undefined) {
     const known = Object.keys(units).join(', ');
-    throw invalidOption(
-      `${label}: "${value}" has no known unit; write it like ${example} (${known})`,
-    );
+    const what = /^\d+$/.test(String(value)) ? 'no unit' : 'no known unit';
+    throw invalidOption(`${label}: "${value}" has ${what}; write it like ${example} (${known})`);
   }
   return Math.round(Number(match[1]) * factor);
 }
@@ -142,8 +170,15 @@ function wholeNumber(label: string, value: unknown): number {
 
 function bounded(label: string, spec: OptionSpec, value: number): number {
   const { minimum = 0, maximum = Number.MAX_SAFE_INTEGER } = spec;
-  if (value < minimum || value > maximum) {
-    throw invalidOption(`${label}: ${value} is outside ${minimum} to ${maximum}`);
+  const shown = (number: number): string => {
+    if (spec.kind === 'size') return formatBytes(number);
+    return spec.kind === 'duration' ? `${number} ms` : String(number);
+  };
+  if (value < minimum) {
+    throw invalidOption(`${label}: ${shown(value)} is less than ${shown(minimum)}`);
+  }
+  if (value > maximum) {
+    throw invalidOption(`${label}: ${shown(value)} is more than ${shown(maximum)}`);
   }
   return value;
 }
@@ -170,8 +205,20 @@ function parseText(label: string, spec: OptionSpec, value: unknown): string {
   return value;
 }
 
-function unknownOption(label: string, name: string, known: readonly string[]): StoreError {
-  return invalidOption(`${label}: there is no option "${name}"; known are ${known.join(', ')}`);
+function unknownOption(
+  nameOf: (option: string) => string,
+  name: string,
+  known: readonly string[],
+): StoreError {
+  const near = nearestName(name, known);
+  const hint = near === undefined ? `known are ${known.join(', ')}` : `did you mean ${near}?`;
+  return invalidOption(`${nameOf(name)} is no option; ${hint}`);
+}
+
+/** The known name that differs in a third of its letters at most. */
+export function nearestName(name: string, known: readonly string[]): string | undefined {
+  const maxDistance = Math.max(2, Math.floor(name.length / 3));
+  return closestMatch(name, [...known], { maxDistance });
 }
 
 export function invalidOption(message: string): StoreError {

@@ -143,7 +143,7 @@ function clientOf(trackers: readonly string[], secret: string | undefined): Fast
   try {
     return new FastdfsClient({ trackers, secret, connectTimeoutMs: CALL_TIMEOUT_MS });
   } catch (error) {
-    if (error instanceof FastdfsError) throw invalidOption(`trackers: ${error.message}`);
+    if (error instanceof FastdfsError) throw invalidOption(error.message);
     throw error;
   }
 }

@@ -63,7 +63,7 @@ export class Intake {
   }
 
   async take(body: Body, options: PutOptions, sync = true): Promise<Taken> {
-    const meta = checkMeta(options);
+    const meta = checkMeta(body instanceof Blob ? { ...aboutBlob(body), ...options } : options);
     if (options.signal?.aborted) throw aborted(options.signal.reason);
     const maxBytes = Math.min(options.maxBytes ?? Infinity, this.#limits.maxFileBytes);
     if (options.size !== undefined && options.size > maxBytes) throw tooLarge(maxBytes);
@@ -298,6 +298,14 @@ function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
     signal.addEventListener('abort', onAbort, { once: true });
     promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
   });
+}
+
+/** What a Blob says of itself, and a File of a form. */
+function aboutBlob(blob: Blob): PutOptions {
+  return {
+    ...(blob.type === '' ? {} : { type: blob.type }),
+    ...(blob instanceof File ? { name: blob.name } : {}),
+  };
 }
 
 function checkMeta({

@@ -11,19 +11,21 @@ import { corrupt } from './corrupt.js';
 import type { ByteRange } from './types.js';
 
 /**
- * Reads large files, whole or in part, so that no byte is handed out that was not held
- * against a checksum: the file is cut into blocks of 256 KiB whose CRC-32s are known from
- * its intake, a block is given out once it is right, and one that is wrong is read from
- * the next source, as are all behind it. A file whose checksums are not known, because an
- * earlier version or another program stored it, is read once to its end when a part of it
- * is first asked for; they are kept. A whole one is checked as it is sent: its last piece
- * is held back until its CRC-32 is known to be right.
+ * Reads large files, whole or in part. No byte is given out before it was held against a
+ * checksum: the file is cut into blocks of 256 KiB whose CRC-32s are known from its
+ * intake. A wrong block, and all behind it, is read from the next source. If another
+ * program stored the file, the first read of a part reads the whole file once to learn
+ * the checksums. A read of the whole file is checked on the way: its last block is held
+ * back until the CRC-32 of the file is known to be right.
+ *
+ * Each block is fetched on its own, one ahead of the reader: a slow reader holds two blocks,
+ * but no connection and no open file.
  */
 
 /** Where the file's bytes are: the spool, or a storage. */
 export interface LargeSource {
-  /** Bytes of the file from `start` on; may fail with `not_found` or `storage_unavailable`. */
-  open(start: number, length: number): Promise<AsyncIterable<Buffer>>;
+  /** Bytes of the file; may fail with `not_found` or `storage_unavailable`. */
+  read(start: number, length: number): Promise<Buffer>;
   /** What it gave is not the file. */
   onDamage(): void;
 }
@@ -31,7 +33,8 @@ export interface LargeSource {
 export interface LargeFile {
   readonly name: string;
   readonly size: number;
-  readonly crc32: number;
+  /** Undefined for a file that may change: its bytes cannot be checked. */
+  readonly crc32: number | undefined;
   /** Checksums of its blocks, if they are known. */
   readonly blocks: Buffer | undefined;
   keepBlocks(list: Buffer): void;
@@ -41,15 +44,24 @@ export interface LargeFile {
 
 /** Resolves once the first bytes are known to be right. */
 export async function readLarge(file: LargeFile, range: ByteRange | undefined): Promise<Readable> {
-  const isWhole = !range || (range.start === 0 && range.end === file.size - 1);
-  const blocks = file.blocks ?? (isWhole ? undefined : await learn(file));
   const wanted = range ?? { start: 0, end: file.size - 1 };
-  const chunks = blocks ? byBlocks(file, blocks, wanted) : asWhole(file);
+  const isWhole = wanted.start === 0 && wanted.end === file.size - 1;
+  const chunks = await chunksOf(file, wanted, isWhole);
   const first = await chunks.next();
-  const stream = Readable.from(rest(first, chunks), { objectMode: false });
+  const stream = Readable.from(rest(first, chunks), { objectMode: false, highWaterMark: 1 });
   // Also when nobody has begun to read it.
   stream.once('close', () => void chunks.return().catch(() => undefined));
   return stream;
+}
+
+async function chunksOf(
+  file: LargeFile,
+  range: ByteRange,
+  isWhole: boolean,
+): Promise<AsyncGenerator<Buffer, void>> {
+  if (file.crc32 === undefined) return unchecked(file, range);
+  if (file.blocks) return byBlocks(file, file.blocks, range);
+  return isWhole ? asWhole(file) : byBlocks(file, await learn(file), range);
 }
 
 async function* rest(
@@ -72,27 +84,22 @@ async function* byBlocks(
   let failure: unknown;
   for await (const source of file.sources()) {
     try {
-      const from = block * BLOCK_BYTES;
       const until = Math.min((last + 1) * BLOCK_BYTES, file.size);
-      for await (const bytes of blocksOf(await source.open(from, until - from), file.size, block)) {
+      for await (const bytes of blocksOf(source, file, block * BLOCK_BYTES, until)) {
         if (crc32(bytes) !== blockCrc(list, block)) throw corrupt(file.name);
         const at = block * BLOCK_BYTES;
         block += 1;
         yield bytes.subarray(Math.max(0, start - at), Math.min(bytes.length, end + 1 - at));
       }
-      if (block > last) return;
-      throw corrupt(file.name);
+      return;
     } catch (error) {
-      if (isStoreError(error, 'aborted')) throw error;
-      if (isStoreError(error, 'corrupt')) source.onDamage();
-      // That the bytes are wrong says more than that they could not be had.
-      if (!isStoreError(failure, 'corrupt')) failure = error;
+      failure = nextFailure(error, failure, source);
     }
   }
   throw failure ?? corrupt(file.name);
 }
 
-/** Without checksums of the blocks: the last piece waits for the sum over all. */
+/** Without checksums of the blocks: the last one waits for the sum over all. */
 async function* asWhole(file: LargeFile): AsyncGenerator<Buffer, void> {
   let failure: unknown;
   for await (const source of file.sources()) {
@@ -100,25 +107,20 @@ async function* asWhole(file: LargeFile): AsyncGenerator<Buffer, void> {
     try {
       const checksums = new BlockChecksums();
       let held: Buffer | undefined;
-      let size = 0;
-      for await (const chunk of await source.open(0, file.size)) {
-        checksums.add(chunk);
-        size += chunk.length;
+      for await (const block of blocksOf(source, file, 0, file.size)) {
+        checksums.add(block);
         if (held) {
           sent += held.length;
           yield held;
         }
-        held = chunk;
+        held = block;
       }
-      const list = checksums.list();
-      if (size !== file.size || !isBlockListOf(list, file)) throw corrupt(file.name);
-      file.keepBlocks(list);
+      keepSound(file, checksums.list());
       if (held) yield held;
       return;
     } catch (error) {
-      if (isStoreError(error, 'corrupt')) source.onDamage();
-      if (sent > 0 || isStoreError(error, 'aborted')) throw error;
-      if (!isStoreError(failure, 'corrupt')) failure = error;
+      failure = nextFailure(error, failure, source);
+      if (sent > 0) throw error;
     }
   }
   throw failure ?? corrupt(file.name);
@@ -130,41 +132,59 @@ async function learn(file: LargeFile): Promise<Buffer> {
   for await (const source of file.sources()) {
     try {
       const checksums = new BlockChecksums();
-      for await (const chunk of await source.open(0, file.size)) checksums.add(chunk);
-      const list = checksums.list();
-      if (!isBlockListOf(list, file)) throw corrupt(file.name);
-      file.keepBlocks(list);
-      return list;
+      for await (const block of blocksOf(source, file, 0, file.size)) checksums.add(block);
+      return keepSound(file, checksums.list());
     } catch (error) {
-      if (isStoreError(error, 'aborted')) throw error;
-      if (isStoreError(error, 'corrupt')) source.onDamage();
-      if (!isStoreError(failure, 'corrupt')) failure = error;
+      failure = nextFailure(error, failure, source);
     }
   }
   throw failure ?? corrupt(file.name);
 }
 
-/** Cuts a stream that begins with a block into blocks. */
+/** Throws `corrupt` if the list is not that of the file. */
+function keepSound(file: LargeFile, list: Buffer): Buffer {
+  const { size, crc32: expected = 0 } = file;
+  if (!isBlockListOf(list, { size, crc32: expected })) throw corrupt(file.name);
+  file.keepBlocks(list);
+  return list;
+}
+
+async function* unchecked(
+  file: LargeFile,
+  { start, end }: ByteRange,
+): AsyncGenerator<Buffer, void> {
+  for await (const source of file.sources()) {
+    yield* blocksOf(source, file, start, end + 1);
+    return;
+  }
+}
+
+/** Why the file could not be read, if no other source has it. Throws where none is to be asked. */
+function nextFailure(error: unknown, before: unknown, source: LargeSource): unknown {
+  if (isStoreError(error, 'aborted')) throw error;
+  if (isStoreError(error, 'corrupt')) source.onDamage();
+  // That the bytes are wrong says more than that they could not be had.
+  return isStoreError(before, 'corrupt') ? before : error;
+}
+
+/** The bytes from `start` to `end`, cut every 256 KiB. */
 async function* blocksOf(
-  chunks: AsyncIterable<Buffer>,
-  fileBytes: number,
-  firstBlock: number,
-): AsyncGenerator<Buffer> {
-  let parts: Buffer[] = [];
-  let bytes = 0;
-  let at = firstBlock * BLOCK_BYTES;
-  for await (const chunk of chunks) {
-    let left = chunk;
-    while (left.length > 0) {
-      const wanted = Math.min(BLOCK_BYTES, fileBytes - at) - bytes;
-      parts.push(left.subarray(0, wanted));
-      bytes += Math.min(wanted, left.length);
-      left = left.subarray(wanted);
-      if (bytes < Math.min(BLOCK_BYTES, fileBytes - at)) continue;
-      yield parts.length === 1 ? parts[0]! : Buffer.concat(parts);
-      at += bytes;
-      parts = [];
-      bytes = 0;
-    }
+  source: LargeSource,
+  { name }: LargeFile,
+  start: number,
+  end: number,
+): AsyncGenerator<Buffer, void> {
+  let ahead: Promise<Buffer> | undefined;
+  const fetch = (from: number): Promise<Buffer> => {
+    const block = source.read(from, Math.min(BLOCK_BYTES, end - from));
+    // Whoever waits for it hears of a failure; it may come before anybody does.
+    block.catch(() => undefined);
+    return block;
+  };
+  for (let at = start; at < end; at += BLOCK_BYTES) {
+    const block = await (ahead ?? fetch(at));
+    if (block.length !== Math.min(BLOCK_BYTES, end - at)) throw corrupt(name);
+    ahead = at + BLOCK_BYTES < end ? fetch(at + BLOCK_BYTES) : undefined;
+    yield block;
   }
 }

@@ -4,6 +4,7 @@ import {
   type FileId,
   fileKind,
   formatFileId,
+  isTrunkId,
   ProtocolError,
   parseFileId,
   parseSliceId,
@@ -14,14 +15,16 @@ import {
   type FileRow,
   fileIdOf,
   formatKey,
+  isStoreError,
   parseKey,
   type Staging,
   StoreError,
   type TrunkRow,
 } from '@stevedore/staging';
+import { ForeignSlices } from './foreign-slices.js';
 import { notFound, type Reader, storageError } from './reader.js';
 import { type FileFacts, makeStoredFile, type ReadContent } from './stored-file.js';
-import { TrunkDirectories } from './trunk-directories.js';
+import { extensionInName, keyInName, TrunkDirectories } from './trunk-directories.js';
 import type { FileInfo, FileState, Receipt, StoredFile } from './types.js';
 
 /**
@@ -31,9 +34,12 @@ import type { FileInfo, FileState, Receipt, StoredFile } from './types.js';
  */
 
 const DEFAULT_TYPE = 'application/octet-stream';
-/** Entries of a trunk are named by key, a dot and the extension. */
-const KEY_CHARS = 22;
 const SETTLED: ReadonlySet<TrunkRow['state']> = new Set(['confirmed', 'retiring', 'retired']);
+
+/** A file of this store, by its key, or one that FastDFS alone knows: a slice, or a whole file. */
+export type Deletable =
+  | { readonly key: Buffer }
+  | { readonly fileId: string; readonly slice?: SliceId };
 
 /** Runs a read of so many bytes of a file and hears of its end. */
 export type OnRead = <Result>(
@@ -47,6 +53,7 @@ export class Lookup {
   readonly #client: FastdfsClient;
   readonly #reader: Reader;
   readonly #directories: TrunkDirectories;
+  readonly #foreign: ForeignSlices;
   readonly #onRead: OnRead;
   readonly #now: () => number;
 
@@ -62,6 +69,7 @@ export class Lookup {
     this.#reader = reader;
     this.#onRead = onRead;
     this.#now = now;
+    this.#foreign = new ForeignSlices((id) => this.#isThere(id));
     this.#directories = new TrunkDirectories((fileId, offset, length) =>
       reader.readRange(fileId, offset, length),
     );
@@ -70,7 +78,7 @@ export class Lookup {
   async find(id: string, signal: AbortSignal | undefined): Promise<StoredFile> {
     if (parseKey(id)) return this.#storedRow(this.row(id));
     const fileId = parseFileId(id);
-    if (!fileId) throw new StoreError('invalid_id', `"${id}" is neither a key nor a FastDFS id`);
+    if (!fileId) throw notAnId(id);
     const slice = parseSliceId(fileId);
     return slice ? this.#findSlice(id, slice) : this.#findPlain(fileId, signal);
   }
@@ -131,25 +139,68 @@ export class Lookup {
     return this.#staging.isPacking(row.key) ? 'packing' : 'staged';
   }
 
-  /** A slice: honoured only if FileMap or the trunk's directory has exactly this one. */
-  async #findSlice(id: string, slice: SliceId): Promise<StoredFile> {
+  /** What deleting `id` would delete. Rejects as `find`, and with `invalid_id` for a whole trunk. */
+  async toDelete(id: string): Promise<Deletable> {
+    if (parseKey(id)) return { key: this.row(id).key };
+    const fileId = parseFileId(id);
+    if (!fileId) throw notAnId(id);
+    const slice = parseSliceId(fileId);
+    if (slice) {
+      const found = await this.#resolveSlice(id, slice);
+      return 'row' in found ? { key: found.row.key } : { fileId: id, slice };
+    }
+    if (isTrunkId(fileId)) {
+      throw new StoreError('invalid_id', `"${id}" is a trunk: delete the files in it`);
+    }
+    const row = this.#resolvePlain(id);
+    return row ? { key: row.key } : { fileId: id };
+  }
+
+  /** Deletes what FastDFS alone knows. */
+  async deleteRemote(fileId: string, slice: SliceId | undefined): Promise<void> {
+    const isStock = (): boolean => slice !== undefined && this.#foreign.isStock(slice.trunk.group);
+    try {
+      if (isStock()) throw unsupported(fileId);
+      await this.#client.delete(fileId);
+    } catch (error) {
+      const failure = storageError(error, fileId);
+      throw slice && isStoreError(failure, 'not_found') ? unsupported(fileId) : failure;
+    }
+    if (!slice) return;
+    this.#foreign.forget(fileId);
+    this.#reader.forgetRemote(formatFileId(slice.trunk), slice.offset);
+  }
+
+  /** A slice is honoured only if FileMap or the trunk's directory has exactly this one. */
+  async #resolveSlice(
+    id: string,
+    slice: SliceId,
+  ): Promise<{ readonly row: FileRow } | { readonly entry: TrunkEntry }> {
     const trunkId = formatFileId(slice.trunk);
     const trunk = this.#staging.trunkByFileId(trunkId);
     const row = trunk && this.#staging.findInTrunk(trunk, slice.offset);
-    if (row && fileIdOf(row) === id) return this.#storedRow(row);
+    if (row && fileIdOf(row) === id) return { row };
     const moved = this.#staging.forwarded(trunkId, slice.offset);
-    if (moved && isSameFile(moved, slice)) return this.#storedRow(moved);
+    if (moved && isSameFile(moved, slice)) return { row: moved };
     // Of such a trunk the FileMap knows every file that is alive.
     if (trunk && SETTLED.has(trunk.state)) throw notFound(id);
     const entry = await this.#entryOf(id, slice);
-    const key = parseKey(entry.name.slice(0, KEY_CHARS));
+    const key = parseKey(keyInName(entry.name));
     if (!key || this.#staging.isDeleted(key)) throw notFound(id);
     const known = this.#staging.find(key);
-    if (known && fileIdOf(known) === id) return this.#storedRow(known);
-    const facts = factsOfEntry(entry, slice);
+    if (known && fileIdOf(known) === id) return { row: known };
+    const others = () => this.#directories.idsIn(slice);
+    if (await this.#foreign.isDeleted(slice.trunk.group, id, others)) throw notFound(id);
+    return { entry };
+  }
+
+  async #findSlice(id: string, slice: SliceId): Promise<StoredFile> {
+    const found = await this.#resolveSlice(id, slice);
+    if ('row' in found) return this.#storedRow(found.row);
+    const facts = factsOfEntry(found.entry, slice);
     if (facts.expiresAt && facts.expiresAt.getTime() <= this.#now()) throw notFound(id);
     const file = {
-      fileId: trunkId,
+      fileId: formatFileId(slice.trunk),
       offset: slice.offset,
       size: slice.size,
       crc32: slice.crc32,
@@ -164,7 +215,7 @@ export class Lookup {
     try {
       const entry = await this.#directories.find(slice);
       // The extension is no part of what the directory is asked for, but of the id.
-      const extension = entry?.name.slice(KEY_CHARS + 1) ?? '';
+      const extension = extensionInName(entry?.name ?? '');
       if (!entry || extension !== slice.extension) throw notFound(id);
       return entry;
     } catch (error) {
@@ -174,16 +225,21 @@ export class Lookup {
     }
   }
 
+  /** A large file of this store; undefined for a file that only FastDFS knows. */
+  #resolvePlain(id: string): FileRow | undefined {
+    const trunk = this.#staging.trunkByFileId(id);
+    const row = trunk?.kind === 'whole' ? this.#staging.findInTrunk(trunk, 0) : undefined;
+    // It may have been stored again, because a storage had damaged it.
+    const found = row ?? this.#staging.forwarded(id, 0);
+    if (!found && trunk?.kind === 'whole' && trunk.deadFiles > 0) throw notFound(id);
+    return found;
+  }
+
   /** A file of FastDFS that is no slice; large files of this store are among them. */
   async #findPlain(fileId: FileId, signal: AbortSignal | undefined): Promise<StoredFile> {
     const id = formatFileId(fileId);
-    const trunk = this.#staging.trunkByFileId(id);
-    const row = trunk?.kind === 'whole' ? this.#staging.findInTrunk(trunk, 0) : undefined;
+    const row = this.#resolvePlain(id);
     if (row) return this.#storedRow(row);
-    // A large file that was stored again, because a storage had damaged it.
-    const moved = this.#staging.forwarded(id, 0);
-    if (moved) return this.#storedRow(moved);
-    if (trunk?.kind === 'whole' && trunk.deadFiles > 0) throw notFound(id);
     const info = await this.#infoOf(id, signal);
     const fixed = fileKind(fileId) === 'normal' || fileKind(fileId) === 'slot';
     const facts: FileFacts = {
@@ -214,6 +270,16 @@ export class Lookup {
     });
   }
 
+  async #isThere(id: string): Promise<boolean> {
+    try {
+      await this.#infoOf(id, undefined);
+      return true;
+    } catch (error) {
+      if (isStoreError(error, 'not_found')) return false;
+      throw error;
+    }
+  }
+
   async #infoOf(id: string, signal: AbortSignal | undefined) {
     try {
       return await this.#client.info(id, signal ? { signal } : {});
@@ -221,6 +287,17 @@ export class Lookup {
       throw storageError(error, id);
     }
   }
+}
+
+function unsupported(id: string): StoreError {
+  return new StoreError(
+    'unsupported',
+    `${id} is in a trunk that this store did not write, and its storage cannot delete single slices: delete it by its key where it was uploaded`,
+  );
+}
+
+function notAnId(id: string): StoreError {
+  return new StoreError('invalid_id', `"${id}" is neither a key nor a FastDFS id`);
 }
 
 /** The slice id of a file before it was moved names the same content and extension. */
@@ -236,7 +313,7 @@ function isSameFile(row: FileRow, slice: SliceId): boolean {
 function factsOfEntry(entry: TrunkEntry, slice: SliceId): FileFacts {
   const { name, type, group, stagedAt, expires } = readComment(entry.comment);
   return {
-    key: entry.name.slice(0, KEY_CHARS),
+    key: keyInName(entry.name),
     name: typeof name === 'string' ? name : '',
     size: slice.size,
     type: typeof type === 'string' ? type : DEFAULT_TYPE,

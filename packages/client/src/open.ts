@@ -1,6 +1,6 @@
 import { randomFillSync, randomInt } from 'node:crypto';
-import { rm } from 'node:fs/promises';
-import { resolve } from 'node:path';
+import { rm, stat } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
 import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
 import {
   DirectoryLock,
@@ -15,7 +15,7 @@ import { readClusterSecrets } from './cluster-secret.js';
 import { invalidOption } from './config.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
-import { LocalFileStore } from './store.js';
+import { type Clients, LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
 
 /**
@@ -23,7 +23,8 @@ import type { FileStore, StoreStats } from './types.js';
  * trackers are named, recovers what an earlier process left, and begins merging.
  *
  * Rejects with StoreError: `invalid_option`, `directory_locked` (another process
- * has the directory), `directory_unusable`, `port_in_use`.
+ * has the directory), `directory_unusable`, `port_in_use`; with SqliteBindingError where
+ * better-sqlite3 was compiled for another version of Node.
  */
 export async function open(options: OpenOptions = {}): Promise<FileStore> {
   return (await openStore(options)).store;
@@ -37,15 +38,15 @@ async function openStore(
   const secrets = await readClusterSecrets(parsed.clusterSecretFile);
   const node = new NodeHolder(parsed, secrets);
   let trackers: readonly string[] = [];
-  let client: FastdfsClient | undefined;
+  let clients: Clients | undefined;
   let store: LocalFileStore | undefined;
   try {
     const staging = await Staging.open({
       directory: resolve(parsed.directory),
       connect: async () => {
         trackers = await node.trackers((error) => store?.report(error));
-        client = makeClient(trackers, secrets[0]);
-        return new FastdfsTrunkStore(client);
+        clients = makeClients(trackers, secrets[0]);
+        return new FastdfsTrunkStore(clients.merging);
       },
       trunkBytes: parsed.trunkSize,
       maxAgeMs: parsed.mergeMaxAge,
@@ -63,14 +64,14 @@ async function openStore(
     store = new LocalFileStore({
       options: parsed,
       staging,
-      client: client!,
+      clients: clients!,
       trackers,
       now: Date.now,
       closeNode: () => node.close(),
     });
     return { staging, store };
   } catch (error) {
-    await client?.close();
+    await Promise.all([clients?.reading.close(), clients?.merging.close()]);
     await node.close();
     throw error;
   }
@@ -95,11 +96,13 @@ export interface UpkeepExtras {
   readonly onError?: (error: Error) => void;
 }
 
-/** Rejects as `open` does. */
+/** Rejects as `open` does, and for a directory that is no store: it makes none. */
 export async function openForUpkeep(
   options: OpenOptions = {},
   extras: UpkeepExtras = {},
 ): Promise<Upkeep> {
+  const { directory } = parseStoreOptions(options);
+  await requireStore(resolve(directory), ['container', 'filemap.sqlite']);
   const onRebuild = extras.onRebuild ?? (() => undefined);
   const { staging, store } = await openStore({ ...options, scrubRate: 0 }, onRebuild);
   if (extras.onError) store.on('error', extras.onError);
@@ -115,6 +118,8 @@ export async function openForUpkeep(
 
 /** Throws the FileMap away; the next opening makes it anew. Nothing may have the directory. */
 export async function discardFileMap(directory: string): Promise<void> {
+  // Without a container there would be nothing to make it from.
+  await requireStore(resolve(directory), ['container']);
   const lock = DirectoryLock.acquire(resolve(directory));
   try {
     for (const suffix of ['', '-wal', '-shm']) {
@@ -125,11 +130,30 @@ export async function discardFileMap(directory: string): Promise<void> {
   }
 }
 
-function makeClient(trackers: readonly string[], secret: string | undefined): FastdfsClient {
+async function requireStore(directory: string, parts: readonly string[]): Promise<void> {
+  for (const part of parts) {
+    try {
+      await stat(join(directory, part));
+      return;
+    } catch (error) {
+      const { code = '' } = error as NodeJS.ErrnoException;
+      if (code !== 'ENOENT' && code !== 'ENOTDIR') throw error;
+    }
+  }
+  throw new StoreError(
+    'directory_unusable',
+    `${directory} is no store: there is no ${parts.join(' and no ')} in it; name the directory of a gateway`,
+  );
+}
+
+function makeClients(trackers: readonly string[], secret: string | undefined): Clients {
   try {
-    return new FastdfsClient({ trackers, secret });
+    return {
+      reading: new FastdfsClient({ trackers, secret }),
+      merging: new FastdfsClient({ trackers, secret }),
+    };
   } catch (error) {
-    if (error instanceof FastdfsError) throw invalidOption(`trackers: ${error.message}`);
+    if (error instanceof FastdfsError) throw invalidOption(error.message);
     throw error;
   }
 }

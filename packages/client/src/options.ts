@@ -1,4 +1,5 @@
 import {
+  fromProgram,
   invalidOption,
   type OptionSpec,
   type OptionTable,
@@ -132,19 +133,20 @@ export type OpenOptions = {
 };
 
 export function parseStoreOptions(raw: RawOptions): StoreOptions {
-  const options = parseOptions(storeOptions, [{ label: 'option', values: raw }]);
-  checkStoreOptions(options);
-  return options;
+  return parseOptions(storeOptions, [fromProgram(raw)], checkStoreOptions);
 }
 
-/** Options that contradict each other. */
-export function checkStoreOptions(options: StoreOptions): void {
+/** Throws for options that contradict each other; `nameOf` is what an option is called. */
+export function checkStoreOptions(options: StoreOptions, nameOf: (option: string) => string): void {
+  const trunkSize = nameOf('trunkSize');
   if (options.smallFileLimit > options.trunkSize / 2) {
     throw invalidOption(
-      'smallFileLimit must be at most half of trunkSize, or trunks cannot be filled',
+      `${nameOf('smallFileLimit')} must be at most half of ${trunkSize}, or trunks cannot be filled`,
     );
   }
   if (options.containerSize < options.trunkSize * 2) {
-    throw invalidOption('containerSize must be at least twice trunkSize, or nothing can be merged');
+    throw invalidOption(
+      `${nameOf('containerSize')} must be at least twice ${trunkSize}, or nothing can be merged`,
+    );
   }
 }

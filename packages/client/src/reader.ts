@@ -1,4 +1,4 @@
-import { Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { type FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
 import { type ServerAddress, Status } from '@stevedore/protocol';
@@ -84,6 +84,10 @@ export class Reader {
   forget(key: Buffer): void {
     this.#hot?.forget(formatKey(key));
     this.#cache.forget(key);
+  }
+
+  forgetRemote(fileId: string, offset: number): void {
+    this.#cache.forgetRemote(fileId, offset);
   }
 
   /** A staged or merged file of this store. */
@@ -194,7 +198,8 @@ export class Reader {
     const { staging } = this.#options;
     if (staging.isLocal(row)) {
       yield {
-        open: async (start, length) => staging.readSpooled(row, { start, end: start + length - 1 }),
+        read: (start, length) =>
+          collect(staging.readSpooled(row, { start, end: start + length - 1 })),
         onDamage: () => staging.noteDamage(row, 'spool'),
       };
     }
@@ -221,15 +226,7 @@ export class Reader {
     storage?: ServerAddress,
   ): LargeSource {
     return {
-      open: async (start, length) => {
-        try {
-          const options = { offset: offset + start, length, signal, storage };
-          const { stream } = await this.#options.client.download(fileId, options);
-          return translated(stream, fileId);
-        } catch (error) {
-          throw storageError(error, fileId);
-        }
-      },
+      read: (start, length) => this.readRange(fileId, offset + start, length, signal, storage),
       onDamage: () => undefined,
     };
   }
@@ -253,12 +250,6 @@ export class Reader {
     signal: AbortSignal | undefined,
   ): Promise<Readable> {
     const { fileId, offset, size, crc32: crc } = file;
-    if (crc === undefined) {
-      // A file that may change has no checksum to be held against.
-      const { start, end } = range ?? { start: 0, end: size - 1 };
-      const source = this.#remoteSource(fileId, offset, signal);
-      return Readable.from(await source.open(start, end - start + 1), { objectMode: false });
-    }
     const name = `${fileId}@${offset}`;
     const client = this;
     async function* sources(): AsyncGenerator<LargeSource> {
@@ -333,13 +324,10 @@ interface Suspicion {
 
 const NO_SUSPICION: Suspicion = { isKnown: false, isBad: () => false, onDamage: () => undefined };
 
-/** Failures of the stream in the store's terms. */
-async function* translated(stream: Readable, fileId: string): AsyncGenerator<Buffer> {
-  try {
-    for await (const chunk of stream) yield chunk as Buffer;
-  } catch (error) {
-    throw storageError(error, fileId);
-  }
+async function collect(chunks: AsyncIterable<Buffer>): Promise<Buffer> {
+  const collected: Buffer[] = [];
+  for await (const chunk of chunks) collected.push(chunk);
+  return collected.length === 1 ? collected[0]! : Buffer.concat(collected);
 }
 
 const NOT_THERE: ReadonlySet<string> = new Set(['not_found', 'unknown_group']);

@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events';
-import type { FastdfsClient } from '@stevedore/fastdfs';
-import { fileIdOf, parseKey, type Staging, StoreError } from '@stevedore/staging';
+import type { ClientStats, FastdfsClient } from '@stevedore/fastdfs';
+import { fileIdOf, formatKey, type Staging, StoreError } from '@stevedore/staging';
 import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
 import { isHot } from './hot-files.js';
 import { listMembers, type StorageMember } from './inspect.js';
@@ -30,10 +30,16 @@ import { Uploads } from './uploads.js';
 const ONCE_MS = 24 * 3_600_000;
 const PING_TIMEOUT_MS = 2_000;
 
+/** Two pools of connections, so that neither readers nor merging can take all of them. */
+export interface Clients {
+  readonly reading: FastdfsClient;
+  readonly merging: FastdfsClient;
+}
+
 export interface StoreParts {
   readonly options: StoreOptions;
   readonly staging: Staging;
-  readonly client: FastdfsClient;
+  readonly clients: Clients;
   readonly trackers: readonly string[];
   readonly now: () => number;
   /** Ends what was started for this store alone: the embedded node. */
@@ -60,7 +66,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     super();
     this.#parts = parts;
     this.trackers = parts.trackers;
-    const { staging, client, options } = parts;
+    const { staging, clients, options } = parts;
+    const client = clients.reading;
     this.#staging = staging;
     this.#uploads = new Uploads({
       ...{ store: this, staging, client, options, now: parts.now },
@@ -149,24 +156,25 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     };
   }
 
-  delete(key: string): Promise<void> {
+  delete(id: string): Promise<void> {
     return traced(
       deleteChannel,
-      () => ({ store: this, key }),
-      () => this.#delete(key),
+      () => ({ store: this, key: id }),
+      () => this.#delete(id),
     );
   }
 
-  async #delete(key: string): Promise<void> {
+  async #delete(id: string): Promise<void> {
     this.#throwIfClosed();
-    const parsed = parseKey(key);
-    if (!parsed) throw new StoreError('invalid_id', `"${key}" is no key`);
-    const expiresAt = this.#staging.find(parsed)?.expiresAt ?? null;
-    if (!(await this.#staging.delete(parsed))) throw notFound(key);
+    const found = await this.#lookup.toDelete(id);
+    if ('key' in found) {
+      if (!(await this.#staging.delete(found.key))) throw notFound(id);
+      this.#reader.forget(found.key);
+      this.#settling.lookAt(formatKey(found.key));
+    } else {
+      await this.#lookup.deleteRemote(found.fileId, found.slice);
+    }
     this.#counts.deletedFiles += 1;
-    this.#reader.forget(parsed);
-    this.#settling.lookAt(key);
-    if (expiresAt !== null && expiresAt <= this.#parts.now()) throw notFound(key);
   }
 
   async settled(key: string, options: { readonly signal?: AbortSignal } = {}): Promise<string> {
@@ -194,8 +202,11 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   async ready(): Promise<Readiness> {
     const problems: string[] = [];
     const accepting = this.#closing === undefined && this.#staging.hasRoom();
-    if (!accepting) problems.push('the container is full');
-    const tracker = await this.#parts.client.ping({ deadlineMs: PING_TIMEOUT_MS }).then(
+    if (!accepting)
+      problems.push(
+        this.#staging.stats().room.full === 'disk' ? 'the disk is full' : 'the container is full',
+      );
+    const tracker = await this.#parts.clients.reading.ping({ deadlineMs: PING_TIMEOUT_MS }).then(
       () => undefined,
       (error: Error) => error.message,
     );
@@ -212,7 +223,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   async cluster(): Promise<readonly StorageMember[]> {
     this.#throwIfClosed();
     try {
-      return await listMembers(this.#parts.client);
+      return await listMembers(this.#parts.clients.reading);
     } catch (error) {
       const message = `the trackers could not be asked: ${(error as Error).message}`;
       throw new StoreError('storage_unavailable', message, { cause: error, retryable: true });
@@ -241,7 +252,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       damage: stats.damage,
       scrub: stats.scrub,
       cache: this.#reader.cacheStats(),
-      connections: this.#parts.client.stats(),
+      connections: sumOf(this.#parts.clients),
     };
   }
 
@@ -254,9 +265,12 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     counts.reads += 1;
     counts.readBytes += bytes;
     try {
+      this.#throwIfClosed();
       return await traced(readChannel, () => ({ store: this, key, bytes }), read);
     } catch (error) {
       counts.failedReads += 1;
+      // What a read finds when the store is closed beneath it says nothing about the file.
+      this.#throwIfClosed(error);
       throw error;
     }
   }
@@ -274,7 +288,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#settling.close();
     await this.#uploads.close();
     await this.#staging.close();
-    await this.#parts.client.close();
+    await Promise.all([this.#parts.clients.reading.close(), this.#parts.clients.merging.close()]);
     await this.#parts.closeNode();
   }
 
@@ -300,7 +314,13 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     else process.emitWarning(error);
   }
 
-  #throwIfClosed(): void {
-    if (this.#closing) throw new StoreError('closed', 'the store is closed');
+  #throwIfClosed(cause?: unknown): void {
+    if (this.#closing) throw new StoreError('closed', 'the store is closed', { cause });
   }
+}
+
+function sumOf({ reading, merging }: Clients): ClientStats {
+  const [one, other] = [reading.stats(), merging.stats()];
+  const names = Object.keys(one) as (keyof ClientStats)[];
+  return Object.fromEntries(names.map((name) => [name, one[name] + other[name]])) as never;
 }

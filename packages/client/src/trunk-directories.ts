@@ -2,6 +2,7 @@ import {
   decodeFields,
   formatFileId,
   groupOfComment,
+  makeSliceId,
   ProtocolError,
   parseTrunkDirectory,
   parseTrunkEnd,
@@ -68,6 +69,14 @@ export class TrunkDirectories {
     };
   }
 
+  /** Ids of the trunk's slices, as far as its directory is known. */
+  *idsIn({ trunk }: SliceId): Generator<string, void, undefined> {
+    const directory = this.#kept.get(formatFileId(trunk));
+    for (const entry of directory?.entries.values() ?? []) {
+      yield makeSliceId(trunk, entry, extensionInName(entry.name));
+    }
+  }
+
   async #directory({ trunk }: SliceId): Promise<Directory> {
     const fileId = formatFileId(trunk);
     const kept = this.#kept.get(fileId);
@@ -97,6 +106,17 @@ export class TrunkDirectories {
       bytes: bytes.length + entries.length * ENTRY_BYTES,
     };
   }
+}
+
+/** Entries of a trunk are named by key, a dot and the extension. */
+const KEY_CHARS = 22;
+
+export function keyInName(name: string): string {
+  return name.slice(0, KEY_CHARS);
+}
+
+export function extensionInName(name: string): string {
+  return name.slice(KEY_CHARS + 1);
 }
 
 function isSame(entry: SliceEntry, slice: SliceEntry): boolean {

@@ -25,9 +25,9 @@ export type Body =
   | AsyncIterable<Uint8Array>;
 
 export interface PutOptions {
-  /** The client's name for the file: kept and given back, never used as a path. */
+  /** The client's name for the file: kept and given back, never used as a path. Default: that of a File. */
   readonly name?: string;
-  /** Media type; default `application/octet-stream`. */
+  /** Media type; default: that of a Blob or File, else `application/octet-stream`. */
   readonly type?: string;
   /** Affinity group: files of one group are stored next to each other. */
   readonly group?: string;
@@ -80,6 +80,7 @@ export interface Receipt {
   readonly name: string;
   readonly size: number;
   readonly type: string;
+  /** A number here; JSON of the gateway, the middleware and the command has 8 hex digits. */
   readonly crc32: number;
   readonly state: FileState;
   readonly stagedAt: Date;
@@ -266,8 +267,12 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
   /** What of it is in memory; a store may have no such thing. */
   readonly cached?: CachedFiles;
   stat(id: string, options?: { readonly signal?: AbortSignal }): Promise<FileInfo>;
-  /** By key. Rejects with `not_found` if there is none (any more). */
-  delete(key: string): Promise<void>;
+  /**
+   * `id` as for `get`. Rejects with `not_found` if there is none (any more), and `invalid_id`
+   * for a whole trunk. A slice of a trunk that another store, or direct mode, has written is
+   * deleted by the storage: one of Stevedore does that, a stock one does not know slices.
+   */
+  delete(id: string): Promise<void>;
   /** The FastDFS id, once the file is merged. */
   settled(key: string, options?: { readonly signal?: AbortSignal }): Promise<string>;
   /** Merges all that is staged now, whatever its age; resolves when it is stored. */

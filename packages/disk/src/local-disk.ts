@@ -19,10 +19,13 @@ const NO_FOLLOW = constants.O_NOFOLLOW ?? 0;
 const READ = constants.O_RDONLY | NO_FOLLOW;
 const UPDATE = constants.O_RDWR | constants.O_CREAT | NO_FOLLOW;
 const FILE_MODE = 0o644;
+const DIRECTORY_MODE = 0o755;
+const PRIVATE_FILE_MODE = 0o600;
+const PRIVATE_DIRECTORY_MODE = 0o700;
 
 /** The disk of this machine. */
 export const localDisk: Disk = {
-  create: async (path) => new LocalFile(await open(path, 'wx+')),
+  create: async (path) => new LocalFile(await open(path, 'wx+', FILE_MODE)),
   openToRead: async (path) => new LocalFile(await open(path, READ)),
   openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, FILE_MODE)),
   makeLink: symlink,
@@ -41,7 +44,7 @@ export const localDisk: Disk = {
       throw error;
     }
   },
-  makeDirectory,
+  makeDirectory: (path) => makeDirectory(path, DIRECTORY_MODE),
   async syncDirectory(path) {
     // Windows cannot open directories; its file systems journal renames by themselves.
     if (process.platform === 'win32') return;
@@ -66,18 +69,26 @@ export const localDisk: Disk = {
   },
 };
 
+/** The same; what it makes only its owner may read. */
+export const privateDisk: Disk = {
+  ...localDisk,
+  create: async (path) => new LocalFile(await open(path, 'wx+', PRIVATE_FILE_MODE)),
+  openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, PRIVATE_FILE_MODE)),
+  makeDirectory: (path) => makeDirectory(path, PRIVATE_DIRECTORY_MODE),
+};
+
 /**
  * Not mkdir's own recursion: where the system answers ENOENT although the
  * directory above is there (as /proc does), that one tries for ever.
  */
-async function makeDirectory(path: string): Promise<void> {
+async function makeDirectory(path: string, mode: number): Promise<void> {
   try {
-    await mkdir(path);
+    await mkdir(path, { mode });
   } catch (error) {
     if (hasCode(error, 'EEXIST') && (await fs.promises.stat(path)).isDirectory()) return;
     if (!hasCode(error, 'ENOENT') || dirname(path) === path) throw error;
-    await makeDirectory(dirname(path));
-    await mkdir(path).catch((again: unknown) => {
+    await makeDirectory(dirname(path), mode);
+    await mkdir(path, { mode }).catch((again: unknown) => {
       if (!hasCode(again, 'EEXIST')) throw again;
     });
   }

@@ -1,3 +1,4 @@
+import { closeSync, openSync, rmSync } from 'node:fs';
 import Database from 'better-sqlite3';
 
 /**
@@ -14,11 +15,20 @@ export type SqliteStatement<
   Result = unknown,
 > = Database.Statement<Bound, Result>;
 
+/** The compiled part of better-sqlite3 is not one that this Node can load. */
+export class SqliteBindingError extends Error {
+  override readonly name = 'SqliteBindingError';
+}
+
 const held: object[] = [];
 
-/** As `new Database(path, options)`. A pragma of the same text is prepared once. */
+/**
+ * As `new Database(path, options)`, for files that only their owner may read: SQLite gives
+ * its log the mode of the database. A pragma of the same text is prepared once.
+ * Throws SqliteBindingError where no database could be opened at all.
+ */
 export function openDatabase(path: string, options?: Database.Options): SqliteDatabase {
-  const database = new Database(path, options);
+  const database = newDatabase(path, options);
   held.push(database);
   const pragmas = new Map<string, Database.Statement>();
   const prepare = database.prepare.bind(database);
@@ -44,4 +54,53 @@ export function openDatabase(path: string, options?: Database.Options): SqliteDa
     return Object.values((statement.get() ?? {}) as object)[0];
   };
   return database;
+}
+
+/**
+ * Brings a database to the schema that `steps` make, in one transaction: step n leads from
+ * version n to n + 1, and `user_version` is the number of steps done. Throws when a later
+ * program has done more steps than these.
+ */
+export function applySchema(database: SqliteDatabase, steps: readonly string[]): void {
+  const done = database.pragma('user_version', { simple: true }) as number;
+  if (done > steps.length) {
+    throw new Error(`its schema is version ${done}, this program knows ${steps.length}`);
+  }
+  if (done === steps.length) return;
+  database.transaction(() => {
+    for (const step of steps.slice(done)) database.exec(step);
+    database.pragma(`user_version = ${steps.length}`);
+  })();
+}
+
+function newDatabase(path: string, options: Database.Options | undefined): SqliteDatabase {
+  const isMade = path !== '' && path !== ':memory:' && makePrivateFile(path);
+  try {
+    return new Database(path, options);
+  } catch (error) {
+    if (isMade) rmSync(path, { force: true });
+    const { message, code } = error as NodeJS.ErrnoException;
+    // The second is what `bindings` says where nothing was compiled.
+    if (code !== 'ERR_DLOPEN_FAILED' && !message.startsWith('Could not locate the bindings')) {
+      throw error;
+    }
+    const why = message.includes('NODE_MODULE_VERSION')
+      ? `was compiled for another Node than this ${process.version}`
+      : `cannot be loaded (${message.split('\n')[0]})`;
+    throw new SqliteBindingError(
+      `the SQLite binding ${why}; compile it with this Node: npm rebuild better-sqlite3, or pnpm -r rebuild better-sqlite3`,
+      { cause: error },
+    );
+  }
+}
+
+/** False where there is a file already. */
+function makePrivateFile(path: string): boolean {
+  try {
+    closeSync(openSync(path, 'wx', 0o600));
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    throw error;
+  }
 }

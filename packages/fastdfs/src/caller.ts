@@ -236,7 +236,7 @@ export function checkStatus(connection: Connection, status: number, deadline: De
 }
 
 /** An error about bytes that broke the protocol; closes the connection they came from. */
-export function badReply(
+function badReply(
   connection: Connection,
   message: string,
   deadline: Deadline,

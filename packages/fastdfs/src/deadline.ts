@@ -8,11 +8,11 @@ import { MAX_TIMER_MS } from './options.js';
  */
 
 /** What a transfer of unknown speed is allowed: this long, and as long as its bytes take. */
-export const BASE_DEADLINE_MS = 30_000;
+const BASE_DEADLINE_MS = 30_000;
 const SLOWEST_BYTES_PER_SECOND = 64 * 1024;
 
 /** Default deadline of a call that moves so many bytes, in whole seconds. */
-export function defaultDeadlineMs(bytes: number): number {
+function defaultDeadlineMs(bytes: number): number {
   // Whole seconds, because timers of equal length share one list.
   return Math.min(
     BASE_DEADLINE_MS + Math.ceil(bytes / SLOWEST_BYTES_PER_SECOND) * 1_000,

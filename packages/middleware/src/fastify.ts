@@ -1,4 +1,4 @@
-import { Readable } from 'node:stream';
+import type { OutgoingHttpHeaders } from 'node:http';
 import type { FileStore, Receipt } from '@stevedore/client';
 import type {
   FastifyInstance,
@@ -119,10 +119,14 @@ async function answer(
   reply: FastifyReply,
   key: string,
 ): Promise<FastifyReply> {
-  const { status, headers, content } = await files.answer(request.raw, key).catch(rethrow);
-  reply.code(status).headers(headers);
-  // Fastify calls an answer to HEAD that has no content 0 bytes long, unless it is a stream.
-  return reply.send(request.method === 'HEAD' ? Readable.from([]) : content);
+  // Written past Fastify, which would read a long file ahead of its client.
+  await files
+    .send(request.raw, reply.raw, key, () => {
+      reply.hijack();
+      return reply.getHeaders() as OutgoingHttpHeaders;
+    })
+    .catch(rethrow);
+  return reply;
 }
 
 /** Fastify answers an error with its `statusCode` and `headers`. */

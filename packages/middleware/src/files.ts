@@ -1,14 +1,16 @@
 import { randomBytes } from 'node:crypto';
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import { pipeline } from 'node:stream';
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { FileStore, Receipt } from '@stevedore/client';
-import { answerFile, type FileAnswer } from './core/http/file-answer.js';
+import { answerFile, type ResourcePolicy, sendAnswer } from './core/http/file-answer.js';
 import { checkKey } from './core/http/key.js';
 import { closeAfterReply, hasUnreadBody } from './core/http/linger.js';
 import { DEFAULT_TYPE, essence } from './core/http/media-type.js';
 import { problemAnswer } from './core/http/problem-answer.js';
-import { type BodyLimits, defaultBodyLimits } from './core/limits.js';
+import { Turns } from './core/http/turns.js';
+import { UnsentBytes, type UnsentLimits } from './core/http/unsent-bytes.js';
+import { type BodyLimits, defaultBodyLimits, defaultUnsentLimits } from './core/limits.js';
 import { ProblemError, toProblem } from './core/problems.js';
+import { ClientRoom } from './core/upload/client-room.js';
 import { IdempotentUploads } from './core/upload/idempotency.js';
 import { typeProblem } from './core/upload/policy.js';
 import { ProgressGuard } from './core/upload/progress-guard.js';
@@ -24,12 +26,14 @@ export interface FilesOptions {
   readonly store: FileStore;
   /** Sizes, types, counts, durability, group, time to live. */
   readonly policy?: UploadRules;
-  /** Bounds of bodies; `maxFileBytes` is the policy's business. */
-  readonly limits?: Partial<Omit<BodyLimits, 'maxFileBytes'>>;
+  /** Bounds of bodies and of downloads; `maxFileBytes` is the policy's business. */
+  readonly limits?: Partial<Omit<BodyLimits & UnsentLimits, 'maxFileBytes'>>;
   /** Types shown in place although a browser might run them, such as `text/html`. */
   readonly inlineTypes?: readonly string[];
   /** Answers with files are kept by the browser that asked alone; default false. */
   readonly private?: boolean;
+  /** `Cross-Origin-Resource-Policy` of files: whose pages may show them; default `same-site`. */
+  readonly resourcePolicy?: ResourcePolicy;
 }
 
 /** Repetitions of different routes must not meet. */
@@ -40,16 +44,23 @@ export class Files {
   readonly #rules: Rules;
   readonly #limits: BodyLimits;
   readonly #guard: ProgressGuard;
+  readonly #room: ClientRoom;
+  readonly #turns = new Turns();
+  readonly #unsent: UnsentBytes;
   readonly #repeats: IdempotentUploads;
   readonly #scope: string;
   readonly #inlineTypes: ReadonlySet<string>;
   readonly #private: boolean;
+  readonly #resourcePolicy: ResourcePolicy;
 
   /** Throws `invalid_option` for a policy that is none. */
   constructor(options: FilesOptions) {
     this.store = options.store;
     this.#rules = new Rules(options.policy);
-    this.#limits = Object.freeze({ ...defaultBodyLimits, ...options.limits });
+    const limits = { ...defaultBodyLimits, ...defaultUnsentLimits, ...options.limits };
+    this.#limits = Object.freeze(limits);
+    this.#unsent = new UnsentBytes(limits);
+    this.#room = new ClientRoom(limits.maxClientBytes);
     this.#guard = new ProgressGuard(this.#limits);
     this.#repeats = new IdempotentUploads({
       store: this.store,
@@ -60,6 +71,7 @@ export class Files {
     this.#scope = `middleware ${scopes}`;
     this.#inlineTypes = new Set(options.inlineTypes);
     this.#private = options.private ?? false;
+    this.#resourcePolicy = options.resourcePolicy ?? 'same-site';
   }
 
   /**
@@ -67,6 +79,7 @@ export class Files {
    * Rejects with ProblemError or the store's error; `refuse` or `prepare` comes next.
    */
   async receive(request: IncomingMessage, response: ServerResponse): Promise<Receipt[]> {
+    await this.#itsTurn(request, response);
     const form = isForm(request) ? randomBytes(12).toString('base64url') : undefined;
     const policy = this.#rules.of(request, form);
     if (request.readableDidRead) {
@@ -76,33 +89,42 @@ export class Files {
         new Error('the body was read before the upload; put it ahead of body parsers')
       );
     }
-    const context = { store: this.store, limits: this.#limits, guard: this.#guard, policy };
-    const { receipts, replayed } = await this.#repeats.run(request, this.#scope, (once) =>
+    const room = this.#room.of(request.socket.remoteAddress ?? '');
+    const context = { store: this.store, limits: this.#limits, guard: this.#guard, policy, room };
+    const { receipts } = await this.#repeats.run(request, response, this.#scope, (once) =>
       receiveUpload(request, response, { ...context, once }),
     );
-    if (replayed) this.prepare(request, response);
     return receipts;
   }
 
-  /** The answer to a GET or HEAD of a file. */
-  async answer(request: IncomingMessage, key: string): Promise<FileAnswer> {
+  /** Answers a GET or HEAD of a file; `others` are headers beside its own. */
+  async send(
+    request: IncomingMessage,
+    response: ServerResponse,
+    key: string,
+    others: () => OutgoingHttpHeaders = () => ({}),
+  ): Promise<void> {
+    await this.#itsTurn(request, response);
     const file = await this.store.get(checkKey(key));
     const { method = 'GET', headers } = request;
-    return answerFile({ method, headers, download: wantsDownload(request.url) }, file, {
+    const presentation = {
       type: file.type,
       name: file.name,
       immutable: true,
       private: this.#private,
       inlineTypes: this.#inlineTypes,
-    });
+      resourcePolicy: this.#resourcePolicy,
+    };
+    const asked = { method, headers, download: wantsDownload(request.url) };
+    const pace = { unsent: this.#unsent, isGone: () => request.socket.destroyed };
+    const answer = await answerFile(asked, file, presentation, pace);
+    sendAnswer(response, answer, this.#unsent, others());
   }
 
-  async send(request: IncomingMessage, response: ServerResponse, key: string): Promise<void> {
-    const { status, headers, content } = await this.answer(request, key);
-    response.writeHead(status, headers);
-    if (content === undefined || Buffer.isBuffer(content)) response.end(content);
-    // A failure of either side ends the other: no half file looks like a whole one.
-    else pipeline(content, response, () => {});
+  async #itsTurn(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const turn = this.#turns.wait(request, response);
+    if (!turn || (await turn)) return;
+    throw new ProblemError('aborted', 'The client closed the connection.');
   }
 
   /** Answers with a problem. */

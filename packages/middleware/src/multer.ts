@@ -19,7 +19,15 @@ import { Rules, type UploadRules } from './rules.js';
 export type { UploadRules };
 
 /** What `request.file` has beside multer's own. */
-export type StoredPart = Receipt;
+export type StoredPart = Omit<Receipt, 'size'>;
+
+declare global {
+  namespace Express {
+    namespace Multer {
+      interface File extends StoredPart {}
+    }
+  }
+}
 
 /** As much of `Express.Multer.File` as is used. */
 interface IncomingPart {
@@ -28,7 +36,7 @@ interface IncomingPart {
   readonly stream: Readable;
 }
 
-type Callback = (error?: unknown, info?: Partial<StoredPart>) => void;
+type Callback = (error?: unknown, info?: Partial<Receipt>) => void;
 
 /** `multer.StorageEngine`, without its package. */
 export interface MulterStorage {

@@ -1,9 +1,9 @@
-import type { Disk } from '@stevedore/disk';
 import type { Container } from './container.js';
 import type { MergeTask } from './merge-task.js';
 import { fileRecord, type NewFile } from './records.js';
 import type { Retention } from './retention.js';
 import { Room, type RoomStats } from './room.js';
+import { serial } from './serial.js';
 import type { Spool, SpoolWriter } from './spool.js';
 
 /**
@@ -21,21 +21,28 @@ export interface AcceptanceParts {
   readonly minFreeBytes: number;
   /** Of the disk, at the start. */
   readonly freeBytes: number;
+  readonly readFreeBytes: () => Promise<number>;
 }
 
 /** Room that a new segment's header and small records may need beyond a file's bytes. */
 const RECORD_ROOM_BYTES = 4096;
 /** Merging starts early when this share of the container is taken. */
 const SHORT_SHARE = 0.8;
+/** Free room, as a multiple of the least, below which read copies begin to go. */
+const COMFORT_FACTOR = 1.5;
 
 export class Acceptance {
   readonly #parts: AcceptanceParts;
   readonly #room: Room;
-  #freeBytes: number;
+  readonly #inTurn = serial();
+  /** Free on the disk when it was last looked at, and what was used here then. */
+  #seenFreeBytes: number;
+  #seenUsedBytes: number;
 
   constructor(parts: AcceptanceParts) {
     this.#parts = parts;
-    this.#freeBytes = parts.freeBytes;
+    this.#seenFreeBytes = parts.freeBytes;
+    this.#seenUsedBytes = this.usedBytes;
     this.#room = new Room({
       limitBytes: parts.containerBytes,
       minFreeBytes: parts.minFreeBytes,
@@ -44,13 +51,20 @@ export class Acceptance {
     });
   }
 
+  /** As of the last look, and what has come and gone here since. */
+  get #freeBytes(): number {
+    return this.#seenFreeBytes - (this.usedBytes - this.#seenUsedBytes);
+  }
+
   get usedBytes(): number {
     return this.#parts.container.bytes + this.#parts.spool.bytes;
   }
 
-  /** The container is nearly full. */
+  /** The container, or its disk, is nearly full. */
   get isShort(): boolean {
-    return this.usedBytes > this.#parts.containerBytes * SHORT_SHARE;
+    const { containerBytes, minFreeBytes } = this.#parts;
+    if (this.usedBytes > containerBytes * SHORT_SHARE) return true;
+    return this.#freeBytes < minFreeBytes * COMFORT_FACTOR;
   }
 
   /** As `Staging.stage`. */
@@ -74,17 +88,23 @@ export class Acceptance {
     return this.#parts.spool.beginAgain(key);
   }
 
-  /** Throws `container_full`. */
+  /** Read copies go first. Throws `container_full`, `disk_full`. */
   async makeRoom(bytes: number): Promise<void> {
-    const excess = this.#room.excess(bytes);
-    if (excess > 0) {
+    if (this.#room.shortage(bytes) > 0) {
       this.#parts.merging().wake();
-      await this.#parts.retention.trim(excess);
+      await this.#inTurn(() => this.#trim(this.#room.shortage(bytes)));
     }
     this.#room.demand(bytes);
   }
 
-  /** Throws `container_full` if a body that is being spooled takes the last room. */
+  /** The one before in turn may have freed enough. */
+  async #trim(neededBytes: number): Promise<void> {
+    if (neededBytes === 0) return;
+    await this.#parts.retention.trim(neededBytes);
+    await this.#look();
+  }
+
+  /** Throws `container_full`, `disk_full` if a body that is being spooled takes the last room. */
   checkRoom(): void {
     this.#room.demand(0);
   }
@@ -98,7 +118,21 @@ export class Acceptance {
     return this.#room.stats();
   }
 
-  async lookAtDisk(disk: Disk, directory: string): Promise<void> {
-    this.#freeBytes = (await disk.space(directory)).freeBytes;
+  /**
+   * Looks at the disk; what is nearly needed is freed before anybody waits for it: others,
+   * such as a storage beside the container, may need it first.
+   */
+  async lookAtDisk(): Promise<void> {
+    const { minFreeBytes } = this.#parts;
+    await this.#look();
+    const nearly = minFreeBytes * COMFORT_FACTOR - this.#freeBytes;
+    if (nearly > 0) await this.#inTurn(() => this.#trim(nearly));
+  }
+
+  async #look(): Promise<void> {
+    // What is written meanwhile counts twice rather than not at all.
+    const used = this.usedBytes;
+    this.#seenFreeBytes = await this.#parts.readFreeBytes();
+    this.#seenUsedBytes = used;
   }
 }

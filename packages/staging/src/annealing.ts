@@ -4,10 +4,13 @@
  * memory block"). Pure: the same units and the same random numbers give the same
  * choice.
  *
- * Energy is the unfilled bytes plus the penalties of the units left behind. The
- * search starts from the oldest units that fit, swaps units in and out while the
- * temperature falls, stops at once at zero, and ends with a deterministic search
- * for the one swap that fills the rest best.
+ * Energy is the unfilled bytes plus the penalties of the units left behind. Two choices are
+ * made without chance, the oldest units that fit and best-fit decreasing, and finished by
+ * exchanging single units as long as that helps. If neither fills the trunk, annealing
+ * begins: units are added, dropped and swapped while the temperature falls from the spread
+ * of their sizes to a byte; it is finished the same way, and begins anew, from the oldest
+ * units and from the best choice in turns, until the moves are used up. The best choice
+ * counts, so it is never worse than best-fit decreasing.
  */
 
 export interface PackingUnit {
@@ -28,9 +31,8 @@ export interface PackingLimits {
 export interface AnnealingOptions {
   /** Uniform in [0, 1). */
   readonly random: () => number;
+  /** Of all restarts together; 0: the choices without chance alone. */
   readonly maxMoves?: number;
-  /** Starting temperature in bytes. */
-  readonly temperatureBytes?: number;
 }
 
 export interface Packing {
@@ -38,102 +40,281 @@ export interface Packing {
   readonly chosen: readonly number[];
   readonly bytes: number;
   readonly unfilledBytes: number;
-  /** Swaps that were tried. */
+  /** Additions, drops and swaps that were tried. */
   readonly moves: number;
 }
 
 const DEFAULT_MOVES = 60_000;
-const DEFAULT_TEMPERATURE_BYTES = 20_000;
-/** Temperature at the end, as a share of the start. */
-const FINAL_SHARE = 1e-5;
-/** Reaching this ends the annealing; the closing search takes it from there. */
-const CLOSE_ENOUGH_BYTES = 256;
+/** Moves of one start: for each unit, and at least. Few large units gain from many starts. */
+const MOVES_PER_UNIT = 40;
+const MIN_MOVES_PER_START = 1_500;
+/** Start of the temperature, as a share of the standard deviation of the sizes, and at least. */
+const HEAT = 0.5;
+const MIN_HEAT_BYTES = 64;
+/** Moves between two steps: well under a millisecond. */
+const MOVES_PER_STEP = 5_000;
+/** Units of either side that an exchange is looked for among; more than enough to find one. */
+const MAX_EXCHANGED = 4_096;
+const MAX_EXCHANGES = 8;
 
-/** Units are in order of age, oldest first. */
-export function anneal(
+/** Units are in order of age, oldest first. Made in steps, between which others have their turn. */
+export function* anneal(
   units: readonly PackingUnit[],
   limits: PackingLimits,
-  options: AnnealingOptions,
-): Packing {
-  const state = new Selection(units, limits);
-  const moves = state.isEverythingChosen ? 0 : search(state, options);
-  if (state.unfilledBytes > 0) state.fillRest();
-  if (state.unfilledBytes > 0) state.swapBest();
-  if (state.unfilledBytes > 0) state.fillRest();
-  return {
-    chosen: state.chosen().sort((a, b) => a - b),
-    bytes: limits.capacityBytes - state.unfilledBytes,
-    unfilledBytes: state.unfilledBytes,
-    moves,
-  };
-}
-
-function search(state: Selection, options: AnnealingOptions): number {
-  const { random, maxMoves = DEFAULT_MOVES } = options;
-  const start = options.temperatureBytes ?? DEFAULT_TEMPERATURE_BYTES;
-  const cooling = FINAL_SHARE ** (1 / maxMoves);
-  let temperature = start;
-  let moves = 0;
-  while (moves < maxMoves && state.unfilledBytes > CLOSE_ENOUGH_BYTES) {
-    moves += 1;
-    temperature *= cooling;
-    const inside = Math.floor(random() * state.insideCount);
-    const outside = Math.floor(random() * state.outsideCount);
-    const change = state.energyOfSwap(inside, outside);
-    if (change <= 0 || (change < Infinity && random() < Math.exp(-change / temperature))) {
-      state.swap(inside, outside);
+  { random, maxMoves = DEFAULT_MOVES }: AnnealingOptions,
+): Generator<void, Packing, undefined> {
+  const selection = new Selection(units, limits);
+  selection.takeOldest();
+  if (selection.hasChoice) {
+    selection.finish();
+    selection.keepIfBest();
+    if (selection.best.unfilledBytes > 0) {
+      selection.takeDecreasing();
+      selection.finish();
     }
   }
-  return moves;
+  selection.keepIfBest();
+  yield;
+  let moves = 0;
+  for (let start = 0; selection.canGain && moves < maxMoves; start += 1) {
+    if (start % 2 === 0) selection.takeOldest();
+    else selection.takeBest();
+    const left = Math.min(selection.movesPerStart, maxMoves - moves);
+    const phase = new Cooling(selection.heatBytes, left);
+    while (!phase.isOver && selection.unfilledBytes > 0) {
+      moves += phase.run(selection, random, MOVES_PER_STEP);
+      yield;
+    }
+    selection.finish();
+    selection.keepIfBest();
+  }
+  const { chosen, unfilledBytes } = selection.best;
+  const bytes = limits.capacityBytes - unfilledBytes;
+  return { chosen: [...chosen].sort((a, b) => a - b), bytes, unfilledBytes, moves };
+}
+
+/** The temperature on its way from `heat` to one byte, within a number of moves. */
+class Cooling {
+  readonly #factor: number;
+  #temperature: number;
+  #movesLeft: number;
+
+  constructor(heatBytes: number, moves: number) {
+    this.#temperature = heatBytes;
+    this.#movesLeft = moves;
+    this.#factor = (1 / heatBytes) ** (1 / moves);
+  }
+
+  get isOver(): boolean {
+    return this.#movesLeft <= 0;
+  }
+
+  /** Gives the number of moves that were made. */
+  run(selection: Selection, random: () => number, maxMoves: number): number {
+    let moves = 0;
+    while (moves < maxMoves && this.#movesLeft > 0 && selection.unfilledBytes > 0) {
+      moves += 1;
+      this.#movesLeft -= 1;
+      this.#temperature *= this.#factor;
+      selection.move(random, this.#temperature);
+    }
+    return moves;
+  }
+}
+
+interface Choice {
+  readonly chosen: readonly number[];
+  readonly unfilledBytes: number;
+  readonly energy: number;
 }
 
 /** What is in the trunk and what is not, with the sums that a move changes. */
 class Selection {
   readonly #units: readonly PackingUnit[];
-  readonly #maxFiles: number;
-  readonly #inside: number[] = [];
-  readonly #outside: number[] = [];
+  readonly #limits: PackingLimits;
+  /** Those that fit into an empty trunk, in order of age. */
+  readonly #all: readonly number[];
+  readonly #deviation: number;
+  readonly heatBytes: number;
+  readonly movesPerStart: number;
+  #inside: number[] = [];
+  #outside: number[] = [];
   #files = 0;
   unfilledBytes: number;
+  best: Choice;
 
   constructor(units: readonly PackingUnit[], limits: PackingLimits) {
     this.#units = units;
-    this.#maxFiles = limits.maxFiles;
+    this.#limits = limits;
     this.unfilledBytes = limits.capacityBytes;
-    for (const [index, unit] of units.entries()) {
-      if (this.#fits(unit)) this.#add(index, unit);
+    this.#all = [...units.keys()].filter((index) => this.#fits(units[index]!));
+    this.#deviation = deviation(units, this.#all);
+    this.heatBytes = Math.max(MIN_HEAT_BYTES, HEAT * this.#deviation);
+    this.movesPerStart = Math.max(MIN_MOVES_PER_START, MOVES_PER_UNIT * this.#all.length);
+    this.best = { chosen: [], unfilledBytes: limits.capacityBytes, energy: Infinity };
+  }
+
+  /** Some are in and some are not. */
+  get hasChoice(): boolean {
+    return this.#outside.length > 0 && this.#inside.length > 0;
+  }
+
+  /** False when the trunk is full, or holds all that there is, or one unit is as good as another. */
+  get canGain(): boolean {
+    const { unfilledBytes, chosen } = this.best;
+    return unfilledBytes > 0 && chosen.length < this.#all.length && this.#deviation > 0;
+  }
+
+  takeOldest(): void {
+    this.#take(this.#all);
+  }
+
+  takeBest(): void {
+    this.#take(this.best.chosen);
+  }
+
+  /** The fullest trunk when all units are spread over trunks by best-fit decreasing. */
+  takeDecreasing(): void {
+    const { capacityBytes, maxFiles } = this.#limits;
+    const units = this.#units;
+    const trunks: { left: number; files: number; chosen: number[] }[] = [];
+    const order = [...this.#all].sort((a, b) => units[b]!.bytes - units[a]!.bytes);
+    for (const index of order) {
+      const { bytes, files } = units[index]!;
+      let tightest: (typeof trunks)[number] | undefined;
+      for (const trunk of trunks) {
+        const fits = trunk.left >= bytes && trunk.files + files <= maxFiles;
+        if (fits && (!tightest || trunk.left < tightest.left)) tightest = trunk;
+      }
+      if (!tightest) {
+        tightest = { left: capacityBytes, files: 0, chosen: [] };
+        trunks.push(tightest);
+      }
+      tightest.left -= bytes;
+      tightest.files += files;
+      tightest.chosen.push(index);
+    }
+    const fullest = trunks.reduce((full, each) => (each.left < full.left ? each : full));
+    this.#take(fullest.chosen);
+  }
+
+  /** Adds a unit that fits, or swaps or drops one, if the temperature allows it. */
+  move(random: () => number, temperature: number): void {
+    if (this.#outside.length === 0) return;
+    const outside = Math.floor(random() * this.#outside.length);
+    const coming = this.#units[this.#outside[outside]!]!;
+    if (this.#fits(coming)) {
+      this.#add(this.#outside[outside]!);
+      removeAt(this.#outside, outside);
+      return;
+    }
+    if (this.#inside.length === 0) return;
+    const inside = Math.floor(random() * this.#inside.length);
+    const leaving = this.#units[this.#inside[inside]!]!;
+    const swaps = this.#canSwap(leaving, coming);
+    const change = swaps
+      ? leaving.bytes - coming.bytes + leaving.penalty - coming.penalty
+      : leaving.bytes + leaving.penalty;
+    if (change > 0 && random() >= Math.exp(-change / temperature)) return;
+    if (swaps) this.#swap(inside, outside);
+    else this.#drop(inside);
+  }
+
+  /** Fills the rest, and exchanges one unit for another as long as that fills more. */
+  finish(): void {
+    this.#fill();
+    for (let count = 0; count < MAX_EXCHANGES && this.unfilledBytes > 0; count += 1) {
+      if (!this.#exchange()) return;
+      this.#fill();
+    }
+  }
+
+  keepIfBest(): void {
+    const penalties = this.#outside.reduce((sum, index) => sum + this.#units[index]!.penalty, 0);
+    const energy = this.unfilledBytes + penalties;
+    if (energy >= this.best.energy) return;
+    const { unfilledBytes } = this;
+    this.best = { chosen: [...this.#inside], unfilledBytes, energy };
+  }
+
+  /** These first, then the others in order of age, as far as they fit. */
+  #take(first: readonly number[]): void {
+    this.#inside = [];
+    this.#outside = [];
+    this.#files = 0;
+    this.unfilledBytes = this.#limits.capacityBytes;
+    const taken = first === this.#all ? undefined : new Set(first);
+    const rest = taken ? this.#all.filter((index) => !taken.has(index)) : [];
+    for (const index of [...first, ...rest]) {
+      if (this.#fits(this.#units[index]!)) this.#add(index);
       else this.#outside.push(index);
     }
   }
 
-  get insideCount(): number {
-    return this.#inside.length;
+  /** Adds what still fits, in order of age. */
+  #fill(): void {
+    const left = this.#outside.sort((a, b) => a - b);
+    this.#outside = [];
+    for (const index of left) {
+      if (this.#fits(this.#units[index]!)) this.#add(index);
+      else this.#outside.push(index);
+    }
   }
 
-  get outsideCount(): number {
-    return this.#outside.length;
+  /**
+   * The one swap that leaves the fewest bytes unfilled: for each unit inside, the largest
+   * unit outside that still fits in its place. No unit makes way for a younger one with
+   * less of a penalty. False if there is none.
+   */
+  #exchange(): boolean {
+    const units = this.#units;
+    const places = [...this.#outside.keys()].slice(0, MAX_EXCHANGED);
+    const sizeAt = (place: number): number => units[this.#outside[place]!]!.bytes;
+    places.sort((a, b) => sizeAt(a) - sizeAt(b));
+    let best = { gain: 0, inside: -1, outside: -1 };
+    for (const [inside, index] of this.#inside.slice(-MAX_EXCHANGED).entries()) {
+      const leaving = units[index]!;
+      const limit = leaving.bytes + this.unfilledBytes;
+      const outside = places[countAtMost(places, sizeAt, limit) - 1];
+      if (outside === undefined) continue;
+      const coming = units[this.#outside[outside]!]!;
+      if (leaving.penalty > coming.penalty || !this.#canSwap(leaving, coming)) continue;
+      const gain = coming.bytes - leaving.bytes;
+      const at = inside + Math.max(0, this.#inside.length - MAX_EXCHANGED);
+      if (gain > best.gain) best = { gain, inside: at, outside };
+      if (best.gain === this.unfilledBytes) break;
+    }
+    if (best.inside < 0) return false;
+    this.#swap(best.inside, best.outside);
+    return true;
   }
 
-  /** Nothing to search for: all is in, or nothing can be. */
-  get isEverythingChosen(): boolean {
-    return this.#outside.length === 0 || this.#inside.length === 0;
+  #fits({ bytes, files }: PackingUnit): boolean {
+    return bytes <= this.unfilledBytes && this.#files + files <= this.#limits.maxFiles;
   }
 
-  chosen(): number[] {
-    return [...this.#inside];
-  }
-
-  /** Change of energy if the two changed places; Infinity if the trunk would overflow. */
-  energyOfSwap(inside: number, outside: number): number {
-    const leaving = this.#units[this.#inside[inside]!]!;
-    const coming = this.#units[this.#outside[outside]!]!;
-    const bytes = coming.bytes - leaving.bytes;
+  #canSwap(leaving: PackingUnit, coming: PackingUnit): boolean {
     const files = this.#files + coming.files - leaving.files;
-    if (bytes > this.unfilledBytes || files > this.#maxFiles) return Infinity;
-    return leaving.penalty - coming.penalty - bytes;
+    return coming.bytes - leaving.bytes <= this.unfilledBytes && files <= this.#limits.maxFiles;
   }
 
-  swap(inside: number, outside: number): void {
+  #add(index: number): void {
+    const { bytes, files } = this.#units[index]!;
+    this.#inside.push(index);
+    this.#files += files;
+    this.unfilledBytes -= bytes;
+  }
+
+  #drop(inside: number): void {
+    const index = this.#inside[inside]!;
+    const { bytes, files } = this.#units[index]!;
+    removeAt(this.#inside, inside);
+    this.#outside.push(index);
+    this.#files -= files;
+    this.unfilledBytes += bytes;
+  }
+
+  #swap(inside: number, outside: number): void {
     const leaving = this.#inside[inside]!;
     const coming = this.#outside[outside]!;
     this.unfilledBytes += this.#units[leaving]!.bytes - this.#units[coming]!.bytes;
@@ -141,67 +322,34 @@ class Selection {
     this.#inside[inside] = coming;
     this.#outside[outside] = leaving;
   }
-
-  /** Adds what still fits, in order of age. */
-  fillRest(): void {
-    this.#outside.sort((a, b) => a - b);
-    const left = this.#outside.splice(0);
-    for (const index of left) {
-      const unit = this.#units[index]!;
-      if (this.#fits(unit)) this.#add(index, unit);
-      else this.#outside.push(index);
-    }
-  }
-
-  /**
-   * The one swap that leaves the fewest bytes unfilled: for each unit inside, the
-   * largest unit outside that still fits in its place. Only units whose exchange
-   * leaves no older penalty behind are considered.
-   */
-  swapBest(): void {
-    const units = this.#units;
-    const bySize = this.#outside
-      .map((index, place) => ({ place, unit: units[index]! }))
-      .sort((a, b) => a.unit.bytes - b.unit.bytes);
-    let best = { gain: 0, inside: -1, outside: -1 };
-    for (const [inside, index] of this.#inside.entries()) {
-      const leaving = units[index]!;
-      const limit = leaving.bytes + this.unfilledBytes;
-      const candidate = bySize[lastAtMost(bySize, limit)];
-      if (!candidate || this.#breaksLimits(leaving, candidate.unit)) continue;
-      const gain = candidate.unit.bytes - leaving.bytes;
-      if (gain > best.gain) best = { gain, inside, outside: candidate.place };
-      if (best.gain === this.unfilledBytes) break;
-    }
-    if (best.inside >= 0) this.swap(best.inside, best.outside);
-  }
-
-  #breaksLimits(leaving: PackingUnit, coming: PackingUnit): boolean {
-    return (
-      leaving.penalty > coming.penalty ||
-      this.#files + coming.files - leaving.files > this.#maxFiles
-    );
-  }
-
-  #fits(unit: PackingUnit): boolean {
-    return unit.bytes <= this.unfilledBytes && this.#files + unit.files <= this.#maxFiles;
-  }
-
-  #add(index: number, unit: PackingUnit): void {
-    this.#inside.push(index);
-    this.#files += unit.files;
-    this.unfilledBytes -= unit.bytes;
-  }
 }
 
-/** Index of the last element of at most `limit` bytes; -1 if there is none. */
-function lastAtMost(sorted: readonly { readonly unit: PackingUnit }[], limit: number): number {
+/** The last one takes its place. */
+function removeAt(list: number[], at: number): void {
+  const last = list.pop()!;
+  if (at < list.length) list[at] = last;
+}
+
+/** Standard deviation of the sizes. */
+function deviation(units: readonly PackingUnit[], among: readonly number[]): number {
+  if (among.length === 0) return 0;
+  const mean = among.reduce((sum, index) => sum + units[index]!.bytes, 0) / among.length;
+  const squares = among.reduce((sum, index) => sum + (units[index]!.bytes - mean) ** 2, 0);
+  return Math.sqrt(squares / among.length);
+}
+
+/** How many of the places, which are in order of size, have at most `limit` bytes. */
+function countAtMost(
+  places: readonly number[],
+  sizeAt: (place: number) => number,
+  limit: number,
+): number {
   let low = 0;
-  let high = sorted.length;
+  let high = places.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (sorted[middle]!.unit.bytes <= limit) low = middle + 1;
+    if (sizeAt(places[middle]!) <= limit) low = middle + 1;
     else high = middle;
   }
-  return low - 1;
+  return low;
 }

@@ -11,7 +11,7 @@ export const BLOCK_BYTES = 256 * 1024;
 const CRC_BYTES = 4;
 
 /** How many bytes of checksums a file of that size has. */
-export function blockListBytes(fileBytes: number): number {
+function blockListBytes(fileBytes: number): number {
   return Math.ceil(fileBytes / BLOCK_BYTES) * CRC_BYTES;
 }
 

@@ -48,14 +48,22 @@ export function makeUnits(rows: readonly FileRow[], limits: UnitLimits): Candida
   return units;
 }
 
-/** Rows of one trunk, groups contiguous, in the order of arrival of their first file. */
-export function chooseMembers(
+/**
+ * Rows of one trunk, groups contiguous, in the order of arrival of their first file. `pause`
+ * lets others have their turn.
+ */
+export async function chooseMembers(
   units: readonly CandidateUnit[],
   limits: { readonly capacityBytes: number; readonly maxFiles: number },
   random: () => number,
-): FileRow[] {
-  const { chosen } = anneal(units, limits, { random });
-  return chosen.flatMap((index) => units[index]!.rows);
+  pause: () => Promise<void>,
+): Promise<FileRow[]> {
+  const steps = anneal(units, limits, { random });
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value.chosen.flatMap((index) => units[index]!.rows);
+    await pause();
+  }
 }
 
 /** Nothing for a young file, then growing with its age. */

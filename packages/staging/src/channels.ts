@@ -2,7 +2,7 @@ import { tracingChannel } from 'node:diagnostics_channel';
 
 /** What staging tells `node:diagnostics_channel`: each attempt to store a trunk. */
 
-export interface MergeMessage {
+interface MergeMessage {
   readonly taskId: string;
   /** `whole` for a large file that goes by itself. */
   readonly kind: 'trunk' | 'whole';
@@ -10,6 +10,4 @@ export interface MergeMessage {
   readonly bytes: number;
 }
 
-export const MERGE_CHANNEL = 'stevedore.merge';
-
-export const mergeChannel = tracingChannel<unknown, MergeMessage>(MERGE_CHANNEL);
+export const mergeChannel = tracingChannel<unknown, MergeMessage>('stevedore.merge');

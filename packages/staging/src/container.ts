@@ -76,6 +76,8 @@ export class Container {
   readonly #options: ContainerOptions;
   readonly #segments = new Map<number, Segment>();
   #current: Segment | undefined;
+  /** The current segment takes no more, however short it is. */
+  #isEnded = false;
   #nextSegment: number;
   /** Segments with records that the disk may not have. */
   readonly #unsynced = new Set<Segment>();
@@ -135,7 +137,7 @@ export class Container {
    * Resolves once the records are durable and visible in the FileMap. Records of
    * one call are in one batch. `sync` may ask for less than the container's own
    * durability: then they are visible once the system has them. Rejects with StoreError
-   * `container_full` (no space on the disk) or `container_write_failed`; then none of
+   * `disk_full` or `container_write_failed`; then none of
    * them will be seen.
    */
   append(records: readonly NewRecord[], sync = this.#options.sync): Promise<void> {
@@ -159,6 +161,12 @@ export class Container {
       await this.#sync(segment, segment.bytes);
       this.#options.onSynced(segment);
     }
+  }
+
+  /** Begins a new segment, so that the one before it can go. */
+  beginSegment(): Promise<void> {
+    this.#isEnded = true;
+    return this.append([]);
   }
 
   /** If it rejects, the segment is still there, to be read and to be removed again. */
@@ -308,7 +316,7 @@ export class Container {
 
   async #writableSegment(): Promise<Segment> {
     const { disk, folder, origin, now, sync, segmentBytes } = this.#options;
-    if (this.#current && this.#current.end < segmentBytes) return this.#current;
+    if (this.#current && this.#current.end < segmentBytes && !this.#isEnded) return this.#current;
     await this.#settled;
     // What was only handed to the system so far is not left behind. With durability os
     // nobody waits for that, and a failure is told to whoever has to rely on it.
@@ -324,6 +332,7 @@ export class Container {
     const segment = await Segment.create(disk, folder, header);
     this.#segments.set(number, segment);
     this.#current = segment;
+    this.#isEnded = false;
     return segment;
   }
 
@@ -370,7 +379,7 @@ function writeFailure(cause: unknown, folder: string): StoreError {
   const reason = cause instanceof Error ? cause.message : String(cause);
   if (hasCode(cause, 'ENOSPC') || hasCode(cause, 'EDQUOT')) {
     const message = `the container's disk is full (${reason})`;
-    return new StoreError('container_full', message, { cause, retryable: true });
+    return new StoreError('disk_full', message, { cause, retryable: true });
   }
   const message = `the container could not be written (${reason}); check the disk of ${folder}`;
   return new StoreError('container_write_failed', message, { cause, retryable: true });

@@ -1,4 +1,4 @@
-import { openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
+import { openDatabase, SqliteBindingError, type SqliteDatabase } from '@stevedore/disk/sqlite';
 import { StoreError } from './errors.js';
 
 /**
@@ -13,7 +13,10 @@ export class DirectoryLock {
     this.#database = database;
   }
 
-  /** Throws StoreError `directory_locked` while another process (or store) has it. */
+  /**
+   * Throws StoreError `directory_locked` while another process (or store) has it,
+   * SqliteBindingError where the installation is for another Node.
+   */
   static acquire(directory: string): DirectoryLock {
     let database: SqliteDatabase | undefined;
     try {
@@ -22,6 +25,7 @@ export class DirectoryLock {
       return new DirectoryLock(database);
     } catch (error) {
       database?.close();
+      if (error instanceof SqliteBindingError) throw error;
       if (isBusy(error)) {
         throw new StoreError(
           'directory_locked',

@@ -11,6 +11,7 @@ export type StoreErrorCode =
   | 'corrupt'
   | 'directory_locked'
   | 'directory_unusable'
+  | 'disk_full'
   | 'invalid_id'
   | 'invalid_option'
   | 'length_mismatch'
@@ -18,7 +19,8 @@ export type StoreErrorCode =
   | 'port_in_use'
   | 'range_not_satisfiable'
   | 'storage_unavailable'
-  | 'too_large';
+  | 'too_large'
+  | 'unsupported';
 
 export interface StoreErrorDetails {
   readonly cause?: unknown;

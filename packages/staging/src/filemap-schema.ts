@@ -1,8 +1,6 @@
-import type { SqliteDatabase } from '@stevedore/disk/sqlite';
-
 /**
- * Tables of the FileMap. A change of the schema gets a new version and a step in
- * `migrate`; a FileMap of a later version than this code knows is refused.
+ * Tables of the FileMap. A released schema is changed by a further step alone; a FileMap
+ * with more steps than this code knows is refused.
  *
  * files.trunk is null until the trunk is confirmed; the partial index over those
  * rows is the list of what waits to be packed, in order of arrival. files.was lists
@@ -33,9 +31,7 @@ import type { SqliteDatabase } from '@stevedore/disk/sqlite';
  * that are not to be read, blocks the checksums of large files, marks where slow walks
  * have come to, unwanted what is still to be removed from FastDFS.
  */
-export const SCHEMA_VERSION = 6;
-
-const VERSION_1 = `
+const TABLES = `
   CREATE TABLE files (
     key BLOB PRIMARY KEY,
     name TEXT NOT NULL,
@@ -49,11 +45,16 @@ const VERSION_1 = `
     spooled INTEGER NOT NULL,
     trunk INTEGER,
     trunkOffset INTEGER,
-    was TEXT
+    was TEXT,
+    expiresAt INTEGER,
+    once BLOB,
+    deleted INTEGER
   ) WITHOUT ROWID;
   CREATE INDEX files_waiting ON files (segment, position) WHERE trunk IS NULL;
   CREATE INDEX files_spooled ON files (key) WHERE spooled = 1;
   CREATE INDEX files_by_place ON files (trunk, trunkOffset) WHERE trunk IS NOT NULL;
+  CREATE INDEX files_expiring ON files (expiresAt) WHERE expiresAt IS NOT NULL;
+  CREATE INDEX files_once ON files (once) WHERE once IS NOT NULL;
 
   CREATE TABLE trunks (
     id INTEGER PRIMARY KEY,
@@ -65,20 +66,39 @@ const VERSION_1 = `
     crc32 INTEGER,
     files INTEGER NOT NULL,
     contentBytes INTEGER NOT NULL DEFAULT 0,
-    deadFiles INTEGER NOT NULL DEFAULT 0,
-    deadBytes INTEGER NOT NULL DEFAULT 0,
     sparse INTEGER NOT NULL DEFAULT 0,
     recordSegment INTEGER NOT NULL,
-    members BLOB
+    members BLOB,
+    doubtfulSince INTEGER,
+    copied INTEGER NOT NULL DEFAULT 0,
+    oldestSegment INTEGER
   );
   CREATE INDEX trunks_by_file ON trunks (fileId);
-  CREATE INDEX trunks_sparse ON trunks (deadBytes) WHERE sparse = 1;
-  CREATE INDEX trunks_dead ON trunks (id) WHERE deadFiles >= files AND state = 'confirmed';
+  CREATE INDEX trunks_by_state ON trunks (state);
+  CREATE INDEX trunks_sparse ON trunks (sparse) WHERE sparse > 0;
+  CREATE INDEX trunks_doubtful ON trunks (id) WHERE doubtfulSince IS NOT NULL;
+  CREATE INDEX trunks_uncopied ON trunks (id) WHERE copied = 0 AND state = 'confirmed';
+
+  CREATE TABLE dead (
+    trunk INTEGER PRIMARY KEY,
+    files INTEGER NOT NULL,
+    bytes INTEGER NOT NULL
+  );
 
   CREATE TABLE deletions (
     key BLOB PRIMARY KEY,
-    trunk INTEGER,
+    trunks INTEGER NOT NULL DEFAULT 0,
     recordSegment INTEGER NOT NULL
+  ) WITHOUT ROWID;
+  CREATE INDEX deletions_by_segment ON deletions (recordSegment);
+
+  CREATE TABLE marked (id INTEGER PRIMARY KEY, segment INTEGER NOT NULL, key BLOB NOT NULL);
+  CREATE INDEX marked_by_segment ON marked (segment);
+
+  CREATE TABLE holds (
+    trunk INTEGER NOT NULL,
+    key BLOB NOT NULL,
+    PRIMARY KEY (trunk, key)
   ) WITHOUT ROWID;
 
   CREATE TABLE forwards (
@@ -91,50 +111,9 @@ const VERSION_1 = `
 
   CREATE TABLE segments (
     number INTEGER PRIMARY KEY,
-    indexedBytes INTEGER NOT NULL
+    indexedBytes INTEGER NOT NULL,
+    syncedBytes INTEGER NOT NULL DEFAULT 0
   );
-
-  CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-  INSERT INTO counters VALUES ('waitingFiles', 0), ('waitingBytes', 0),
-    ('spooledFiles', 0), ('spooledBytes', 0), ('mergedFiles', 0), ('mergedBytes', 0);
-`;
-
-/** Files that end by themselves, and uploads that may be sent twice. */
-const VERSION_2 = `
-  ALTER TABLE files ADD COLUMN expiresAt INTEGER;
-  ALTER TABLE files ADD COLUMN once BLOB;
-  CREATE INDEX files_expiring ON files (expiresAt) WHERE expiresAt IS NOT NULL;
-  CREATE INDEX files_once ON files (once) WHERE once IS NOT NULL;
-`;
-
-const VERSION_3 = `
-  CREATE TABLE holds (
-    trunk INTEGER NOT NULL,
-    key BLOB NOT NULL,
-    PRIMARY KEY (trunk, key)
-  ) WITHOUT ROWID;
-  CREATE TABLE deletions_2 (
-    key BLOB PRIMARY KEY,
-    trunks INTEGER NOT NULL DEFAULT 0,
-    recordSegment INTEGER NOT NULL
-  ) WITHOUT ROWID;
-  INSERT INTO holds SELECT trunk, key FROM deletions WHERE trunk IS NOT NULL;
-  INSERT INTO deletions_2 SELECT key, trunk IS NOT NULL, recordSegment FROM deletions;
-  DROP TABLE deletions;
-  ALTER TABLE deletions_2 RENAME TO deletions;
-  CREATE INDEX deletions_by_segment ON deletions (recordSegment);
-  CREATE INDEX trunks_by_state ON trunks (state);
-`;
-
-/** What may be in FastDFS twice or too seldom, and what is damaged. */
-const VERSION_4 = `
-  ALTER TABLE trunks ADD COLUMN doubtfulSince INTEGER;
-  ALTER TABLE trunks ADD COLUMN copied INTEGER NOT NULL DEFAULT 0;
-  ALTER TABLE trunks ADD COLUMN oldestSegment INTEGER;
-  UPDATE trunks SET copied = 1 WHERE state = 'confirmed';
-  UPDATE trunks SET doubtfulSince = 0 WHERE state = 'abandoned';
-  CREATE INDEX trunks_doubtful ON trunks (id) WHERE doubtfulSince IS NOT NULL;
-  CREATE INDEX trunks_uncopied ON trunks (id) WHERE copied = 0 AND state = 'confirmed';
 
   CREATE TABLE damage (
     key BLOB NOT NULL,
@@ -147,45 +126,10 @@ const VERSION_4 = `
   CREATE TABLE blocks (key BLOB PRIMARY KEY, crcs BLOB NOT NULL) WITHOUT ROWID;
   CREATE TABLE marks (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
   CREATE TABLE unwanted (fileId TEXT PRIMARY KEY) WITHOUT ROWID;
+
+  CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+  INSERT INTO counters VALUES ('waitingFiles', 0), ('waitingBytes', 0),
+    ('spooledFiles', 0), ('spooledBytes', 0), ('mergedFiles', 0), ('mergedBytes', 0);
 `;
 
-/** Deletions that are marked in the rows of their files, and what they change, close together. */
-const VERSION_5 = `
-  ALTER TABLE files ADD COLUMN deleted INTEGER;
-  CREATE TABLE marked (id INTEGER PRIMARY KEY, segment INTEGER NOT NULL, key BLOB NOT NULL);
-  CREATE INDEX marked_by_segment ON marked (segment);
-
-  CREATE TABLE dead (
-    trunk INTEGER PRIMARY KEY,
-    files INTEGER NOT NULL,
-    bytes INTEGER NOT NULL
-  );
-  INSERT INTO dead SELECT id, deadFiles, deadBytes FROM trunks WHERE deadFiles > 0;
-  DROP INDEX trunks_sparse;
-  DROP INDEX trunks_dead;
-  UPDATE trunks SET sparse = 2 WHERE deadFiles >= files AND state = 'confirmed';
-  ALTER TABLE trunks DROP COLUMN deadFiles;
-  ALTER TABLE trunks DROP COLUMN deadBytes;
-  CREATE INDEX trunks_sparse ON trunks (sparse) WHERE sparse > 0;
-`;
-
-/** What a power failure may have taken from the container. */
-const VERSION_6 = `
-  ALTER TABLE segments ADD COLUMN syncedBytes INTEGER NOT NULL DEFAULT 0;
-  UPDATE segments SET syncedBytes = indexedBytes;
-`;
-
-const STEPS = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6];
-
-/** Up to the present version, or, to try that, only to an earlier one. */
-export function migrate(database: SqliteDatabase, to = SCHEMA_VERSION): void {
-  const version = database.pragma('user_version', { simple: true }) as number;
-  if (version > SCHEMA_VERSION) {
-    throw new Error(`FileMap has schema ${version}, this program knows ${SCHEMA_VERSION}`);
-  }
-  if (version >= to) return;
-  database.transaction(() => {
-    for (const step of STEPS.slice(version, to)) database.exec(step);
-    database.pragma(`user_version = ${to}`);
-  })();
-}
+export const FILEMAP_SCHEMA: readonly string[] = [TABLES];

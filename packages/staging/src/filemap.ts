@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
+import { applySchema, openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
 import { LOST_SEGMENT } from './constants.js';
 import type { FileMapChange, PlannedMember } from './filemap-change.js';
 import { Checkpoints, LOG_PAGES } from './filemap-checkpoints.js';
 import type { Counters } from './filemap-counters.js';
 import { FileMapQueries } from './filemap-queries.js';
 import type { AdoptedFile, DamagedCopy, TrunkRow } from './filemap-rows.js';
-import { migrate } from './filemap-schema.js';
+import { FILEMAP_SCHEMA } from './filemap-schema.js';
 import { prepareStatements } from './filemap-statements.js';
 import { FileMapWriter } from './filemap-writer.js';
 
@@ -48,7 +48,7 @@ export class FileMap extends FileMapQueries {
       database.pragma('synchronous = NORMAL');
       database.pragma(`wal_autocheckpoint = ${LOG_PAGES}`);
       database.pragma(`cache_size = -${CACHE_KIB}`);
-      migrate(database);
+      applySchema(database, FILEMAP_SCHEMA);
       return new FileMap(database);
     } catch (error) {
       database.close();

@@ -52,11 +52,6 @@ export function parseKey(text: string): Buffer | undefined {
   return KEY_TEXT.test(text) ? Buffer.from(text, 'base64url') : undefined;
 }
 
-/** Which gateway and worker staged the file. */
-export function originOfKey(key: Buffer): number {
-  return key.readUInt16BE(6);
-}
-
 /** Unix milliseconds. */
 export function timeOfKey(key: Buffer): number {
   return key.readUIntBE(0, 6);

@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { TRUNK_EXTENSION } from '@stevedore/protocol';
 import { chooseMembers, makeUnits } from './candidates.js';
 import {
@@ -200,7 +200,8 @@ export class MergeTask {
     const capacityBytes = trunkBytes - TRUNK_END_BYTES;
     const rows = await this.#files.candidates(capacityBytes * CANDIDATE_BYTES_FACTOR);
     const units = makeUnits(rows, { capacityBytes, now: now(), maxAgeMs });
-    const members = chooseMembers(units, { capacityBytes, maxFiles: MAX_FILES }, random);
+    const limits = { capacityBytes, maxFiles: MAX_FILES };
+    const members = await chooseMembers(units, limits, random, () => nextTurn());
     if (members.length === 0) return false;
     await this.#sendings.begin(planTrunk(newTaskId(), members, TRUNK_EXTENSION));
     return true;

@@ -41,7 +41,7 @@ export interface OrphanSearch {
   readonly signal: AbortSignal;
 }
 
-export type OrphanFate = 'adopted' | 'deleted' | 'left';
+type OrphanFate = 'adopted' | 'deleted' | 'left';
 
 export interface Orphan {
   readonly fileId: string;

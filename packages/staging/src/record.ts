@@ -56,8 +56,8 @@ export function encodeSegmentHeader(header: SegmentHeader): Buffer {
   bytes.writeUInt32LE(header.segment, 8);
   bytes.writeUInt16LE(header.origin, 12);
   bytes.writeBigUInt64LE(BigInt(header.begunAt), 16);
-  bytes.writeUInt32LE(header.previousBytes, 28);
-  bytes.writeUInt32LE(segmentHeaderCrc(bytes), 24);
+  bytes.writeUInt32LE(header.previousBytes, 24);
+  bytes.writeUInt32LE(crc32(bytes.subarray(0, 28)), 28);
   return bytes;
 }
 
@@ -66,19 +66,13 @@ export function decodeSegmentHeader(bytes: Buffer): SegmentHeader | undefined {
   if (bytes.length < SEGMENT_HEADER_BYTES || !bytes.subarray(0, 8).equals(SEGMENT_MAGIC)) {
     return undefined;
   }
-  if (bytes.readUInt32LE(24) !== segmentHeaderCrc(bytes)) return undefined;
+  if (bytes.readUInt32LE(28) !== crc32(bytes.subarray(0, 28))) return undefined;
   return {
     segment: bytes.readUInt32LE(8),
     origin: bytes.readUInt16LE(12),
     begunAt: Number(bytes.readBigUInt64LE(16)),
-    previousBytes: bytes.readUInt32LE(28),
+    previousBytes: bytes.readUInt32LE(24),
   };
-}
-
-/** Headers of earlier versions have no previous bytes, and a CRC-32 without them. */
-function segmentHeaderCrc(bytes: Buffer): number {
-  const crc = crc32(bytes.subarray(0, 24));
-  return bytes.readUInt32LE(28) === 0 ? crc : crc32(bytes.subarray(28, 32), crc);
 }
 
 /** Header and meta block of a record, in one buffer; the body follows it in the segment. */

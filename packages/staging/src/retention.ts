@@ -18,7 +18,8 @@ import { describeWhole } from './trunk-sender.js';
  * stay as a read copy until their budget, or the container's need for room, ends
  * that. Segments go strictly oldest first; records in them that are still needed
  * are written again, what is damaged and waits is set aside, and the FileMap is made
- * durable, before the file is removed.
+ * durable, before the file is removed. The newest segment goes as well once all of its files
+ * are confirmed: an empty one takes its place.
  */
 export interface RetentionParts {
   readonly container: Container;
@@ -32,6 +33,11 @@ export interface RetentionParts {
   /** Moves damaged files that wait out of the segment; false if it must stay. */
   readonly setAside: (segment: number, isRoomNeeded: boolean) => Promise<boolean>;
 }
+
+/** A shorter segment is not worth a new file. */
+const MIN_ENDED_BYTES = 2 ** 20;
+/** What a record without its body takes, roughly. */
+const RECORD_BYTES = 300;
 
 export class Retention {
   readonly #parts: RetentionParts;
@@ -64,13 +70,33 @@ export class Retention {
       freed += before - this.#parts.spool.bytes;
       retained -= before - this.#parts.spool.bytes;
     }
-    for (const segment of this.#confirmedSegments()) {
-      if (isEnough(retained)) return;
-      if (!(await this.#canGo(segment, freed < neededBytes))) return;
-      await this.#removeSegment(segment);
-      freed += segment.bytes;
-      retained -= segment.bytes;
+    for (;;) {
+      for (const segment of this.#confirmedSegments()) {
+        if (isEnough(retained)) return;
+        if (!(await this.#canGo(segment, freed < neededBytes))) return;
+        await this.#removeSegment(segment);
+        freed += segment.bytes;
+        retained -= segment.bytes;
+      }
+      const newest = this.#worthEnding();
+      if (!newest || isEnough(retained + newest.bytes)) return;
+      await this.#parts.container.beginSegment();
+      retained += newest.bytes;
     }
+  }
+
+  /** The newest segment, if all of its files are confirmed and most of it would be freed. */
+  #worthEnding(): Segment | undefined {
+    const { container, fileMap, oldestInUse, now } = this.#parts;
+    const segments = container.segments();
+    const newest = segments.at(-1);
+    if (!newest || segments.length > 1 || newest.bytes < MIN_ENDED_BYTES) return undefined;
+    if (fileMap.oldestNeededSegment() !== undefined || oldestInUse() <= newest.number) {
+      return undefined;
+    }
+    const records = neededRecords(fileMap, newest.number, now());
+    const kept = records.reduce((sum, { bodyBytes }) => sum + RECORD_BYTES + bodyBytes, 0);
+    return kept * 2 < newest.bytes ? newest : undefined;
   }
 
   /** From the oldest on, as long as nothing in them waits to be confirmed. */

@@ -42,11 +42,22 @@ export class Room {
     this.#options = options;
   }
 
-  /** Bytes over the container's limit that `bytes` more would be; 0 when they fit. */
-  excess(bytes: number): number {
+  /** Bytes that have to go before `bytes` more fit; 0 when they do. */
+  shortage(bytes: number): number {
+    return Math.max(this.#excess(bytes), this.#diskShortage(bytes));
+  }
+
+  /** Over the container's own limit. */
+  #excess(bytes: number): number {
     const { usedBytes, limitBytes } = this.#options;
     const limit = this.#full === 'container' ? limitBytes * RESUME_SHARE : limitBytes;
     return Math.max(0, usedBytes() + bytes - limit);
+  }
+
+  #diskShortage(bytes: number): number {
+    const { minFreeBytes, freeBytes } = this.#options;
+    const minimum = this.#full === 'disk' ? minFreeBytes * RESUME_FREE_FACTOR : minFreeBytes;
+    return Math.max(0, minimum + bytes - freeBytes());
   }
 
   stats(): RoomStats {
@@ -65,25 +76,24 @@ export class Room {
     return this.#check(bytes) === undefined;
   }
 
-  /** Throws `container_full`. */
+  /** Throws `container_full`, `disk_full`. */
   demand(bytes: number): void {
     this.#full = this.#check(bytes);
     if (this.#full) throw this.#error(this.#full);
   }
 
   #check(bytes: number): 'container' | 'disk' | undefined {
-    const { minFreeBytes, freeBytes } = this.#options;
-    if (this.excess(bytes) > 0) return 'container';
-    const minimum = this.#full === 'disk' ? minFreeBytes * RESUME_FREE_FACTOR : minFreeBytes;
-    return freeBytes() - bytes < minimum ? 'disk' : undefined;
+    if (this.#excess(bytes) > 0) return 'container';
+    return this.#diskShortage(bytes) > 0 ? 'disk' : undefined;
   }
 
   #error(full: 'container' | 'disk'): StoreError {
     const { usedBytes, limitBytes, freeBytes, minFreeBytes } = this.#options;
-    const message =
-      full === 'container'
-        ? `the container holds ${usedBytes()} of ${limitBytes} bytes; it empties as files are stored in FastDFS: check that FastDFS is reachable, or raise containerSize`
-        : `the container's disk has ${freeBytes()} bytes free, ${minFreeBytes} must stay so; make room on it`;
-    return new StoreError('container_full', message, { retryable: true });
+    if (full === 'container') {
+      const message = `the container holds ${usedBytes()} of ${limitBytes} bytes; it empties as files are stored in FastDFS: check that FastDFS is reachable, or raise containerSize`;
+      return new StoreError('container_full', message, { retryable: true });
+    }
+    const message = `the container's disk has ${freeBytes()} bytes free, ${minFreeBytes} must stay so; make room on it`;
+    return new StoreError('disk_full', message, { retryable: true });
   }
 }

@@ -352,7 +352,7 @@ async function crcOf(read: Read, position: number, count: number): Promise<numbe
   return value;
 }
 
-export function segmentName(number: number): string {
+function segmentName(number: number): string {
   return `${String(number).padStart(10, '0')}.seg`;
 }
 

@@ -15,7 +15,7 @@ export interface StagingEvents {
   error: [Error];
 }
 
-export interface TrunkEvent {
+interface TrunkEvent {
   readonly kind: 'trunk' | 'whole';
   readonly taskId: string;
   readonly fileId: string;

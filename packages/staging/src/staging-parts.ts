@@ -1,3 +1,4 @@
+import { privateDisk } from '@stevedore/disk';
 import { Acceptance } from './acceptance.js';
 import { Background } from './background.js';
 import { Compaction } from './compaction.js';
@@ -45,7 +46,7 @@ const DEFAULT_COMPACTION_BYTES_PER_SECOND = 8 * 2 ** 20;
 
 export function assemble(options: StagingOptions, started: StartedParts, hooks: StagingHooks) {
   const { container, spool, fileMap, trunkStore } = started;
-  const { now, trunkBytes, maxAgeMs } = options;
+  const { now, trunkBytes, maxAgeMs, disk = privateDisk } = options;
   const keys = new KeyMaker(started.origin, options);
   const background = new Background(hooks.onError);
   const onError = (error: Error) => background.report(error);
@@ -59,6 +60,7 @@ export function assemble(options: StagingOptions, started: StartedParts, hooks: 
   });
   const acceptance = new Acceptance({
     ...{ container, spool, retention, sync: options.sync, freeBytes: started.freeBytes },
+    readFreeBytes: async () => (await disk.space(options.directory)).freeBytes,
     merging: () => merging,
     containerBytes: options.containerBytes,
     minFreeBytes: options.minFreeBytes ?? DEFAULT_MIN_FREE_BYTES,

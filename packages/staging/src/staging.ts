@@ -1,5 +1,4 @@
 import { EventEmitter } from 'node:events';
-import { localDisk } from '@stevedore/disk';
 import { sliceIdOf } from './file-id.js';
 import type { DamagePlace, FileRow, TrunkRow } from './filemap.js';
 import { type FsckReport, fsck } from './fsck.js';
@@ -58,7 +57,7 @@ export class Staging extends EventEmitter<StagingEvents> {
   }
 
   async #begin({ problems }: StartedParts): Promise<void> {
-    const { directory, disk = localDisk, rebuildsFirst = false, findsOrphans } = this.#options;
+    const { rebuildsFirst = false, findsOrphans } = this.#options;
     const { acceptance, background, copies, merging, orphans } = this.#parts;
     const { quarantine, rebuild, repairs, retention, scrubs, tidying } = this.#parts;
     for (const problem of problems) background.report(problem);
@@ -71,7 +70,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     background.run(retention.trim());
     tidying.want();
     for (const { key, was } of quarantine.onlyCopies()) if (was !== null) repairs.want(key);
-    background.every(FREE_SPACE_INTERVAL_MS, () => acceptance.lookAtDisk(disk, directory));
+    background.every(FREE_SPACE_INTERVAL_MS, () => acceptance.lookAtDisk());
     background.every(this.#options.expiryIntervalMs ?? EXPIRY_INTERVAL_MS, async () => {
       await this.deleteExpired();
     });
@@ -94,7 +93,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     return this.#parts.acceptance.beginSpooled(key, bytes);
   }
 
-  /** Throws `container_full` if a body that is being spooled takes the last room. */
+  /** Throws `container_full`, `disk_full` if a body that is being spooled takes the last room. */
   checkRoom(): void {
     this.#parts.acceptance.checkRoom();
   }

@@ -1,4 +1,4 @@
-import { localDisk } from '@stevedore/disk';
+import { privateDisk } from '@stevedore/disk';
 import { SEGMENT_BYTES } from './constants.js';
 import { Container } from './container.js';
 import { DirectoryLock } from './directory-lock.js';
@@ -37,7 +37,7 @@ export interface StartedParts {
 }
 
 export async function startUp(options: StagingOptions): Promise<StartedParts> {
-  const { directory, disk = localDisk } = options;
+  const { directory, disk = privateDisk } = options;
   await prepareFolders(disk, directory);
   const lock = DirectoryLock.acquire(directory);
   let fileMap: FileMap | undefined;
@@ -73,7 +73,7 @@ async function openContainer(
   fileMap: FileMap,
   origin: number,
 ): Promise<Pick<RecoveredContainer, 'short' | 'damaged'> & { readonly container: Container }> {
-  const { directory, disk = localDisk, now, sync, segmentBytes = SEGMENT_BYTES } = options;
+  const { directory, disk = privateDisk, now, sync, segmentBytes = SEGMENT_BYTES } = options;
   const folder = `${directory}/container`;
   const recovered = await replayContainer(disk, folder, fileMap, now());
   const { segments, nextSegment, short, damaged } = recovered;
@@ -93,7 +93,7 @@ async function openContainer(
 }
 
 async function openSpool(options: StagingOptions, fileMap: FileMap): Promise<Spool> {
-  const spool = new Spool(options.disk ?? localDisk, `${options.directory}/spool`);
+  const spool = new Spool(options.disk ?? privateDisk, `${options.directory}/spool`);
   await spool.recover((key) => fileMap.find(key)?.spooled === 1);
   return spool;
 }

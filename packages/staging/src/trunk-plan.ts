@@ -28,7 +28,7 @@ export interface TrunkPlan {
 }
 
 /** Name of the file's entry: key and extension. */
-export function entryName(row: Pick<FileRow, 'key' | 'name'>): string {
+function entryName(row: Pick<FileRow, 'key' | 'name'>): string {
   const extension = extensionOf(row.name);
   return extension === '' ? formatKey(row.key) : `${formatKey(row.key)}.${extension}`;
 }
@@ -67,7 +67,7 @@ export function planWhole(taskId: Buffer, row: FileRow): TrunkPlan {
   };
 }
 
-export function memberOf(row: FileRow): TrunkMember {
+function memberOf(row: FileRow): TrunkMember {
   return {
     name: entryName(row),
     size: row.size,

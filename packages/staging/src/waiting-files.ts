@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { MAX_ENTRIES } from '@stevedore/protocol';
+import { CandidateWindow } from './candidate-window.js';
 import type { FileMap, FileRow } from './filemap.js';
 import type { TrunkPlan } from './trunk-plan.js';
 
@@ -19,6 +20,8 @@ const PAGE_ROWS = 1_000;
 export const MAX_FILES = MAX_ENTRIES;
 /** Files considered for one trunk, as a multiple of the most it can have. */
 const CANDIDATE_FILES_FACTOR = 2;
+/** Files looked at behind the candidates, for members of their groups. */
+const FILES_BEYOND = 10_000;
 
 /** A place in the order of arrival. */
 interface Place {
@@ -122,26 +125,20 @@ export class WaitingFiles {
     };
   }
 
-  /** Small files in order of arrival, read in pages so that uploads get their turn. */
+  /** Small files that a trunk is chosen from, read in pages so that uploads get their turn. */
   async candidates(bytes: number): Promise<FileRow[]> {
-    const found: FileRow[] = [];
-    let sum = 0;
-    let at = this.#firstPlace();
-    while (sum < bytes && found.length < MAX_FILES * CANDIDATE_FILES_FACTOR) {
+    const files = MAX_FILES * CANDIDATE_FILES_FACTOR;
+    const window = new CandidateWindow({ bytes, files, filesBeyond: FILES_BEYOND });
+    for (let at = this.#firstPlace(); ; ) {
       const page = this.#options.fileMap.waiting(at.segment, at.position, PAGE_ROWS);
       for (const row of page) {
         if (row.spooled === 1 || !this.isFree(row)) continue;
-        // Enough for a choice; the oldest are to go first. A group is not cut off.
-        const isOfLast = row.group !== null && row.group === found.at(-1)?.group;
-        if (sum >= bytes && !isOfLast) return found;
-        found.push(row);
-        sum += row.size;
+        if (!window.take(row)) return window.rows;
       }
-      if (page.length < PAGE_ROWS) break;
+      if (page.length < PAGE_ROWS) return window.rows;
       at = page.at(-1)!;
       await nextTurn();
     }
-    return found;
   }
 
   /** Large files, oldest first, of the first `limit` and those that are not free. */

@@ -43,7 +43,7 @@ export interface EmbeddedNode extends AsyncDisposable {
 }
 
 /** The embedded node failed or stopped. `code` is the system's where there is one. */
-export class EmbeddedNodeError extends Error {
+class EmbeddedNodeError extends Error {
   override readonly name = 'EmbeddedNodeError';
   readonly code: string;
 

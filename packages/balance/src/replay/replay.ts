@@ -72,7 +72,7 @@ export interface ReplayResult {
 }
 
 /** What a job on a disk is for. */
-export interface Purpose {
+interface Purpose {
   readonly request: ReplayRequest;
   readonly by: number | undefined;
   /** When the client sent it, before any busy answer. */

@@ -22,7 +22,7 @@ import type { Context } from './context.js';
  */
 
 /** Below this the storage moves the file by itself: little travels twice. */
-export const MIN_ONWARD_BYTES = 64 * 1024;
+const MIN_ONWARD_BYTES = 64 * 1024;
 /** Pieces on their way at a time. */
 const MAX_IN_FLIGHT = 4;
 /** Storages that do not know of this; beyond it the list begins anew. */

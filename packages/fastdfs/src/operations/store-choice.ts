@@ -22,7 +22,7 @@ export interface StoreLease {
 }
 
 /** How long an answer may be taken by uploads that begin later. */
-export const MAX_ANSWER_AGE_MS = 1_000;
+const MAX_ANSWER_AGE_MS = 1_000;
 
 export class StoreChoice {
   readonly #trackers: Trackers;

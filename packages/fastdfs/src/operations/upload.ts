@@ -105,7 +105,7 @@ export async function withBody<T>(
 }
 
 /** True once the body was read and cannot be read again. */
-export function isSpent({ payload }: PreparedBody): boolean {
+function isSpent({ payload }: PreparedBody): boolean {
   return !Buffer.isBuffer(payload) && payload.spent;
 }
 

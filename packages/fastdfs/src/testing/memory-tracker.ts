@@ -28,7 +28,7 @@ import { type Handler, type Handlers, handle } from './node.js';
 
 /** A tracker's answers about one group whose storages are all active. */
 
-export interface TrackedStorage extends ServerAddress {
+interface TrackedStorage extends ServerAddress {
   readonly id: string;
 }
 

@@ -31,6 +31,8 @@ export {
   type FileAnswer,
   type FileRequest,
   type Presentation,
+  type ResourcePolicy,
+  sendAnswer,
 } from './http/file-answer.js';
 export { checkKey } from './http/key.js';
 export { closeAfterReply, hasUnreadBody } from './http/linger.js';
@@ -50,7 +52,14 @@ export {
   type ReceiptJson,
   receiptJson,
 } from './http/receipt-json.js';
-export { type BodyLimits, defaultBodyLimits, maxFormBytes } from './limits.js';
+export { Turns } from './http/turns.js';
+export { UnsentBytes, type UnsentLimits, type UnsentStats } from './http/unsent-bytes.js';
+export {
+  type BodyLimits,
+  defaultBodyLimits,
+  defaultUnsentLimits,
+  maxFormBytes,
+} from './limits.js';
 export {
   isStoreError,
   PROBLEM_TYPE,
@@ -63,6 +72,7 @@ export {
   toProblem,
 } from './problems.js';
 export { type BodyChecks, checkBytes, checkedBody } from './upload/checked-body.js';
+export { ClientRoom, type UploadRoom } from './upload/client-room.js';
 export { contentProblem } from './upload/content-type-check.js';
 export { crc32c } from './upload/crc32c.js';
 export { DIGEST_HEADERS, DigestCheck, digestCheck, type HeaderValues } from './upload/digests.js';
@@ -85,4 +95,4 @@ export {
 } from './upload/policy.js';
 export { ProgressGuard } from './upload/progress-guard.js';
 export { receiveUpload, type UploadContext } from './upload/receive.js';
-export { RequestBody, readWhole, tooLarge } from './upload/request-body.js';
+export { type BodyOptions, RequestBody, readWhole, tooLarge } from './upload/request-body.js';

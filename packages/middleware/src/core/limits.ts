@@ -1,9 +1,12 @@
+import type { UnsentLimits } from './http/unsent-bytes.js';
+
 /**
- * Bounds of uploads, each with its unit in its name. Whatever a client does,
- * what its bodies may take of memory and time ends at one of these.
+ * Bounds of uploads and downloads, each with its unit in its name. Whatever a client
+ * does, what it may take of memory and time ends at one of these.
  */
 
 const KIB = 2 ** 10;
+const MIB = 2 ** 20;
 const GIB = 2 ** 30;
 
 export interface BodyLimits {
@@ -21,16 +24,23 @@ export interface BodyLimits {
   readonly maxSurroundingBytes: number;
   /** Bodies of known length up to here are handed on in one piece. */
   readonly maxBufferedBytes: number;
-  /** What a connection may still send after it was refused, before it is cut. */
+  /** What a connection may still send after it was refused, before it is held up. */
   readonly maxLingerBytes: number;
   readonly lingerMs: number;
-  /** A body may start this slowly ... */
-  readonly bodyGraceMs: number;
-  /** ... and has to arrive at this rate from then on. */
+  /** A body has to arrive at this rate ... */
   readonly minBodyBytesPerSecond: number;
+  /** ... in any window of so much time spent waiting for its client. */
+  readonly bodyWindowMs: number;
+  /** What uploads of one client that have not ended may hold together. */
+  readonly maxClientBytes: number;
   /** How often slow bodies are looked for. */
   readonly checkIntervalMs: number;
 }
+
+export const defaultUnsentLimits: UnsentLimits = Object.freeze({
+  maxUnsentBytes: 64 * MIB,
+  downloadStallMs: 60_000,
+});
 
 export const defaultBodyLimits: BodyLimits = Object.freeze({
   maxFileBytes: GIB,
@@ -43,12 +53,13 @@ export const defaultBodyLimits: BodyLimits = Object.freeze({
   maxBufferedBytes: 64 * KIB,
   maxLingerBytes: 64 * KIB,
   lingerMs: 1000,
-  bodyGraceMs: 10_000,
   minBodyBytesPerSecond: KIB,
+  bodyWindowMs: 20_000,
+  maxClientBytes: Number.POSITIVE_INFINITY,
   checkIntervalMs: 2000,
 });
 
-/** A whole form: as many bytes of files as one file may have, and what goes around them. */
+/** A whole form: files as long as the longest file together, and what goes around them. */
 export function maxFormBytes(limits: BodyLimits): number {
   const aroundEachPart = limits.maxPartHeaderBytes + limits.maxFieldBytes;
   return limits.maxFileBytes + limits.maxParts * aroundEachPart + 2 * limits.maxSurroundingBytes;

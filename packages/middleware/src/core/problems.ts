@@ -33,6 +33,11 @@ const storeProblems = {
   corrupt: { status: 500, detail: 'No copy of the file has the right checksum.' },
   directory_locked: INTERNAL,
   directory_unusable: INTERNAL,
+  disk_full: {
+    status: 507,
+    detail: 'Uploads wait for room: the disk is full. What was acknowledged is safe.',
+    retryAfterSeconds: RETRY_SECONDS,
+  },
   invalid_id: { status: 404 },
   invalid_option: { status: 400 },
   length_mismatch: { status: 400 },
@@ -45,16 +50,23 @@ const storeProblems = {
     retryAfterSeconds: RETRY_SECONDS,
   },
   too_large: { status: 413 },
+  unsupported: {
+    status: 501,
+    detail: 'The storage cannot delete one slice of a trunk that was written elsewhere.',
+  },
 } satisfies Record<StoreErrorCode, ProblemSpec>;
 
 const ownProblems = {
   bad_request: { status: 400 },
   body_too_slow: { status: 408 },
+  client_room_exceeded: { status: 429, retryAfterSeconds: RETRY_SECONDS },
+  cross_site: { status: 403 },
   digest_mismatch: { status: 400 },
   field_too_large: { status: 413 },
   forbidden: { status: 403 },
   header_timeout: { status: 408 },
   headers_too_large: { status: 431 },
+  host_not_served: { status: 421 },
   idempotency_key_reused: { status: 422 },
   internal: INTERNAL,
   invalid_digest: { status: 400 },
@@ -80,6 +92,11 @@ const ownProblems = {
   token_required: { status: 400 },
   too_many_files: { status: 413 },
   too_many_parts: { status: 413 },
+  tus_not_supported: {
+    status: 501,
+    detail:
+      'Tus-Resumable: resumable uploads (tus) are not possible here; send the file as the body of one POST.',
+  },
   type_mismatch: { status: 415 },
   type_not_allowed: { status: 415 },
   unauthorized: { status: 401 },
@@ -109,6 +126,7 @@ const TITLES: Readonly<Record<number, string>> = {
   413: 'Content Too Large',
   415: 'Unsupported Media Type',
   416: 'Range Not Satisfiable',
+  421: 'Misdirected Request',
   422: 'Unprocessable Content',
   429: 'Too Many Requests',
   431: 'Request Header Fields Too Large',

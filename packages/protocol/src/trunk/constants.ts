@@ -11,8 +11,6 @@ export const END_SIGNATURE = 0x06054b50;
 export const LOCAL_HEADER_BYTES = 30;
 export const DIRECTORY_ENTRY_BYTES = 46;
 export const END_BYTES = 22;
-/** The longest archive comment the format allows. */
-export const MAX_END_COMMENT_BYTES = 0xffff;
 
 /** Version 2.0, the least that says "stored". */
 export const VERSION_NEEDED = 20;

@@ -22,7 +22,7 @@ import { isGuestBase } from './guest-name.js';
  */
 
 /** Files of all homes, some 600 bytes each, and the bytes of their metadata. */
-export const MAX_LEASED_FILES = 65_536;
+const MAX_LEASED_FILES = 65_536;
 const MAX_LEASED_METADATA = 32 * 1024 * 1024;
 const MAX_HOMES = 1024;
 /** A clock begins anywhere below this, in microseconds: another process, another time. */

@@ -32,7 +32,7 @@ const MIB = 1024 * 1024;
 const SPACE_VALID_MS = 1000;
 
 /** What an I/O server is without its sockets. */
-export interface OpenedIoServer {
+interface OpenedIoServer {
   readonly identity: IoIdentity;
   readonly parts: PartStore;
   readonly handlers: ReadonlyMap<number, Handler<undefined>>;
@@ -40,7 +40,7 @@ export interface OpenedIoServer {
 }
 
 /** Rejects with StartError where the directory cannot be used. */
-export async function openIoServer(settings: IoServerSettings): Promise<OpenedIoServer> {
+async function openIoServer(settings: IoServerSettings): Promise<OpenedIoServer> {
   const { disk, directory, environment, reservedSpaceMegabytes } = settings;
   const run = randomName(environment);
   const parts = new PartStore(disk, directory, run);

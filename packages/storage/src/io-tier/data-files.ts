@@ -28,7 +28,7 @@ export interface DataFilesParts {
   readonly onError: (error: Error) => void;
 }
 
-export interface DataFileSettings {
+interface DataFileSettings {
   readonly stripeBytes: number;
   /** I/O servers of one data file, at most. */
   readonly stripeWidth: number;

@@ -34,6 +34,12 @@ export interface ConnectionRules<Session> {
   readonly onError: (error: Error) => void;
 }
 
+/** Hears when a connection waits for a request, and when the header of one has come. */
+export interface ConnectionWatch<Session> {
+  idle(connection: Connection<Session>): void;
+  busy(connection: Connection<Session>): void;
+}
+
 /** Time and bytes that the peer of a closed connection gets to read its last answer. */
 const LINGER_MS = 500;
 const LINGER_BYTES = 4 * 1024 * 1024;
@@ -47,6 +53,7 @@ export class Connection<Session> {
   readonly #rules: ConnectionRules<Session>;
   readonly #session: Session;
   readonly #visitor: Visitor | undefined;
+  readonly #watch: ConnectionWatch<Session>;
   /** Between two requests; such a connection can be closed at any time. */
   #idle = true;
   #closing = false;
@@ -56,7 +63,9 @@ export class Connection<Session> {
     session: Session,
     rules: ConnectionRules<Session>,
     peerAddress: string,
+    watch: ConnectionWatch<Session>,
   ) {
+    this.#watch = watch;
     this.#socket = socket;
     this.#session = session;
     this.#rules = rules;
@@ -93,12 +102,15 @@ export class Connection<Session> {
   /** False when the connection is to be closed. */
   async #serveOne(first: boolean): Promise<boolean> {
     this.#idle = true;
+    this.#watch.idle(this);
     const { requestTimeoutMs } = this.#rules.limits;
     const giveUpAt = performance.now() + requestTimeoutMs;
     if (!(await this.#source.ready(first ? requestTimeoutMs : undefined))) return false;
     this.#idle = false;
     const headTimeMs = first ? Math.max(giveUpAt - performance.now(), 1) : requestTimeoutMs;
     const bytes = await this.#source.exactly(HEADER_BYTES, headTimeMs);
+    // Only now: a peer that sends half a header is none the others have to wait for.
+    this.#watch.busy(this);
     const header = readHeader(bytes);
     if (!header || header.command === quit.code) return false;
 

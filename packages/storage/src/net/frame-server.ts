@@ -8,7 +8,8 @@ import { Guard } from './guard.js';
 
 /**
  * The listening side of a daemon: accepts connections up to the limit, keeps
- * each in one place until it has ended, and closes in order.
+ * each in one place until it has ended, and closes in order. When one comes beyond the
+ * limit, the one that has been without a request for longest is closed.
  */
 
 /** Addresses of the two ends of a connection. */
@@ -38,6 +39,8 @@ export class FrameServer<Session> {
   readonly #options: FrameServerOptions<Session>;
   readonly #rules: ConnectionRules<Session>;
   readonly #connections = new Map<Connection<Session>, Promise<void>>();
+  /** Those without a request, the longest first. */
+  readonly #idle = new Set<Connection<Session>>();
   #maxSeen = 0;
 
   constructor(options: FrameServerOptions<Session>) {
@@ -46,7 +49,6 @@ export class FrameServer<Session> {
     const guard = access?.secret === undefined ? undefined : new Guard(access, onError);
     this.#rules = { ...options, guard };
     this.#server = createServer({ allowHalfOpen: true, noDelay: true, keepAlive: true });
-    this.#server.maxConnections = options.limits.maxConnections;
     this.#server.on('connection', (socket) => this.#accept(socket));
   }
 
@@ -90,19 +92,36 @@ export class FrameServer<Session> {
   #accept(socket: Socket): void {
     // A reset can come at any time; the byte source notices, nothing else needs to.
     socket.on('error', () => {});
+    if (this.#connections.size >= this.#options.limits.maxConnections && !this.#makeRoom()) {
+      socket.destroy();
+      return;
+    }
     const peerAddress = plainAddress(socket.remoteAddress ?? '');
     const session = this.#options.openSession({
       peerAddress,
       localAddress: plainAddress(socket.localAddress ?? ''),
       localPort: socket.localPort ?? 0,
     });
-    const connection = new Connection(socket, session, this.#rules, peerAddress);
+    const connection = new Connection(socket, session, this.#rules, peerAddress, {
+      idle: (each) => this.#idle.add(each),
+      busy: (each) => this.#idle.delete(each),
+    });
     const served = connection.serve().then(() => {
+      this.#idle.delete(connection);
       this.#connections.delete(connection);
       this.#options.closeSession(session);
     });
     this.#connections.set(connection, served);
     this.#maxSeen = Math.max(this.#maxSeen, this.#connections.size);
+  }
+
+  #makeRoom(): boolean {
+    const [idle] = this.#idle;
+    if (!idle) return false;
+    this.#idle.delete(idle);
+    // It leaves the others once its end was noticed: for that moment there is one more.
+    idle.cut();
+    return true;
   }
 }
 

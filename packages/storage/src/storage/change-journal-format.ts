@@ -28,7 +28,7 @@ export interface JournalRecord {
 }
 
 /** Magic, CRC-32 of what follows it, sequence number, bytes of the text, bytes of the body. */
-export const RECORD_HEAD_BYTES = 24;
+const RECORD_HEAD_BYTES = 24;
 /** `SVCJ` */
 const MAGIC = 0x5356434a;
 const CHECKED_FROM = 8;

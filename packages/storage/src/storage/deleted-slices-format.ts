@@ -6,7 +6,7 @@ import type { SliceEntry } from '@stevedore/protocol';
  * Writer and reader share this file.
  */
 
-export const RECORD_BYTES = 24;
+const RECORD_BYTES = 24;
 /** `SVDL` */
 const MAGIC = 0x5356444c;
 const CHECKED_BYTES = 20;

@@ -8,7 +8,7 @@ export const STATE_FILE = '.stevedore-storage.json';
 export const JOURNAL_FILE = '.stevedore-changes';
 export const TEMPORARY_DIRECTORY = '.tmp';
 /** In the first store path: the log of changes, and what the group knows of it. */
-export const LOG_DIRECTORY = 'sync';
+const LOG_DIRECTORY = 'sync';
 /** Behind the name of a trunk: the file that lists its deleted slices. */
 export const DELETED_SUFFIX = '-deleted';
 /** Behind the name of a file: its metadata. */
@@ -43,7 +43,7 @@ export function logDirectory(storePath: string): string {
   return join(dataDirectory(storePath), LOG_DIRECTORY);
 }
 
-export function fileDirectory(storePath: string, id: Pick<FileId, 'directory'>): string {
+function fileDirectory(storePath: string, id: Pick<FileId, 'directory'>): string {
   return join(dataDirectory(storePath), id.directory[0], id.directory[1]);
 }
 

@@ -77,7 +77,7 @@ function parse(text: string): StorageState | undefined {
     low: count('low'),
     files: count('files'),
   };
-  const whole = count('version') === VERSION && Object.values(state).every((each) => each >= 0);
-  // Storages that had no group to copy from did not write it.
-  return whole ? { ...state, complete: fields.get('complete') !== false } : undefined;
+  const complete = fields.get('complete');
+  const counts = count('version') === VERSION && Object.values(state).every((each) => each >= 0);
+  return counts && typeof complete === 'boolean' ? { ...state, complete } : undefined;
 }

@@ -1,5 +1,4 @@
 import {
-  type FileId,
   ProtocolError,
   parseTrunkEnd,
   type SliceEntry,
@@ -38,11 +37,6 @@ export class TrunkDirectory {
   markDeleted(slice: SliceEntry): void {
     this.#deleted.add(slice.offset);
   }
-}
-
-/** Identity of a trunk within a storage. */
-export function trunkKey(trunk: FileId): string {
-  return trunk.name;
 }
 
 /**

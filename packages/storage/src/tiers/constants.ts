@@ -2,7 +2,6 @@
 
 /** In a store path's data directory. */
 export const RECORDS_FILE = '.stevedore-files.sqlite';
-export const SCHEMA_VERSION = 3;
 
 /** Where the bytes of a file are. */
 export const Place = {

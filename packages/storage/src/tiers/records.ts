@@ -1,12 +1,17 @@
 import { closeSync, fdatasync, openSync } from 'node:fs';
 import { promisify } from 'node:util';
-import { openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
+import {
+  applySchema,
+  openDatabase,
+  SqliteBindingError,
+  type SqliteDatabase,
+} from '@stevedore/disk/sqlite';
 import { StartError } from '../errors.js';
 import type { ServerAddress } from '../io-tier/known-servers.js';
 import type { Layout } from '../io-tier/layout.js';
 import { MAX_DELETIONS, Place } from './constants.js';
 import { type FileRecord, hex, record, rowOf } from './record-row.js';
-import { migrate } from './records-schema.js';
+import { RECORDS_SCHEMA } from './records-schema.js';
 import { type RecordStatements, recordStatements } from './records-statements.js';
 
 /**
@@ -67,10 +72,11 @@ export class Records {
       db.pragma('journal_mode = WAL');
       db.pragma('synchronous = NORMAL');
       db.pragma('wal_autocheckpoint = 4000');
-      migrate(db);
+      applySchema(db, RECORDS_SCHEMA);
       return new Records(db, openSync(`${path}-wal`, 'r+'));
     } catch (error) {
       db?.close();
+      if (error instanceof SqliteBindingError) throw error;
       const reason = error instanceof Error ? error.message : String(error);
       throw new StartError('ERR_RECORDS', `The storage cannot use ${path}: ${reason}.`, error);
     }

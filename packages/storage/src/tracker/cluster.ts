@@ -1,4 +1,5 @@
 import { isGroupName, type JoinRequest, Status, StorageStatus } from '@stevedore/protocol';
+import { nowSeconds } from '../environment.js';
 import { StatusError } from '../errors.js';
 import { ChangeLog } from './change-log.js';
 import { Group, type StoreChoice } from './group.js';
@@ -99,7 +100,7 @@ export class Cluster {
     if (status === deleted) throw new StatusError(Status.already, `storage ${id} is deleted`);
     if (status === ipChanged) throw new StatusError(Status.notFound, `storage ${id} has moved`);
     member.changeStatus(deleted);
-    this.log.add(Math.floor(nowMs / 1000), group, id, deleted);
+    this.log.add(nowSeconds(this.#settings.environment), group, id, deleted);
   }
 
   /** The first answer of the groups that may be asked, in the order of the lookup rule. */

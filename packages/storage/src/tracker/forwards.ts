@@ -16,7 +16,7 @@ import type { Member } from './member.js';
 
 /** Files of one storage, and of all. Some 250 bytes each. */
 export const MAX_FORWARDS_PER_STORAGE = 16_384;
-export const MAX_FORWARDS = 131_072;
+const MAX_FORWARDS = 131_072;
 /** More than there are metadata servers. */
 const MAX_TARGETS = 4096;
 

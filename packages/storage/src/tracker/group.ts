@@ -1,4 +1,5 @@
 import { Status, StorageStatus } from '@stevedore/protocol';
+import { type Environment, nowSeconds } from '../environment.js';
 import { StatusError } from '../errors.js';
 import { Member } from './member.js';
 import { holds, isSource, likeliest, type NamedFile } from './placement.js';
@@ -17,6 +18,7 @@ export interface ChoiceRules {
   readonly storeServer: 'round-robin' | 'first' | 'priority';
   readonly storePath: 'round-robin' | 'most-free';
   readonly downloadServer: 'round-robin' | 'source';
+  readonly environment: Environment;
 }
 
 const { deleted, ipChanged } = StorageStatus;
@@ -52,7 +54,8 @@ export class Group {
   member(id: string, address: string, readWriteMode: number): Member {
     const known = this.find(id);
     if (known) return known;
-    const member = new Member(id, address, readWriteMode);
+    const { environment } = this.#rules;
+    const member = new Member(id, address, readWriteMode, () => nowSeconds(environment));
     this.#members = [...this.#members, member].sort((a, b) => (a.id < b.id ? -1 : 1));
     return member;
   }
@@ -180,10 +183,8 @@ export class Group {
       if (current.length === 0) throw this.#nobody(Status.tryAgain);
       return { best: first(current, (each) => each === source), others: [] };
     }
-    const nowSeconds = Math.floor(nowMs / 1000);
-    const holders = file
-      ? readable.filter((each) => holds(file, each, source?.id, nowSeconds))
-      : [];
+    const atSeconds = nowSeconds(this.#rules.environment);
+    const holders = file ? readable.filter((each) => holds(file, each, source?.id, atSeconds)) : [];
     const known = preferred(holders, current);
     if (known.length > 0) return { best: known, others: [] };
     const likely = source ? likeliest(readable, source.id) : [];

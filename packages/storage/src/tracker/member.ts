@@ -49,13 +49,17 @@ export class Member {
   /** As it reported: up to when it has what each other member changed. */
   readonly #syncedFrom = new Map<string, number>();
   #currentWritePath = 0;
+  readonly #nowSeconds: () => number;
+  /** By the clock that nobody sets, and by the other one. */
   #heardAtMs = 0;
+  #heardAtSeconds = 0;
   /** The connection it joined on. An older one that ends later changes nothing. */
   #link: object | undefined;
   /** What of the change log it has been told. */
   logPosition = 0;
 
-  constructor(id: string, address: string, readWriteMode: number) {
+  constructor(id: string, address: string, readWriteMode: number, nowSeconds: () => number) {
+    this.#nowSeconds = nowSeconds;
     this.id = id;
     this.#address = address;
     this.readWriteMode = readWriteMode;
@@ -104,7 +108,7 @@ export class Member {
   }
 
   get heardAtSeconds(): number {
-    return Math.floor(this.#heardAtMs / 1000);
+    return this.#heardAtSeconds;
   }
 
   /** As it reported them, with what only the tracker knows. */
@@ -139,13 +143,18 @@ export class Member {
     this.#join = request;
     this.#address = address;
     this.#link = link;
-    this.#heardAtMs = nowMs;
+    this.#note(nowMs);
     return this.#status;
   }
 
   heard(nowMs: number): void {
     if (!LIFELESS.includes(this.#status)) this.#status = active;
+    this.#note(nowMs);
+  }
+
+  #note(nowMs: number): void {
     this.#heardAtMs = nowMs;
+    this.#heardAtSeconds = this.#nowSeconds();
   }
 
   beat(statistics: Buffer | undefined, nowMs: number): void {

@@ -13,7 +13,7 @@ import {
 import { StorageIds } from './storage-ids.js';
 
 /** How the group of an upload is chosen. */
-export type StoreLookup = 'round-robin' | 'group' | 'most-free';
+type StoreLookup = 'round-robin' | 'group' | 'most-free';
 
 export interface TrackerOptions extends ConnectionOptions, AccessOptions {
   /** Address to listen on. Default 127.0.0.1. */

@@ -76,7 +76,7 @@ export async function startTracker(options: TrackerOptions = {}): Promise<Tracke
   const overview = (): TrackerOverview => ({
     connections: server.counts,
     groups: cluster.groups.length,
-    storages: countStorages(cluster, settings.environment.now()),
+    storages: countStorages(cluster, settings.environment.uptimeMs()),
   });
   return { host: settings.host, port, overview, close, [Symbol.asyncDispose]: close };
 }

@@ -1,11 +1,12 @@
-import type { IncomingHttpHeaders } from 'node:http';
-import type { Readable } from 'node:stream';
+import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { ByteRange, StoredFile } from '@stevedore/client';
 import { ProblemError } from '../problems.js';
 import { wanted } from './conditions.js';
 import { formatDisposition } from './content-disposition.js';
 import { DEFAULT_TYPE, essence, mayShowInline, mediaType } from './media-type.js';
 import { multiRange } from './multi-range.js';
+import { type ContentPart, type Pace, type PacedContent, pacedContent } from './paced-content.js';
+import type { UnsentBytes } from './unsent-bytes.js';
 
 /**
  * The answer to a GET or HEAD of a stored file, as values that any server can
@@ -14,6 +15,7 @@ import { multiRange } from './multi-range.js';
  */
 
 const YEAR_SECONDS = 31_536_000;
+const NOTHING = Buffer.alloc(0);
 const CONTENT_POLICY = "sandbox; default-src 'none'";
 
 export interface FileRequest {
@@ -34,14 +36,34 @@ export interface Presentation {
   readonly freshSeconds?: number;
   /** Types that are shown in place although a browser might run them. */
   readonly inlineTypes?: ReadonlySet<string>;
+  /** `Cross-Origin-Resource-Policy`: whose pages may show it. Default `same-site`. */
+  readonly resourcePolicy?: ResourcePolicy;
 }
+
+export type ResourcePolicy = 'same-origin' | 'same-site' | 'cross-origin';
 
 export interface FileAnswer {
   readonly status: 200 | 206 | 304;
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
   /** Absent for HEAD and 304. */
-  readonly content?: Buffer | Readable;
+  readonly content?: Buffer | PacedContent;
+}
+
+/** Sends the answer, with other headers beside its own. */
+export function sendAnswer(
+  response: ServerResponse,
+  { status, headers, content }: FileAnswer,
+  unsent: UnsentBytes,
+  others: OutgoingHttpHeaders = {},
+): void {
+  response.writeHead(status, { ...others, ...headers });
+  if (content !== undefined && !Buffer.isBuffer(content)) {
+    content.send(response);
+    return;
+  }
+  response.end(content);
+  if (content) unsent.watch(response, content.length);
 }
 
 /** Rejects with the store's errors, `range_not_satisfiable` and `precondition_failed`. */
@@ -49,6 +71,7 @@ export async function answerFile(
   request: FileRequest,
   file: StoredFile,
   presentation: Presentation,
+  pace: Pace,
 ): Promise<FileAnswer> {
   const { etag, size, stagedAt } = file;
   const lastModified = stagedAt.toUTCString();
@@ -78,9 +101,9 @@ export async function answerFile(
         'content-range': `bytes */${size}`,
       });
     case 'whole':
-      return send(request, file, presentation, undefined);
+      return send(request, file, presentation, pace, undefined);
     case 'ranges':
-      return send(request, file, presentation, want.ranges);
+      return send(request, file, presentation, pace, want.ranges);
   }
 }
 
@@ -88,6 +111,7 @@ async function send(
   request: FileRequest,
   file: StoredFile,
   presentation: Presentation,
+  pace: Pace,
   ranges: readonly ByteRange[] | undefined,
 ): Promise<FileAnswer> {
   const { size } = file;
@@ -103,21 +127,26 @@ async function send(
     'accept-ranges': 'bytes',
     'x-content-type-options': 'nosniff',
     'content-security-policy': CONTENT_POLICY,
-    'cross-origin-resource-policy': 'same-site',
+    'cross-origin-resource-policy': presentation.resourcePolicy ?? 'same-site',
   };
   if (request.method === 'HEAD') return { status: 200, headers };
   // Read before the answer begins: an error can still be one, without a file's headers.
-  if (!ranges) return { status: 200, headers, content: await contentOf(file, undefined) };
+  const content = (parts: readonly ContentPart[]): Promise<Buffer | PacedContent> =>
+    pacedContent(file, parts, pace);
+  if (!ranges) {
+    const whole = { start: 0, end: size - 1 };
+    return { status: 200, headers, content: size === 0 ? NOTHING : await content([whole]) };
+  }
   const [first, second] = ranges;
   if (!first || second) {
-    const multi = multiRange(file, ranges, type);
+    const multi = multiRange(size, ranges, type);
     headers['content-type'] = multi.contentType;
     headers['content-length'] = String(multi.length);
-    return { status: 206, headers, content: quiet(await multi.content()) };
+    return { status: 206, headers, content: await content(multi.parts) };
   }
   headers['content-range'] = `bytes ${first.start}-${first.end}/${size}`;
   headers['content-length'] = String(first.end - first.start + 1);
-  return { status: 206, headers, content: await contentOf(file, first) };
+  return { status: 206, headers, content: await content([first]) };
 }
 
 function isInline(type: string, allowed: ReadonlySet<string> | undefined): boolean {
@@ -136,17 +165,4 @@ export function cacheControl(
   const left = expiresAt ? Math.floor((expiresAt.getTime() - now) / 1000) : YEAR_SECONDS;
   const seconds = Math.max(0, Math.min(allowed, left, YEAR_SECONDS));
   return `${who}, max-age=${seconds}, immutable`;
-}
-
-async function contentOf(
-  file: StoredFile,
-  range: ByteRange | undefined,
-): Promise<Buffer | Readable> {
-  const content = await file.content(range ? { range } : undefined);
-  return Buffer.isBuffer(content) ? content : quiet(content);
-}
-
-/** A client may go, and a stream fail, before anybody listens. */
-function quiet(stream: Readable): Readable {
-  return stream.on('error', () => {});
 }

@@ -6,7 +6,8 @@ import type { BodyLimits } from '../limits.js';
  * Closes a connection on which a body is still arriving so that the client gets
  * to read the answer. Closing a socket with unread bytes resets it, and a reset
  * may overtake the answer; so our side is ended first, and what still comes in
- * is thrown away for a moment, within bounds.
+ * is thrown away for a moment. Beyond a bound it is left where it is: the client
+ * cannot send on, but reads the answer.
  */
 export function closeAfterReply(socket: Socket, limits: BodyLimits): void {
   // Called by the HTTP server once the last byte of the answer has been handed over.
@@ -25,7 +26,7 @@ function linger(socket: Socket, limits: BodyLimits): void {
   socket.once('end', cut);
   socket.on('data', (chunk: Buffer) => {
     discardedBytes += chunk.length;
-    if (discardedBytes > limits.maxLingerBytes) cut();
+    if (discardedBytes > limits.maxLingerBytes) socket.pause();
   });
   socket.end();
 }

@@ -10,7 +10,7 @@ import { type DigestCheck, digestCheck } from './digests.js';
 import { checkName } from './file-name.js';
 import { type FormPart, FormParts } from './form-parts.js';
 import { typeProblem, type UploadPolicy } from './policy.js';
-import type { RequestBody } from './request-body.js';
+import { type RequestBody, tooLarge } from './request-body.js';
 
 /**
  * A form: its files, for the store to take all or none of, and the affinity
@@ -31,6 +31,8 @@ export class Form {
   readonly #policy: UploadPolicy;
   readonly #expiry: Pick<PutOptions, 'expiresAt'>;
   #files = 0;
+  /** Of all files so far. */
+  #fileBytes = 0;
   #group: string | undefined;
 
   constructor(body: RequestBody, boundary: string, limits: BodyLimits, options: FormOptions = {}) {
@@ -102,9 +104,19 @@ export class Form {
   #checked(part: FormPart, type: string): PutPart['body'] {
     const declaredType = this.#policy.checkContent ? type : undefined;
     const digests = this.#digestsOf(part);
-    if (declaredType === undefined && !digests) return part.content;
+    const content = this.#counted(part.content);
+    if (declaredType === undefined && !digests) return content;
     const fail = (problem: ProblemError): ProblemError => this.#body.fail(problem);
-    return checkedBody(part.content, { declaredType, digests, fail });
+    return checkedBody(content, { declaredType, digests, fail });
+  }
+
+  async *#counted(content: Readable): AsyncGenerator<Buffer, void, undefined> {
+    const { maxTotalBytes = Number.POSITIVE_INFINITY } = this.#policy;
+    for await (const chunk of content as AsyncIterable<Buffer>) {
+      this.#fileBytes += chunk.length;
+      if (this.#fileBytes > maxTotalBytes) throw this.#body.fail(tooLarge(maxTotalBytes));
+      yield chunk;
+    }
   }
 
   #digestsOf({ headers }: FormPart): DigestCheck | undefined {

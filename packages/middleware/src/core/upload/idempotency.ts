@@ -1,13 +1,12 @@
 import { createHash } from 'node:crypto';
-import type { IncomingMessage } from 'node:http';
-import { crc32 } from 'node:zlib';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FileStore, Receipt } from '@stevedore/client';
 import { essence } from '../http/media-type.js';
 import { type BodyLimits, maxFormBytes } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import { boundaryOf, Form } from './form.js';
 import type { ProgressGuard } from './progress-guard.js';
-import { RequestBody } from './request-body.js';
+import { continueIfAsked, RequestBody } from './request-body.js';
 
 /**
  * `Idempotency-Key`: an upload that is sent again with the same key within a day is
@@ -16,9 +15,8 @@ import { RequestBody } from './request-body.js';
  * restart and a lost FileMap as long as the file's record is on this disk, and takes
  * no memory. What is under way is known to this process alone.
  *
- * What comes again is read and held against the files, and stored nowhere: no client is
- * told of another upload that it was stored. A client that waits to be told to go on is
- * not, and of a raw body the length alone is compared then.
+ * What comes again is read and compared with the stored bytes, and stored nowhere: a client
+ * that guesses the key of another gets nothing for it.
  */
 
 const MARK_BYTES = 16;
@@ -27,7 +25,7 @@ const DAY_MS = 24 * 3_600_000;
 
 export interface Repeatable {
   readonly receipts: Receipt[];
-  /** True if this is the answer to an earlier request; the body may not have been read. */
+  /** True if this is the answer to an earlier request. */
   readonly replayed: boolean;
 }
 
@@ -53,25 +51,28 @@ export class IdempotentUploads {
   /** `scope` keeps the keys of one client from meeting those of another. */
   async run(
     request: IncomingMessage,
+    response: ServerResponse,
     scope: string,
     upload: (once: Uint8Array | undefined) => Promise<Receipt[]>,
   ): Promise<Repeatable> {
     const key = idempotencyKey(request.headers['idempotency-key']);
     if (key === undefined) return { receipts: await upload(undefined), replayed: false };
-    return this.#runMarked(request, uploadMark(scope, key), DAY_MS, upload);
+    return this.#runMarked(request, response, uploadMark(scope, key), DAY_MS, upload);
   }
 
   /** As `run`, with a mark that is known otherwise and for as long as there is its file. */
   async runOnce(
     request: IncomingMessage,
+    response: ServerResponse,
     mark: Buffer,
     upload: (once: Uint8Array | undefined) => Promise<Receipt[]>,
   ): Promise<Repeatable> {
-    return this.#runMarked(request, mark, Number.POSITIVE_INFINITY, upload);
+    return this.#runMarked(request, response, mark, Number.POSITIVE_INFINITY, upload);
   }
 
   async #runMarked(
     request: IncomingMessage,
+    response: ServerResponse,
     mark: Buffer,
     withinMs: number,
     upload: (once: Uint8Array | undefined) => Promise<Receipt[]>,
@@ -85,53 +86,65 @@ export class IdempotentUploads {
     try {
       const receipts = await this.#store.findOnce(mark, { withinMs });
       if (receipts.length === 0) return { receipts: await upload(mark), replayed: false };
-      await this.#demandSame(request, receipts);
+      await this.#demandSame(request, response, receipts);
       return { receipts, replayed: true };
     } finally {
       this.#underWay.delete(name);
     }
   }
 
-  /** One key for two different uploads is a mistake, where it can be seen. */
-  async #demandSame(request: IncomingMessage, receipts: readonly Receipt[]): Promise<void> {
-    const { headers } = request;
-    const type = headers['content-type'];
-    const isForm = type !== undefined && essence(type) === 'multipart/form-data';
-    const [first] = receipts;
-    const length = headers['content-length'];
-    if (!isForm && length !== undefined && Number(length) !== first?.size) throw reused();
-    if (headers.expect !== undefined) return;
-    if (isForm) await this.#demandForm(request, type, receipts);
-    else await this.#demandBody(request, receipts);
+  /** One key for two different uploads is a mistake, or a guess. */
+  async #demandSame(
+    request: IncomingMessage,
+    response: ServerResponse,
+    receipts: readonly Receipt[],
+  ): Promise<void> {
+    const type = request.headers['content-type'] ?? '';
+    if (essence(type) === 'multipart/form-data') {
+      await this.#demandForm(request, response, type, receipts);
+    } else {
+      await this.#demandBody(request, response, receipts);
+    }
   }
 
-  async #demandBody(request: IncomingMessage, receipts: readonly Receipt[]): Promise<void> {
+  async #demandBody(
+    request: IncomingMessage,
+    response: ServerResponse,
+    receipts: readonly Receipt[],
+  ): Promise<void> {
     const [first] = receipts;
-    const body = new RequestBody(request, first?.size ?? 0, this.#guard);
+    const length = request.headers['content-length'];
+    if (!first || receipts.length > 1) throw reused();
+    if (length !== undefined && Number(length) !== first.size) throw reused();
+    continueIfAsked(request, response);
+    const body = new RequestBody(request, { limitBytes: first.size, guard: this.#guard });
     try {
-      const found = await sumOf(body.chunks());
-      if (receipts.length > 1 || !isOf(found, first)) throw reused();
+      if (!(await this.#isStored(body.chunks(), first))) throw reused();
     } catch (error) {
-      throw body.failure?.code === 'too_large' ? reused() : error;
+      throw body.failure?.code === 'too_large' ? reused() : (body.failure ?? error);
     } finally {
       body.release();
     }
   }
 
-  /** A file of the form may have been deleted since: nobody is told of it. */
+  /** Files of the form that were deleted since are passed over. */
   async #demandForm(
     request: IncomingMessage,
+    response: ServerResponse,
     type: string,
     receipts: readonly Receipt[],
   ): Promise<void> {
     const boundary = boundaryOf(type);
     if (boundary === undefined) throw reused();
-    const body = new RequestBody(request, maxFormBytes(this.#limits), this.#guard);
+    continueIfAsked(request, response);
+    const limitBytes = maxFormBytes(this.#limits);
+    const body = new RequestBody(request, { limitBytes, guard: this.#guard });
     let same = 0;
     try {
       for await (const part of new Form(body, boundary, this.#limits).files()) {
-        const found = await sumOf(part.body as AsyncIterable<Uint8Array>);
-        if (isOf(found, receipts[same])) same += 1;
+        const file = receipts[same];
+        const chunks = part.body as AsyncIterable<Uint8Array>;
+        if (file && (await this.#isStored(chunks, file))) same += 1;
       }
     } catch (error) {
       throw body.failure ?? error;
@@ -140,25 +153,51 @@ export class IdempotentUploads {
     }
     if (same < receipts.length) throw reused();
   }
-}
 
-interface Sum {
-  readonly size: number;
-  readonly crc32: number;
-}
-
-async function sumOf(chunks: AsyncIterable<Uint8Array>): Promise<Sum> {
-  let size = 0;
-  let crc = 0;
-  for await (const chunk of chunks) {
-    size += chunk.length;
-    crc = crc32(chunk, crc);
+  /** Reads the chunks to their end, whatever they are. */
+  async #isStored(chunks: AsyncIterable<Uint8Array>, { key }: Receipt): Promise<boolean> {
+    const stored = await (await this.#store.get(key)).content();
+    try {
+      const expected = new ByteSource(Buffer.isBuffer(stored) ? [stored] : stored);
+      let isSame = true;
+      for await (const chunk of chunks) isSame = isSame && (await expected.begins(chunk));
+      return isSame && (await expected.isAtEnd());
+    } finally {
+      if (!Buffer.isBuffer(stored)) stored.destroy();
+    }
   }
-  return { size, crc32: crc };
 }
 
-function isOf(found: Sum, file: Receipt | undefined): boolean {
-  return found.size === file?.size && found.crc32 === file.crc32;
+/** Takes a stream apart wherever it is asked to. */
+class ByteSource {
+  readonly #chunks: AsyncIterator<Buffer> | Iterator<Buffer>;
+  #rest: Buffer = Buffer.alloc(0);
+
+  constructor(chunks: AsyncIterable<Buffer> | readonly Buffer[]) {
+    this.#chunks =
+      Symbol.asyncIterator in chunks ? chunks[Symbol.asyncIterator]() : chunks[Symbol.iterator]();
+  }
+
+  /** True if the bytes come next; they are passed then. */
+  async begins(bytes: Uint8Array): Promise<boolean> {
+    for (let left = bytes; left.length > 0; ) {
+      if (await this.isAtEnd()) return false;
+      const count = Math.min(left.length, this.#rest.length);
+      if (this.#rest.compare(left, 0, count, 0, count) !== 0) return false;
+      this.#rest = this.#rest.subarray(count);
+      left = left.subarray(count);
+    }
+    return true;
+  }
+
+  async isAtEnd(): Promise<boolean> {
+    while (this.#rest.length === 0) {
+      const { value, done } = await this.#chunks.next();
+      if (done) return true;
+      this.#rest = value;
+    }
+    return false;
+  }
 }
 
 export function uploadMark(scope: string, key: string): Buffer {

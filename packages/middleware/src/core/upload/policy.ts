@@ -12,6 +12,8 @@ export interface UploadPolicy {
   readonly maxFileBytes?: number;
   /** Files of one request. */
   readonly maxFiles?: number;
+  /** All files of one request together; default: as much as the server takes as one file. */
+  readonly maxTotalBytes?: number;
   /** `image/png`, `image/*`: declared types that are taken. Default: every one. */
   readonly types?: readonly string[];
   /** Holds the first bytes of each file against its declared type before any is stored. */
@@ -29,10 +31,10 @@ const MAX_TTL_MS = 100 * 366 * 86_400_000;
 /** Throws `invalid_option` for what no policy can be. */
 export function checkPolicy(policy: UploadPolicy): UploadPolicy {
   const { types, durability, group, checkContent, ...numbers } = policy;
-  const { maxFileBytes, maxFiles, ttlMs, ...unknown } = numbers;
+  const { maxFileBytes, maxFiles, maxTotalBytes, ttlMs, ...unknown } = numbers;
   const [name] = Object.keys(unknown);
   if (name !== undefined) throw invalidOption(`a policy has no "${name}"`);
-  for (const [what, value] of Object.entries({ maxFileBytes, maxFiles, ttlMs })) {
+  for (const [what, value] of Object.entries({ maxFileBytes, maxFiles, maxTotalBytes, ttlMs })) {
     if (value !== undefined && (!Number.isSafeInteger(value) || value < 1)) {
       throw invalidOption(`${what} of a policy: a whole number from 1 on is needed`);
     }
@@ -109,6 +111,7 @@ export function narrowPolicy(route: UploadPolicy, permission: UploadPolicy): Upl
   return {
     ...least('maxFileBytes', route, permission),
     ...least('maxFiles', route, permission),
+    ...least('maxTotalBytes', route, permission),
     ...least('ttlMs', route, permission),
     ...(types === undefined ? {} : { types }),
     ...(route.checkContent || permission.checkContent ? { checkContent: true } : {}),
@@ -127,7 +130,7 @@ function narrowsNothing(route: UploadPolicy, permission: UploadPolicy): boolean 
 }
 
 function least(
-  name: 'maxFileBytes' | 'maxFiles' | 'ttlMs',
+  name: 'maxFileBytes' | 'maxFiles' | 'maxTotalBytes' | 'ttlMs',
   a: UploadPolicy,
   b: UploadPolicy,
 ): UploadPolicy {

@@ -2,17 +2,16 @@ import type { IncomingMessage } from 'node:http';
 import type { BodyLimits } from '../limits.js';
 
 /**
- * Ends bodies that arrive too slowly. One timer looks at all of them; an upload
- * that is over before it fires costs two operations on a set. Only the client
- * is blamed: time in which bytes wait for the store does not count.
+ * Ends bodies that arrive too slowly: in any window of time spent waiting for the client, its
+ * rate must be kept. One timer looks at all of them; an upload that is over before it fires
+ * costs two operations on a set. Time in which bytes wait for the store does not count.
  */
 
 interface Watched {
   readonly request: IncomingMessage;
   readonly onSlow: () => void;
-  readonly firstByte: number;
-  /** Milliseconds spent waiting for the client. */
-  waitedMs: number;
+  /** Bytes of the connection at the checks of the last window in which the client was waited for. */
+  readonly marks: number[];
 }
 
 export class ProgressGuard {
@@ -26,7 +25,7 @@ export class ProgressGuard {
 
   /** Calls `onSlow` once if the body starves; returns what ends the watch. */
   watch(request: IncomingMessage, onSlow: () => void): () => void {
-    const upload = { request, onSlow, firstByte: request.socket.bytesRead, waitedMs: 0 };
+    const upload = { request, onSlow, marks: [request.socket.bytesRead] };
     this.#uploads.add(upload);
     this.#timer ??= setInterval(() => this.#check(), this.#limits.checkIntervalMs).unref();
     return () => {
@@ -40,14 +39,16 @@ export class ProgressGuard {
   }
 
   #check(): void {
-    const { bodyGraceMs, minBodyBytesPerSecond, checkIntervalMs } = this.#limits;
+    const { bodyWindowMs, minBodyBytesPerSecond, checkIntervalMs } = this.#limits;
+    const checks = Math.max(1, Math.round(bodyWindowMs / checkIntervalMs));
+    const owedBytes = ((checks * checkIntervalMs) / 1000) * minBodyBytesPerSecond;
     for (const upload of this.#uploads) {
-      const { request, onSlow, firstByte } = upload;
+      const { request, onSlow, marks } = upload;
       if (request.complete || request.readableLength > 0) continue;
-      upload.waitedMs += checkIntervalMs;
-      const arrivedBytes = request.socket.bytesRead - firstByte;
-      const owedBytes = ((upload.waitedMs - bodyGraceMs) / 1000) * minBodyBytesPerSecond;
-      if (upload.waitedMs > bodyGraceMs && arrivedBytes < owedBytes) {
+      const bytes = request.socket.bytesRead;
+      marks.push(bytes);
+      if (marks.length <= checks) continue;
+      if (bytes - marks.shift()! < owedBytes) {
         this.#uploads.delete(upload);
         onSlow();
       }

@@ -1,4 +1,3 @@
-import type { EventEmitter } from 'node:events';
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { FileStore, PutOptions, Receipt } from '@stevedore/client';
 import { headerText } from '../http/content-disposition.js';
@@ -6,12 +5,13 @@ import { DEFAULT_TYPE, essence } from '../http/media-type.js';
 import { type BodyLimits, maxFormBytes } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import { checkBytes, checkedBody } from './checked-body.js';
+import type { UploadRoom } from './client-room.js';
 import { digestCheck } from './digests.js';
 import { fileNameOf } from './file-name.js';
 import { boundaryOf, Form } from './form.js';
 import { expiryOf, limitsUnder, typeProblem, type UploadPolicy } from './policy.js';
 import type { ProgressGuard } from './progress-guard.js';
-import { RequestBody, readWhole, tooLarge } from './request-body.js';
+import { continueIfAsked, RequestBody, readWhole, tooLarge } from './request-body.js';
 
 /**
  * Takes an upload off a request, a raw body or a form, and stores it. Nothing is
@@ -26,6 +26,8 @@ export interface UploadContext {
   readonly limits: BodyLimits;
   readonly guard: ProgressGuard;
   readonly policy?: UploadPolicy;
+  /** What this upload may hold of its client's room. */
+  readonly room?: UploadRoom | undefined;
   /** Marks the upload, see `FileStore.findOnce`. */
   readonly once?: Uint8Array | undefined;
 }
@@ -38,15 +40,18 @@ export async function receiveUpload(
   response: ServerResponse,
   context: UploadContext,
 ): Promise<Receipt[]> {
-  const { store, guard, once, policy = ANYTHING } = context;
+  const { store, guard, room, once, policy = ANYTHING } = context;
+  refuseTus(request.headers);
   demandPlain(request.headers);
   const type = request.headers['content-type'] ?? DEFAULT_TYPE;
   const taking: Taking = {
     store,
     guard,
+    room,
     once,
     policy,
     limits: limitsUnder(context.limits, policy),
+    formBytes: maxFormBytes(context.limits),
     expiry: expiryOf(request.headers['x-expires-in'], policy, Date.now()),
     group: policy.group ?? groupOf(request.headers),
   };
@@ -59,12 +64,14 @@ interface Taking extends UploadContext {
   readonly policy: UploadPolicy;
   readonly expiry: Pick<PutOptions, 'expiresAt'>;
   readonly group: string | undefined;
+  /** Longest form. */
+  readonly formBytes: number;
 }
 
 async function takeRaw(
   request: IncomingMessage,
   response: ServerResponse,
-  { store, limits, guard, policy, once, expiry, group }: Taking,
+  { store, limits, guard, room, policy, once, expiry, group }: Taking,
   type: string,
 ): Promise<Receipt[]> {
   const { maxFileBytes, maxBufferedBytes } = limits;
@@ -93,7 +100,7 @@ async function takeRaw(
     if (checking) await checking;
     return [await store.put(bytes, options)];
   }
-  const body = new RequestBody(request, maxFileBytes, guard);
+  const body = new RequestBody(request, { limitBytes: maxFileBytes, guard, room });
   const failBody = (error: ProblemError): ProblemError => body.fail(error);
   const chunks = isChecked
     ? checkedBody(body.chunks(), { declaredType, digests, fail: failBody })
@@ -104,18 +111,17 @@ async function takeRaw(
 async function takeForm(
   request: IncomingMessage,
   response: ServerResponse,
-  { store, limits, guard, policy, once, expiry, group: given }: Taking,
+  { store, limits, formBytes: limitBytes, guard, room, policy, once, expiry, group: given }: Taking,
   type: string,
 ): Promise<Receipt[]> {
   const boundary = boundaryOf(type);
   if (boundary === undefined) {
     throw new ProblemError('malformed_multipart', 'Content-Type names no boundary.');
   }
-  const limitBytes = maxFormBytes(limits);
   announcedBytes(request.headers, limitBytes);
   const digests = digestCheck(request.headers);
   continueIfAsked(request, response);
-  const body = new RequestBody(request, limitBytes, guard, digests);
+  const body = new RequestBody(request, { limitBytes, guard, digests, room });
   const form = new Form(body, boundary, limits, { group: given, policy, expiry });
   const { group } = form;
   const how = howOf(policy, once);
@@ -145,6 +151,12 @@ async function whole<Result>(body: RequestBody, store: () => Promise<Result>): P
   } finally {
     body.release();
   }
+}
+
+/** The creation of a tus upload has no body, and would be stored as an empty file. */
+function refuseTus(headers: IncomingHttpHeaders): void {
+  if (headers['tus-resumable'] === undefined) return;
+  throw new ProblemError('tus_not_supported', 'a tus client');
 }
 
 /**
@@ -182,15 +194,4 @@ function announcedBytes(headers: IncomingHttpHeaders, limitBytes: number): numbe
 function groupOf(headers: IncomingHttpHeaders): string | undefined {
   const value = headers['x-affinity-group'];
   return value === undefined || value === '' ? undefined : headerText(String(value));
-}
-
-/**
- * A client that asks first is told to go on only now that its headers are in order, unless
- * node has done so: it does for every server that does not listen for `checkContinue`.
- */
-function continueIfAsked(request: IncomingMessage, response: ServerResponse): void {
-  // HTTP/1.0 knows no such answer.
-  if (request.headers.expect === undefined || request.httpVersion === '1.0') return;
-  const { server } = request.socket as { readonly server?: EventEmitter };
-  if (server === undefined || server.listenerCount('checkContinue') > 0) response.writeContinue();
 }

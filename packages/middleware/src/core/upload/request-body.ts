@@ -1,5 +1,7 @@
-import type { IncomingMessage } from 'node:http';
+import type { EventEmitter } from 'node:events';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ProblemError } from '../problems.js';
+import type { UploadRoom } from './client-room.js';
 import type { DigestCheck } from './digests.js';
 import type { ProgressGuard } from './progress-guard.js';
 
@@ -10,10 +12,16 @@ import type { ProgressGuard } from './progress-guard.js';
  * wraps the error or stops listening cannot hide it. The request itself is never
  * destroyed here: its socket still has to carry the answer.
  */
+export interface BodyOptions {
+  readonly limitBytes: number;
+  readonly guard: ProgressGuard;
+  readonly digests?: DigestCheck | undefined;
+  readonly room?: UploadRoom | undefined;
+}
+
 export class RequestBody {
   readonly #request: IncomingMessage;
-  readonly #limitBytes: number;
-  readonly #digests: DigestCheck | undefined;
+  readonly #options: BodyOptions;
   readonly #controller = new AbortController();
   readonly #stopWatching: () => void;
   #receivedBytes = 0;
@@ -21,22 +29,16 @@ export class RequestBody {
   #wake: (() => void) | undefined;
   #failure: ProblemError | undefined;
 
-  constructor(
-    request: IncomingMessage,
-    limitBytes: number,
-    guard: ProgressGuard,
-    digests?: DigestCheck,
-  ) {
-    this.#digests = digests;
+  constructor(request: IncomingMessage, options: BodyOptions) {
     this.#request = request;
-    this.#limitBytes = limitBytes;
+    this.#options = options;
     request.on('error', () => this.fail(clientGone()));
     request.on('end', this.#onEnd);
     request.on('readable', this.#onReadable);
     request.on('close', () => {
       if (!this.#ended) this.fail(clientGone());
     });
-    this.#stopWatching = guard.watch(request, () => this.fail(tooSlow()));
+    this.#stopWatching = options.guard.watch(request, () => this.fail(tooSlow()));
   }
 
   get signal(): AbortSignal {
@@ -60,16 +62,18 @@ export class RequestBody {
 
   /** The bytes, once; throws the failure. */
   async *chunks(): AsyncGenerator<Buffer, void, undefined> {
+    const { limitBytes, digests, room } = this.#options;
     for (;;) {
       if (this.#failure) throw this.#failure;
       const chunk = this.#request.read() as Buffer | null;
       if (chunk !== null) {
         this.#receivedBytes += chunk.length;
-        if (this.#receivedBytes > this.#limitBytes) throw this.fail(tooLarge(this.#limitBytes));
-        this.#digests?.update(chunk);
+        if (this.#receivedBytes > limitBytes) throw this.fail(tooLarge(limitBytes));
+        if (room?.take(chunk.length) === false) throw this.fail(tooMuchHeld(room));
+        digests?.update(chunk);
         yield chunk;
       } else if (this.#ended) {
-        const problem = this.#digests?.problem();
+        const problem = digests?.problem();
         if (problem) throw this.fail(problem);
         return;
       } else {
@@ -83,6 +87,7 @@ export class RequestBody {
   /** Nothing more is wanted of it. */
   release(): void {
     this.#stopWatching();
+    this.#options.room?.release();
     this.#request.off('readable', this.#onReadable);
   }
 
@@ -125,10 +130,26 @@ export function tooLarge(limitBytes: number): ProblemError {
   return new ProblemError('too_large', `The body is longer than ${limitBytes} bytes.`);
 }
 
+function tooMuchHeld({ maxBytes }: UploadRoom): ProblemError {
+  const message = `The unfinished uploads of one client may hold ${maxBytes} bytes.`;
+  return new ProblemError('client_room_exceeded', message);
+}
+
 function tooSlow(): ProblemError {
   return new ProblemError('body_too_slow', 'The body arrived too slowly.');
 }
 
 function clientGone(): ProblemError {
   return new ProblemError('aborted', 'The client closed the connection before the body ended.');
+}
+
+/**
+ * Answers `Expect: 100-continue` once the headers are in order, unless node has done so: it
+ * does for every server that does not listen for `checkContinue`.
+ */
+export function continueIfAsked(request: IncomingMessage, response: ServerResponse): void {
+  // HTTP/1.0 knows no such answer.
+  if (request.headers.expect === undefined || request.httpVersion === '1.0') return;
+  const { server } = request.socket as { readonly server?: EventEmitter };
+  if (server === undefined || server.listenerCount('checkContinue') > 0) response.writeContinue();
 }

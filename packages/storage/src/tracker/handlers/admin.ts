@@ -30,9 +30,10 @@ export function adminHandlers(
   connections: () => ConnectionCounts,
 ): Handler<TrackerSession>[] {
   const { environment, reservedSpaceMegabytes } = settings;
-  const now = (): number => environment.now();
+  const now = (): number => environment.uptimeMs();
   const width = () => settings.addressWidth;
   const startedAtSeconds = nowSeconds(environment);
+  const startedMs = environment.uptimeMs();
   const groups = (list: readonly Group[]) =>
     list.map((group) => groupRecord(group, reservedSpaceMegabytes, now()));
   return [
@@ -96,7 +97,7 @@ export function adminHandlers(
     }),
     control(trackerGetStatus, () => {
       if (cluster.groups.length === 0) throw new StatusError(Status.notFound, 'no groups yet');
-      const runningSeconds = nowSeconds(environment) - startedAtSeconds;
+      const runningSeconds = Math.floor((environment.uptimeMs() - startedMs) / 1000);
       return { isLeader: true, runningSeconds, restartSeconds: 0 };
     }),
   ];

@@ -41,7 +41,7 @@ export function identityHandlers(
         id === undefined ? each.address === address : each.id === id,
       );
       if (!member) throw new StatusError(Status.notFound, `no storage ${address}:${port}`);
-      return { ...member.brief(), status: group.statusOf(member, environment.now()) };
+      return { ...member.brief(), status: group.statusOf(member, environment.uptimeMs()) };
     }),
     control(getGroupName, ({ address, port }, { session }: { session: TrackerSession }) => {
       if (!storageIds.used) throw new StatusError(Status.notSupported, 'storages have no ids');

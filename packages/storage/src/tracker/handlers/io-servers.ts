@@ -11,9 +11,9 @@ export function ioServerHandlers(
 ): Handler<TrackerSession>[] {
   return [
     control(ioServerReport, (report, { session }: { session: TrackerSession }) => {
-      servers.report(report, session.address, session, environment.now());
+      servers.report(report, session.address, session, environment.uptimeMs());
       return undefined;
     }),
-    control(ioServerList, () => servers.list(environment.now())),
+    control(ioServerList, () => servers.list(environment.uptimeMs())),
   ];
 }

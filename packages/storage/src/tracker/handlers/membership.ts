@@ -23,7 +23,7 @@ export function membershipHandlers(
   settings: TrackerSettings,
 ): Handler<TrackerSession>[] {
   const parameters = clusterParameters(settings);
-  const now = (): number => settings.environment.now();
+  const now = (): number => settings.environment.uptimeMs();
   return [
     control(activeTest, () => undefined),
     control(parameterReq, () => parameters),

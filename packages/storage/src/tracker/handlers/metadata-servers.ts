@@ -13,7 +13,7 @@ export function metadataServerHandlers(
   const servers = new MetadataServers(cluster);
   return [
     control(metadataServerReport, (load, { session }: { session: TrackerSession }) =>
-      servers.report(load, session.address, environment.now()),
+      servers.report(load, session.address, environment.uptimeMs()),
     ),
   ];
 }

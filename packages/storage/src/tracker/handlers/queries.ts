@@ -33,7 +33,7 @@ export function queryHandlers(
   settings: TrackerSettings,
   forwards: Forwards,
 ): Handler<TrackerSession>[] {
-  const now = (): number => settings.environment.now();
+  const now = (): number => settings.environment.uptimeMs();
   const width = () => settings.addressWidth;
   return [
     control(queryStore, () => storeTarget(cluster.chooseStore(now())), width),

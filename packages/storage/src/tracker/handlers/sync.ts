@@ -40,7 +40,7 @@ export function syncHandlers(
         member.copyFrom(undefined);
         return undefined;
       }
-      const others = group.readable(environment.now()).filter((each) => each !== member);
+      const others = group.readable(environment.uptimeMs()).filter((each) => each !== member);
       // It may have been the source of files that not all of them have got.
       const [peer] = likeliest(others, member.id);
       if (!peer) throw new StatusError(Status.notFound, 'no active storage to copy from');

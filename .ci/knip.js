@@ -1,0 +1,45 @@
+/**
+ * What knip is to find: files, exports and dependencies that nothing uses, and, with
+ * `--production`, code of the product that only tests and benchmarks use.
+ */
+
+const isProduction = process.argv.includes('--production');
+/** Nobody but this workspace imports them, so what they export has to be used here. */
+const inner = { project: ['src/**/*.ts!'], includeEntryExports: true };
+
+export default {
+  workspaces: {
+    '.': {
+      entry: ['.ci/*.mjs'],
+      project: ['.ci/*.mjs'],
+      // For `npx stevedore`.
+      ignoreDependencies: ['@stevedore/gateway'],
+    },
+    'packages/*': { project: ['src/**/*.ts!'] },
+    'packages/cache': inner,
+    'packages/disk': inner,
+    'packages/protocol': inner,
+    'packages/staging': inner,
+    'packages/storage': inner,
+    gateway: {
+      entry: ['src/cli/main.ts!', 'console/*.js!'],
+      project: ['src/**/*.ts!', 'console/*.js!'],
+    },
+    bench: {
+      entry: ['src/main.ts', 'src/**/*-process.ts'],
+      project: ['src/**/*.ts'],
+      // It has no types and is loaded by `require`.
+      ignoreDependencies: ['fdfs'],
+    },
+    examples: { entry: ['src/**/*.ts'], project: ['src/**/*.ts'] },
+    test: {
+      entry: ['**/*.test.ts', '**/*-process.ts', 'crash/main.ts'],
+      project: ['**/*.ts'],
+      ignoreDependencies: ['fdfs'],
+    },
+  },
+  exclude: isProduction ? ['duplicates', 'types', 'dependencies'] : ['duplicates'],
+  // A test may look at a constant that its module uses itself.
+  ignoreExportsUsedInFile: isProduction || { interface: true, type: true },
+  ignoreBinaries: ['mvn', 'script'],
+};

@@ -1,0 +1,226 @@
+import { createReadStream } from 'node:fs';
+import { resolve } from 'node:path';
+import { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { formatBytes } from '@stevedore/client';
+import { typeOfExtension } from '@stevedore/middleware/core';
+import { explain } from './explain.js';
+import { endsAll, type GatewayClient, GatewayError } from './gateway-client.js';
+import { type LocalFailure, type LocalFile, localFiles } from './local-files.js';
+import type { Progress } from './progress.js';
+import type { PutJournal } from './put-journal.js';
+
+/**
+ * One run of `put`: every file below the paths is sent, or skipped because the journal
+ * names a key for it and the gateway still has that file. Ends early when nothing else
+ * can succeed, and counts then what was not sent.
+ */
+
+export type Receipt = Readonly<Record<string, unknown>>;
+
+export interface PutRunOptions {
+  readonly client: GatewayClient;
+  readonly progress: Progress;
+  /** Undefined where there is none: then every file is sent. */
+  readonly journal: PutJournal | undefined;
+  readonly group: string | undefined;
+  readonly sendsAgain: boolean;
+  readonly concurrency: number;
+  /** Bytes of all files, for the bar. */
+  readonly totalBytes: number;
+  readonly onReceipt: (receipt: Receipt, isSkipped: boolean) => void;
+}
+
+/** A gateway that limits requests names a short time, one that is out of room a long one. */
+const MAX_PAUSE_MS = 10_000;
+
+export class PutRun {
+  readonly #options: PutRunOptions;
+  #journal: PutJournal | undefined;
+  #checksGateway: boolean;
+  #isOver = false;
+  #doneBytes = 0;
+  #storedFiles = 0;
+  #storedBytes = 0;
+  #skippedFiles = 0;
+  #failedFiles = 0;
+  #unsentFiles = 0;
+
+  constructor(options: PutRunOptions) {
+    this.#options = options;
+    this.#journal = options.journal;
+    this.#checksGateway = !options.sendsAgain;
+  }
+
+  /** True if the gateway has every file. */
+  async putAll(paths: readonly string[]): Promise<boolean> {
+    const files = localFiles(paths);
+    const worker = async (): Promise<void> => {
+      for await (const file of files) await this.#take(file);
+    };
+    await Promise.all(Array.from({ length: this.#options.concurrency }, worker));
+    return this.#failedFiles === 0 && this.#unsentFiles === 0;
+  }
+
+  /** Empty where one receipt says it all. */
+  summary(): string {
+    const stored = `stored ${count(this.#storedFiles)}, ${formatBytes(this.#storedBytes)}`;
+    const others: string[] = [];
+    if (this.#skippedFiles > 0) others.push(`${count(this.#skippedFiles)} there already`);
+    if (this.#failedFiles > 0) others.push(`${count(this.#failedFiles)} failed`);
+    if (this.#unsentFiles > 0) {
+      others.push(`${count(this.#unsentFiles)} not sent: the same command goes on from here`);
+    }
+    if (others.length === 0) return this.#storedFiles === 1 ? '' : stored;
+    return (this.#storedFiles === 0 ? others : [stored, ...others]).join('; ');
+  }
+
+  async #take(file: LocalFile | LocalFailure): Promise<void> {
+    if ('error' in file) {
+      this.#fail(file.path, file.error);
+    } else if (this.#isOver) {
+      this.#unsentFiles += 1;
+    } else {
+      await this.#put(file).catch((error: unknown) => {
+        if (error instanceof UnreadableError) this.#fail(file.path, error.cause);
+        else if (endsRun(error)) this.#end(file.path, error);
+        else this.#fail(file.path, error);
+      });
+    }
+  }
+
+  async #put(file: LocalFile): Promise<void> {
+    const { onReceipt } = this.#options;
+    const known = await this.#known(file);
+    if (known) {
+      this.#skippedFiles += 1;
+      this.#advance(file.size);
+      onReceipt(known, true);
+      return;
+    }
+    const receipt = await this.#send(file);
+    this.#storedFiles += 1;
+    this.#storedBytes += file.size;
+    onReceipt(receipt, false);
+  }
+
+  /** What the gateway has of this very file. */
+  async #known({ path, name, size, state }: LocalFile): Promise<Receipt | undefined> {
+    const { client, group = '' } = this.#options;
+    if (!this.#checksGateway) return undefined;
+    const entry = this.#remembering((journal) => journal.find(resolve(path)));
+    const isSame = entry?.state === state && entry.name === name && entry.affinityGroup === group;
+    if (!isSame) return undefined;
+    try {
+      const info = await this.#patiently(() => client.stat(entry.key));
+      return info.size === size ? info : undefined;
+    } catch (error) {
+      if (!(error instanceof GatewayError)) throw error;
+      if (error.status === 404) return undefined;
+      if (error.status !== 401 && error.status !== 403) throw error;
+      if (this.#checksGateway) {
+        this.#options.progress.warn(`what is there already is sent again: ${error.message}`);
+      }
+      this.#checksGateway = false;
+      return undefined;
+    }
+  }
+
+  async #send(file: LocalFile): Promise<Receipt> {
+    const { path, name, state } = file;
+    const { group: affinityGroup = '' } = this.#options;
+    const receipt = await this.#patiently(() => this.#sendOnce(file));
+    const key = String(receipt.key);
+    this.#remembering((journal) =>
+      journal.record(resolve(path), { state, name, affinityGroup, key }),
+    );
+    return receipt;
+  }
+
+  /** A journal that fails is done without: what was stored is stored all the same. */
+  #remembering<Result>(work: (journal: PutJournal) => Result): Result | undefined {
+    try {
+      return this.#journal && work(this.#journal);
+    } catch (error) {
+      this.#journal = undefined;
+      this.#options.progress.warn(`warning: what is stored is not remembered: ${explain(error)}`);
+      return undefined;
+    }
+  }
+
+  async #sendOnce({ path, name, size }: LocalFile): Promise<Receipt> {
+    const { client, group } = this.#options;
+    let sentBytes = 0;
+    const advance = (bytes: number): void => {
+      sentBytes += bytes;
+      this.#advance(bytes);
+    };
+    const source = createReadStream(path);
+    const body = Readable.from(counted(source, advance), { objectMode: false });
+    body.on('error', () => {});
+    try {
+      const type = typeOfExtension(/\.([A-Za-z0-9]+)$/.exec(name)?.[1] ?? '');
+      return await client.put({ body, size, name, type, group });
+    } catch (error) {
+      this.#advance(-sentBytes);
+      // The end of a request ends its body too, but by no system call.
+      const { errored } = source;
+      throw errored && 'syscall' in errored ? new UnreadableError(path, { cause: errored }) : error;
+    } finally {
+      body.destroy();
+      source.destroy();
+    }
+  }
+
+  /** A gateway that is asked too often says when to come again. */
+  async #patiently<Result>(request: () => Promise<Result>): Promise<Result> {
+    for (;;) {
+      try {
+        return await request();
+      } catch (error) {
+        const pauseMs = error instanceof GatewayError && error.status === 429 && error.retryAfterMs;
+        if (!pauseMs || pauseMs > MAX_PAUSE_MS) throw error;
+        await sleep(pauseMs);
+      }
+    }
+  }
+
+  #fail(path: string, error: unknown): void {
+    this.#failedFiles += 1;
+    this.#options.progress.warn(`${path}: ${explain(error)}`);
+  }
+
+  /** Said once: files that are under way fail for the same reason. */
+  #end(path: string, error: unknown): void {
+    this.#unsentFiles += 1;
+    if (!this.#isOver) this.#options.progress.warn(`${path}: ${explain(error)}`);
+    this.#isOver = true;
+  }
+
+  #advance(bytes: number): void {
+    this.#doneBytes += bytes;
+    this.#options.progress.update(this.#doneBytes, this.#options.totalBytes);
+  }
+}
+
+/** The file on this disk could not be read; the gateway has nothing to do with it. */
+class UnreadableError extends Error {}
+
+async function* counted(
+  source: Readable,
+  advance: (bytes: number) => void,
+): AsyncGenerator<Buffer, void, undefined> {
+  for await (const chunk of source) {
+    advance(chunk.length);
+    yield chunk;
+  }
+}
+
+function endsRun(error: unknown): boolean {
+  // There is no path for uploads at all.
+  return endsAll(error) || (error instanceof GatewayError && error.status === 404);
+}
+
+function count(files: number): string {
+  return `${files} ${files === 1 ? 'file' : 'files'}`;
+}

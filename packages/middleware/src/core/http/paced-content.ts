@@ -1,0 +1,231 @@
+import type { ServerResponse } from 'node:http';
+import type { Readable } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { ByteRange, StoredFile } from '@stevedore/client';
+import { ProblemError } from '../problems.js';
+import type { Hold, UnsentBytes } from './unsent-bytes.js';
+
+/**
+ * The content of an answer, sent at the pace of its client: in pieces, the next one when
+ * the system has taken the one before it. What was read beyond the piece may be dropped when
+ * memory is short, and is read again then.
+ */
+
+/** Shorter content is sent in one piece. */
+const SHORT_BYTES = 128 * 2 ** 10;
+/** Longer than what a socket buffers without asking for a pause. */
+const PIECE_BYTES = 64 * 2 ** 10;
+/** For a client that has been slow before: its progress shows sooner. */
+const SLOW_PIECE_BYTES = 32 * 2 ** 10;
+/** Sent to one client before others get their turn. */
+const TURN_BYTES = 2 ** 19;
+/** Longer files come as streams that hold about so much. */
+const MAX_WHOLE_BYTES = 16 * 2 ** 20;
+const STREAM_BYTES = 2 ** 19;
+
+/** What is sent: bytes as they are, and ranges of the file. */
+export type ContentPart = Buffer | ByteRange;
+
+/** For whom it is, and what it may take. */
+export interface Pace {
+  readonly unsent: UnsentBytes;
+  /** True once nobody can get the answer any more. */
+  readonly isGone: () => boolean;
+}
+
+/**
+ * Short content as it is; else what sends it. Resolves when the first bytes of the file are
+ * there. Rejects with the store's errors, and `aborted`.
+ */
+export async function pacedContent(
+  file: StoredFile,
+  parts: readonly ContentPart[],
+  pace: Pace,
+): Promise<Buffer | PacedContent> {
+  const content = new PacedContent(file, parts, pace);
+  try {
+    return await content.begin();
+  } catch (error) {
+    content.close();
+    throw error;
+  }
+}
+
+export class PacedContent {
+  readonly #file: StoredFile;
+  readonly #pace: Pace;
+  readonly #hold: Hold;
+  /** Still to be sent; the first range begins behind what was sent of it. */
+  readonly #parts: ContentPart[];
+  /** What was read, from the first range on. */
+  #bytes: Buffer | undefined;
+  #stream: Readable | undefined;
+  #chunks: AsyncIterator<Buffer> | undefined;
+  #pieceBytes = PIECE_BYTES;
+  #isClosed = false;
+
+  constructor(file: StoredFile, parts: readonly ContentPart[], pace: Pace) {
+    this.#file = file;
+    this.#parts = [...parts];
+    this.#pace = pace;
+    this.#hold = pace.unsent.hold();
+  }
+
+  async begin(): Promise<Buffer | PacedContent> {
+    await this.#open(this.#parts.find((part) => !Buffer.isBuffer(part)) as ByteRange);
+    const bytes = this.#bytes;
+    if (this.#parts.length > 1 || !bytes || bytes.length > SHORT_BYTES) return this;
+    this.close();
+    return ownMemory(bytes);
+  }
+
+  /** Sends what follows the head. A failure of either side ends the connection. */
+  send(response: ServerResponse): void {
+    response.once('close', () => this.close());
+    this.#send(response).catch((error: Error) => response.destroy(error));
+  }
+
+  /** Gives up what it holds; nothing more is read. */
+  close(): void {
+    this.#isClosed = true;
+    this.#forget();
+    this.#hold.release();
+  }
+
+  async #send(response: ServerResponse): Promise<void> {
+    for (let sentBytes = 0; !this.#isClosed; ) {
+      if (this.#parts.length === 0) {
+        response.end();
+        this.#pace.unsent.watch(response, PIECE_BYTES);
+        return;
+      }
+      if (!this.#bytes && !Buffer.isBuffer(this.#parts[0])) await this.#fill();
+      if (this.#isClosed) return;
+      // No name for the piece here: it would keep the file's memory while the client is waited for.
+      const keptBytes = write(response, this.#next());
+      sentBytes += this.#pieceBytes;
+      if (sentBytes >= TURN_BYTES) {
+        sentBytes = 0;
+        await nextTurn();
+      }
+      if (keptBytes === 0) continue;
+      const read = (this.#bytes?.length ?? 0) + (this.#stream ? STREAM_BYTES : 0);
+      this.#hold.wait(keptBytes + read, {
+        trim: (bytes) => keptBytes + this.#trim(bytes),
+        end: () => response.destroy(),
+      });
+      this.#pieceBytes = SLOW_PIECE_BYTES;
+      await movedOn(response);
+      this.#hold.moved();
+    }
+  }
+
+  async #fill(): Promise<void> {
+    if (!this.#chunks) {
+      await this.#open(this.#parts[0] as ByteRange);
+      // Read again, because there was no room to keep it: now there may be as little.
+      const { unsent } = this.#pace;
+      if (this.#bytes) unsent.resize(this.#hold, this.#trim(unsent.shareBytes));
+      if (this.#bytes || this.#isClosed) return;
+    }
+    const { value, done } = await this.#chunks!.next();
+    if (done) throw new Error('the content ended before its length');
+    this.#bytes = value;
+  }
+
+  async #open(range: ByteRange): Promise<void> {
+    const { size } = this.#file;
+    const { unsent, isGone } = this.#pace;
+    const bytes = size <= MAX_WHOLE_BYTES ? size : STREAM_BYTES;
+    const room = unsent.reserve(this.#hold, bytes, () => this.#isClosed || isGone());
+    if (room) await room;
+    if (this.#isClosed) return;
+    if (isGone()) throw new ProblemError('aborted', 'The client closed the connection.');
+    const isWhole = range.start === 0 && range.end === size - 1;
+    const content = await this.#file.content(isWhole ? undefined : { range });
+    if (Buffer.isBuffer(content)) {
+      this.#bytes = content;
+    } else {
+      this.#stream = content.on('error', () => {});
+      this.#chunks = content[Symbol.asyncIterator]();
+    }
+    if (this.#isClosed) this.close();
+  }
+
+  #next(): Buffer {
+    const [part] = this.#parts as [ContentPart];
+    if (Buffer.isBuffer(part)) {
+      this.#parts.shift();
+      return part;
+    }
+    const bytes = this.#bytes!;
+    const piece = bytes.subarray(0, this.#pieceBytes);
+    this.#bytes = bytes.length > piece.length ? bytes.subarray(piece.length) : undefined;
+    const start = part.start + piece.length;
+    if (start <= part.end) {
+      this.#parts[0] = { start, end: part.end };
+    } else {
+      this.#parts.shift();
+      this.#forget();
+    }
+    return piece;
+  }
+
+  #trim(bytes: number): number {
+    const read = this.#bytes;
+    this.#forget();
+    if (!read) return 0;
+    this.#bytes = ownMemory(read.subarray(0, bytes));
+    return this.#bytes.length;
+  }
+
+  #forget(): void {
+    this.#bytes = undefined;
+    this.#chunks = undefined;
+    this.#stream?.destroy();
+    this.#stream = undefined;
+  }
+}
+
+/** Memory that pieces are written from, so that they do not keep the whole file's. */
+let scratch = Buffer.allocUnsafeSlow(PIECE_BYTES);
+
+/** Writes the piece; gives the bytes of memory that are kept until the system has taken all of it. */
+function write(response: ServerResponse, piece: Buffer): number {
+  const { socket } = response;
+  const isCopied = keepsMore(piece);
+  const usesScratch = isCopied && piece.length > SLOW_PIECE_BYTES;
+  if (usesScratch) response.write(scratch.subarray(0, piece.copy(scratch)));
+  else response.write(isCopied ? Buffer.from(piece) : piece);
+  // The HTTP server holds it back until the end of this turn, for what may follow.
+  while (socket && socket.writableCorked > 0) socket.uncork();
+  if ((socket ?? response).writableLength === 0) return 0;
+  if (usesScratch) scratch = Buffer.allocUnsafeSlow(PIECE_BYTES);
+  return usesScratch ? PIECE_BYTES : piece.length;
+}
+
+/** Resolves when what was written is taken, or never will be. */
+function movedOn(response: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      response.off('drain', done);
+      response.off('close', done);
+      resolve();
+    };
+    if (!response.writableNeedDrain || response.destroyed) {
+      resolve();
+      return;
+    }
+    response.on('drain', done);
+    response.on('close', done);
+  });
+}
+
+function ownMemory(bytes: Buffer): Buffer {
+  return keepsMore(bytes) ? Buffer.from(bytes) : bytes;
+}
+
+/** True if whoever keeps the bytes keeps much more memory than theirs. */
+function keepsMore(bytes: Buffer): boolean {
+  return bytes.buffer.byteLength > 2 * bytes.length + Buffer.poolSize;
+}

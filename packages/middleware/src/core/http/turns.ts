@@ -1,0 +1,56 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+
+/**
+ * One request of a connection at a time. A client may send many requests without waiting
+ * for answers (pipelining); each is begun when the answer to the one before it is sent.
+ * How many wait, over all connections, is bounded: a connection that adds more is ended.
+ */
+
+/** Each costs two to three KiB. */
+const MAX_WAITING = 16_384;
+
+type Resolve = (isItsTurn: boolean) => void;
+
+export class Turns {
+  readonly #maxWaiting: number;
+  readonly #waiting = new Map<Socket, Set<Resolve>>();
+  #count = 0;
+
+  constructor(maxWaiting = MAX_WAITING) {
+    this.#maxWaiting = maxWaiting;
+  }
+
+  /**
+   * Undefined where it is the request's turn already, as it is for most; else resolves when
+   * it is, with false if the connection has ended before.
+   */
+  wait({ socket }: IncomingMessage, response: ServerResponse): Promise<boolean> | undefined {
+    // The HTTP server gives the connection to one answer after the other.
+    if (response.socket !== null) return undefined;
+    if (this.#count >= this.#maxWaiting) socket.destroy();
+    if (socket.destroyed) return Promise.resolve(false);
+    return new Promise((resolve) => {
+      this.#waitingOn(socket).add(resolve);
+      this.#count += 1;
+      response.once('socket', () => {
+        if (!this.#waiting.get(socket)?.delete(resolve)) return;
+        this.#count -= 1;
+        resolve(true);
+      });
+    });
+  }
+
+  #waitingOn(socket: Socket): Set<Resolve> {
+    const known = this.#waiting.get(socket);
+    if (known) return known;
+    const waiting = new Set<Resolve>();
+    this.#waiting.set(socket, waiting);
+    socket.once('close', () => {
+      this.#waiting.delete(socket);
+      this.#count -= waiting.size;
+      for (const resolve of waiting) resolve(false);
+    });
+    return waiting;
+  }
+}

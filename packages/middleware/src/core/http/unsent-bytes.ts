@@ -1,0 +1,248 @@
+import type { ServerResponse } from 'node:http';
+
+/**
+ * Memory for bytes that were read and that clients have not taken yet, of all downloads
+ * together. Reading waits for room. When room is short, downloads that wait for their clients
+ * keep no more than their share, since what they drop can be read again. If that is not
+ * enough, those whose clients have taken nothing for longest are ended; a client can go on
+ * with a range.
+ */
+
+export interface UnsentLimits {
+  /** Of all downloads together. */
+  readonly maxUnsentBytes: number;
+  /** A client that takes nothing for so long is ended. */
+  readonly downloadStallMs: number;
+}
+
+/** A download that waits for its client. */
+export interface Stalled {
+  /** Keeps no more than `bytes` of what can be read again; gives how many are held after that. */
+  trim(bytes: number): number;
+  /** Ends the connection. */
+  end(): void;
+}
+
+export interface UnsentStats {
+  /** Read, or being read, and not taken by clients. */
+  readonly bytes: number;
+  /** Downloads that wait for their clients. */
+  readonly stalled: number;
+  /** Downloads ended because others needed the room, and because nothing was taken of them. */
+  readonly endedForRoom: number;
+  readonly endedForStall: number;
+}
+
+/** The most that one read sets aside, however long the file is. */
+const READ_SHARE = 1 / 4;
+/** So much more may be taken for short content, which does not wait behind long files. */
+const SHORT_SHARE = 1 / 8;
+const SHORT_BYTES = 128 * 2 ** 10;
+/** Of the room, for what stalled downloads keep beside what they have handed to the system. */
+const STALLED_SHARE = 1 / 2;
+const MIN_SHARE_BYTES = 32 * 2 ** 10;
+/** A download is stalled, and not just between two pieces, after this long ... */
+const TRIM_AFTER_MS = 50;
+/** ... and is ended after this long, if others need the room. */
+const END_AFTER_MS = 5_000;
+const SWEEP_MS = 1000;
+
+/** Bytes of one download. */
+export class Hold {
+  readonly #unsent: UnsentBytes;
+  bytes = 0;
+  /** When it began to wait for its client, by the monotonic clock. */
+  stalledAt = 0;
+  stalled: Stalled | undefined;
+
+  constructor(unsent: UnsentBytes) {
+    this.#unsent = unsent;
+  }
+
+  /** The client has taken what it was given. */
+  moved(): void {
+    this.#unsent.move(this);
+  }
+
+  /** It holds so many bytes now, and waits for its client. */
+  wait(bytes: number, stalled: Stalled): void {
+    this.#unsent.wait(this, bytes, stalled);
+  }
+
+  release(): void {
+    this.#unsent.move(this);
+    this.#unsent.resize(this, 0);
+  }
+}
+
+interface Waiter {
+  readonly hold: Hold;
+  readonly bytes: number;
+  readonly isGone: () => boolean;
+  readonly resolve: () => void;
+}
+
+export class UnsentBytes {
+  readonly #limits: UnsentLimits;
+  readonly #now: () => number;
+  #bytes = 0;
+  /** The longest stalled first. */
+  readonly #stalled = new Set<Hold>();
+  /** Those of them that were not trimmed yet. */
+  readonly #untrimmed = new Set<Hold>();
+  readonly #queue: Waiter[] = [];
+  #endedForRoom = 0;
+  #endedForStall = 0;
+  #retry: NodeJS.Timeout | undefined;
+  #sweep: NodeJS.Timeout | undefined;
+
+  constructor(limits: UnsentLimits, now: () => number = () => performance.now()) {
+    this.#limits = limits;
+    this.#now = now;
+  }
+
+  stats(): UnsentStats {
+    return {
+      bytes: this.#bytes,
+      stalled: this.#stalled.size,
+      endedForRoom: this.#endedForRoom,
+      endedForStall: this.#endedForStall,
+    };
+  }
+
+  /** What a stalled download may keep when room is short. */
+  get shareBytes(): number {
+    const share = (this.#limits.maxUnsentBytes * STALLED_SHARE) / (this.#stalled.size + 1);
+    return Math.max(MIN_SHARE_BYTES, Math.floor(share));
+  }
+
+  hold(): Hold {
+    return new Hold(this);
+  }
+
+  /** Counts an answer that was sent in one piece, if the system has not taken all of it. */
+  watch(response: ServerResponse, bytes: number): void {
+    const { socket } = response;
+    if (!socket || socket.writableLength === 0) return;
+    const hold = this.hold();
+    hold.wait(bytes, { trim: () => bytes, end: () => void socket.destroy() });
+    response.once('close', () => hold.release());
+  }
+
+  /**
+   * Sets `wanted` bytes aside for the hold; a promise only where it has to wait for room. One whose
+   * client is gone waits no longer, and gets none.
+   */
+  reserve(hold: Hold, wanted: number, isGone: () => boolean): Promise<void> | undefined {
+    const bytes = Math.min(wanted, this.#limits.maxUnsentBytes * READ_SHARE);
+    const isShort = bytes <= SHORT_BYTES;
+    if ((isShort || this.#queue.length === 0) && this.#hasRoom(hold, bytes, isShort)) {
+      this.resize(hold, bytes);
+      return undefined;
+    }
+    return new Promise((resolve) => {
+      this.#queue.push({ hold, bytes, isGone, resolve });
+      this.#serve();
+    });
+  }
+
+  /** Ends the download that has waited longest for its client; false if none waits. */
+  endLongestStalled(): boolean {
+    const [hold] = this.#stalled;
+    if (!hold) return false;
+    this.#endedForRoom += 1;
+    this.#end(hold);
+    return true;
+  }
+
+  move(hold: Hold): void {
+    hold.stalled = undefined;
+    this.#stalled.delete(hold);
+    this.#untrimmed.delete(hold);
+  }
+
+  wait(hold: Hold, bytes: number, stalled: Stalled): void {
+    hold.stalled = stalled;
+    hold.stalledAt = this.#now();
+    this.#stalled.add(hold);
+    this.#untrimmed.add(hold);
+    this.#sweep ??= setInterval(() => this.#endStalled(), SWEEP_MS).unref();
+    this.resize(hold, bytes);
+    this.#hasRoom(hold, hold.bytes);
+  }
+
+  resize(hold: Hold, bytes: number): void {
+    const freed = hold.bytes - bytes;
+    this.#bytes -= freed;
+    hold.bytes = bytes;
+    if (freed > 0 && this.#queue.length > 0) this.#serve();
+  }
+
+  close(): void {
+    clearInterval(this.#sweep);
+    clearTimeout(this.#retry);
+    this.#sweep = undefined;
+  }
+
+  #serve(): void {
+    for (let first = this.#queue[0]; first; first = this.#queue[0]) {
+      const isGone = first.isGone();
+      if (!isGone && !this.#hasRoom(first.hold, first.bytes)) break;
+      this.#queue.shift();
+      if (!isGone) this.resize(first.hold, first.bytes);
+      first.resolve();
+    }
+    if (this.#queue.length === 0) return;
+    this.#retry ??= setTimeout(() => {
+      this.#retry = undefined;
+      this.#serve();
+    }, TRIM_AFTER_MS).unref();
+  }
+
+  /** Makes room if it has to. */
+  #hasRoom(asking: Hold, bytes: number, isShort = false): boolean {
+    const { maxUnsentBytes } = this.#limits;
+    const limit = isShort ? maxUnsentBytes * (1 + SHORT_SHARE) : maxUnsentBytes;
+    const fits = (): boolean => {
+      const others = this.#bytes - asking.bytes;
+      return others + bytes <= limit;
+    };
+    if (fits()) return true;
+    const now = this.#now();
+    for (const hold of this.#untrimmed) {
+      if (hold.stalledAt > now - TRIM_AFTER_MS) break;
+      this.#untrimmed.delete(hold);
+      const left = hold.stalled!.trim(this.shareBytes);
+      this.#bytes -= hold.bytes - left;
+      hold.bytes = left;
+      if (fits()) return true;
+    }
+    for (const hold of this.#stalled) {
+      if (hold.stalledAt > now - END_AFTER_MS) break;
+      this.#endedForRoom += 1;
+      this.#end(hold);
+      if (fits()) return true;
+    }
+    return fits();
+  }
+
+  #endStalled(): void {
+    const longAgo = this.#now() - this.#limits.downloadStallMs;
+    for (const hold of this.#stalled) {
+      if (hold.stalledAt > longAgo) break;
+      this.#endedForStall += 1;
+      this.#end(hold);
+    }
+    if (this.#stalled.size > 0) return;
+    clearInterval(this.#sweep);
+    this.#sweep = undefined;
+  }
+
+  #end(hold: Hold): void {
+    const { stalled } = hold;
+    this.move(hold);
+    this.#bytes -= hold.bytes;
+    hold.bytes = 0;
+    stalled?.end();
+  }
+}

@@ -1,0 +1,40 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { running } from '../gateway/harness.js';
+import { run, temporaryDirectory } from './run.js';
+
+/** Commands of an installation whose SQLite was compiled for another version of Node. */
+
+const OTHER_NODE = join(import.meta.dirname, '../support/other-node.cjs');
+const env = { NODE_OPTIONS: `--require ${OTHER_NODE}` };
+const COMPLAINT = `the SQLite binding was compiled for another Node than this ${process.version}; compile it with this Node: npm rebuild better-sqlite3, or pnpm -r rebuild better-sqlite3`;
+const PORTS = ['--port', '0', '--tracker-port', '0', '--storage-port', '0'];
+
+test('a gateway and a storage say what to compile', async () => {
+  const cwd = await temporaryDirectory();
+  const storage = ['storage', '--port', '0', '--metadata-tier', '--bandwidth', '1MiB'];
+  for (const args of [['gateway', ...PORTS], storage]) {
+    const result = await run(args, { cwd, env });
+    expect(result).toEqual({ code: 1, stdout: '', stderr: `stevedore: ${COMPLAINT}\n` });
+  }
+});
+
+test('the doctor finds it', async () => {
+  const cwd = await temporaryDirectory();
+  const { code, stdout } = await run(['doctor', ...PORTS], { cwd, env });
+  expect(code).toBe(1);
+  expect(stdout).toContain(`PROBLEM  SQLite: ${COMPLAINT}\n`);
+  expect(stdout).not.toMatch(/^\w+ +lock:/m);
+});
+
+test('put works all the same, but remembers nothing', async () => {
+  const { url } = await running();
+  const cwd = await temporaryDirectory();
+  await writeFile(join(cwd, 'a'), 'x');
+  const { code, stderr } = await run(['put', 'a', '--url', url], { cwd, env });
+  expect(code).toBe(0);
+  expect(stderr).toMatch(
+    /^warning: every file is sent, .*puts\.sqlite cannot be used: the SQLite binding/,
+  );
+});

@@ -1,0 +1,104 @@
+import { spawn } from 'node:child_process';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Terminal } from '@xterm/headless';
+import { describe, expect, test } from 'vitest';
+import { running } from '../gateway/harness.js';
+import { hasCommand, requirement } from '../support/requirements.js';
+import { commandEnvironment, MAIN, temporaryDirectory } from './run.js';
+
+/** What `put` leaves on a terminal: `script` gives it one, xterm shows what is to be seen. */
+
+const { missing } = requirement('script', () => hasCommand('script', '--version'));
+const COLUMNS = 60;
+const ROWS = 10;
+
+interface Screen {
+  readonly code: number | null;
+  /** All lines, those that have scrolled away too; wrapped ones are one. */
+  readonly lines: readonly string[];
+  readonly raw: string;
+}
+
+async function onTerminal(command: string, cwd: string, url: string): Promise<Screen> {
+  const size = `stty cols ${COLUMNS} rows ${ROWS}`;
+  const child = spawn('script', ['-qec', `${size}; ${command}`, '/dev/null'], {
+    cwd,
+    env: commandEnvironment({ STEVEDORE_URL: url, TERM: 'xterm' }),
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const chunks: Buffer[] = [];
+  child.stdout.on('data', (chunk: Buffer) => chunks.push(chunk));
+  const code = await new Promise<number | null>((done) => child.once('close', done));
+  const terminal = new Terminal({
+    cols: COLUMNS,
+    rows: ROWS,
+    scrollback: 10_000,
+    allowProposedApi: true,
+  });
+  const bytes = Buffer.concat(chunks);
+  await new Promise<void>((done) => terminal.write(bytes, done));
+  const lines: string[] = [];
+  const { active } = terminal.buffer;
+  for (let index = 0; index < active.length; index++) {
+    const row = active.getLine(index)!;
+    if (row.isWrapped) lines.push(lines.pop() + row.translateToString(true));
+    else lines.push(row.translateToString(true));
+  }
+  return { code, lines: lines.filter((line) => line !== ''), raw: bytes.toString() };
+}
+
+const PUT = `${process.execPath} ${MAIN} put`;
+const FILL = `for i in $(seq ${ROWS + 3}); do echo before $i; done`;
+const before = Array.from({ length: ROWS + 3 }, (_, index) => `before ${index + 1}`);
+
+describe.skipIf(missing)('on a terminal', () => {
+  test.each([
+    ['in the middle of the screen', 'echo before 1', before.slice(0, 1)],
+    ['on its last line', FILL, before],
+  ])('receipts stay that begin %s', async (_where, fill, filled) => {
+    const { store, url } = await running();
+    const cwd = await temporaryDirectory();
+    await mkdir(join(cwd, 'd'));
+    const names = Array.from({ length: 30 }, (_, index) => `${index}`.padEnd(index * 3, 'x'));
+    for (const name of names) await writeFile(join(cwd, 'd', name), Buffer.alloc(100_000));
+    const { code, lines, raw } = await onTerminal(`${fill}; ${PUT} d`, cwd, url);
+    expect(code).toBe(0);
+    const receipts = [...store.files].map(([key, { info }]) => `${key}  100000  ${info.name}`);
+    expect(receipts).toHaveLength(30);
+    expect(lines.slice(0, filled.length)).toEqual(filled);
+    expect(lines.slice(filled.length, -1).sort()).toEqual(receipts.sort());
+    expect(lines.at(-1)).toBe('stored 30 files, 2.9 MiB');
+    expect(raw).toMatch(/% of 2\.9 MiB in 30 files/);
+  });
+
+  test('one file leaves its receipt alone, and its second put says that it was there', async () => {
+    const { store, url } = await running();
+    const cwd = await temporaryDirectory();
+    await writeFile(join(cwd, 'photo.jpg'), Buffer.alloc(300_000));
+    const { lines } = await onTerminal(`${PUT} photo.jpg`, cwd, url);
+    const [key] = store.files.keys();
+    expect(lines).toEqual([`${key}  300000  photo.jpg`]);
+    const again = await onTerminal(`${FILL}; ${PUT} photo.jpg`, cwd, url);
+    expect(again.lines.slice(before.length)).toEqual([
+      `${key}  300000  photo.jpg  (there already)`,
+      '1 file there already',
+    ]);
+  });
+
+  test('complaints stay as well', async () => {
+    const { url } = await running({ limits: { maxFileBytes: 1000 } });
+    const cwd = await temporaryDirectory();
+    await mkdir(join(cwd, 'd'));
+    for (let index = 0; index < 9; index++) {
+      await writeFile(join(cwd, 'd', `${index}`.repeat(50)), Buffer.alloc(index % 2 ? 512 : 5000));
+    }
+    const { code, lines } = await onTerminal(`${FILL}; ${PUT} d`, cwd, url);
+    expect(code).toBe(1);
+    const told = lines.slice(before.length);
+    expect(told.filter((line) => line.endsWith('longer than 1000 bytes.'))).toHaveLength(5);
+    expect(told.filter((line) => /^\S{22} {2}512 {2}d\/(\d)\1{49}$/.test(line))).toHaveLength(4);
+    expect(told.at(-1)).toBe('stored 4 files, 2 KiB; 5 files failed');
+    expect(told).toHaveLength(10);
+  });
+});
