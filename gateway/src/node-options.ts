@@ -114,10 +114,10 @@ export const storageOptions = {
   } as OptionSpec<number>,
   writeCopies: {
     kind: 'integer',
-    default: 0,
-    minimum: 0,
+    default: 1,
+    minimum: 1,
     maximum: 32,
-    help: 'members of the group that must have a change before it is answered; 0: all that are alive',
+    help: 'members of the group that must have a new file before it is answered',
   } as OptionSpec<number>,
   metadataTier: {
     kind: 'boolean',

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { listStorage, reportStanding, StorageStatus } from '@stevedore/protocol';
+import { listStorage, StorageStatus } from '@stevedore/protocol';
 import { startTracker, type Tracker } from '@stevedore/storage';
 import { onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
@@ -17,12 +17,14 @@ export class MemberProcess {
   readonly host: string;
   readonly folder = temporaryFolder();
   readonly #tracker: Tracker;
+  readonly #writeCopies: number;
   #process: ChildProcess | undefined;
   port = 0;
 
-  constructor(host: string, tracker: Tracker) {
+  constructor(host: string, tracker: Tracker, writeCopies: number) {
     this.host = host;
     this.#tracker = tracker;
+    this.#writeCopies = writeCopies;
   }
 
   get isRunning(): boolean {
@@ -37,6 +39,7 @@ export class MemberProcess {
       trackers: [`${this.#tracker.host}:${this.#tracker.port}`],
       reconnectDelayMs: 50,
       beatIntervalMs: 500,
+      writeCopies: this.#writeCopies,
       writeTimeoutMs: 1000,
       requestTimeoutMs: 5000,
     };
@@ -79,14 +82,12 @@ export class MemberProcess {
 export interface ProcessGroup {
   readonly tracker: Tracker;
   readonly members: readonly MemberProcess[];
-  /** Hosts of the members that serve and lack nothing, as the tracker knows. */
-  current(): Promise<readonly string[]>;
-  /** State of every member, and who is out for whom, as the tracker knows. */
-  standing(): Promise<string>;
+  /** Hosts of the members that serve, as the tracker knows. */
+  active(): Promise<readonly string[]>;
 }
 
-/** A group of so many members, all of them current. */
-export async function processGroup(size: number): Promise<ProcessGroup> {
+/** A group of so many members, all of them active, with new files at so many. */
+export async function processGroup(size: number, writeCopies: number): Promise<ProcessGroup> {
   const network = `127.0.${10 + (process.pid % 15)}`;
   const tracker = await startTracker({
     host: `${network}.1`,
@@ -97,7 +98,7 @@ export async function processGroup(size: number): Promise<ProcessGroup> {
   onTestFinished(() => tracker.close());
   const members = Array.from(
     { length: size },
-    (_, index) => new MemberProcess(`${network}.${index + 2}`, tracker),
+    (_, index) => new MemberProcess(`${network}.${index + 2}`, tracker, writeCopies),
   );
   onTestFinished(async () => {
     for (const member of members) {
@@ -105,35 +106,22 @@ export async function processGroup(size: number): Promise<ProcessGroup> {
       await member.kill();
     }
   });
-  const ask = async () => {
+  const active = async (): Promise<readonly string[]> => {
     const client = await RawClient.open(tracker.port, tracker.host);
-    const listed = await client.ask(listStorage, { group: 'group1', id: '' });
-    const nobody = { group: 'group1', memberId: '', byId: '', says: 'ask' } as const;
-    const { answer: pairs = [] } = await client.ask(reportStanding, nobody);
+    const { answer } = await client.ask(listStorage, { group: 'group1', id: '' });
     client.socket.destroy();
-    return { listed: listed.answer ?? [], pairs };
-  };
-  const current = async (): Promise<readonly string[]> => {
-    const { listed, pairs } = await ask();
-    const out = new Set(pairs.map(({ memberId }) => memberId));
-    return listed.flatMap(({ id, status }) =>
-      status === StorageStatus.active && !out.has(id) ? [id] : [],
+    return (answer ?? []).flatMap(({ id, status }) =>
+      status === StorageStatus.active ? [id] : [],
     );
-  };
-  const standing = async (): Promise<string> => {
-    const { listed, pairs } = await ask();
-    const states = listed.map(({ id, status }) => `${id} has status ${status}`);
-    const out = pairs.map(({ memberId, byId }) => `${memberId} is out for ${byId}`);
-    return [...states, ...out].join(', ');
   };
   for (const [index, member] of members.entries()) {
     await member.start(members[0]!.port);
     await within(30_000, async () => {
-      const count = (await current()).length;
+      const count = (await active()).length;
       return count === index + 1 ? undefined : `${count} of ${index + 1} members are there`;
     });
   }
-  return { tracker, members, current, standing };
+  return { tracker, members, active };
 }
 
 /** Resolves when nothing is lacking any more; rejects with what still is. */

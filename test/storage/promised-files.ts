@@ -6,7 +6,8 @@ import { RawClient } from './support.js';
 /**
  * What clients of a group have been promised: of each file its content, or its metadata,
  * after all that was acknowledged. A file for which an operation was not answered may be
- * as before or as after it, and is left alone from then on.
+ * as before or as after it, and is left alone from then on. A file that never changes can
+ * be read all the time; one that changes may be read as it was until all members have it.
  */
 
 /** Undefined: there is no such file. */
@@ -47,6 +48,8 @@ export class PromisedFiles {
     lost: 0,
     altered: 0,
   };
+  /** Nothing but new files is written. */
+  areChangesHeld = false;
   readonly #suspects = new Set<string>();
   /** What was read and is not as promised. */
   readonly wrong: string[] = [];
@@ -68,16 +71,14 @@ export class PromisedFiles {
     }
   }
 
-  /** Reads the youngest files from whom the tracker names, while others write. */
+  /** Reads the youngest files that never changed from whom the tracker names. */
   async readSome(count: number): Promise<void> {
-    for (const [id, file] of [...this.#files].slice(-count)) {
-      const { version } = file;
+    const fixed = [...this.#files].filter(([id, { version }]) => version === 0 && !changes(id));
+    for (const [id, file] of fixed.slice(-count)) {
       const read = await this.#read(id);
       this.counts.reads += 1;
-      // Another one may be changing it.
-      if (file.version === version && !(file.isBusy && file.states.length === 1)) {
-        this.#judge(id, file, read, 'a member');
-      }
+      // Another one may be deleting it.
+      if (file.version === 0) this.#judge(id, file, read, 'a member');
     }
   }
 
@@ -125,8 +126,6 @@ export class PromisedFiles {
 
   #judge(id: string, { states }: Promised, read: State | FastdfsError, where: string): void {
     if (states.some((state) => isSame(state, read))) return;
-    // That it is gone nobody can tell for certain while its source is away.
-    if (states.includes(undefined) && read instanceof Error && read.retryable) return;
     this.#suspects.add(id);
     this.wrong.push(`${id} at ${where}: ${told(read)}, not ${states.map(told)}`);
     if (read instanceof Error || !read) this.counts.failedReads += 1;
@@ -152,7 +151,7 @@ export class PromisedFiles {
     const random = this.#random;
     const idle = [...this.#files].filter(([, { isBusy, states }]) => !isBusy && states[0]);
     const choice = random.below(20);
-    if (idle.length < 8 || choice < 8) return this.#upload();
+    if (idle.length < 8 || choice < 8 || this.areChangesHeld) return this.#upload();
     const [id, file] = random.pick(idle);
     const content = file.states[0]!;
     if (id.endsWith(DESCRIBED)) {
@@ -231,6 +230,10 @@ export class PromisedFiles {
     const size = 1 + this.#random.below(most);
     return Buffer.alloc(size, `${this.#random.below(2 ** 31)} `);
   }
+}
+
+function changes(id: string): boolean {
+  return id.endsWith(APPENDER) || id.endsWith(DESCRIBED);
 }
 
 /** What a member itself says; a client asks whom the tracker names. */

@@ -2,14 +2,12 @@ import { connect } from 'node:net';
 import {
   deleteFile,
   encodeHeader,
-  exchangeInstances,
   reportServerId,
   Status,
   syncAppendFile,
   syncCreateFile,
   syncCreateLink,
   syncDeleteFile,
-  syncedUntil,
   syncModifyFile,
   syncRenameFile,
   syncTruncateFile,
@@ -67,8 +65,6 @@ describe('a storage of a group', () => {
     expect(await attempts(open, file.name)).toEqual(Array.from({ length: 8 }, () => 13));
     const client = await open();
     expect((await client.ask(reportServerId, group.members[1]!.host)).status).toBe(13);
-    expect((await client.ask(exchangeInstances, { instance: '0'.repeat(16) })).status).toBe(13);
-    expect((await client.ask(syncedUntil, 2_000_000_000)).status).toBe(13);
     expect([...(await contentsOf(a!)).keys()]).toEqual([file.name]);
     await done(client, deleteFile, file);
   });
@@ -116,8 +112,6 @@ describe('a storage of a group', () => {
       syncCreateLink,
       syncRenameFile,
       reportServerId,
-      exchangeInstances,
-      syncedUntil,
     ];
     const other = file.name.replace(/.{3}\.txt$/, '999.txt');
     for (let count = 0; count < 300; count++) {

@@ -1,5 +1,6 @@
 import { appendFile as appendToFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Disk, decoratedFile, localDisk } from '@stevedore/disk';
 import {
   appendFile,
@@ -21,6 +22,7 @@ import {
   uploadAppenderFile,
   uploadSlaveFile,
 } from '@stevedore/protocol';
+import type { Storage, StorageOptions } from '@stevedore/storage';
 import { describe, expect, it } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import {
@@ -35,7 +37,7 @@ import {
 } from './group.js';
 import { idOf, type RawClient, until } from './support.js';
 
-/** What one member of a group is asked for, the others have. */
+/** A group of storages behaves as one of FastDFS does: each pushes its changes to the others. */
 
 async function download(member: MemberOfTest, file: FileName): Promise<string | number> {
   const client = await member.connect();
@@ -106,11 +108,12 @@ async function readableAt(group: GroupOfTest, file: FileName, count: number): Pr
 }
 
 describe('a group of storages', () => {
-  it('has every change at every member when it is answered', async () => {
+  it('pushes every change to every member', async () => {
     const group = await groupOf(3);
     let last: Awaited<ReturnType<typeof changes>> | undefined;
     for (const member of group.members) {
       const made = await changes(await member.connect(), member.host);
+      await sameEverywhere(group.members);
       for (const other of group.members) {
         expect(await download(other, made.kept)).toBe(`kept ${member.host}`);
         expect(await download(other, made.link)).toBe(`kept ${member.host}`);
@@ -128,8 +131,10 @@ describe('a group of storages', () => {
       }
       last = made;
     }
+    // By the times that records carry: once a later one has come, all earlier files are there.
+    await sleep(1100);
+    await (await group.members[2]!.connect()).upload(Buffer.from('later'));
     await readableAt(group, last!.kept, 3);
-    await readableAt(group, last!.grown, 3);
     // An appender is read where it is changed, and elsewhere if that fails.
     const asked = await group.asked();
     const { servers } = await done(asked, queryFetchAll, last!.grown);
@@ -146,9 +151,7 @@ describe('a group of storages', () => {
         return all && download.total === download.success;
       });
     });
-    const [first, ...others] = await Promise.all(group.members.map(contentsOf));
-    for (const other of others) expect([...other]).toEqual([...first!]);
-    expect(first!.size).toBe(3 * 10);
+    expect((await contentsOf(group.members[0]!)).size).toBe(3 * 10 + 1);
     expect(group.members.flatMap(({ errors }) => errors)).toEqual([]);
   });
 
@@ -167,9 +170,9 @@ describe('a group of storages', () => {
     // Regenerated here, and known there as it was before.
     const old = await appender(client, 'old');
     await done(client, regenerateAppender, { name: old.name });
-    expect(await download(b, before.grown)).toBe('fiXY and more');
     await c.start();
     await sameEverywhere(group.members);
+    expect(await download(b, before.grown)).toBe('fiXY and more');
     expect(await download(c, away.kept)).toBe('kept away');
     expect(await download(c, before.kept)).toBe(2);
 
@@ -178,6 +181,7 @@ describe('a group of storages', () => {
     await d.storage!.active();
     await sameEverywhere(group.members);
     await readableAt(group, away.kept, 4);
+    expect(await download(d, away.kept)).toBe('kept away');
     // Its disk is replaced by an empty one.
     await d.stop();
     await changes(client, 'without d');
@@ -192,19 +196,21 @@ describe('a group of storages', () => {
     const group = await groupOf(2);
     const [a, b] = group.members as [MemberOfTest, MemberOfTest];
     const made = await changes(await a.connect(), 'mine');
+    await sameEverywhere(group.members);
     await a.stop();
     await rm(a.folder, { recursive: true });
     expect(await download(b, made.kept)).toBe('kept mine');
     const client = await group.asked();
-    // Reads and changes go on meanwhile, an appender's too.
+    // Reads go on meanwhile, an appender's too.
     await until(async () => (await group.statusOf(a)) === StorageStatus.offline);
     const at = await done(client, queryFetchAll, made.grown);
     expect(at.servers.map(({ address }) => address)).toEqual([b.host]);
-    expect(await append(await b.connect(), made.grown, ' by b')).toBe(0);
     await a.start();
     await a.storage!.active();
     await sameEverywhere(group.members);
-    expect(await download(a, made.grown)).toMatch(/ by b$/);
+    expect(await append(await a.connect(), made.grown, ' and on')).toBe(0);
+    await sameEverywhere(group.members);
+    expect(await download(b, made.grown)).toMatch(/ and on$/);
     // What it lost it passes on again.
     const c = group.add();
     await b.stop();
@@ -226,7 +232,7 @@ describe('a group of storages', () => {
       await client.upload(Buffer.from('zero'), 'txt', 0),
       await client.upload(Buffer.from('one'), 'txt', 1),
     ];
-    expect(await download(b, files[1]!)).toBe('one');
+    await until(async () => (await download(b, files[1]!)) === 'one');
     await a.stop();
     await rm(paths[0]![1]!, { recursive: true });
     await a.start({ storePaths: paths[0]! });
@@ -243,6 +249,7 @@ describe('a group of storages', () => {
     const file = await client.upload(Buffer.from('deleted at b'));
     const other = await appender(client, 'deleted at b');
     const slaveFile = await slave(client, file, 'slave');
+    await sameEverywhere([a, b]);
     await a.stop();
     for (const each of [file, other, slaveFile]) await done(await b.connect(), deleteFile, each);
     // c hears of the deletion before it hears of the files.
@@ -268,65 +275,67 @@ describe('a group of storages', () => {
     for (const each of [file, other, slaveFile]) expect(await download(a, each)).toBe(2);
   });
 
-  it('lets nothing be changed where changes are lacking, until they are there', async () => {
-    const group = await groupOf(2, { writeTimeoutMs: 2000 });
+  it('changes files at their sources alone, and deletes them anywhere', async () => {
+    const group = await groupOf(2);
     const [a, b] = group.members as [MemberOfTest, MemberOfTest];
     const first = await a.connect();
     const file = await first.upload(Buffer.from('described'));
-    const log = await appender(await b.connect(), 'log');
-    await b.stop();
-    const described = (value: string) => ({
-      ...file,
-      metadata: Buffer.from(`name\x02${value}`),
-      mode: 'overwrite' as const,
-    });
-    await done(first, setMetadata, described('while b is away'));
-    expect(await append(first, log, ' by a')).toBe(0);
-    await a.stop();
-    await b.start();
-    const tracker = await group.asked();
-    await until(async () => (await group.statusOf(b)) === StorageStatus.active);
-    // It knows nothing of what a has answered, and says so; what never changes it serves.
+    const log = await appender(first, 'log');
+    await sameEverywhere(group.members);
     const second = await b.connect();
-    for (const question of [queryFetch, queryUpdate, queryFetchAll]) {
-      expect((await tracker.ask<FileName, unknown>(question, log)).status).toBe(11);
-    }
-    expect((await tracker.ask(queryUpdate, file)).status).toBe(11);
-    expect((await second.ask(setMetadata, described('elsewhere'))).status).toBe(11);
-    expect(await append(second, log, ' by b')).toBe(11);
-    expect((await second.ask(deleteFile, file)).status).toBe(11);
-    expect((await done(tracker, queryFetch, file)).address).toBe(b.host);
-    expect(await download(b, file)).toBe('described');
+    const tracker = await group.asked();
+    const described = { ...file, metadata: Buffer.from('name\x02b'), mode: 'overwrite' as const };
+    const isRefused = async (): Promise<void> => {
+      expect((await second.ask(setMetadata, described)).status).toBe(11);
+      expect(await append(second, log, ' by b')).toBe(11);
+      expect((await second.ask(truncateFile, { name: log.name, size: 1 })).status).toBe(11);
+      expect((await second.ask(regenerateAppender, { name: log.name })).status).toBe(11);
+    };
+    await isRefused();
+    expect((await done(tracker, queryUpdate, log)).address).toBe(a.host);
+    await a.stop();
+    await until(async () => (await group.statusOf(a)) === StorageStatus.offline);
+    // Another one is asked then, which deletes, and still changes nothing.
+    expect((await done(tracker, queryUpdate, log)).address).toBe(b.host);
+    await isRefused();
+    expect((await done(tracker, queryFetch, log)).address).toBe(b.host);
+    expect(await download(b, log)).toBe('log');
+    await done(second, deleteFile, file);
     const meanwhile = await second.upload(Buffer.from('meanwhile'));
     await a.start();
-    await until(async () => (await tracker.ask(queryUpdate, log)).answer?.address === b.host);
-    expect(await download(b, log)).toBe('log by a');
-    expect(await append(second, log, ' and b')).toBe(0);
-    expect(await download(a, log)).toBe('log by a and b');
-    // Another member has it, and may change it only when the source is gone.
-    expect(await append(await a.connect(), log, ' by a')).toBe(11);
+    await until(async () => (await append(await a.connect(), log, ' by a')) === 0);
     await sameEverywhere(group.members);
+    expect(await download(b, log)).toBe('log by a');
     expect(await download(a, meanwhile)).toBe('meanwhile');
-    const { answer } = await second.ask(getMetadata, file);
-    expect(answer?.toString()).toBe('name\x02while b is away');
+    expect(await download(a, file)).toBe(2);
   });
 
-  it('waits for nobody who is gone for good', async () => {
+  it('changes what a member left that is gone for good', async () => {
     const group = await groupOf(2);
     const [a, b] = group.members as [MemberOfTest, MemberOfTest];
     const log = await appender(await a.connect(), 'log');
-    await b.stop();
-    expect(await append(await a.connect(), log, ' by a')).toBe(0);
+    await sameEverywhere(group.members);
     await a.stop();
-    await b.start();
     const tracker = await group.asked();
-    await until(async () => (await group.statusOf(b)) === StorageStatus.active);
-    expect((await tracker.ask(queryFetch, log)).status).toBe(11);
+    await until(async () => (await group.statusOf(a)) === StorageStatus.offline);
     await done(tracker, deleteStorage, { group: 'group1', id: a.host });
-    // What only the other one had is given up with it.
     await until(async () => (await append(await b.connect(), log, ' by b')) === 0);
     expect((await done(tracker, queryFetch, log)).address).toBe(b.host);
     expect(await download(b, log)).toBe('log by b');
+  });
+
+  it('passes a deletion on, whoever made it', async () => {
+    const group = await groupOf(3);
+    const [a, b, c] = group.members as [MemberOfTest, MemberOfTest, MemberOfTest];
+    const file = await (await a.connect()).upload(Buffer.from('deleted at b'));
+    await sameEverywhere(group.members);
+    await c.stop();
+    await done(await b.connect(), deleteFile, file);
+    await until(async () => (await download(a, file)) === 2);
+    await b.stop();
+    // Neither its source nor the one that deleted it has to tell c.
+    await c.start();
+    await until(async () => (await download(c, file)) === 2);
   });
 });
 
@@ -337,63 +346,55 @@ describe('an upload', () => {
     const client = await a.connect();
     const file = await client.upload(Buffer.from('twice'));
     expect(await download(b, file)).toBe('twice');
+    const slaveFile = await slave(client, file, 'a slave');
+    expect(await download(b, slaveFile)).toBe('a slave');
     await b.stop();
+    const refusal = (asked: Promise<unknown>) => asked.then(() => 0, String);
     await until(
       async () =>
-        (await client.upload(Buffer.from('once')).then(() => 0, String)) ===
-        'Error: upload: status 11',
+        (await refusal(client.upload(Buffer.from('once')))) === 'Error: upload: status 11',
     );
-    expect(await append(await a.connect(), file, 'x')).toBe(22);
-    expect((await client.ask(deleteFile, file)).status).toBe(11);
-    expect([...(await contentsOf(a)).keys()]).toEqual([file.name]);
+    const request = { master: file.name, prefix: '_t', extension: 'txt', size: 1 };
+    expect((await send(client, uploadSlaveFile, request, Buffer.from('t'))).status).toBe(11);
+    expect([...(await contentsOf(a)).keys()]).toEqual([file.name, slaveFile.name].sort());
+    // A deletion waits for nobody.
+    await done(client, deleteFile, slaveFile);
     await b.start();
-    await until(async () => (await client.ask(deleteFile, file)).status !== 11);
-    expect((await contentsOf(b)).size).toBe(0);
+    await sameEverywhere(group.members);
+    expect([...(await contentsOf(b)).keys()]).toEqual([file.name]);
   });
 
-  it('does not wait for a member that is too slow, which then catches up', async () => {
-    const group = await groupOf(2, { writeTimeoutMs: 100 });
-    const slow = group.add();
-    let release: () => void = () => {};
-    let gate: Promise<void> | undefined;
-    const disk: Disk = {
-      ...localDisk,
-      create: async (path) => {
-        const file = await localDisk.create(path);
-        return decoratedFile(file, {
-          sync: async () => {
-            await gate;
-            await file.sync();
-          },
-        });
-      },
-    };
-    await slow.start({ disk });
-    await slow.storage!.active();
+  it('that too few members get in time is removed again', async () => {
+    const { group, slow, hold } = await groupWithSlow({ writeCopies: 3, writeTimeoutMs: 300 });
     const client = await group.members[0]!.connect();
-    const first = await client.upload(Buffer.from('first'));
-    await until(() => pathExists(slow, first));
-    gate = new Promise((resolve) => {
-      release = resolve;
-    });
+    const file = await client.upload(Buffer.from('in time'));
+    expect(await download(slow, file)).toBe('in time');
+    const release = hold();
+    await expect(client.upload(Buffer.from('too late'))).rejects.toThrow('status 11');
+    release();
+    await sameEverywhere(group.members);
+    expect([...(await contentsOf(slow)).keys()]).toEqual([file.name]);
+  });
+
+  it('waits for nobody by default, and members that were slow catch up', async () => {
+    const { group, slow, hold } = await groupWithSlow();
+    const client = await group.members[0]!.connect();
+    const release = hold();
     const files: FileName[] = [];
     for (let count = 0; count < 40; count++) {
       files.push(await client.upload(Buffer.from(`file ${count}`)));
     }
     const source = group.members[0]!.storage!;
-    const standing = () => source.replicationStatus().members.find(({ id }) => id === slow.host)!;
-    expect(standing().state).not.toBe('live');
-    expect(standing().lagBytes).toBeGreaterThan(0);
+    const progress = () => source.replicationStatus().members.find(({ id }) => id === slow.host)!;
+    expect(progress().lagBytes).toBeGreaterThan(0);
     for (const file of files) {
       expect(await pathExists(slow, file)).toBe(false);
-      expect(await download(group.members[1]!, file)).toMatch(/^file/);
+      expect(await download(group.members[0]!, file)).toMatch(/^file/);
     }
     release();
-    gate = undefined;
     await sameEverywhere(group.members);
-    await until(async () => standing().state === 'live' && standing().lagBytes === 0);
-    expect(standing()).toMatchObject({ isConnected: true, refused: 0 });
-    await until(async () => slow.storage!.replicationStatus().outFor.length === 0);
+    await until(() => progress().lagBytes === 0);
+    expect(progress()).toMatchObject({ isConnected: true, refused: 0 });
   });
 
   it('that a crash has left without a record reaches the others with the next log', async () => {
@@ -412,6 +413,49 @@ describe('an upload', () => {
     expect(idOf(file).name).toBe(file.name);
   });
 });
+
+/** A group of two, and a third member whose disk can be held up. */
+async function groupWithSlow(options: Partial<StorageOptions> = {}) {
+  const group = await groupOf(2);
+  const slow = group.add();
+  let gate: Promise<void> | undefined;
+  const disk: Disk = {
+    ...localDisk,
+    create: async (path) => {
+      const file = await localDisk.create(path);
+      return decoratedFile(file, {
+        sync: async () => {
+          await gate;
+          await file.sync();
+        },
+      });
+    },
+  };
+  await slow.start({ disk });
+  await slow.storage!.active();
+  const [first] = group.members;
+  await first!.stop();
+  await first!.start(options);
+  await first!.storage!.active();
+  await until(() => isLevel(first!.storage!));
+  const hold = (): (() => void) => {
+    let release: () => void = () => {};
+    gate = new Promise((resolve) => {
+      release = resolve;
+    });
+    return () => {
+      gate = undefined;
+      release();
+    };
+  };
+  return { group, slow, hold };
+}
+
+/** All other members are connected and have its log. */
+function isLevel(storage: Storage): boolean {
+  const { members } = storage.replicationStatus();
+  return members.length > 0 && members.every((each) => each.isConnected && each.lagBytes === 0);
+}
 
 /** Members say when another one has gone. */
 function unforeseen({ message }: Error): boolean {

@@ -31,7 +31,7 @@ async function start(
   options: StorageNodeOptions,
   onError: (error: Error) => void,
 ): Promise<Storage> {
-  const { role: _role, cacheSize, readAhead, writeCopies, ...others } = options;
+  const { role: _role, cacheSize, readAhead, ...others } = options;
   const { metadataTier, smallFileThreshold, bandwidth, moveRate, ...more } = others;
   const { stripeSize, stripeWidth, ...another } = more;
   const { clusterSecretFile, withoutSecret, metrics: _metrics, ...rest } = another;
@@ -42,7 +42,6 @@ async function start(
     ...access,
     cacheBytes: cacheSize,
     readAheadBytes: readAhead,
-    writeCopies: writeCopies === 0 ? 'all' : writeCopies,
     tiers: {
       enabled: metadataTier,
       thresholdBytes: smallFileThreshold,

@@ -94,17 +94,9 @@ function addOperations(registry: Registry, storage: Storage): void {
   });
 }
 
-/** How the storage stands with the other members of its group. */
+/** How far the other members of its group have the storage's changes. */
 function addMembers(registry: Registry, storage: Storage): void {
   const registers = [registry];
-  new Gauge({
-    name: 'stevedore_storage_out',
-    help: '1 while other members answer changes without this storage, which makes none then.',
-    registers,
-    collect() {
-      this.set(storage.replicationStatus().outFor.length > 0 ? 1 : 0);
-    },
-  });
   const ofMembers = (
     name: string,
     help: string,
@@ -123,22 +115,17 @@ function addMembers(registry: Registry, storage: Storage): void {
       },
     });
   };
-  ofMembers(
-    'stevedore_member_live',
-    'Other members of the group; 1 where changes wait for it.',
-    ({ state }) => (state === 'live' ? 1 : 0),
-  );
   ofMembers('stevedore_member_connected', 'Whether it is connected.', ({ isConnected }) =>
     isConnected ? 1 : 0,
   );
   ofMembers(
     'stevedore_member_lag_bytes',
-    "Of this storage's log, what it has not answered.",
+    "Of this storage's log, what it has not acknowledged.",
     ({ lagBytes }) => lagBytes,
   );
   ofMembers(
     'stevedore_member_refused_changes',
-    'Changes that it would not take; it is never said to have everything then.',
+    'Changes that it refused.',
     ({ refused }) => refused,
   );
 }

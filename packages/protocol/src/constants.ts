@@ -115,12 +115,6 @@ export const CommandCode = {
   deleteGroup: 108,
   getGroupName: 109,
   activeTest: 111,
-  /** Not of FastDFS; see storage-peer.ts. */
-  peerInstance: 201,
-  peerSynced: 202,
-  peerStanding: 203,
-  /** Not of FastDFS; see storage-sync.ts. */
-  storageReportStanding: 204,
   /** Not of FastDFS; see storage-migration.ts. */
   migrationControl: 210,
   /** Not of FastDFS; see metadata-servers.ts. */

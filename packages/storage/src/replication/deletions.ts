@@ -8,33 +8,41 @@ import type { Binlog, Position } from './binlog.js';
 import type { LogRecord } from './log-record.js';
 
 /**
- * Names of files that have been deleted, each with the time of its deletion: a
- * member that was away sends what it still has, and must not bring them back. The
- * log is the truth; this is a table over it, kept as the hashes of the names, and
- * `deletions` is what of it a start need not read from the log again.
+ * Tombstones: names of deleted files, each with the time of its deletion, until every
+ * member has the deletion. A member that has not may still send the file, which must not
+ * come back. The log is the truth; this is a table over it, kept as the hashes of the
+ * names, and the file `deletions` is what of it a start need not read from the log again.
  *
  *     position  f64      the log up to here is in the table
- *     entries   12 each  64 bits of the name's SHA-1, deletion in unix seconds u32
+ *     entries   20 each  64 bits of the name's SHA-1, deletion in unix seconds u32, end of
+ *                        its record in the log f64
  *
- * Of more than `maxEntries` names the older half is forgotten.
+ * Beyond `maxEntries` names the oldest is forgotten.
  */
 
 const FILE = 'deletions';
 const HEAD_BYTES = 8;
-const ENTRY_BYTES = 12;
-const DEFAULT_MAX_ENTRIES = 2 ** 19;
+const ENTRY_BYTES = 20;
+const DEFAULT_MAX_ENTRIES = 2 ** 20;
 /** Deletions after which the table is written anew. */
 const SAVE_EVERY = 2 ** 14;
+/** Of a record that is on its way into the log. */
+const PENDING: Position = Number.MAX_SAFE_INTEGER;
+
+interface Tombstone {
+  readonly seconds: number;
+  readonly position: Position;
+}
 
 export class Deletions {
   readonly #disk: Disk;
   readonly #directory: string;
   readonly #onError: (error: Error) => void;
   readonly #maxEntries: number;
-  /** Newer names; when it is full it becomes the older one. */
-  #newer = new Map<bigint, number>();
-  #older = new Map<bigint, number>();
+  /** In the order of the log. */
+  readonly #all = new Map<bigint, Tombstone>();
   #unsaved = 0;
+  #isOverfull = false;
   #saving: Promise<void> = Promise.resolve();
 
   constructor(
@@ -50,42 +58,53 @@ export class Deletions {
   }
 
   get size(): number {
-    return this.#newer.size + this.#older.size;
+    return this.#all.size;
   }
 
   /** Reads the table, and from the log what it lacks. */
   async load(log: Binlog): Promise<void> {
-    let position: Position = 0;
+    let read: Position = 0;
     const bytes = await readSmallFile(this.#disk, join(this.#directory, FILE));
-    if (bytes && (bytes.length - HEAD_BYTES) % ENTRY_BYTES === 0) {
-      position = bytes.readDoubleBE(0);
+    const isTable = bytes && (bytes.length - HEAD_BYTES) % ENTRY_BYTES === 0;
+    const until = isTable ? bytes.readDoubleBE(0) : 0;
+    // A log that is shorter than it was is another one.
+    if (isTable && until >= 0 && until <= log.end) {
+      read = until;
       for (let at = HEAD_BYTES; at < bytes.length; at += ENTRY_BYTES) {
-        this.#set(bytes.readBigUInt64BE(at), bytes.readUInt32BE(at + 8));
+        const seconds = bytes.readUInt32BE(at + 8);
+        const position = bytes.readDoubleBE(at + 12);
+        this.#set(bytes.readBigUInt64BE(at), { seconds, position });
       }
     }
-    // A log that is shorter than it was is another one.
-    if (!(position >= 0 && position <= log.end)) position = 0;
     for (;;) {
-      const { entries, next } = await log.read(position);
-      if (next === position) break;
-      for (const { record } of entries) this.note(record);
-      position = next;
+      const { entries, next } = await log.read(read);
+      if (next === read) break;
+      for (const { record, end } of entries) this.note(record, end);
+      read = next;
     }
     this.saveAtTimes(log.end);
   }
 
-  /** Takes a record of the log into account. */
-  note({ operation, name, extra, atSeconds }: LogRecord): void {
+  /** Takes a record into account, before it is in the log and, with where it ends, after. */
+  note({ operation, name, extra, atSeconds }: LogRecord, end: Position = PENDING): void {
     const gone = operation === 'R' ? extra : name;
     if ((operation !== 'D' && operation !== 'R') || !isWholeFile(gone)) return;
-    this.#set(hashOf(gone), atSeconds);
+    this.#set(hashOf(gone), { seconds: atSeconds, position: end });
     this.#unsaved += 1;
   }
 
   /** When the file of this name was last deleted, unix seconds; undefined if it was not. */
   at(name: string): number | undefined {
-    const hash = hashOf(name);
-    return this.#newer.get(hash) ?? this.#older.get(hash);
+    return this.#all.get(hashOf(name))?.seconds;
+  }
+
+  /** All members have the log up to `until`. */
+  forget(until: Position): void {
+    for (const [hash, { position }] of this.#all) {
+      if (position > until) return;
+      this.#all.delete(hash);
+    }
+    this.#isOverfull = false;
   }
 
   /** Writes the table once in a while; `end`: the log up to here has been noted. */
@@ -109,28 +128,40 @@ export class Deletions {
   }
 
   async #save(end: Position): Promise<void> {
-    const all = [...this.#older, ...this.#newer];
+    const all = [...this.#all].filter(([, { position }]) => position <= end);
     const bytes = Buffer.allocUnsafe(HEAD_BYTES + all.length * ENTRY_BYTES);
     bytes.writeDoubleBE(end, 0);
-    for (const [index, [hash, seconds]] of all.entries()) {
+    for (const [index, [hash, { seconds, position }]] of all.entries()) {
       const at = HEAD_BYTES + index * ENTRY_BYTES;
       bytes.writeBigUInt64BE(hash, at);
       bytes.writeUInt32BE(seconds >>> 0, at + 8);
+      bytes.writeDoubleBE(position, at + 12);
     }
     await replaceFile(this.#disk, this.#directory, FILE, bytes);
   }
 
-  #set(hash: bigint, seconds: number): void {
-    if (this.#newer.size >= this.#maxEntries / 2 && !this.#newer.has(hash)) {
-      this.#older = this.#newer;
-      this.#newer = new Map();
+  #set(hash: bigint, { seconds, position }: Tombstone): void {
+    const known = this.#all.get(hash)?.seconds ?? 0;
+    this.#all.delete(hash);
+    this.#all.set(hash, { seconds: Math.max(seconds, known), position });
+    if (this.#all.size <= this.#maxEntries) return;
+    for (const oldest of this.#all.keys()) {
+      this.#all.delete(oldest);
+      break;
     }
-    this.#newer.set(hash, Math.max(seconds, this.#newer.get(hash) ?? 0));
+    if (this.#isOverfull) return;
+    this.#isOverfull = true;
+    this.#onError(
+      new Error(
+        `A member of the group lacks more than ${this.#maxEntries} deletions, and the oldest are ` +
+          'forgotten: if it has been away, start it anew without its files.',
+      ),
+    );
   }
 }
 
 /** Slices have lists of their own, and metadata the times of its files. */
-function isWholeFile(name: string): boolean {
+export function isWholeFile(name: string): boolean {
   const id = parseFileName('group', name);
   return id !== undefined && !name.endsWith(METADATA_SUFFIX) && !parseSliceId(id);
 }

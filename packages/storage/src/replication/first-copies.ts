@@ -19,7 +19,7 @@ import type { TrackerCalls } from './tracker-calls.js';
 export interface FirstCopy {
   /** When the member was given a source, unix seconds. */
   readonly seconds: number;
-  /** This storage is the source. */
+  /** This storage is the source, and the copy is not whole. */
   readonly isSource: boolean;
 }
 
@@ -36,14 +36,14 @@ export class FirstCopies {
     this.#options = options;
   }
 
-  /** The first copy that the member waits for, if it does. */
+  /** The member's last first copy, which it may still wait for; undefined if it had none. */
   async of({ id, status }: ServerBrief): Promise<FirstCopy | undefined> {
-    if (!isUnfinished(status)) return undefined;
     const { group, members } = this.#options;
     const answers = await this.#askAll(syncSrcReq, { group, id }, [Status.notFound]);
     const own = answers.find((each) => each?.sourceId === members.ownId);
     const source = own ?? answers.find((each) => each !== undefined);
-    return source && { seconds: source.untilSeconds, isSource: own !== undefined };
+    const isSource = own !== undefined && isUnfinished(status);
+    return source && { seconds: source.untilSeconds, isSource };
   }
 
   /** Tells the trackers that the member is being sent everything. */

@@ -2,7 +2,7 @@ import type { Position } from './binlog.js';
 
 /**
  * Records of the log that are on their way to one member, in the order of the log. All
- * before the first that is not done have been answered.
+ * before the first that is not done have been acknowledged.
  */
 
 interface Flight {
@@ -14,8 +14,7 @@ interface Flight {
 
 export class Flights {
   readonly #max: number;
-  readonly #held = new Set<string>();
-  #all: Flight[] = [];
+  readonly #all: Flight[] = [];
 
   constructor(max: number) {
     this.#max = max;
@@ -23,6 +22,10 @@ export class Flights {
 
   get isEmpty(): boolean {
     return this.#all.length === 0;
+  }
+
+  get areUnderWay(): boolean {
+    return this.#all.some(({ done }) => !done);
   }
 
   /** True once the one that ends there is done. */
@@ -33,17 +36,8 @@ export class Flights {
   /** True if a change of this file must wait; one without a key waits for all, and all for it. */
   blocks(key: string | undefined): boolean {
     const under = this.#all.filter(({ done }) => !done);
-    if (under.length >= this.#max || (key !== undefined && this.#held.has(key))) return true;
-    if (key === undefined && this.#held.size > 0) return true;
+    if (under.length >= this.#max) return true;
     return under.some((each) => key === undefined || each.key === undefined || each.key === key);
-  }
-
-  /** Keeps changes of a file from being sent; undefined while one is under way. */
-  hold(key: string): (() => void) | undefined {
-    const isBusy = this.#all.some((each) => !each.done && (each.key ?? key) === key);
-    if (isBusy || this.#held.has(key)) return undefined;
-    this.#held.add(key);
-    return () => this.#held.delete(key);
   }
 
   /** A record with which nothing is to be done. */
@@ -51,7 +45,7 @@ export class Flights {
     this.#all.push({ end, key: undefined, done: true, settled: Promise.resolve() });
   }
 
-  /** `fly` calls what it is given when it is there; the promise must not reject. */
+  /** `fly` calls what it is given when the member has it; the promise must not reject. */
   add(end: Position, key: string | undefined, fly: (done: () => void) => Promise<void>): void {
     const flight: Flight = { end, key, done: false, settled: Promise.resolve() };
     this.#all.push(flight);
@@ -72,10 +66,5 @@ export class Flights {
   /** Resolves when all have come to an end, be it a failure. */
   async settled(): Promise<void> {
     await Promise.all(this.#all.map(({ settled }) => settled));
-  }
-
-  clear(): void {
-    this.#held.clear();
-    this.#all = [];
   }
 }

@@ -5,24 +5,20 @@ import type { Deletions } from './deletions.js';
 import type { LogRecord, Operation } from './log-record.js';
 
 /**
- * Own changes in the log, and the times they carry. A member that has got the log
- * up to a checkpoint has every file that was named here up to the checkpoint's
- * second: no later change gets a time that has been promised to be complete, even
- * if the clock is set back.
+ * Changes in the log, and the times they carry. Own records are in the order of their
+ * times, even if the clock is set back meanwhile: by the latest time that a member has been sent
+ * the trackers judge which files it has. So a record waits until every change that took
+ * an earlier second is in the log, or has failed.
  */
-
-export interface Checkpoint {
-  readonly position: Position;
-  readonly seconds: number;
-}
-
 export class Journal {
   readonly log: Binlog;
   readonly #deletions: Deletions;
   readonly #environment: Environment;
-  /** Times taken by changes that are not in the log yet. */
+  /** Seconds that were taken by changes that are not in the log yet. */
   readonly #underWay = new Map<OwnChange, number>();
-  #promisedSeconds = 0;
+  #waiting: (() => void)[] = [];
+  /** The latest that was taken. */
+  #lastSeconds = 0;
 
   constructor(log: Binlog, deletions: Deletions, environment: Environment) {
     this.log = log;
@@ -35,29 +31,43 @@ export class Journal {
     return new OwnChange(this);
   }
 
-  /** The time of a change that begins to be made now. */
+  /** The time of a change, which is to be noted at once. */
   take(change: OwnChange, after: number): number {
-    const now = nowSeconds(this.#environment);
-    const seconds = Math.max(now, this.#promisedSeconds + 1, after + 1);
-    this.#underWay.set(change, seconds);
-    return seconds;
+    this.#lastSeconds = Math.max(nowSeconds(this.#environment), this.#lastSeconds, after + 1);
+    this.#underWay.set(change, this.#lastSeconds);
+    return this.#lastSeconds;
+  }
+
+  /** Durable when it resolves, behind all own records of earlier seconds. */
+  async appendOwn(change: OwnChange, record: LogRecord): Promise<Position> {
+    // Its own seconds hold up nobody any more.
+    while (this.#isEarlierUnderWay(record.atSeconds)) await this.#news();
+    const appended = this.append(record);
+    this.release(change);
+    return appended;
   }
 
   /** Durable when it resolves. */
-  append(record: LogRecord): Promise<Position> {
+  async append(record: LogRecord): Promise<Position> {
     this.#deletions.note(record);
+    const end = await this.log.append(record);
+    this.#deletions.note(record, end);
     this.#deletions.saveAtTimes(this.log.end);
-    return this.log.append(record);
+    return end;
   }
 
   release(change: OwnChange): void {
-    this.#underWay.delete(change);
+    if (!this.#underWay.delete(change)) return;
+    for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
-  checkpoint(): Checkpoint {
-    const first = Math.min(nowSeconds(this.#environment), ...this.#underWay.values());
-    this.#promisedSeconds = Math.max(this.#promisedSeconds, first - 1);
-    return { position: this.log.end, seconds: first - 1 };
+  #isEarlierUnderWay(seconds: number): boolean {
+    for (const each of this.#underWay.values()) if (each < seconds) return true;
+    return false;
+  }
+
+  #news(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
   }
 }
 
@@ -82,7 +92,7 @@ export class OwnChange implements Change {
 
   async note(operation: Operation, name: string, extra = ''): Promise<void> {
     const record: LogRecord = { atSeconds: this.seconds(), operation, own: true, name, extra };
-    const end = await this.#journal.append(record);
+    const end = await this.#journal.appendOwn(this, record);
     this.#end = Math.max(this.#end, end);
   }
 

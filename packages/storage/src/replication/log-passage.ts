@@ -1,5 +1,5 @@
 import type { Binlog, Entry, Position } from './binlog.js';
-import type { Delivery } from './delivery.js';
+import { isWholeFile } from './deletions.js';
 import { Flights } from './flights.js';
 import type { LogRecord } from './log-record.js';
 import type { MarkKeeper } from './mark-keeper.js';
@@ -8,27 +8,28 @@ import type { Sending } from './sending.js';
 
 /**
  * Sends the log from the mark to its end, in one session. Changes of one file go in
- * order, others side by side, a bounded number of them; all else stays in the log,
- * however slow the member is.
+ * order, others of the same second side by side, a bounded number of them; all else stays
+ * in the log, however slow the member is. A record of a later second waits for all
+ * before it: the member reports the latest second that it has been sent, and by that the
+ * trackers judge which files it has, as in FastDFS.
  */
 
 export interface LogPassageParts {
   readonly log: Binlog;
   readonly sending: Sending;
-  readonly delivery: Delivery;
   readonly keeper: MarkKeeper;
   readonly maxFlights: number;
   readonly news: News;
-  /** Runs something beside; it never rejects. */
-  readonly beside: (what: Promise<void>, done: () => void) => Promise<void>;
-  /** Called now and then while what is to be sent waits for what is under way. */
-  readonly waiting: () => void;
-  /** Called whenever more has been answered. */
+  /** True once the member has it, false if the session cannot go on; never rejects. */
+  readonly deliver: (record: LogRecord, end: Position) => Promise<boolean>;
+  /** Throws if the session cannot go on. */
+  readonly check: () => void;
+  /** Called whenever more has been acknowledged. */
   readonly progressed: () => void;
   readonly report: (error: unknown) => void;
 }
 
-/** How long a wait may last of which nobody tells the end. */
+/** How long a wait may last whose end nothing reports. */
 const LOOK_INTERVAL_MS = 1000;
 
 export class LogPassage {
@@ -36,6 +37,8 @@ export class LogPassage {
   readonly #parts: LogPassageParts;
   /** Up to where the log has been looked at. */
   #read: Position;
+  /** Of the latest own record that was sent. */
+  #seconds = 0;
 
   constructor(parts: LogPassageParts) {
     this.#parts = parts;
@@ -49,41 +52,49 @@ export class LogPassage {
     const { entries, next, damaged } = await log.read(this.#read);
     if (damaged > 0) report(new Error(`${damaged} damaged lines in the log`));
     for (const entry of entries) await this.#launch(entry);
-    const more = next !== this.#read;
+    const hasMore = next !== this.#read;
     this.#read = next;
     if (this.flights.isEmpty) keeper.acknowledge(next);
     this.#settle();
-    return more;
+    return hasMore;
   }
 
   /** Sends the entry once nothing before it is in its way. */
   async #launch({ record, end }: Entry): Promise<void> {
-    const { sending, delivery, news, waiting, beside } = this.#parts;
+    const { sending, deliver } = this.#parts;
     if (!this.#concerns(record, end)) {
       this.flights.pass(end);
       return;
     }
-    const key = sending.keyOf(record);
-    while (this.flights.blocks(key)) {
-      waiting();
-      await news.next(LOOK_INTERVAL_MS);
+    if (record.own && record.atSeconds > this.#seconds) {
+      await this.#until(() => !this.flights.areUnderWay);
+      this.#seconds = record.atSeconds;
     }
-    this.flights.add(end, key, (done) =>
-      beside(delivery.deliver(record, end), () => {
-        done();
-        this.#settle();
-      }),
-    );
+    const key = sending.keyOf(record);
+    await this.#until(() => !this.flights.blocks(key));
+    this.flights.add(end, key, async (done) => {
+      if (!(await deliver(record, end))) return;
+      done();
+      this.#settle();
+      this.#parts.news.wake();
+    });
   }
 
-  /** Own changes, and in a first copy what others changed as well. */
-  #concerns({ own, operation }: LogRecord, end: Position): boolean {
-    if (own) return true;
+  async #until(isSo: () => boolean): Promise<void> {
+    const { news, check } = this.#parts;
+    while (!isSo()) {
+      check();
+      await news.next(LOOK_INTERVAL_MS);
+    }
+  }
+
+  /** Own changes; deletions, whoever made them; in a first copy all files that others brought. */
+  #concerns({ own, operation, name }: LogRecord, end: Position): boolean {
+    if (own || (operation === 'D' && isWholeFile(name))) return true;
     const isWhole = operation !== 'A' && operation !== 'M' && operation !== 'T';
     return isWhole && end <= this.#parts.keeper.mark.everythingUntil;
   }
 
-  /** Moves what has been answered on, and tells those who wait. */
   #settle(): void {
     this.#parts.keeper.acknowledge(this.flights.settle());
     this.#parts.progressed();

@@ -13,8 +13,6 @@ import { Members } from './members.js';
 export interface Mark {
   /** All records before it are with the member. */
   readonly position: Position;
-  /** What the member said it is; empty for a C storage. */
-  readonly instance: string;
   /**
    * The member was told to take its first copy from here: what came here from others
    * before this place is sent as well.
@@ -22,18 +20,14 @@ export interface Mark {
   readonly everythingUntil: Position;
   /** Of that first copy, unix seconds, as the tracker had it. */
   readonly firstCopySeconds: number;
-  /** What came here from others before this place is still to be compared with the member. */
-  readonly repairUntil: Position;
-  /** Changes that the member would not take. It is never said to have everything. */
+  /** Changes that the member would not take. */
   readonly refused: number;
 }
 
 export const NEW_MARK: Mark = {
   position: 0,
-  instance: '',
   everythingUntil: 0,
   firstCopySeconds: 0,
-  repairUntil: 0,
   refused: 0,
 };
 
@@ -85,13 +79,10 @@ function parse(text: string | undefined): Mark {
     const field = fields.get(name);
     return typeof field === 'number' && Number.isSafeInteger(field) && field >= 0 ? field : -1;
   };
-  const instance = fields.get('instance');
   const mark = {
     position: count('position'),
-    instance: typeof instance === 'string' ? instance : '',
     everythingUntil: count('everythingUntil'),
     firstCopySeconds: count('firstCopySeconds'),
-    repairUntil: count('repairUntil'),
     refused: count('refused'),
   };
   const whole = Object.values(mark).every((each) => each !== -1);

@@ -1,5 +1,6 @@
 import type { Position } from './binlog.js';
 import { type Mark, type MarkFile, NEW_MARK } from './mark-file.js';
+import { isUnfinished } from './members.js';
 
 /** How far one member has got this storage's log, between sessions and between starts. */
 export class MarkKeeper {
@@ -21,7 +22,7 @@ export class MarkKeeper {
     return this.#mark;
   }
 
-  /** Behind here all has been answered. */
+  /** The member has all before here. */
   get acknowledged(): Position {
     return this.#acknowledged;
   }
@@ -31,38 +32,31 @@ export class MarkKeeper {
   }
 
   /**
-   * A session begins; `asked`: when the member was told to take its first copy from
-   * here. A member that has lost everything is begun anew with.
+   * A session begins. `firstCopySeconds`: when the trackers last gave the member a source for
+   * a first copy, undefined if they never did. A member that has begun another first copy
+   * since has lost what it was sent before.
    */
-  begin(instance: string, asked: number | undefined, logEnd: Position): void {
-    const { position, instance: known, firstCopySeconds } = this.#mark;
-    const isLost = instance !== known && position > 0;
-    const isNewCopy = asked !== undefined && asked !== firstCopySeconds;
+  begin(status: number, firstCopySeconds: number | undefined, logEnd: Position): void {
+    const { position, firstCopySeconds: known } = this.#mark;
+    const hasLost = firstCopySeconds !== undefined && firstCopySeconds !== known;
+    const isNew = position === 0 && known === 0;
     // A log that is shorter than the mark is another log.
-    if (isLost || isNewCopy || position > logEnd) {
-      const copy = { everythingUntil: logEnd, firstCopySeconds: asked ?? 0 };
-      this.#mark = { ...NEW_MARK, ...(asked === undefined ? {} : copy) };
+    if (hasLost || position > logEnd) {
+      const takesAll = hasLost && (!isNew || isUnfinished(status));
+      this.#mark = {
+        ...NEW_MARK,
+        everythingUntil: takesAll ? logEnd : 0,
+        firstCopySeconds: firstCopySeconds ?? 0,
+      };
     }
-    this.#mark = { ...this.#mark, instance };
     this.#acknowledged = this.#mark.position;
   }
 
-  /** The member would not take a change; true for the first one. */
+  /** The member refused a change for good; true for the first one. */
   refused(): boolean {
     const { refused } = this.#mark;
     this.#mark = { ...this.#mark, refused: refused + 1 };
     return refused === 0;
-  }
-
-  /** What came from others before that place is to be compared with the member. */
-  repair(until: Position): void {
-    this.#mark = { ...this.#mark, repairUntil: until };
-    void this.save();
-  }
-
-  /** That has been done, unless more has been asked for meanwhile. */
-  repaired(until: Position): void {
-    if (this.#mark.repairUntil === until) this.#mark = { ...this.#mark, repairUntil: 0 };
   }
 
   save(): Promise<void> {

@@ -36,6 +36,11 @@ export class Members {
     this.#tell();
   }
 
+  /** True once a tracker has listed them. */
+  get areKnown(): boolean {
+    return this.#lists.size > 0;
+  }
+
   /** A tracker has been asked and has no news. */
   unchanged(): void {
     for (const listener of [...this.#waiting]) listener();

@@ -19,8 +19,6 @@ import { presentFiles } from './present-files.js';
 
 export interface OpenedLog {
   readonly log: Binlog;
-  /** 16 hexadecimal digits; others than before if files have been lost. */
-  readonly instance: string;
   /** A store path has been replaced: its files have to come from the other members. */
   readonly lostFiles: boolean;
 }
@@ -66,7 +64,7 @@ async function fill(parts: Parts): Promise<Omit<OpenedLog, 'log'>> {
     await makeLog(disk, log, directory, storePaths);
     const instance = newInstance(environment);
     await settle(disk, directory, storePaths, instance);
-    return { instance, lostFiles: false };
+    return { lostFiles: false };
   }
   await log.open();
   const marked = await Promise.all(storePaths.map(({ path }) => instanceOf(disk, path)));
@@ -77,7 +75,7 @@ async function fill(parts: Parts): Promise<Omit<OpenedLog, 'log'>> {
   if (lostFiles || known.storePaths !== storePaths.length) {
     await settle(disk, directory, storePaths, instance);
   }
-  return { instance, lostFiles };
+  return { lostFiles };
 }
 
 async function makeLog(

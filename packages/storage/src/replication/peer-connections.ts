@@ -1,10 +1,5 @@
-import {
-  exchangeInstances,
-  peerStanding,
-  reportServerId,
-  type StandingWord,
-} from '@stevedore/protocol';
-import { asError, ConnectionError, StatusError } from '../errors.js';
+import { reportServerId } from '@stevedore/protocol';
+import { asError, ConnectionError } from '../errors.js';
 import { FrameClient, type FrameClientOptions } from '../net/frame-client.js';
 
 /**
@@ -14,7 +9,6 @@ import { FrameClient, type FrameClientOptions } from '../net/frame-client.js';
 
 export interface PeerConnectionsOptions extends FrameClientOptions {
   readonly ownId: string;
-  readonly ownInstance: string;
   readonly maxConnections: number;
 }
 
@@ -27,9 +21,6 @@ export class PeerConnections {
   readonly #waiting: (() => void)[] = [];
   /** True once the member has ended a connection that it was not asked to end. */
   hasEnded = false;
-  /** What the member says it is; undefined: a C storage, which does not know the question. */
-  instance: string | undefined;
-
   readonly #onEnd: () => void;
 
   private constructor(options: PeerConnectionsOptions, stop: AbortController, onEnd: () => void) {
@@ -38,7 +29,7 @@ export class PeerConnections {
     this.#stop = stop;
   }
 
-  /** Resolves when the member has answered; `onEnd` hears when it ends a connection. */
+  /** Resolves when the member has answered; `onEnd` is called when it ends a connection. */
   static async open(
     options: PeerConnectionsOptions,
     signal: AbortSignal,
@@ -51,7 +42,7 @@ export class PeerConnections {
     if (signal.aborted) abort();
     const connections = new PeerConnections(options, stop, onEnd);
     try {
-      const first = await connections.#connect(true);
+      const first = await connections.#connect();
       connections.#idle.push(first);
       return connections;
     } catch (error) {
@@ -63,11 +54,6 @@ export class PeerConnections {
   /** As many requests are under way at most. */
   get max(): number {
     return this.#options.maxConnections;
-  }
-
-  /** True while nothing is under way. */
-  get isIdle(): boolean {
-    return this.#idle.length === this.#open.size && this.#opening === 0;
   }
 
   async use<Result>(action: (peer: FrameClient) => Promise<Result>): Promise<Result> {
@@ -82,11 +68,6 @@ export class PeerConnections {
       else this.#drop(peer);
       this.#waiting.shift()?.();
     }
-  }
-
-  /** Tells the member how matters stand; its answer is true if it goes on without this one. */
-  say(word: StandingWord, name = ''): Promise<boolean> {
-    return this.use((peer) => peer.ask(peerStanding, { word, name }));
   }
 
   close(): void {
@@ -107,14 +88,10 @@ export class PeerConnections {
     }
   }
 
-  async #connect(isFirst = false): Promise<FrameClient> {
+  async #connect(): Promise<FrameClient> {
     this.#opening += 1;
     try {
-      const peer = await this.#introduced();
-      if (isFirst) await this.#ask(peer);
-      else if (this.instance !== undefined) await this.#tell(peer);
-      if (!this.#open.has(peer)) return await this.#introduced();
-      return peer;
+      return await this.#introduced();
     } finally {
       this.#opening -= 1;
     }
@@ -134,21 +111,6 @@ export class PeerConnections {
     } catch (error) {
       this.#drop(peer);
       throw error;
-    }
-  }
-
-  async #tell(peer: FrameClient): Promise<string> {
-    const { instance } = await peer.ask(exchangeInstances, { instance: this.#options.ownInstance });
-    return instance;
-  }
-
-  /** A C storage answers 22 to what it does not know, and closes. */
-  async #ask(peer: FrameClient): Promise<void> {
-    try {
-      this.instance = await this.#tell(peer);
-    } catch (error) {
-      this.#drop(peer);
-      if (!(error instanceof StatusError)) throw error;
     }
   }
 

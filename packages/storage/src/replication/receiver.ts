@@ -22,9 +22,9 @@ import type { StorageSession } from './session.js';
 
 /**
  * Applies what other members of the group have changed. Everything may come twice, or
- * when later changes of the same file are here already: what is here and younger
- * stays, and a file that has been deleted does not come back. Status 17: it is here
- * already. Status 2: the whole file is needed.
+ * when later changes of the same file are here already: what its source has counts, else
+ * what is younger, and a file that has been deleted does not come back. Status 17: it is
+ * here already. Status 2: the whole file is needed.
  */
 
 /** Longest metadata or list of deleted slices that is taken. */
@@ -54,26 +54,16 @@ export class Receiver {
     const size = await this.#sizeOf(id);
     // What an appender has become since, its later changes tell.
     const stays = size === bytes || (size !== undefined && fileKind(id) === 'appender');
-    if (!replaces && (stays || (session.tellsSynced && size !== undefined))) {
-      return this.#drop(payload, false);
-    }
-    const change = this.#change(id, atSeconds, undefined, size === undefined);
-    const { source } = decodeFields(id.base);
-    const { members } = this.#service.replication;
-    const sender = session.peer;
-    const isSource = source === sender || source === members.find(sender)?.address;
+    if (!replaces && stays) return this.#drop(payload, false);
+    const change = this.#change(id, atSeconds, size === undefined);
+    const isSource = this.#service.replication.isSource(session.peer, id);
     const done = storePath.announce(bytes);
     try {
       await this.#service.store.receive(id, payload, change, async (path) => {
         if (this.#isDeleted(id, atSeconds)) return true;
         const stat = await this.#statOf(path);
         if (!stat) return false;
-        this.#checkMayChange(session);
-        // Whoever is in charge of a file replaces it; a C storage sends what it has.
-        if (session.tellsSynced) {
-          if (replaces) this.#service.replication.replaced(id.name);
-          return !replaces;
-        }
+        if (replaces && isSource && fileKind(id) === 'appender') return false;
         if (stat.mtimeSeconds < atSeconds) return false;
         // Within one second the source knows best, then who has more.
         if (stat.mtimeSeconds > atSeconds) return true;
@@ -92,31 +82,27 @@ export class Receiver {
     throw new StatusError(status, id.name);
   }
 
-  append(id: FileId, request: SyncPart, payload: Payload, session: StorageSession): Promise<void> {
-    return this.#part(id, request, payload, session, (size, { offset, size: bytes }) => {
+  append(id: FileId, request: SyncPart, payload: Payload): Promise<void> {
+    return this.#part(id, request, payload, (size, { offset, size: bytes }) => {
       if (size === offset) return true;
       const status = size >= offset + bytes ? Status.exists : Status.notFound;
       throw new StatusError(status, `${size} bytes instead of ${offset}`);
     });
   }
 
-  modify(id: FileId, request: SyncPart, payload: Payload, session: StorageSession): Promise<void> {
-    return this.#part(id, request, payload, session, (size, { offset }) => {
+  modify(id: FileId, request: SyncPart, payload: Payload): Promise<void> {
+    return this.#part(id, request, payload, (size, { offset }) => {
       if (size >= offset) return true;
       throw new StatusError(Status.notFound, `${size} bytes instead of ${offset} at least`);
     });
   }
 
-  async truncate(
-    id: FileId,
-    { oldSize, newSize, atSeconds }: SyncTruncation,
-    session: StorageSession,
-  ): Promise<void> {
+  async truncate(id: FileId, { oldSize, newSize, atSeconds }: SyncTruncation): Promise<void> {
     const { store, changing } = this.#service;
     this.#unlessDeleted(id, atSeconds);
     const path = store.pathOf(id);
     if (newSize > oldSize) await this.#service.roomFor(newSize - oldSize, id.storePathIndex);
-    const change = this.#change(id, atSeconds, session);
+    const change = this.#change(id, atSeconds);
     await changing.change({ path, name: id.name }, change, undefined, ({ size }) => {
       if (size !== oldSize) throw new StatusError(Status.exists, `${size} bytes, not ${oldSize}`);
       return cutting(oldSize, newSize);
@@ -133,15 +119,18 @@ export class Receiver {
     const path = store.pathOf(id);
     if (part === 'metadata') {
       const described = { path, name: id.name };
-      const gone = this.#change(id, atSeconds, session);
-      replication.replaced(id.name);
-      return metadata.receive(described, undefined, gone, session.tellsSynced);
+      const isSource = replication.isSource(session.peer, id);
+      return metadata.receive(described, undefined, this.#change(id, atSeconds), isSource);
     }
     const change = this.#change(id, atSeconds);
     if (part === 'deleted slices') throw new StatusError(Status.invalid, 'a list that stays');
     const slice = parseSliceId(id);
     if (slice) {
       return slices.receiveDeletion(id.name, slice, store.pathOf(slice.trunk), change);
+    }
+    // A slave can be deleted and stored again, and deletions are passed on late.
+    if (fileKind(id) === 'slave' && ((await this.#statOf(path))?.mtimeSeconds ?? 0) > atSeconds) {
+      return;
     }
     try {
       await removeFile(this.#service, id, change);
@@ -161,14 +150,14 @@ export class Receiver {
     await store.receiveLink(id, { path, name: source.name }, this.#change(id, atSeconds));
   }
 
-  async rename(id: FileId, old: FileId, atSeconds: number, session: StorageSession): Promise<void> {
+  async rename(id: FileId, old: FileId, atSeconds: number): Promise<void> {
     const { store, changing, settings } = this.#service;
     if (id.name === old.name || id.directory.join() !== old.directory.join()) {
       throw new StatusError(Status.invalid, 'a new name is in the same directory');
     }
     if (await settings.disk.exists(store.pathOf(id))) throw new StatusError(Status.exists, id.name);
     this.#unlessDeleted(id, atSeconds);
-    const change = this.#change(id, atSeconds, session);
+    const change = this.#change(id, atSeconds);
     await changing.exclusively(store.pathOf(old), () => store.renameAs(old, id, change));
   }
 
@@ -176,7 +165,6 @@ export class Receiver {
     id: FileId,
     request: SyncPart,
     payload: Payload,
-    session: StorageSession,
     fits: (size: number, request: SyncPart) => boolean,
   ): Promise<void> {
     const { store, changing, settings, storePaths } = this.#service;
@@ -189,7 +177,7 @@ export class Receiver {
     const done = storePaths[id.storePathIndex]!.announce(payload.remaining);
     try {
       const piece = await receivePiece(settings.disk, () => store.temporaryFile(path), payload);
-      const change = this.#change(id, request.atSeconds, session);
+      const change = this.#change(id, request.atSeconds);
       await changing.change({ path, name: id.name }, change, piece, ({ size: now }) => {
         fits(now, request);
         return writing(now === request.offset ? 'A' : 'M', piece, request.offset, now);
@@ -220,13 +208,11 @@ export class Receiver {
     await storePath.makePair(Number.parseInt(high, 16), Number.parseInt(low, 16));
     const file = { path: store.pathOf(id), name: id.name };
     const change = new ReceivedChange(this.#service.replication.journal, atSeconds, false, () => {
-      if (part !== 'metadata') return;
-      this.#unlessDeleted(id, atSeconds);
-      this.#checkMayChange(session);
+      if (part === 'metadata') this.#unlessDeleted(id, atSeconds);
     });
     if (part === 'metadata') {
-      this.#service.replication.replaced(id.name);
-      await metadata.receive(file, content, change, session.tellsSynced);
+      const isSource = this.#service.replication.isSource(session.peer, id);
+      await metadata.receive(file, content, change, isSource);
     } else if (isTrunkId(id)) await slices.receiveList(file, content, change);
     else throw new StatusError(Status.invalid, 'deleted slices of what is no trunk');
   }
@@ -263,20 +249,10 @@ export class Receiver {
     }
   }
 
-  /**
-   * A file of this storage itself, which it had lost, is passed on as its own again.
-   * With a session, whoever it is must be allowed to change files when the change is made.
-   */
-  #change(id: FileId, atSeconds: number, session?: StorageSession, isNew = false): ReceivedChange {
+  /** A file of this storage itself, which it had lost, is passed on as its own again. */
+  #change(id: FileId, atSeconds: number, isNew = false): ReceivedChange {
     const { identity, replication } = this.#service;
     const restores = isNew && identity.isSource(decodeFields(id.base).source);
-    const check = session && (() => this.#checkMayChange(session));
-    return new ReceivedChange(replication.journal, atSeconds, restores, check);
-  }
-
-  /** Status 11 if changes of that member are not to be taken; a C storage's always are. */
-  #checkMayChange({ peer, tellsSynced }: StorageSession): void {
-    if (!tellsSynced || this.#service.replication.standing.takesFrom(peer)) return;
-    throw new StatusError(Status.tryAgain, `changes of ${peer} are not taken now`);
+    return new ReceivedChange(replication.journal, atSeconds, restores);
   }
 }

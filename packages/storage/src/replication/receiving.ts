@@ -1,10 +1,8 @@
 import {
   ALREADY_THERE,
-  exchangeInstances,
   type FileId,
   type PayloadCommand,
   ProtocolError,
-  peerStanding,
   reportServerId,
   Status,
   type SyncFile,
@@ -13,7 +11,6 @@ import {
   syncCreateFile,
   syncCreateLink,
   syncDeleteFile,
-  syncedUntil,
   syncModifyFile,
   syncRenameFile,
   syncTruncateFile,
@@ -58,9 +55,9 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
     return id;
   };
 
-  /** Remembers how far a member is that does not tell so itself. */
-  const received = (session: StorageSession, atSeconds: number): undefined => {
-    if (session.peer !== '' && !session.tellsSynced) synced.set(session.peer, atSeconds);
+  /** Remembers up to when the files of a member are here: as its own records come in order. */
+  const received = (session: StorageSession, id: FileId, atSeconds: number): undefined => {
+    if (replication.isSource(session.peer, id)) synced.set(session.peer, atSeconds);
     replication.lastReceivedSeconds = Math.max(replication.lastReceivedSeconds, atSeconds);
     return undefined;
   };
@@ -83,22 +80,18 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
         const replaces = command === syncUpdateFile;
         await receiver.file(name, request.atSeconds, payload, replaces, session);
       }
-      return command.reply.encode(received(session, request.atSeconds));
+      return command.reply.encode(received(session, name.id, request.atSeconds));
     },
   });
 
   const part = (
     command: PayloadCommand<SyncPart, undefined>,
-    apply: (
-      id: FileId,
-      request: SyncPart,
-      payload: Payload,
-      session: StorageSession,
-    ) => Promise<void>,
+    apply: (id: FileId, request: SyncPart, payload: Payload) => Promise<void>,
   ): Handler<StorageSession> =>
     receiving(command, async (request, payload, { session }: Context<StorageSession>) => {
-      await apply(await file(session, request), request, payload, session);
-      return received(session, request.atSeconds);
+      const id = await file(session, request);
+      await apply(id, request, payload);
+      return received(session, id, request.atSeconds);
     });
 
   return [
@@ -106,35 +99,21 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
       session.peer = await admit(members, session, id);
       return undefined;
     }),
-    control(exchangeInstances, async ({ instance }, { session }: Context<StorageSession>) => {
-      if (session.peer === '') throw new StatusError(Status.accessDenied, 'a stranger');
-      session.tellsSynced = true;
-      if (!synced.isSame(session.peer, instance)) replication.lostBy(session.peer);
-      return { instance: replication.instance };
-    }),
-    control(syncedUntil, (seconds, { session }: Context<StorageSession>) => {
-      if (!session.tellsSynced) throw new StatusError(Status.accessDenied, 'a stranger');
-      synced.set(session.peer, seconds);
-      return undefined;
-    }),
-    control(peerStanding, (said, { session }: Context<StorageSession>) => {
-      if (!session.tellsSynced) throw new StatusError(Status.accessDenied, 'a stranger');
-      return replication.said(session.peer, said);
-    }),
     wholeFile(syncCreateFile),
     wholeFile(syncUpdateFile),
     part(syncAppendFile, (...change) => receiver.append(...change)),
     part(syncModifyFile, (...change) => receiver.modify(...change)),
     control(syncTruncateFile, async (request, { session }: Context<StorageSession>) => {
-      await receiver.truncate(await file(session, request), request, session);
-      return received(session, request.atSeconds);
+      const id = await file(session, request);
+      await receiver.truncate(id, request);
+      return received(session, id, request.atSeconds);
     }),
     control(syncDeleteFile, async (request, { session }: Context<StorageSession>) => {
       const name = await named(session, request);
       try {
         await receiver.remove(name, request.atSeconds, session);
       } finally {
-        received(session, request.atSeconds);
+        received(session, name.id, request.atSeconds);
       }
       return undefined;
     }),
@@ -142,13 +121,13 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
       const id = await file(session, request);
       const source = await file(session, { group: request.group, name: request.source });
       await receiver.link(id, source, request.atSeconds);
-      return received(session, request.atSeconds);
+      return received(session, id, request.atSeconds);
     }),
     control(syncRenameFile, async (request, { session }: Context<StorageSession>) => {
       const id = await file(session, request);
       const old = await file(session, { group: request.group, name: request.source });
-      await receiver.rename(id, old, request.atSeconds, session);
-      return received(session, request.atSeconds);
+      await receiver.rename(id, old, request.atSeconds);
+      return received(session, id, request.atSeconds);
     }),
   ];
 }

@@ -1,4 +1,4 @@
-import { type FileId, type PeerStanding, Status } from '@stevedore/protocol';
+import { decodeFields, type FileId, Status } from '@stevedore/protocol';
 import type { Environment } from '../environment.js';
 import { asError, StatusError } from '../errors.js';
 import type { StorageSettings } from '../storage/options.js';
@@ -7,45 +7,32 @@ import type { Change } from './change.js';
 import { Deletions } from './deletions.js';
 import { Journal } from './journal.js';
 import { Members } from './members.js';
-import { Standing } from './standing.js';
+import type { OpenedLog } from './open-log.js';
 import { SyncedTimes } from './synced-times.js';
 
 /**
- * What a storage does so that the other members of its group have what it has: it
- * keeps a log of its changes, and answers for one when enough members have it.
+ * Replication as FastDFS has it: a storage logs its changes, and a sender for each other
+ * member of the group pushes them in order. A file that changes is changed at its source
+ * alone. A new file is answered once `writeCopies` members have it.
  */
 
-/** Those who pass changes on; see peers.ts. */
+/** The senders; see peers.ts. */
 export interface Copiers {
-  /**
-   * Resolves when such a change may be made here, with the turn of the standing; status
-   * 11 if there are too few members for it, or others are to make it.
-   */
-  ready(kind: ChangeKind): Promise<number>;
-  /** Whether what was allowed in that turn is so still. */
-  isAllowed(kind: ChangeKind, turn: number): boolean;
-  /** Resolves when enough members have all that is in the log up to there. */
-  copied(position: Position, kind: ChangeKind, turn: number): Promise<void>;
-  /** What a member says of who goes on without whom; true if this storage does without it. */
-  said(id: string, { word, name }: PeerStanding): Promise<boolean>;
-  /** A tracker may have forgotten who is out. */
-  rejoined(): void;
-  /** A member has lost its log: what came from it is to be compared with all others. */
-  repair(): void;
+  /** Throws status 11 if a new file could not get enough copies now. */
+  checkCopies(): void;
+  /** Resolves when enough members have the record that ends there; status 11 if too late. */
+  copied(position: Position): Promise<void>;
+  /** Throws status 11 if another member makes the changes of this file. */
+  checkSource(id: FileId): void;
 }
 
-/**
- * A new file, which nobody can have but from here; a file that goes; or a change of one
- * that is there, which one member makes at a time.
- */
+/** A new file; a file that goes; or a change of one that is there, which its source makes. */
 export type ChangeKind = 'new' | 'gone' | { readonly changed: FileId };
 
 export interface ReplicationParts {
   readonly log: Binlog;
   readonly deletions: Deletions;
   readonly synced: SyncedTimes;
-  /** Told to the other members: another one means that everything was lost. */
-  readonly instance: string;
   readonly environment: Environment;
 }
 
@@ -53,41 +40,29 @@ export class Replication {
   readonly log: Binlog;
   readonly deletions: Deletions;
   readonly synced: SyncedTimes;
-  readonly instance: string;
   readonly members = new Members();
-  readonly standing = new Standing();
   readonly journal: Journal;
   /** Latest change that came from another member, unix seconds. */
   lastReceivedSeconds = 0;
   /** Bytes of files sent to other members. */
   sentBytes = 0;
-  readonly #pending = new Map<string, Set<{ isReplaced: boolean }>>();
   #copiers: Copiers | undefined;
 
-  constructor({ log, deletions, synced, instance, environment }: ReplicationParts) {
+  constructor({ log, deletions, synced, environment }: ReplicationParts) {
     this.log = log;
     this.deletions = deletions;
     this.synced = synced;
-    this.instance = instance;
     this.journal = new Journal(log, deletions, environment);
   }
 
-  /** Another member has lost its log, and with it what it had not passed on to all. */
-  lostBy(id: string): void {
-    // What it had answered without this storage is lost.
-    this.standing.levelWith(id);
-    if (this.members.find(id)) this.#copiers?.repair();
-  }
-
-  /** From now on, changes are answered when `copiers` say so. */
+  /** From now on, changes are made and answered as `copiers` allow. */
   passTo(copiers: Copiers): void {
     this.#copiers = copiers;
   }
 
   /**
-   * Makes a change that a client asked for; resolves when enough members have it. If
-   * too few get it, `undo` is called with what was made, and the status is 11; without
-   * it the status is 110: the change has been made and may stay, or not.
+   * Makes a change that a client asked for. A new file that too few members get is removed
+   * by `undo`, and the status is 11.
    */
   async run<Result>(
     kind: ChangeKind,
@@ -95,62 +70,29 @@ export class Replication {
     undo?: (result: Result) => Promise<void>,
   ): Promise<Result> {
     const copiers = this.#copiers;
-    const turn = (await copiers?.ready(kind)) ?? this.standing.turn;
+    if (kind === 'new') copiers?.checkCopies();
+    else if (kind !== 'gone') copiers?.checkSource(kind.changed);
     const change = this.journal.begin();
-    const pending = typeof kind === 'string' ? undefined : this.#pend(kind.changed.name);
     let result: Result;
     try {
-      const isAllowed = (): boolean => copiers?.isAllowed(kind, turn) ?? true;
-      const making = (): Promise<Result> => make(change);
-      result = await (kind === 'new' ? making() : this.standing.make(isAllowed, making));
-    } catch (error) {
-      pending?.end();
-      throw error;
+      result = await make(change);
     } finally {
       change.end();
     }
+    if (kind !== 'new') return result;
     try {
-      if (change.position > 0) await copiers?.copied(change.position, kind, turn);
-      if (pending?.isReplaced) {
-        throw new StatusError(Status.tryAgain, 'the file was replaced by another state of it');
-      }
+      await copiers?.copied(change.position);
     } catch (error) {
       await undo?.(result);
-      if (undo || !(error instanceof StatusError)) throw error;
-      throw new StatusError(Status.timedOut, error.message);
-    } finally {
-      pending?.end();
+      throw error;
     }
     return result;
   }
 
-  /** The file, or its metadata, has been replaced by what another member has of it. */
-  replaced(name: string): void {
-    for (const pending of this.#pending.get(name) ?? []) pending.isReplaced = true;
-  }
-
-  /** A change of the file that is still to be answered. */
-  #pend(name: string): { isReplaced: boolean; end(): void } {
-    const all = this.#pending.get(name) ?? new Set();
-    const pending = {
-      isReplaced: false,
-      end: () => {
-        all.delete(pending);
-        if (all.size === 0 && this.#pending.get(name) === all) this.#pending.delete(name);
-      },
-    };
-    all.add(pending);
-    this.#pending.set(name, all);
-    return pending;
-  }
-
-  /** What a member says; see `Copiers`. */
-  async said(id: string, what: PeerStanding): Promise<boolean> {
-    return (await this.#copiers?.said(id, what)) ?? false;
-  }
-
-  rejoined(): void {
-    this.#copiers?.rejoined();
+  /** Whether that member is the file's source: it alone changes it. */
+  isSource(memberId: string, { base }: FileId): boolean {
+    const { source } = decodeFields(base);
+    return source === memberId || source === this.members.find(memberId)?.address;
   }
 
   async close(): Promise<void> {
@@ -165,8 +107,7 @@ export class Replication {
 
 /** Opens what a storage remembers of its group. */
 export async function openReplication(
-  log: Binlog,
-  instance: string,
+  { log, lostFiles }: OpenedLog,
   directory: string,
   { disk, environment, onError }: StorageSettings,
 ): Promise<Replication> {
@@ -174,10 +115,16 @@ export async function openReplication(
   const synced = new SyncedTimes(disk, directory, onError);
   try {
     await deletions.load(log);
-    await synced.load();
+    if (lostFiles) await synced.clear();
+    else await synced.load();
   } catch (error) {
     await log.close().catch((again: unknown) => onError(asError(again)));
     throw error;
   }
-  return new Replication({ log, deletions, synced, instance, environment });
+  return new Replication({ log, deletions, synced, environment });
+}
+
+/** Status 11: the client asks again, here or elsewhere. */
+export function tryAgain(why: string): StatusError {
+  return new StatusError(Status.tryAgain, why);
 }

@@ -49,13 +49,6 @@ export class SentFiles {
   }
 }
 
-/** The member that changes a file: what it has, counts. */
-export interface InCharge {
-  readonly id: string;
-  /** Asks it to have a member have the file as it is there. */
-  passOn(member: string, name: string): Promise<void>;
-}
-
 /** What is known of a record that is to be sent. */
 export interface About {
   /** Where it ends in the log; 0 if it is made up. */
@@ -64,12 +57,6 @@ export interface About {
   readonly again: boolean;
   readonly sent: SentFiles;
 }
-
-/**
- * Who is to pass a file on before this is done; undefined: it is. While this storage lacks
- * changes, nobody is, and it may have to be sent later.
- */
-export type Rest = InCharge | 'nobody' | undefined;
 
 /** Names in memory for one member. */
 const MAX_SENT_FILES = 65_536;
@@ -80,12 +67,9 @@ const ASK_FIRST_BYTES = 16 * 1024;
 export class Sending {
   readonly #service: StorageService;
   readonly #group: string;
-  readonly #inCharge: (id: FileId) => Rest;
 
-  /** `inCharge` gives the member that changes a file, if that is another one. */
-  constructor(service: StorageService, inCharge: (id: FileId) => Rest) {
+  constructor(service: StorageService) {
     this.#service = service;
-    this.#inCharge = inCharge;
     this.#group = service.settings.group;
   }
 
@@ -96,20 +80,14 @@ export class Sending {
     return name && (parseSliceId(name.id)?.trunk.name ?? name.id.name);
   }
 
-  /**
-   * Throws StatusError for what the member refuses. Where it has a file otherwise than it
-   * is here, the answer is who is in charge of the file, unless that is this storage.
-   */
-  async send(record: LogRecord, peer: FrameClient, about: About): Promise<Rest> {
+  /** Throws StatusError for what the member refuses. */
+  async send(record: LogRecord, peer: FrameClient, about: About): Promise<void> {
     const name = this.#parse(record.name);
     // Damage, or a store path that this storage does not have any more.
-    if (!name) return undefined;
+    if (!name) return;
     const { id, part } = name;
     if (part === 'metadata') return this.#metadata(id, record, peer);
-    if (part === 'deleted slices') {
-      await this.#deletedSlices(id, record, peer);
-      return undefined;
-    }
+    if (part === 'deleted slices') return this.#deletedSlices(id, record, peer);
     switch (record.operation) {
       case 'C':
         return this.#created(id, record, peer, about);
@@ -122,34 +100,33 @@ export class Sending {
       case 'D':
         return this.#deleted(id, record, peer, about);
       case 'L':
-        await this.#linked(id, record, peer);
-        return undefined;
+        return this.#linked(id, record, peer);
       case 'R':
-        await this.#renamed(id, record, peer);
-        return undefined;
+        return this.#renamed(id, record, peer);
     }
   }
 
-  async #created(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<Rest> {
+  async #created(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<void> {
     const { again, sent: files } = about;
     const until = this.#service.replication.log.end;
     const opened = await this.#open(id);
-    if (!opened) return undefined;
+    if (!opened) return;
     try {
       if (again && opened.stat.size > ASK_FIRST_BYTES && (await this.#hasSame(id, opened, peer))) {
-        return undefined;
+        return;
       }
       const request = this.#wholeFile(id, record, opened);
       const sent = await accepted(
         this.#send(syncCreateFile, request, opened, 0, peer),
         Status.exists,
       );
-      // A slave can be another one than the one that was stored under its name before.
-      if (sent === Status.exists && fileKind(id) === 'slave') {
-        return await this.#level(id, record, peer, about);
+      // A slave can be another one than the one that was stored under its name before, and an
+      // appender that came back from a member can lack changes.
+      const kind = fileKind(id);
+      if (sent === Status.exists && (kind === 'slave' || (again && kind === 'appender'))) {
+        await this.#level(id, record, peer, about);
       }
-      if (sent === Status.ok && fileKind(id) === 'appender') files.note(id.name, until);
-      return undefined;
+      if (sent === Status.ok && kind === 'appender') files.note(id.name, until);
     } finally {
       opened.release();
     }
@@ -157,15 +134,14 @@ export class Sending {
 
   /**
    * A change of a file. The member is believed to have the file as it was before only
-   * where this session has seen that, and nobody else can have changed it since; else
-   * what it has is compared first.
+   * where this session has seen that; else what it has is compared first.
    */
-  async #changed(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<Rest> {
+  async #changed(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<void> {
     const until = about.sent.until(id.name);
-    if (until >= about.end) return undefined;
-    const isKnown = (until >= 0 || !about.again) && !this.#inCharge(id);
-    if (isKnown && (await this.#part(id, record, peer))) return undefined;
-    return this.#level(id, record, peer, about);
+    if (until >= about.end) return;
+    const isKnown = until >= 0 || !about.again;
+    if (isKnown && (await this.#part(id, record, peer))) return;
+    await this.#level(id, record, peer, about);
   }
 
   /** True if the change fitted what the member has, or there is nothing to be changed. */
@@ -189,44 +165,35 @@ export class Sending {
     }
   }
 
-  /**
-   * Has the member have the file as it is here: what it has of it is not sent again, and
-   * what it has otherwise is replaced by who is in charge of the file. Another one may
-   * not have got yet what the member has.
-   */
-  async #level(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<Rest> {
+  /** Has the member have the file as it is here; what it has of it is not sent again. */
+  async #level(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<void> {
     const until = this.#service.replication.log.end;
     const opened = await this.#open(id);
-    if (!opened) return undefined;
+    if (!opened) return;
     try {
-      const rest = await this.#levelled(id, record, opened, peer);
-      if (!rest) about.sent.note(id.name, until);
-      return rest;
+      await this.#levelled(id, record, opened, peer);
+      about.sent.note(id.name, until);
     } finally {
       opened.release();
     }
   }
 
-  /** Undefined if the member has the file as it is here, or has it now. */
   async #levelled(
     id: FileId,
     record: LogRecord,
     opened: OpenFile,
     peer: FrameClient,
-  ): Promise<Rest> {
+  ): Promise<void> {
     // The name of a normal file tells its content.
     if (fileKind(id) === 'normal') {
       const there = await this.#info(id, peer, QueryInfoFlag.noCrc);
-      if (there?.size === opened.stat.size) return undefined;
+      if (there?.size === opened.stat.size) return;
     } else {
       const there = await this.#info(id, peer, 0);
-      if (there && (await this.#isSame(there, opened))) return undefined;
-      const other = there && this.#inCharge(id);
-      if (other) return other;
-      if (there && (await this.#append(id, record, opened, there, peer))) return undefined;
+      if (there && (await this.#isSame(there, opened))) return;
+      if (there && (await this.#append(id, record, opened, there, peer))) return;
     }
     await this.#replace(id, record, opened, peer);
-    return undefined;
   }
 
   /** Sends what is behind the member's last byte; false if it has another beginning. */
@@ -247,7 +214,7 @@ export class Sending {
     return (await accepted(sent, Status.exists, Status.notFound)) === Status.ok;
   }
 
-  /** Sends the file as it is; status 11 if the member keeps another state of it. */
+  /** Sends the file as it is; the member keeps a younger one that it has. */
   async #replace(
     id: FileId,
     record: LogRecord,
@@ -255,14 +222,10 @@ export class Sending {
     peer: FrameClient,
   ): Promise<void> {
     const request = this.#wholeFile(id, record, opened);
-    const sent = this.#send(syncUpdateFile, request, opened, 0, peer);
-    if ((await accepted(sent, Status.exists)) === Status.ok) return;
-    const there = await this.#info(id, peer, 0);
-    if (there === undefined || (await this.#isSame(there, opened))) return;
-    throw new StatusError(Status.tryAgain, `${id.name}: another state is kept`);
+    await accepted(this.#send(syncUpdateFile, request, opened, 0, peer), Status.exists);
   }
 
-  async #deleted(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<Rest> {
+  async #deleted(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<void> {
     const isHere = parseSliceId(id)
       ? await this.#service.has(id)
       : await this.#settled(id, (path) => this.#service.settings.disk.exists(path));
@@ -270,9 +233,8 @@ export class Sending {
       await accepted(peer.ask(syncDeleteFile, this.#change(id, record)), Status.notFound);
     } else if (fileKind(id) === 'slave' && !parseSliceId(id)) {
       // Deleted and stored again: what the member has may be the old one.
-      return this.#level(id, record, peer, about);
+      await this.#level(id, record, peer, about);
     }
-    return undefined;
   }
 
   async #linked(id: FileId, record: LogRecord, peer: FrameClient): Promise<void> {
@@ -302,28 +264,21 @@ export class Sending {
     }
   }
 
-  /** Metadata as a whole; sent by who is in charge of the file, as in `#level`. */
-  async #metadata(id: FileId, record: LogRecord, peer: FrameClient): Promise<Rest> {
+  /** Metadata as a whole. */
+  async #metadata(id: FileId, record: LogRecord, peer: FrameClient): Promise<void> {
     // What a killed deletion has left of a file's metadata is nobody's.
     const isHere = await this.#settled(id, (path) => this.#service.settings.disk.exists(path));
-    if (!isHere) return undefined;
+    if (!isHere) return;
     const found = await this.#service.metadata.toSend(this.#service.store.pathOf(id));
-    const other = this.#inCharge(id);
-    if (other) {
-      const there = await this.#metadataAt(id, peer);
-      const isSame = found ? there?.equals(found.metadata) === true : there === undefined;
-      return isSame ? undefined : other;
-    }
     const change = { ...this.#change(id, record), name: id.name + METADATA_SUFFIX };
     if (!found) {
       await accepted(peer.ask(syncDeleteFile, change), Status.notFound);
-      return undefined;
+      return;
     }
     const { metadata, mtimeSeconds } = found;
     const request = { ...change, atSeconds: mtimeSeconds, size: metadata.length };
     const sent = peer.send(syncUpdateFile, request, async (at) => metadata.subarray(at));
     await accepted(sent, Status.exists);
-    return undefined;
   }
 
   async #metadataAt(id: FileId, peer: FrameClient): Promise<Buffer | undefined> {

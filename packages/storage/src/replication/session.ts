@@ -7,8 +7,6 @@ export class StorageSession {
   readonly address: string;
   /** The member's id; empty for a client. */
   peer = '';
-  /** True if the member tells by itself up to when all is sent. */
-  tellsSynced = false;
 
   constructor(address: string) {
     this.address = address;

@@ -4,10 +4,10 @@ import { asError } from '../errors.js';
 import { Members } from './members.js';
 
 /**
- * What this storage has heard of the others: up to when this storage has what each other member changed, in the clock of that
- * member. Trackers hear of it and send readers accordingly. The file `synced.json`
- * may be older than what is here, never newer: then a reader is sent elsewhere once
- * too often.
+ * Up to when this storage has what each other member changed, in the clock of that
+ * member, as its records carry it. Trackers are sent it and choose readers by it. The
+ * file `synced.json` may be older than what is here, never newer: then a reader is sent
+ * elsewhere once too often.
  */
 
 const FILE = 'synced.json';
@@ -18,8 +18,6 @@ export class SyncedTimes {
   readonly #directory: string;
   readonly #onError: (error: Error) => void;
   readonly #seconds = new Map<string, number>();
-  /** What each member last said it is. */
-  readonly #instances = new Map<string, string>();
   #changed = false;
   #saving: Promise<void> = Promise.resolve();
 
@@ -31,12 +29,17 @@ export class SyncedTimes {
 
   async load(): Promise<void> {
     const bytes = await readSmallFile(this.#disk, join(this.#directory, FILE), MAX_FILE_BYTES);
-    for (const [id, heard] of Object.entries(parse(bytes))) {
-      if (!Members.isId(id) || typeof heard !== 'object' || heard === null) continue;
-      const { seconds, instance } = heard as Readonly<Record<string, unknown>>;
-      if (typeof seconds === 'number' && seconds > 0) this.#seconds.set(id, seconds);
-      if (typeof instance === 'string') this.#instances.set(id, instance);
+    for (const [id, seconds] of Object.entries(parse(bytes))) {
+      if (Members.isId(id) && typeof seconds === 'number' && seconds > 0) {
+        this.#seconds.set(id, seconds);
+      }
     }
+  }
+
+  /** Forgets what an earlier start had, whose files are lost. */
+  clear(): Promise<void> {
+    this.#changed = true;
+    return this.save();
   }
 
   /** All that `id` changed up to then is here. */
@@ -44,15 +47,6 @@ export class SyncedTimes {
     if (!Members.isId(id) || seconds <= (this.#seconds.get(id) ?? 0)) return;
     this.#seconds.set(id, seconds);
     this.#changed = true;
-  }
-
-  /** Takes down what a member says it is; false if it was another one before. */
-  isSame(id: string, instance: string): boolean {
-    const before = this.#instances.get(id);
-    if (before === instance) return true;
-    this.#instances.set(id, instance);
-    this.#changed = true;
-    return before === undefined;
   }
 
   get all(): readonly { readonly sourceId: string; readonly seconds: number }[] {
@@ -63,12 +57,7 @@ export class SyncedTimes {
   save(): Promise<void> {
     if (!this.#changed) return this.#saving;
     this.#changed = false;
-    const ids = new Set([...this.#seconds.keys(), ...this.#instances.keys()]);
-    const heard = [...ids].map((id) => [
-      id,
-      { seconds: this.#seconds.get(id), instance: this.#instances.get(id) },
-    ]);
-    const content = JSON.stringify(Object.fromEntries(heard));
+    const content = JSON.stringify(Object.fromEntries(this.#seconds));
     this.#saving = this.#saving
       .then(() => replaceFile(this.#disk, this.#directory, FILE, content))
       .catch((error: unknown) => this.#onError(asError(error)));

@@ -58,8 +58,6 @@ export class MetadataStore {
       if (!(await this.#disk.exists(path))) throw new StatusError(Status.notFound, path);
       const records = parse(metadata);
       if (mode === 'merge' && records.size === 0) return;
-      // Never older than what it replaces, whoever's clock that had.
-      change.seconds(((await this.#stat(path))?.mtimeSeconds ?? 0) - 1);
       const before = await this.#read(path);
       if (records.size === 0) {
         if (!before) return;

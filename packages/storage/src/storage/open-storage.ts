@@ -85,7 +85,7 @@ async function openOn(
     saved = await stateFile.load();
     opened = await openLog(settings, storePaths);
     const directory = logDirectory(storePaths[0]!.path);
-    replication = await openReplication(opened.log, opened.instance, directory, settings);
+    replication = await openReplication(opened, directory, settings);
   } catch (error) {
     await closePaths().catch((again: unknown) => onError(asError(again)));
     throw error;

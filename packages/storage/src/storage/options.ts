@@ -57,12 +57,11 @@ export interface StorageOptions extends ConnectionOptions, AccessOptions {
    */
   readonly readAheadShare?: number;
   /**
-   * Members of the group that must have a change before it is answered, this storage
-   * included: `all` that are alive, or a number; with fewer, changes are refused (status
-   * 11). Default `all`.
+   * Members of the group that must have a new file before it is answered, this storage
+   * included; with fewer, it is refused and removed (status 11). Default 1, as in FastDFS.
    */
-  readonly writeCopies?: 'all' | number;
-  /** Longest time that a change waits for the other members. Default 5000. */
+  readonly writeCopies?: number;
+  /** Longest time that a new file waits for the other members. Default 5000. */
   readonly writeTimeoutMs?: number;
   /** Default 30,000. */
   readonly beatIntervalMs?: number;
@@ -117,7 +116,7 @@ export function storageSettings(options: StorageOptions): StorageSettings {
     cacheFilter: options.cacheFilter ?? true,
     readAheadBytes: options.readAheadBytes ?? MIB,
     readAheadShare: options.readAheadShare ?? 0.25,
-    writeCopies: options.writeCopies ?? 'all',
+    writeCopies: options.writeCopies ?? 1,
     writeTimeoutMs: options.writeTimeoutMs ?? 5000,
     beatIntervalMs: options.beatIntervalMs ?? 30_000,
     diskReportIntervalMs: options.diskReportIntervalMs ?? 60_000,
@@ -161,11 +160,9 @@ function check(settings: StorageSettings): void {
   if (!(settings.readAheadShare >= 0 && settings.readAheadShare <= 1)) {
     throw new OptionError(`readAheadShare must be from 0 to 1, not ${settings.readAheadShare}`);
   }
-  if (settings.writeCopies !== 'all') {
-    checkInteger('writeCopies', settings.writeCopies, 1, MAX_GROUP_SERVERS);
-    if (settings.writeCopies > 1 && trackers.length === 0) {
-      throw new OptionError('writeCopies needs trackers, which tell of the other members');
-    }
+  checkInteger('writeCopies', settings.writeCopies, 1, MAX_GROUP_SERVERS);
+  if (settings.writeCopies > 1 && trackers.length === 0) {
+    throw new OptionError('writeCopies needs trackers, which list the other members');
   }
   checkInteger('writeTimeoutMs', settings.writeTimeoutMs, 1, DAY_MS);
   checkInteger('beatIntervalMs', settings.beatIntervalMs, 1, DAY_MS);

@@ -121,7 +121,6 @@ export class TrackerLink {
       const request = { ...joinRequest, initial, storageId, status: this.#status, trackerAddress };
       this.#status = (await client.ask(join, request)).status;
       await this.#settleSync(client, initial);
-      this.#options.replication.rejoined();
       await this.#reports(client, active);
     } finally {
       client.close();

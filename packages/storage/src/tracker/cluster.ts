@@ -61,7 +61,6 @@ export class Cluster {
     }
     const group = known ?? this.#add(request.group);
     const member = group.member(id, address, storageIds.readWriteModeOf(id));
-    if (request.initial) group.forgetOut(id);
     return { group, member, status: member.join(request, address, link, nowMs) };
   }
 

@@ -21,8 +21,6 @@ export interface ChoiceRules {
   readonly environment: Environment;
 }
 
-const { deleted, ipChanged } = StorageStatus;
-
 const READS = 4;
 const WRITES = 2;
 
@@ -31,8 +29,6 @@ export class Group {
   readonly name: string;
   readonly #rules: ChoiceRules;
   #members: readonly Member[] = [];
-  /** By id, those that have answered changes without the member, which it still lacks. */
-  readonly #out = new Map<string, Set<string>>();
   #storeTurn = 0;
   #fetchTurn = 0;
 
@@ -130,72 +126,42 @@ export class Group {
   }
 
   /**
-   * The member to change the file on: its source if it serves, else the first one. One
-   * that lacks changes that others have answered changes nothing; status 11 if all do.
+   * The member to change or delete the file on: its source if it serves, else one that has
+   * it, which can delete it but refuses to change it.
    */
   chooseUpdate(file: NamedFile | undefined, nowMs: number): Member {
     const writable = this.writable(nowMs);
-    if (writable.length === 0) throw this.#nobody(Status.notFound);
-    const current = writable.filter((each) => this.isCurrent(each));
-    const member = current.find((each) => file && isSource(file, each)) ?? current[0];
-    if (!member) throw this.#nobody(Status.tryAgain);
-    return member;
-  }
-
-  /** True if nobody has answered a change without this member that it still lacks. */
-  isCurrent(member: Member): boolean {
-    return this.outFor(member).length === 0;
-  }
-
-  /** Those who have, as long as they may come back. */
-  outFor({ id }: Member): readonly string[] {
-    return [...(this.#out.get(id) ?? [])].filter((byId) => {
-      const by = this.find(byId);
-      return by !== undefined && by.status !== deleted && by.status !== ipChanged;
-    });
-  }
-
-  /** `byId` answers changes without the member, which may not have joined yet, or waits for it again. */
-  setOut(id: string, byId: string, isOut: boolean): void {
-    const out = this.#out.get(id) ?? new Set();
-    if (isOut) out.add(byId);
-    else out.delete(byId);
-    if (out.size > 0) this.#out.set(id, out);
-    else this.#out.delete(id);
-  }
-
-  /** One that has lost everything has answered nothing that others could lack. */
-  forgetOut(byId: string): void {
-    for (const id of [...this.#out.keys()]) this.setOut(id, byId, false);
+    if (writable.length === 0) throw this.#nobody();
+    const source = writable.find((each) => file && isSource(file, each));
+    const holder = (): Member | undefined =>
+      this.chooseFetchAll(file, nowMs).find((each) => writable.includes(each));
+    return source ?? holder() ?? writable[0]!;
   }
 
   /**
    * Where the file can be read; where nobody is known to have it, all that may, the
-   * likeliest first. A member that lacks changes comes where nobody else has the file,
-   * but for an appender, which it may have as it once was: status 11.
+   * likeliest first.
    */
   #holders(file: NamedFile | undefined, nowMs: number): Holders {
     const readable = this.readable(nowMs);
-    if (readable.length === 0) throw this.#nobody(Status.notFound);
-    const current = readable.filter((each) => this.isCurrent(each));
+    if (readable.length === 0) throw this.#nobody();
     const source = file && this.#sourceOf(file);
-    if (file && (file.changes || (file.onlyAtSource && current.length > 0))) {
-      if (current.length === 0) throw this.#nobody(Status.tryAgain);
-      return { best: first(current, (each) => each === source), others: [] };
+    if (file?.onlyAtSource) {
+      const others = likeliest(readable, source?.id);
+      const best = source && readable.includes(source) ? [source] : others;
+      return { best, others: readable.filter((each) => !best.includes(each)) };
     }
     const atSeconds = nowSeconds(this.#rules.environment);
-    const holders = file ? readable.filter((each) => holds(file, each, source?.id, atSeconds)) : [];
-    const known = preferred(holders, current);
+    const known = file ? readable.filter((each) => holds(file, each, source?.id, atSeconds)) : [];
     if (known.length > 0) return { best: known, others: [] };
     const likely = source ? likeliest(readable, source.id) : [];
-    const isTold = source && likely.some((each) => each.syncedFrom(source.id) > 0);
-    const guess = isTold ? likely : [readable[this.#storeTurn % readable.length]!];
-    const best = preferred(guess, current);
+    const hasReported = source && likely.some((each) => each.syncedFrom(source.id) > 0);
+    const best = hasReported ? likely : [readable[this.#storeTurn % readable.length]!];
     return { best, others: file ? readable.filter((each) => !best.includes(each)) : [] };
   }
 
-  #nobody(status: number): StatusError {
-    return new StatusError(status, `no active storage in ${this.name}`);
+  #nobody(): StatusError {
+    return new StatusError(Status.notFound, `no active storage in ${this.name}`);
   }
 
   #sourceOf(file: NamedFile): Member | undefined {
@@ -204,10 +170,7 @@ export class Group {
 
   #storeMember(nowMs: number): Member | undefined {
     const { reservedSpaceMegabytes, storeServer } = this.#rules;
-    const roomy = this.writable(nowMs).filter((each) => each.hasRoom(reservedSpaceMegabytes));
-    // What a member that is out takes, it may be the only one to have for a while.
-    const current = roomy.filter((each) => this.isCurrent(each));
-    const candidates = current.length > 0 ? current : roomy;
+    const candidates = this.writable(nowMs).filter((each) => each.hasRoom(reservedSpaceMegabytes));
     const priority = (member: Member): number => member.joinRequest?.uploadPriority ?? 0;
     switch (storeServer) {
       case 'first':
@@ -218,17 +181,6 @@ export class Group {
         return candidates[this.#storeTurn++ % Math.max(candidates.length, 1)];
     }
   }
-}
-
-/** Those that are so before the others. */
-function first(members: readonly Member[], isSo: (member: Member) => boolean): readonly Member[] {
-  return [...members.filter(isSo), ...members.filter((each) => !isSo(each))];
-}
-
-/** Those that are among the others, if any is. */
-function preferred(members: readonly Member[], among: readonly Member[]): readonly Member[] {
-  const both = members.filter((each) => among.includes(each));
-  return both.length > 0 ? both : members;
 }
 
 /** Who is asked for a file first, and who if they have not got it. */

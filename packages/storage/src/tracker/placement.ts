@@ -18,8 +18,6 @@ export interface NamedFile {
   readonly createdAtSeconds: number;
   /** Appenders and slaves come or change later than their names say. */
   readonly onlyAtSource: boolean;
-  /** An appender: whoever lacks a change has another file. */
-  readonly changes: boolean;
 }
 
 /** Anyone who may have a file. */
@@ -45,7 +43,7 @@ export function readName({ group, name }: FileName): NamedFile | undefined {
     const { source, createdAtSeconds } = decodeFields(id.base);
     const kind = fileKind(id);
     const onlyAtSource = !parseSliceId(id) && (kind === 'appender' || kind === 'slave');
-    return { source, createdAtSeconds, onlyAtSource, changes: kind === 'appender' };
+    return { source, createdAtSeconds, onlyAtSource };
   } catch (error) {
     if (error instanceof ProtocolError) return undefined;
     throw error;
@@ -75,15 +73,13 @@ export function holds(
   return (
     (sourceId === undefined && ageSeconds > SYNC_MAX_DELAY_SECONDS) ||
     syncedSeconds > file.createdAtSeconds ||
-    (syncedSeconds + 1 >= file.createdAtSeconds && ageSeconds > SYNC_MAX_TIME_SECONDS)
+    (syncedSeconds === file.createdAtSeconds && ageSeconds > SYNC_MAX_TIME_SECONDS)
   );
 }
 
 /**
  * Those who come first when a source is away and nobody is known to have one of its
- * files, or when it has lost them: the ones that have got most from there. What was
- * acknowledged is with members that were level with the source, and a member that was
- * not has stopped earlier.
+ * files, or when it has lost them: the ones that have got most from there.
  */
 export function likeliest<Each extends Holder>(
   holders: readonly Each[],

@@ -14,7 +14,7 @@ import { codeOf, StatusError } from '../../errors.js';
 import { control, type Handler, receiving } from '../../net/handler.js';
 import { isReservedName } from '../layout.js';
 import type { StorageService } from '../service.js';
-import { checkExtension } from './upload.js';
+import { checkExtension, forget } from './upload.js';
 
 /** UPLOAD_SLAVE_FILE and CREATE_LINK: files that hang on another one. */
 export function slaveHandlers<Session>(service: StorageService): Handler<Session>[] {
@@ -43,8 +43,10 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
       const done = storePath.announce(size);
       try {
         const after = replication.deletions.at(id.name) ?? 0;
-        await replication.run({ changed: id }, (change) =>
-          store.storeAs(id, payload, change, after),
+        await replication.run(
+          'new',
+          (change) => store.storeAs(id, payload, change, after),
+          () => forget(service, id),
         );
       } finally {
         done();
@@ -73,12 +75,19 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
       const from = (each: string): string => relative(resolve(root, 'data', 'HH', 'LL'), each);
       const linked = { path: from(target), name: sourceId.name, bytes: opened.stat.size };
       if (slave) {
-        await replication.run({ changed: slave }, (change) => store.linkAs(slave, linked, change));
+        await replication.run(
+          'new',
+          (change) => store.linkAs(slave, linked, change),
+          () => forget(service, slave),
+        );
         return { group, name: slave.name };
       }
       const source = identity.source();
-      const id = await replication.run('new', (change) =>
-        store.linkTo(linked, { kind: 'normal', storePathIndex, extension, source }, change),
+      const id = await replication.run(
+        'new',
+        (change) =>
+          store.linkTo(linked, { kind: 'normal', storePathIndex, extension, source }, change),
+        (made) => forget(service, made),
       );
       return { group, name: id.name };
     }),

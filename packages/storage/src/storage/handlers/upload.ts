@@ -27,7 +27,6 @@ export function uploadHandlers<Session>(service: StorageService): Handler<Sessio
         const { group, name } = await service.replication.run(
           'new',
           (change) => service.store.store(file, payload, change),
-          // Nobody knows its name.
           (id) => forget(service, id),
         );
         return { group, name };
@@ -42,7 +41,7 @@ export function uploadHandlers<Session>(service: StorageService): Handler<Sessio
 }
 
 /** Removes a file that too few members have got; what remains of it is an orphan. */
-async function forget(service: StorageService, id: FileId): Promise<void> {
+export async function forget(service: StorageService, id: FileId): Promise<void> {
   const change = service.replication.journal.begin();
   try {
     await service.store.remove(id, change);

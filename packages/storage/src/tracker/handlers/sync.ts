@@ -1,7 +1,6 @@
 import {
   fetchTrunkFileId,
   reportIpChanged,
-  reportStanding,
   reportStatus,
   reportTrunkFileId,
   reportTrunkFree,
@@ -75,22 +74,6 @@ export function syncHandlers(
     control(reportStatus, ({ group, brief }) => {
       cluster.member(group, brief.id).reported(brief.status);
       return undefined;
-    }),
-    control(reportStanding, ({ group: name, memberId, byId, says }, { session }) => {
-      const group = cluster.group(name);
-      if (says !== 'ask') {
-        const by = cluster.member(name, byId);
-        if (session.address !== by.address || memberId === byId || memberId === '') {
-          throw new StatusError(Status.accessDenied, `not the word of ${byId}`);
-        }
-        if (says === 'out' && (by.isUnfinished || !group.isCurrent(by))) {
-          throw new StatusError(Status.tryAgain, `${byId} lacks changes itself`);
-        }
-        group.setOut(memberId, byId, says === 'out');
-      }
-      return group.members.flatMap((each) =>
-        group.outFor(each).map((id) => ({ memberId: each.id, byId: id })),
-      );
     }),
     control(reportIpChanged, (change, { session }: { session: TrackerSession }) => {
       if (storageIds.used) throw new StatusError(Status.notSupported, 'storages have ids');

@@ -1,0 +1,181 @@
+import { localDisk } from '@stevedore/disk';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { Binlog } from '../../packages/storage/dist/replication/binlog.js';
+import { Deletions } from '../../packages/storage/dist/replication/deletions.js';
+import { Flights } from '../../packages/storage/dist/replication/flights.js';
+import { Journal } from '../../packages/storage/dist/replication/journal.js';
+import { LogPassage } from '../../packages/storage/dist/replication/log-passage.js';
+import type { LogRecord } from '../../packages/storage/dist/replication/log-record.js';
+import { MarkFile, NEW_MARK } from '../../packages/storage/dist/replication/mark-file.js';
+import { MarkKeeper } from '../../packages/storage/dist/replication/mark-keeper.js';
+import { News } from '../../packages/storage/dist/replication/news.js';
+import type { Sending } from '../../packages/storage/dist/replication/sending.js';
+import { temporaryFolder } from '../support/temporary.js';
+import { until } from './support.js';
+
+const NAME = 'M00/00/00/fwARA2sBHQOAYxl7AAAAAckDSvY514.txt';
+const OTHER = 'M00/00/00/fwARA2sBHQOAYxl7AAAAAckDSvY515.txt';
+
+async function openLog(clock = { seconds: 1000 }, maxDeletions?: number) {
+  const directory = temporaryFolder();
+  const errors: Error[] = [];
+  const onError = (error: Error): void => void errors.push(error);
+  const log = new Binlog({ disk: localDisk, directory, onError });
+  await log.open();
+  onTestFinished(() => log.close());
+  const deletions = new Deletions(localDisk, directory, onError, maxDeletions);
+  const environment = {
+    now: () => clock.seconds * 1000,
+    uptimeMs: () => performance.now(),
+    random: () => 0,
+  };
+  const journal = new Journal(log, deletions, environment);
+  return { directory, log, deletions, journal, errors, clock };
+}
+
+async function secondsOf(log: Binlog): Promise<number[]> {
+  return (await log.read(0)).entries.map(({ record }) => record.atSeconds);
+}
+
+describe('the log of changes', () => {
+  it('has own records in the order of their times', async () => {
+    const { log, journal, clock } = await openLog();
+    const early = journal.begin();
+    expect(early.seconds()).toBe(1000);
+    clock.seconds = 1001;
+    const late = journal.begin();
+    const noted = late.note('C', OTHER);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(await secondsOf(log)).toEqual([]);
+    await early.note('C', NAME);
+    await noted;
+    expect(await secondsOf(log)).toEqual([1000, 1001]);
+    // A clock that is set back gives no earlier time.
+    clock.seconds = 900;
+    const next = journal.begin();
+    await next.note('D', NAME);
+    expect(await secondsOf(log)).toEqual([1000, 1001, 1001]);
+  });
+
+  it('does not wait for a change that has failed', async () => {
+    const { log, journal, clock } = await openLog();
+    const failed = journal.begin();
+    failed.seconds();
+    clock.seconds = 1001;
+    const noted = journal.begin().note('C', OTHER);
+    failed.end();
+    await noted;
+    expect(await secondsOf(log)).toEqual([1001]);
+  });
+});
+
+describe('deletions', () => {
+  it('are remembered until all members have them, over a start too', async () => {
+    const { directory, log, deletions, journal } = await openLog();
+    const first = journal.begin();
+    await first.note('D', NAME);
+    await journal.begin().note('D', OTHER);
+    expect([deletions.at(NAME), deletions.at(OTHER)]).toEqual([1000, 1000]);
+    deletions.forget(first.position);
+    expect([deletions.at(NAME), deletions.at(OTHER)]).toEqual([undefined, 1000]);
+    await deletions.close(log.end);
+    const again = new Deletions(localDisk, directory, () => {});
+    await again.load(log);
+    expect([again.at(NAME), again.at(OTHER)]).toEqual([undefined, 1000]);
+    again.forget(log.end);
+    expect(again.size).toBe(0);
+  });
+
+  it('beyond their bound forget the oldest, and say so', async () => {
+    const { deletions, journal, errors } = await openLog(undefined, 1);
+    await journal.begin().note('D', NAME);
+    await journal.begin().note('D', OTHER);
+    expect([deletions.at(NAME), deletions.at(OTHER)]).toEqual([undefined, 1000]);
+    expect(errors.map(({ message }) => message)).toEqual([
+      expect.stringMatching(/more than 1 del/),
+    ]);
+  });
+});
+
+describe('what a member is sent', () => {
+  it('is of one second at a time, side by side', async () => {
+    const { directory, log, errors } = await openLog();
+    const record = { operation: 'C', own: true, extra: '' } as const;
+    for (const [index, atSeconds] of [10, 10, 11].entries()) {
+      await log.append({ ...record, atSeconds, name: NAME.replace('514', `51${index}`) });
+    }
+    const keeper = new MarkKeeper(new MarkFile(localDisk, directory, 'a', () => {}));
+    const news = new News();
+    const sent: { record: LogRecord; land: (isThere: boolean) => void }[] = [];
+    const passage = new LogPassage({
+      ...{ log, keeper, news, maxFlights: 8 },
+      sending: { keyOf: ({ name }: LogRecord) => name } as unknown as Sending,
+      deliver: (each) =>
+        new Promise((land) => {
+          sent.push({ record: each, land });
+        }),
+      check: () => {},
+      progressed: () => {},
+      report: (error) => errors.push(error as Error),
+    });
+    const stepped = passage.step();
+    await until(() => sent.length === 2);
+    sent[1]!.land(true);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(sent.length).toBe(2);
+    expect(keeper.acknowledged).toBe(0);
+    sent[0]!.land(true);
+    await until(() => sent.length === 3);
+    await stepped;
+    sent[2]!.land(true);
+    await until(() => keeper.acknowledged === log.end);
+    expect(sent.map((each) => each.record.atSeconds)).toEqual([10, 10, 11]);
+  });
+
+  it('keeps the order of changes of one file', () => {
+    const flights = new Flights(8);
+    flights.add(10, 'file', async () => {});
+    expect([flights.blocks('file'), flights.blocks('other'), flights.blocks(undefined)]).toEqual([
+      true,
+      false,
+      true,
+    ]);
+  });
+});
+
+describe('a mark', () => {
+  const begun = async (
+    first: [number, number | undefined],
+    second: [number, number | undefined],
+  ) => {
+    const keeper = new MarkKeeper(new MarkFile(localDisk, temporaryFolder(), 'a', () => {}));
+    keeper.begin(...first, 500);
+    keeper.acknowledge(300);
+    await keeper.save();
+    keeper.begin(...second, 500);
+    return keeper;
+  };
+  const active = 7;
+  const waiting = 1;
+
+  it('stays where it is for a member that was away', async () => {
+    const keeper = await begun([active, 50], [active, 50]);
+    expect(keeper.acknowledged).toBe(300);
+    expect(keeper.mark.everythingUntil).toBe(0);
+  });
+
+  it('begins anew, with the files of others, when the member takes another first copy', async () => {
+    for (const status of [waiting, active]) {
+      const keeper = await begun([active, 50], [status, 60]);
+      expect(keeper.acknowledged).toBe(0);
+      expect(keeper.mark.everythingUntil).toBe(500);
+    }
+  });
+
+  it('is new for a new log', () => {
+    const keeper = new MarkKeeper(new MarkFile(localDisk, temporaryFolder(), 'a', () => {}));
+    keeper.acknowledge(300);
+    keeper.begin(active, undefined, 500);
+    expect(keeper.mark).toEqual(NEW_MARK);
+  });
+});
