@@ -87,6 +87,7 @@ export class PromisedFiles {
     const lacking: string[] = [];
     for (const [id, { states }] of this.#files) {
       const read = await this.#read(id, storage);
+      this.#suspects.delete(id);
       if (!states.some((state) => isSame(state, read))) {
         lacking.push(`${id} at ${storage.address}: ${told(read)}, not ${states.map(told)}`);
         this.#suspects.add(id);

@@ -32,6 +32,7 @@ it(
     const files = new PromisedFiles(client, random);
 
     let isWriting = true;
+    let isPaused = false;
     let written = 0;
     // A failure must not leave them writing to a client that is closed.
     onTestFinished(() => {
@@ -39,7 +40,7 @@ it(
     });
     const writers = Array.from({ length: WRITERS }, async () => {
       while (isWriting) {
-        if (await files.write()) written += 1;
+        if (!isPaused && (await files.write())) written += 1;
         else await new Promise((resolve) => setTimeout(resolve, 20));
       }
     });
@@ -50,9 +51,19 @@ it(
       );
     };
     const storages = () => members.map(({ host, port }) => ({ address: host, port }));
+    const tell = async (): Promise<void> => {
+      for (const [id, history] of files.histories()) {
+        const name = id.slice(id.indexOf('/') + 1);
+        const logs = await Promise.all(
+          members.map(async (member) => [`log of ${member.host}:`, ...(await member.logOf(name))]),
+        );
+        process.stderr.write(`${[id, ...history, ...logs.flat()].join('\n    ')}\n`);
+      }
+    };
     /** Resolves when every member is active and has everything. */
-    const wholeEverywhere = (): Promise<void> =>
-      within(ROUND_MS, async () => {
+    const wholeEverywhere = async (): Promise<void> => {
+      isPaused = true;
+      await within(ROUND_MS, async () => {
         const hosts = await active();
         if (hosts.length < members.length) return `only ${hosts} are active`;
         for (const storage of storages()) {
@@ -60,7 +71,12 @@ it(
           if (lacking.length > 0) return lacking.join('\n');
         }
         return undefined;
+      }).catch(async (error: unknown) => {
+        await tell();
+        throw error;
       });
+      isPaused = false;
+    };
     const kinds = { kill: 0, stop: 0, pause: 0, empty: 0 };
 
     await load(40);
@@ -70,6 +86,7 @@ it(
         files.areChangesHeld = true;
         // Two copies stand the loss of one disk at a time.
         await wholeEverywhere();
+        await load(5);
       }
       const member: MemberProcess = random.pick(members);
       kinds[what] += 1;
@@ -103,13 +120,7 @@ it(
     files.countLost(lacking);
     const counts = JSON.stringify({ seed, ...kinds, ...files.counts });
     process.stderr.write(`replication-kills ${counts}\n`);
-    for (const [id, history] of files.histories()) {
-      const name = id.slice(id.indexOf('/') + 1);
-      const logs = await Promise.all(
-        members.map(async (member) => [`log of ${member.host}:`, ...(await member.logOf(name))]),
-      );
-      process.stderr.write(`${[id, ...history, ...logs.flat()].join('\n    ')}\n`);
-    }
+    if (files.wrong.length > 0) await tell();
     expect(files.wrong, counts).toEqual([]);
     expect(lacking, counts).toEqual([]);
     expect(failure).toBeUndefined();

@@ -87,7 +87,8 @@ async function askOthers<T>(
 /**
  * One storage has no such file. That is so if the source says it too, or if the source
  * is a member no more and nobody has it; as long as the source cannot be asked, the
- * file may be there, and the failure is one that passes.
+ * file may be there, and the failure is one that passes. Any member may have taken a
+ * slave, so that nobody's word alone counts for it.
  */
 async function askForCopy<T>(
   context: Context,
@@ -98,7 +99,8 @@ async function askForCopy<T>(
   notFound: FastdfsError,
 ): Promise<T> {
   const { source, isAway, active } = await membersFor(context, id, deadline);
-  if (source && tried.has(source.text)) throw notFound;
+  const isDecisive = fileKind(id) !== 'slave';
+  if (isDecisive && source && tried.has(source.text)) throw notFound;
   const others = await untried(context, id, deadline, tried);
   const storages = [...new Set([...(source ? [source] : []), ...others, ...active])].filter(
     ({ text }) => !tried.has(text),
@@ -111,7 +113,7 @@ async function askForCopy<T>(
     } catch (error) {
       deadline.throwIfEnded();
       if (isNotFound(error)) {
-        if (storage === source) throw error;
+        if (isDecisive && storage === source) throw error;
         continue;
       }
       if (!isUnreachable(error)) throw error;
@@ -164,7 +166,7 @@ async function membersFor(context: Context, id: FileId, deadline: Deadline): Pro
   const record = reply.find((each) => names(each, source) && !isGone(each));
   const kind = fileKind(id);
   // An appender may be an old one elsewhere; who has it as it is, the tracker tells.
-  const isAlike = kind === 'normal' || parseSliceId(id) !== undefined;
+  const isAlike = kind !== 'appender' || parseSliceId(id) !== undefined;
   return {
     source: record && isActive(record) ? addresses([record])[0] : undefined,
     isAway: record !== undefined && !isActive(record),

@@ -46,7 +46,7 @@ export class Peers implements Copiers {
     const { members } = replication;
     this.#service = service;
     this.#trackers = trackers;
-    this.#sending = new Sending(service);
+    this.#sending = new Sending(service, (id) => this.#whyNot(id) === undefined);
     this.#localAddress = isOwnAddress(settings.host) ? settings.host : undefined;
     this.#calls = new TrackerCalls({
       trackers,
@@ -80,23 +80,11 @@ export class Peers implements Copiers {
     }
   }
 
-  checkSource({ base }: FileId): void {
-    const { identity, replication } = this.#service;
-    const { members } = replication;
-    const { ownId = '', ownStatus, others } = members;
-    if (ownStatus !== undefined && isUnfinished(ownStatus)) {
-      throw tryAgain('this storage has not got its first copy');
-    }
-    const { source } = decodeFields(base);
-    if (identity.isSource(source)) return;
-    if (this.#trackers.length > 0 && !members.areKnown) {
-      throw tryAgain('no tracker has told of the members of the group');
-    }
-    const writing = others.filter(({ id }) => !identity.isReadOnly(id));
-    const isSourceThere = others.some(({ id, address }) => id === source || address === source);
-    if (isSourceThere || writing.some(({ id }) => id < ownId)) {
-      throw tryAgain('another member changes this file');
-    }
+  checkSource(id: FileId): void {
+    const { ownStatus } = this.#service.replication.members;
+    const isEmpty = ownStatus !== undefined && isUnfinished(ownStatus);
+    const why = isEmpty ? 'this storage has not got its first copy' : this.#whyNot(id);
+    if (why !== undefined) throw tryAgain(why);
   }
 
   status(): ReplicationStatus {
@@ -111,6 +99,19 @@ export class Peers implements Copiers {
     this.#progressed();
     await Promise.all([...this.#senders.values()].map((sender) => sender.close()));
     await Promise.all(this.#closing);
+  }
+
+  /** Why this storage does not change the file; undefined if it does. */
+  #whyNot({ base }: FileId): string | undefined {
+    const { identity, replication } = this.#service;
+    const { areKnown, ownId = '', others } = replication.members;
+    const { source } = decodeFields(base);
+    if (identity.isSource(source)) return undefined;
+    if (this.#trackers.length > 0 && !areKnown) return 'no tracker has listed the members';
+    const isSourceThere = others.some(({ id, address }) => id === source || address === source);
+    const writing = others.filter(({ id }) => !identity.isReadOnly(id));
+    const isOther = isSourceThere || writing.some(({ id }) => id < ownId);
+    return isOther ? 'another member changes this file' : undefined;
   }
 
   /** A sender for every member that the trackers list, and for no other. */

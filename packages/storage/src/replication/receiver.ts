@@ -63,7 +63,10 @@ export class Receiver {
         if (this.#isDeleted(id, atSeconds)) return true;
         const stat = await this.#statOf(path);
         if (!stat) return false;
-        if (replaces && isSource && fileKind(id) === 'appender') return false;
+        if (replaces && fileKind(id) === 'appender') {
+          if (isSource) return false;
+          if (this.#service.identity.isSource(decodeFields(id.base).source)) return true;
+        }
         if (stat.mtimeSeconds < atSeconds) return false;
         // Within one second the source knows best, then who has more.
         if (stat.mtimeSeconds > atSeconds) return true;

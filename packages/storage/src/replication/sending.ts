@@ -67,9 +67,12 @@ const ASK_FIRST_BYTES = 16 * 1024;
 export class Sending {
   readonly #service: StorageService;
   readonly #group: string;
+  readonly #isInCharge: (id: FileId) => boolean;
 
-  constructor(service: StorageService) {
+  /** `isInCharge`: this storage is the one that changes the file. */
+  constructor(service: StorageService, isInCharge: (id: FileId) => boolean) {
     this.#service = service;
+    this.#isInCharge = isInCharge;
     this.#group = service.settings.group;
   }
 
@@ -137,6 +140,8 @@ export class Sending {
    * where this session has seen that; else what it has is compared first.
    */
   async #changed(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<void> {
+    // What a start has made whole of a change that came from the file's source, that one sends.
+    if (!this.#isInCharge(id)) return;
     const until = about.sent.until(id.name);
     if (until >= about.end) return;
     const isKnown = until >= 0 || !about.again;
@@ -279,15 +284,6 @@ export class Sending {
     const request = { ...change, atSeconds: mtimeSeconds, size: metadata.length };
     const sent = peer.send(syncUpdateFile, request, async (at) => metadata.subarray(at));
     await accepted(sent, Status.exists);
-  }
-
-  async #metadataAt(id: FileId, peer: FrameClient): Promise<Buffer | undefined> {
-    try {
-      return await peer.ask(getMetadata, { group: this.#group, name: id.name });
-    } catch (error) {
-      if (error instanceof StatusError && error.status === Status.notFound) return undefined;
-      throw error;
-    }
   }
 
   async #deletedSlices(id: FileId, record: LogRecord, peer: FrameClient): Promise<void> {
