@@ -60,7 +60,6 @@ test('a storage and a tracker tell their figures', async () => {
     figure(text, 'stevedore_cache_hits_total') + figure(text, 'stevedore_cache_misses_total'),
   ).toBe(3);
   expect(figure(text, 'stevedore_rows')).toBe(1);
-  expect(figure(text, 'stevedore_storage_out')).toBe(0);
   expect(figure(await figuresOf(tracker), 'stevedore_tracker_groups')).toBe(1);
 });
 

@@ -44,7 +44,7 @@ export class MemberProcess {
       requestTimeoutMs: 5000,
     };
     const child = spawn(process.execPath, [MEMBER, JSON.stringify(options)], {
-      stdio: ['ignore', 'pipe', process.env.STEVEDORE_TEST_LOG ? 'inherit' : 'ignore'],
+      stdio: ['pipe', 'pipe', process.env.STEVEDORE_TEST_LOG ? 'inherit' : 'ignore'],
     });
     this.#process = child;
     for await (const line of createInterface({ input: child.stdout! })) {
@@ -61,6 +61,11 @@ export class MemberProcess {
     const ended = once(child, 'exit');
     child.kill('SIGKILL');
     await ended;
+  }
+
+  /** Cuts it off from trackers and other members, or joins it to them again. */
+  say(what: 'cut' | 'join'): void {
+    this.#process?.stdin?.write(`${what}\n`);
   }
 
   /** Makes it hang, or go on. */

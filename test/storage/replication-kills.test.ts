@@ -6,7 +6,8 @@ import { PromisedFiles } from './promised-files.js';
 
 /**
  * Three storages with two copies of every new file, in processes of their own under load,
- * one after the other killed, stopped for a while, or started without its disk: a new file
+ * one after the other killed, stopped for a while, cut off from the others, or started without
+ * its disk: a new file
  * that was acknowledged is read all the time, and in the end is at every member. So is
  * every change, but for those of a member that loses its disk before it has pushed them;
  * none is made around that. STEVEDORE_KILL_ROUNDS asks for more of it, STEVEDORE_TEST_SEED for the same again.
@@ -77,11 +78,11 @@ it(
       });
       isPaused = false;
     };
-    const kinds = { kill: 0, stop: 0, pause: 0, empty: 0 };
+    const kinds = { kill: 0, stop: 0, pause: 0, cut: 0, empty: 0 };
 
     await load(40);
     for (let round = 0; round < ROUNDS; round++) {
-      const what = random.pick(['kill', 'kill', 'kill', 'stop', 'pause', 'empty'] as const);
+      const what = random.pick(['kill', 'kill', 'stop', 'pause', 'cut', 'cut', 'empty'] as const);
       if (what === 'empty') {
         files.areChangesHeld = true;
         // Two copies stand the loss of one disk at a time.
@@ -91,6 +92,7 @@ it(
       const member: MemberProcess = random.pick(members);
       kinds[what] += 1;
       if (what === 'stop' || what === 'pause') member.signal('SIGSTOP');
+      else if (what === 'cut') member.say('cut');
       else await member.kill();
       if (what === 'pause') await new Promise((resolve) => setTimeout(resolve, random.below(1500)));
       else {
@@ -99,6 +101,7 @@ it(
         await load(15);
       }
       if (what === 'stop' || what === 'pause') member.signal('SIGCONT');
+      else if (what === 'cut') member.say('join');
       else {
         if (what === 'empty') await member.loseDisk();
         await member.start(members[0]!.port);

@@ -1,6 +1,6 @@
 import { ByteReader, ByteWriter } from '../bytes.js';
 import type { Codec, Command, PayloadCommand } from '../command.js';
-import { CommandCode, GROUP_BYTES, MAX_NAME_BYTES, STORAGE_ID_BYTES } from '../constants.js';
+import { CommandCode, GROUP_BYTES, MAX_NAME_BYTES } from '../constants.js';
 import { ProtocolError } from '../errors.js';
 import { nothing } from './shared.js';
 

@@ -1,7 +1,6 @@
 import {
   type FileId,
   fileKind,
-  getMetadata,
   type PayloadCommand,
   parseSliceId,
   QueryInfoFlag,
