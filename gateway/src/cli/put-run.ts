@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs';
-import { resolve } from 'node:path';
+import { extname, resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes } from '@stevedore/client';
@@ -159,7 +159,7 @@ export class PutRun {
     const body = Readable.from(counted(source, advance), { objectMode: false });
     body.on('error', () => {});
     try {
-      const type = typeOfExtension(/\.([A-Za-z0-9]+)$/.exec(name)?.[1] ?? '');
+      const type = typeOfExtension(extname(name));
       return await client.put({ body, size, name, type, group });
     } catch (error) {
       this.#advance(-sentBytes);

@@ -1,3 +1,5 @@
+import { lookup } from 'mime-types';
+
 /**
  * Media types: which are well formed, which a browser may show in place, and
  * which one an extension stands for.
@@ -50,59 +52,7 @@ export function mayShowInline(type: string): boolean {
   return INLINE.has(name) || /^(?:audio|video)\/[a-z0-9.-]+$/.test(name);
 }
 
-const EXTENSIONS: Readonly<Record<string, string>> = {
-  aac: 'audio/aac',
-  avif: 'image/avif',
-  bmp: 'image/bmp',
-  css: 'text/css',
-  csv: 'text/csv',
-  doc: 'application/msword',
-  docx: 'application/vnd.openxmlformats-officedocument.wordprocessingml.document',
-  flac: 'audio/flac',
-  gif: 'image/gif',
-  gz: 'application/gzip',
-  heic: 'image/heic',
-  htm: 'text/html',
-  html: 'text/html',
-  ico: 'image/vnd.microsoft.icon',
-  jpeg: 'image/jpeg',
-  jpg: 'image/jpeg',
-  js: 'text/javascript',
-  json: 'application/json',
-  log: 'text/plain',
-  m4a: 'audio/mp4',
-  m4v: 'video/mp4',
-  mjs: 'text/javascript',
-  mov: 'video/quicktime',
-  mp3: 'audio/mpeg',
-  mp4: 'video/mp4',
-  mpeg: 'video/mpeg',
-  oga: 'audio/ogg',
-  ogg: 'audio/ogg',
-  ogv: 'video/ogg',
-  opus: 'audio/ogg',
-  pdf: 'application/pdf',
-  png: 'image/png',
-  ppt: 'application/vnd.ms-powerpoint',
-  pptx: 'application/vnd.openxmlformats-officedocument.presentationml.presentation',
-  rtf: 'application/rtf',
-  svg: 'image/svg+xml',
-  tar: 'application/x-tar',
-  tif: 'image/tiff',
-  tiff: 'image/tiff',
-  txt: 'text/plain',
-  wav: 'audio/wav',
-  weba: 'audio/webm',
-  webm: 'video/webm',
-  webp: 'image/webp',
-  xhtml: 'application/xhtml+xml',
-  xls: 'application/vnd.ms-excel',
-  xlsx: 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet',
-  xml: 'application/xml',
-  zip: 'application/zip',
-};
-
+/** With its dot or without. */
 export function typeOfExtension(extension: string): string {
-  const name = extension.toLowerCase();
-  return Object.hasOwn(EXTENSIONS, name) ? EXTENSIONS[name]! : DEFAULT_TYPE;
+  return lookup(extension) || DEFAULT_TYPE;
 }
