@@ -1,3 +1,4 @@
+import { safeParse } from 'fast-content-type-parse';
 import { lookup } from 'mime-types';
 
 /**
@@ -8,21 +9,15 @@ import { lookup } from 'mime-types';
 export const DEFAULT_TYPE = 'application/octet-stream';
 
 const MAX_TYPE_CHARS = 255;
-const TOKEN = "[A-Za-z0-9!#$%&'*+.^_`|~-]+";
-const QUOTED = '"(?:[\\t !#-\\[\\]-~]|\\\\[\\t -~])*"';
-/** A parameter may be empty (RFC 9110, section 5.6.6): some clients end a type with a semicolon. */
-const MEDIA_TYPE = new RegExp(
-  `^${TOKEN}/${TOKEN}(?:[ \\t]*;(?:[ \\t]*${TOKEN}=(?:${TOKEN}|${QUOTED}))?)*$`,
-);
 
 /** The type as given if it is one, else undefined. */
 export function mediaType(text: string | undefined): string | undefined {
   if (text === undefined || text.length > MAX_TYPE_CHARS) return undefined;
   const trimmed = text.trim();
-  return MEDIA_TYPE.test(trimmed) ? trimmed : undefined;
+  return safeParse(trimmed).type === '' ? undefined : trimmed;
 }
 
-/** `text/plain; charset=utf-8` -> `text/plain` */
+/** `text/plain; charset=utf-8` -> `text/plain`, also where the parameters are malformed. */
 export function essence(type: string): string {
   const semicolon = type.indexOf(';');
   return (semicolon < 0 ? type : type.slice(0, semicolon)).trim().toLowerCase();
