@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { extname } from 'node:path';
-import { typeOfExtension } from '@stevedore/middleware/core';
+import { DEFAULT_TYPE } from '@stevedore/middleware/core';
+import { contentType } from 'mime-types';
 
 /** The files of the console as they are in the package: read once, never built. */
 
@@ -16,7 +16,7 @@ const FOLDER = new URL('../../console/', import.meta.url);
 export function readAsset(name: string): Asset {
   const bytes = readFileSync(new URL(name, FOLDER));
   const digest = createHash('sha256').update(bytes).digest('base64url');
-  const type = `${typeOfExtension(extname(name))}; charset=utf-8`;
+  const type = contentType(name) || DEFAULT_TYPE;
   // By its bytes: all files of an installed package have the same time.
   return { bytes, type, etag: `"${digest.slice(0, 22)}"` };
 }

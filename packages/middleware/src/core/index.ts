@@ -41,7 +41,6 @@ export {
   essence,
   mayShowInline,
   mediaType,
-  typeOfExtension,
 } from './http/media-type.js';
 export { type ProblemAnswer, problemAnswer } from './http/problem-answer.js';
 export { MAX_RANGES, parseRanges, type WantedRanges } from './http/ranges.js';

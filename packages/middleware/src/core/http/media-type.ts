@@ -1,9 +1,7 @@
 import { safeParse } from 'fast-content-type-parse';
-import { lookup } from 'mime-types';
 
 /**
- * Media types: which are well formed, which a browser may show in place, and
- * which one an extension stands for.
+ * Media types: which are well formed, and which a browser may show in place.
  */
 
 export const DEFAULT_TYPE = 'application/octet-stream';
@@ -45,9 +43,4 @@ const INLINE = new Set([
 export function mayShowInline(type: string): boolean {
   const name = essence(type);
   return INLINE.has(name) || /^(?:audio|video)\/[a-z0-9.-]+$/.test(name);
-}
-
-/** With its dot or without. */
-export function typeOfExtension(extension: string): string {
-  return lookup(extension) || DEFAULT_TYPE;
 }
