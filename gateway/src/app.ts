@@ -116,9 +116,12 @@ export function buildApp(options: AppOptions): FastifyInstance {
   allowOrigins(app, options.corsOrigins ?? []);
   askBeforeContinue(app);
   takeBodiesAsTheyCome(app);
-  refuseWhileClosing(app, connections);
-  refuseUnwantedBodies(app, limits);
-  demandHost(app, hostNames);
+  // After CORS, so that a page may read a refusal.
+  app.after(() => {
+    refuseWhileClosing(app, connections);
+    refuseUnwantedBodies(app, limits);
+    demandHost(app, hostNames);
+  });
 
   app.setErrorHandler((error, request, reply) => {
     const problem = toProblem(error);

@@ -32,7 +32,7 @@ function begin(_: unknown, index: number): Promise<void> {
       else socket.once('drain', resolve);
     };
     const length = isChunked ? 'Transfer-Encoding: chunked' : `Content-Length: ${bytes}`;
-    socket.write(`POST /files HTTP/1.1\r\nHost: x\r\n${length}\r\n\r\n`, more);
+    socket.write(`POST /files HTTP/1.1\r\nHost: 127.0.0.1\r\n${length}\r\n\r\n`, more);
   });
 }
 

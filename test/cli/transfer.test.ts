@@ -22,13 +22,14 @@ describe('stevedore put', () => {
       ['holiday/beach/ü b.txt', 'bb'],
       ['holiday/beach/empty', ''],
       ['one.html', '<p>'],
+      ['tickets.epub', 'PK'],
     ]);
     for (const [name, text] of files) await writeFile(join(cwd, name), text);
-    const args = ['put', 'holiday/', 'one.html', '--group', 'Sömmer'];
+    const args = ['put', 'holiday/', 'one.html', 'tickets.epub', '--group', 'Sömmer'];
     const { code, stdout, stderr } = await run(args, { cwd, env });
-    expect([code, stderr]).toEqual([0, 'stored 4 files, 6 B\n']);
+    expect([code, stderr]).toEqual([0, 'stored 5 files, 8 B\n']);
     const lines = stdout.trimEnd().split('\n');
-    expect(lines).toHaveLength(4);
+    expect(lines).toHaveLength(5);
     for (const line of lines) {
       const [key = '', size, name = ''] = line.split('  ');
       const entry = store.files.get(key);
@@ -37,7 +38,13 @@ describe('stevedore put', () => {
       expect(entry?.info).toMatchObject({ name, group: 'Sömmer' });
     }
     const types = [...store.files.values()].map(({ info }) => info.type).sort();
-    expect(types).toEqual(['application/octet-stream', 'image/jpeg', 'text/html', 'text/plain']);
+    expect(types).toEqual([
+      'application/epub+zip',
+      'application/octet-stream',
+      'image/jpeg',
+      'text/html',
+      'text/plain',
+    ]);
   });
 
   test('prints receipts as JSON, one a line', async () => {

@@ -108,6 +108,17 @@ describe('a form', () => {
     expect(JSON.parse(answer.body)).toMatchObject({ name });
   });
 
+  test('may have a boundary that should have been quoted', async () => {
+    const { url } = await running();
+    const boundary = '----=_Part_1:2';
+    const response = await fetch(`${url}/files`, {
+      method: 'POST',
+      headers: { 'content-type': `multipart/form-data; boundary=${boundary}` },
+      body: (file('a', 'x') + FORM_END).replaceAll(BOUNDARY, boundary),
+    });
+    expect(response.status).toBe(201);
+  });
+
   test('with a type that is none stores a file of no particular type', async () => {
     const { port } = await running();
     const answer = await postForm(port, file('a', 'x', 'Content-Type: <b>\r\n') + FORM_END);

@@ -47,6 +47,15 @@ describe('an open gateway on loopback', () => {
     }
   });
 
+  test('lets a page of corsOrigins read why it is refused', async () => {
+    const origin = 'https://app.example';
+    const { port } = await running({ hostNames: new HostNames([]), corsOrigins: [origin] });
+    const head = `GET / HTTP/1.1\r\nHost: evil.example\r\nOrigin: ${origin}\r\nConnection: close`;
+    const answer = await raw(port, `${head}\r\n\r\n`);
+    expect(answer.status).toBe(421);
+    expect(answer.head).toContain(`access-control-allow-origin: ${origin}`);
+  });
+
   test('is what starts without keys, and with the names that are configured', async () => {
     const start = async (more: Record<string, unknown>) => {
       const directory = temporaryFolder();

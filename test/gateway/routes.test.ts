@@ -99,7 +99,12 @@ describe('a FastDFS id', () => {
       ['jpg', 'image/jpeg', 'inline'],
       ['html', 'text/html', 'attachment'],
       ['svg', 'image/svg+xml', 'attachment'],
-      ['xyz', 'application/octet-stream', 'attachment'],
+      ['heif', 'image/heif', 'inline'],
+      ['odt', 'application/vnd.oasis.opendocument.text', 'attachment'],
+      ['epub', 'application/epub+zip', 'attachment'],
+      ['woff2', 'font/woff2', 'attachment'],
+      ['7z', 'application/x-7z-compressed', 'attachment'],
+      ['qqq', 'application/octet-stream', 'attachment'],
       ['', 'application/octet-stream', 'attachment'],
     ] as const) {
       const { key } = await store.put('0123456789', { type: 'text/plain', name: 'n' });

@@ -1,9 +1,10 @@
 import { createReadStream } from 'node:fs';
-import { resolve } from 'node:path';
+import { extname, resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes } from '@stevedore/client';
-import { typeOfExtension } from '@stevedore/middleware/core';
+import { DEFAULT_TYPE } from '@stevedore/middleware/core';
+import { lookup } from 'mime-types';
 import { explain } from './explain.js';
 import { endsAll, type GatewayClient, GatewayError } from './gateway-client.js';
 import { type LocalFailure, type LocalFile, localFiles } from './local-files.js';
@@ -159,7 +160,7 @@ export class PutRun {
     const body = Readable.from(counted(source, advance), { objectMode: false });
     body.on('error', () => {});
     try {
-      const type = typeOfExtension(/\.([A-Za-z0-9]+)$/.exec(name)?.[1] ?? '');
+      const type = lookup(extname(name)) || DEFAULT_TYPE;
       return await client.put({ body, size, name, type, group });
     } catch (error) {
       this.#advance(-sentBytes);

@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { DEFAULT_TYPE } from '@stevedore/middleware/core';
+import { contentType } from 'mime-types';
 
 /** The files of the console as they are in the package: read once, never built. */
 
@@ -10,16 +12,11 @@ export interface Asset {
 }
 
 const FOLDER = new URL('../../console/', import.meta.url);
-const TYPES: Readonly<Record<string, string>> = {
-  css: 'text/css; charset=utf-8',
-  html: 'text/html; charset=utf-8',
-  js: 'text/javascript; charset=utf-8',
-  svg: 'image/svg+xml',
-};
 
 export function readAsset(name: string): Asset {
   const bytes = readFileSync(new URL(name, FOLDER));
   const digest = createHash('sha256').update(bytes).digest('base64url');
-  const type = TYPES[name.slice(name.lastIndexOf('.') + 1)]!;
+  const type = contentType(name) || DEFAULT_TYPE;
+  // By its bytes: all files of an installed package have the same time.
   return { bytes, type, etag: `"${digest.slice(0, 22)}"` };
 }

@@ -1,6 +1,7 @@
-import { ProblemError, typeOfExtension } from '@stevedore/middleware/core';
+import { DEFAULT_TYPE, ProblemError } from '@stevedore/middleware/core';
 import { extensionOf, type FileId, fileKind, isTrunkId, parseFileId } from '@stevedore/protocol';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { lookup } from 'mime-types';
 import type { AskedBy } from '../access/access.js';
 import { route } from '../http/methods.js';
 import { answerRequest, sendFile } from '../http/serve-file.js';
@@ -29,7 +30,7 @@ export function fastdfsRoutes(app: FastifyInstance, routes: FastdfsRoutes): void
     const file = await store.get(text);
     const attachment = attachmentName(asked);
     const presentation = {
-      type: typeOfExtension(extensionOf(id.base)),
+      type: lookup(extensionOf(id.base)) || DEFAULT_TYPE,
       name: attachment ?? (file.name === '' ? id.base : file.name),
       immutable: kind !== 'appender',
       inlineTypes,

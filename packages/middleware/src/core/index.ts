@@ -41,7 +41,6 @@ export {
   essence,
   mayShowInline,
   mediaType,
-  typeOfExtension,
 } from './http/media-type.js';
 export { type ProblemAnswer, problemAnswer } from './http/problem-answer.js';
 export { MAX_RANGES, parseRanges, type WantedRanges } from './http/ranges.js';
@@ -74,7 +73,6 @@ export {
 export { type BodyChecks, checkBytes, checkedBody } from './upload/checked-body.js';
 export { ClientRoom, type UploadRoom } from './upload/client-room.js';
 export { contentProblem } from './upload/content-type-check.js';
-export { crc32c } from './upload/crc32c.js';
 export { DIGEST_HEADERS, DigestCheck, digestCheck, type HeaderValues } from './upload/digests.js';
 export { checkName, fileNameOf } from './upload/file-name.js';
 export { boundaryOf, Form, type FormOptions } from './upload/form.js';

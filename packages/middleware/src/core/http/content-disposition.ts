@@ -1,3 +1,5 @@
+import { decodeExtended, encodeExtended } from 'content-disposition';
+
 /**
  * Content-Disposition, written (RFC 6266, RFC 8187) and read, and text in
  * headers. Nothing written here holds a control character, whatever the name, nor one
@@ -18,26 +20,14 @@ export function formatDisposition(kind: 'inline' | 'attachment', filename: strin
   if (name === '') return kind;
   if (/^[A-Za-z0-9 ._+~!@#$&()=-]+$/.test(name)) return `${kind}; filename="${name}"`;
   const fallback = name.replace(/[^\x20-\x7e]/g, '_').replace(/["\\%]/g, '_');
-  return `${kind}; filename="${fallback}"; filename*=UTF-8''${percentEncode(name)}`;
+  return `${kind}; filename="${fallback}"; filename*=${encodeExtended(name)}`;
 }
 
 const CONTROLS = /[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
-/** No control characters, and no separators: some clients take a name for a path. */
+/** No control characters, no half of a pair, and no separators: some clients take a name for a path. */
 function cleanName(name: string): string {
-  return name.replace(CONTROLS, '').replace(/[/\\]/g, '_');
-}
-
-/** Byte by byte, so that half a surrogate pair is replaced and does not throw. */
-function percentEncode(text: string): string {
-  let encoded = '';
-  for (const byte of Buffer.from(text, 'utf8')) {
-    const char = String.fromCharCode(byte);
-    encoded += /[A-Za-z0-9!#$&+.^_`|~-]/.test(char)
-      ? char
-      : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`;
-  }
-  return encoded;
+  return name.toWellFormed().replace(CONTROLS, '').replace(/[/\\]/g, '_');
 }
 
 const PARAMETER =
@@ -60,7 +50,7 @@ export function parseDisposition(header: string): Disposition | undefined {
     values.set(name, match[2] === undefined ? match[3]! : match[2].replace(/\\(["\\])/g, '$1'));
   }
   const plain = values.get('filename');
-  const extended = decodeExtended(values.get('filename*'));
+  const extended = decodeExtended(values.get('filename*') ?? '');
   const filename = extended ?? (plain === undefined ? undefined : headerText(plain));
   const field = values.get('name');
   return {
@@ -86,19 +76,6 @@ export function percentDecode(value: string): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** `UTF-8'en'na%C3%AFve.txt` */
-function decodeExtended(value: string | undefined): string | undefined {
-  const match = /^(utf-8|iso-8859-1)'[A-Za-z0-9-]*'([A-Za-z0-9!#$&+.^_`|~%-]*)$/i.exec(value ?? '');
-  if (!match || /%(?![0-9A-Fa-f]{2})/.test(match[2]!)) return undefined;
-  const bytes = Buffer.from(
-    match[2]!.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) =>
-      String.fromCharCode(Number.parseInt(hex, 16)),
-    ),
-    'latin1',
-  );
-  return match[1]!.toLowerCase() === 'utf-8' ? decodeUtf8(bytes) : bytes.toString('latin1');
 }
 
 function decodeUtf8(bytes: Buffer): string | undefined {

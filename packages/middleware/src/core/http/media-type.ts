@@ -1,26 +1,21 @@
+import { safeParse } from 'fast-content-type-parse';
+
 /**
- * Media types: which are well formed, which a browser may show in place, and
- * which one an extension stands for.
+ * Media types: which are well formed, and which a browser may show in place.
  */
 
 export const DEFAULT_TYPE = 'application/octet-stream';
 
 const MAX_TYPE_CHARS = 255;
-const TOKEN = "[A-Za-z0-9!#$%&'*+.^_`|~-]+";
-const QUOTED = '"(?:[\\t !#-\\[\\]-~]|\\\\[\\t -~])*"';
-/** A parameter may be empty (RFC 9110, section 5.6.6): some clients end a type with a semicolon. */
-const MEDIA_TYPE = new RegExp(
-  `^${TOKEN}/${TOKEN}(?:[ \\t]*;(?:[ \\t]*${TOKEN}=(?:${TOKEN}|${QUOTED}))?)*$`,
-);
 
 /** The type as given if it is one, else undefined. */
 export function mediaType(text: string | undefined): string | undefined {
   if (text === undefined || text.length > MAX_TYPE_CHARS) return undefined;
   const trimmed = text.trim();
-  return MEDIA_TYPE.test(trimmed) ? trimmed : undefined;
+  return safeParse(trimmed).type === '' ? undefined : trimmed;
 }
 
-/** `text/plain; charset=utf-8` -> `text/plain` */
+/** `text/plain; charset=utf-8` -> `text/plain`, also where the parameters are malformed. */
 export function essence(type: string): string {
   const semicolon = type.indexOf(';');
   return (semicolon < 0 ? type : type.slice(0, semicolon)).trim().toLowerCase();
@@ -48,61 +43,4 @@ const INLINE = new Set([
 export function mayShowInline(type: string): boolean {
   const name = essence(type);
   return INLINE.has(name) || /^(?:audio|video)\/[a-z0-9.-]+$/.test(name);
-}
-
-const EXTENSIONS: Readonly<Record<string, string>> = {
-  aac: 'audio/aac',
-  avif: 'image/avif',
-  bmp: 'image/bmp',
-  css: 'text/css',
-  csv: 'text/csv',
-  doc: 'application/msword',
-  docx: 'application/vnd.openxmlformats-officedocument.wordprocessingml.document',
-  flac: 'audio/flac',
-  gif: 'image/gif',
-  gz: 'application/gzip',
-  heic: 'image/heic',
-  htm: 'text/html',
-  html: 'text/html',
-  ico: 'image/vnd.microsoft.icon',
-  jpeg: 'image/jpeg',
-  jpg: 'image/jpeg',
-  js: 'text/javascript',
-  json: 'application/json',
-  log: 'text/plain',
-  m4a: 'audio/mp4',
-  m4v: 'video/mp4',
-  mjs: 'text/javascript',
-  mov: 'video/quicktime',
-  mp3: 'audio/mpeg',
-  mp4: 'video/mp4',
-  mpeg: 'video/mpeg',
-  oga: 'audio/ogg',
-  ogg: 'audio/ogg',
-  ogv: 'video/ogg',
-  opus: 'audio/ogg',
-  pdf: 'application/pdf',
-  png: 'image/png',
-  ppt: 'application/vnd.ms-powerpoint',
-  pptx: 'application/vnd.openxmlformats-officedocument.presentationml.presentation',
-  rtf: 'application/rtf',
-  svg: 'image/svg+xml',
-  tar: 'application/x-tar',
-  tif: 'image/tiff',
-  tiff: 'image/tiff',
-  txt: 'text/plain',
-  wav: 'audio/wav',
-  weba: 'audio/webm',
-  webm: 'video/webm',
-  webp: 'image/webp',
-  xhtml: 'application/xhtml+xml',
-  xls: 'application/vnd.ms-excel',
-  xlsx: 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet',
-  xml: 'application/xml',
-  zip: 'application/zip',
-};
-
-export function typeOfExtension(extension: string): string {
-  const name = extension.toLowerCase();
-  return Object.hasOwn(EXTENSIONS, name) ? EXTENSIONS[name]! : DEFAULT_TYPE;
 }

@@ -1,7 +1,7 @@
 import { createHash, type Hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
+import fastCrc32c from '@chainsafe/fast-crc32c';
 import { ProblemError } from '../problems.js';
-import { crc32c } from './crc32c.js';
 
 /**
  * Checksums that a client sends along, and their verification while the bytes
@@ -99,7 +99,7 @@ function decode(header: string, algorithm: Algorithm, text: string): Buffer {
   return value;
 }
 
-const CRCS = { crc32, crc32c } as const;
+const CRCS = { crc32, crc32c: fastCrc32c.calculate } as const;
 
 export class DigestCheck {
   readonly #expected: readonly Expected[];
