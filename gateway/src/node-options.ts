@@ -103,7 +103,7 @@ export const storageOptions = {
   } as OptionSpec<number>,
   cacheFilter: {
     kind: 'boolean',
-    default: true,
+    default: false,
     help: 'a Bloom filter in front of the cache',
   } as OptionSpec<boolean>,
   readAhead: {

@@ -159,6 +159,26 @@ describe('admission', () => {
     expect(cache.stats().rejected).toBeGreaterThan(CACHE_FILES * 45);
   });
 
+  it.each([200, KIB, 8 * KIB, 64 * KIB])(
+    'keeps it through a scan of 20 times the cache, with files of %i bytes',
+    async (bytes) => {
+      const cacheBytes = 16 * 1024 * KIB;
+      const files = Math.floor(cacheBytes / (bytes + 260));
+      const content = Buffer.allocUnsafeSlow(bytes);
+      const cache = new FileCache({ maxBytes: cacheBytes });
+      const often = idsOf('group1/M00/often', Math.floor(files / 2));
+      for (let round = 0; round < 4; round += 1) {
+        for (const id of often) await cache.get(id, async () => content);
+      }
+      const before = kept(cache, often);
+      expect(before).toBeGreaterThan(often.length * 0.99);
+      for (const id of idsOf('group1/M00/scan', files * 20)) {
+        await cache.get(id, async () => content);
+      }
+      expect(kept(cache, often)).toBeGreaterThan(before * 0.95);
+    },
+  );
+
   it('keeps it through a scan without end, as long as it is asked for now and then', async () => {
     const cache = await warm({});
     const scanned = Buffer.allocUnsafeSlow(FILE);
@@ -194,6 +214,19 @@ describe('admission', () => {
     for (let round = 0; round < 3; round += 1) await fill(cache, ['large'], 40 * FILE);
     expect(kept(cache, small)).toBe(before);
     expect(cache.has('large')).toBe(false);
+  });
+});
+
+describe('the filter of a cache', () => {
+  it.each([200, KIB])('is seldom wrong, with files of %i bytes too', async (bytes) => {
+    const cache = new FileCache({ maxBytes: 4 * 1024 * KIB, filter: true });
+    const content = Buffer.allocUnsafeSlow(bytes);
+    for (const id of idsOf('kept', 12_000)) await cache.get(id, async () => content);
+    const { filterFalse, filterNo } = cache.stats();
+    for (const id of idsOf('absent', 10_000)) cache.find(id);
+    const after = cache.stats();
+    expect(after.filterFalse - filterFalse).toBeLessThan(200);
+    expect(after.filterNo - filterNo).toBeGreaterThan(9800);
   });
 });
 

@@ -15,6 +15,8 @@ export interface Entry {
   readonly source: string;
   /** Bytes it takes here, those of its bookkeeping among them. */
   readonly cost: number;
+  /** It was asked for again while it was here. */
+  isAgain?: boolean;
 }
 
 export interface AreaShares {
@@ -94,7 +96,10 @@ export class Areas {
   /** The file, as one that was used now; `wasAhead` if nobody has asked for it before. */
   use(id: string): { readonly entry: Entry; readonly wasAhead: boolean } | undefined {
     const entry = this.#main.get(id) ?? this.#recent.get(id);
-    if (entry) return { entry, wasAhead: false };
+    if (entry) {
+      entry.isAgain = true;
+      return { entry, wasAhead: false };
+    }
     const ahead = this.#ahead?.peek(id);
     if (!ahead) return undefined;
     this.#ahead!.delete(id);
@@ -148,9 +153,15 @@ export class Areas {
     const main = this.#main;
     if (entry.cost > main.maxSize) return false;
     const excess = main.calculatedSize + entry.cost - main.maxSize;
-    if (excess > 0 && !this.#isWorth(this.#events.frequency(id), excess)) return false;
+    if (excess > 0 && !this.#isWorth(this.#frequencyOf(id, entry), excess)) return false;
     main.set(id, entry);
     return true;
+  }
+
+  /** Requests that count: in a scan, the estimate takes some files for asked for twice. */
+  #frequencyOf(id: string, { isAgain }: Entry): number {
+    const frequency = this.#events.frequency(id);
+    return isAgain || frequency > 2 ? frequency : 1;
   }
 
   /** True if those at the tail that give `bytes` are asked for less often together. */

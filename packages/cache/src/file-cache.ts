@@ -21,7 +21,7 @@ export interface FileCacheOptions {
   readonly maxBytes: number;
   /** A file larger than this share of `maxBytes` is not kept. Default one eighth. */
   readonly maxFileShare?: number;
-  /** The Bloom filter in front. Default true. */
+  /** The Bloom filter in front. Default false: the map behind it is as fast. */
   readonly filter?: boolean;
   /** False: everything that is asked for is kept, as in the paper. Default true. */
   readonly admission?: boolean;
@@ -38,10 +38,9 @@ const DEFAULT_FILE_SHARE = 1 / 8;
 const RECENT_SHARE = 1 / 8;
 const MAX_ABSENT_IDS = 4096;
 const DEFAULT_ABSENT_MS = 1000;
-/** Tables are made for files of this size on average. */
-const EXPECTED_FILE_BYTES = 8 * 1024;
-const MIN_EXPECTED_FILES = 1024;
-const MAX_EXPECTED_FILES = 2 ** 21;
+/** Files that the tables are made for at first; they grow with what is kept. */
+const MIN_TABLE_FILES = 1024;
+const MAX_TABLE_FILES = 2 ** 21;
 /** Reading ahead must be asked for to this part, or it is left. */
 const MIN_USED_SHARE = 0.25;
 const MAX_SOURCES = 4096;
@@ -51,18 +50,17 @@ export class FileCache {
   readonly readAhead = new ReadAhead({ minUsedShare: MIN_USED_SHARE, maxSources: MAX_SOURCES });
   readonly #maxFileBytes: number;
   readonly #areas: Areas | undefined;
-  readonly #filter: MemberFilter | undefined;
+  readonly #hashing = new CheapHashing();
+  #filter: MemberFilter | undefined;
   readonly #frequency: Frequency;
+  #tableFiles = MIN_TABLE_FILES;
   readonly #flights: Flights;
   readonly #absent: AbsentIds;
   readonly #counters = new CacheCounters();
 
   constructor(options: FileCacheOptions) {
     const { maxBytes, maxFileShare = DEFAULT_FILE_SHARE, admission = true } = options;
-    const expectedFiles = Math.ceil(maxBytes / EXPECTED_FILE_BYTES);
-    const files = Math.min(Math.max(expectedFiles, MIN_EXPECTED_FILES), MAX_EXPECTED_FILES);
-    const hashing = new CheapHashing();
-    const frequency = new Frequency(files, hashing);
+    const frequency = new Frequency(this.#tableFiles, this.#hashing);
     this.#maxFileBytes = Math.floor(maxBytes * maxFileShare);
     this.#frequency = frequency;
     this.#absent = new AbsentIds({
@@ -77,7 +75,7 @@ export class FileCache {
       onBeside: (id, bytes, source, wanted) => this.#keepBeside(id, bytes, source, wanted),
     });
     if (maxBytes === 0) return;
-    if (options.filter ?? true) this.#filter = new MemberFilter(files, hashing);
+    if (options.filter) this.#filter = new MemberFilter(this.#tableFiles, this.#hashing);
     // Without admission there is one list, as in the paper: all of it is `recent`.
     const aheadShare = options.aheadShare ?? 0;
     const recentShare = admission ? Math.min(RECENT_SHARE, 1 - aheadShare) : 1 - aheadShare;
@@ -187,7 +185,18 @@ export class FileCache {
     // Before the lists: whatever goes for it, itself perhaps, is taken out again.
     this.#filter?.add(id);
     if (!this.#areas.add(id, entry)) this.#filter?.remove(id);
+    this.#fitTables(this.#areas);
     return bytes;
+  }
+
+  /** Tables for twice the files that they were made for, once there are so many. */
+  #fitTables(areas: Areas): void {
+    if (areas.files <= this.#tableFiles || this.#tableFiles >= MAX_TABLE_FILES) return;
+    this.#tableFiles *= 2;
+    this.#frequency.growTo(this.#tableFiles);
+    if (!this.#filter) return;
+    this.#filter = new MemberFilter(this.#tableFiles, this.#hashing);
+    for (const id of areas.ids()) this.#filter.add(id);
   }
 
   #keepBeside(id: string, loaded: Buffer, source: string, wanted: boolean): Buffer {
@@ -201,6 +210,7 @@ export class FileCache {
     this.#filter?.add(id);
     const entry = { bytes, source, cost: costOf(id, bytes) };
     if (!this.#areas.addAhead(id, entry)) this.#filter?.remove(id);
+    this.#fitTables(this.#areas);
     return bytes;
   }
 

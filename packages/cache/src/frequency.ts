@@ -10,30 +10,36 @@ import { type BloomFilter, bloomFilter, type CheapHashing, type TextHash } from 
  */
 
 const ROWS = 4;
+/** Places of a row, per file: few files of a scan meet those of often used ones in every row. */
+const PLACES_PER_FILE = 4;
+const MIN_FILES = 16;
 const COUNT_END = 15;
-/** Requests after which counts are halved, per place of a row. */
+/** Requests after which counts are halved, per file. */
 const PERIOD_FACTOR = 10;
 /**
- * Places of the filter of first times, per place of a row: with a whole period of files
+ * Places of the filter of first times, per file: with a whole period of files
  * that are asked for once, one in ten of the last is taken for a second time.
  */
 const FIRST_PLACES_FACTOR = PERIOD_FACTOR * 5;
 
 export class Frequency {
   readonly #hashing: CheapHashing;
-  readonly #firstTimes: BloomFilter;
-  readonly #counters: Uint8Array;
-  readonly #mask: number;
-  readonly #period: number;
+  #firstTimes: BloomFilter;
+  #counters: Uint8Array;
+  /** That the tables are made for, a power of two. */
+  #files: number;
   #requests = 0;
 
-  constructor(expectedFiles: number, hashing: CheapHashing) {
-    const width = 2 ** Math.ceil(Math.log2(Math.max(16, expectedFiles)));
-    this.#mask = width - 1;
-    this.#period = width * PERIOD_FACTOR;
-    this.#counters = new Uint8Array(width * ROWS);
+  constructor(files: number, hashing: CheapHashing) {
+    this.#files = tableFiles(files);
+    this.#counters = new Uint8Array(this.#width * ROWS);
     this.#hashing = hashing;
-    this.#firstTimes = bloomFilter(width * FIRST_PLACES_FACTOR, FILTER_HASHES, hashing);
+    this.#firstTimes = bloomFilter(this.#files * FIRST_PLACES_FACTOR, FILTER_HASHES, hashing);
+  }
+
+  /** Makes the tables as large as so many files need, and keeps what is in them. */
+  growTo(files: number): void {
+    while (this.#files < tableFiles(files)) this.#double();
   }
 
   /** Memory of its tables. */
@@ -44,7 +50,7 @@ export class Frequency {
   /** Counts a request; false if it is the first one for the file, as far as is known. */
   count(id: string): boolean {
     this.#requests += 1;
-    if (this.#requests >= this.#period) this.#age();
+    if (this.#requests >= this.#files * PERIOD_FACTOR) this.#age();
     if (!this.#firstTimes.has(id)) {
       this.#firstTimes.add(id);
       return this.#counted(this.#hashing.hashOf(id)) > 0;
@@ -79,9 +85,31 @@ export class Frequency {
     }
   }
 
+  get #width(): number {
+    return this.#files * PLACES_PER_FILE;
+  }
+
   #place(row: number, hash: number): number {
     const spread = Math.imul(hash ^ (hash >>> 16), 0x45d9f3b + (row << 1));
-    return row * (this.#mask + 1) + ((spread ^ (spread >>> 15)) & this.#mask);
+    return row * this.#width + ((spread ^ (spread >>> 15)) & (this.#width - 1));
+  }
+
+  /** What was at a place can belong to either of two places of a table twice as wide. */
+  #double(): void {
+    const width = this.#width;
+    const counters = new Uint8Array(2 * width * ROWS);
+    for (let row = 0; row < ROWS; row += 1) {
+      const counts = this.#counters.subarray(row * width, (row + 1) * width);
+      counters.set(counts, 2 * row * width);
+      counters.set(counts, (2 * row + 1) * width);
+    }
+    const old = this.#firstTimes._filter.array;
+    this.#files *= 2;
+    this.#firstTimes = bloomFilter(this.#files * FIRST_PLACES_FACTOR, FILTER_HASHES, this.#hashing);
+    const { array } = this.#firstTimes._filter;
+    array.set(old, 0);
+    array.set(old, old.length);
+    this.#counters = counters;
   }
 
   #age(): void {
@@ -89,4 +117,8 @@ export class Frequency {
     this.#firstTimes._filter.array.fill(0);
     for (let at = 0; at < this.#counters.length; at += 1) this.#counters[at]! >>= 1;
   }
+}
+
+function tableFiles(files: number): number {
+  return 2 ** Math.ceil(Math.log2(Math.max(MIN_FILES, files)));
 }

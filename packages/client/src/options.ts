@@ -108,7 +108,7 @@ export const storeOptions = {
   } as OptionSpec<number>,
   cacheFilter: {
     kind: 'boolean',
-    default: true,
+    default: false,
     help: 'a Bloom filter in front of that cache',
   } as OptionSpec<boolean>,
   readAhead: {
