@@ -66,8 +66,11 @@ describe('a wrong option', () => {
       env: { STEVEDORE_GROUP: 'no-good' },
     });
     expect(group.stderr).toContain('STEVEDORE_GROUP must be 1 to 16 letters and digits');
-    const filter = await run(['storage', '--cache-filter', 'maybe', '--port', '0'], { cwd });
-    expect(filter.stderr).toContain('--cache-filter: "maybe" is neither true nor false');
+    const filter = await run(['storage', '--port', '0'], {
+      cwd,
+      env: { STEVEDORE_CACHE_FILTER: 'maybe' },
+    });
+    expect(filter.stderr).toContain('STEVEDORE_CACHE_FILTER: "maybe" is neither true nor false');
     for (const { code } of [filter, flag, variable, rate, file, lookup, group])
       expect(code).toBe(2);
   });
