@@ -1,4 +1,6 @@
+import { readFile } from 'node:fs/promises';
 import { connect } from 'node:net';
+import { join } from 'node:path';
 import {
   deleteFile,
   encodeHeader,
@@ -12,6 +14,7 @@ import {
   syncRenameFile,
   syncTruncateFile,
   syncUpdateFile,
+  uploadSlaveFile,
 } from '@stevedore/protocol';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { Random } from '../support/random.js';
@@ -67,6 +70,36 @@ describe('a storage of a group', () => {
     expect((await client.ask(reportServerId, group.members[1]!.host)).status).toBe(13);
     expect([...(await contentsOf(a!)).keys()]).toEqual([file.name]);
     await done(client, deleteFile, file);
+  });
+
+  it('has the files of a member up to the times of its own records, not of others', async () => {
+    const group = await groupOf(2);
+    const [a, b] = group.members;
+    const file = await (await a!.connect()).upload(CONTENT);
+    const own = await (await b!.connect()).upload(CONTENT);
+    await b!.stop();
+    const client = await from(b!.host, { host: a!.host, port: a!.storage!.port });
+    await done(client, reportServerId, b!.host);
+    const change = { group: 'group1', atSeconds: 2_000_000_000, name: file.name };
+    expect((await client.ask(syncDeleteFile, change)).status).toBe(0);
+    await client.ask(syncDeleteFile, { ...change, atSeconds: 1_999_999_999, name: own.name });
+    await a!.stop();
+    const synced = await readFile(join(a!.folder, 'data', 'sync', 'synced.json'), 'utf8');
+    expect(JSON.parse(synced)).toEqual({ [b!.host]: 1_999_999_999 });
+  });
+
+  it('keeps a slave that is younger than a deletion that is passed on late', async () => {
+    const group = await groupOf(2);
+    const [a, b] = group.members;
+    const connection = await a!.connect();
+    const { name: master } = await connection.upload(CONTENT);
+    const request = { master, prefix: '_s', extension: 'txt', size: CONTENT.length };
+    const { answer: slave } = await send(connection, uploadSlaveFile, request, CONTENT);
+    await b!.stop();
+    const client = await from(b!.host, { host: a!.host, port: a!.storage!.port });
+    const change = { group: 'group1', atSeconds: 1_000_000_000, name: slave!.name };
+    expect((await client.ask(syncDeleteFile, change)).status).toBe(0);
+    expect((await contentsOf(a!)).has(slave!.name)).toBe(true);
   });
 
   it('takes no name from a member that leads anywhere else', async () => {

@@ -2,6 +2,7 @@ import { appendFile as appendToFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Disk, decoratedFile, localDisk } from '@stevedore/disk';
+import { FastdfsClient } from '@stevedore/fastdfs';
 import {
   appendFile,
   createLink,
@@ -23,7 +24,7 @@ import {
   uploadSlaveFile,
 } from '@stevedore/protocol';
 import type { Storage, StorageOptions } from '@stevedore/storage';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import {
   contentsOf,
@@ -151,6 +152,7 @@ describe('a group of storages', () => {
         return all && download.total === download.success;
       });
     });
+    await sameEverywhere(group.members);
     expect((await contentsOf(group.members[0]!)).size).toBe(3 * 10 + 1);
     expect(group.members.flatMap(({ errors }) => errors)).toEqual([]);
   });
@@ -310,6 +312,29 @@ describe('a group of storages', () => {
     expect(await download(a, file)).toBe(2);
   });
 
+  it('gives a client the slave that another member took while the source was away', async () => {
+    const group = await groupOf(2);
+    const [a, b] = group.members as [MemberOfTest, MemberOfTest];
+    const master = await (await a.connect()).upload(Buffer.from('master'));
+    await sameEverywhere(group.members);
+    await a.stop();
+    const thumbnail = await slave(await b.connect(), master, 'thumbnail');
+    await b.stop();
+    const { disk, hold } = gatedDisk();
+    await a.start({ disk });
+    const release = hold();
+    await b.start();
+    await until(async () => (await group.statusOf(b)) === StorageStatus.active);
+    expect(await group.statusOf(a)).toBe(StorageStatus.active);
+    const client = new FastdfsClient({ trackers: [`${group.tracker.host}:${group.tracker.port}`] });
+    onTestFinished(() => client.close());
+    const id = `${thumbnail.group}/${thumbnail.name}`;
+    expect((await client.downloadBytes(id)).toString()).toBe('thumbnail');
+    expect(await pathExists(a, thumbnail)).toBe(false);
+    release();
+    await sameEverywhere(group.members);
+  });
+
   it('changes what a member left that is gone for good', async () => {
     const group = await groupOf(2);
     const [a, b] = group.members as [MemberOfTest, MemberOfTest];
@@ -414,10 +439,8 @@ describe('an upload', () => {
   });
 });
 
-/** A group of two, and a third member whose disk can be held up. */
-async function groupWithSlow(options: Partial<StorageOptions> = {}) {
-  const group = await groupOf(2);
-  const slow = group.add();
+/** A disk on which new files can be held up. */
+function gatedDisk() {
   let gate: Promise<void> | undefined;
   const disk: Disk = {
     ...localDisk,
@@ -431,13 +454,6 @@ async function groupWithSlow(options: Partial<StorageOptions> = {}) {
       });
     },
   };
-  await slow.start({ disk });
-  await slow.storage!.active();
-  const [first] = group.members;
-  await first!.stop();
-  await first!.start(options);
-  await first!.storage!.active();
-  await until(() => isLevel(first!.storage!));
   const hold = (): (() => void) => {
     let release: () => void = () => {};
     gate = new Promise((resolve) => {
@@ -448,6 +464,21 @@ async function groupWithSlow(options: Partial<StorageOptions> = {}) {
       release();
     };
   };
+  return { disk, hold };
+}
+
+/** A group of two, and a third member whose disk can be held up. */
+async function groupWithSlow(options: Partial<StorageOptions> = {}) {
+  const group = await groupOf(2);
+  const slow = group.add();
+  const { disk, hold } = gatedDisk();
+  await slow.start({ disk });
+  await slow.storage!.active();
+  const [first] = group.members;
+  await first!.stop();
+  await first!.start(options);
+  await first!.storage!.active();
+  await until(() => isLevel(first!.storage!));
   return { group, slow, hold };
 }
 

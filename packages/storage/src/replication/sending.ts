@@ -61,7 +61,7 @@ export interface About {
 const MAX_SENT_FILES = 65_536;
 
 /** Before a larger file is sent again, the member is asked whether it has it. */
-const ASK_FIRST_BYTES = 16 * 1024;
+const ASK_FIRST_BYTES = 256 * 1024;
 
 export class Sending {
   readonly #service: StorageService;
