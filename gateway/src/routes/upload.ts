@@ -52,7 +52,7 @@ function handler(
     const { headers, query } = request as AskedBy;
     const maxBytes = mostBytes(raw, own, context.limits.maxFileBytes);
     const grant = access.upload({ headers, query, maxBytes }, path);
-    // Without keys whoever has the address is one client.
+    // Without keys, all requests from one address are one client's.
     const client = grant.scope === '' ? request.ip : grant.scope;
     let storedBytes: number | undefined;
     const receive = async (once: Uint8Array | undefined): Promise<Receipt[]> => {

@@ -177,7 +177,7 @@ async function* blocksOf(
   let ahead: Promise<Buffer> | undefined;
   const fetch = (from: number): Promise<Buffer> => {
     const block = source.read(from, Math.min(BLOCK_BYTES, end - from));
-    // Whoever waits for it hears of a failure; it may come before anybody does.
+    // A failure is thrown where the block is awaited, which may be later.
     block.catch(() => undefined);
     return block;
   };

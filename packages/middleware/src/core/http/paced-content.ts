@@ -225,7 +225,7 @@ function ownMemory(bytes: Buffer): Buffer {
   return keepsMore(bytes) ? Buffer.from(bytes) : bytes;
 }
 
-/** True if whoever keeps the bytes keeps much more memory than theirs. */
+/** True if a buffer that is kept holds much more memory than its own bytes. */
 function keepsMore(bytes: Buffer): boolean {
   return bytes.buffer.byteLength > 2 * bytes.length + Buffer.poolSize;
 }
