@@ -11,7 +11,7 @@ import { type RequestClass, Scheduler } from '../../packages/storage/dist/schedu
 import { type TierOptions, tierSettings } from '../../packages/storage/dist/tiers/tier-options.js';
 import { until } from '../storage/support.js';
 import { temporaryFolder } from '../support/temporary.js';
-import { contentOf, OTHER_GROUP, OtherGroup, openIn, Place, store, tierOf } from './harness.js';
+import { change, contentOf, OTHER_GROUP, OtherGroup, openIn, Place, store, tierOf } from './harness.js';
 
 /** Intervals that end when a test says so, on a clock of its own. */
 
@@ -251,17 +251,32 @@ describe('the room of the rows', () => {
   });
 
   it('is given back to the disk', async () => {
-    const { put, folder, records, close } = await migrationOf({ roomBytes: 1e9 });
+    const { put, folder, records, close, interval } = await migrationOf({ roomBytes: 1e9 });
     const size = () => statSync(join(folder, 'data', '.stevedore-files.sqlite')).size;
     for (let n = 0; n < 100; n += 1) await put(`00/00/f${n}`, 60 * KIB);
     for (let n = 0; n < 100; n += 1) records.remove(`00/00/f${n}`);
-    for (let n = 0; n < 10; n += 1) records.shrink();
+    for (let n = 0; n < 10; n += 1) await interval();
     await close();
     expect(size()).toBeLessThan(4.5e6);
   });
 });
 
 describe('the threshold', () => {
+  it('sends what has outgrown its row away, and leaves here what comes home to be changed', async () => {
+    const setting = await migrationOf({ moveTo: OTHER_GROUP });
+    const { put, opened, folder, records, settled } = setting;
+    const name = '00/00/growing';
+    const append = (at: number) =>
+      change(opened, folder, name, { at, bytes: Buffer.alloc(70 * KIB, 7) });
+    await put(name, 100);
+    await append(100);
+    await until(() => records.find(name)!.place === Place.away);
+    await append(100 + 70 * KIB);
+    await settled();
+    expect(records.find(name)).toMatchObject({ place: Place.file });
+    expect(await contentOf(opened, folder, name)).toEqual(Buffer.alloc(100 + 140 * KIB, 7));
+  });
+
   it('sends a file that is larger away when it is read, and leaves one that has often moved', async () => {
     const { put, read, interval, settled, records, moves, migration } = await migrationOf({
       moveTo: OTHER_GROUP,

@@ -146,7 +146,7 @@ export class Scheduler {
     const { maxRunning, maxBesideMetadata } = this.#options;
     if (this.running >= maxRunning) return false;
     if (kind === 'metadata') return true;
-    if (this.#hold || this.#waiting.metadata.size > 0) return false;
+    if (this.#hold) return false;
     const { metadata, smallFile } = this.#tallies;
     if (metadata.running > 0 && smallFile.running >= maxBesideMetadata) return false;
     this.#refill();
