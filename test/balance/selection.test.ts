@@ -71,8 +71,7 @@ describe('selection', () => {
       expect(total(toTarget) + total(rest)).toBe(total(accessed));
       expect(toTarget.length + rest.length).toBe(accessed.length);
       expect(total(toTarget)).toBeLessThanOrEqual(room);
-      for (const left of rest)
-        expect(total(toTarget) + left.loadBytes).toBeGreaterThan(room);
+      for (const left of rest) expect(total(toTarget) + left.loadBytes).toBeGreaterThan(room);
     }
   });
 });

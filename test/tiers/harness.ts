@@ -47,7 +47,7 @@ export function tierOf({ tiers }: OpenedTiers): Tier {
 }
 
 /** A storage removes what is there of temporary files when it starts. */
-export function removeTemporaries(folder: string): void {
+function removeTemporaries(folder: string): void {
   for (const name of readdirSync(join(folder, 'data', '.tmp'))) {
     rmSync(join(folder, 'data', '.tmp', name));
   }
@@ -170,7 +170,7 @@ export class OtherGroup implements AwayFiles {
   }
 }
 
-export class Killed extends Error {}
+class Killed extends Error {}
 
 /** What a process does to the world, counted; from one point on nothing of it happens. */
 export class Points {
@@ -242,7 +242,7 @@ export async function killedAt(
   });
   const wasKilled = points.passed >= points.killAt;
   away.onCall = () => {};
-  dying.abandon();
+  records.abandon();
   removeTemporaries(folder);
   return { opened: await openIn(folder, { away }), wasKilled };
 }

@@ -11,7 +11,16 @@ import { type RequestClass, Scheduler } from '../../packages/storage/dist/schedu
 import { type TierOptions, tierSettings } from '../../packages/storage/dist/tiers/tier-options.js';
 import { until } from '../storage/support.js';
 import { temporaryFolder } from '../support/temporary.js';
-import { change, contentOf, OTHER_GROUP, OtherGroup, openIn, Place, store, tierOf } from './harness.js';
+import {
+  change,
+  contentOf,
+  OTHER_GROUP,
+  OtherGroup,
+  openIn,
+  Place,
+  store,
+  tierOf,
+} from './harness.js';
 
 /** Intervals that end when a test says so, on a clock of its own. */
 
@@ -69,7 +78,10 @@ async function migrationOf(
       busyMeter: () => () => 0,
       now,
     }),
-    audit: { write: (entry: (typeof moves)[number]) => moves.push(entry), flush: async () => {} } as never,
+    audit: {
+      write: (entry: (typeof moves)[number]) => moves.push(entry),
+      flush: async () => {},
+    } as never,
     bytesPerSecond: costs.bytesPerSecond,
     ownRoom,
     findRoom,

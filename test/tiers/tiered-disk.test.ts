@@ -33,7 +33,7 @@ describe('a tiered disk', () => {
     const folder = temporaryFolder();
     const first = await openIn(folder);
     await store(first, folder, NAME, bytesOf(100));
-    first.abandon();
+    tierOf(first).records.abandon();
     const second = await openIn(folder);
     expect(await contentOf(second, folder, NAME)).toEqual(bytesOf(100));
     await second.close();
@@ -217,7 +217,7 @@ describe('a tiered disk', () => {
       } else if (kind <= 8) {
         await tierOf(opened).moves.home(name, THRESHOLD);
       } else if (random.below(20) === 0) {
-        if (random.below(2) === 0) opened.abandon();
+        if (random.below(2) === 0) tierOf(opened).records.abandon();
         else await opened.close();
         opened = await openIn(folder);
       }

@@ -10,7 +10,7 @@ import {
   showSeveralServers,
   showTradeOff,
 } from './output.js';
-import { PLANS, type Plan } from './plan.js';
+import { PLANS } from './plan.js';
 import { measureRealServers, showRealServers } from './real-servers.js';
 import { measureSeveralServers } from './several-servers.js';
 import { measureTradeOff } from './trade-off.js';

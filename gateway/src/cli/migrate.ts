@@ -78,7 +78,12 @@ function describe(status: MigrationStatus): string {
   ].join('\n');
 }
 
-function otherGroups({ away, waitingDepartures, openCopies, isRecalling }: MigrationStatus): string {
+function otherGroups({
+  away,
+  waitingDepartures,
+  openCopies,
+  isRecalling,
+}: MigrationStatus): string {
   return (
     `other groups: ${away.files} files, ${formatBytes(away.bytes)}` +
     `${isRecalling ? ', which are called back' : ''}; ` +

@@ -74,6 +74,6 @@ export function scheduled<Session>(
 }
 
 /** All at once; a payload never asks for less than there is. */
-export function inMemory(chunks: Buffer[]) {
+function inMemory(chunks: Buffer[]) {
   return { some: async () => chunks.splice(0) };
 }

@@ -1,6 +1,6 @@
 import type { Disk, DiskFile, FileStat } from '@stevedore/disk';
-import { SpillingFile } from './spilling-file.js';
 import type { FileRecord } from './record-row.js';
+import { SpillingFile } from './spilling-file.js';
 import type { Tier } from './tier.js';
 
 /**

@@ -35,8 +35,6 @@ export interface OpenedTiers {
   /** Of its limit, what the rows take. */
   readonly usedShare: number;
   close(): Promise<void>;
-  /** As if the process had been killed. */
-  abandon(): void;
 }
 
 export interface TierPlaces {
@@ -85,9 +83,6 @@ export async function openTiers(
     },
     close: async () => {
       for (const { records } of tiers) await records.close();
-    },
-    abandon: () => {
-      for (const { records } of tiers) records.abandon();
     },
   };
   return opened;

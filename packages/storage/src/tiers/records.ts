@@ -211,7 +211,8 @@ export class Records {
   shrink(): void {
     if (this.#broken) return;
     const free = this.#db.pragma('freelist_count', { simple: true }) as number;
-    if (free > VACUUM_PAGES) this.#change(() => this.#db.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`));
+    if (free > VACUUM_PAGES)
+      this.#change(() => this.#db.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`));
   }
 
   /** Resolves once all that was changed before is durable. */

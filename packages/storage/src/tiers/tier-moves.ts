@@ -210,9 +210,7 @@ export class TierMoves {
   async #switchTo(record: FileRecord, { copy, id }: Copied, move: Move): Promise<MoveOutcome> {
     const { records } = this.#parts;
     const { name } = record;
-    const metadata = records.find(name)
-      ? undefined
-      : await this.#parts.local.metadataBeside(name);
+    const metadata = records.find(name) ? undefined : await this.#parts.local.metadataBeside(name);
     const isRevoked = move.isRevoked;
     const moving = record.place === Place.file;
     if (isRevoked) this.#depart(id);

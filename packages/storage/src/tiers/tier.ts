@@ -127,7 +127,14 @@ export class Tier {
     const metadata = before ? undefined : await this.#local.metadataBeside(name);
     const size = bytes.length;
     const sum = crc32(bytes);
-    this.#put(name, before, { place: Place.row, size, mtimeSeconds, crc32: sum, moving: true, bytes });
+    this.#put(name, before, {
+      place: Place.row,
+      size,
+      mtimeSeconds,
+      crc32: sum,
+      moving: true,
+      bytes,
+    });
     if (metadata) this.records.setMetadata(name, metadata);
     await this.records.commit();
     await this.#local.delete(name);

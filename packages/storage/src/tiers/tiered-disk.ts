@@ -88,12 +88,7 @@ export class TieredDisk implements Disk {
   }
 
   /** What is in another group comes home: as a row if it is small enough for one, with the change. */
-  async #openToChange(
-    tier: Tier,
-    name: string,
-    path: string,
-    done: () => void,
-  ): Promise<DiskFile> {
+  async #openToChange(tier: Tier, name: string, path: string, done: () => void): Promise<DiskFile> {
     const { disk, fileThresholdBytes, onCut, onGrown, onAccess } = this.#parts;
     const record = tier.records.find(name);
     const limitBytes = fileThresholdBytes(record?.moves ?? 0);
