@@ -3,7 +3,6 @@ import {
   decideInterval,
   type Forecaster,
   fileThreshold,
-  heated,
   type IntervalDecision,
   migrationProfit,
   type PanelState,
@@ -14,23 +13,20 @@ import {
   startPolicy,
 } from '@stevedore/balance';
 import type { Competition } from '../scheduler/competition.js';
-import {
-  type ClassInterval,
-  REQUEST_CLASSES,
-  type RequestClass,
-  type Scheduler,
-} from '../scheduler/scheduler.js';
+import type { ClassInterval, Scheduler } from '../scheduler/scheduler.js';
 import { Place } from '../tiers/constants.js';
-import type { MoveOutcome } from '../tiers/move.js';
 import type { OpenedTiers } from '../tiers/open-tiers.js';
 import type { Tier } from '../tiers/tier.js';
 import type { TierSettings } from '../tiers/tier-options.js';
 import { AccessedFiles } from './accessed-files.js';
 import type { Audit } from './audit.js';
-import { type MoveReason, Mover, type MoveTarget, type PlannedMove } from './mover.js';
+import { LoadFigures } from './load-figures.js';
+import type { MoveTarget } from './mover.js';
 import type { OtherRoom } from './other-rooms.js';
 import type { OwnRoom } from './own-room.js';
-import type { ClassStatus, FileCounts, MigrationStatus } from './status.js';
+import { Plans } from './plans.js';
+import { coldestRows, heatRows } from './rows-room.js';
+import type { FileCounts, MigrationStatus } from './status.js';
 
 /**
  * Adaptive migration of a storage. At the end of every interval the scheduler tells what
@@ -56,31 +52,22 @@ export interface MigrationParts {
   readonly onError: (error: unknown) => void;
 }
 
-const MAX_QUEUED = 1024;
-/** A hotter file is written down as such; less is not worth a write. */
-const LEAST_HEATING = 0.1;
-
 export class Migration {
   readonly #parts: MigrationParts;
   readonly #forecaster: Forecaster<PanelState>;
-  readonly #mover: Mover;
+  readonly #plans: Plans;
   readonly #diskBytes: number;
   #state: PolicyState<PanelState>;
   #decision: IntervalDecision<PanelState> | undefined;
   #hasMetadata = false;
   #accessed: AccessedFiles;
-  #isDryRun = false;
   #isRecalling = false;
   #timer: NodeJS.Timeout | undefined;
   /** Others are asked for room, which may take longer than an interval. */
   #relieving: Promise<void> | undefined;
-  #intervals = 0;
   #usedShare = 0;
   #roomBytes: number | undefined;
-  #classes: Record<RequestClass, ClassStatus>;
-  readonly #errors = { metadata: 0, smallFile: 0 };
-  readonly #moves = { moved: 0, revoked: 0, refused: 0, failed: 0 };
-  #movedBytes = 0;
+  readonly #load = new LoadFigures();
 
   constructor(parts: MigrationParts) {
     this.#parts = parts;
@@ -88,14 +75,12 @@ export class Migration {
     this.#diskBytes = (bytesPerSecond * settings.intervalMs) / 1000;
     this.#forecaster = panel({ capacityBytes: this.#diskBytes });
     this.#state = startPolicy(this.#forecaster, settings.thresholdBytes);
-    this.#classes = { metadata: noLoad(), smallFile: noLoad() };
     this.#accessed = new AccessedFiles(tiers.tiers);
-    this.#mover = new Mover({
-      maxQueued: MAX_QUEUED,
+    this.#plans = new Plans({
+      audit: parts.audit,
       movesPerSecond: settings.movesPerSecond,
-      rowLimitBytes: () => this.#state.thresholdBytes,
+      thresholdBytes: () => this.#state.thresholdBytes,
       now: parts.now,
-      onEnd: (move, outcome) => this.#ended(move, outcome),
       onError: parts.onError,
     });
   }
@@ -119,23 +104,21 @@ export class Migration {
     this.#parts.competition.close();
     this.#parts.scheduler.close();
     await this.#relieving;
-    await this.#mover.close();
-    await this.#parts.audit.flush();
+    await this.#plans.close();
   }
 
   pause(): void {
-    this.#mover.pause();
+    this.#plans.pause();
   }
 
   resume(): void {
-    this.#isDryRun = false;
     this.#isRecalling = false;
-    this.#mover.resume();
+    this.#plans.resume();
   }
 
   /** Decisions are written down and not carried out, until `resume`. */
   dryRun(): void {
-    this.#isDryRun = true;
+    this.#plans.dryRun();
   }
 
   /** No file goes to another group, and those that did come home, until `resume`. */
@@ -157,14 +140,14 @@ export class Migration {
     // A file that has moved often has the larger threshold to grow to, and to come back
     // the global one, so that it does not go to and fro.
     if (size > this.#state.thresholdBytes) return;
-    this.#plan(tier, name, 'home', 'shrunk', size, { moves });
+    this.#plans.add({ tier, name, to: 'home', reason: 'shrunk', size, numbers: { moves } });
   }
 
   /** A change has made a file too large for its row: it is a file here, and goes on from there. */
   grown(tier: Tier, name: string, size: number): void {
     const target = this.#target;
     if (!this.#parts.settings.enabled || target === 'file') return;
-    this.#plan(tier, name, target, 'threshold', size, {});
+    this.#plans.add({ tier, name, to: target, reason: 'threshold', size, numbers: {} });
   }
 
   /** Ends an interval and carries out what is decided. */
@@ -176,7 +159,6 @@ export class Migration {
     const accessed = this.#accessed;
     this.#accessed = new AccessedFiles(tiers.tiers);
     const alone = competition.alone(served);
-    const before = this.#decision?.forecast;
     const decision = decideInterval(
       this.#state,
       {
@@ -192,19 +174,9 @@ export class Migration {
       competition.capacityBytes,
       settings.parameters,
     );
-    this.#intervals += 1;
-    const of = { metadata: 'metadataBytes', smallFile: 'smallFileBytes' } as const;
-    for (const kind of REQUEST_CLASSES) {
-      if (before) this.#errors[kind] += Math.abs(before[of[kind]] - alone[of[kind]]);
-      this.#classes[kind] = {
-        ...served[kind],
-        forecastBytes: decision.forecast[of[kind]],
-        meanErrorBytes: this.#errors[kind] / Math.max(1, this.#intervals - 1),
-        busyAnswersTotal: this.#classes[kind].busyAnswersTotal + served[kind].busyAnswers,
-      };
-    }
+    this.#load.ended(served, alone, decision.forecast);
     this.#decision = decision;
-    this.#heat(accessed);
+    heatRows(accessed, this.#parts.now());
     if (!this.#adapts) {
       this.#state = { ...decision.state, thresholdBytes: settings.thresholdBytes };
       return;
@@ -233,9 +205,8 @@ export class Migration {
       bytes: sum(({ records }) => records.counts(place).bytes),
     });
     return {
+      ...this.#plans.status,
       migrates: settings.migrates,
-      isPaused: this.#mover.isPaused,
-      isDryRun: this.#isDryRun,
       isRecalling: this.#isRecalling,
       intervalMs: settings.intervalMs,
       capacityBytes: competition.capacityBytes,
@@ -247,16 +218,13 @@ export class Migration {
       waitingDepartures: sum(({ records }) => records.waitingDepartures),
       openCopies: sum(({ records }) => records.openCopies().length),
       orphans: this.#parts.orphans(),
-      intervals: this.#intervals,
-      load: { ...this.#classes },
+      intervals: this.#load.intervals,
+      load: this.#load.classes,
       metadataAloneBytes: competition.metadataAloneBytes ?? 0,
       metadataKeptShare: competition.metadataKeptShare ?? 1,
       smallFileRoomBytes: this.#roomBytes ?? 0,
       loadToMoveBytes: this.#decision?.loadToMoveBytes ?? 0,
-      moves: { ...this.#moves },
-      movedBytes: this.#movedBytes,
       revokes: sum(({ revokes }) => revokes),
-      queued: this.#mover.queued,
     };
   }
 
@@ -309,21 +277,22 @@ export class Migration {
     const { tiers, settings } = this.#parts;
     for (const tier of tiers.tiers) {
       for (const { name, size } of tier.records.coldest(Place.away, settings.movesPerSecond)) {
-        this.#plan(tier, name, 'home', 'recall', size, {});
+        this.#plans.add({ tier, name, to: 'home', reason: 'recall', size, numbers: {} });
       }
     }
   }
 
   #planForLoad(accessed: AccessedFiles, file: AccessedFile, to: MoveTarget): void {
     const { tier, name } = accessed.find(file.id)!;
-    this.#plan(tier, name, to, 'load', file.sizeBytes, {
+    const numbers = {
       loadBytes: file.loadBytes,
       profit: migrationProfit(file),
       loadToMoveBytes: this.#decision!.loadToMoveBytes,
       forecastMetadataBytes: this.#decision!.forecast.metadataBytes,
       forecastSmallFileBytes: this.#decision!.forecast.smallFileBytes,
       capacityBytes: this.#parts.competition.capacityBytes,
-    });
+    };
+    this.#plans.add({ tier, name, to, reason: 'load', size: file.sizeBytes, numbers });
   }
 
   /** Something was learnt of what metadata bears: small files have more or less at once. */
@@ -347,31 +316,17 @@ export class Migration {
     scheduler.allow(bytes === undefined ? undefined : bytes / settings.intervalMs);
   }
 
-  #heat(accessed: AccessedFiles): void {
-    const nowMs = this.#parts.now();
-    for (const { tier, name, accesses } of accessed) {
-      const record = tier.records.find(name);
-      if (!record) continue;
-      const heat = heated(record.heat, nowMs, accesses);
-      if (heat > record.heat + LEAST_HEATING) tier.records.setHeat(name, heat);
-    }
-  }
-
   /** The rows take too much room: those that are asked for least go. */
   #makeRoom(): void {
     const { settings, tiers } = this.#parts;
     const { usedMark } = settings.parameters;
     const most = Math.max(1, Math.ceil((settings.movesPerSecond * settings.intervalMs) / 1000));
-    let beyondBytes = (this.#usedShare - usedMark) * settings.roomBytes;
-    for (const tier of tiers.tiers) {
-      tier.records.shrink();
-      if (beyondBytes <= 0) continue;
-      for (const { name, size } of tier.records.coldest(Place.row, most)) {
-        if (beyondBytes <= 0) break;
-        beyondBytes -= size;
-        this.#plan(tier, name, this.#target, 'space', size, { usedShare: this.#usedShare });
-      }
+    const beyondBytes = (this.#usedShare - usedMark) * settings.roomBytes;
+    for (const { tier, name, size } of coldestRows(tiers.tiers, beyondBytes, most)) {
+      const numbers = { usedShare: this.#usedShare };
+      this.#plans.add({ tier, name, to: this.#target, reason: 'space', size, numbers });
     }
+    for (const { records } of tiers.tiers) records.shrink();
   }
 
   /** Section 4.2.1: whoever asks for a file finds out whether it is still a small one. */
@@ -380,51 +335,17 @@ export class Migration {
     if (!this.#adapts || size <= this.#state.thresholdBytes) return;
     const moves = tier.records.find(name)?.moves ?? 0;
     if (size <= fileThreshold(this.#state.thresholdBytes, moves, settings.parameters)) return;
-    this.#plan(tier, name, this.#target, 'threshold', size, { moves });
-  }
-
-  #plan(
-    tier: Tier,
-    name: string,
-    to: MoveTarget,
-    reason: MoveReason,
-    size: number,
-    numbers: Readonly<Record<string, number>>,
-  ): void {
-    const thresholdBytes = Math.floor(this.#state.thresholdBytes);
-    const move = { tier, name, to, reason, size, numbers: { ...numbers, thresholdBytes } };
-    if (this.#isDryRun) this.#write(move, 'dry-run');
-    else this.#mover.add(move);
-  }
-
-  #ended(move: PlannedMove, outcome: MoveOutcome | 'failed'): void {
-    this.#moves[outcome] += 1;
-    if (outcome === 'moved') this.#movedBytes += move.size;
-    this.#write(move, outcome);
-  }
-
-  #write({ name, to, reason, size, numbers }: PlannedMove, outcome: string): void {
-    const at = new Date(this.#parts.now()).toISOString();
-    const where = typeof to === 'string' ? to : to.group;
-    this.#parts.audit.write({ at, name, to: where, reason, size, ...numbers, outcome });
+    this.#plans.add({
+      tier,
+      name,
+      to: this.#target,
+      reason: 'threshold',
+      size,
+      numbers: { moves },
+    });
   }
 }
 
 function isThere({ servedBytes, waitingBytes }: ClassInterval): boolean {
   return servedBytes > 0 || waitingBytes > 0;
-}
-
-function noLoad(): ClassStatus {
-  return {
-    servedBytes: 0,
-    waitingBytes: 0,
-    servedRequests: 0,
-    waitingRequests: 0,
-    waitedMs: 0,
-    ranMs: 0,
-    busyAnswers: 0,
-    forecastBytes: 0,
-    meanErrorBytes: 0,
-    busyAnswersTotal: 0,
-  };
 }

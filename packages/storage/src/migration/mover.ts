@@ -25,8 +25,8 @@ export interface PlannedMove {
 export interface MoverOptions {
   readonly maxQueued: number;
   readonly movesPerSecond: number;
-  /** The largest file that a row may hold now. */
-  readonly rowLimitBytes: () => number;
+  /** The largest file that comes into a row now. */
+  readonly thresholdBytes: () => number;
   readonly now: () => number;
   readonly onEnd: (move: PlannedMove, outcome: MoveOutcome | 'failed') => void;
   readonly onError: (error: unknown) => void;
@@ -127,7 +127,7 @@ export class Mover {
   #carryOut({ tier: { moves }, name, to }: PlannedMove): Promise<MoveOutcome> {
     if (to === 'file') return moves.toFile(name);
     return to === 'home'
-      ? moves.home(name, this.#options.rowLimitBytes())
+      ? moves.home(name, this.#options.thresholdBytes())
       : moves.toGroup(name, to.group);
   }
 }

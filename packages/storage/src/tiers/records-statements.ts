@@ -33,7 +33,7 @@ const SQL = {
   list: `SELECT name, metadata IS NOT NULL AS described FROM files
        WHERE name >= ? AND name < ?`,
   moving: `SELECT ${COLUMNS} FROM files WHERE moving = 1`,
-  coldest: 'SELECT name, size FROM files WHERE place = ? ORDER BY heat LIMIT ?',
+  coldest: 'SELECT name, size FROM files WHERE place = ? AND size > 0 ORDER BY heat LIMIT ?',
   counts: 'SELECT place, count(*) AS files, sum(size) AS bytes FROM files GROUP BY place',
 } as const satisfies Record<keyof RecordStatements, string>;
 

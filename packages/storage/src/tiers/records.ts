@@ -197,7 +197,7 @@ export class Records {
     return this.#statements.moving.all().map(recordOf);
   }
 
-  /** The files at a place that are asked for least, at most so many. */
+  /** The files at a place that are asked for least, at most so many; none without bytes. */
   coldest(place: Place, most: number): { readonly name: string; readonly size: number }[] {
     return this.#statements.coldest.all(place, most);
   }

@@ -10,6 +10,7 @@ import { type NameInStore, nameInStore } from './names.js';
 import type { FileRecord } from './record-row.js';
 import { SpillingFile } from './spilling-file.js';
 import type { Tier } from './tier.js';
+import { TouchedDirectories } from './touched-directories.js';
 
 /**
  * A disk whose small files are rows. The storage above works with paths and knows nothing
@@ -41,13 +42,11 @@ type Located = NameInStore & { readonly tier: Tier };
 export class TieredDisk implements Disk {
   readonly #parts: TieredDiskParts;
   readonly #newFiles = new Map<string, SpillingFile>();
-  /** Directories of stored files in which something has changed on the disk below. */
-  readonly #touched = new Set<string>();
-  /** Syncs of such directories that are under way. */
-  readonly #syncs = new Map<string, Promise<void>>();
+  readonly #touched: TouchedDirectories;
 
   constructor(parts: TieredDiskParts) {
     this.#parts = parts;
+    this.#touched = new TouchedDirectories(parts.disk);
   }
 
   async create(path: string): Promise<DiskFile> {
@@ -110,7 +109,7 @@ export class TieredDisk implements Disk {
   }
 
   makeLink(target: string, path: string): Promise<void> {
-    this.#touch(path);
+    this.#touched.add(path);
     return this.#parts.disk.makeLink(target, path);
   }
 
@@ -140,8 +139,8 @@ export class TieredDisk implements Disk {
       }
       return;
     }
-    this.#touch(from);
-    this.#touch(to);
+    this.#touched.add(from);
+    this.#touched.add(to);
     await this.#parts.disk.rename(from, to);
   }
 
@@ -160,7 +159,7 @@ export class TieredDisk implements Disk {
     try {
       const record = at.tier.records.find(at.name);
       if (isOnDisk(record)) {
-        this.#touch(path);
+        this.#touched.add(path);
         await disk.unlink(path);
       }
       if (record) at.tier.remove(record);
@@ -191,20 +190,7 @@ export class TieredDisk implements Disk {
       }
       return this.#parts.disk.syncDirectory(path);
     }
-    await Promise.all([at.tier.records.commit(), this.#syncTouched(path)]);
-  }
-
-  /** Syncs the directory below if anything changed in it; waits for whoever does already. */
-  async #syncTouched(path: string): Promise<void> {
-    const underWay = this.#syncs.get(path);
-    if (!this.#touched.delete(path)) return underWay;
-    const sync = Promise.all([underWay, this.#parts.disk.syncDirectory(path)]).then(() => {});
-    this.#syncs.set(path, sync);
-    try {
-      await sync;
-    } finally {
-      if (this.#syncs.get(path) === sync) this.#syncs.delete(path);
-    }
+    await Promise.all([at.tier.records.commit(), this.#touched.sync(path)]);
   }
 
   async list(path: string): Promise<string[]> {
@@ -237,7 +223,7 @@ export class TieredDisk implements Disk {
           await target.tier.replaceByRow(target.name, { bytes: memory, mtimeSeconds });
           onAccess(to, memory.length, memory.length, true);
         } else {
-          this.#touch(to);
+          this.#touched.add(to);
           await target.tier.becomeFile(target.name, from, mtimeSeconds);
         }
       } finally {
@@ -251,7 +237,7 @@ export class TieredDisk implements Disk {
       return;
     }
     if (memory) await file.spill();
-    this.#touch(to);
+    this.#touched.add(to);
     await disk.rename(from, to);
   }
 
@@ -275,8 +261,8 @@ export class TieredDisk implements Disk {
       records.copy(source.name, target.name);
       await records.commit();
     }
-    this.#touch(from);
-    this.#touch(to);
+    this.#touched.add(from);
+    this.#touched.add(to);
     await this.#parts.disk.rename(from, to);
     if (record) records.remove(source.name);
   }
@@ -287,7 +273,7 @@ export class TieredDisk implements Disk {
       return;
     }
     try {
-      this.#touch(path);
+      this.#touched.add(path);
       await this.#parts.disk.unlink(path);
     } catch (error) {
       // It went with the record of its file.
@@ -311,10 +297,6 @@ export class TieredDisk implements Disk {
       throw failure('EIO', `the row of ${path} is damaged`);
     }
     return bytes;
-  }
-
-  #touch(path: string): void {
-    this.#touched.add(dirname(path));
   }
 
   #locate(path: string): Located | undefined {
