@@ -1,5 +1,5 @@
 import type { AwayFiles } from '../tiers/away-files.js';
-import { isCopy, tagOf } from '../tiers/away-files.js';
+import { groupOf, isCopy, tagOf } from '../tiers/away-files.js';
 import type { OpenCopy } from '../tiers/records-statements.js';
 import type { Tier } from '../tiers/tier.js';
 
@@ -77,7 +77,7 @@ export class Upkeep {
     const since = Math.floor((now() - graceMs) / 1000);
     const lost = new Set<string>();
     for (const id of records.departures(since, MAX_DELETIONS)) {
-      const group = id.slice(0, id.indexOf('/'));
+      const group = groupOf(id);
       if (this.#isClosed || lost.has(group)) continue;
       try {
         await away.remove(id);

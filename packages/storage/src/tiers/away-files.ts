@@ -1,4 +1,4 @@
-import type { FastdfsClient } from '@stevedore/fastdfs';
+import type { FastdfsClient, FetchTarget } from '@stevedore/fastdfs';
 import { decodeFields, parseFileId, sizeOfField } from '@stevedore/protocol';
 import { codeOf } from '../errors.js';
 
@@ -37,6 +37,8 @@ export class AwayError extends Error {
 
 /** Six characters: stock storages add random digits to a shorter extension. */
 const TAG_CHARS = 5;
+/** For so long the same storage of a group is read from. */
+const NEAR_MS = 5000;
 const MOVED = /\.m[0-9a-z]{5}$/;
 
 /** How copies of a store path's files are named; `owner` is of its records. */
@@ -59,8 +61,15 @@ export function isCopy(id: string, size: number, sum: number): boolean {
   return sizeOfField(fields.sizeField) === size && fields.crc32 === sum;
 }
 
+/** The group that a FastDFS id names. */
+export function groupOf(id: string): string {
+  return id.slice(0, id.indexOf('/'));
+}
+
 export class FastdfsAwayFiles implements AwayFiles {
   readonly #client: FastdfsClient;
+  /** By group, the storage that was read from last: trackers need not be asked for each read. */
+  readonly #near = new Map<string, { readonly storage: FetchTarget; readonly untilMs: number }>();
   /** Uploads that may have stored something although they failed. */
   #orphans = 0;
 
@@ -80,8 +89,25 @@ export class FastdfsAwayFiles implements AwayFiles {
     }
   }
 
-  read(id: string, offset: number, bytes: number): Promise<Buffer> {
-    return this.#client.downloadBytes(id, { offset, length: bytes, maxBytes: bytes });
+  async read(id: string, offset: number, bytes: number): Promise<Buffer> {
+    const range = { offset, length: bytes, maxBytes: bytes };
+    try {
+      const storage = await this.#nearest(id);
+      return await this.#client.downloadBytes(id, { ...range, storage });
+    } catch {
+      // It is away, or has not got the file yet: the client asks the others.
+      this.#near.delete(groupOf(id));
+      return this.#client.downloadBytes(id, range);
+    }
+  }
+
+  async #nearest(id: string): Promise<FetchTarget> {
+    const group = groupOf(id);
+    const known = this.#near.get(group);
+    if (known && known.untilMs > performance.now()) return known.storage;
+    const storage = await this.#client.locate(id);
+    this.#near.set(group, { storage, untilMs: performance.now() + NEAR_MS });
+    return storage;
   }
 
   async remove(id: string): Promise<void> {
