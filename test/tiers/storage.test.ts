@@ -20,7 +20,7 @@ import { describe, expect, it } from 'vitest';
 import { pathOf, type RawClient, storageOf, until } from '../storage/support.js';
 import { temporaryFolder } from '../support/temporary.js';
 
-/** A storage with two tiers, asked over the wire as any client would. */
+/** A storage with a metadata tier, asked over the wire as any client would. */
 
 const TIERS: TierOptions = {
   enabled: true,
@@ -49,7 +49,7 @@ async function status(client: RawClient): Promise<MigrationStatus> {
   return JSON.parse(answer!.toString()) as MigrationStatus;
 }
 
-describe('a storage with two tiers', () => {
+describe('a storage with a metadata tier', () => {
   it('keeps small files in rows, with their metadata, and serves them over restarts', async () => {
     const folder = temporaryFolder();
     const storage = await storageOf({ folder, tiers: TIERS });

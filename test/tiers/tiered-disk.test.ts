@@ -106,7 +106,7 @@ describe('a tiered disk', () => {
     await opened.close();
   });
 
-  it('a rename takes the row, its metadata and its data file along', async () => {
+  it('a rename takes the row, its metadata and its file along', async () => {
     const folder = temporaryFolder();
     const opened = await openIn(folder);
     const to = '00/00/renamed.txt';

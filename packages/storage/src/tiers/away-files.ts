@@ -37,6 +37,8 @@ export class AwayError extends Error {
 
 /** Six characters: stock storages add random digits to a shorter extension. */
 const TAG_CHARS = 5;
+/** A read that takes longer is answered with status 11; each of two attempts has so long. */
+const READ_MS = 10_000;
 /** For so long the same storage of a group is read from. */
 const NEAR_MS = 5000;
 const MOVED = /\.m[0-9a-z]{5}$/;
@@ -90,7 +92,7 @@ export class FastdfsAwayFiles implements AwayFiles {
   }
 
   async read(id: string, offset: number, bytes: number): Promise<Buffer> {
-    const range = { offset, length: bytes, maxBytes: bytes };
+    const range = { offset, length: bytes, maxBytes: bytes, deadlineMs: READ_MS };
     try {
       const storage = await this.#nearest(id);
       return await this.#client.downloadBytes(id, { ...range, storage });

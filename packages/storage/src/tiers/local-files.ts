@@ -127,7 +127,7 @@ export class LocalFiles {
         await file.close();
       }
     } catch (error) {
-      // A link is no data file.
+      // A link is no stored file.
       if (hasCode(error, 'ENOENT') || hasCode(error, 'ELOOP')) return undefined;
       throw error;
     }
