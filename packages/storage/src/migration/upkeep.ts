@@ -98,15 +98,22 @@ export class Upkeep {
     const over = records.openCopies().filter(isOver);
     for (const target of new Set(over.map((each) => each.target))) {
       const copies = over.filter((each) => each.target === target);
+      const unsure = new Set<number>();
       for await (const id of away.list(target, tagOf(records.owner))) {
         if (this.#isClosed) return;
-        // Of those that have begun meanwhile one may be this: its record comes yet.
         const mayBe = records.openCopies().filter((each) => isCopy(id, each.size, each.crc32));
-        if (mayBe.length === 0 || !mayBe.every(isOver) || records.hasAway(id)) continue;
+        if (mayBe.length === 0 || records.hasAway(id)) continue;
+        if (!mayBe.every(isOver)) {
+          // It may be one that is being made now: its record comes yet.
+          for (const each of mayBe) unsure.add(each.id);
+          continue;
+        }
         this.#orphans += 1;
         records.addDeparture(id, 0);
       }
-      for (const { id } of copies) records.endCopy(id);
+      for (const { id } of copies) {
+        if (!unsure.has(id)) records.endCopy(id);
+      }
     }
     if (over.length > 0) await records.commit();
   }
