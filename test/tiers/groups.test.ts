@@ -129,7 +129,8 @@ test('load goes to a metadata server that has room, and what is read there passe
   const idle = { ...LEAVING, parameters: {}, moveTo: undefined };
   const others = [
     await nodeOf(tracker, 'group2', { tiers: idle }),
-    await nodeOf(tracker, 'group3', { tiers: idle }),
+    // It knows no such question, as a C storage.
+    await nodeOf(tracker, 'group3'),
   ];
   const tiers = { ...SLOW, smallFileShare: 1, shareWith: ['group3', 'group2'] };
   const home = await nodeOf(tracker, 'group1', { tiers });
@@ -157,7 +158,6 @@ test('load goes to a metadata server that has room, and what is read there passe
   await Promise.all([describing, ...readers]);
   // Of those that its disk reads it answers twenty in a second.
   expect(perSecond).toBeGreaterThan(100);
-  const rows = others.map(({ storage }) => storage.migrationStatus()!.rows.files);
-  expect(rows[0]! + rows[1]!).toBe(8);
+  expect(others[0]!.storage.migrationStatus()!.rows.files).toBe(8);
   expect(home.errors).toEqual([]);
 });
