@@ -65,12 +65,6 @@ export const trackerOptions = {
 } satisfies OptionTable;
 
 export const storageOptions = {
-  role: {
-    kind: 'text',
-    default: 'storage',
-    choices: ['storage', 'io'],
-    help: 'storage: keeps files; io: keeps parts of their data files for storages with a metadata tier',
-  } as OptionSpec<'storage' | 'io'>,
   host: {
     kind: 'text',
     default: '127.0.0.1',
@@ -124,6 +118,29 @@ export const storageOptions = {
     default: false,
     help: 'keep small files as rows beside their metadata, and move them by size, load and room',
   } as OptionSpec<boolean>,
+  metadataTierSize: {
+    kind: 'size',
+    default: 4 * 2 ** 30,
+    minimum: 2 ** 20,
+    help: 'bytes of files that the rows may hold; beyond 80 % of it those asked for least leave',
+  } as OptionSpec<number>,
+  moveTo: {
+    kind: 'text',
+    default: '',
+    help: 'group that takes files which outgrew their rows, or for which there is no room or load to spare; empty: they become files here',
+  } as OptionSpec<string>,
+  shareWith: {
+    kind: 'list',
+    default: [],
+    help: 'groups of other storages with a metadata tier, which take load while they have room, GROUP,...',
+  } as OptionSpec<readonly string[]>,
+  smallFileShare: {
+    kind: 'integer',
+    default: 20,
+    minimum: 1,
+    maximum: 100,
+    help: 'percent of what the storage can serve that small files have at least, however much metadata is asked for',
+  } as OptionSpec<number>,
   smallFileThreshold: {
     kind: 'size',
     default: 64 * 2 ** 10,
@@ -141,21 +158,7 @@ export const storageOptions = {
     default: 50,
     minimum: 1,
     maximum: 100_000,
-    help: 'files that move between the tiers a second, at most',
-  } as OptionSpec<number>,
-  stripeSize: {
-    kind: 'size',
-    default: 256 * 2 ** 10,
-    minimum: 2 ** 12,
-    maximum: 2 ** 20 - 2 ** 12,
-    help: 'bytes of a large file that lie at one I/O server in a row',
-  } as OptionSpec<number>,
-  stripeWidth: {
-    kind: 'integer',
-    default: 4,
-    minimum: 1,
-    maximum: 64,
-    help: 'I/O servers that one large file is striped over, at most',
+    help: 'files that move a second, at most',
   } as OptionSpec<number>,
   ...accessOptions,
   ...metricsOptions,

@@ -7,6 +7,7 @@ import {
   loadToMove,
   remainder,
   SeededRandom,
+  smallFileAllowance,
   smallFileRoom,
   spareLoad,
 } from '@stevedore/balance';
@@ -70,6 +71,24 @@ describe('the load model', () => {
       const sum = allowedSmallFileBytes(load, capacity) + loadToMove(load, capacity);
       expect(sum).toBeCloseTo(load.smallFileBytes, 3);
     });
+  });
+
+  test('small files have the room that metadata leaves, less where it bears less, and their share', () => {
+    const allowed = (
+      allowance: Partial<Parameters<typeof smallFileAllowance>[0]>,
+      smallFileShare = 0,
+    ) =>
+      smallFileAllowance({ metadataBytes: 60, hasMetadata: true, ...allowance }, 100, {
+        efficiencyMark: 0.8,
+        smallFileShare,
+      });
+    expect(allowed({})).toBeCloseTo(20);
+    expect(allowed({ bearableBytes: 5 })).toBe(5);
+    expect(allowed({ bearableBytes: 50 })).toBeCloseTo(20);
+    expect(allowed({ bearableBytes: 5 }, 0.1)).toBe(10);
+    expect(allowed({ metadataBytes: 500 })).toBe(0);
+    // Whatever is forecast of it.
+    expect(allowed({ hasMetadata: false, bearableBytes: 5 })).toBeUndefined();
   });
 
   test('once ML is gone, metadata and the rest fit into the mark, unless metadata alone does not', () => {

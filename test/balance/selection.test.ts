@@ -67,12 +67,11 @@ describe('selection', () => {
       const random = new SeededRandom(seed);
       const accessed = anyFiles(random);
       const room = random.next() * 1e6;
-      const { toTarget, toIoServers } = splitByRoom(accessed, room);
-      expect(total(toTarget) + total(toIoServers)).toBe(total(accessed));
-      expect(toTarget.length + toIoServers.length).toBe(accessed.length);
+      const { toTarget, rest } = splitByRoom(accessed, room);
+      expect(total(toTarget) + total(rest)).toBe(total(accessed));
+      expect(toTarget.length + rest.length).toBe(accessed.length);
       expect(total(toTarget)).toBeLessThanOrEqual(room);
-      for (const left of toIoServers)
-        expect(total(toTarget) + left.loadBytes).toBeGreaterThan(room);
+      for (const left of rest) expect(total(toTarget) + left.loadBytes).toBeGreaterThan(room);
     }
   });
 });

@@ -6,7 +6,6 @@ import { join } from 'node:path';
 import { open } from '@stevedore/client';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { until } from '../storage/support.js';
 import { content, type Node, type Owner, withMoved } from '../support/two-groups.js';
 
 /**
@@ -76,7 +75,7 @@ export function clientSuite(
   const results = new Map<string, string | null>();
   const kept: { readonly id: string; readonly sha256: string }[] = [];
   const closes: (() => Promise<void>)[] = [];
-  /** Downloads that the storages with moved files have answered: their home, and the other one. */
+  /** Downloads that the storages of moved files have answered: their home, and the other one. */
   const answered = { home: 0, other: 0 };
   let ours: FastdfsClient;
 
@@ -105,10 +104,9 @@ export function clientSuite(
     expect(results.get(name)).toBe(null);
   });
 
-  test('the storage that has the bytes of moved files has answered for them, not their home', () => {
+  test('the bytes of moved files came from the other group, through their home', () => {
+    expect(answered.home).toBeGreaterThanOrEqual(MOVED_FILES);
     expect(answered.other).toBeGreaterThanOrEqual(MOVED_FILES);
-    // The home is asked for what was deleted, and for what was described anew a moment ago.
-    expect(answered.home).toBeLessThanOrEqual(2);
   });
 
   test('what it has stored is the same for our client', async () => {
@@ -120,16 +118,13 @@ export function clientSuite(
   });
 }
 
-/** Files of 40 bytes; the tracker sends readers of all of them to the other group. */
+/** Files of 40 bytes whose bytes are in the other group. */
 async function startMoved(folder: string, owner: Owner) {
   const folders = { home: join(folder, 'home'), other: join(folder, 'other') };
   const options = { owner, folders, normal: true };
   const { tracker, home, other, ids } = await withMoved(MOVED_FILES, options);
-  const raw = new FastdfsClient({ trackers: [`127.0.0.1:${tracker}`] });
-  owner(() => raw.close());
   const lines: string[] = [];
   for (const [n, id] of ids.entries()) {
-    await until(async () => (await raw.locate(id)).port === other.storage.port);
     const path = join(folder, `moved-${n}`);
     writeFileSync(path, content(n));
     lines.push(`${id} ${path}`);

@@ -19,7 +19,8 @@ import {
   serverProof,
   uploadFile,
 } from '@stevedore/protocol';
-import { askMigration, type StorageOptions, startTracker } from '@stevedore/storage';
+import { type StorageOptions, startTracker } from '@stevedore/storage';
+import { askMigration } from '@stevedore/storage/migration';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { groupOf, type MemberOfTest } from './group.js';
 import { filesIn, type RawClient, storageOf, trackerOf, until } from './support.js';

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Worker } from 'node:worker_threads';
@@ -6,7 +7,7 @@ import { startStorage } from '@stevedore/storage';
 import { type EmbeddedNodeOptions, startEmbeddedNode } from '@stevedore/storage/embedded';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
-import { RawClient, trackerOf, until } from './support.js';
+import { pathOf, RawClient, trackerOf, until } from './support.js';
 
 async function node(options: Partial<EmbeddedNodeOptions> = {}) {
   const started = await startEmbeddedNode({ directory: temporaryFolder(), ...options });
@@ -29,6 +30,16 @@ describe('an embedded node', () => {
     const file = uploadFile.reply.decode((await storage.exchange(content)).body);
     const { answer } = await storage.ask(downloadFile, { ...file, offset: 0, length: 0 });
     expect(answer).toEqual(content);
+  });
+
+  it('keeps small files as rows where it is told to', async () => {
+    const directory = temporaryFolder();
+    const { storagePort } = await node({ directory, metadataTier: true });
+    const client = await RawClient.open(storagePort);
+    const file = await client.upload(Buffer.from('a row'));
+    expect(existsSync(pathOf(directory, file))).toBe(false);
+    const { answer } = await client.ask(downloadFile, { ...file, offset: 0, length: 0 });
+    expect(answer).toEqual(Buffer.from('a row'));
   });
 
   it('keeps its files across restarts', async () => {

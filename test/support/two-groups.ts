@@ -4,26 +4,18 @@ import { onTestFinished } from 'vitest';
 import { until } from '../storage/support.js';
 import { temporaryFolder } from './temporary.js';
 
-/**
- * Metadata servers of two groups and a tracker, the first of which is overloaded until its
- * files have gone to the second.
- */
+/** Storages of two groups and a tracker; the rows of the first go to the second. */
 
-export const TIERS: TierOptions = {
+const QUICK: TierOptions = {
   enabled: true,
   intervalMs: 20,
   bytesPerSecond: 1e9,
   movesPerSecond: 1000,
-  guestGraceMs: 0,
+  graceMs: 0,
 };
-/** So slow a disk is overloaded by a few requests. */
-const SLOW: TierOptions = {
-  ...TIERS,
-  bytesPerSecond: 1000,
-  accessBytes: 10,
-  smallFileShare: 1,
-  maxWaitMs: 60_000,
-};
+/** There is room for nothing: whatever became a row leaves it. */
+export const LEAVING: TierOptions = { ...QUICK, parameters: { usedMark: 0 }, moveTo: 'group2' };
+
 export const SIZE = 40;
 
 export interface Node {
@@ -34,8 +26,8 @@ export interface Node {
 
 export interface NodeOptions {
   readonly folder?: string;
-  readonly port?: number;
   readonly secrets?: readonly string[];
+  readonly tiers?: TierOptions;
 }
 
 /** What is closed when whoever has started it is through. */
@@ -44,13 +36,12 @@ export type Owner = (close: () => Promise<void>) => void;
 export async function nodeOf(
   tracker: number,
   group: string,
-  tiers: TierOptions,
-  { folder = temporaryFolder(), port = 0, secrets = [] }: NodeOptions = {},
+  { folder = temporaryFolder(), secrets = [], tiers = {} }: NodeOptions = {},
   owner: Owner = onTestFinished,
 ): Promise<Node> {
   const errors: Error[] = [];
   const storage = await startStorage({
-    port,
+    port: 0,
     group,
     storePaths: [folder],
     trackers: [`127.0.0.1:${tracker}`],
@@ -69,49 +60,37 @@ export const content = (n: number): Buffer => Buffer.alloc(SIZE, n + 1);
 
 export interface MovedOptions {
   readonly secret?: string | undefined;
-  /** Default: one of its own. */
-  readonly tracker?: number | undefined;
-  readonly other?: Node;
   readonly owner?: Owner;
   /** Where the storages keep their files. Default: temporary folders of the test. */
   readonly folders?: Readonly<Record<'home' | 'other', string>>;
   /** Default: appenders. */
   readonly normal?: boolean;
+  /** Of the second group. Default: a plain storage. */
+  readonly otherTiers?: TierOptions;
 }
 
 /** Files of the first group whose bytes the second one has, described as `n`: their number. */
 export async function withMoved(files: number, options: MovedOptions = {}) {
-  const { secret, owner = onTestFinished, normal = false } = options;
+  const { secret, owner = onTestFinished, normal = false, folders, otherTiers = {} } = options;
   const secrets = secret === undefined ? [] : [secret];
-  const tracker = options.tracker ?? (await startedTracker(secrets, owner));
+  const running = await startTracker({ port: 0, secrets });
+  owner(() => running.close());
+  const tracker = running.port;
   const start = (group: string, tiers: TierOptions, folder = temporaryFolder()) =>
-    nodeOf(tracker, group, tiers, { secrets, folder }, owner);
-  const other = options.other ?? (await start('group2', TIERS, options.folders?.other));
-  const home = await start('group1', SLOW, options.folders?.home);
+    nodeOf(tracker, group, { tiers, secrets, folder }, owner);
+  const other = await start('group2', otherTiers, folders?.other);
+  const home = await start('group1', LEAVING, folders?.home);
   const client = new FastdfsClient({ trackers: [`127.0.0.1:${tracker}`], secret });
   owner(() => client.close());
-  await until(() => home.storage.migrationStatus()!.neighbours.length === 1);
   const ids: string[] = [];
   for (let n = 0; n < files; n += 1) {
     const about = { group: 'group1', extension: 'log' };
     const id = normal
       ? await client.upload(content(n), about)
       : await client.uploadAppender(content(n), about);
+    await client.setMetadata(id, { n: String(n) });
     ids.push(id);
   }
-  await until(async () => {
-    for (const [n, id] of ids.entries()) {
-      const bytes = await client.downloadBytes(id);
-      if (!bytes.equals(content(n))) throw new Error(`${id} has other bytes`);
-      await client.setMetadata(id, { n: String(n) });
-    }
-    return home.storage.migrationStatus()!.guestFiles.files === files;
-  });
+  await until(() => home.storage.migrationStatus()!.away.files === files);
   return { tracker, other, home, client, ids };
-}
-
-async function startedTracker(secrets: readonly string[], owner: Owner): Promise<number> {
-  const tracker = await startTracker({ port: 0, secrets });
-  owner(() => tracker.close());
-  return tracker.port;
 }

@@ -1,40 +1,56 @@
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { localDisk } from '@stevedore/disk';
-import { systemEnvironment } from '../../packages/storage/dist/environment.js';
-import type { Guests } from '../../packages/storage/dist/guests/guests.js';
+import { crc32 } from 'node:zlib';
+import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
+import { encodeFields } from '@stevedore/protocol';
+import { type Environment, systemEnvironment } from '../../packages/storage/dist/environment.js';
+import {
+  type AwayContent,
+  AwayError,
+  type AwayFiles,
+} from '../../packages/storage/dist/tiers/away-files.js';
 import {
   type OpenedTiers,
   openTiers,
   type TierEvents,
 } from '../../packages/storage/dist/tiers/open-tiers.js';
 import type { Tier } from '../../packages/storage/dist/tiers/tier.js';
-import { tierSettings } from '../../packages/storage/dist/tiers/tier-options.js';
+import { type TierOptions, tierSettings } from '../../packages/storage/dist/tiers/tier-options.js';
 
 /** A tiered disk over a folder, used as a storage uses its disk. */
 
 export const THRESHOLD = 4096;
 export const NAME = '00/00/file.txt';
+export const OTHER_GROUP = 'group2';
+export const Place = { row: 0, file: 1, away: 2 } as const;
 
-export async function openIn(
-  folder: string,
-  events: Partial<TierEvents> = {},
-  enabled = true,
-  guests?: Guests,
-): Promise<OpenedTiers> {
+export interface Opening {
+  readonly events?: Partial<TierEvents>;
+  readonly options?: TierOptions;
+  readonly away?: AwayFiles;
+  readonly disk?: Disk;
+  readonly environment?: Environment;
+}
+
+export async function openIn(folder: string, opening: Opening = {}): Promise<OpenedTiers> {
+  const { events, options, away, disk = localDisk, environment = systemEnvironment } = opening;
   mkdirSync(join(folder, 'data', '.tmp'), { recursive: true });
-  for (const low of ['00', '01']) mkdirSync(join(folder, 'data', '00', low), { recursive: true });
-  const opened = await openTiers(
-    { disk: localDisk, environment: systemEnvironment, storePaths: [folder], guests },
-    tierSettings({ enabled, thresholdBytes: THRESHOLD }),
-    { onAccess: () => {}, onCut: () => {}, onMoved: () => {}, ...events },
+  return openTiers(
+    { disk, environment, storePaths: [folder], away },
+    tierSettings({ enabled: true, thresholdBytes: THRESHOLD, ...options }, 'group1'),
+    { onAccess: () => {}, onCut: () => {}, onGrown: () => {}, onMoved: () => {}, ...events },
   );
-  if (!opened) throw new Error('the tiers are off');
-  return opened;
 }
 
 export function tierOf({ tiers }: OpenedTiers): Tier {
   return tiers[0]!;
+}
+
+/** A storage removes what is there of temporary files when it starts. */
+function removeTemporaries(folder: string): void {
+  for (const name of readdirSync(join(folder, 'data', '.tmp'))) {
+    rmSync(join(folder, 'data', '.tmp', name));
+  }
 }
 
 let temporaries = 0;
@@ -54,8 +70,12 @@ export async function store(
   await file.setModified(1_700_000_000);
   await file.sync();
   await file.close();
-  await disk.rename(temporary, join(folder, 'data', name));
-  await disk.syncDirectory(dirname(join(folder, 'data', name)));
+  const path = join(folder, 'data', name);
+  // What is no row needs its directory.
+  if (bytes.length > THRESHOLD) mkdirSync(dirname(path), { recursive: true });
+  await disk.rename(temporary, path);
+  if (bytes.length > THRESHOLD) await disk.syncDirectory(dirname(path));
+  else await tierOf(opened).records.commit();
 }
 
 /** All bytes of the file; undefined if there is none. */
@@ -93,4 +113,136 @@ export async function change(
   } finally {
     await file.close();
   }
+}
+
+/** Another group in memory, which can be away, alter bytes, or take a file and not say so. */
+export class OtherGroup implements AwayFiles {
+  readonly files = new Map<string, Buffer>();
+  isAway = false;
+  alters = false;
+  losesAnswers = false;
+  /** Called before anything is done. */
+  onCall: () => void | Promise<void> = () => {};
+  #count = 0;
+
+  async store(group: string, tag: string, content: AwayContent): Promise<string> {
+    await this.#begin();
+    const chunks: Buffer[] = [];
+    for await (const chunk of content.chunks()) chunks.push(Buffer.from(chunk));
+    const bytes = Buffer.concat(chunks);
+    if (this.alters) bytes[0]! ^= 1;
+    this.#count += 1;
+    const fields = encodeFields({
+      source: '10.0.0.2',
+      createdAtSeconds: this.#count,
+      sizeField: BigInt(bytes.length),
+      crc32: crc32(bytes),
+    });
+    const id = `${group}/M00/00/00/${fields}.m${tag}`;
+    this.files.set(id, bytes);
+    if (this.losesAnswers) throw new AwayError('the answer is lost', true, undefined);
+    return id;
+  }
+
+  async read(id: string, offset: number, length: number): Promise<Buffer> {
+    await this.#begin();
+    const bytes = this.files.get(id);
+    if (!bytes) throw Object.assign(new Error(id), { code: 'not_found' });
+    return bytes.subarray(offset, offset + length);
+  }
+
+  async remove(id: string): Promise<void> {
+    await this.#begin();
+    this.files.delete(id);
+  }
+
+  async *list(group: string, tag: string): AsyncGenerator<string> {
+    await this.#begin();
+    for (const id of this.files.keys()) {
+      if (id.startsWith(`${group}/`) && id.endsWith(`.m${tag}`)) yield id;
+    }
+  }
+
+  async #begin(): Promise<void> {
+    await this.onCall();
+    await new Promise(setImmediate);
+    if (this.isAway) throw new AwayError('away', false, undefined);
+  }
+}
+
+class Killed extends Error {}
+
+/** What a process does to the world, counted; from one point on nothing of it happens. */
+export class Points {
+  killAt = Number.POSITIVE_INFINITY;
+  passed = 0;
+
+  pass(): void {
+    this.passed += 1;
+    if (this.passed >= this.killAt) throw new Killed();
+  }
+
+  /** A disk, and what it opens, that ends at the point. */
+  over(disk: Disk): Disk {
+    const calls = Object.keys(disk) as (keyof Disk)[];
+    const killable = calls.map((name) => {
+      const call = disk[name] as (...given: unknown[]) => Promise<unknown>;
+      return [
+        name,
+        async (...given: unknown[]) => {
+          this.pass();
+          const result = await call.apply(disk, given);
+          return isFile(result) ? this.#file(result) : result;
+        },
+      ];
+    });
+    return Object.fromEntries(killable) as Disk;
+  }
+
+  #file(file: DiskFile): DiskFile {
+    return decoratedFile(file, {
+      writeAt: async (chunks, position) => {
+        this.pass();
+        await file.writeAt(chunks, position);
+      },
+      sync: async () => {
+        this.pass();
+        await file.sync();
+      },
+    });
+  }
+}
+
+function isFile(value: unknown): value is DiskFile {
+  return typeof value === 'object' && value !== null && 'writeAt' in value;
+}
+
+/** A storage whose process ends at the n-th thing that it does; gives what the next one finds. */
+export async function killedAt(
+  folder: string,
+  at: number,
+  away: OtherGroup,
+  prepare: (opened: OpenedTiers) => Promise<unknown>,
+  act: (opened: OpenedTiers) => Promise<unknown>,
+): Promise<{ opened: OpenedTiers; wasKilled: boolean }> {
+  const points = new Points();
+  const disk = points.over(localDisk);
+  const dying = await openIn(folder, { disk, away });
+  await prepare(dying);
+  const { records } = tierOf(dying);
+  const commit = records.commit.bind(records);
+  records.commit = async () => {
+    points.pass();
+    await commit();
+  };
+  away.onCall = () => points.pass();
+  points.killAt = points.passed + at;
+  await act(dying).catch((error: unknown) => {
+    if (points.passed < points.killAt) throw error;
+  });
+  const wasKilled = points.passed >= points.killAt;
+  away.onCall = () => {};
+  records.abandon();
+  removeTemporaries(folder);
+  return { opened: await openIn(folder, { away }), wasKilled };
 }

@@ -1,11 +1,9 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
 import {
   appendFile,
   createLink,
   deleteFile,
   downloadFile,
-  encodeMetadata,
   encodeRequestHead,
   type FileName,
   getMetadata,
@@ -16,12 +14,13 @@ import {
   truncateFile,
   uploadAppenderFile,
 } from '@stevedore/protocol';
-import { type MigrationStatus, prometheusText, type TierOptions } from '@stevedore/storage';
+import type { TierOptions } from '@stevedore/storage';
+import { type MigrationStatus, prometheusText } from '@stevedore/storage/migration';
 import { describe, expect, it } from 'vitest';
 import { pathOf, type RawClient, storageOf, until } from '../storage/support.js';
 import { temporaryFolder } from '../support/temporary.js';
 
-/** A storage with two tiers, asked over the wire as any client would. */
+/** A storage with a metadata tier, asked over the wire as any client would. */
 
 const TIERS: TierOptions = {
   enabled: true,
@@ -50,7 +49,7 @@ async function status(client: RawClient): Promise<MigrationStatus> {
   return JSON.parse(answer!.toString()) as MigrationStatus;
 }
 
-describe('a storage with two tiers', () => {
+describe('a storage with a metadata tier', () => {
   it('keeps small files in rows, with their metadata, and serves them over restarts', async () => {
     const folder = temporaryFolder();
     const storage = await storageOf({ folder, tiers: TIERS });
@@ -120,53 +119,6 @@ describe('a storage with two tiers', () => {
     expect(await read(last, row)).toEqual(Buffer.from('as a row'));
     const plain = await last.upload(Buffer.from('as a file again'));
     expect(existsSync(pathOf(folder, plain))).toBe(true);
-  });
-
-  it('moves the files that carry the load out of their rows when metadata needs the room', async () => {
-    const folder = temporaryFolder();
-    // So slow a disk is overloaded by five readers however slow they are: there is always
-    // one that waits, and more is asked for in an interval than the disk can do.
-    const slow = { bytesPerSecond: 1000, accessBytes: 10, smallFileShare: 1, intervalMs: 100 };
-    const tiers = { ...TIERS, ...slow, maxWaitMs: 60_000 };
-    const storage = await storageOf({ folder, tiers, cacheBytes: 0 });
-    const client = await storage.connect();
-    const files: FileName[] = [];
-    for (let n = 0; n < 5; n += 1) files.push(await client.upload(Buffer.alloc(40, n)));
-    const metadata = encodeMetadata({ a: '1' });
-    for (const file of files)
-      await client.ask(setMetadata, { ...file, mode: 'overwrite', metadata });
-    let ended = false;
-    const readers = files.map(async (file, n) => {
-      const connection = await storage.connect();
-      while (!ended) expect(await read(connection, file)).toEqual(Buffer.alloc(40, n));
-    });
-    const describer = async (): Promise<void> => {
-      const connection = await storage.connect();
-      for (let turn = 0; !ended; turn += 1) {
-        const change = { ...files[turn % 5]!, mode: 'overwrite' as const, metadata };
-        expect((await connection.ask(setMetadata, change)).status).toBe(0);
-      }
-    };
-    const load = Promise.all([...readers, describer()]);
-    await until(async () => (await status(client)).moves.moved > 0);
-    ended = true;
-    await load;
-    for (const [n, file] of files.entries()) {
-      expect(await read(client, file)).toEqual(Buffer.alloc(40, n));
-      expect((await client.ask(getMetadata, file)).answer).toEqual(metadata);
-    }
-    await storage.close();
-    const lines = readFileSync(join(folder, 'data', '.stevedore-moves.jsonl'), 'utf8');
-    const moved = lines
-      .trim()
-      .split('\n')
-      .map(
-        (line) => JSON.parse(line) as { reason: string; outcome: string; loadToMoveBytes: number },
-      )
-      .filter(({ reason, outcome }) => reason === 'load' && outcome === 'moved');
-    expect(moved.length).toBeGreaterThan(0);
-    expect(moved[0]).toMatchObject({ to: 'file', size: 40, capacityBytes: 100 });
-    expect(moved[0]!.loadToMoveBytes).toBeGreaterThan(0);
   });
 
   it('pauses, tells what it would do, and goes on', async () => {

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { Random } from '../support/random.js';
@@ -33,7 +33,7 @@ describe('a tiered disk', () => {
     const folder = temporaryFolder();
     const first = await openIn(folder);
     await store(first, folder, NAME, bytesOf(100));
-    first.abandon();
+    tierOf(first).records.abandon();
     const second = await openIn(folder);
     expect(await contentOf(second, folder, NAME)).toEqual(bytesOf(100));
     await second.close();
@@ -78,8 +78,8 @@ describe('a tiered disk', () => {
     const folder = temporaryFolder();
     const opened = await openIn(folder);
     await store(opened, folder, NAME, bytesOf(4000));
-    expect(await tierOf(opened).moveToFile(NAME)).toBe('moved');
-    expect(await tierOf(opened).moveToRow(NAME, THRESHOLD)).toBe('moved');
+    expect(await tierOf(opened).moves.toFile(NAME)).toBe('moved');
+    expect(await tierOf(opened).moves.home(NAME, THRESHOLD)).toBe('moved');
     // 4096 · (1 + 2 · 0.05) = 4505.
     await change(opened, folder, NAME, { at: 4000, bytes: bytesOf(500) });
     expect(onDisk(folder)).toBe(false);
@@ -91,12 +91,14 @@ describe('a tiered disk', () => {
   it('tells its owner of a file that was cut small, and takes it into a row again', async () => {
     const folder = temporaryFolder();
     const cuts: [string, number][] = [];
-    const opened = await openIn(folder, { onCut: (_, name, size) => cuts.push([name, size]) });
+    const opened = await openIn(folder, {
+      events: { onCut: (_, name, size) => cuts.push([name, size]) },
+    });
     await store(opened, folder, NAME, bytesOf(THRESHOLD * 3));
     await store(opened, folder, `${NAME}-m`, Buffer.from('a\x02b'));
     await change(opened, folder, NAME, { size: 100 });
     expect(cuts).toEqual([[NAME, 100]]);
-    expect(await tierOf(opened).moveToRow(NAME, THRESHOLD)).toBe('moved');
+    expect(await tierOf(opened).moves.home(NAME, THRESHOLD)).toBe('moved');
     expect(onDisk(folder)).toBe(false);
     expect(onDisk(folder, `${NAME}-m`)).toBe(false);
     expect(await contentOf(opened, folder, NAME)).toEqual(bytesOf(100));
@@ -104,7 +106,7 @@ describe('a tiered disk', () => {
     await opened.close();
   });
 
-  it('a rename takes the row, its metadata and its data file along', async () => {
+  it('a rename takes the row, its metadata and its file along', async () => {
     const folder = temporaryFolder();
     const opened = await openIn(folder);
     const to = '00/00/renamed.txt';
@@ -115,7 +117,7 @@ describe('a tiered disk', () => {
     for (const moved of [false, true]) {
       await store(opened, folder, NAME, bytesOf(50, 3));
       await store(opened, folder, `${NAME}-m`, Buffer.from('a\x02b'));
-      if (moved) expect(await tierOf(opened).moveToFile(NAME)).toBe('moved');
+      if (moved) expect(await tierOf(opened).moves.toFile(NAME)).toBe('moved');
       await rename();
       expect(await contentOf(opened, folder, NAME)).toBeUndefined();
       expect(await contentOf(opened, folder, to)).toEqual(bytesOf(50, 3));
@@ -158,11 +160,12 @@ describe('a tiered disk', () => {
   it('serves files that were there before, and rows once it is switched off', async () => {
     const folder = temporaryFolder();
     const first = await openIn(folder);
+    mkdirSync(join(folder, 'data', '00', '00'), { recursive: true });
     writeFileSync(join(folder, 'data', '00', '00', 'old'), 'from before');
     await store(first, folder, NAME, bytesOf(50));
     expect(await contentOf(first, folder, '00/00/old')).toEqual(Buffer.from('from before'));
     await first.close();
-    const off = await openIn(folder, {}, false);
+    const off = await openIn(folder, { options: { enabled: false } });
     expect(await contentOf(off, folder, NAME)).toEqual(bytesOf(50));
     await store(off, folder, '00/00/new', bytesOf(50));
     await store(off, folder, '00/00/empty', bytesOf(0));
@@ -210,11 +213,11 @@ describe('a tiered disk', () => {
         await store(opened, folder, name, bytes);
         model.set(name, bytes);
       } else if (kind <= 6) {
-        await tierOf(opened).moveToFile(name);
+        await tierOf(opened).moves.toFile(name);
       } else if (kind <= 8) {
-        await tierOf(opened).moveToRow(name, THRESHOLD);
+        await tierOf(opened).moves.home(name, THRESHOLD);
       } else if (random.below(20) === 0) {
-        if (random.below(2) === 0) opened.abandon();
+        if (random.below(2) === 0) tierOf(opened).records.abandon();
         else await opened.close();
         opened = await openIn(folder);
       }

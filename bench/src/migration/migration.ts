@@ -1,9 +1,4 @@
-import {
-  type Benchmark,
-  type BenchmarkContext,
-  type Part,
-  remarkOn,
-} from '../harness/benchmark.js';
+import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
 import { measureForecasts } from './forecasting.js';
 import { addShares, COST_GOALS, FORECAST_GOALS, MOVING_GOALS, TRADE_OFF_GOALS } from './goals.js';
 import { measureMoving } from './moving.js';
@@ -15,8 +10,8 @@ import {
   showSeveralServers,
   showTradeOff,
 } from './output.js';
-import { PLANS, type Plan } from './plan.js';
-import { type DiskKind, measureRealServers, showRealServers } from './real-servers.js';
+import { PLANS } from './plan.js';
+import { measureRealServers, showRealServers } from './real-servers.js';
 import { measureSeveralServers } from './several-servers.js';
 import { measureTradeOff } from './trade-off.js';
 
@@ -49,8 +44,13 @@ export const migration: Benchmark = {
           showTradeOff(context);
         },
       },
-      'several-processes': severalServers(plan, 'machine'),
-      'several-slowed': severalServers(plan, 'slowed'),
+      'several-processes': {
+        goals: [],
+        run: async (context) => {
+          await measureRealServers(context, plan);
+          showRealServers(context, plan);
+        },
+      },
       moving: {
         goals: MOVING_GOALS,
         run: async (context) => {
@@ -68,16 +68,6 @@ export const migration: Benchmark = {
     };
   },
 };
-
-function severalServers(plan: Plan, disk: DiskKind): Part {
-  return {
-    goals: [],
-    run: async (context) => {
-      await measureRealServers(context, plan, disk);
-      showRealServers(context, plan, disk);
-    },
-  };
-}
 
 function introduce({ print, scale }: BenchmarkContext): void {
   const plan = PLANS[scale];

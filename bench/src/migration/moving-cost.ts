@@ -4,7 +4,6 @@ import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
 import { lineChart } from '../harness/line-chart.js';
 import { settled, until } from '../harness/waiting.js';
-import type { IoServerHandlers } from './io-server-process.js';
 import type { Plan } from './plan.js';
 import type { StorageHandlers } from './storage-process.js';
 import type { TrackerHandlers } from './tracker-process.js';
@@ -12,30 +11,27 @@ import type { TrackerHandlers } from './tracker-process.js';
 /**
  * Figure 6: what a write costs that makes a file outgrow its threshold of 1 MiB, over
  * the size of the write. Files are filled to the last write of that size which still
- * fits their rows; the next one is measured. A tracker, four I/O servers and a storage
- * for each way to migrate, each a process of its own; the client is this process.
+ * fits their rows; the next one is measured. A tracker, a plain storage as the group to
+ * move to and a storage for each way, each a process of its own; the client is this process.
  */
 
 const KIB = 1024;
 const THRESHOLD_BYTES = 1024 * KIB;
-const IO_SERVERS = 4;
+const TARGET_GROUP = 'target';
 
 export const ACCESS_KIB = [4, 16, 64, 256, 1024, 4096] as const;
 export type AccessKib = (typeof ACCESS_KIB)[number];
 
-export const WAYS = ['none', 'baseline', 'passive', 'hiding', 'both'] as const;
+export const WAYS = ['none', 'here', 'away'] as const;
 export type Way = (typeof WAYS)[number];
 
 export const WAY_TEXTS: Readonly<Record<Way, string>> = {
   none: 'No migration: the row holds it',
-  baseline: 'Baseline: active, all round trips',
-  passive: 'Passive where the write is large',
-  hiding: 'Active, both schemes hide latency',
-  both: 'Passive and both schemes (default)',
+  here: 'It becomes a file of the storage',
+  away: 'It goes on to another group',
 };
 
 const FIXED = { enabled: true, migrates: false, thresholdBytes: THRESHOLD_BYTES } as const;
-const EVERY_ROUND = { preMigrationShare: 1, extraRounds: { create: true, size: true } } as const;
 
 const TIERS: Readonly<Record<Way, TierOptions>> = {
   none: {
@@ -43,19 +39,17 @@ const TIERS: Readonly<Record<Way, TierOptions>> = {
     thresholdBytes: 16 * THRESHOLD_BYTES,
     parameters: { maximumThresholdBytes: 16 * THRESHOLD_BYTES },
   },
-  baseline: { ...FIXED, ...EVERY_ROUND },
-  passive: { ...FIXED, ...EVERY_ROUND },
-  hiding: FIXED,
-  both: FIXED,
+  here: FIXED,
+  away: { ...FIXED, moveTo: TARGET_GROUP },
 };
 
 export function costId(way: Way, access: AccessKib): string {
   return `cost.${way}.a${access}.ms`;
 }
 
-/** Of the costs of a way, over those of the baseline in the same turn. */
+/** Of the costs of a way, over those of a file of the storage in the same turn. */
 export function costRatioId(way: Way, access: AccessKib): string {
-  return `cost.${way}.a${access}.vs-baseline`;
+  return `cost.${way}.a${access}.vs-here`;
 }
 
 export async function measureMovingCost(context: BenchmarkContext, plan: Plan): Promise<void> {
@@ -77,55 +71,55 @@ async function measureAll(
   plan: Plan,
   keep: <One extends AsyncDisposable>(one: One) => One,
 ): Promise<void> {
-  const child = <H extends IoServerHandlers | StorageHandlers | TrackerHandlers>(
+  const child = <H extends StorageHandlers | TrackerHandlers>(
     name: string,
     module: string,
   ): Child<H> => keep(new Child<H>(name, new URL(module, import.meta.url)));
   const trackerProcess = child<TrackerHandlers>('tracker', './tracker-process.js');
-  const ioServers = Array.from({ length: IO_SERVERS }, () =>
-    child<IoServerHandlers>('I/O server', './io-server-process.js'),
-  );
+  const target = child<StorageHandlers>('target', './storage-process.js');
   const storages = WAYS.map((way) => ({
     way,
     storage: child<StorageHandlers>('storage', './storage-process.js'),
   }));
   const tracker = await trackerProcess.call('start', undefined);
   await settled<unknown>([
-    ...ioServers.map((io) => io.call('start', { directory: workspace.fresh('io'), tracker })),
+    target.call('start', {
+      directory: workspace.fresh('cost-target'),
+      tiers: {},
+      tracker,
+      group: TARGET_GROUP,
+    }),
     ...storages.map(async ({ way, storage }) => {
       const directory = workspace.fresh(`cost-${way}`);
       await storage.call('start', { directory, tiers: TIERS[way], tracker, group: way });
     }),
   ]);
-  for (const { way, storage } of storages) {
-    await until(`${way} knows the I/O servers`, async () => {
-      const known = (await storage.call('status', undefined)).ioServers;
-      return known.filter(({ isActive }) => isActive).length >= IO_SERVERS;
-    });
-  }
-  const stock = keep(new FastdfsClient({ trackers: [tracker] }));
-  const onward = keep(new FastdfsClient({ trackers: [tracker], writesOnward: true }));
-  const clientOf = (way: Way) => (way === 'passive' || way === 'both' ? onward : stock);
+  const client = keep(new FastdfsClient({ trackers: [tracker] }));
+  const away = storages.find(({ way }) => way === 'away')!.storage;
   for (let run = 0; run < plan.costRuns; run += 1) {
     for (const access of ACCESS_KIB) {
       progress(`cost of a migration, writes of ${access} KiB, run ${run + 1}`);
       const sizes = { filled: filledBytes(access * KIB), access: access * KIB };
       const files = new Map<Way, string[]>();
-      for (const way of WAYS) files.set(way, await fill(clientOf(way), way, sizes, plan.costFiles));
+      for (const way of WAYS) files.set(way, await fill(client, way, sizes, plan.costFiles));
       const costs = new Map<Way, number[]>(WAYS.map((way) => [way, []]));
       // One file of each way after the other: what slows the machine for a while slows all.
       for (let turn = 0; turn < plan.costFiles; turn += 1) {
         for (const way of inTurns(run + turn)) {
-          const cost = await grow(clientOf(way), files.get(way)![turn]!, sizes);
+          const cost = await grow(client, files.get(way)![turn]!, sizes);
           costs.get(way)!.push(cost);
         }
       }
+      await until('the files have gone', async () => {
+        const { queued, away: gone } = await away.call('status', undefined);
+        return queued === 0 && gone.files === plan.costFiles;
+      });
       for (const way of WAYS) {
         figures.add(costId(way, access), 'ms', mean(costs.get(way)!));
         for (const [turn, cost] of costs.get(way)!.entries()) {
-          figures.add(costRatioId(way, access), 'ratio', cost / costs.get('baseline')![turn]!);
+          figures.add(costRatioId(way, access), 'ratio', cost / costs.get('here')![turn]!);
         }
-        await checkAndDelete(clientOf(way), files.get(way)!, sizes);
+        await checkAndDelete(client, files.get(way)!, sizes);
       }
     }
   }

@@ -23,7 +23,7 @@ export interface Plan {
   readonly severalRuns: number;
   readonly severalServers: number;
   readonly severalClients: number;
-  /** Until files have moved: a target is lent for an interval, and takes what it has room for. */
+  /** Until files have moved: a target takes load from one server in an interval, as far as it has room. */
   readonly severalWarmUpSeconds: number;
   /** Runs of the cost of a migration, and files for each mean. */
   readonly costRuns: number;

@@ -2,7 +2,7 @@ import type { TierOptions } from '@stevedore/storage';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import type { Child } from '../harness/child.js';
 import { round, spread, table } from '../harness/markdown.js';
-import { settled, until } from '../harness/waiting.js';
+import { settled } from '../harness/waiting.js';
 import type { LoadHandlers } from './load-process.js';
 import type { Plan } from './plan.js';
 import type { StorageHandlers } from './storage-process.js';
@@ -12,77 +12,53 @@ import { child, FILE_BYTES, FILES, METADATA_LOOPS, TIERS } from './trade-off.js'
 /**
  * Figure 5 on processes: one to three storages of different groups, all of the load on the
  * files of the first: four loops of metadata and sixteen clients that read 32 files again
- * and again. With the method the others take files of the first, and clients are sent to
- * them; once more with the clients sent to the first, which fetches the bytes.
- *
- * Twice. On the disk of this machine the processors are what there is too little of, and
- * more servers bring no more of them: there clients ask for so many reads in a second and
- * no more, and what counts is what they get, and how much metadata the first server answers
- * beside it, for the processor time that it takes. On disks that a model slows down each
- * server has a disk of its own, as in the paper, and the processors have time to spare.
+ * and again. With the method the others take files of the first, which reads them there for
+ * its clients. The processors are what there is too little of, and more servers bring no
+ * more of them: clients ask for so many reads in a second and no more, and what counts is
+ * what they get, and how much metadata the first server answers beside it.
  */
 
 const READ_FILES = 32;
-/** Of all clients together where the processors are the limit: what one more server answers, another can still be given. */
-const READS_PER_SECOND: Readonly<Record<DiskKind, number | undefined>> = {
-  machine: 1000,
-  slowed: undefined,
-};
+/** Of all clients together: what one more server answers, another can still be given. */
+const READS_PER_SECOND = 1000;
 
-export type DiskKind = 'machine' | 'slowed';
-type Way = 'baseline' | 'fetched' | 'forwarded';
+type Way = 'baseline' | 'method';
 interface Setting {
   readonly way: Way;
   readonly servers: number;
 }
 
-const TIERS_OF: Readonly<Record<Way, TierOptions>> = {
-  baseline: TIERS.baseline,
-  fetched: { ...TIERS.method, forwards: false },
-  forwarded: TIERS.method,
-};
 function settingsOf({ severalServers }: Plan): readonly Setting[] {
   const settings: readonly Setting[] = [
     { way: 'baseline', servers: 1 },
-    { way: 'forwarded', servers: 1 },
-    { way: 'fetched', servers: 2 },
-    { way: 'forwarded', servers: 2 },
-    { way: 'forwarded', servers: 3 },
+    { way: 'method', servers: 1 },
+    { way: 'method', servers: 2 },
+    { way: 'method', servers: 3 },
   ];
   return settings.filter(({ servers }) => servers <= severalServers);
 }
-const NAMES: Readonly<Record<Way, string>> = {
-  baseline: 'baseline',
-  fetched: 'method, the first fetches what moved',
-  forwarded: 'method',
-};
 
 const FIGURES = {
   metadata: 'requests/s',
   'metadata-p99': 'ms',
   'small-files': 'requests/s',
-  guests: 'files',
-  forwarded: 'files',
+  away: 'files',
   'home-cpu': 'cores',
   'all-cpu': 'cores',
   'metadata-per-cpu': 'requests/CPU s',
 } as const;
 type Figure = keyof typeof FIGURES;
 
-function realId(disk: DiskKind, { way, servers }: Setting, figure: Figure): string {
-  return `several-servers.${disk}.${way}.s${servers}.${figure}`;
+function realId({ way, servers }: Setting, figure: Figure): string {
+  return `several-servers.processes.${way}.s${servers}.${figure}`;
 }
 
-export async function measureRealServers(
-  context: BenchmarkContext,
-  plan: Plan,
-  disk: DiskKind,
-): Promise<void> {
+export async function measureRealServers(context: BenchmarkContext, plan: Plan): Promise<void> {
   const settings = settingsOf(plan);
   for (let run = 0; run < plan.severalRuns; run += 1) {
     for (const setting of run % 2 === 0 ? settings : settings.toReversed()) {
-      context.progress(`${NAMES[setting.way]}, ${setting.servers} storages, run ${run + 1}`);
-      await measure(context, plan, disk, setting);
+      context.progress(`${setting.way}, ${setting.servers} storages, run ${run + 1}`);
+      await measure(context, plan, setting);
     }
   }
 }
@@ -90,7 +66,6 @@ export async function measureRealServers(
 async function measure(
   { figures, workspace }: BenchmarkContext,
   plan: Plan,
-  disk: DiskKind,
   setting: Setting,
 ): Promise<void> {
   const directories = Array.from({ length: setting.servers }, () => workspace.fresh('servers'));
@@ -101,20 +76,20 @@ async function measure(
     await using metadataLoad = child<LoadHandlers>('metadata load', './load-process.js');
     await using readLoad = child<LoadHandlers>('read load', './load-process.js');
     const tracker = await trackerProcess.call('start', undefined);
-    const common = { tiers: TIERS_OF[setting.way], tracker, isSlowed: disk === 'slowed' };
+    const groups = directories.map((_, index) => `group${index + 1}`);
+    const tiersOf = (own: string): TierOptions => ({
+      ...TIERS[setting.way],
+      shareWith: groups.filter((group) => group !== own),
+    });
     const started = [home, ...others.all].map((storage, index) =>
       storage.call('start', {
-        ...common,
+        tracker,
+        tiers: tiersOf(groups[index]!),
         directory: directories[index]!,
-        group: `group${index + 1}`,
+        group: groups[index]!,
       }),
     );
     await settled(started);
-    // Files that have to go before another server is known become data files of the first.
-    await until('the storages know each other', async () => {
-      const { neighbours } = await home.call('status', undefined);
-      return neighbours.length >= setting.servers - 1;
-    });
     const about = { tracker, bytes: FILE_BYTES, group: 'group1' };
     const described = await metadataLoad.call('files', { ...about, count: FILES });
     const read = await metadataLoad.call('files', { ...about, count: READ_FILES });
@@ -132,7 +107,7 @@ async function measure(
           kind: 'reads',
           loops: plan.severalClients,
           files: read,
-          requestsPerSecond: READS_PER_SECOND[disk],
+          requestsPerSecond: READS_PER_SECOND,
         }),
       ]);
     };
@@ -145,19 +120,18 @@ async function measure(
     const [metadata, reads] = await load(0, seconds);
     const used = (await cpuOf()).map((after, index) => after - before[index]!);
     const homeCpu = used[1]!;
-    const { guestFiles, forwarding } = await home.call('status', undefined);
+    const { away } = await home.call('status', undefined);
     const values: Record<Figure, number> = {
       metadata: metadata.requests / seconds,
       'metadata-p99': metadata.p99Ms,
       'small-files': reads.requests / seconds,
-      guests: guestFiles.files,
-      forwarded: forwarding.given,
+      away: away.files,
       'home-cpu': homeCpu / seconds,
       'all-cpu': used.reduce((sum, each) => sum + each, 0) / seconds,
       'metadata-per-cpu': metadata.requests / homeCpu,
     };
     for (const figure of Object.keys(FIGURES) as Figure[]) {
-      figures.add(realId(disk, setting, figure), FIGURES[figure], values[figure]);
+      figures.add(realId(setting, figure), FIGURES[figure], values[figure]);
     }
   }
   for (const directory of directories) await workspace.remove(directory);
@@ -178,33 +152,17 @@ class Others implements AsyncDisposable {
   }
 }
 
-const TITLES: Readonly<Record<DiskKind, string>> = {
-  machine:
-    '## Figure 5: several metadata servers, in processes, on the disk and the processors of this machine',
-  slowed: '## Figure 5: several metadata servers, in processes, each with a slowed disk of its own',
-};
-const REMARKS: Readonly<Record<DiskKind, string>> = {
-  machine:
-    'All requests are for files of the first server; of reads there are 1000 in a second at most. Storages, tracker and both generators share the cores of this machine, whose number is at the top: where all of them together take as many, no more servers can give more requests. Metadata per CPU second is what the first server answers for each second of processor time that it takes, for metadata and reads.',
-  slowed:
-    "A model, not this machine's disk: one arm for each server, 8 ms and the bytes at 100 MB/s for every read of a row and every commit, which all share that wait for it. The processors have time to spare, so a server gives what its disk gives.",
-};
-
-export function showRealServers(
-  { figures, print }: BenchmarkContext,
-  plan: Plan,
-  disk: DiskKind,
-): void {
+export function showRealServers({ figures, print }: BenchmarkContext, plan: Plan): void {
   const median = (setting: Setting, figure: Figure) =>
-    figures.summary(realId(disk, setting, figure)).median;
+    figures.summary(realId(setting, figure)).median;
   const settings = settingsOf(plan);
   const rows = settings.map((setting) => [
     String(setting.servers),
-    NAMES[setting.way],
+    setting.way,
     ...(['metadata', 'small-files', 'metadata-per-cpu'] as const).map((figure) =>
-      spread(figures.summary(realId(disk, setting, figure))),
+      spread(figures.summary(realId(setting, figure))),
     ),
-    ...(['metadata-p99', 'forwarded', 'guests', 'home-cpu', 'all-cpu'] as const).map((figure) =>
+    ...(['metadata-p99', 'away', 'home-cpu', 'all-cpu'] as const).map((figure) =>
       round(median(setting, figure)),
     ),
   ]);
@@ -215,14 +173,13 @@ export function showRealServers(
     'Reads/s',
     'Metadata per CPU s of the first',
     'Metadata p99, ms',
-    'Files answered by others',
-    'Files with others',
+    'Files in other groups',
     'Cores of the first',
     'Cores of all',
   ];
   const change = (servers: number, figure: Figure) => {
-    const one = median({ way: 'forwarded', servers: 1 }, figure);
-    return `${round(100 * (median({ way: 'forwarded', servers }, figure) / one - 1))} %`;
+    const one = median({ way: 'method', servers: 1 }, figure);
+    return `${round(100 * (median({ way: 'method', servers }, figure) / one - 1))} %`;
   };
   const several = [2, 3].filter((servers) => servers <= plan.severalServers);
   const changes = (
@@ -237,8 +194,8 @@ export function showRealServers(
   );
   print(
     [
-      `${TITLES[disk]}\n\n${table(head, rows)}`,
-      `With the method, ${several.join(' and ')} servers against one: ${changes.join('; ')} (the paper: metadata about + 3 % with several, small files better). ${REMARKS[disk]}`,
+      `## Figure 5: several metadata servers, in processes\n\n${table(head, rows)}`,
+      `With the method, ${several.join(' and ')} servers against one: ${changes.join('; ')} (the paper: metadata about + 3 % with several, small files better). All requests are for files of the first server; of reads there are ${READS_PER_SECOND} in a second at most. Storages, tracker and both generators share the cores of this machine, whose number is at the top: where all of them together take as many, no more servers can give more requests. Metadata per CPU second is what the first server answers for each second of processor time that it takes, for metadata and reads, also for those that it fetches from the others.`,
     ].join('\n\n'),
   );
 }

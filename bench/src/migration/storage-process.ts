@@ -1,15 +1,14 @@
 import {
-  type MigrationStatus,
   type Storage,
   startStorage,
   startTracker,
   type TierOptions,
   type Tracker,
 } from '@stevedore/storage';
+import type { MigrationStatus } from '@stevedore/storage/migration';
 import { serve } from '../harness/serve.js';
-import { ACCESS_MS, BYTES_PER_MS, SlowArm } from './slow-arm.js';
 
-/** A storage with two tiers in a process of its own, and a tracker if none is given. */
+/** A storage with a metadata tier in a process of its own, and a tracker if none is given. */
 
 export interface StartArgument {
   readonly directory: string;
@@ -17,22 +16,12 @@ export interface StartArgument {
   /** Default: one of its own in this process. */
   readonly tracker?: string;
   readonly group?: string;
-  /** Its disk is that of slow-arm.ts. */
-  readonly isSlowed?: boolean;
 }
 
 export type StorageHandlers = {
   /** Answers with the address of the tracker. */
   readonly start: (argument: StartArgument) => Promise<string>;
   readonly status: (none: undefined) => MigrationStatus;
-};
-
-const arm = new SlowArm();
-const SLOWED: TierOptions = {
-  // B_logic as the model has it; the disk below is another one.
-  bytesPerSecond: BYTES_PER_MS * 1000,
-  accessBytes: ACCESS_MS * BYTES_PER_MS,
-  slowed: (disk, isHere) => arm.over(disk, isHere),
 };
 
 let tracker: Tracker | undefined;
@@ -51,7 +40,7 @@ async function start(argument: StartArgument): Promise<string> {
     trackers: [address],
     group: argument.group ?? 'group1',
     cacheBytes: 0,
-    tiers: argument.isSlowed ? { ...tiers, ...SLOWED } : tiers,
+    tiers,
     onError,
   });
   await storage.active();
@@ -60,7 +49,7 @@ async function start(argument: StartArgument): Promise<string> {
 
 function status(): MigrationStatus {
   const now = storage?.migrationStatus();
-  if (!now) throw new Error('the storage has no tiers');
+  if (!now) throw new Error('the storage has no metadata tier');
   return now;
 }
 

@@ -33,7 +33,8 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   },
   migrate: {
     usage: 'migrate <action>',
-    summary: 'status, pause, resume, dry-run or recall of what a storage moves between its tiers',
+    summary:
+      'status, pause, resume, dry-run or recall of what a storage moves out of its metadata tier',
     load: () => import('./migrate.js'),
   },
   doctor: {

@@ -1,11 +1,11 @@
 import { formatBytes, readClusterSecrets } from '@stevedore/client';
 import type { MigrationAction } from '@stevedore/protocol';
-import type { ClassStatus, MigrationStatus } from '@stevedore/storage';
+import type { ClassStatus, MigrationStatus } from '@stevedore/storage/migration';
 import { type Command, Option } from 'commander';
 import { print } from './upkeep.js';
 import { UsageError } from './usage.js';
 
-/** `stevedore migrate`: what a storage moves between its tiers, and whether it may. */
+/** `stevedore migrate`: what a storage moves out of its metadata tier, and whether it may. */
 
 const ACTIONS: readonly MigrationAction[] = ['status', 'pause', 'resume', 'dry-run', 'recall'];
 
@@ -15,7 +15,7 @@ Actions:
   pause     no moves by load or threshold until "resume"; files that outgrow their row still leave it
   resume    moves go on; ends a dry run and a recall too
   dry-run   moves are decided and written into the log of moves, but not made, until "resume"
-  recall    what metadata servers of other groups have comes home, and nothing goes there until "resume"
+  recall    what is in other groups comes home, and nothing goes there until "resume"
 
 A storage moves files where it was started with --metadata-tier. It writes a line per move, with the
 numbers that decided it, to data/.stevedore-moves.jsonl in its first store path.
@@ -51,7 +51,7 @@ export function configure(command: Command): void {
       const action = ACTIONS.find((each) => each === text);
       if (!action) throw new UsageError(`"${text}" is none of ${ACTIONS.join(', ')}`);
       const [secret] = await readClusterSecrets(flags.clusterSecretFile);
-      const { askMigration, prometheusText } = await import('@stevedore/storage');
+      const { askMigration, prometheusText } = await import('@stevedore/storage/migration');
       const status = await askMigration(flags.storage, action, { secret });
       if (flags.prometheus) process.stdout.write(prometheusText(status));
       else print(flags.json ? JSON.stringify(status) : describe(status));
@@ -69,9 +69,8 @@ function describe(status: MigrationStatus): string {
     `${status.migrates ? state : 'moves by growth only'}; intervals of ${intervalMs / 1000} s, ` +
       `at most ${formatBytes(Math.round(status.capacityBytes))} each`,
     `threshold ${formatBytes(status.thresholdBytes)}; ${status.rows.files} files in rows, ` +
-      `${formatBytes(status.rows.bytes)}; store ${Math.round(status.usedShare * 100)} % full`,
-    ioServers(status),
-    neighbours(status),
+      `${formatBytes(status.rows.bytes)} of ${formatBytes(status.roomBytes)}`,
+    otherGroups(status),
     each('metadata', load.metadata),
     each('small files', load.smallFile),
     `moves: ${moves.moved} made (${formatBytes(status.movedBytes)}), ${moves.revoked} revoked, ` +
@@ -79,30 +78,15 @@ function describe(status: MigrationStatus): string {
   ].join('\n');
 }
 
-function ioServers({ ioServers: servers, ioFiles, waitingDeletions }: MigrationStatus): string {
-  if (servers.length === 0) return 'no I/O servers: large files are on the store paths';
-  const each = servers.map(
-    ({ id, host, port, isActive, freeBytes }) =>
-      `${id} at ${host}:${port} ${isActive ? `${formatBytes(freeBytes)} free` : 'AWAY'}`,
-  );
+function otherGroups({
+  away,
+  waitingDepartures,
+  openCopies,
+  isRecalling,
+}: MigrationStatus): string {
   return (
-    `I/O servers: ${each.join(', ')}; ${ioFiles.files} files, ${formatBytes(ioFiles.bytes)}, ` +
-    `${waitingDeletions} parts yet to be deleted`
-  );
-}
-
-function neighbours(status: MigrationStatus): string {
-  const { neighbours: servers, guestFiles, forwarding, waitingDepartures, isRecalling } = status;
-  const share = (bytes: number, of: number): string => `${Math.round((100 * bytes) / of)} %`;
-  const each = servers.map(
-    ({ group, host, port, capacityBytes, metadataBytes, smallFileBytes }) =>
-      `${group} at ${host}:${port} expects ${share(metadataBytes + smallFileBytes, capacityBytes)} load`,
-  );
-  const known = each.length === 0 ? 'none of another group known' : each.join(', ');
-  return (
-    `metadata servers: ${known}; they have ${guestFiles.files} files, ` +
-    `${formatBytes(guestFiles.bytes)}${isRecalling ? ', which are called back' : ''}, ` +
-    `and answer for ${forwarding.given} of them; ` +
-    `${waitingDepartures} copies yet to be deleted there`
+    `other groups: ${away.files} files, ${formatBytes(away.bytes)}` +
+    `${isRecalling ? ', which are called back' : ''}; ` +
+    `${waitingDepartures} copies yet to be deleted, ${openCopies} not known to be stored`
   );
 }

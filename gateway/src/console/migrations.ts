@@ -1,9 +1,8 @@
 import type { StorageMember } from '@stevedore/client';
-import type { MigrationStatus } from '@stevedore/storage';
+import type { MigrationStatus } from '@stevedore/storage/migration';
 
 /**
- * What the storages that move files between their tiers say about it. One that has no
- * tiers, or is another program's, is not asked again for a while; how many are asked is
+ * What the storages that have a metadata tier say about its moves. One that has none, or is another program's, is not asked again for a while; how many are asked is
  * bounded, and one that does not answer is left out.
  */
 

@@ -1,4 +1,5 @@
-import { type IoServer, prometheusText, type Storage, type Tracker } from '@stevedore/storage';
+import type { Storage, Tracker } from '@stevedore/storage';
+import { prometheusText } from '@stevedore/storage/migration';
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import { CACHE_COUNTERS, CACHE_GAUGES, type HasCache } from './cache-metrics.js';
 import { addFigures, type Figure } from './figures.js';
@@ -30,16 +31,6 @@ export function storageMetrics(storage: Storage): MetricsText {
     const status = storage.migrationStatus();
     return (await registry.metrics()) + (status ? prometheusText(status) : '');
   };
-}
-
-/** Text for Prometheus about an I/O server: its connections. */
-export function ioServerMetrics(server: IoServer): MetricsText {
-  const registry = new Registry();
-  collectDefaultMetrics({ register: registry });
-  addFigures(registry, { gauges: [CONNECTIONS], counters: [] }, () => ({
-    connections: server.connections(),
-  }));
-  return () => registry.metrics();
 }
 
 /** Text for Prometheus about a tracker: connections, groups, storages by state. */

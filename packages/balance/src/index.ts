@@ -15,7 +15,9 @@ export {
 } from './forecast/forecaster.js';
 export { type PanelOptions, type PanelState, panel } from './forecast/panel.js';
 export { type SmoothingState, sesm } from './forecast/sesm.js';
+export { heated } from './heat.js';
 export {
+  type Allowance,
   allowedShare,
   allowedSmallFileBytes,
   carried,
@@ -23,10 +25,10 @@ export {
   type Load,
   loadToMove,
   remainder,
+  smallFileAllowance,
   smallFileRoom,
   spareLoad,
 } from './load.js';
-export { activeTransferBytes, movesPassively, passiveTransferBytes } from './moving-cost.js';
 export { defaultParameters, type Parameters, parameters } from './parameters.js';
 export {
   decideInterval,

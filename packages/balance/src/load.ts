@@ -1,3 +1,5 @@
+import type { Parameters } from './parameters.js';
+
 /**
  * The load model of one server (section 3): how much small-file load it may carry so
  * that metadata gets all it asks for, and how much has to go. All loads are bytes per
@@ -35,21 +37,45 @@ export function allowedShare(load: Load, capacityBytes: number, mark = 1): numbe
   return Math.min(1, room / wanted);
 }
 
-/**
- * Eq. 3: L_io = ρ · L'_io, the small-file load that is let through. Requests beyond it
- * wait. (The text of section 4.2.2 blocks beyond ML, the load that has to go: that
- * would block everything on a server that has nothing to move.)
- */
+/** Eq. 3: L_io = ρ · L'_io, the small-file load that may stay. */
 export function allowedSmallFileBytes(load: Load, capacityBytes: number, mark = 1): number {
   return allowedShare(load, capacityBytes, mark) * nonNegative(load.smallFileBytes);
 }
 
 /**
  * The numerator of Eq. 4: what metadata leaves for small files, whether or not a forecast
- * says that so many come. To be enforced where forecasts of the demand can be too low.
+ * says that so many come. Requests beyond it wait. (The text of section 4.2.2 blocks beyond
+ * ML, the load that has to go: that would block everything on a server that has nothing to
+ * move.)
  */
 export function smallFileRoom(metadataBytes: number, capacityBytes: number, mark = 1): number {
   return nonNegative(mark * capacityBytes - nonNegative(metadataBytes));
+}
+
+export interface Allowance {
+  /** L_meta, as forecast. */
+  readonly metadataBytes: number;
+  /** False: nothing of metadata was served in the last interval, and nothing waits. */
+  readonly hasMetadata: boolean;
+  /** What metadata has borne beside it so far; undefined: that is not known. */
+  readonly bearableBytes?: number | undefined;
+}
+
+/**
+ * What small files may have in the coming interval; undefined: all that comes. It is the
+ * room of Eq. 4, or less where metadata bears less, and never below `smallFileShare` of
+ * B_logic. Without metadata there is nothing to protect: a forecast of it may take long to
+ * reach zero.
+ */
+export function smallFileAllowance(
+  { metadataBytes, hasMetadata, bearableBytes }: Allowance,
+  capacityBytes: number,
+  { efficiencyMark, smallFileShare }: Pick<Parameters, 'efficiencyMark' | 'smallFileShare'>,
+): number | undefined {
+  if (!hasMetadata) return undefined;
+  const room = smallFileRoom(metadataBytes, capacityBytes, efficiencyMark);
+  const bearable = Math.min(room, bearableBytes ?? Number.POSITIVE_INFINITY);
+  return Math.max(bearable, smallFileShare * capacityBytes);
 }
 
 /** Section 3.2: ML = (1 − ρ) · L'_io, the small-file load that has to go. */

@@ -25,6 +25,8 @@ export interface Parameters {
   readonly maximumSelectedFiles: number;
   /** The efficiency (Eq. 1) that a server is kept at or below. */
   readonly efficiencyMark: number;
+  /** Of B_logic, what small files have at least, however much metadata there is. */
+  readonly smallFileShare: number;
 }
 
 export const defaultParameters: Parameters = Object.freeze({
@@ -38,6 +40,7 @@ export const defaultParameters: Parameters = Object.freeze({
   minimumThresholdBytes: 1024,
   maximumSelectedFiles: 64,
   efficiencyMark: 1,
+  smallFileShare: 0,
 });
 
 /** Defaults with what is given, frozen. Throws a RangeError that names what is wrong. */
@@ -49,6 +52,7 @@ export function parameters(given: Partial<Parameters> = {}): Parameters {
   share('spaceStep', all.spaceStep);
   share('loadStep', all.loadStep);
   share('efficiencyMark', all.efficiencyMark);
+  share('smallFileShare', all.smallFileShare);
   if (all.lowLoadMark > all.highLoadMark) {
     throw new RangeError('lowLoadMark is above highLoadMark');
   }

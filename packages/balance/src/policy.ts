@@ -1,5 +1,5 @@
 import type { Forecaster, Observation } from './forecast/forecaster.js';
-import { allowedSmallFileBytes, efficiency, type Load, loadToMove } from './load.js';
+import { efficiency, type Load, loadToMove, smallFileAllowance } from './load.js';
 import type { Parameters } from './parameters.js';
 import { type AccessedFile, type Selection, selectByProfit } from './selection.js';
 import { globalThreshold } from './threshold.js';
@@ -19,8 +19,18 @@ export interface PolicyState<S> {
 }
 
 export interface IntervalReport {
+  /** As they were served: Eq. 13 takes the load that there was. */
   readonly metadata: Observation;
   readonly smallFile: Observation;
+  /**
+   * L'_meta and L'_io, what would have been served of either without the other: what the
+   * forecasts are of. Default: what was served.
+   */
+  readonly alone?: Load;
+  /** What small files may have, as metadata has borne it; undefined: not known. */
+  readonly bearableBytes?: number | undefined;
+  /** The largest bandwidth in theory, which P_ld is a share of. Default: B_logic. */
+  readonly bandwidthBytes?: number;
   /** Used share of the store, 0 to 1. */
   readonly usedShare: number;
   /** Files of this server that were read or written in the interval. */
@@ -49,29 +59,41 @@ export function decideInterval<S>(
   capacityBytes: number,
   parameters: Parameters,
 ): IntervalDecision<S> {
-  const metadata = forecaster.step(state.metadata, report.metadata);
-  const smallFile = forecaster.step(state.smallFile, report.smallFile);
-  const forecast = { metadataBytes: metadata.bytes, smallFileBytes: smallFile.bytes };
   const observed = {
     metadataBytes: report.metadata.servedBytes,
     smallFileBytes: report.smallFile.servedBytes,
   };
-  const mark = parameters.efficiencyMark;
-  const loadToMoveBytes = loadToMove(forecast, capacityBytes, mark);
+  const alone = report.alone ?? observed;
+  const metadata = forecaster.step(state.metadata, {
+    ...report.metadata,
+    servedBytes: alone.metadataBytes,
+  });
+  const smallFile = forecaster.step(state.smallFile, {
+    ...report.smallFile,
+    servedBytes: alone.smallFileBytes,
+  });
+  const forecast = { metadataBytes: metadata.bytes, smallFileBytes: smallFile.bytes };
+  const loadToMoveBytes = loadToMove(forecast, capacityBytes, parameters.efficiencyMark);
+  const loadShare = efficiency(observed, report.bandwidthBytes ?? capacityBytes);
+  const conditions = { usedShare: report.usedShare, loadShare };
+  const allowance = {
+    metadataBytes: forecast.metadataBytes,
+    hasMetadata: isThere(report.metadata),
+    bearableBytes: report.bearableBytes,
+  };
   return {
     state: {
       metadata: metadata.state,
       smallFile: smallFile.state,
-      thresholdBytes: globalThreshold(
-        state.thresholdBytes,
-        { usedShare: report.usedShare, loadShare: efficiency(observed, capacityBytes) },
-        parameters,
-      ),
+      thresholdBytes: globalThreshold(state.thresholdBytes, conditions, parameters),
     },
     forecast,
     loadToMoveBytes,
-    allowedSmallFileBytes:
-      loadToMoveBytes > 0 ? allowedSmallFileBytes(forecast, capacityBytes, mark) : undefined,
+    allowedSmallFileBytes: smallFileAllowance(allowance, capacityBytes, parameters),
     selection: selectByProfit(report.accessed, loadToMoveBytes, parameters.maximumSelectedFiles),
   };
+}
+
+function isThere({ servedBytes, waitingBytes }: Observation): boolean {
+  return servedBytes > 0 || waitingBytes > 0;
 }

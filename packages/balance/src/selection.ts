@@ -47,27 +47,27 @@ export function selectByProfit(
 
 export interface Split {
   readonly toTarget: readonly AccessedFile[];
-  readonly toIoServers: readonly AccessedFile[];
+  readonly rest: readonly AccessedFile[];
 }
 
 /**
  * Step (2), second half, and step (3): the files with the heaviest load go to the
- * target, as many as its room takes; the rest go to I/O servers. Every file goes to
- * exactly one side.
+ * target, as many as its room takes; the rest go to I/O servers. Every file is on exactly
+ * one side.
  */
 export function splitByRoom(selected: readonly AccessedFile[], targetRoomBytes: number): Split {
   const toTarget: AccessedFile[] = [];
-  const toIoServers: AccessedFile[] = [];
+  const rest: AccessedFile[] = [];
   let room = targetRoomBytes;
   for (const file of byFalling(selected, ({ loadBytes }) => loadBytes)) {
     if (file.loadBytes <= room) {
       toTarget.push(file);
       room -= file.loadBytes;
     } else {
-      toIoServers.push(file);
+      rest.push(file);
     }
   }
-  return { toTarget, toIoServers };
+  return { toTarget, rest };
 }
 
 function byFalling(

@@ -170,7 +170,7 @@ class NodeHolder {
   }
 
   async trackers(onError: (error: Error) => void): Promise<readonly string[]> {
-    const { trackers, directory, trackerPort, storagePort } = this.#options;
+    const { trackers, directory, trackerPort, storagePort, metadataTier } = this.#options;
     if (trackers.length > 0) return trackers;
     // Loaded only when it is used: an app with a cluster of its own never needs it.
     const { startEmbeddedNode } = await import('@stevedore/storage/embedded');
@@ -179,6 +179,7 @@ class NodeHolder {
         directory: resolve(directory, 'node'),
         trackerPort,
         storagePort,
+        metadataTier,
         secrets: this.#secrets,
         onError,
       });

@@ -36,6 +36,11 @@ export const storeOptions = {
     default: 0,
     help: 'port of the embedded storage; 0 takes a free one',
   } as OptionSpec<number>,
+  metadataTier: {
+    kind: 'boolean',
+    default: false,
+    help: 'the embedded storage keeps small files that it is given as rows beside their metadata',
+  } as OptionSpec<boolean>,
   clusterSecretFile: {
     kind: 'text',
     default: '',

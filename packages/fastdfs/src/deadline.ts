@@ -79,16 +79,6 @@ export class Deadline {
     if (this.#error) throw this.#error;
   }
 
-  /**
-   * The same end for one of several stages that wait side by side; each must be settled
-   * by whoever asked for it.
-   */
-  branch(): Deadline {
-    this.throwIfEnded();
-    const options = { signal: this.#signal, deadlineMs: Math.max(1, this.remainingMs) };
-    return new Deadline(this.operation, options, 0, this.fileId);
-  }
-
   /** Sets the stage to be told when the call ends; one at a time. */
   watch(watcher: (error: FastdfsError) => void): void {
     if (this.#watcher) throw new Error('a call waits at one stage at a time');

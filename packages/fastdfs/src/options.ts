@@ -46,12 +46,6 @@ export interface FastdfsOptions {
    * least; servers that do not show that they have it are not used.
    */
   readonly secret?: string | undefined;
-  /**
-   * Large appends that make a file outgrow the metadata tier of a storage of Stevedore are
-   * written to its I/O servers directly, which must be reachable from here. Asks storages
-   * something that those of FastDFS do not know, once each. Default false.
-   */
-  readonly writesOnward?: boolean;
   /** Longest body of unknown length. Default 1 GiB. */
   readonly maxSpoolBytes?: number;
   /** Where bodies of unknown length wait until they are known. Default: the system's. */
@@ -90,7 +84,6 @@ const OTHER_OPTIONS: readonly string[] = [
   'allowedStorages',
   'secret',
   'spoolDirectory',
-  'writesOnward',
 ];
 
 /** Throws FastdfsError `invalid_argument` for an unknown name or an impossible value. */
@@ -104,8 +97,6 @@ export function checkOptions(options: FastdfsOptions): Settings {
   if (typeof spoolDirectory !== 'string' || spoolDirectory === '') {
     throw invalid('spoolDirectory must be the path of a directory');
   }
-  const { writesOnward = false } = options;
-  if (typeof writesOnward !== 'boolean') throw invalid('writesOnward must be true or false');
   const problem = secret === undefined ? undefined : secretsProblem([secret]);
   if (problem !== undefined) throw invalid(problem);
   return Object.freeze({
@@ -115,7 +106,6 @@ export function checkOptions(options: FastdfsOptions): Settings {
     allowList: allowedStorages === undefined ? undefined : new AllowList(allowedStorages, invalid),
     secret,
     spoolDirectory,
-    writesOnward,
   });
 }
 

@@ -117,32 +117,10 @@ export const CommandCode = {
   activeTest: 111,
   /** Not of FastDFS; see storage-migration.ts. */
   migrationControl: 210,
-  /** Not of FastDFS; see metadata-servers.ts. */
-  guestStore: 211,
-  metadataServerReport: 212,
-  /** Not of FastDFS; see forwarding.ts. */
-  guestLease: 213,
-  forwardReport: 214,
+  migrationRoom: 211,
   /** Not of FastDFS; see authentication.ts. */
   authBegin: 220,
   authProve: 221,
-  /** Not of FastDFS; see io-server.ts and tracker-io-servers.ts. */
-  ioHello: 230,
-  ioWrite: 231,
-  ioSync: 232,
-  ioRead: 233,
-  ioSetSize: 234,
-  ioClone: 235,
-  ioDelete: 236,
-  ioCreate: 237,
-  ioSize: 238,
-  ioList: 239,
-  ioCheck: 240,
-  ioServerReport: 245,
-  ioServerList: 246,
-  /** Not of FastDFS; see storage-onward.ts. */
-  writeOnward: 247,
-  onwardDone: 248,
 } as const;
 
 /** Status byte of a reply: Linux errno numbers, whatever the platform. */

@@ -5,6 +5,7 @@ export interface EmbeddedSettings {
   readonly host: string;
   readonly trackerPort: number;
   readonly storagePort: number;
+  readonly metadataTier: boolean;
   readonly secrets: readonly string[];
 }
 

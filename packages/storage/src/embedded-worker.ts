@@ -33,7 +33,7 @@ function plain(error: unknown): PlainError {
 }
 
 async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {
-  const { directory, host, trackerPort, storagePort, secrets } = settings;
+  const { directory, host, trackerPort, storagePort, metadataTier, secrets } = settings;
   const onError = (error: Error): void => tell({ kind: 'trouble', error: plain(error) });
   const tracker = await startTracker({
     host,
@@ -49,6 +49,7 @@ async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {
       secrets,
       storePaths: [directory],
       cacheBytes: CACHE_BYTES,
+      tiers: { enabled: metadataTier },
       trackers: [`${reachableHost(host)}:${tracker.port}`],
       onError,
     });

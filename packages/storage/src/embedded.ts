@@ -24,6 +24,8 @@ export interface EmbeddedNodeOptions {
   readonly trackerPort?: number;
   /** Default 0: a free one. */
   readonly storagePort?: number;
+  /** Small files are rows beside their metadata. Default false. */
+  readonly metadataTier?: boolean;
   /** Who has none of them is not served. Default none: everybody is. */
   readonly secrets?: readonly string[];
   /**
@@ -63,6 +65,7 @@ export async function startEmbeddedNode(options: EmbeddedNodeOptions): Promise<E
     host: options.host ?? DEFAULT_HOST,
     trackerPort: options.trackerPort ?? 0,
     storagePort: options.storagePort ?? 0,
+    metadataTier: options.metadataTier ?? false,
     secrets: options.secrets ?? [],
   };
   const worker = new Worker(new URL('./embedded-worker.js', import.meta.url), {

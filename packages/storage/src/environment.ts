@@ -24,13 +24,3 @@ export function nowSeconds(environment: Environment): number {
 export function randomDigits(environment: Environment, count: number): string {
   return Array.from({ length: count }, () => environment.random(10)).join('');
 }
-
-/** 16 random hexadecimal digits. */
-export function randomName(environment: Environment): string {
-  const half = (): string =>
-    environment
-      .random(2 ** 32)
-      .toString(16)
-      .padStart(8, '0');
-  return half() + half();
-}

@@ -1,8 +1,5 @@
 /** Tracker and storage daemons that speak the FastDFS protocol. */
 export { StartError } from './errors.js';
-export { type IoServer, startIoServer } from './io-server/io-server.js';
-export { askMigration, NoMigrationError } from './migration/ask.js';
-export { type ClassStatus, type MigrationStatus, prometheusText } from './migration/status.js';
 export type { AccessOptions, WithoutSecret } from './net/access.js';
 export type { StorageOptions } from './storage/options.js';
 export { type Storage, startStorage } from './storage/storage.js';

@@ -9,7 +9,6 @@ import { OptionError } from './errors.js';
 export const DEFAULT_HOST = '127.0.0.1';
 export const DEFAULT_TRACKER_PORT = 22_122;
 export const DEFAULT_STORAGE_PORT = 23_000;
-export const DEFAULT_IO_PORT = 23_100;
 
 /** What stock trackers and tools show as the version: the protocol these daemons speak. */
 export const PROTOCOL_VERSION = '6.16.1';

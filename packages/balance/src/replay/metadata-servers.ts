@@ -187,7 +187,7 @@ export class MetadataServers {
       const to = [
         ...split.toTarget.map(({ id }) => [id, Number(target?.targetId)] as const),
         ...(this.#options.ioServers > 0
-          ? split.toIoServers.map(({ id }) => [id, 'io' as const] as const)
+          ? split.rest.map(({ id }) => [id, 'io' as const] as const)
           : []),
       ];
       for (const [name, place] of to) {
@@ -207,7 +207,7 @@ export class MetadataServers {
           thresholdBytes: decision.state.thresholdBytes,
           loadToMoveBytes: decision.loadToMoveBytes,
           movesToServer: split.toTarget.length,
-          movesToIoServers: split.toIoServers.length,
+          movesToIoServers: split.rest.length,
         },
         allowedSmallFileBytes: this.#options.migration ? decision.allowedSmallFileBytes : undefined,
       };

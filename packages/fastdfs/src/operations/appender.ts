@@ -21,7 +21,6 @@ import {
 import { type CallOptions, Deadline } from '../deadline.js';
 import { orphanOf } from '../events.js';
 import { type Context, checkFileId } from './context.js';
-import { appendOnward } from './onward.js';
 import { updateTarget } from './update.js';
 import { namedFile, withBody } from './upload.js';
 
@@ -51,10 +50,8 @@ export async function append(
     context,
     deadline,
     () => prepareBody(checked, context.settings, deadline),
-    async (prepared) => {
-      const { size, payload } = prepared;
+    async ({ size, payload }) => {
       const storage = await updateTarget(context, id, deadline);
-      if (await appendOnward(context, storage, id, prepared, deadline)) return;
       const request = { name: id.name, size };
       const command = tolerant(appendFile, size === 0 ? appendFile.request.encode(request) : NONE);
       await context.caller.callWithPayload(storage, command, request, payload, deadline, {

@@ -28,8 +28,6 @@ export class Context {
   readonly storeChoice: StoreChoice;
   readonly addresses: StorageAddresses;
   readonly reportOrphan: (orphan: PossibleOrphan | undefined) => void;
-  /** Storages that have nothing written on to I/O servers. */
-  readonly unknowing = new Set<string>();
   /** Calls that were repeated because a server was not ready for them. */
   busyRepeats = 0;
 

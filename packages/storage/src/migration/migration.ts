@@ -8,29 +8,25 @@ import {
   type PanelState,
   type PolicyState,
   panel,
-  spareLoad,
+  smallFileAllowance,
   splitByRoom,
   startPolicy,
 } from '@stevedore/balance';
-import type { HomeId } from '../guests/guest-hosts.js';
-import type { Neighbours } from '../guests/neighbours.js';
-import type { IoServerStatus } from '../io-tier/known-servers.js';
 import type { Competition } from '../scheduler/competition.js';
-import {
-  type ClassInterval,
-  REQUEST_CLASSES,
-  type RequestClass,
-  type Scheduler,
-} from '../scheduler/scheduler.js';
+import type { ClassInterval, Scheduler } from '../scheduler/scheduler.js';
 import { Place } from '../tiers/constants.js';
-import type { MoveOutcome } from '../tiers/move.js';
 import type { OpenedTiers } from '../tiers/open-tiers.js';
-import type { RecordCounts } from '../tiers/records.js';
 import type { Tier } from '../tiers/tier.js';
 import type { TierSettings } from '../tiers/tier-options.js';
+import { AccessedFiles } from './accessed-files.js';
 import type { Audit } from './audit.js';
-import { type MoveReason, Mover, type PlannedMove } from './mover.js';
-import type { ClassStatus, ForwardingStatus, MigrationStatus } from './status.js';
+import { LoadFigures } from './load-figures.js';
+import type { MoveTarget } from './mover.js';
+import type { OtherRoom } from './other-rooms.js';
+import type { OwnRoom } from './own-room.js';
+import { Plans } from './plans.js';
+import { coldestRows, heatRows } from './rows-room.js';
+import type { FileCounts, MigrationStatus } from './status.js';
 
 /**
  * Adaptive migration of a storage. At the end of every interval the scheduler tells what
@@ -48,61 +44,43 @@ export interface MigrationParts {
   readonly audit: Audit;
   /** B_logic of the disk, bytes per second. */
   readonly bytesPerSecond: number;
-  readonly usedShare: () => Promise<number>;
-  readonly ioServers: () => readonly IoServerStatus[];
-  /** Metadata servers of other groups; undefined: none is ever given anything. */
-  readonly neighbours: Neighbours | undefined;
-  readonly forwarding: () => ForwardingStatus;
-  readonly writtenOnward: () => number;
+  readonly ownRoom: OwnRoom;
+  /** A metadata server of another group that takes so much load of an interval. */
+  readonly findRoom: (loadBytes: number) => Promise<OtherRoom | undefined>;
+  readonly orphans: () => number;
   readonly now: () => number;
   readonly onError: (error: unknown) => void;
-}
-
-/** Files whose load is remembered for one interval. */
-const MAX_ACCESSED = 10_000;
-const MAX_QUEUED = 1024;
-
-interface Accessed {
-  readonly tier: Tier;
-  readonly name: string;
-  size: number;
-  loadBytes: number;
-  /** It was stored in this interval. */
-  isNew: boolean;
 }
 
 export class Migration {
   readonly #parts: MigrationParts;
   readonly #forecaster: Forecaster<PanelState>;
-  readonly #mover: Mover;
+  readonly #plans: Plans;
+  readonly #diskBytes: number;
   #state: PolicyState<PanelState>;
   #decision: IntervalDecision<PanelState> | undefined;
-  #accessed = new Map<string, Accessed>();
-  #isDryRun = false;
+  #hasMetadata = false;
+  #accessed: AccessedFiles;
   #isRecalling = false;
   #timer: NodeJS.Timeout | undefined;
-  #ending: Promise<void> | undefined;
-  #intervals = 0;
+  /** Others are asked for room, which may take longer than an interval. */
+  #relieving: Promise<void> | undefined;
   #usedShare = 0;
   #roomBytes: number | undefined;
-  #classes: Record<RequestClass, ClassStatus>;
-  readonly #errors = { metadata: 0, smallFile: 0 };
-  readonly #moves = { moved: 0, revoked: 0, refused: 0, failed: 0 };
-  #movedBytes = 0;
+  readonly #load = new LoadFigures();
 
   constructor(parts: MigrationParts) {
     this.#parts = parts;
-    const { settings, bytesPerSecond } = parts;
-    const capacityBytes = (bytesPerSecond * settings.intervalMs) / 1000;
-    this.#forecaster = panel({ capacityBytes });
+    const { settings, bytesPerSecond, tiers } = parts;
+    this.#diskBytes = (bytesPerSecond * settings.intervalMs) / 1000;
+    this.#forecaster = panel({ capacityBytes: this.#diskBytes });
     this.#state = startPolicy(this.#forecaster, settings.thresholdBytes);
-    this.#classes = { metadata: noLoad(), smallFile: noLoad() };
-    this.#mover = new Mover({
-      maxQueued: MAX_QUEUED,
+    this.#accessed = new AccessedFiles(tiers.tiers);
+    this.#plans = new Plans({
+      audit: parts.audit,
       movesPerSecond: settings.movesPerSecond,
-      rowLimitBytes: () => this.#state.thresholdBytes,
+      thresholdBytes: () => this.#state.thresholdBytes,
       now: parts.now,
-      onEnd: (move, outcome) => this.#ended(move, outcome),
       onError: parts.onError,
     });
   }
@@ -110,13 +88,13 @@ export class Migration {
   /** An interval ends by itself from now on. */
   start(): void {
     const { settings, competition } = this.#parts;
-    if (settings.enabled && settings.migrates) competition.start(() => this.#limitSmallFiles());
+    if (this.#adapts) competition.start(() => this.#limitSmallFiles());
     this.#timer = setInterval(() => {
-      this.#ending ??= this.endInterval()
-        .catch(this.#parts.onError)
-        .finally(() => {
-          this.#ending = undefined;
-        });
+      try {
+        this.endInterval();
+      } catch (error) {
+        this.#parts.onError(error);
+      }
     }, settings.intervalMs);
     this.#timer.unref();
   }
@@ -125,49 +103,36 @@ export class Migration {
     clearInterval(this.#timer);
     this.#parts.competition.close();
     this.#parts.scheduler.close();
-    await this.#ending;
-    await this.#mover.close();
-    await this.#parts.audit.flush();
+    await this.#relieving;
+    await this.#plans.close();
   }
 
   pause(): void {
-    this.#mover.pause();
+    this.#plans.pause();
   }
 
   resume(): void {
-    this.#isDryRun = false;
     this.#isRecalling = false;
-    this.#mover.resume();
+    this.#plans.resume();
   }
 
   /** Decisions are written down and not carried out, until `resume`. */
   dryRun(): void {
-    this.#isDryRun = true;
+    this.#plans.dryRun();
   }
 
-  /** No file goes to another metadata server, and those that did come home, until `resume`. */
+  /** No file goes to another group, and those that did come home, until `resume`. */
   recall(): void {
     this.#isRecalling = true;
   }
 
-  /** Bytes of a row were read or written. */
-  accessed(path: string, bytes: number, size: number, isNew: boolean): void {
-    const loadBytes = this.#parts.scheduler.cost(bytes);
-    const known = this.#accessed.get(path);
-    if (known) {
-      known.loadBytes += loadBytes;
-      known.size = size;
-      known.isNew ||= isNew;
-    } else if (this.#accessed.size < MAX_ACCESSED) {
-      const tier = this.#parts.tiers.tiers.find(({ data }) => path.startsWith(data));
-      if (!tier) return;
-      const name = path.slice(tier.data.length);
-      this.#accessed.set(path, { tier, name, size, loadBytes, isNew });
-      this.#outgrown(tier, name, size);
-    }
+  /** Bytes of a row were read or written, for so much load. */
+  accessed(path: string, loadBytes: number, size: number, isNew: boolean): void {
+    const file = this.#accessed.add(path, loadBytes, size, isNew);
+    if (file) this.#outgrown(file.tier, file.name, size);
   }
 
-  /** A data file has become smaller. */
+  /** A file of this storage has become smaller. */
   cut(tier: Tier, name: string, size: number): void {
     const { settings } = this.#parts;
     if (!settings.enabled) return;
@@ -175,263 +140,212 @@ export class Migration {
     // A file that has moved often has the larger threshold to grow to, and to come back
     // the global one, so that it does not go to and fro.
     if (size > this.#state.thresholdBytes) return;
-    this.#plan(tier, name, 'row', 'shrunk', size, { moves });
+    this.#plans.add({ tier, name, to: 'home', reason: 'shrunk', size, numbers: { moves } });
+  }
+
+  /** A change has made a file too large for its row: it is a file here, and goes on from there. */
+  grown(tier: Tier, name: string, size: number): void {
+    const target = this.#target;
+    if (!this.#parts.settings.enabled || target === 'file') return;
+    this.#plans.add({ tier, name, to: target, reason: 'threshold', size, numbers: {} });
   }
 
   /** Ends an interval and carries out what is decided. */
-  async endInterval(): Promise<void> {
+  endInterval(): void {
     const { settings, scheduler, competition, tiers } = this.#parts;
-    this.#usedShare = await this.#parts.usedShare();
+    this.#usedShare = tiers.usedShare;
     const served = scheduler.endInterval();
-    if (settings.enabled && settings.migrates) competition.observe(served);
-    const ended = this.#asIfAlone(served);
+    if (this.#adapts) competition.observe(served);
     const accessed = this.#accessed;
-    this.#accessed = new Map();
-    const before = this.#decision?.forecast;
+    this.#accessed = new AccessedFiles(tiers.tiers);
+    const alone = competition.alone(served);
     const decision = decideInterval(
       this.#state,
       {
-        metadata: ended.metadata,
-        smallFile: ended.smallFile,
+        metadata: served.metadata,
+        smallFile: served.smallFile,
+        alone,
+        bearableBytes: competition.bearableBytes,
+        bandwidthBytes: this.#diskBytes,
         usedShare: this.#usedShare,
-        accessed: this.#movable(accessed),
+        accessed: accessed.movable,
       },
       this.#forecaster,
-      this.#parts.competition.capacityBytes,
+      competition.capacityBytes,
       settings.parameters,
     );
-    this.#intervals += 1;
-    for (const kind of REQUEST_CLASSES) {
-      const forecast = (of: { metadataBytes: number; smallFileBytes: number }): number =>
-        kind === 'metadata' ? of.metadataBytes : of.smallFileBytes;
-      if (before) this.#errors[kind] += Math.abs(forecast(before) - ended[kind].servedBytes);
-      this.#classes[kind] = {
-        ...served[kind],
-        forecastBytes: forecast(decision.forecast),
-        meanErrorBytes: this.#errors[kind] / Math.max(1, this.#intervals - 1),
-        busyAnswersTotal: this.#classes[kind].busyAnswersTotal + ended[kind].busyAnswers,
-      };
-    }
+    this.#load.ended(served, alone, decision.forecast);
     this.#decision = decision;
-    if (!settings.enabled || !settings.migrates) {
+    heatRows(accessed, this.#parts.now());
+    if (!this.#adapts) {
       this.#state = { ...decision.state, thresholdBytes: settings.thresholdBytes };
-      void this.#onlyLearn();
       return;
     }
     this.#state = decision.state;
     tiers.thresholdBytes = Math.floor(decision.state.thresholdBytes);
-    this.#limitSmallFiles();
-    this.#relieve(accessed, decision);
+    this.#hasMetadata = isThere(served.metadata);
+    this.#allow(decision.allowedSmallFileBytes);
+    this.#tellRoom(decision);
+    this.#relieving ??= this.#relieve(accessed, decision)
+      .catch(this.#parts.onError)
+      .finally(() => {
+        this.#relieving = undefined;
+      });
     this.#makeRoom();
     if (this.#isRecalling) this.#recall();
   }
 
   status(): MigrationStatus {
-    const { settings, tiers } = this.#parts;
-    const { ioServers, writtenOnward } = this.#parts;
-    const counted = (place: Place): RecordCounts => {
-      const all = tiers.tiers.map(({ records }) => records.counts(place));
-      const sum = (of: keyof RecordCounts): number =>
-        all.reduce((before, each) => before + each[of], 0);
-      return { files: sum('files'), bytes: sum('bytes') };
-    };
+    const { settings, tiers: opened, competition } = this.#parts;
+    const { tiers } = opened;
+    const sum = (of: (tier: Tier) => number): number =>
+      tiers.reduce((before, tier) => before + of(tier), 0);
+    const counted = (place: Place): FileCounts => ({
+      files: sum(({ records }) => records.counts(place).files),
+      bytes: sum(({ records }) => records.counts(place).bytes),
+    });
     return {
+      ...this.#plans.status,
       migrates: settings.migrates,
-      isPaused: this.#mover.isPaused,
-      isDryRun: this.#isDryRun,
+      isRecalling: this.#isRecalling,
       intervalMs: settings.intervalMs,
-      capacityBytes: this.#parts.competition.capacityBytes,
+      capacityBytes: competition.capacityBytes,
       thresholdBytes: Math.floor(this.#state.thresholdBytes),
       usedShare: this.#usedShare,
       rows: counted(Place.row),
-      ioServers: ioServers(),
-      writtenOnward: writtenOnward(),
-      ioFiles: counted(Place.servers),
-      isRecalling: this.#isRecalling,
-      neighbours: this.#parts.neighbours?.others ?? [],
-      guestFiles: counted(Place.guest),
-      forwarding: this.#parts.forwarding(),
-      waitingDepartures: tiers.tiers.reduce(
-        (sum, { records }) => sum + records.waitingDepartures,
-        0,
-      ),
-      waitingDeletions: tiers.tiers.reduce((sum, { records }) => sum + records.waitingDeletions, 0),
-      orphans: tiers.tiers.reduce((sum, { dataFiles }) => sum + (dataFiles?.orphans ?? 0), 0),
-      intervals: this.#intervals,
-      load: { ...this.#classes },
-      metadataAloneBytes: this.#parts.competition.metadataAloneBytes ?? 0,
-      metadataKeptShare: this.#parts.competition.metadataKeptShare ?? 1,
+      roomBytes: settings.roomBytes,
+      away: counted(Place.away),
+      waitingDepartures: sum(({ records }) => records.waitingDepartures),
+      openCopies: sum(({ records }) => records.openCopies().length),
+      orphans: this.#parts.orphans(),
+      intervals: this.#load.intervals,
+      load: this.#load.classes,
+      metadataAloneBytes: competition.metadataAloneBytes ?? 0,
+      metadataKeptShare: competition.metadataKeptShare ?? 1,
       smallFileRoomBytes: this.#roomBytes ?? 0,
       loadToMoveBytes: this.#decision?.loadToMoveBytes ?? 0,
-      moves: { ...this.#moves },
-      movedBytes: this.#movedBytes,
-      revokes: tiers.tiers.reduce((sum, { revokes }) => sum + revokes, 0),
-      queued: this.#mover.queued,
+      revokes: sum(({ revokes }) => revokes),
     };
   }
 
-  /** What has to go goes to one other metadata server with room, the rest into data files. */
-  #relieve(
-    accessed: ReadonlyMap<string, Accessed>,
-    { forecast, selection }: IntervalDecision<PanelState>,
-  ): void {
-    const { settings, competition, neighbours } = this.#parts;
-    const { capacityBytes } = competition;
-    const { efficiencyMark } = settings.parameters;
-    const toFiles = (files: readonly AccessedFile[]): void => {
-      for (const file of files) this.#planForLoad(accessed, file, 'file');
-    };
-    if (!neighbours) {
-      toFiles(selection.files);
-      return;
-    }
-    const toMoveBytes = Math.ceil(selection.totalLoadBytes);
-    const spareBytes = spareLoad(forecast, capacityBytes, efficiencyMark);
-    neighbours.guard.begin(toMoveBytes > 0 || this.#isRecalling ? 0 : spareBytes);
-    const load = {
-      intervalMs: settings.intervalMs,
-      capacityBytes: Math.ceil(capacityBytes),
-      metadataBytes: Math.round(forecast.metadataBytes),
-      smallFileBytes: Math.round(forecast.smallFileBytes),
-      markPerMille: Math.round(efficiencyMark * 1000),
-      toMoveBytes: this.#isRecalling ? 0 : toMoveBytes,
-    };
-    neighbours
-      .report(load)
-      .then((lease) => {
-        const split = splitByRoom(selection.files, lease?.roomBytes ?? 0);
-        for (const file of split.toTarget) this.#planForLoad(accessed, file, lease!);
-        toFiles(split.toIoServers);
-      })
-      .catch(this.#parts.onError);
+  /** Files move by load, threshold and room. */
+  get #adapts(): boolean {
+    const { enabled, migrates } = this.#parts.settings;
+    return enabled && migrates;
   }
 
-  /** Takes nobody's files and gives none, but must know where those are that it once gave. */
-  async #onlyLearn(): Promise<void> {
-    const { settings, competition, neighbours } = this.#parts;
-    const capacityBytes = Math.ceil(competition.capacityBytes);
-    await neighbours?.report({
-      intervalMs: settings.intervalMs,
-      capacityBytes,
-      metadataBytes: capacityBytes,
-      smallFileBytes: 0,
-      markPerMille: 0,
-      toMoveBytes: 0,
-    });
+  /** Where files go that leave their rows for good. */
+  get #target(): MoveTarget {
+    const { moveTo } = this.#parts.settings;
+    return moveTo === undefined || this.#isRecalling ? 'file' : { group: moveTo };
   }
 
-  /** Everything that other servers have of this one comes home. */
+  /**
+   * What has to go goes to one other metadata server with room, the rest to the group for
+   * what has outgrown its rows. A file of its own on the same disk would relieve nobody.
+   */
+  async #relieve(
+    accessed: AccessedFiles,
+    { selection }: IntervalDecision<PanelState>,
+  ): Promise<void> {
+    if (selection.files.length === 0 || this.#isRecalling) return;
+    const room = await this.#parts.findRoom(selection.totalLoadBytes);
+    const split = splitByRoom(selection.files, room?.roomBytes ?? 0);
+    for (const file of split.toTarget) this.#planForLoad(accessed, file, { group: room!.group });
+    const target = this.#target;
+    if (target === 'file') return;
+    for (const file of split.rest) this.#planForLoad(accessed, file, target);
+  }
+
+  /** Who has load to move takes none. */
+  #tellRoom({ forecast, loadToMoveBytes }: IntervalDecision<PanelState>): void {
+    const { settings, competition, ownRoom } = this.#parts;
+    const perSecond = 1000 / settings.intervalMs;
+    ownRoom.begin(
+      {
+        metadataBytes: forecast.metadataBytes * perSecond,
+        smallFileBytes: forecast.smallFileBytes * perSecond,
+      },
+      competition.capacityBytes * perSecond,
+      settings.parameters.efficiencyMark,
+      loadToMoveBytes === 0 && this.#usedShare < settings.parameters.usedMark,
+    );
+  }
+
+  /** Everything that other groups have of this storage comes home. */
   #recall(): void {
-    for (const tier of this.#parts.tiers.tiers) {
-      for (const { name, size } of tier.records.guests(this.#parts.settings.movesPerSecond)) {
-        this.#plan(tier, name, 'row', 'recall', size, {});
+    const { tiers, settings } = this.#parts;
+    for (const tier of tiers.tiers) {
+      for (const { name, size } of tier.records.coldest(Place.away, settings.movesPerSecond)) {
+        this.#plans.add({ tier, name, to: 'home', reason: 'recall', size, numbers: {} });
       }
     }
   }
 
-  #planForLoad(
-    accessed: ReadonlyMap<string, Accessed>,
-    file: AccessedFile,
-    to: 'file' | HomeId,
-  ): void {
-    const { tier, name } = accessed.get(file.id)!;
-    this.#plan(tier, name, to, 'load', file.sizeBytes, {
+  #planForLoad(accessed: AccessedFiles, file: AccessedFile, to: MoveTarget): void {
+    const { tier, name } = accessed.find(file.id)!;
+    const numbers = {
       loadBytes: file.loadBytes,
       profit: migrationProfit(file),
       loadToMoveBytes: this.#decision!.loadToMoveBytes,
       forecastMetadataBytes: this.#decision!.forecast.metadataBytes,
       forecastSmallFileBytes: this.#decision!.forecast.smallFileBytes,
       capacityBytes: this.#parts.competition.capacityBytes,
-    });
-  }
-
-  /** What was stored just now is left out: most of it will hardly be asked for again. */
-  #movable(accessed: ReadonlyMap<string, Accessed>): AccessedFile[] {
-    return [...accessed]
-      .filter(([, { isNew }]) => !isNew)
-      .map(([id, { size: sizeBytes, loadBytes }]) => ({ id, sizeBytes, loadBytes }));
-  }
-
-  /** Forecasts are of what either class needs, not of what the other has left it. */
-  #asIfAlone(served: Record<RequestClass, ClassInterval>): Record<RequestClass, ClassInterval> {
-    const { competition } = this.#parts;
-    const { metadata, smallFile } = served;
-    const metadataBytes = Math.max(metadata.servedBytes, competition.metadataAloneBytes ?? 0);
-    return {
-      metadata: { ...metadata, servedBytes: metadataBytes },
-      smallFile: { ...smallFile, servedBytes: competition.smallFilesAlone(smallFile) },
     };
+    this.#plans.add({ tier, name, to, reason: 'load', size: file.sizeBytes, numbers });
   }
 
-  /** Eq. 4: small files have what metadata leaves and bears, and never less than their assured share. */
+  /** Something was learnt of what metadata bears: small files have more or less at once. */
   #limitSmallFiles(): void {
-    const { settings, scheduler, competition } = this.#parts;
-    const metadataBytes = this.#decision?.forecast.metadataBytes ?? 0;
-    const allowed = competition.allowedSmallFileBytes(metadataBytes);
-    this.#roomBytes = allowed;
-    scheduler.allow(allowed === undefined ? undefined : allowed / settings.intervalMs);
+    const { settings, competition } = this.#parts;
+    const { metadataBytes = 0 } = this.#decision?.forecast ?? {};
+    const hasMetadata = competition.isThere || this.#hasMetadata;
+    const { bearableBytes } = competition;
+    this.#allow(
+      smallFileAllowance(
+        { metadataBytes, hasMetadata, bearableBytes },
+        competition.capacityBytes,
+        settings.parameters,
+      ),
+    );
   }
 
-  /** The store is too full: the largest rows beyond the threshold, which shrinks, go first. */
+  #allow(bytes: number | undefined): void {
+    const { settings, scheduler } = this.#parts;
+    this.#roomBytes = bytes;
+    scheduler.allow(bytes === undefined ? undefined : bytes / settings.intervalMs);
+  }
+
+  /** The rows take too much room: those that are asked for least go. */
   #makeRoom(): void {
     const { settings, tiers } = this.#parts;
-    if (this.#usedShare < settings.parameters.usedMark) return;
-    const thresholdBytes = Math.floor(this.#state.thresholdBytes);
-    for (const tier of tiers.tiers) {
-      const beyond = tier.records.beyond(thresholdBytes, settings.movesPerSecond);
-      for (const { name, size } of beyond) {
-        this.#plan(tier, name, 'file', 'space', size, { usedShare: this.#usedShare });
-      }
+    const { usedMark } = settings.parameters;
+    const most = Math.max(1, Math.ceil((settings.movesPerSecond * settings.intervalMs) / 1000));
+    const beyondBytes = (this.#usedShare - usedMark) * settings.roomBytes;
+    for (const { tier, name, size } of coldestRows(tiers.tiers, beyondBytes, most)) {
+      const numbers = { usedShare: this.#usedShare };
+      this.#plans.add({ tier, name, to: this.#target, reason: 'space', size, numbers });
     }
+    for (const { records } of tiers.tiers) records.shrink();
   }
 
   /** Section 4.2.1: whoever asks for a file finds out whether it is still a small one. */
   #outgrown(tier: Tier, name: string, size: number): void {
     const { settings } = this.#parts;
-    if (!settings.enabled || !settings.migrates || size <= this.#state.thresholdBytes) return;
+    if (!this.#adapts || size <= this.#state.thresholdBytes) return;
     const moves = tier.records.find(name)?.moves ?? 0;
     if (size <= fileThreshold(this.#state.thresholdBytes, moves, settings.parameters)) return;
-    this.#plan(tier, name, 'file', 'threshold', size, { moves });
-  }
-
-  #plan(
-    tier: Tier,
-    name: string,
-    to: PlannedMove['to'],
-    reason: MoveReason,
-    size: number,
-    numbers: Readonly<Record<string, number>>,
-  ): void {
-    const thresholdBytes = Math.floor(this.#state.thresholdBytes);
-    const move = { tier, name, to, reason, size, numbers: { ...numbers, thresholdBytes } };
-    if (this.#isDryRun) this.#write(move, 'dry-run');
-    else this.#mover.add(move);
-  }
-
-  #ended(move: PlannedMove, outcome: MoveOutcome | 'failed'): void {
-    this.#moves[outcome] += 1;
-    if (outcome === 'moved') this.#movedBytes += move.size;
-    this.#write(move, outcome);
-  }
-
-  #write({ name, to, reason, size, numbers }: PlannedMove, outcome: string): void {
-    const at = new Date(this.#parts.now()).toISOString();
-    const where = typeof to === 'string' ? to : `${to.group} ${to.id}`;
-    this.#parts.audit.write({ at, name, to: where, reason, size, ...numbers, outcome });
+    this.#plans.add({
+      tier,
+      name,
+      to: this.#target,
+      reason: 'threshold',
+      size,
+      numbers: { moves },
+    });
   }
 }
 
-function noLoad(): ClassStatus {
-  return {
-    servedBytes: 0,
-    waitingBytes: 0,
-    servedRequests: 0,
-    waitingRequests: 0,
-    waitedMs: 0,
-    ranMs: 0,
-    busyAnswers: 0,
-    forecastBytes: 0,
-    meanErrorBytes: 0,
-    busyAnswersTotal: 0,
-  };
+function isThere({ servedBytes, waitingBytes }: ClassInterval): boolean {
+  return servedBytes > 0 || waitingBytes > 0;
 }

@@ -1,4 +1,3 @@
-import type { HomeId } from '../guests/guest-hosts.js';
 import type { MoveOutcome } from '../tiers/move.js';
 import type { Tier } from '../tiers/tier.js';
 
@@ -10,11 +9,13 @@ import type { Tier } from '../tiers/tier.js';
 
 export type MoveReason = 'load' | 'threshold' | 'space' | 'shrunk' | 'recall';
 
+/** A file of this storage, home in a row or a file, or another group. */
+export type MoveTarget = 'file' | 'home' | { readonly group: string };
+
 export interface PlannedMove {
   readonly tier: Tier;
   readonly name: string;
-  /** A data file, a row, or a metadata server of another group. */
-  readonly to: 'file' | 'row' | HomeId;
+  readonly to: MoveTarget;
   readonly reason: MoveReason;
   readonly size: number;
   /** What decided it, for the audit. */
@@ -24,8 +25,8 @@ export interface PlannedMove {
 export interface MoverOptions {
   readonly maxQueued: number;
   readonly movesPerSecond: number;
-  /** The largest file that a row may hold now. */
-  readonly rowLimitBytes: () => number;
+  /** The largest file that comes into a row now. */
+  readonly thresholdBytes: () => number;
   readonly now: () => number;
   readonly onEnd: (move: PlannedMove, outcome: MoveOutcome | 'failed') => void;
   readonly onError: (error: unknown) => void;
@@ -123,11 +124,10 @@ export class Mover {
     }
   }
 
-  #carryOut({ tier, name, to, reason, numbers }: PlannedMove): Promise<MoveOutcome> {
-    if (to === 'file') return tier.moveToFile(name);
-    if (to !== 'row') return tier.moveToGuest(name, to, numbers.loadBytes ?? 0);
-    // What is called back comes back, however large a row may be now.
-    const most = reason === 'recall' ? Number.MAX_SAFE_INTEGER : this.#options.rowLimitBytes();
-    return tier.moveToRow(name, most);
+  #carryOut({ tier: { moves }, name, to }: PlannedMove): Promise<MoveOutcome> {
+    if (to === 'file') return moves.toFile(name);
+    return to === 'home'
+      ? moves.home(name, this.#options.thresholdBytes())
+      : moves.toGroup(name, to.group);
   }
 }

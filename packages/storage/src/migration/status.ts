@@ -1,5 +1,3 @@
-import type { MetadataServerRecord } from '@stevedore/protocol';
-import type { IoServerStatus } from '../io-tier/known-servers.js';
 import type { ClassInterval, RequestClass } from '../scheduler/scheduler.js';
 
 /** What migration is doing, for operators: the last interval, and sums since the start. */
@@ -12,28 +10,22 @@ export interface MigrationStatus {
   /** B_logic for one interval. */
   readonly capacityBytes: number;
   readonly thresholdBytes: number;
+  /** Of the room for rows, what they take. */
   readonly usedShare: number;
   /** Files that are rows. */
-  readonly rows: { readonly files: number; readonly bytes: number };
-  /** The I/O servers that are known. */
-  readonly ioServers: readonly IoServerStatus[];
-  /** Files that are on them. */
-  readonly ioFiles: { readonly files: number; readonly bytes: number };
-  /** Appends that clients wrote to them by themselves, since the start. */
-  readonly writtenOnward: number;
-  /** Parts that are yet to be deleted there. */
-  readonly waitingDeletions: number;
-  /** Parts that no record knew, found there and deleted since the start. */
-  readonly orphans: number;
-  /** Nothing goes to other metadata servers, and what is there comes home. */
-  readonly isRecalling: boolean;
-  /** Metadata servers of other groups, as they last told. */
-  readonly neighbours: readonly MetadataServerRecord[];
-  /** Files whose bytes they have. */
-  readonly guestFiles: { readonly files: number; readonly bytes: number };
-  readonly forwarding: ForwardingStatus;
-  /** What is yet to be deleted there. */
+  readonly rows: FileCounts;
+  /** What all rows together may hold. */
+  readonly roomBytes: number;
+  /** Files whose bytes are in another group. */
+  readonly away: FileCounts;
+  /** Copies there that are yet to be deleted. */
   readonly waitingDepartures: number;
+  /** Copies that were begun and of which nobody knows what has become. */
+  readonly openCopies: number;
+  /** Copies that no record knew, found and deleted since the start. */
+  readonly orphans: number;
+  /** Nothing goes to other groups, and what is there comes home. */
+  readonly isRecalling: boolean;
   readonly intervals: number;
   readonly load: Readonly<Record<RequestClass, ClassStatus>>;
   /** Metadata of an interval if no small file were beside it; 0: none is. */
@@ -49,13 +41,9 @@ export interface MigrationStatus {
   readonly queued: number;
 }
 
-export interface ForwardingStatus {
-  /** Files of this storage that others answer for. */
-  readonly given: number;
-  /** Files of others that this storage answers for. */
-  readonly taken: number;
-  /** Requests for files of others that were passed on to their homes. */
-  readonly passedOn: number;
+export interface FileCounts {
+  readonly files: number;
+  readonly bytes: number;
 }
 
 export interface ClassStatus extends ClassInterval {
@@ -131,46 +119,24 @@ export function prometheusText(status: MigrationStatus): string {
   ]);
   metric('rows', 'gauge', 'Files that are rows.', [['', status.rows.files]]);
   metric('rows_bytes', 'gauge', 'Their bytes.', [['', status.rows.bytes]]);
-  metric(
-    'io_server_active',
-    'gauge',
-    'I/O servers; 1 where the server takes files.',
-    status.ioServers.map(({ id, isActive }) => [`{server="${id}"}`, isActive ? 1 : 0]),
-  );
-  metric('io_files', 'gauge', 'Files that are at I/O servers.', [['', status.ioFiles.files]]);
-  metric('io_files_bytes', 'gauge', 'Their bytes.', [['', status.ioFiles.bytes]]);
-  metric('io_written_onward_total', 'counter', 'Appends that clients wrote to I/O servers.', [
-    ['', status.writtenOnward],
+  metric('rows_room_bytes', 'gauge', 'What they may be together.', [['', status.roomBytes]]);
+  metric('away_files', 'gauge', 'Files whose bytes are in another group.', [
+    ['', status.away.files],
   ]);
-  metric('io_deletions_waiting', 'gauge', 'Parts yet to be deleted at I/O servers.', [
-    ['', status.waitingDeletions],
-  ]);
-  metric('io_orphans_total', 'counter', 'Parts that no record knew, found and deleted.', [
-    ['', status.orphans],
-  ]);
-  metric('metadata_servers', 'gauge', 'Metadata servers of other groups that are known.', [
-    ['', status.neighbours.length],
-  ]);
-  metric('guest_files', 'gauge', 'Files whose bytes another metadata server has.', [
-    ['', status.guestFiles.files],
-  ]);
-  metric('guest_files_bytes', 'gauge', 'Their bytes.', [['', status.guestFiles.bytes]]);
-  metric('forwarded_files', 'gauge', 'Files that another metadata server answers for.', [
-    ['', status.forwarding.given],
-  ]);
-  metric('leased_files', 'gauge', 'Files of others that this storage answers for.', [
-    ['', status.forwarding.taken],
-  ]);
-  metric('passed_on_total', 'counter', 'Reads of files of others that went on to their homes.', [
-    ['', status.forwarding.passedOn],
-  ]);
-  metric('guest_deletions_waiting', 'gauge', 'Copies yet to be deleted there.', [
+  metric('away_files_bytes', 'gauge', 'Their bytes.', [['', status.away.bytes]]);
+  metric('away_deletions_waiting', 'gauge', 'Copies yet to be deleted there.', [
     ['', status.waitingDepartures],
+  ]);
+  metric('away_copies_open', 'gauge', 'Copies of which it is not known whether they were stored.', [
+    ['', status.openCopies],
+  ]);
+  metric('away_orphans_total', 'counter', 'Copies that no record knew, found and deleted.', [
+    ['', status.orphans],
   ]);
   metric(
     'moves_total',
     'counter',
-    'Moves between row and data file, by how they ended.',
+    'Moves of files, by how they ended.',
     Object.entries(moves).map(([outcome, count]) => [`{outcome="${outcome}"}`, count]),
   );
   metric('moved_bytes_total', 'counter', 'Bytes that were moved.', [['', status.movedBytes]]);

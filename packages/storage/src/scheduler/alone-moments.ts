@@ -1,6 +1,6 @@
 import type { ServedIn } from '@stevedore/balance';
 import { REQUEST_CLASSES, type Scheduler } from './scheduler.js';
-import type { Totals } from './tally.js';
+import type { Counts } from './tally.js';
 
 /**
  * Moments in which metadata has the server to itself: while both classes are there, small
@@ -28,8 +28,6 @@ export interface AloneMoment {
   readonly alone: ServedIn;
   /** From the moment before to this one; undefined for the first. */
   readonly beside: ServedIn | undefined;
-  /** Share of the moment in which metadata was at the disk. */
-  readonly occupiedShare: number;
   /** Share of the moment in which the thread was busy. */
   readonly busyShare: number;
 }
@@ -60,7 +58,7 @@ export class AloneMoments {
   #pause = 0;
   #nextAtMs = 0;
   /** The end of the last moment. */
-  #since: { readonly atMs: number; readonly metadata: Totals } | undefined;
+  #since: { readonly atMs: number; readonly metadata: Counts } | undefined;
 
   constructor(options: AloneMomentsOptions) {
     this.#options = options;
@@ -137,8 +135,7 @@ export class AloneMoments {
       this.#end(lastsMs);
       if (ms <= 0) return;
       const alone = between(before, after, ms);
-      const occupiedShare = (after.occupiedMs - before.occupiedMs) / ms;
-      onMoment({ alone, beside, occupiedShare, busyShare });
+      onMoment({ alone, beside, busyShare });
     });
   }
 
@@ -160,7 +157,7 @@ export class AloneMoments {
   }
 }
 
-function between(before: Totals, after: Totals, ms: number): ServedIn {
+function between(before: Counts, after: Counts, ms: number): ServedIn {
   return {
     bytes: after.servedBytes - before.servedBytes,
     requests: after.servedRequests - before.servedRequests,

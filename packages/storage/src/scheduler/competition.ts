@@ -1,7 +1,8 @@
 import {
-  type BearingBounds,
   bearableBytes,
   keptShare,
+  type Load,
+  type Parameters,
   type ServedIn,
   smallFileRoom,
 } from '@stevedore/balance';
@@ -9,12 +10,12 @@ import { type AloneMoment, AloneMoments, type BusyMeter } from './alone-moments.
 import type { ClassInterval, RequestClass, Scheduler } from './scheduler.js';
 
 /**
- * What the server can carry, what metadata would take of it if it had the server to
- * itself (L'_meta of the model), and what small files may have beside it. None of that
- * shows in what was served while both compete: clients that wait for their answers ask
- * for less when answers take longer, and a disk that was calibrated alone knows nothing
- * of the thread in front of it. So metadata is left alone for moments, and looked at: what
- * is served of it, and for what share of the moment it occupies the server.
+ * What the server can carry, what metadata and small files would take of it if each had
+ * the server to itself (L'_meta and L'_io of the model), and what metadata bears beside
+ * it. None of that shows in what was served while both compete: clients that wait for
+ * their answers ask for less when answers take longer, and a disk that was calibrated
+ * alone knows nothing of the thread in front of it. So metadata is left alone for moments,
+ * and looked at: what is served of it, and how busy that keeps the thread.
  *
  * Capacity: that of the disk, as measured or given, or, where the thread is the bottleneck,
  * what it served divided by the share of the time in which it was busy.
@@ -27,10 +28,7 @@ export interface CompetitionOptions {
   readonly diskBytes: number;
   /** False: the capacity was given, and holds. */
   readonly learns: boolean;
-  /** The efficiency (Eq. 1) that the server is kept at or below. */
-  readonly efficiencyMark: number;
-  /** Of what the server can carry, what small files have at least. */
-  readonly smallFileShare: number;
+  readonly parameters: Pick<Parameters, 'efficiencyMark' | 'smallFileShare'>;
   readonly busyMeter: () => BusyMeter;
   readonly now: () => number;
 }
@@ -53,12 +51,10 @@ export class Competition {
   readonly #busy: BusyMeter;
   #byThread: number | undefined;
   #capacityBytes: number;
-  /** Of the last interval, all of it. */
-  #servedBytes = 0;
   #isThere = false;
   #aloneBytes: number | undefined;
-  /** Of the server, what metadata takes alone: 0 to 1. */
-  #aloneShare: number | undefined;
+  /** Of the thread, what metadata takes alone: 0 to 1. */
+  #busyShare: number | undefined;
   #alone: ServedIn = NOTHING;
   #beside: ServedIn = NOTHING;
   /** What small files may have, as metadata has borne it so far. */
@@ -95,6 +91,11 @@ export class Competition {
     return this.#capacityBytes;
   }
 
+  /** True while both classes are there. */
+  get isThere(): boolean {
+    return this.#isThere;
+  }
+
   /** L'_meta: an interval of it without small files; undefined: they did not compete. */
   get metadataAloneBytes(): number | undefined {
     return this.#aloneBytes;
@@ -106,88 +107,77 @@ export class Competition {
   }
 
   /**
-   * L'_io: what small files would have had served if none of them had waited. Whoever
-   * waits for his answer comes back the later by as much.
+   * What small files may have, as metadata has borne it: nothing where both have just met.
+   * Undefined: they do not compete.
    */
-  smallFilesAlone({ servedBytes, waitedMs, ranMs }: ClassInterval): number {
-    if (ranMs <= 0) return servedBytes;
-    return Math.min((servedBytes * (waitedMs + ranMs)) / ranMs, this.#options.diskBytes);
+  get bearableBytes(): number | undefined {
+    if (!this.#isThere) return undefined;
+    return this.#aloneBytes === undefined ? 0 : this.#limitBytes;
   }
 
   /**
-   * Eq. 4, as metadata bears it: what small files may have. Where both have just met, and
-   * nothing is known yet, that is what is assured. Undefined: no metadata is expected.
+   * L'_meta and L'_io: what would have been served of either without the other. Whoever
+   * waits for his answer comes back the later by as much.
    */
-  allowedSmallFileBytes(forecastMetadataBytes: number): number | undefined {
-    if (!this.#isThere && forecastMetadataBytes <= 0) return undefined;
-    const { roomBytes, assuredBytes } = this.#bounds(forecastMetadataBytes);
-    if (!this.#isThere) return Math.max(roomBytes, assuredBytes);
-    if (this.#aloneBytes === undefined) return assuredBytes;
-    return Math.max(Math.min(roomBytes, this.#limitBytes), assuredBytes);
+  alone({ metadata, smallFile }: Readonly<Record<RequestClass, ClassInterval>>): Load {
+    const { servedBytes, waitedMs, ranMs } = smallFile;
+    const wanted = ranMs > 0 ? (servedBytes * (waitedMs + ranMs)) / ranMs : servedBytes;
+    return {
+      metadataBytes: Math.max(metadata.servedBytes, this.#metadataBytes),
+      smallFileBytes: Math.min(wanted, Math.max(servedBytes, this.#options.diskBytes)),
+    };
   }
 
   /** An interval has ended. */
   observe({ metadata, smallFile }: Readonly<Record<RequestClass, ClassInterval>>): void {
-    this.#servedBytes = metadata.servedBytes + smallFile.servedBytes;
-    this.#learnCapacity();
+    const { diskBytes, learns } = this.#options;
+    const busy = this.#busy();
+    if (!learns) return;
+    const servedBytes = metadata.servedBytes + smallFile.servedBytes;
+    if (busy >= LEAST_BUSY_SHARE) {
+      const now = servedBytes / Math.min(1, busy);
+      this.#byThread = smoothed(this.#byThread, now, CAPACITY_ALPHA);
+    }
+    const carried = Math.min(diskBytes, this.#byThread ?? diskBytes);
+    this.#capacityBytes = Math.max(carried, servedBytes);
   }
 
   #changed(isThere: boolean): void {
     this.#isThere = isThere;
     this.#aloneBytes = undefined;
-    this.#aloneShare = undefined;
+    this.#busyShare = undefined;
     this.#alone = NOTHING;
     this.#beside = NOTHING;
     this.#limitBytes = Number.POSITIVE_INFINITY;
     this.#onLearned();
   }
 
-  #learnCapacity(): void {
-    const { diskBytes, learns } = this.#options;
-    const busy = this.#busy();
-    if (!learns) return;
-    if (busy >= LEAST_BUSY_SHARE) {
-      const now = this.#servedBytes / Math.min(1, busy);
-      this.#byThread = smoothed(this.#byThread, now, CAPACITY_ALPHA);
-    }
-    const carried = Math.min(diskBytes, this.#byThread ?? diskBytes);
-    this.#capacityBytes = Math.max(carried, this.#servedBytes);
-  }
-
-  #saw({ alone, beside, occupiedShare, busyShare }: AloneMoment): void {
-    const { intervalMs } = this.#options;
+  #saw({ alone, beside, busyShare }: AloneMoment): void {
+    const { intervalMs, parameters } = this.#options;
     const bytes = (alone.bytes * intervalMs) / alone.ms;
     const isMore = bytes > (this.#aloneBytes ?? 0);
     this.#aloneBytes = smoothed(this.#aloneBytes, bytes, isMore ? MORE_ALPHA : LESS_ALPHA);
-    const share = Math.min(1, Math.max(occupiedShare, busyShare));
-    this.#aloneShare = smoothed(this.#aloneShare, share, SHARE_ALPHA);
+    this.#busyShare = smoothed(this.#busyShare, Math.min(1, busyShare), SHARE_ALPHA);
     if (beside) {
       this.#alone = added(this.#alone, alone);
       this.#beside = added(this.#beside, beside);
     }
+    const { efficiencyMark, smallFileShare } = parameters;
+    const capacityBytes = this.#capacityBytes;
     this.#limitBytes = bearableBytes(
       this.#limitBytes,
       { alone: this.#alone, beside: this.#beside },
-      this.#bounds(0),
+      {
+        roomBytes: smallFileRoom(this.#metadataBytes, capacityBytes, efficiencyMark),
+        assuredBytes: smallFileShare * capacityBytes,
+      },
     );
     this.#onLearned();
   }
 
-  #bounds(forecastMetadataBytes: number): BearingBounds {
-    const { efficiencyMark, smallFileShare } = this.#options;
-    const capacityBytes = this.#capacityBytes;
-    const aloneBytes = this.#aloneBytes ?? 0;
-    const metadataBytes = Math.max(
-      forecastMetadataBytes,
-      aloneBytes,
-      (this.#aloneShare ?? 0) * capacityBytes,
-    );
-    // Where metadata bears little, what is served is what the server carries.
-    const carriedBytes = Math.min(capacityBytes, Math.max(this.#servedBytes, aloneBytes));
-    return {
-      roomBytes: smallFileRoom(metadataBytes, capacityBytes, efficiencyMark),
-      assuredBytes: smallFileShare * (carriedBytes > 0 ? carriedBytes : capacityBytes),
-    };
+  /** L'_meta, by what was served of it alone and by how busy that kept the thread. */
+  get #metadataBytes(): number {
+    return Math.max(this.#aloneBytes ?? 0, (this.#busyShare ?? 0) * this.#capacityBytes);
   }
 }
 

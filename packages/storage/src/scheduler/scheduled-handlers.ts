@@ -1,12 +1,13 @@
 import { CommandCode } from '@stevedore/protocol';
 import type { Context, Handler } from '../net/handler.js';
 import { Payload } from '../net/payload.js';
+import { type Access, type Costs, costOf } from './costs.js';
 import type { RequestClass, Scheduler } from './scheduler.js';
 
 /**
  * Handlers that take their turn at the scheduler. The bytes of a small upload are
  * received before that, so that no slow client holds a place at the disk; large files
- * are not scheduled: they belong to the I/O tier.
+ * are not scheduled, nor is what lies in another group: the disk has no part in it.
  */
 
 const CLASSES: ReadonlyMap<number, RequestClass> = new Map([
@@ -18,11 +19,16 @@ const CLASSES: ReadonlyMap<number, RequestClass> = new Map([
   [CommandCode.uploadFile, 'smallFile'],
   [CommandCode.uploadAppenderFile, 'smallFile'],
   [CommandCode.uploadSlaveFile, 'smallFile'],
-  [CommandCode.guestStore, 'smallFile'],
   [CommandCode.appendFile, 'smallFile'],
   [CommandCode.modifyFile, 'smallFile'],
   [CommandCode.truncateFile, 'smallFile'],
   [CommandCode.downloadFile, 'smallFile'],
+]);
+
+const READS: ReadonlySet<number> = new Set([
+  CommandCode.getMetadata,
+  CommandCode.queryFileInfo,
+  CommandCode.downloadFile,
 ]);
 
 /** The payload is in memory already: no wait is long. */
@@ -31,6 +37,7 @@ const MEMORY_TIMEOUT_MS = 1000;
 export function scheduled<Session>(
   handler: Handler<Session>,
   scheduler: Scheduler,
+  costs: Costs,
   /** Largest payload that counts as small. */
   maxSmallBytes: () => number,
   /** What a request without a payload reads or writes; undefined: it is not scheduled. */
@@ -38,13 +45,16 @@ export function scheduled<Session>(
 ): Handler<Session> {
   const kind = CLASSES.get(handler.code);
   if (kind === undefined) return handler;
+  const access: Access = READS.has(handler.code) ? 'read' : 'write';
   if (handler.kind === 'control') {
     return {
       ...handler,
       handle: async (body: Buffer, context: Context<Session>) => {
         const bytes = bytesOf(handler.code, body);
         const handle = async () => handler.handle(body, context);
-        return bytes === undefined ? handle() : scheduler.run(kind, bytes, handle);
+        return bytes === undefined
+          ? handle()
+          : scheduler.run(kind, costOf(costs, access, bytes), handle);
       },
     };
   }
@@ -57,12 +67,13 @@ export function scheduled<Session>(
       const received: Buffer[] = [];
       while (payload.remaining > 0) received.push(...(await payload.next()));
       const memory = new Payload(inMemory(received), bytes, MEMORY_TIMEOUT_MS);
-      return scheduler.run(kind, bytes, () => handler.handle(head, memory, context));
+      const cost = costOf(costs, access, bytes);
+      return scheduler.run(kind, cost, () => handler.handle(head, memory, context));
     },
   };
 }
 
 /** All at once; a payload never asks for less than there is. */
-export function inMemory(chunks: Buffer[]) {
+function inMemory(chunks: Buffer[]) {
   return { some: async () => chunks.splice(0) };
 }

@@ -1,7 +1,7 @@
 import type { Observation } from '@stevedore/balance';
 import { Status } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
-import { type Counts, Tally, type Totals } from './tally.js';
+import { type Counts, Tally } from './tally.js';
 
 /**
  * The order in which requests get to the disk: metadata first, small files behind it,
@@ -12,9 +12,7 @@ import { type Counts, Tally, type Totals } from './tally.js';
  * finds one full, or has waited too long, is told that the storage is busy, and comes
  * back. Bytes and requests that were served and that wait are counted per class and
  * interval.
- *
- * A request costs its bytes and what an access costs beside them: a thousand reads of
- * a byte are no small load.
+ * What a request costs is told by who brings it; see costs.ts.
  */
 
 export type RequestClass = 'metadata' | 'smallFile';
@@ -28,8 +26,6 @@ export interface SchedulerOptions {
   /** Requests of a class that wait. */
   readonly maxWaiting: number;
   readonly maxWaitMs: number;
-  /** What an access costs beside its bytes, in bytes. */
-  readonly accessBytes: number;
   readonly now: () => number;
 }
 
@@ -70,8 +66,8 @@ export class Scheduler {
   }
 
   /** Since the beginning. */
-  totals(kind: RequestClass): Totals {
-    return this.#tallies[kind].totals(this.#options.now());
+  totals(kind: RequestClass): Counts {
+    return this.#tallies[kind].totals();
   }
 
   /** True if there are requests of this class, at the disk or waiting for it. */
@@ -79,17 +75,12 @@ export class Scheduler {
     return this.#tallies[kind].running > 0 || this.#waiting[kind].size > 0;
   }
 
-  cost(bytes: number): number {
-    return bytes + this.#options.accessBytes;
-  }
-
   /** Runs the action when it is its turn; status 11 if that does not come. */
   async run<Result>(
     kind: RequestClass,
-    bytes: number,
+    cost: number,
     action: () => Promise<Result>,
   ): Promise<Result> {
-    const cost = this.cost(bytes);
     const cameAtMs = this.#options.now();
     if (this.#mayBegin(kind) && this.#waiting[kind].size === 0) this.#begin(kind, cost);
     else await this.#turn(kind, cost);
@@ -97,9 +88,9 @@ export class Scheduler {
     try {
       return await action();
     } finally {
-      const nowMs = this.#options.now();
       const waitedMs = begunAtMs - cameAtMs;
-      this.#tallies[kind].ended(nowMs, { cost, waitedMs, ranMs: nowMs - begunAtMs });
+      const ranMs = this.#options.now() - begunAtMs;
+      this.#tallies[kind].ended({ cost, waitedMs, ranMs });
       this.#aloneFromHere();
       this.#beginNext();
     }
@@ -155,7 +146,7 @@ export class Scheduler {
     const { maxRunning, maxBesideMetadata } = this.#options;
     if (this.running >= maxRunning) return false;
     if (kind === 'metadata') return true;
-    if (this.#hold || this.#waiting.metadata.size > 0) return false;
+    if (this.#hold) return false;
     const { metadata, smallFile } = this.#tallies;
     if (metadata.running > 0 && smallFile.running >= maxBesideMetadata) return false;
     this.#refill();
@@ -163,7 +154,7 @@ export class Scheduler {
   }
 
   #begin(kind: RequestClass, cost: number): void {
-    this.#tallies[kind].began(this.#options.now());
+    this.#tallies[kind].began();
     if (kind === 'smallFile' && this.#rate !== undefined) this.#credit -= cost;
   }
 

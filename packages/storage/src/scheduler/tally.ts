@@ -10,12 +10,6 @@ export interface Counts {
   readonly busyAnswers: number;
 }
 
-/** Since the beginning. */
-export interface Totals extends Counts {
-  /** Time in which at least one of them was at the disk. */
-  readonly occupiedMs: number;
-}
-
 export interface Served {
   readonly cost: number;
   readonly waitedMs: number;
@@ -28,9 +22,7 @@ export class Tally {
   #waitedMs = 0;
   #ranMs = 0;
   #busyAnswers = 0;
-  #occupiedMs = 0;
   #running = 0;
-  #occupiedSinceMs = 0;
   #atLastInterval: Counts = this.#counts();
 
   /** Requests that are at the disk. */
@@ -38,14 +30,12 @@ export class Tally {
     return this.#running;
   }
 
-  began(nowMs: number): void {
-    if (this.#running === 0) this.#occupiedSinceMs = nowMs;
+  began(): void {
     this.#running += 1;
   }
 
-  ended(nowMs: number, { cost, waitedMs, ranMs }: Served): void {
+  ended({ cost, waitedMs, ranMs }: Served): void {
     this.#running -= 1;
-    if (this.#running === 0) this.#occupiedMs += nowMs - this.#occupiedSinceMs;
     this.#servedBytes += cost;
     this.#servedRequests += 1;
     this.#waitedMs += waitedMs;
@@ -56,9 +46,9 @@ export class Tally {
     this.#busyAnswers += 1;
   }
 
-  totals(nowMs: number): Totals {
-    const since = this.#running > 0 ? nowMs - this.#occupiedSinceMs : 0;
-    return { ...this.#counts(), occupiedMs: this.#occupiedMs + since };
+  /** Since the beginning. */
+  totals(): Counts {
+    return this.#counts();
   }
 
   /** What there has been since the last call. */

@@ -72,11 +72,6 @@ export class FileLocks {
     this.#journals = journals;
   }
 
-  /** True if something has to be brought to its end before the next one. */
-  isUnsettled(path: string): boolean {
-    return this.#journals.isUnsettled(path);
-  }
-
   run<Result>(path: string, action: () => Promise<Result>): Promise<Result> {
     return this.#turns.run(path, async () => {
       await this.#journals.settle(path);

@@ -115,33 +115,6 @@ export class ChangingFiles {
   }
 
   /**
-   * Has the file become something that is durable already, in one step that needs no
-   * journal. `isPossible` is asked when no other change is under way: status 16 if not.
-   */
-  switchTo(
-    { path, name }: ChangingFile,
-    change: Change,
-    [operation, extra]: Effect['noted'],
-    step: {
-      readonly isPossible: () => boolean;
-      readonly make: (seconds: number) => Promise<void>;
-    },
-  ): Promise<void> {
-    const { files, journals, locks } = this.#parts;
-    return locks.run(path, async () => {
-      if (!step.isPossible()) throw new StatusError(Status.busy, `${path} has changed meanwhile`);
-      await change.note(operation, name, extra);
-      // What was once changed in the file of before must not be repeated in this one.
-      if (journals.has(path)) await journals.forget(path);
-      try {
-        await step.make(change.seconds());
-      } finally {
-        files.forget(path);
-      }
-    });
-  }
-
-  /**
    * Makes a change whose effect depends on what the file is by then; `plan` throws what
    * is to be answered instead, or gives nothing if there is nothing to be done. The
    * piece is used up whatever comes of it.

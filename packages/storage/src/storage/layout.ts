@@ -1,9 +1,12 @@
 import { join } from 'node:path';
+import type { Disk } from '@stevedore/disk';
 import type { FileId } from '@stevedore/protocol';
 
 /** Names on disk; FORMAT.md describes them. */
 
 export const STATE_FILE = '.stevedore-storage.json';
+/** In a data directory, where there is a metadata tier: its records. */
+export const RECORDS_FILE = '.stevedore-files.sqlite';
 /** In every data directory: changes that are about to be made. */
 export const JOURNAL_FILE = '.stevedore-changes';
 export const TEMPORARY_DIRECTORY = '.tmp';
@@ -16,11 +19,6 @@ export const METADATA_SUFFIX = '-m';
 
 /** Behind the name of a temporary file that holds a piece of a change. */
 const PIECE_SUFFIX = '.piece';
-
-/** True for a piece of a change: the journal speaks of it by its name on this disk. */
-export function isPieceName(path: string): boolean {
-  return path.endsWith(PIECE_SUFFIX);
-}
 
 export function pieceName(temporary: string): string {
   return temporary + PIECE_SUFFIX;
@@ -41,6 +39,11 @@ export function temporaryDirectory(storePath: string): string {
 
 export function logDirectory(storePath: string): string {
   return join(dataDirectory(storePath), LOG_DIRECTORY);
+}
+
+/** True if an earlier start has left records there. */
+export function hasRecords(disk: Disk, storePath: string): Promise<boolean> {
+  return disk.exists(join(dataDirectory(storePath), RECORDS_FILE));
 }
 
 function fileDirectory(storePath: string, id: Pick<FileId, 'directory'>): string {

@@ -1,7 +1,7 @@
 import { activeTest } from '@stevedore/protocol';
 import { nowSeconds } from '../environment.js';
 import { asError } from '../errors.js';
-import { Tiering } from '../migration/tiering.js';
+import type { Tiering } from '../migration/tiering.js';
 import { control, type Handler, handlerTable } from '../net/handler.js';
 import { type OpenedLog, openLog } from '../replication/open-log.js';
 import { pathListHandler } from '../replication/path-list.js';
@@ -23,7 +23,7 @@ import { queryInfoHandler } from './handlers/query-info.js';
 import { slaveHandlers } from './handlers/slave.js';
 import { uploadHandlers } from './handlers/upload.js';
 import { Identity } from './identity.js';
-import { dataDirectory, logDirectory } from './layout.js';
+import { dataDirectory, hasRecords, logDirectory } from './layout.js';
 import { MetadataStore } from './metadata-store.js';
 import { OpenFiles } from './open-files.js';
 import type { StorageSettings } from './options.js';
@@ -56,13 +56,22 @@ export interface OpenedStorage {
 
 /** Rejects with StartError where a store path cannot be used. */
 export async function openStorage(given: StorageSettings): Promise<OpenedStorage> {
-  const tiering = await Tiering.open(given);
+  const tiering = await openTiering(given);
   try {
     return await openOn(tiering?.settings ?? given, tiering);
   } catch (error) {
     await tiering?.close();
     throw error;
   }
+}
+
+/** Undefined if there is no metadata tier, and no records of earlier starts. */
+async function openTiering(given: StorageSettings): Promise<Tiering | undefined> {
+  const { disk, storePaths, tiers } = given;
+  const have = await Promise.all(storePaths.map((path) => hasRecords(disk, path)));
+  if (!tiers.enabled && !have.includes(true)) return undefined;
+  const { Tiering } = await import('../migration/tiering.js');
+  return Tiering.open(given);
 }
 
 async function openOn(

@@ -16,7 +16,7 @@ import {
   isOwnAddress,
   parseEndpoint,
 } from '../options.js';
-import { type TierOptions, type TierSettings, tierSettings } from '../tiers/tier-options.js';
+import type { TierOptions } from '../tiers/tier-options.js';
 
 export interface StorageOptions extends ConnectionOptions, AccessOptions {
   /** Directories that hold the files; made if they are not there. At least one. */
@@ -88,7 +88,8 @@ export interface StorageSettings
   readonly address: string | undefined;
   readonly limits: ConnectionLimits;
   readonly access: AccessSettings;
-  readonly tiers: TierSettings;
+  /** Checked where the tier is opened: a plain storage loads nothing of it. */
+  readonly tiers: TierOptions;
 }
 
 const MIB = 1024 * 1024;
@@ -121,7 +122,7 @@ export function storageSettings(options: StorageOptions): StorageSettings {
     beatIntervalMs: options.beatIntervalMs ?? 30_000,
     diskReportIntervalMs: options.diskReportIntervalMs ?? 60_000,
     reconnectDelayMs: options.reconnectDelayMs ?? 1000,
-    tiers: tierSettings(options.tiers ?? {}),
+    tiers: options.tiers ?? {},
     disk: options.disk ?? localDisk,
     environment: options.environment ?? systemEnvironment,
     onError: options.onError ?? (() => {}),

@@ -65,7 +65,6 @@ export async function startStorage(options: StorageOptions): Promise<Storage> {
   await opened.saveState();
 
   const { port } = server;
-  opened.tiering?.listensOn(port);
   const statistics = (): StorageStatistics =>
     opened.counters.statistics(server.counts, opened.service.replication);
   const membership = join(opened.service, port, {

@@ -2,7 +2,6 @@ import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { type Disk, type DiskFile, hasCode, readSmallFile, removeIfThere } from '@stevedore/disk';
 import { METADATA_SUFFIX, temporaryDirectory } from '../storage/layout.js';
-import type { MoveStep, NewContent } from './move.js';
 
 /** The files of a store path that are on this disk, as moves need them. */
 
@@ -12,8 +11,17 @@ export interface LocalFilesParts {
   readonly path: string;
   /** The data directory, with a separator behind it. */
   readonly data: string;
-  readonly onStep: (step: MoveStep, name: string) => void;
 }
+
+/** What is copied, and what its copy must be. */
+export interface CopySource {
+  readonly size: number;
+  readonly crc32: number;
+  readonly mtimeSeconds: number;
+  readonly chunks: () => AsyncIterable<Buffer>;
+}
+
+const CHUNK_BYTES = 256 * 1024;
 
 export class LocalFiles {
   readonly #parts: LocalFilesParts;
@@ -27,50 +35,73 @@ export class LocalFiles {
     return join(this.#parts.data, name);
   }
 
+  /** A temporary name that nothing has. */
+  temporaryFile(): string {
+    this.#temporaries += 1;
+    return join(temporaryDirectory(this.#parts.path), `tier-${this.#temporaries}`);
+  }
+
   exists(name: string): Promise<boolean> {
     return this.#parts.disk.exists(this.pathOf(name));
   }
 
-  /** Writes the content under a temporary name, synced, and reads it back. */
-  async copyOut(name: string, { bytes, mtimeSeconds }: NewContent): Promise<string> {
-    const { disk, path, onStep } = this.#parts;
-    this.#temporaries += 1;
-    const temporary = join(temporaryDirectory(path), `move-${this.#temporaries}`);
-    const file = await disk.create(temporary);
+  /** Writes the content under a temporary name, synced; leaves nothing where that fails. */
+  async copyOut(name: string, source: CopySource): Promise<string> {
+    const { disk } = this.#parts;
+    const temporary = this.temporaryFile();
     try {
-      await file.writeAt([bytes], 0);
-      await file.setModified(mtimeSeconds);
-      await file.sync();
-      onStep('copied', name);
-      const copy = Buffer.allocUnsafe(bytes.length);
-      const read = await file.readAt(copy, 0);
-      if (read !== bytes.length || crc32(copy) !== crc32(bytes)) {
-        throw new Error(`the copy of ${name} does not hold what was written into it`);
+      const file = await disk.create(temporary);
+      try {
+        let size = 0;
+        let sum = 0;
+        for await (const chunk of source.chunks()) {
+          await file.writeAt([chunk], size);
+          size += chunk.length;
+          sum = crc32(chunk, sum);
+        }
+        if (size !== source.size || sum !== source.crc32) throw new Error(`${name} is damaged`);
+        await file.setModified(source.mtimeSeconds);
+        await file.sync();
+      } finally {
+        await file.close();
       }
-      onStep('verified', name);
-    } finally {
-      await file.close();
+      return temporary;
+    } catch (error) {
+      await removeIfThere(disk, temporary);
+      throw error;
     }
-    return temporary;
   }
 
-  /** What was copied out gets its name, durably. */
+  /** What was copied out gets its name, durably, or goes. */
   async giveName(name: string, temporary: string): Promise<void> {
     const { disk } = this.#parts;
-    const path = this.pathOf(name);
-    await disk.rename(temporary, path);
-    await disk.syncDirectory(dirname(path));
+    const directory = dirname(this.pathOf(name));
+    try {
+      await this.#makeDirectory(directory);
+      await disk.rename(temporary, this.pathOf(name));
+      await disk.syncDirectory(directory);
+    } catch (error) {
+      await removeIfThere(disk, temporary);
+      throw error;
+    }
   }
 
-  /** What was copied out is not needed. */
-  drop(temporary: string): Promise<void> {
-    return this.#parts.disk.unlink(temporary);
+  /** Rows need no directory: that of a name may never have been made. */
+  async #makeDirectory(directory: string): Promise<void> {
+    const { disk } = this.#parts;
+    if (await disk.exists(directory)) return;
+    await disk.makeDirectory(directory);
+    await disk.syncDirectory(dirname(directory));
+    await disk.syncDirectory(dirname(dirname(directory)));
   }
 
-  /** Undefined if it is larger than `limitBytes`. */
-  async read(name: string, limitBytes: number): Promise<NewContent | undefined> {
-    const file = await this.#parts.disk.openToRead(this.pathOf(name));
-    return contentOf(file, name, limitBytes);
+  /** What was copied out, or written to become a file, is not needed. */
+  async drop(temporary: string): Promise<void> {
+    await removeIfThere(this.#parts.disk, temporary);
+  }
+
+  open(name: string): Promise<DiskFile> {
+    return this.#parts.disk.openToRead(this.pathOf(name));
   }
 
   /** Of a file without a record. */
@@ -83,40 +114,33 @@ export class LocalFiles {
     const path = this.pathOf(name);
     await removeIfThere(disk, path);
     await removeIfThere(disk, path + METADATA_SUFFIX);
-    await disk.syncDirectory(dirname(path));
+    if (await disk.exists(dirname(path))) await disk.syncDirectory(dirname(path));
   }
 
-  /** Undefined if there is no such file. */
-  async sizeOf(name: string): Promise<number | undefined> {
+  /** Size and time; undefined if there is no such file. */
+  async statOf(name: string): Promise<{ size: number; mtimeSeconds: number } | undefined> {
     try {
-      const file = await this.#parts.disk.openToRead(this.pathOf(name));
+      const file = await this.open(name);
       try {
-        return (await file.stat()).size;
+        return await file.stat();
       } finally {
         await file.close();
       }
     } catch (error) {
-      // A link is no data file.
+      // A link is no stored file.
       if (hasCode(error, 'ENOENT') || hasCode(error, 'ELOOP')) return undefined;
       throw error;
     }
   }
 }
 
-/** All of a file, which is closed; undefined if that is more than `limitBytes`. */
-export async function contentOf(
-  file: DiskFile,
-  name: string,
-  limitBytes: number,
-): Promise<NewContent | undefined> {
-  try {
-    const { size, mtimeSeconds } = await file.stat();
-    if (size > limitBytes) return undefined;
-    const bytes = Buffer.allocUnsafe(size);
-    const read = await file.readAt(bytes, 0);
-    if (read !== size) throw new Error(`${name} is ${size - read} bytes short`);
-    return { bytes, mtimeSeconds };
-  } finally {
-    await file.close();
+/** All of an open file's bytes, in order. */
+export async function* chunksOf(file: DiskFile, size: number): AsyncGenerator<Buffer> {
+  for (let at = 0; at < size; ) {
+    const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, size - at));
+    const read = await file.readAt(chunk, at);
+    if (read !== chunk.length) throw new Error(`a file is ${chunk.length - read} bytes short`);
+    yield chunk;
+    at += read;
   }
 }

@@ -1,7 +1,4 @@
-/** What a move of a file is, to whoever makes, watches or ends it. */
-
-/** Points of a move at which a test can end the process. */
-export type MoveStep = 'marked' | 'copied' | 'verified' | 'named' | 'switched' | 'deleted';
+/** What a move of a file is, to whoever makes or ends it. */
 
 export type MoveOutcome = 'moved' | 'revoked' | 'refused';
 
@@ -14,8 +11,6 @@ export interface NewContent {
 /** One that is under way. */
 export interface Move {
   readonly isRevoked: boolean;
-  /** Called when the move is revoked, for one that would not notice by itself. */
-  onRevoke?: () => void;
   /** Nothing is left of it. */
   end(): void;
 }

@@ -8,7 +8,6 @@ import type { Move } from './move.js';
 
 interface UnderWay {
   revoked: boolean;
-  readonly move: Move;
   readonly done: Promise<void>;
 }
 
@@ -43,7 +42,7 @@ export class MovesUnderWay {
         ended();
       },
     };
-    const underWay: UnderWay = { revoked: false, move, done };
+    const underWay: UnderWay = { revoked: false, done };
     this.#moves.set(name, underWay);
     return move;
   }
@@ -53,7 +52,6 @@ export class MovesUnderWay {
     const underWay = this.#moves.get(name);
     if (!underWay) return;
     underWay.revoked = true;
-    underWay.move.onRevoke?.();
     await underWay.done;
   }
 

@@ -1,5 +1,4 @@
 import { dirname, sep } from 'node:path';
-import { fileKind, parseFileName } from '@stevedore/protocol';
 import { DELETED_SUFFIX, METADATA_SUFFIX, TEMPORARY_DIRECTORY } from '../storage/layout.js';
 
 /** What a path in a store path's data directory stands for. Pure. */
@@ -29,10 +28,4 @@ export function nameInStore(data: string, path: string): NameInStore {
   }
   if (DIRECTORY.test(relative)) return { kind: 'directory', prefix: `${relative}/` };
   return dirname(relative) === TEMPORARY_DIRECTORY ? TEMPORARY : OTHER;
-}
-
-/** True if the stored file `3F/A2/base` is one that may grow. */
-export function isAppender(name: string): boolean {
-  const id = parseFileName('group', `M00/${name}`);
-  return id !== undefined && fileKind(id) === 'appender';
 }

@@ -1,15 +1,11 @@
 import { join, sep } from 'node:path';
 import { fileThreshold } from '@stevedore/balance';
 import { type Disk, localDisk } from '@stevedore/disk';
-import type { Environment } from '../environment.js';
-import { nowSeconds } from '../environment.js';
+import { type Environment, nowSeconds } from '../environment.js';
 import { StartError } from '../errors.js';
-import type { Guests } from '../guests/guests.js';
-import { DataFiles } from '../io-tier/data-files.js';
-import type { KnownServers } from '../io-tier/known-servers.js';
-import { dataDirectory } from '../storage/layout.js';
-import { RECORDS_FILE } from './constants.js';
-import type { MoveStep } from './move.js';
+import { dataDirectory, hasRecords, RECORDS_FILE } from '../storage/layout.js';
+import type { AwayFiles } from './away-files.js';
+import { Place } from './constants.js';
 import { Records } from './records.js';
 import { Tier } from './tier.js';
 import type { TierSettings } from './tier-options.js';
@@ -23,13 +19,12 @@ import { TieredDisk } from './tiered-disk.js';
 export interface TierEvents {
   /** Bytes of a row are written; `isNew`: the row was made with them. */
   onAccess(path: string, bytes: number, size: number, isNew: boolean): void;
-  /** A data file was cut and may be small enough for a row now. */
+  /** A file was cut and may be small enough for a row now. */
   onCut(tier: Tier, name: string, size: number): void;
+  /** A file has outgrown its row. */
+  onGrown(tier: Tier, name: string, size: number): void;
   /** The bytes of this path lie elsewhere now. */
   onMoved(path: string): void;
-  onError?(error: Error): void;
-  /** For tests, which end the process there. */
-  onStep?(step: MoveStep, name: string): void;
 }
 
 export interface OpenedTiers {
@@ -37,37 +32,31 @@ export interface OpenedTiers {
   readonly tiers: readonly Tier[];
   /** Th_global. */
   thresholdBytes: number;
+  /** Of its limit, what the rows take. */
+  readonly usedShare: number;
   close(): Promise<void>;
-  /** As if the process had been killed. */
-  abandon(): void;
 }
 
 export interface TierPlaces {
   readonly disk: Disk;
   readonly environment: Environment;
   readonly storePaths: readonly string[];
-  /** The I/O servers; undefined: files never go there. */
-  readonly servers?: KnownServers;
-  /** Other metadata servers; undefined: they are given nothing. */
-  readonly guests?: Guests | undefined;
+  /** Undefined: no file goes to another group. */
+  readonly away: AwayFiles | undefined;
 }
 
-/** Undefined if the tiers are off and no record is there. */
 export async function openTiers(
   places: TierPlaces,
   settings: TierSettings,
   events: TierEvents,
-): Promise<OpenedTiers | undefined> {
+): Promise<OpenedTiers> {
   const { disk, environment, storePaths } = places;
-  const paths: string[] = [];
-  for (const path of storePaths) {
-    const there = await disk.exists(join(dataDirectory(path), RECORDS_FILE));
-    if (settings.enabled || there) paths.push(path);
-  }
-  if (paths.length === 0) return undefined;
   const tiers: Tier[] = [];
   try {
-    for (const path of paths) tiers.push(await openTier(path, places, settings, events));
+    for (const path of storePaths) {
+      const isWanted = settings.enabled || (await hasRecords(disk, path));
+      if (isWanted) tiers.push(await openTier(path, places, events));
+    }
   } catch (error) {
     for (const { records } of tiers) await records.close();
     throw error;
@@ -76,24 +65,24 @@ export async function openTiers(
     disk: new TieredDisk({
       disk,
       tiers,
-      thresholdBytes: () => (settings.enabled ? opened.thresholdBytes : undefined),
+      // A full tier takes no more rows.
+      thresholdBytes: () =>
+        settings.enabled && opened.usedShare < 1 ? opened.thresholdBytes : undefined,
       fileThresholdBytes: (moves) =>
         fileThreshold(opened.thresholdBytes, moves, settings.parameters),
       nowSeconds: () => nowSeconds(environment),
       onAccess: events.onAccess,
       onCut: events.onCut,
+      onGrown: events.onGrown,
     }),
     tiers,
     thresholdBytes: settings.thresholdBytes,
-    close: async () => {
-      for (const { dataFiles } of tiers) await dataFiles?.close();
-      for (const { records } of tiers) await records.close();
+    get usedShare() {
+      const bytes = tiers.reduce((sum, { records }) => sum + records.counts(Place.row).bytes, 0);
+      return bytes / settings.roomBytes;
     },
-    abandon: () => {
-      for (const { records, dataFiles } of tiers) {
-        void dataFiles?.close();
-        records.abandon();
-      }
+    close: async () => {
+      for (const { records } of tiers) await records.close();
     },
   };
   return opened;
@@ -101,8 +90,7 @@ export async function openTiers(
 
 async function openTier(
   path: string,
-  { disk, environment, servers, guests }: TierPlaces,
-  settings: TierSettings,
+  { disk, environment, away }: TierPlaces,
   events: TierEvents,
 ): Promise<Tier> {
   const data = dataDirectory(path);
@@ -123,17 +111,13 @@ async function openTier(
   const records = Records.open(join(data, RECORDS_FILE));
   try {
     await disk.syncDirectory(data);
-    const onError = (error: Error): void => events.onError?.(error);
-    servers?.remember(records.ioServers());
     const tier = new Tier({
       disk,
       path,
       data: data + sep,
       records,
-      preMigrationShare: settings.preMigrationShare,
-      dataFiles: servers && new DataFiles({ records, servers, environment, settings, onError }),
-      guests,
-      onStep: (step, name) => events.onStep?.(step, name),
+      away,
+      now: () => environment.now(),
       onMoved: events.onMoved,
     });
     await tier.recover();

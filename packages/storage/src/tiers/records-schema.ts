@@ -1,7 +1,4 @@
-/**
- * The tables of the records; FORMAT.md says what is in them. A released schema is changed by
- * a further step alone.
- */
+/** The tables of the records; FORMAT.md says what is in them. */
 
 const TABLES = `
   CREATE TABLE files (
@@ -12,27 +9,25 @@ const TABLES = `
     crc32 INTEGER NOT NULL,
     moves INTEGER NOT NULL DEFAULT 0,
     moving INTEGER NOT NULL DEFAULT 0,
+    heat REAL NOT NULL DEFAULT 0,
+    away TEXT,
     metadata BLOB,
-    bytes BLOB,
-    handle BLOB,
-    stripe INTEGER,
-    servers BLOB,
-    checks BLOB,
-    guest TEXT
+    bytes BLOB
   );
-  CREATE INDEX files_by_size ON files (place, size);
+  CREATE INDEX files_by_heat ON files (place, heat);
   CREATE INDEX files_moving ON files (name) WHERE moving = 1;
-  CREATE UNIQUE INDEX files_by_handle ON files (handle) WHERE handle IS NOT NULL;
+  CREATE UNIQUE INDEX files_away ON files (away) WHERE away IS NOT NULL;
 
   CREATE TABLE owner (id BLOB NOT NULL);
   INSERT INTO owner VALUES (randomblob(8));
-  CREATE TABLE io_servers (id BLOB PRIMARY KEY, host TEXT NOT NULL, port INTEGER NOT NULL);
-  CREATE TABLE deletions (
-    handle BLOB NOT NULL,
-    server BLOB NOT NULL,
-    PRIMARY KEY (server, handle)
-  ) WITHOUT ROWID;
-  CREATE TABLE departures (guest TEXT PRIMARY KEY) WITHOUT ROWID;
+  CREATE TABLE copies (
+    id INTEGER PRIMARY KEY,
+    target TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    crc32 INTEGER NOT NULL,
+    since INTEGER NOT NULL
+  );
+  CREATE TABLE departures (away TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID;
 `;
 
 export const RECORDS_SCHEMA: readonly string[] = [TABLES];

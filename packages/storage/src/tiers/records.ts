@@ -7,12 +7,10 @@ import {
   type SqliteDatabase,
 } from '@stevedore/disk/sqlite';
 import { StartError } from '../errors.js';
-import type { ServerAddress } from '../io-tier/known-servers.js';
-import type { Layout } from '../io-tier/layout.js';
-import { MAX_DELETIONS, Place } from './constants.js';
-import { type FileRecord, hex, record, rowOf } from './record-row.js';
+import { Place } from './constants.js';
+import { type FileRecord, recordOf, rowOf } from './record-row.js';
 import { RECORDS_SCHEMA } from './records-schema.js';
-import { type RecordStatements, recordStatements } from './records-statements.js';
+import { type OpenCopy, type RecordStatements, recordStatements } from './records-statements.js';
 
 /**
  * The records of a store path: where the bytes of a file are, and, for a small one,
@@ -25,17 +23,14 @@ import { type RecordStatements, recordStatements } from './records-statements.js
  * knows what is on the disk: nothing is changed any more until the next start.
  */
 
-/** A part of a data file that nothing needs any more. */
-export interface Deletion {
-  readonly handle: string;
-  readonly server: string;
-}
-
-/** What the records of a store path amount to. */
+/** Files at a place, and their bytes. */
 export interface RecordCounts {
   readonly files: number;
   readonly bytes: number;
 }
+
+/** Pages of SQLite that one call gives back to the disk. */
+const VACUUM_PAGES = 1000;
 
 const dataSync = promisify(fdatasync);
 
@@ -49,19 +44,20 @@ export class Records {
   #inTransaction = false;
   #syncing: Promise<void> | undefined;
   #broken: Error | undefined;
-  /** Rows of `deletions` and `departures`. */
-  #deletions: number;
   #departures: number;
-  /** Names this store path's data files at I/O servers. */
-  readonly owner: string;
+  readonly #counts = new Map<number, { files: number; bytes: number }>();
+  /** Tells these records from all others. */
+  readonly owner: Buffer;
 
   private constructor(db: SqliteDatabase, log: number) {
     this.#db = db;
     this.#log = log;
     this.#statements = recordStatements(db);
-    this.owner = this.#statements.owner.get()!.id.toString('hex');
-    this.#deletions = this.#statements.countDeletions.get()!.count;
+    this.owner = this.#statements.owner.get()!.id;
     this.#departures = this.#statements.countDepartures.get()!.count;
+    for (const { place, files, bytes } of this.#statements.counts.all()) {
+      this.#counts.set(place, { files, bytes });
+    }
   }
 
   /** Opens or makes them; StartError if they are of a later version or damaged. */
@@ -69,6 +65,8 @@ export class Records {
     let db: SqliteDatabase | undefined;
     try {
       db = openDatabase(path);
+      // Counts for a new file alone, and before anything else is written to it.
+      db.pragma('auto_vacuum = INCREMENTAL');
       db.pragma('journal_mode = WAL');
       db.pragma('synchronous = NORMAL');
       db.pragma('wal_autocheckpoint = 4000');
@@ -84,7 +82,7 @@ export class Records {
 
   find(name: string): FileRecord | undefined {
     const row = this.#statements.find.get(name);
-    return row && record(row);
+    return row && recordOf(row);
   }
 
   /** The bytes of a file whose place is the row. */
@@ -103,95 +101,61 @@ export class Records {
   /** Makes or replaces a record; what it has of metadata stays. `bytes` only where the place is the row. */
   put(entry: FileRecord, bytes: Buffer | undefined): void {
     const row = { ...rowOf(entry), bytes: bytes ?? null };
-    this.#change(() => this.#statements.put.run(row));
+    this.#changeCounted([entry.name], () => this.#statements.put.run(row));
   }
 
-  /**
-   * What another metadata server may have at this place is to be deleted there, once that
-   * is committed.
-   */
-  addDeparture(place: string): void {
+  /** True if a record's bytes are at this id. */
+  hasAway(id: string): boolean {
+    return this.#statements.hasAway.get(id) !== undefined;
+  }
+
+  /** A copy is about to be stored in another group; gives what `endCopy` takes. */
+  beginCopy({ target, size, crc32, sinceSeconds }: Omit<OpenCopy, 'id'>): number {
+    return this.#change(() =>
+      Number(this.#statements.beginCopy.run(target, size, crc32, sinceSeconds).lastInsertRowid),
+    );
+  }
+
+  /** Whether it was stored, and under which id, is known. */
+  endCopy(id: number): void {
+    this.#change(() => this.#statements.endCopy.run(id));
+  }
+
+  /** Copies that were begun and of which nobody knows what has become. */
+  openCopies(): OpenCopy[] {
+    return this.#statements.copies.all();
+  }
+
+  /** The copy at this id is to be deleted, once that is committed. */
+  addDeparture(id: string, nowSeconds: number): void {
     this.#change(() => {
-      this.#departures += this.#statements.addDeparture.run(place).changes;
+      this.#departures += this.#statements.addDeparture.run(id, nowSeconds).changes;
     });
   }
 
-  removeDeparture(place: string): void {
+  /** It is deleted. That is not worth a commit of its own. */
+  removeDeparture(id: string): void {
     this.#change(() => {
-      this.#departures -= this.#statements.removeDeparture.run(place).changes;
+      this.#departures -= this.#statements.removeDeparture.run(id).changes;
     });
   }
 
-  /** At most so many. */
-  departures(most: number): string[] {
-    return this.#statements.departures.all(most).map(({ guest }) => guest);
+  /** Those since then or earlier, at most so many. */
+  departures(sinceSeconds: number, most: number): string[] {
+    return this.#statements.departures.all(sinceSeconds, most).map(({ away }) => away);
   }
 
   get waitingDepartures(): number {
     return this.#departures;
   }
 
-  /** Files whose bytes other metadata servers have, at most so many. */
-  guests(most: number): { readonly name: string; readonly size: number }[] {
-    return this.#statements.beyond.all(Place.guest, -1, most);
-  }
-
-  /** True if a record's bytes are in the data file of this handle. */
-  hasHandle(handle: string): boolean {
-    return this.#statements.hasHandle.get(hex(handle)) !== undefined;
-  }
-
-  /** The parts of the data file are to be deleted, once that is committed. */
-  addDeletions({ handle, servers }: Pick<Layout, 'handle' | 'servers'>): void {
-    if (this.#deletions + servers.length > MAX_DELETIONS) return;
-    this.#change(() => {
-      for (const server of new Set(servers)) {
-        this.#deletions += this.#statements.addDeletion.run(hex(handle), hex(server)).changes;
-      }
-    });
-  }
-
-  /** They are deleted. That is not worth a commit of its own. */
-  removeDeletions(server: string, handles: readonly string[]): void {
-    this.#change(() => {
-      for (const handle of handles) {
-        this.#deletions -= this.#statements.removeDeletion.run(hex(handle), hex(server)).changes;
-      }
-    });
-  }
-
-  /** Of a server, at most so many. */
-  deletions(server: string, most: number): string[] {
-    return this.#statements.deletions
-      .all(hex(server), most)
-      .map(({ handle }) => handle.toString('hex'));
-  }
-
-  get waitingDeletions(): number {
-    return this.#deletions;
-  }
-
-  isToBeDeleted({ handle, server }: Deletion): boolean {
-    return this.#statements.isToBeDeleted.get(hex(handle), hex(server)) !== undefined;
-  }
-
-  /** I/O servers with their last known addresses. */
-  ioServers(): ServerAddress[] {
-    return this.#statements.ioServers
-      .all()
-      .map(({ id, host, port }) => ({ id: id.toString('hex'), host, port }));
-  }
-
-  setIoServers(servers: readonly ServerAddress[]): void {
-    this.#change(() => {
-      for (const { id, host, port } of servers) {
-        this.#statements.setIoServer.run(hex(id), host, port);
-      }
-    });
-  }
-
   setMoving(name: string, moving: boolean): void {
     this.#change(() => this.#statements.setMoving.run(moving ? 1 : 0, name));
+  }
+
+  /** A crash may lose it: it is not worth a commit of its own. */
+  setHeat(name: string, heat: number): void {
+    this.#change(() => this.#statements.setHeat.run(heat, name));
   }
 
   setMetadata(name: string, metadata: Buffer | undefined): void {
@@ -200,22 +164,22 @@ export class Records {
 
   /** Gives all of a record another name, which no record has or which is replaced. */
   rename(from: string, to: string): void {
-    this.#change(() => {
+    this.#changeCounted([from, to], () => {
       this.#statements.remove.run(to);
       this.#statements.rename.run(to, from);
     });
   }
 
-  /** Another record that is like this one, its metadata included. */
+  /** Another record that is like this one of a file on the disk, its metadata included. */
   copy(from: string, to: string): void {
-    this.#change(() => {
+    this.#changeCounted([to], () => {
       this.#statements.remove.run(to);
       this.#statements.copy.run(to, from);
     });
   }
 
   remove(name: string): void {
-    this.#change(() => this.#statements.remove.run(name));
+    this.#changeCounted([name], () => this.#statements.remove.run(name));
   }
 
   /** Names in a directory `3F/A2/`, without it, and of those the ones with metadata. */
@@ -230,18 +194,25 @@ export class Records {
 
   /** Records of moves that did not end. */
   moving(): FileRecord[] {
-    return this.#statements.moving.all().map(record);
+    return this.#statements.moving.all().map(recordOf);
   }
 
-  /** The largest rows beyond a size, at most so many. */
-  beyond(size: number, most: number): { readonly name: string; readonly size: number }[] {
-    return this.#statements.beyond.all(Place.row, size, most);
+  /** The files at a place that are asked for least, at most so many; none without bytes. */
+  coldest(place: Place, most: number): { readonly name: string; readonly size: number }[] {
+    return this.#statements.coldest.all(place, most);
   }
 
   /** Files whose bytes are at this place. */
   counts(place: Place = Place.row): RecordCounts {
-    const { files, bytes } = this.#statements.counts.get(place)!;
-    return { files, bytes: bytes ?? 0 };
+    return this.#counts.get(place) ?? { files: 0, bytes: 0 };
+  }
+
+  /** Gives pages that nothing needs any more back to the disk, so many at most. */
+  shrink(): void {
+    if (this.#broken) return;
+    const free = this.#db.pragma('freelist_count', { simple: true }) as number;
+    if (free > VACUUM_PAGES)
+      this.#change(() => this.#db.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`));
   }
 
   /** Resolves once all that was changed before is durable. */
@@ -290,13 +261,27 @@ export class Records {
     return syncing;
   }
 
-  #change(make: () => void): void {
+  #change<Result>(make: () => Result): Result {
     if (this.#broken) throw this.#broken;
     if (!this.#inTransaction) {
       this.#db.exec('BEGIN IMMEDIATE');
       this.#inTransaction = true;
     }
     this.#changes += 1;
-    make();
+    return make();
+  }
+
+  /** Changes these records, which are counted with their places. */
+  #changeCounted(names: readonly string[], make: () => void): void {
+    const before = names.map((name) => this.find(name));
+    this.#change(make);
+    for (const each of before) this.#count(each, -1);
+    for (const name of names) this.#count(this.find(name), 1);
+  }
+
+  #count(entry: FileRecord | undefined, sign: 1 | -1): void {
+    if (!entry) return;
+    const { files, bytes } = this.counts(entry.place);
+    this.#counts.set(entry.place, { files: files + sign, bytes: bytes + sign * entry.size });
   }
 }

@@ -1,172 +1,78 @@
-import { basename } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { hasCode } from '@stevedore/disk';
-import { AuthenticationError, ConnectionError, StatusError } from '../errors.js';
-import type { HomeId } from '../guests/guest-hosts.js';
-import { isGuestBase } from '../guests/guest-name.js';
-import type { Guests } from '../guests/guests.js';
-import type { DataFile } from '../io-tier/data-file.js';
-import type { DataFiles } from '../io-tier/data-files.js';
-import type { StripedFile } from '../io-tier/striped-file.js';
-import { MAX_DEPARTURES, Place } from './constants.js';
-import { contentOf, type LocalFiles } from './local-files.js';
-import type { Move, MoveOutcome, MoveStep, NewContent } from './move.js';
+import { heated } from '@stevedore/balance';
+import { StatusError } from '../errors.js';
+import { AwayFile } from './away-file.js';
+import { AwayError, type AwayFiles, isCopy, isMovedName, tagOf } from './away-files.js';
+import { MAX_DEPARTURES, MAX_OPEN_COPIES, Place } from './constants.js';
+import { type CopySource, chunksOf, type LocalFiles } from './local-files.js';
+import type { Move, MoveOutcome } from './move.js';
 import type { MovesUnderWay } from './moves-under-way.js';
 import type { FileRecord } from './record-row.js';
 import type { Records } from './records.js';
-import { copyToServers } from './server-copies.js';
-import type { Switches } from './switches.js';
 
 /**
- * Moves of the files of one store path between row, data file and other servers. A move is
- * copy, verify, switch, delete; the record says at every moment where the bytes are,
- * and a mark in it that a copy on this disk, if there is one, is to be removed:
+ * Moves of the files of one store path. A move is copy, verify, switch, delete. The record
+ * says at every moment where the bytes are; the switch is one transaction:
  *
- *   row -> file      mark, copy under a temporary name, read back, give it its name,
- *                    switch (the row's bytes go with that)
- *   file -> row      copy into the row, read back, switch and mark, delete the data file,
- *                    take the mark off
- *   row -> servers   copy under a new handle, read back there, switch
- *   servers -> row   copy into the row, read back, switch and list the parts for deletion,
- *                    delete them, take them off the list
- *   row -> guest     list the place for deletion, copy to the other metadata server, read
- *                    back from there, switch and take the place off the list
- *   guest -> row     copy into the row, switch and list the place, delete it there
+ *   row -> file         mark, copy under a temporary name, give it its name, switch
+ *   file -> row         copy into the row, switch and mark, delete the file, unmark
+ *   row, file -> away   write down that a copy is begun, upload, switch and strike that out
+ *                       (a file: mark with the switch, delete it, unmark)
+ *   away -> row, file   as above, and list the copy for deletion with the switch
  *
- * A crash leaves the record before or after the switch, and the next start removes what
- * the mark points at; what it leaves at I/O servers no record knows, and is found there.
- * Whoever changes or deletes the file revokes its move first and waits until nothing of
- * it is left. Readers are not held up: they have the old copy.
+ * A crash leaves the record before or after the switch. The next start removes the file
+ * that a mark points at, and looks for the copies whose end nobody knows; see upkeep.ts.
  */
 
 export interface TierMovesParts {
   readonly records: Records;
   readonly local: LocalFiles;
-  readonly switches: Switches;
   readonly underWay: MovesUnderWay;
-  readonly dataFiles: DataFiles | undefined;
-  readonly guests: Guests | undefined;
-  readonly read: {
-    dataFile(record: FileRecord): DataFile;
-    guest(record: FileRecord): Promise<Buffer>;
-  };
-  readonly answerAlone: (name: string) => Promise<() => void>;
-  readonly onStep: (step: MoveStep, name: string) => void;
+  /** Undefined: no file goes to another group. */
+  readonly away: AwayFiles | undefined;
+  readonly now: () => number;
   readonly onMoved: (name: string) => void;
 }
 
 export class TierMoves {
   readonly #parts: TierMovesParts;
+  readonly #tag: string;
+  /** Copies that this process is making. */
+  readonly #copying = new Set<number>();
 
   constructor(parts: TierMovesParts) {
     this.#parts = parts;
+    this.#tag = tagOf(parts.records.owner);
   }
 
-  /** Moves a file from its row into a data file, on I/O servers if there are any. */
+  /** True while the copy is being made, so that it is no orphan. */
+  isCopying(id: number): boolean {
+    return this.#copying.has(id);
+  }
+
+  /** Moves a file from its row into a file on this disk. */
   toFile(name: string): Promise<MoveOutcome> {
-    return this.#move(name, [Place.row], async (record, move) => {
-      const { records, local, switches, dataFiles, onStep } = this.#parts;
-      const content = {
-        bytes: records.bytes(name)!,
-        mtimeSeconds: record.mtimeSeconds,
-      };
-      const file = await copyToServers(dataFiles, name, content, onStep);
-      if (file) return this.#switchToServers(record, file, move);
-      records.setMoving(name, true);
-      await records.commit();
-      onStep('marked', name);
-      const temporary = await local.copyOut(name, content);
-      if (move.isRevoked) {
-        await local.drop(temporary);
-        return this.#takeBack(name);
-      }
-      await local.giveName(name, temporary);
-      onStep('named', name);
-      if (move.isRevoked) {
-        await local.delete(name);
-        return this.#takeBack(name);
-      }
-      switches.toFile(record, record.size, record.mtimeSeconds);
-      await records.commit();
-      onStep('switched', name);
-      return 'moved';
+    return this.#move(name, [Place.row], (record, move) => this.#toFile(record, move));
+  }
+
+  /** Brings a file home, into a row if it is at most `limitBytes`; from a file, only then. */
+  home(name: string, limitBytes: number): Promise<MoveOutcome> {
+    return this.#move(name, [Place.file, Place.away], async (record, move) => {
+      if (record.size <= limitBytes) return this.#toRow(record, move);
+      return record.place === Place.away ? this.#toFile(record, move) : 'refused';
     });
   }
 
-  /**
-   * Moves a file from its row to a metadata server of another group. The place there is
-   * written down as superfluous first, and struck out with the switch: whatever crashes,
-   * the bytes are where the record says, and nowhere else for long.
-   */
-  toGuest(name: string, target: HomeId, loadBytes: number): Promise<MoveOutcome> {
-    return this.#move(name, [Place.row], async (record, move) => {
-      const { records, guests, onStep } = this.#parts;
-      // Who has taken bytes in does not send them on: no record leads to another record.
-      if (!guests || isGuestBase(basename(name))) return 'refused';
+  /** Moves a file into another group. */
+  toGroup(name: string, group: string): Promise<MoveOutcome> {
+    return this.#move(name, [Place.row, Place.file], async (record, move) => {
+      const { records, away } = this.#parts;
+      if (!away || isMovedName(name) || record.size === 0) return 'refused';
       if (records.waitingDepartures >= MAX_DEPARTURES) return 'refused';
-      const place = guests.newPlace(name, target);
-      try {
-        records.addDeparture(place);
-        await records.commit();
-        onStep('marked', name);
-        await guests.store(place, records.bytes(name)!, loadBytes);
-        onStep('copied', name);
-        await guests.read(place, record.size, record.crc32);
-        onStep('verified', name);
-        if (move.isRevoked) return 'revoked';
-        const moves = record.moves + 1;
-        records.put({ ...record, place: Place.guest, moves, guest: place }, undefined);
-        records.removeDeparture(place);
-        await records.commit();
-        onStep('switched', name);
-        return 'moved';
-      } catch (error) {
-        // It is away, or does not want it; the next interval decides anew.
-        if (!isRefusal(error)) throw error;
-        return move.isRevoked ? 'revoked' : 'refused';
-      } finally {
-        guests.settled(place);
-      }
-    });
-  }
-
-  /** Moves a file from its data file, or from another server, into a row, if it is no larger than `limitBytes`. */
-  toRow(name: string, limitBytes: number): Promise<MoveOutcome> {
-    return this.#move(name, [Place.file, Place.servers, Place.guest], async (record, move) => {
-      const { records, local, switches, onStep } = this.#parts;
-      const content = await this.#copyIn(record, limitBytes);
-      if (!content || move.isRevoked) return content ? 'revoked' : 'refused';
-      onStep('copied', name);
-      if (record.place === Place.guest) (await this.#parts.answerAlone(name))();
-      const metadata = records.find(name) ? undefined : await local.metadataBeside(name);
-      // From here to the commit nobody comes in between.
-      if (move.isRevoked) return 'revoked';
-      const before = records.find(name);
-      const sum = crc32(content.bytes);
-      const wasHere = record.place === Place.file;
-      records.put(
-        {
-          name,
-          place: Place.row,
-          size: content.bytes.length,
-          mtimeSeconds: content.mtimeSeconds,
-          crc32: sum,
-          moves: (before?.moves ?? 0) + 1,
-          moving: wasHere,
-        },
-        content.bytes,
-      );
-      if (metadata) records.setMetadata(name, metadata);
-      if (crc32(records.bytes(name)!) !== sum) {
-        if (before) records.put(before, undefined);
-        else records.remove(name);
-        throw new Error(`the row of ${name} does not hold what was put into it`);
-      }
-      switches.release(before);
-      await records.commit();
-      onStep('switched', name);
-      if (wasHere) await switches.finishWithoutLocalFile(name);
-      return 'moved';
+      if (records.openCopies().length >= MAX_OPEN_COPIES) return 'refused';
+      const source = await this.#sourceOf(record);
+      const id = await this.#copyTo(group, source, away);
+      return this.#switchTo({ ...record, crc32: source.crc32 }, id, move);
     });
   }
 
@@ -185,33 +91,160 @@ export class TierMoves {
       if (outcome === 'moved') onMoved(name);
       if (outcome === 'revoked') underWay.wasRevoked();
       return outcome;
+    } catch (error) {
+      // The other group is away, full or busy; whoever decided the move decides anew.
+      if (error instanceof AwayError || error instanceof StatusError) return 'refused';
+      throw error;
     } finally {
       move.end();
     }
   }
 
-  /** A data file without a record is one all the same. */
+  /** A file without a record is one all the same. */
   async #recordOf(name: string): Promise<FileRecord | undefined> {
-    const record = this.#parts.records.find(name);
-    if (record) return record;
-    const size = await this.#parts.local.sizeOf(name);
-    if (size === undefined) return undefined;
-    const rest = { mtimeSeconds: 0, crc32: 0, moves: 0, moving: false };
-    return { name, place: Place.file, size, ...rest };
+    const { records, local } = this.#parts;
+    const record = records.find(name);
+    if (record && record.place !== Place.file) return record;
+    const stat = await local.statOf(name);
+    if (!stat) return undefined;
+    const { size, mtimeSeconds } = stat;
+    const heat = heated(undefined, this.#parts.now());
+    const none = { name, place: Place.file, crc32: 0, moves: 0, moving: false, heat };
+    return { ...none, ...record, size, mtimeSeconds };
   }
 
-  /** The copy is at the servers: the record says so, unless the move was revoked. */
-  async #switchToServers(record: FileRecord, file: StripedFile, move: Move): Promise<MoveOutcome> {
-    const { name, moves } = record;
-    if (move.isRevoked) {
-      await file.close();
-      return 'revoked';
+  /** What the file's copy must be; a damaged row is not copied. */
+  async #sourceOf(record: FileRecord): Promise<CopySource> {
+    const { records, local } = this.#parts;
+    const { name, size, mtimeSeconds } = record;
+    const about = { size, mtimeSeconds, crc32: record.crc32 };
+    if (record.place === Place.row) {
+      const bytes = records.bytes(name)!;
+      if (crc32(bytes) !== record.crc32) throw new Error(`the row of ${name} is damaged`);
+      return { ...about, chunks: () => one(bytes) };
     }
-    this.#parts.switches.toServers(record, name, file, { moves: moves + 1, moving: false });
-    await file.close();
-    await this.#parts.records.commit();
-    this.#parts.onStep('switched', name);
+    if (record.place === Place.away) {
+      const file = new AwayFile(this.#parts.away!, record);
+      return { ...about, chunks: () => chunksOf(file, size) };
+    }
+    const chunks = async function* (): AsyncGenerator<Buffer> {
+      const file = await local.open(name);
+      try {
+        yield* chunksOf(file, size);
+      } finally {
+        await file.close();
+      }
+    };
+    let sum = 0;
+    for await (const chunk of chunks()) sum = crc32(chunk, sum);
+    return { ...about, crc32: sum, chunks };
+  }
+
+  async #toFile(record: FileRecord, move: Move): Promise<MoveOutcome> {
+    const { records, local } = this.#parts;
+    const { name } = record;
+    records.setMoving(name, true);
+    await records.commit();
+    try {
+      const temporary = await local.copyOut(name, await this.#sourceOf(record));
+      if (move.isRevoked) {
+        await local.drop(temporary);
+        return await this.#takeBack(name);
+      }
+      await local.giveName(name, temporary);
+    } catch (error) {
+      await this.#takeBack(name);
+      throw error;
+    }
+    if (move.isRevoked) {
+      await local.delete(name);
+      return this.#takeBack(name);
+    }
+    this.#put(record, { place: Place.file, crc32: 0, moving: false, away: undefined });
+    await records.commit();
     return 'moved';
+  }
+
+  async #toRow(record: FileRecord, move: Move): Promise<MoveOutcome> {
+    const { records, local } = this.#parts;
+    const { name } = record;
+    const source = await this.#sourceOf(record);
+    const chunks: Buffer[] = [];
+    for await (const chunk of source.chunks()) chunks.push(chunk);
+    const bytes = Buffer.concat(chunks);
+    if (crc32(bytes) !== source.crc32) throw new Error(`${name} is damaged`);
+    const metadata = records.find(name) ? undefined : await local.metadataBeside(name);
+    // From here to the commit nobody comes in between.
+    if (move.isRevoked) return 'revoked';
+    const moving = record.place === Place.file;
+    this.#put(record, { place: Place.row, crc32: source.crc32, moving, away: undefined }, bytes);
+    if (metadata) records.setMetadata(name, metadata);
+    await records.commit();
+    if (moving) await this.#deleteLocal(name);
+    return 'moved';
+  }
+
+  /** Stores a copy; it is written down that it is begun until a record says what became of it. */
+  async #copyTo(group: string, source: CopySource, away: AwayFiles): Promise<Copied> {
+    const { records, now } = this.#parts;
+    const { size, crc32: sum } = source;
+    const sinceSeconds = Math.floor(now() / 1000);
+    const copy = records.beginCopy({ target: group, size, crc32: sum, sinceSeconds });
+    this.#copying.add(copy);
+    try {
+      await records.commit();
+      const id = await away.store(group, this.#tag, source);
+      if (!isCopy(id, size, sum)) {
+        this.#depart(id);
+        records.endCopy(copy);
+        throw new Error(`${id} does not hold what was written into it`);
+      }
+      return { copy, id };
+    } catch (error) {
+      this.#copying.delete(copy);
+      if (error instanceof AwayError && !error.mayBeThere) records.endCopy(copy);
+      throw error;
+    }
+  }
+
+  async #switchTo(record: FileRecord, { copy, id }: Copied, move: Move): Promise<MoveOutcome> {
+    const { records } = this.#parts;
+    const { name } = record;
+    const metadata = records.find(name) ? undefined : await this.#parts.local.metadataBeside(name);
+    const isRevoked = move.isRevoked;
+    const moving = record.place === Place.file;
+    if (isRevoked) this.#depart(id);
+    else this.#put(record, { place: Place.away, crc32: record.crc32, moving, away: id });
+    if (metadata && !isRevoked) records.setMetadata(name, metadata);
+    records.endCopy(copy);
+    this.#copying.delete(copy);
+    await records.commit();
+    if (isRevoked) return 'revoked';
+    if (moving) await this.#deleteLocal(name);
+    return 'moved';
+  }
+
+  #put(
+    record: FileRecord,
+    now: Pick<FileRecord, 'place' | 'crc32' | 'moving' | 'away'>,
+    bytes?: Buffer,
+  ): void {
+    const { records } = this.#parts;
+    records.put({ ...record, ...now, moves: record.moves + 1 }, bytes);
+    if (record.away !== undefined) this.#depart(record.away);
+  }
+
+  #depart(id: string): void {
+    const { records, now } = this.#parts;
+    records.addDeparture(id, Math.floor(now() / 1000));
+  }
+
+  /** The file on this disk, which the record is not of any more, goes, and then its mark. */
+  async #deleteLocal(name: string): Promise<void> {
+    const { records, local } = this.#parts;
+    await local.delete(name);
+    records.setMoving(name, false);
+    await records.commit();
   }
 
   async #takeBack(name: string): Promise<MoveOutcome> {
@@ -219,27 +252,14 @@ export class TierMoves {
     await this.#parts.records.commit();
     return 'revoked';
   }
-
-  async #copyIn(record: FileRecord, limitBytes: number): Promise<NewContent | undefined> {
-    const { name } = record;
-    if (record.place === Place.guest) {
-      if (record.size > limitBytes) return undefined;
-      return { bytes: await this.#parts.read.guest(record), mtimeSeconds: record.mtimeSeconds };
-    }
-    if (record.place === Place.servers) {
-      return contentOf(this.#parts.read.dataFile(record), name, limitBytes);
-    }
-    return this.#parts.local.read(name, limitBytes);
-  }
 }
 
-/** The other server is away, busy, or will not have it. */
-function isRefusal(error: unknown): boolean {
-  return (
-    error instanceof StatusError ||
-    error instanceof ConnectionError ||
-    error instanceof AuthenticationError ||
-    hasCode(error, 'ECONNREFUSED') ||
-    hasCode(error, 'ECONNRESET')
-  );
+interface Copied {
+  /** As the records list it. */
+  readonly copy: number;
+  readonly id: string;
+}
+
+async function* one(bytes: Buffer): AsyncGenerator<Buffer> {
+  yield bytes;
 }

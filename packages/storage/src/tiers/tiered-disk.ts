@@ -1,23 +1,24 @@
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { type Disk, type DiskFile, type DiskLink, type DiskSpace, hasCode } from '@stevedore/disk';
-import { isPieceName, METADATA_SUFFIX } from '../storage/layout.js';
+import { METADATA_SUFFIX } from '../storage/layout.js';
 import { BufferFile } from './buffer-file.js';
-import { ChangedDataFile, ChangedRow, ChangedStripes } from './changed-files.js';
+import { ChangedFile } from './changed-file.js';
+import { ChangedRow } from './changed-row.js';
 import { Place } from './constants.js';
-import { GuestFile } from './guest-file.js';
-import { isAppender, type NameInStore, nameInStore } from './names.js';
-import { NewFile } from './new-file.js';
+import { type NameInStore, nameInStore } from './names.js';
 import type { FileRecord } from './record-row.js';
+import { SpillingFile } from './spilling-file.js';
 import type { Tier } from './tier.js';
+import { TouchedDirectories } from './touched-directories.js';
 
 /**
- * A disk whose small files are rows, and whose large ones are on I/O servers if there are
- * any. The storage above works with paths and knows nothing of it: a file that is written
- * under a temporary name and renamed becomes a row if it is small, its metadata a column
- * of that row; everything else, and every file that was there before, is a file on the
- * disk below. What the disk promises holds
- * for rows too: a sync of the directory makes names and rows durable.
+ * A disk whose small files are rows. The storage above works with paths and knows nothing
+ * of it: a file that is written under a temporary name and renamed becomes a row if it is
+ * small, its metadata a column of that row; everything else, and every file that was there
+ * before, is a file on the disk below. A file whose bytes are in another group is read
+ * there, and a change brings them home. What the disk promises holds for rows too: a sync
+ * of the directory makes names and rows durable.
  */
 
 export interface TieredDiskParts {
@@ -30,22 +31,22 @@ export interface TieredDiskParts {
   readonly nowSeconds: () => number;
   /** Bytes of a row are written; `isNew`: the row was made with them. */
   readonly onAccess: (path: string, bytes: number, size: number, isNew: boolean) => void;
-  /** A data file was cut and may be small enough for a row now. */
+  /** A file was cut and may be small enough for a row now. */
   readonly onCut: (tier: Tier, name: string, size: number) => void;
+  /** A file has outgrown its row and is a file of its own now. */
+  readonly onGrown: (tier: Tier, name: string, size: number) => void;
 }
 
 type Located = NameInStore & { readonly tier: Tier };
 
 export class TieredDisk implements Disk {
   readonly #parts: TieredDiskParts;
-  readonly #newFiles = new Map<string, NewFile>();
-  /** Directories of stored files in which something has changed on the disk below. */
-  readonly #touched = new Set<string>();
-  /** Syncs of such directories that are under way. */
-  readonly #syncs = new Map<string, Promise<void>>();
+  readonly #newFiles = new Map<string, SpillingFile>();
+  readonly #touched: TouchedDirectories;
 
   constructor(parts: TieredDiskParts) {
     this.#parts = parts;
+    this.#touched = new TouchedDirectories(parts.disk);
   }
 
   async create(path: string): Promise<DiskFile> {
@@ -53,16 +54,7 @@ export class TieredDisk implements Disk {
     const limitBytes = thresholdBytes();
     const at = this.#locate(path);
     if (limitBytes === undefined || at?.kind !== 'temporary') return disk.create(path);
-    const now = nowSeconds();
-    const file = new NewFile({
-      disk,
-      path,
-      limitBytes,
-      nowSeconds: now,
-      // The journal speaks of a piece by its name on this disk.
-      beginDataFile: () =>
-        isPieceName(path) ? undefined : at.tier.dataFiles?.begin({ mtimeSeconds: now }),
-    });
+    const file = new SpillingFile({ disk, path, limitBytes, mtimeSeconds: nowSeconds() });
     this.#newFiles.set(path, file);
     return file;
   }
@@ -77,45 +69,47 @@ export class TieredDisk implements Disk {
       return new BufferFile(metadata, record.mtimeSeconds);
     }
     const record = at?.kind === 'file' ? at.tier.records.find(at.name) : undefined;
-    if (at && record?.place === Place.servers) return at.tier.readDataFile(record);
-    if (at && record?.place === Place.guest) {
-      return new GuestFile(record.size, record.mtimeSeconds, () => at.tier.readGuest(record));
-    }
+    if (at && record?.place === Place.away) return at.tier.openAway(record);
     if (!at || record?.place !== Place.row) return this.#parts.disk.openToRead(path);
     return new BufferFile(this.#bytesOf(at.tier, record, path), record.mtimeSeconds);
   }
 
   async openToUpdate(path: string): Promise<DiskFile> {
-    const { disk, fileThresholdBytes, onCut, onAccess } = this.#parts;
     const at = this.#locate(path);
-    if (at?.kind !== 'file') return disk.openToUpdate(path);
-    const { tier, name } = at;
-    const done = await tier.beginChange(name);
+    if (at?.kind !== 'file') return this.#parts.disk.openToUpdate(path);
+    const done = await at.tier.beginChange(at.name);
     try {
-      const record = tier.records.find(name);
-      if (record?.place === Place.row || record?.place === Place.guest) {
-        // A change brings the bytes home: nobody else ever changes them.
-        const isHere = record.place === Place.row;
-        const bytes = isHere ? this.#bytesOf(tier, record, path) : await tier.readGuest(record);
-        onAccess(path, bytes.length, bytes.length, false);
-        const limitBytes = fileThresholdBytes(record.moves);
-        return new ChangedRow({ tier, disk, record, bytes, limitBytes, done });
-      }
-      if (record?.place === Place.servers) {
-        const file = tier.changeDataFile(record);
-        const cut = (size: number): void => onCut(tier, name, size);
-        return new ChangedStripes({ tier, name, file, onCut: cut, done });
-      }
-      const file = await disk.openToUpdate(path);
-      return new ChangedDataFile({ file, onCut: (size) => onCut(tier, name, size), done });
+      return await this.#openToChange(at.tier, at.name, path, done);
     } catch (error) {
       done();
       throw error;
     }
   }
 
+  /** What is in another group comes home: as a row if it is small enough for one, with the change. */
+  async #openToChange(tier: Tier, name: string, path: string, done: () => void): Promise<DiskFile> {
+    const { disk, fileThresholdBytes, onCut, onGrown, onAccess } = this.#parts;
+    const record = tier.records.find(name);
+    const limitBytes = fileThresholdBytes(record?.moves ?? 0);
+    const isSmall = record?.place === Place.away && record.size <= limitBytes;
+    if (record?.place === Place.row || isSmall) {
+      const bytes = isSmall
+        ? await contentOf(tier.openAway(record))
+        : this.#bytesOf(tier, record, path);
+      onAccess(path, bytes.length, bytes.length, false);
+      // A file that came home to be changed stays: it would come home with every change.
+      const grown = (size: number): void => {
+        if (!isSmall) onGrown(tier, name, size);
+      };
+      return new ChangedRow({ tier, disk, record, bytes, limitBytes, done, onGrown: grown });
+    }
+    if (record?.place === Place.away) await tier.bringHome(record);
+    const file = await disk.openToUpdate(path);
+    return new ChangedFile({ file, onCut: (size) => onCut(tier, name, size), done });
+  }
+
   makeLink(target: string, path: string): Promise<void> {
-    this.#touch(path);
+    this.#touched.add(path);
     return this.#parts.disk.makeLink(target, path);
   }
 
@@ -139,19 +133,14 @@ export class TieredDisk implements Disk {
     if (source?.kind === 'file' && target?.kind === 'file') {
       const done = await source.tier.beginChange(source.name);
       try {
-        const replaced = await target.tier.answerAlone(target.name);
-        try {
-          await this.#renameStored(source, from, target, to);
-        } finally {
-          replaced();
-        }
+        await this.#renameStored(source, from, target, to);
       } finally {
         done();
       }
       return;
     }
-    this.#touch(from);
-    this.#touch(to);
+    this.#touched.add(from);
+    this.#touched.add(to);
     await this.#parts.disk.rename(from, to);
   }
 
@@ -161,8 +150,7 @@ export class TieredDisk implements Disk {
     const file = this.#newFiles.get(path);
     if (file) {
       this.#newFiles.delete(path);
-      if (file.dataFile) await file.dataFile.close();
-      else if (!file.memory) await disk.unlink(path);
+      if (!file.memory) await disk.unlink(path);
       return;
     }
     if (at?.kind === 'metadata') return this.#unlinkMetadata(at, path);
@@ -171,7 +159,7 @@ export class TieredDisk implements Disk {
     try {
       const record = at.tier.records.find(at.name);
       if (isOnDisk(record)) {
-        this.#touch(path);
+        this.#touched.add(path);
         await disk.unlink(path);
       }
       if (record) at.tier.remove(record);
@@ -202,20 +190,7 @@ export class TieredDisk implements Disk {
       }
       return this.#parts.disk.syncDirectory(path);
     }
-    await Promise.all([at.tier.records.commit(), this.#syncTouched(path)]);
-  }
-
-  /** Syncs the directory below if anything changed in it; waits for whoever does already. */
-  async #syncTouched(path: string): Promise<void> {
-    const underWay = this.#syncs.get(path);
-    if (!this.#touched.delete(path)) return underWay;
-    const sync = Promise.all([underWay, this.#parts.disk.syncDirectory(path)]).then(() => {});
-    this.#syncs.set(path, sync);
-    try {
-      await sync;
-    } finally {
-      if (this.#syncs.get(path) === sync) this.#syncs.delete(path);
-    }
+    await Promise.all([at.tier.records.commit(), this.#touched.sync(path)]);
   }
 
   async list(path: string): Promise<string[]> {
@@ -234,7 +209,7 @@ export class TieredDisk implements Disk {
 
   /** What was written under a temporary name gets one that stays. */
   async #appear(
-    file: NewFile,
+    file: SpillingFile,
     from: string,
     target: Located | undefined,
     to: string,
@@ -244,14 +219,11 @@ export class TieredDisk implements Disk {
     if (target?.kind === 'file') {
       const done = await target.tier.beginChange(target.name);
       try {
-        if (file.dataFile) {
-          await target.tier.becomeDataFile(target.name, file.dataFile);
-        } else if (memory) {
-          await target.tier.becomeRow(target.name, { bytes: memory, mtimeSeconds });
-          this.#prepareToGrow(target.tier, target.name, memory.length);
+        if (memory) {
+          await target.tier.replaceByRow(target.name, { bytes: memory, mtimeSeconds });
           onAccess(to, memory.length, memory.length, true);
         } else {
-          this.#touch(to);
+          this.#touched.add(to);
           await target.tier.becomeFile(target.name, from, mtimeSeconds);
         }
       } finally {
@@ -260,19 +232,13 @@ export class TieredDisk implements Disk {
       return;
     }
     if (target?.kind === 'metadata' && target.tier.records.find(target.name)) {
-      const bytes = file.dataFile ? await contentOf(file.dataFile) : memory;
-      await this.#setMetadata(target.tier, target.name, bytes ?? (await this.#takeIn(from)));
+      const bytes = memory ?? (await this.#takeIn(from));
+      target.tier.records.setMetadata(target.name, bytes);
       return;
     }
-    if (file.dataFile) await copyToDisk(file.dataFile, disk, from, mtimeSeconds);
-    else if (memory) await file.spill();
-    this.#touch(to);
+    if (memory) await file.spill();
+    this.#touched.add(to);
     await disk.rename(from, to);
-  }
-
-  /** An appender may be about to outgrow its row from the beginning. */
-  #prepareToGrow(tier: Tier, name: string, size: number): void {
-    if (isAppender(name)) tier.prepareToGrow(name, size, this.#parts.fileThresholdBytes(0));
   }
 
   async #renameStored(
@@ -286,7 +252,6 @@ export class TieredDisk implements Disk {
     if (!isOnDisk(record)) {
       const replaced = records.find(target.name);
       if (replaced) source.tier.remove(replaced);
-      source.tier.dataFiles?.ahead.drop(source.name);
       records.rename(source.name, target.name);
       return;
     }
@@ -296,16 +261,19 @@ export class TieredDisk implements Disk {
       records.copy(source.name, target.name);
       await records.commit();
     }
-    this.#touch(from);
-    this.#touch(to);
+    this.#touched.add(from);
+    this.#touched.add(to);
     await this.#parts.disk.rename(from, to);
     if (record) records.remove(source.name);
   }
 
   async #unlinkMetadata(at: Located & { readonly name: string }, path: string): Promise<void> {
-    if (at.tier.records.find(at.name)) return this.#setMetadata(at.tier, at.name, undefined);
+    if (at.tier.records.find(at.name)) {
+      at.tier.records.setMetadata(at.name, undefined);
+      return;
+    }
     try {
-      this.#touch(path);
+      this.#touched.add(path);
       await this.#parts.disk.unlink(path);
     } catch (error) {
       // It went with the record of its file.
@@ -313,25 +281,12 @@ export class TieredDisk implements Disk {
     }
   }
 
-  async #setMetadata(tier: Tier, name: string, metadata: Buffer | undefined): Promise<void> {
-    const release = await tier.answerAlone(name);
-    try {
-      tier.records.setMetadata(name, metadata);
-    } finally {
-      release();
-    }
-  }
-
   /** The bytes of a file below, which is removed. */
   async #takeIn(path: string): Promise<Buffer> {
     const { disk } = this.#parts;
-    const file = await disk.openToRead(path);
     try {
-      const bytes = Buffer.allocUnsafe((await file.stat()).size);
-      await file.readAt(bytes, 0);
-      return bytes;
+      return await contentOf(await disk.openToRead(path));
     } finally {
-      await file.close();
       await disk.unlink(path);
     }
   }
@@ -342,10 +297,6 @@ export class TieredDisk implements Disk {
       throw failure('EIO', `the row of ${path} is damaged`);
     }
     return bytes;
-  }
-
-  #touch(path: string): void {
-    this.#touched.add(dirname(path));
   }
 
   #locate(path: string): Located | undefined {
@@ -361,7 +312,7 @@ function isOnDisk(record: FileRecord | undefined): boolean {
   return record === undefined || record.place === Place.file;
 }
 
-/** The bytes of a data file that nobody needs afterwards. */
+/** All bytes of a file, which is closed. */
 async function contentOf(file: DiskFile): Promise<Buffer> {
   try {
     const bytes = Buffer.allocUnsafe((await file.stat()).size);
@@ -369,24 +320,6 @@ async function contentOf(file: DiskFile): Promise<Buffer> {
     return bytes;
   } finally {
     await file.close();
-  }
-}
-
-/** For what is no stored file after all. */
-async function copyToDisk(
-  from: DiskFile,
-  disk: Disk,
-  path: string,
-  mtimeSeconds: number,
-): Promise<void> {
-  const bytes = await contentOf(from);
-  const to = await disk.create(path);
-  try {
-    await to.writeAt([bytes], 0);
-    await to.setModified(mtimeSeconds);
-    await to.sync();
-  } finally {
-    await to.close();
   }
 }
 

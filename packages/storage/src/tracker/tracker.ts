@@ -2,16 +2,11 @@ import { type ConnectionCounts, StorageStatus } from '@stevedore/protocol';
 import { FrameServer } from '../net/frame-server.js';
 import { handlerTable } from '../net/handler.js';
 import { Cluster } from './cluster.js';
-import { Forwards } from './forwards.js';
 import { adminHandlers } from './handlers/admin.js';
-import { forwardHandlers } from './handlers/forwards.js';
 import { identityHandlers } from './handlers/identity.js';
-import { ioServerHandlers } from './handlers/io-servers.js';
 import { membershipHandlers } from './handlers/membership.js';
-import { metadataServerHandlers } from './handlers/metadata-servers.js';
 import { queryHandlers } from './handlers/queries.js';
 import { syncHandlers } from './handlers/sync.js';
-import { IoServers } from './io-servers.js';
 import { type TrackerOptions, trackerSettings } from './options.js';
 import { TrackerSession } from './session.js';
 
@@ -32,15 +27,10 @@ export interface TrackerOverview {
   readonly storages: Readonly<Record<keyof typeof StorageStatus, number>>;
 }
 
-/** They report every second; one that is silent for so long gets no new files. */
-const IO_SERVER_ACTIVE_MS = 10_000;
-
 /** Starts a tracker; resolves when it listens. Rejects with StartError or OptionError. */
 export async function startTracker(options: TrackerOptions = {}): Promise<Tracker> {
   const settings = trackerSettings(options);
   const cluster = new Cluster(settings);
-  const ioServers = new IoServers(IO_SERVER_ACTIVE_MS);
-  const forwards = new Forwards(cluster);
   const server: FrameServer<TrackerSession> = new FrameServer<TrackerSession>({
     role: 'tracker',
     host: settings.host,
@@ -51,20 +41,13 @@ export async function startTracker(options: TrackerOptions = {}): Promise<Tracke
       ...membershipHandlers(cluster, settings),
       ...syncHandlers(cluster, settings),
       ...identityHandlers(cluster, settings),
-      ...queryHandlers(cluster, settings, forwards),
-      ...ioServerHandlers(ioServers, settings),
-      ...metadataServerHandlers(cluster, settings),
-      ...forwardHandlers(forwards),
+      ...queryHandlers(cluster, settings),
       ...adminHandlers(cluster, settings, () => server.counts),
     ]),
     closesAfterInvalid: false,
     onError: settings.onError,
     openSession: (ends) => new TrackerSession(ends),
-    closeSession: (session) => {
-      session.end();
-      ioServers.leave(session);
-      forwards.leave(session);
-    },
+    closeSession: (session) => session.end(),
   });
   await server.listen();
   const { port } = server;

@@ -77,7 +77,7 @@ export function appenderHandlers<Session>(service: StorageService): Handler<Sess
 }
 
 /** The appender that a request names; names shorter than any appender's are 22. */
-export async function appender(service: StorageService, name: string): Promise<FileId> {
+async function appender(service: StorageService, name: string): Promise<FileId> {
   if (name.length < NORMAL_NAME_CHARS) throw new StatusError(Status.invalid, 'a name too short');
   const id = service.requested({ group: service.settings.group, name });
   if (!(await service.settings.disk.exists(service.store.pathOf(id)))) {

@@ -12,48 +12,35 @@ import { sizeOf } from '../small-files.js';
  */
 export function downloadHandler<Session>(service: StorageService): Handler<Session> {
   return streaming(downloadFile, async (request) =>
-    answerDownload(service, service.requested(request), request),
+    answer(service, service.requested(request), request),
   );
 }
 
 /** What of a file is asked for; a length of 0 is all that is left. */
-export interface DownloadRange {
+interface DownloadRange {
   readonly offset: number;
   readonly length: number;
 }
 
-/** The bytes of a file, which has so many where that is known; EIO if it has not. */
-export async function answerDownload(
+async function answer(
   service: StorageService,
   id: FileId,
   range: DownloadRange,
-  expectedSize?: number,
 ): Promise<StreamedReply> {
   const { readChunkBytes } = service.settings;
   const small = await smallFile(service, id, range);
-  if (small) {
-    checkSize(small.length, expectedSize);
-    return kept(small, range, readChunkBytes);
-  }
+  if (small) return kept(small, range, readChunkBytes);
   const slice = parseSliceId(id);
   const opened = await service.open(id);
   const from = slice ? slice.offset : 0;
   try {
     const size = slice ? slice.size : opened.stat.size;
-    checkSize(size, expectedSize);
     const { offset, bytes } = rangeOf(range, size);
     return await part(opened, from + offset, bytes, readChunkBytes);
   } catch (error) {
     opened.release();
     throw error;
   }
-}
-
-function checkSize(size: number, expected = size): void {
-  if (size === expected) return;
-  throw Object.assign(new Error(`a file of ${size} bytes instead of ${expected}`), {
-    code: 'EIO',
-  });
 }
 
 /** Who wants only a part is not made to wait for the whole, unless it is there. */

@@ -1,5 +1,4 @@
 import {
-  AT_HOME_FLAG,
   type FetchTarget,
   MAX_GROUP_SERVERS,
   queryFetch,
@@ -16,22 +15,16 @@ import {
 import { StatusError } from '../../errors.js';
 import { control, type Handler } from '../../net/handler.js';
 import type { Cluster } from '../cluster.js';
-import type { Forwards } from '../forwards.js';
 import type { Group, StoreChoice } from '../group.js';
 import type { Member } from '../member.js';
 import type { TrackerSettings } from '../options.js';
 import { readName } from '../placement.js';
 import type { TrackerSession } from '../session.js';
 
-/**
- * What clients ask: where to put a file, where to read it, where to change it. A file whose
- * bytes another group's storage has is read there, under its own group's name, as clients
- * send it on; it is changed at home alone.
- */
+/** What clients ask: where to put a file, where to read it, where to change it. */
 export function queryHandlers(
   cluster: Cluster,
   settings: TrackerSettings,
-  forwards: Forwards,
 ): Handler<TrackerSession>[] {
   const now = (): number => settings.environment.uptimeMs();
   const width = () => settings.addressWidth;
@@ -62,12 +55,9 @@ export function queryHandlers(
     ),
     control(
       queryFetch,
-      (file, { header }) => {
+      (file) => {
         const group = cluster.group(file.group);
-        const member = group.chooseFetch(readName(file), now());
-        const isForHome = (header.status & AT_HOME_FLAG) !== 0;
-        const other = isForHome ? undefined : forwarded(group, member, file.name);
-        return fetchTarget(group, other ?? member);
+        return fetchTarget(group, group.chooseFetch(readName(file), now()));
       },
       width,
     ),
@@ -76,12 +66,8 @@ export function queryHandlers(
       (file) => {
         const group = cluster.group(file.group);
         const members = group.chooseFetchAll(readName(file), now());
-        const servers = new Set(
-          members.flatMap((member) => [forwarded(group, member, file.name) ?? member, member]),
-        );
         // A longer list could not be told from one of wide addresses.
-        const most = [...servers].slice(0, MAX_GROUP_SERVERS);
-        return { group: group.name, servers: most.map(address) };
+        return { group: group.name, servers: members.slice(0, MAX_GROUP_SERVERS).map(address) };
       },
       width,
     ),
@@ -94,11 +80,6 @@ export function queryHandlers(
       width,
     ),
   ];
-
-  /** Who answers for the file in the member's place. */
-  function forwarded(group: Group, member: Member, name: string): Member | undefined {
-    return forwards.find(group.name, member, name, now());
-  }
 
   /** What the group chooses; status 2 without a writable storage, 28 without room. */
   function inGroup<Choice>(group: Group, choose: (group: Group) => Choice | undefined): Choice {

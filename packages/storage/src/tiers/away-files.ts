@@ -1,0 +1,133 @@
+import type { FastdfsClient, FetchTarget } from '@stevedore/fastdfs';
+import { decodeFields, parseFileId, sizeOfField } from '@stevedore/protocol';
+import { codeOf } from '../errors.js';
+
+/**
+ * Small files whose bytes are in another group, each an ordinary file of FastDFS there.
+ * It never changes, and nobody but the storage that made it knows of it. Its extension
+ * begins with an `m` and names that storage's records, so that copies which no record
+ * knows can be found.
+ */
+export interface AwayFiles {
+  /** Stores a file; its id. `tag` names the records that it is of. */
+  store(group: string, tag: string, content: AwayContent): Promise<string>;
+  read(id: string, offset: number, bytes: number): Promise<Buffer>;
+  /** Nothing is at the id when it resolves. */
+  remove(id: string): Promise<void>;
+  /** Ids in the group whose extension is of these records. */
+  list(group: string, tag: string): AsyncIterable<string>;
+}
+
+export interface AwayContent {
+  readonly size: number;
+  readonly chunks: () => AsyncIterable<Buffer>;
+}
+
+/** The other group did not take a copy, or did not say that it has. */
+export class AwayError extends Error {
+  override readonly name = 'AwayError';
+  /** False: nothing of it is there. */
+  readonly mayBeThere: boolean;
+
+  constructor(message: string, mayBeThere: boolean, cause: unknown) {
+    super(message, { cause });
+    this.mayBeThere = mayBeThere;
+  }
+}
+
+/** Six characters: stock storages add random digits to a shorter extension. */
+const TAG_CHARS = 5;
+/** A read that takes longer is answered with status 11; each of two attempts has so long. */
+const READ_MS = 10_000;
+/** For so long the same storage of a group is read from. */
+const NEAR_MS = 5000;
+const MOVED = /\.m[0-9a-z]{5}$/;
+
+/** How copies of a store path's files are named; `owner` is of its records. */
+export function tagOf(owner: Buffer): string {
+  return Number(owner.readBigUInt64BE() % BigInt(36 ** TAG_CHARS))
+    .toString(36)
+    .padStart(TAG_CHARS, '0');
+}
+
+/** True for a file that another storage may have moved here: it does not move on. */
+export function isMovedName(name: string): boolean {
+  return MOVED.test(name);
+}
+
+/** True if the file of this id has these bytes: its storage has computed that as they came. */
+export function isCopy(id: string, size: number, sum: number): boolean {
+  const parsed = parseFileId(id);
+  if (!parsed) return false;
+  const fields = decodeFields(parsed.base);
+  return sizeOfField(fields.sizeField) === size && fields.crc32 === sum;
+}
+
+/** The group that a FastDFS id names. */
+export function groupOf(id: string): string {
+  return id.slice(0, id.indexOf('/'));
+}
+
+export class FastdfsAwayFiles implements AwayFiles {
+  readonly #client: FastdfsClient;
+  /** By group, the storage that was read from last: trackers need not be asked for each read. */
+  readonly #near = new Map<string, { readonly storage: FetchTarget; readonly untilMs: number }>();
+  /** Uploads that may have stored something although they failed. */
+  #orphans = 0;
+
+  constructor(client: FastdfsClient) {
+    this.#client = client;
+    client.on('possibleOrphan', () => {
+      this.#orphans += 1;
+    });
+  }
+
+  async store(group: string, tag: string, { size, chunks }: AwayContent): Promise<string> {
+    const before = this.#orphans;
+    try {
+      return await this.#client.upload(chunks(), { group, size, extension: `m${tag}` });
+    } catch (error) {
+      throw new AwayError(`${group} takes no copy`, this.#orphans > before, error);
+    }
+  }
+
+  async read(id: string, offset: number, bytes: number): Promise<Buffer> {
+    const range = { offset, length: bytes, maxBytes: bytes, deadlineMs: READ_MS };
+    try {
+      const storage = await this.#nearest(id);
+      return await this.#client.downloadBytes(id, { ...range, storage });
+    } catch {
+      // It is away, or has not got the file yet: the client asks the others.
+      this.#near.delete(groupOf(id));
+      return this.#client.downloadBytes(id, range);
+    }
+  }
+
+  async #nearest(id: string): Promise<FetchTarget> {
+    const group = groupOf(id);
+    const known = this.#near.get(group);
+    if (known && known.untilMs > performance.now()) return known.storage;
+    const storage = await this.#client.locate(id);
+    this.#near.set(group, { storage, untilMs: performance.now() + NEAR_MS });
+    return storage;
+  }
+
+  async remove(id: string): Promise<void> {
+    try {
+      await this.#client.delete(id);
+    } catch (error) {
+      if (codeOf(error) !== 'not_found') throw error;
+    }
+  }
+
+  async *list(group: string, tag: string): AsyncGenerator<string> {
+    for (const storage of await this.#client.listStorages(group)) {
+      const target = { group, address: storage.address, port: storage.storagePort };
+      for (let path = 0; path < storage.storePathCount; path += 1) {
+        for await (const { fileId } of this.#client.listFiles(target, { storePathIndex: path })) {
+          if (parseFileId(fileId)?.name.endsWith(`.m${tag}`)) yield fileId;
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,122 @@
+import { type Disk, type DiskFile, type FileStat, removeIfThere } from '@stevedore/disk';
+import { bytesOf, GrowingBytes } from './growing-bytes.js';
+
+/**
+ * Bytes that are being written: in memory while they may become a row, in a file under a
+ * temporary name as soon as they are too many for one. What is in memory becomes durable
+ * with the record that it turns into, not before.
+ */
+
+export interface SpillingFileParts {
+  readonly disk: Disk;
+  /** The temporary name. */
+  readonly path: string;
+  /** The largest that may become a row. */
+  readonly limitBytes: number;
+  readonly mtimeSeconds: number;
+  /** What there is already. Default: nothing. */
+  readonly bytes?: Buffer;
+}
+
+export class SpillingFile implements DiskFile {
+  readonly #parts: SpillingFileParts;
+  #memory: GrowingBytes | undefined;
+  #file: DiskFile | undefined;
+  #mtimeSeconds: number;
+  #isSynced = false;
+
+  constructor(parts: SpillingFileParts) {
+    this.#parts = parts;
+    this.#memory = new GrowingBytes(parts.bytes);
+    this.#mtimeSeconds = parts.mtimeSeconds;
+  }
+
+  get path(): string {
+    return this.#parts.path;
+  }
+
+  /** Its bytes while they are in memory. */
+  get memory(): Buffer | undefined {
+    return this.#memory?.bytes;
+  }
+
+  get mtimeSeconds(): number {
+    return this.#mtimeSeconds;
+  }
+
+  async stat(): Promise<FileStat> {
+    if (!this.#memory) return this.#file!.stat();
+    return { size: this.#memory.size, mtimeSeconds: this.#mtimeSeconds, isFile: true };
+  }
+
+  async readAt(target: Buffer, position: number): Promise<number> {
+    return this.#memory
+      ? this.#memory.readAt(target, position)
+      : this.#file!.readAt(target, position);
+  }
+
+  async writeAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
+    const file = await this.#fileFor(position + bytesOf(chunks));
+    if (file) await file.writeAt(chunks, position);
+    else this.#memory!.writeAt(chunks, position);
+  }
+
+  async truncate(size: number): Promise<void> {
+    const file = await this.#fileFor(size);
+    if (file) await file.truncate(size);
+    else this.#memory!.truncate(size);
+  }
+
+  async setModified(seconds: number): Promise<void> {
+    this.#mtimeSeconds = seconds;
+    await this.#file?.setModified(seconds);
+  }
+
+  async sync(): Promise<void> {
+    this.#isSynced = true;
+    await this.#file?.sync();
+  }
+
+  async close(): Promise<void> {
+    this.#isSynced = false;
+    const file = this.#file;
+    this.#file = undefined;
+    await file?.close();
+  }
+
+  /**
+   * Its directory is synced while it is open: if it has been synced, its owner relies on
+   * it under its temporary name.
+   */
+  async keep(): Promise<void> {
+    if (this.#memory && this.#isSynced) await (await this.#onDisk()).sync();
+  }
+
+  /** Puts what is in memory on the disk, synced, under the temporary name. */
+  async spill(): Promise<void> {
+    const file = await this.#onDisk();
+    await file.setModified(this.#mtimeSeconds);
+    await file.sync();
+    await this.close();
+  }
+
+  async #fileFor(size: number): Promise<DiskFile | undefined> {
+    return !this.#memory || size > this.#parts.limitBytes ? this.#onDisk() : undefined;
+  }
+
+  async #onDisk(): Promise<DiskFile> {
+    if (this.#file) return this.#file;
+    const { disk, path } = this.#parts;
+    const file = await disk.create(path);
+    try {
+      await file.writeAt([this.#memory!.bytes], 0);
+    } catch (error) {
+      await file.close();
+      await removeIfThere(disk, path);
+      throw error;
+    }
+    this.#file = file;
+    this.#memory = undefined;
+    return file;
+  }
+}
