@@ -1,7 +1,10 @@
-import { connect } from 'node:net';
+import { connect, createServer } from 'node:net';
 import {
+  createLink,
+  decodeHeader,
   deleteFile,
   encodeHeader,
+  REPLY_COMMAND,
   reportServerId,
   Status,
   syncAppendFile,
@@ -16,7 +19,7 @@ import {
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { Random } from '../support/random.js';
 import { contentsOf, done, groupOf, send } from './group.js';
-import { filesIn, RawClient } from './support.js';
+import { filesIn, RawClient, until } from './support.js';
 
 /** What a storage does with copies from those who may not send any, and from bad members. */
 
@@ -31,6 +34,29 @@ function from(localAddress: string, to: { host: string; port: number }): Promise
 }
 
 const CONTENT = Buffer.from('content');
+
+/** Answers everything with an empty body and status 0, as FastDFS does; keeps the requests. */
+async function stockStorage(host: string, port: number): Promise<{ code: number; body: Buffer }[]> {
+  const requests: { code: number; body: Buffer }[] = [];
+  const server = createServer((socket) => {
+    let received = Buffer.alloc(0);
+    socket.on('error', () => {});
+    socket.on('data', (chunk) => {
+      received = Buffer.concat([received, chunk]);
+      while (received.length >= 10) {
+        const { bodyBytes, command } = decodeHeader(received);
+        if (received.length < 10 + bodyBytes) return;
+        requests.push({ code: command, body: received.subarray(10, 10 + bodyBytes) });
+        received = received.subarray(10 + bodyBytes);
+        socket.write(encodeHeader({ bodyBytes: 0, command: REPLY_COMMAND, status: 0 }));
+      }
+    });
+    onTestFinished(() => void socket.destroy());
+  });
+  await new Promise<void>((resolve) => server.listen(port, host, resolve));
+  onTestFinished(() => void server.close());
+  return requests;
+}
 
 /** Each way to change a file of this name from outside. */
 async function attempts(open: () => Promise<RawClient>, name: string): Promise<number[]> {
@@ -138,5 +164,23 @@ describe('a storage of a group', () => {
     expect(places.filter((path) => !path.startsWith('data/.tmp'))).toEqual([]);
     expect((await contentsOf(a!)).get(file.name)?.endsWith('content')).toBe(true);
     expect(Status.accessDenied).toBe(13);
+  });
+
+  it('sends a stock storage files in the place of links, which it would choke on', async () => {
+    const group = await groupOf(2);
+    const [a, b] = group.members;
+    const client = await a!.connect();
+    const { name: source } = await client.upload(CONTENT);
+    const { port } = a!.storage!;
+    await b!.stop();
+    const requests = await stockStorage(b!.host, port);
+    const rest = { group: 'group1', master: '', prefix: '', signature: '' };
+    const link = await done(client, createLink, { ...rest, extension: 'lnk', source });
+    const isLink = ({ body }: { body: Buffer }): boolean => body.includes(link.name);
+    await until(() => requests.some(isLink));
+    const { code, body } = requests.find(isLink)!;
+    expect(code).toBe(syncCreateFile.code);
+    expect(body.subarray(-CONTENT.length)).toEqual(CONTENT);
+    expect(requests.map((each) => each.code)).not.toContain(syncCreateLink.code);
   });
 });
