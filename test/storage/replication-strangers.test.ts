@@ -1,12 +1,16 @@
+import { rm } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import {
+  beat,
   createLink,
   decodeHeader,
   deleteFile,
   encodeHeader,
+  join,
   REPLY_COMMAND,
   reportServerId,
   Status,
+  StorageStatus,
   syncAppendFile,
   syncCreateFile,
   syncCreateLink,
@@ -182,5 +186,27 @@ describe('a storage of a group', () => {
     expect(code).toBe(syncCreateFile.code);
     expect(body.subarray(-CONTENT.length)).toEqual(CONTENT);
     expect(requests.map((each) => each.code)).not.toContain(syncCreateLink.code);
+  });
+
+  it('shows itself away to a stock storage that does not begin its first copy', async () => {
+    const group = await groupOf(1);
+    const [a] = group.members;
+    const { port } = a!.storage!;
+    const stock = await from(a!.host.replace(/\d+$/, '9'), group.tracker);
+    const times = { joinedAtSeconds: 1_795_000_000, startedAtSeconds: 1_795_000_000 };
+    const paths = { storePathCount: 1, subdirectoriesPerPath: 4, uploadPriority: 10 };
+    const self = { version: '6.16.1', initial: false, status: 7, storageId: '' };
+    const trackerAddress = group.tracker.host;
+    const trackers = [`${trackerAddress}:${group.tracker.port}`];
+    const where = { group: 'group1', port, trackerAddress, trackers };
+    await done(stock, join, { ...where, ...times, ...paths, ...self });
+    await done(stock, beat, undefined);
+    await a!.stop();
+    await rm(a!.folder, { recursive: true });
+    await a!.start();
+    for (const status of [StorageStatus.waitSync, StorageStatus.offline, StorageStatus.waitSync]) {
+      await until(async () => (await group.statusOf(a!)) === status);
+    }
+    expect(a!.errors.map(({ message }) => message).join()).toContain('no member has begun');
   });
 });
