@@ -6,8 +6,11 @@ import {
   decodeHeader,
   deleteFile,
   encodeHeader,
+  getMyIp,
   join,
+  parameterReq,
   REPLY_COMMAND,
+  reportDiskUsage,
   reportServerId,
   Status,
   StorageStatus,
@@ -15,6 +18,7 @@ import {
   syncCreateFile,
   syncCreateLink,
   syncDeleteFile,
+  syncDestReq,
   syncModifyFile,
   syncRenameFile,
   syncTruncateFile,
@@ -22,8 +26,9 @@ import {
 } from '@stevedore/protocol';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { Random } from '../support/random.js';
+import { temporaryFolder } from '../support/temporary.js';
 import { contentsOf, done, groupOf, send } from './group.js';
-import { filesIn, RawClient, until } from './support.js';
+import { filesIn, RawClient, storageOf, until } from './support.js';
 
 /** What a storage does with copies from those who may not send any, and from bad members. */
 
@@ -39,20 +44,31 @@ function from(localAddress: string, to: { host: string; port: number }): Promise
 
 const CONTENT = Buffer.from('content');
 
-/** Answers everything with an empty body and status 0, as FastDFS does; keeps the requests. */
-async function stockStorage(host: string, port: number): Promise<{ code: number; body: Buffer }[]> {
-  const requests: { code: number; body: Buffer }[] = [];
+interface Request {
+  readonly code: number;
+  readonly body: Buffer;
+}
+
+/** Answers as it is told, or with an empty body and status 0; keeps the requests. */
+async function stockServer(
+  host: string,
+  port: number,
+  answers: ReadonlyMap<number, { status?: number; body?: Buffer }> = new Map(),
+): Promise<Request[]> {
+  const requests: Request[] = [];
   const server = createServer((socket) => {
     let received = Buffer.alloc(0);
     socket.on('error', () => {});
     socket.on('data', (chunk) => {
       received = Buffer.concat([received, chunk]);
       while (received.length >= 10) {
-        const { bodyBytes, command } = decodeHeader(received);
+        const { bodyBytes, command: code } = decodeHeader(received);
         if (received.length < 10 + bodyBytes) return;
-        requests.push({ code: command, body: received.subarray(10, 10 + bodyBytes) });
+        requests.push({ code, body: received.subarray(10, 10 + bodyBytes) });
         received = received.subarray(10 + bodyBytes);
-        socket.write(encodeHeader({ bodyBytes: 0, command: REPLY_COMMAND, status: 0 }));
+        const { status = 0, body = Buffer.alloc(0) } = answers.get(code) ?? {};
+        socket.write(encodeHeader({ bodyBytes: body.length, command: REPLY_COMMAND, status }));
+        socket.write(body);
       }
     });
     onTestFinished(() => void socket.destroy());
@@ -177,7 +193,7 @@ describe('a storage of a group', () => {
     const { name: source } = await client.upload(CONTENT);
     const { port } = a!.storage!;
     await b!.stop();
-    const requests = await stockStorage(b!.host, port);
+    const requests = await stockServer(b!.host, port);
     const rest = { group: 'group1', master: '', prefix: '', signature: '' };
     const link = await done(client, createLink, { ...rest, extension: 'lnk', source });
     const isLink = ({ body }: { body: Buffer }): boolean => body.includes(link.name);
@@ -208,5 +224,28 @@ describe('a storage of a group', () => {
       await until(async () => (await group.statusOf(a!)) === status);
     }
     expect(a!.errors.map(({ message }) => message).join()).toContain('no member has begun');
+  });
+
+  it('does not beat at a stock tracker that takes an empty storage for ONLINE', async () => {
+    const folder = temporaryFolder();
+    const host = '127.0.29.2';
+    const online = { status: StorageStatus.online, sourceId: '' };
+    const requests = await stockServer(
+      '127.0.29.1',
+      22_122,
+      new Map([
+        [getMyIp.code, { body: getMyIp.reply.encode(host) }],
+        [parameterReq.code, { body: parameterReq.reply.encode(new Map()) }],
+        [join.code, { body: join.reply.encode(online) }],
+        [syncDestReq.code, { status: 2 }],
+      ]),
+    );
+    const trackers = ['127.0.29.1:22122'];
+    await storageOf({ folder, host, trackers });
+    const asked = () => requests.filter(({ code }) => code === syncDestReq.code).length;
+    await until(() => asked() >= 3);
+    const codes = requests.map(({ code }) => code);
+    expect(codes).not.toContain(beat.code);
+    expect(codes).not.toContain(reportDiskUsage.code);
   });
 });

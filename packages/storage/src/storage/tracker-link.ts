@@ -172,11 +172,21 @@ export class TrackerLink {
       if (!isUnfinished(this.#status)) await this.#notify(client, undefined);
       return;
     }
+    while (!(await this.#choosesSource(client))) {
+      // For a C tracker it is still ONLINE, and would be ACTIVE with its first beat.
+      if (isUnfinished(this.#status)) return;
+      await this.#pause(SYNC_REPORT_INTERVAL_MS);
+    }
+  }
+
+  /** False while those that it could copy from are away; see #reports. */
+  async #choosesSource(client: FrameClient): Promise<boolean> {
     try {
       await this.#chooseSource(client);
+      return true;
     } catch (error) {
-      // Status 2: those that it could copy from are away; see #reports.
-      if (!(error instanceof StatusError) || error.status !== Status.notFound) throw error;
+      if (error instanceof StatusError && error.status === Status.notFound) return false;
+      throw error;
     }
   }
 
