@@ -1,15 +1,25 @@
-import { readFile } from 'node:fs/promises';
-import { connect } from 'node:net';
-import { join } from 'node:path';
+import { readFile, rm } from 'node:fs/promises';
+import { connect, createServer } from 'node:net';
+import path from 'node:path';
 import {
+  beat,
+  createLink,
+  decodeHeader,
   deleteFile,
   encodeHeader,
+  getMyIp,
+  join,
+  parameterReq,
+  REPLY_COMMAND,
+  reportDiskUsage,
   reportServerId,
   Status,
+  StorageStatus,
   syncAppendFile,
   syncCreateFile,
   syncCreateLink,
   syncDeleteFile,
+  syncDestReq,
   syncModifyFile,
   syncRenameFile,
   syncTruncateFile,
@@ -18,8 +28,9 @@ import {
 } from '@stevedore/protocol';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { Random } from '../support/random.js';
+import { temporaryFolder } from '../support/temporary.js';
 import { contentsOf, done, groupOf, send } from './group.js';
-import { filesIn, RawClient } from './support.js';
+import { filesIn, RawClient, storageOf, until } from './support.js';
 
 /** What a storage does with copies from those who may not send any, and from bad members. */
 
@@ -34,6 +45,40 @@ function from(localAddress: string, to: { host: string; port: number }): Promise
 }
 
 const CONTENT = Buffer.from('content');
+
+interface Request {
+  readonly code: number;
+  readonly body: Buffer;
+}
+
+/** Answers as it is told, or with an empty body and status 0; keeps the requests. */
+async function stockServer(
+  host: string,
+  port: number,
+  answers: ReadonlyMap<number, { status?: number; body?: Buffer }> = new Map(),
+): Promise<Request[]> {
+  const requests: Request[] = [];
+  const server = createServer((socket) => {
+    let received = Buffer.alloc(0);
+    socket.on('error', () => {});
+    socket.on('data', (chunk) => {
+      received = Buffer.concat([received, chunk]);
+      while (received.length >= 10) {
+        const { bodyBytes, command: code } = decodeHeader(received);
+        if (received.length < 10 + bodyBytes) return;
+        requests.push({ code, body: received.subarray(10, 10 + bodyBytes) });
+        received = received.subarray(10 + bodyBytes);
+        const { status = 0, body = Buffer.alloc(0) } = answers.get(code) ?? {};
+        socket.write(encodeHeader({ bodyBytes: body.length, command: REPLY_COMMAND, status }));
+        socket.write(body);
+      }
+    });
+    onTestFinished(() => void socket.destroy());
+  });
+  await new Promise<void>((resolve) => server.listen(port, host, resolve));
+  onTestFinished(() => void server.close());
+  return requests;
+}
 
 /** Each way to change a file of this name from outside. */
 async function attempts(open: () => Promise<RawClient>, name: string): Promise<number[]> {
@@ -84,7 +129,7 @@ describe('a storage of a group', () => {
     expect((await client.ask(syncDeleteFile, change)).status).toBe(0);
     await client.ask(syncDeleteFile, { ...change, atSeconds: 1_999_999_999, name: own.name });
     await a!.stop();
-    const synced = await readFile(join(a!.folder, 'data', 'sync', 'synced.json'), 'utf8');
+    const synced = await readFile(path.join(a!.folder, 'data', 'sync', 'synced.json'), 'utf8');
     expect(JSON.parse(synced)).toEqual({ [b!.host]: 1_999_999_999 });
   });
 
@@ -171,5 +216,68 @@ describe('a storage of a group', () => {
     expect(places.filter((path) => !path.startsWith('data/.tmp'))).toEqual([]);
     expect((await contentsOf(a!)).get(file.name)?.endsWith('content')).toBe(true);
     expect(Status.accessDenied).toBe(13);
+  });
+
+  it('sends a stock storage files in the place of links, which it would choke on', async () => {
+    const group = await groupOf(2);
+    const [a, b] = group.members;
+    const client = await a!.connect();
+    const { name: source } = await client.upload(CONTENT);
+    const { port } = a!.storage!;
+    await b!.stop();
+    const requests = await stockServer(b!.host, port);
+    const rest = { group: 'group1', master: '', prefix: '', signature: '' };
+    const link = await done(client, createLink, { ...rest, extension: 'lnk', source });
+    const isLink = ({ body }: { body: Buffer }): boolean => body.includes(link.name);
+    await until(() => requests.some(isLink));
+    const { code, body } = requests.find(isLink)!;
+    expect(code).toBe(syncCreateFile.code);
+    expect(body.subarray(-CONTENT.length)).toEqual(CONTENT);
+    expect(requests.map((each) => each.code)).not.toContain(syncCreateLink.code);
+  });
+
+  it('shows itself away to a stock storage that does not begin its first copy', async () => {
+    const group = await groupOf(1);
+    const [a] = group.members;
+    const { port } = a!.storage!;
+    const stock = await from(a!.host.replace(/\d+$/, '9'), group.tracker);
+    const times = { joinedAtSeconds: 1_795_000_000, startedAtSeconds: 1_795_000_000 };
+    const paths = { storePathCount: 1, subdirectoriesPerPath: 4, uploadPriority: 10 };
+    const self = { version: '6.16.1', initial: false, status: 7, storageId: '' };
+    const trackerAddress = group.tracker.host;
+    const trackers = [`${trackerAddress}:${group.tracker.port}`];
+    const where = { group: 'group1', port, trackerAddress, trackers };
+    await done(stock, join, { ...where, ...times, ...paths, ...self });
+    await done(stock, beat, undefined);
+    await a!.stop();
+    await rm(a!.folder, { recursive: true });
+    await a!.start();
+    for (const status of [StorageStatus.waitSync, StorageStatus.offline, StorageStatus.waitSync]) {
+      await until(async () => (await group.statusOf(a!)) === status);
+    }
+    expect(a!.errors.map(({ message }) => message).join()).toContain('no member has begun');
+  });
+
+  it('does not beat at a stock tracker that takes an empty storage for ONLINE', async () => {
+    const folder = temporaryFolder();
+    const host = '127.0.29.2';
+    const online = { status: StorageStatus.online, sourceId: '' };
+    const requests = await stockServer(
+      '127.0.29.1',
+      22_122,
+      new Map([
+        [getMyIp.code, { body: getMyIp.reply.encode(host) }],
+        [parameterReq.code, { body: parameterReq.reply.encode(new Map()) }],
+        [join.code, { body: join.reply.encode(online) }],
+        [syncDestReq.code, { status: 2 }],
+      ]),
+    );
+    const trackers = ['127.0.29.1:22122'];
+    await storageOf({ folder, host, trackers });
+    const asked = () => requests.filter(({ code }) => code === syncDestReq.code).length;
+    await until(() => asked() >= 3);
+    const codes = requests.map(({ code }) => code);
+    expect(codes).not.toContain(beat.code);
+    expect(codes).not.toContain(reportDiskUsage.code);
   });
 });

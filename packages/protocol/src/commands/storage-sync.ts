@@ -273,8 +273,15 @@ export const reportTrunkFree: Command<number, undefined> = {
   reply: nothing,
 };
 
+/**
+ * Header status of STORAGE_REPORT_SERVER_ID: asks for a byte in the answer if the other takes
+ * SYNC_CREATE_LINK. FastDFS does not look at it and answers without: its versions 6.13 to
+ * 6.16.1 log a link that they are sent without its name, and send their log no further.
+ */
+export const ASKS_FOR_LINKS = 1;
+
 /** STORAGE_REPORT_SERVER_ID (9): the first request of a storage to another: `id str(16)` */
-export const reportServerId: Command<string, undefined> = {
+export const reportServerId: Command<string, boolean> = {
   name: 'STORAGE_REPORT_SERVER_ID',
   code: CommandCode.storageReportServerId,
   request: {
@@ -287,5 +294,8 @@ export const reportServerId: Command<string, undefined> = {
       return id;
     },
   },
-  reply: nothing,
+  reply: {
+    encode: (takesLinks) => Buffer.alloc(takesLinks ? 1 : 0, 1),
+    decode: (bytes) => bytes.length === 1 && bytes[0] === 1,
+  },
 };

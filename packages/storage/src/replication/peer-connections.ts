@@ -1,4 +1,4 @@
-import { reportServerId } from '@stevedore/protocol';
+import { ASKS_FOR_LINKS, reportServerId } from '@stevedore/protocol';
 import { asError, ConnectionError } from '../errors.js';
 import { FrameClient, type FrameClientOptions } from '../net/frame-client.js';
 
@@ -21,6 +21,8 @@ export class PeerConnections {
   readonly #waiting: (() => void)[] = [];
   /** True once the member has ended a connection that it was not asked to end. */
   hasEnded = false;
+  /** True if the member can be sent links; others are sent files in their places. */
+  takesLinks = false;
   readonly #onEnd: () => void;
 
   private constructor(options: PeerConnectionsOptions, stop: AbortController, onEnd: () => void) {
@@ -106,7 +108,7 @@ export class PeerConnections {
       this.#onEnd();
     });
     try {
-      await peer.ask(reportServerId, this.#options.ownId);
+      this.takesLinks = await peer.ask(reportServerId, this.#options.ownId, ASKS_FOR_LINKS);
       return peer;
     } catch (error) {
       this.#drop(peer);

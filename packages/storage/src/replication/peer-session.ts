@@ -129,7 +129,8 @@ export class PeerSession {
   /** Never rejects: what fails ends the session. True once the member has it. */
   async #deliver(record: LogRecord, end: Position): Promise<boolean> {
     const { sending, connections, keeper, report, service, signal } = this.#parts;
-    const about = { end, again: end <= this.#beginning, sent: this.#sent };
+    const { takesLinks } = connections;
+    const about = { end, again: end <= this.#beginning, sent: this.#sent, takesLinks };
     for (let attempt = 1; ; attempt++) {
       try {
         await connections.use((peer) => sending.send(record, peer, about));

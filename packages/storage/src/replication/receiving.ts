@@ -1,5 +1,6 @@
 import {
   ALREADY_THERE,
+  ASKS_FOR_LINKS,
   type FileId,
   type PayloadCommand,
   ProtocolError,
@@ -95,9 +96,9 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
     });
 
   return [
-    control(reportServerId, async (id, { session }: Context<StorageSession>) => {
+    control(reportServerId, async (id, { header, session }: Context<StorageSession>) => {
       session.peer = await admit(members, session, id);
-      return undefined;
+      return header.status === ASKS_FOR_LINKS;
     }),
     wholeFile(syncCreateFile),
     wholeFile(syncUpdateFile),

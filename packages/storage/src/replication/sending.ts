@@ -55,6 +55,8 @@ export interface About {
   /** The member may have it already. */
   readonly again: boolean;
   readonly sent: SentFiles;
+  /** The member can be sent links. */
+  readonly takesLinks: boolean;
 }
 
 /** Names in memory for one member. */
@@ -102,6 +104,8 @@ export class Sending {
       case 'D':
         return this.#deleted(id, record, peer, about);
       case 'L':
+        // It leads to a file that never changes.
+        if (!about.takesLinks) return this.#created(id, record, peer, about);
         return this.#linked(id, record, peer);
       case 'R':
         return this.#renamed(id, record, peer);
@@ -301,9 +305,10 @@ export class Sending {
     return { atSeconds, group: this.#group, name: id.name };
   }
 
-  /** The file as it is, with the time of its last change. */
+  /** The file as it is, with the time of its last change; a link is younger than its file. */
   #wholeFile(id: FileId, record: LogRecord, { stat: { size, mtimeSeconds } }: OpenFile) {
-    return { ...this.#change(id, record), atSeconds: mtimeSeconds, size };
+    const atSeconds = record.operation === 'L' ? record.atSeconds : mtimeSeconds;
+    return { ...this.#change(id, record), atSeconds, size };
   }
 
   /** The file between two changes, or undefined; waits for a change of `waitFor` as well. */

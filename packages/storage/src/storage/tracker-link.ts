@@ -2,6 +2,7 @@ import { isIPv6 } from 'node:net';
 import {
   beat,
   type ChangeList,
+  changeStatus,
   type DiskUsage,
   fetchStorageIds,
   getMyIp,
@@ -45,6 +46,13 @@ const MAX_STORAGE_IDS = 512 * 32;
 const SYNC_REPORT_INTERVAL_MS = 500;
 /** How long the source of a first copy may be away before another one is asked for. */
 const SOURCE_AWAY_MS = 5000;
+/**
+ * A first copy begins within so many beats, but not before so long; else this storage leaves
+ * for so many.
+ */
+const COPY_BEGINS_BEATS = 2;
+const COPY_BEGINS_MIN_MS = 12_000;
+const AWAY_BEATS = 1.2;
 /** News are asked for at most so often. */
 const REFRESH_INTERVAL_MS = 100;
 
@@ -79,6 +87,10 @@ export class TrackerLink {
   /** Whom the first copy comes from. */
   #source: SyncSource | undefined;
   #sourceSeenAt = 0;
+  /** When the source was asked for. */
+  #askedAt = 0;
+  /** Longer than the usual pause where the members are to see that this storage is away. */
+  #awayMs = 0;
   /** True once the tracker has told of the group's members. */
   #told = false;
   /** Somebody wants news; the next pause is none. */
@@ -92,7 +104,14 @@ export class TrackerLink {
     this.#running = keepSession({
       ...{ tracker, onError, signal: this.#stop.signal },
       session: (active) => this.#session(active),
-      pause: () => this.#pause(reconnectDelayMs),
+      pause: async () => {
+        const until = performance.now() + this.#awayMs;
+        this.#awayMs = 0;
+        await this.#pause(reconnectDelayMs);
+        while (performance.now() < until && !this.#stop.signal.aborted) {
+          await this.#pause(until - performance.now());
+        }
+      },
     });
   }
 
@@ -153,11 +172,21 @@ export class TrackerLink {
       if (!isUnfinished(this.#status)) await this.#notify(client, undefined);
       return;
     }
+    while (!(await this.#choosesSource(client))) {
+      // For a C tracker it is still ONLINE, and would be ACTIVE with its first beat.
+      if (isUnfinished(this.#status)) return;
+      await this.#pause(SYNC_REPORT_INTERVAL_MS);
+    }
+  }
+
+  /** False while those that it could copy from are away; see #reports. */
+  async #choosesSource(client: FrameClient): Promise<boolean> {
     try {
       await this.#chooseSource(client);
+      return true;
     } catch (error) {
-      // Status 2: those that it could copy from are away; see #reports.
-      if (!(error instanceof StatusError) || error.status !== Status.notFound) throw error;
+      if (error instanceof StatusError && error.status === Status.notFound) return false;
+      throw error;
     }
   }
 
@@ -171,6 +200,7 @@ export class TrackerLink {
     await client.ask(syncNotify, source ?? { sourceId: '', untilSeconds: 0 });
     this.#source = source;
     this.#sourceSeenAt = performance.now();
+    this.#askedAt = this.#sourceSeenAt;
   }
 
   /** Reports until the connection breaks or the link is closed. */
@@ -240,10 +270,31 @@ export class TrackerLink {
     }
     const now = performance.now();
     const source = this.#source && replication.members.find(this.#source.sourceId);
-    if (source?.status === StorageStatus.active) this.#sourceSeenAt = now;
-    else if (!this.#source || now - this.#sourceSeenAt > SOURCE_AWAY_MS) {
+    if (source?.status === StorageStatus.active) {
+      this.#sourceSeenAt = now;
+      const beginsMs = COPY_BEGINS_BEATS * this.#options.beatIntervalMs;
+      if (
+        this.#status === StorageStatus.waitSync &&
+        now - this.#askedAt > Math.max(beginsMs, COPY_BEGINS_MIN_MS)
+      ) {
+        await this.#leave(client);
+      }
+    } else if (!this.#source || now - this.#sourceSeenAt > SOURCE_AWAY_MS) {
       await this.#settleSync(client, true);
     }
+  }
+
+  /**
+   * A C storage does not believe that one which it knows as ACTIVE has to wait for its first
+   * copy, unless it has seen it OFFLINE; and it hears of the members with its beats only. So
+   * this storage goes OFFLINE, which trackers pass on if it was ACTIVE, and begins anew later.
+   */
+  async #leave(client: FrameClient): Promise<never> {
+    await client.ask(changeStatus, StorageStatus.offline);
+    await client.ask(beat, undefined);
+    this.#status = StorageStatus.init;
+    this.#awayMs = AWAY_BEATS * this.#options.beatIntervalMs;
+    throw new Error('no member has begun the first copy; leaving for a moment, so that all see it');
   }
 
   /** Waits so long, or until there is something to do: then it is true. */
