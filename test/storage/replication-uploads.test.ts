@@ -54,6 +54,30 @@ describe('an upload', () => {
     expect([...(await contentsOf(slow)).keys()]).toEqual([file.name]);
   });
 
+  it('of a slave that is refused leaves the slave alone that another member took since', async () => {
+    const { group, slow, hold } = await groupWithSlow({ writeCopies: 2, writeTimeoutMs: 1500 });
+    const [first, second] = group.members as [MemberOfTest, MemberOfTest];
+    const client = await first.connect();
+    const { name } = await client.upload(Buffer.from('master'));
+    await sameEverywhere(group.members);
+    await second.stop();
+    const release = hold();
+    const request = { master: name, prefix: '_s', extension: 'txt', size: 3 };
+    const refused = send(client, uploadSlaveFile, request, Buffer.from('one'));
+    // It is made here, and too few have it; the other one takes it after that.
+    await until(async () => (await contentsOf(first)).size > 1);
+    expect((await refused).status).toBe(11);
+    await first.stop();
+    await second.start();
+    const taken = await send(await second.connect(), uploadSlaveFile, request, Buffer.from('two'));
+    expect(taken.status).toBe(0);
+    release();
+    await first.start();
+    await sameEverywhere(group.members);
+    expect(await download(second, taken.answer!)).toBe('two');
+    expect(await download(slow, taken.answer!)).toBe('two');
+  });
+
   it('waits for nobody by default, and members that were slow catch up', async () => {
     const { group, slow, hold } = await groupWithSlow();
     const client = await group.members[0]!.connect();

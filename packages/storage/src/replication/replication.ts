@@ -62,12 +62,13 @@ export class Replication {
 
   /**
    * Makes a change that a client asked for. A new file that too few members get is removed
-   * by `undo`, and the status is 11.
+   * by `undo`, as of the time at which it was made, and the status is 11: another member may
+   * have been given a slave of the same name since.
    */
   async run<Result>(
     kind: ChangeKind,
     make: (change: Change) => Promise<Result>,
-    undo?: (result: Result) => Promise<void>,
+    undo?: (result: Result, change: Change) => Promise<void>,
   ): Promise<Result> {
     const copiers = this.#copiers;
     if (kind === 'new') copiers?.checkCopies();
@@ -83,7 +84,7 @@ export class Replication {
     try {
       await copiers?.copied(change.position);
     } catch (error) {
-      await undo?.(result);
+      await undo?.(result, change);
       throw error;
     }
     return result;

@@ -46,7 +46,7 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
         await replication.run(
           'new',
           (change) => store.storeAs(id, payload, change, after),
-          () => forget(service, id),
+          (_, change) => forget(service, id, change),
         );
       } finally {
         done();
@@ -78,7 +78,7 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
         await replication.run(
           'new',
           (change) => store.linkAs(slave, linked, change),
-          () => forget(service, slave),
+          (_, change) => forget(service, slave, change),
         );
         return { group, name: slave.name };
       }
@@ -87,7 +87,7 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
         'new',
         (change) =>
           store.linkTo(linked, { kind: 'normal', storePathIndex, extension, source }, change),
-        (made) => forget(service, made),
+        (made, change) => forget(service, made, change),
       );
       return { group, name: id.name };
     }),

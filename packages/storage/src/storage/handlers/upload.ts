@@ -9,6 +9,7 @@ import {
 import { asError, StatusError } from '../../errors.js';
 import { type Handler, receiving } from '../../net/handler.js';
 import type { Payload } from '../../net/payload.js';
+import type { Change } from '../../replication/change.js';
 import type { NewKind } from '../file-names.js';
 import { METADATA_SUFFIX } from '../layout.js';
 import type { StorageService } from '../service.js';
@@ -27,7 +28,7 @@ export function uploadHandlers<Session>(service: StorageService): Handler<Sessio
         const { group, name } = await service.replication.run(
           'new',
           (change) => service.store.store(file, payload, change),
-          (id) => forget(service, id),
+          (id, change) => forget(service, id, change),
         );
         return { group, name };
       } finally {
@@ -41,14 +42,11 @@ export function uploadHandlers<Session>(service: StorageService): Handler<Sessio
 }
 
 /** Removes a file that too few members have got; what remains of it is an orphan. */
-export async function forget(service: StorageService, id: FileId): Promise<void> {
-  const change = service.replication.journal.begin();
+export async function forget(service: StorageService, id: FileId, change: Change): Promise<void> {
   try {
     await service.store.remove(id, change);
   } catch (error) {
     service.settings.onError(asError(error));
-  } finally {
-    change.end();
   }
 }
 
