@@ -17,7 +17,7 @@ function begin(index: number, count: number): Promise<void> {
     socket.on('error', () => resolve());
     socket.on('close', () => resolve());
     const paths = Array.from({ length: count }, (_, at) => keys[(index + at) % keys.length]!);
-    const heads = paths.map((key) => `GET /files/${key} HTTP/1.1\r\nHost: x\r\n\r\n`);
+    const heads = paths.map((key) => `GET /files/${key} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n`);
     socket.write(heads.join(''), () => resolve());
   });
 }

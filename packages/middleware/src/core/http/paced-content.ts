@@ -109,7 +109,8 @@ export class PacedContent {
         await nextTurn();
       }
       if (keptBytes === 0) continue;
-      const read = (this.#bytes?.length ?? 0) + (this.#stream ? STREAM_BYTES : 0);
+      // All of the file's memory is kept as long as some of it is.
+      const read = (this.#bytes?.buffer.byteLength ?? 0) + (this.#stream ? STREAM_BYTES : 0);
       this.#hold.wait(keptBytes + read, {
         trim: (bytes) => keptBytes + this.#trim(bytes),
         end: () => response.destroy(),

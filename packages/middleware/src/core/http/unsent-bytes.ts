@@ -33,6 +33,8 @@ export interface UnsentStats {
   readonly endedForStall: number;
 }
 
+/** Of the room, for what is in use: as much again was given up and is not collected yet. */
+const IN_USE_SHARE = 1 / 2;
 /** The most that one read sets aside, however long the file is. */
 const READ_SHARE = 1 / 4;
 /** So much more may be taken for short content, which does not wait behind long files. */
@@ -202,7 +204,7 @@ export class UnsentBytes {
   /** Makes room if it has to. */
   #hasRoom(asking: Hold, bytes: number, isShort = false): boolean {
     const { maxUnsentBytes } = this.#limits;
-    const limit = isShort ? maxUnsentBytes * (1 + SHORT_SHARE) : maxUnsentBytes;
+    const limit = maxUnsentBytes * (isShort ? IN_USE_SHARE + SHORT_SHARE : IN_USE_SHARE);
     const fits = (): boolean => {
       const others = this.#bytes - asking.bytes;
       return others + bytes <= limit;
