@@ -38,7 +38,7 @@ export interface BodyLimits {
 }
 
 export const defaultUnsentLimits: UnsentLimits = Object.freeze({
-  maxUnsentBytes: 64 * MIB,
+  maxUnsentBytes: 32 * MIB,
   downloadStallMs: 60_000,
 });
 

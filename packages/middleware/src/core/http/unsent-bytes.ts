@@ -33,8 +33,6 @@ export interface UnsentStats {
   readonly endedForStall: number;
 }
 
-/** Of the room, for what is in use: as much again was given up and is not collected yet. */
-const IN_USE_SHARE = 1 / 2;
 /** The most that one read sets aside, however long the file is. */
 const READ_SHARE = 1 / 4;
 /** So much more may be taken for short content, which does not wait behind long files. */
@@ -197,14 +195,23 @@ export class UnsentBytes {
     if (this.#queue.length === 0) return;
     this.#retry ??= setTimeout(() => {
       this.#retry = undefined;
+      this.#forgetGone();
       this.#serve();
     }, TRIM_AFTER_MS).unref();
+  }
+
+  /** One that waits keeps its connection in memory, with every request that came on it. */
+  #forgetGone(): void {
+    for (const gone of this.#queue.filter(({ isGone }) => isGone())) {
+      this.#queue.splice(this.#queue.indexOf(gone), 1);
+      gone.resolve();
+    }
   }
 
   /** Makes room if it has to. */
   #hasRoom(asking: Hold, bytes: number, isShort = false): boolean {
     const { maxUnsentBytes } = this.#limits;
-    const limit = maxUnsentBytes * (isShort ? IN_USE_SHARE + SHORT_SHARE : IN_USE_SHARE);
+    const limit = isShort ? maxUnsentBytes * (1 + SHORT_SHARE) : maxUnsentBytes;
     const fits = (): boolean => {
       const others = this.#bytes - asking.bytes;
       return others + bytes <= limit;
