@@ -34,7 +34,7 @@ export const gatewayOptions = {
   storagePort: { ...storeOptions.storagePort, default: 23_000 } as OptionSpec<number>,
   downloadBuffer: {
     kind: 'size',
-    default: 32 * 2 ** 20,
+    default: 24 * 2 ** 20,
     minimum: 2 ** 20,
     help: 'memory for bytes that were read and that clients have not taken yet, of all downloads together',
   } as OptionSpec<number>,

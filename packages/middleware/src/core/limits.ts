@@ -38,7 +38,7 @@ export interface BodyLimits {
 }
 
 export const defaultUnsentLimits: UnsentLimits = Object.freeze({
-  maxUnsentBytes: 32 * MIB,
+  maxUnsentBytes: 24 * MIB,
   downloadStallMs: 60_000,
 });
 
