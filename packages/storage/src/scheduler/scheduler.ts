@@ -12,7 +12,7 @@ import { type Counts, Tally } from './tally.js';
  * finds one full, or has waited too long, is told that the storage is busy, and comes
  * back. Bytes and requests that were served and that wait are counted per class and
  * interval.
- * What a request costs is told by who brings it; see costs.ts.
+ * Each handler says what its request costs; see costs.ts.
  */
 
 export type RequestClass = 'metadata' | 'smallFile';

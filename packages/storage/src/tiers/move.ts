@@ -1,4 +1,4 @@
-/** What a move of a file is, to whoever makes or ends it. */
+/** A move of a file, as those who make and end it see it. */
 
 export type MoveOutcome = 'moved' | 'revoked' | 'refused';
 

@@ -17,7 +17,7 @@ export class TouchedDirectories {
     this.#touched.add(dirname(path));
   }
 
-  /** Syncs the directory if anything has changed in it; waits for whoever does already. */
+  /** Syncs the directory if anything has changed in it, or waits for a sync that is under way. */
   async sync(path: string): Promise<void> {
     const underWay = this.#syncs.get(path);
     if (!this.#touched.delete(path)) return underWay;
