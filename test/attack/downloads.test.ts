@@ -1,9 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { connect, type Socket } from 'node:net';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Turns } from '@stevedore/middleware/core';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { RawConnection, running, until } from '../gateway/harness.js';
 import { startGatewayProcess } from '../support/gateway-process.js';
@@ -147,6 +149,26 @@ describe('many requests at once on one connection', () => {
     expect(most).toBe(1);
   });
 
+  test('are not even parsed beyond the bound', async () => {
+    const turns = new Turns(10);
+    let seen = 0;
+    const server = createServer((request, response) => {
+      seen += 1;
+      void turns.wait(request, response);
+    });
+    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+    onTestFinished(() => {
+      server.close();
+    });
+    const ended = new Promise((resolve) => {
+      server.once('connection', (socket: Socket) => socket.once('close', resolve));
+    });
+    ask((server.address() as AddressInfo).port, Array<string>(500).fill('key'));
+    await ended;
+    expect(seen).toBeGreaterThan(10);
+    expect(seen).toBeLessThan(20);
+  });
+
   test('are forgotten when their client goes', async () => {
     const { port, store } = await running();
     const { key } = await store.put(randomBytes(8 * 2 ** 20));
@@ -194,6 +216,18 @@ describe('a client that takes nothing', () => {
       }),
     );
     expect(read).toEqual(keys.map(() => true));
+  });
+
+  test('is ended sooner when there are too many like it', async () => {
+    const { port, url, store } = await running({ limits: { maxStalled: 2 } });
+    const { key } = await store.put(randomBytes(16 * 2 ** 20));
+    const sockets = Array.from({ length: 5 }, () => ask(port, [key]));
+    while ((await stalledDownloads(url)) !== 5) await sleep(50);
+    while ((await stalledDownloads(url)) !== 2) await sleep(50);
+    const received = await Promise.all(
+      sockets.map(async (socket) => (await readAll(socket, [16 * 2 ** 20])).length),
+    );
+    expect(received.sort()).toEqual([0, 0, 0, 1, 1]);
   });
 
   test('gives its connection to one that comes', async () => {

@@ -40,6 +40,7 @@ export interface BodyLimits {
 export const defaultUnsentLimits: UnsentLimits = Object.freeze({
   maxUnsentBytes: 24 * MIB,
   downloadStallMs: 60_000,
+  maxStalled: 2_048,
 });
 
 export const defaultBodyLimits: BodyLimits = Object.freeze({

@@ -8,7 +8,9 @@ import type { Socket } from 'node:net';
  */
 
 /** Each costs two to three KiB. */
-const MAX_WAITING = 16_384;
+const MAX_WAITING = 8_192;
+/** What the HTTP parser of Node.js takes as "this is the last request here". */
+const LAST_REQUEST = 2;
 
 type Resolve = (isItsTurn: boolean) => void;
 
@@ -28,7 +30,7 @@ export class Turns {
   wait({ socket }: IncomingMessage, response: ServerResponse): Promise<boolean> | undefined {
     // The HTTP server gives the connection to one answer after the other.
     if (response.socket !== null) return undefined;
-    if (this.#count >= this.#maxWaiting) socket.destroy();
+    if (this.#count >= this.#maxWaiting) end(socket);
     if (socket.destroyed) return Promise.resolve(false);
     return new Promise((resolve) => {
       this.#waitingOn(socket).add(resolve);
@@ -53,4 +55,11 @@ export class Turns {
     });
     return waiting;
   }
+}
+
+/** Ends the connection, and the parsing of what it has sent: a read can bring a thousand requests. */
+function end(socket: Socket): void {
+  const { parser } = socket as { parser?: { onIncoming?: () => number } | null };
+  if (parser?.onIncoming) parser.onIncoming = () => LAST_REQUEST;
+  socket.destroy();
 }

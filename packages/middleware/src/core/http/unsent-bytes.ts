@@ -13,6 +13,8 @@ export interface UnsentLimits {
   readonly maxUnsentBytes: number;
   /** A client that takes nothing for so long is ended. */
   readonly downloadStallMs: number;
+  /** More than so many stalled clients are not kept: a connection takes about 14 KiB by itself. */
+  readonly maxStalled: number;
 }
 
 /** A download that waits for its client. */
@@ -43,7 +45,7 @@ const STALLED_SHARE = 1 / 2;
 const MIN_SHARE_BYTES = 32 * 2 ** 10;
 /** A download is stalled, and not just between two pieces, after this long ... */
 const TRIM_AFTER_MS = 50;
-/** ... and is ended after this long, if others need the room. */
+/** ... and is ended after this long, if others need the room or more than `maxStalled` are stalled. */
 const END_AFTER_MS = 5_000;
 const SWEEP_MS = 1000;
 
@@ -236,10 +238,14 @@ export class UnsentBytes {
   }
 
   #endStalled(): void {
-    const longAgo = this.#now() - this.#limits.downloadStallMs;
+    const { downloadStallMs, maxStalled } = this.#limits;
+    const now = this.#now();
     for (const hold of this.#stalled) {
-      if (hold.stalledAt > longAgo) break;
-      this.#endedForStall += 1;
+      const stalledMs = now - hold.stalledAt;
+      if (stalledMs >= downloadStallMs) this.#endedForStall += 1;
+      else if (stalledMs >= END_AFTER_MS && this.#stalled.size > maxStalled)
+        this.#endedForRoom += 1;
+      else break;
       this.#end(hold);
     }
     if (this.#stalled.size > 0) return;
