@@ -94,6 +94,49 @@ test('the npm package fdfs reads, describes, changes and deletes a file that has
   await expect(client.getFileInfo(id)).rejects.toBeDefined();
 });
 
+test('a client of ours reads a moved file where it is, and asks its home no more', async () => {
+  const { home, client, ids } = await withMoved(2, { normal: true });
+  expect(await client.downloadBytes(ids[0]!)).toEqual(content(0));
+  const { stream } = await client.download(ids[1]!, { offset: 1 });
+  expect(await buffer(stream)).toEqual(content(1).subarray(1));
+  await home.storage.close();
+  for (const [n, id] of ids.entries()) {
+    expect(await client.downloadBytes(id)).toEqual(content(n));
+    expect(await client.downloadBytes(id, { offset: 3, length: 4 })).toHaveLength(4);
+    expect(await buffer((await client.download(id)).stream)).toEqual(content(n));
+  }
+});
+
+test('a place where the file is no more leads home', async () => {
+  const { home, other, client, ids } = await withMoved(2, { normal: true });
+  for (const id of ids) await client.downloadBytes(id);
+  await askMigration(`127.0.0.1:${home.storage.port}`, 'recall');
+  await until(() => home.storage.migrationStatus()!.away.files === 0);
+  await until(() => home.storage.migrationStatus()!.waitingDepartures === 0);
+  expect(await client.downloadBytes(ids[0]!)).toEqual(content(0));
+  expect(await buffer((await client.download(ids[1]!)).stream)).toEqual(content(1));
+  // What this client deletes it does not read again.
+  await client.delete(ids[0]!);
+  await expect(client.downloadBytes(ids[0]!)).rejects.toMatchObject({ code: 'not_found' });
+  expect([...home.errors, ...other.errors]).toEqual([]);
+});
+
+test('a file that can change, and a reader who names a storage, are answered by the home', async () => {
+  const { home, other, client, ids } = await withMoved(1);
+  expect(await client.downloadBytes(ids[0]!)).toEqual(content(0));
+  const normal = await withMoved(1, { normal: true });
+  const storage = { address: '127.0.0.1', port: normal.home.storage.port };
+  expect(await normal.client.downloadBytes(normal.ids[0]!, { storage })).toEqual(content(0));
+  for (const [node, reader, id] of [
+    [home, client, ids[0]!],
+    [normal.home, normal.client, normal.ids[0]!],
+  ] as const) {
+    await node.storage.close();
+    await expect(reader.downloadBytes(id, { deadlineMs: 3_000 })).rejects.toBeDefined();
+  }
+  expect([...home.errors, ...other.errors]).toEqual([]);
+});
+
 test('a cluster with a secret moves files, and tells strangers nothing', async () => {
   const secret = 'sixteen bytes and more';
   const { home, client, ids } = await withMoved(1, { secret });

@@ -13,7 +13,7 @@ import type { BodySource } from './body-source.js';
 import { requestChannel, traced } from './channels.js';
 import type { Connection } from './connection.js';
 import type { Deadline } from './deadline.js';
-import { codeOfStatus, FastdfsError } from './errors.js';
+import { codeOfStatus, Elsewhere, FastdfsError } from './errors.js';
 import type { Settings } from './options.js';
 import type { Pools } from './pools.js';
 import { CollectedReply, MAX_SMALL_BODY_BYTES, ReplyReader } from './reply-reader.js';
@@ -167,7 +167,7 @@ export class Caller {
         () => this.#useAny(address, deadline, stepMs, use, repeatable),
       );
     } catch (error) {
-      this.failedRequests += 1;
+      if (!(error instanceof Elsewhere)) this.failedRequests += 1;
       throw error;
     }
   }

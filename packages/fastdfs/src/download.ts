@@ -5,12 +5,14 @@ import {
   encodeRequest,
   type FrameHeader,
   ProtocolError,
+  parseFileId,
   Status,
 } from '@stevedore/protocol';
 import type { Address } from './address.js';
 import { type Caller, checkStatus } from './caller.js';
 import type { Connection } from './connection.js';
 import type { Deadline } from './deadline.js';
+import { Elsewhere } from './errors.js';
 import {
   CollectedReply,
   MAX_ERROR_BODY_BYTES,
@@ -31,6 +33,7 @@ export interface Download {
 }
 
 const STREAM_BUFFER_BYTES = 128 * 1024;
+const MAX_PLACE_BYTES = 1024;
 
 /** Settles the deadline once the stream has ended. */
 export function openDownload(
@@ -39,8 +42,9 @@ export function openDownload(
   request: DownloadRequest,
   deadline: Deadline,
   stepMs: number,
+  flags = 0,
 ): Promise<Download> {
-  const frame = encodeRequest(downloadFile, request);
+  const frame = encodeRequest(downloadFile, request, flags);
   return new Promise((resolve, reject) => {
     let stream: Readable | undefined;
     caller
@@ -57,6 +61,7 @@ export function openDownload(
         );
         const progressMs = caller.progressMs(stepMs);
         await connection.exchange([frame], new ReplyReader(sink), deadline, progressMs);
+        checkPlace(sink.status, sink.errorBody);
         checkStatus(connection, sink.status, deadline);
       })
       .then(
@@ -81,8 +86,9 @@ export function downloadWhole(
   maxBytes: number,
   deadline: Deadline,
   stepMs: number,
+  flags = 0,
 ): Promise<Buffer> {
-  const frame = encodeRequest(downloadFile, request);
+  const frame = encodeRequest(downloadFile, request, flags);
   return caller.withConnection(address, deadline, stepMs, async (connection) => {
     const reply = new CollectedReply(maxBytes, (bytes) =>
       deadline.error('too_large', `${bytes} bytes, ${maxBytes} are allowed`, {
@@ -99,9 +105,16 @@ export function downloadWhole(
     };
     const progressMs = caller.progressMs(stepMs);
     await connection.exchange([frame], new ReplyReader(sink), deadline, progressMs);
+    checkPlace(reply.status, reply.body);
     checkStatus(connection, reply.status, deadline);
     return reply.body;
   });
+}
+
+function checkPlace(status: number, body: Buffer): void {
+  if (status !== Status.elsewhere) return;
+  const place = parseFileId(body.toString());
+  if (place) throw new Elsewhere(place);
 }
 
 /** A stream of nothing. */
@@ -120,6 +133,7 @@ class StreamedReply implements ReplySink {
   #stream: Readable | undefined;
   #status = 0;
   #left = 0;
+  #errorBody = Buffer.alloc(0);
 
   constructor(
     connection: Connection,
@@ -135,6 +149,11 @@ class StreamedReply implements ReplySink {
 
   get status(): number {
     return this.#status;
+  }
+
+  /** What came with a status other than 0, as far as it may be the id of a file. */
+  get errorBody(): Buffer {
+    return this.#errorBody;
   }
 
   head(header: FrameHeader): void {
@@ -165,6 +184,11 @@ class StreamedReply implements ReplySink {
   }
 
   chunk(bytes: Buffer): void {
+    if (this.#status !== Status.ok) {
+      if (this.#errorBody.length + bytes.length > MAX_PLACE_BYTES) return;
+      this.#errorBody = Buffer.concat([this.#errorBody, bytes]);
+      return;
+    }
     this.#left -= bytes.length;
     if (this.#stream && !this.#stream.push(bytes) && this.#left > 0) this.#connection.pause();
   }

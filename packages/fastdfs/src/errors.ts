@@ -1,4 +1,4 @@
-import { Status } from '@stevedore/protocol';
+import { type FileId, Status } from '@stevedore/protocol';
 
 /**
  * Every way a call can fail: one table of stable codes with a sentence each, and
@@ -143,6 +143,17 @@ const UNREACHABLE: ReadonlySet<FastdfsErrorCode> = new Set([
 /** True when a server gave no usable answer. */
 export function isUnreachable(error: unknown): error is FastdfsError {
   return error instanceof FastdfsError && UNREACHABLE.has(error.code);
+}
+
+/** The bytes are at another id. No failure: the read goes on there. */
+export class Elsewhere extends Error {
+  override readonly name = 'Elsewhere';
+  readonly place: FileId;
+
+  constructor(place: FileId) {
+    super(`the bytes are at ${place.group}/${place.name}`);
+    this.place = place;
+  }
 }
 
 /** The code for the status byte of a reply. */

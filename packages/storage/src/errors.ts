@@ -11,10 +11,13 @@ export class StatusError extends Error {
   override readonly name = 'StatusError';
   readonly code = 'ERR_STATUS';
   readonly status: number;
+  /** What the answer says beside its status. */
+  readonly body: Buffer | undefined;
 
-  constructor(status: number, message: string) {
+  constructor(status: number, message: string, body?: Buffer) {
     super(`${message}: ${statusText(status)}`);
     this.status = status;
+    this.body = body;
   }
 }
 

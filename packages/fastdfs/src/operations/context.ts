@@ -8,6 +8,7 @@ import type { Settings } from '../options.js';
 import { Pools } from '../pools.js';
 import { StorageAddresses } from '../storage-addresses.js';
 import { Trackers } from '../trackers.js';
+import { Places } from './places.js';
 import { StoreChoice } from './store-choice.js';
 
 /**
@@ -27,6 +28,7 @@ export class Context {
   readonly trackers: Trackers;
   readonly storeChoice: StoreChoice;
   readonly addresses: StorageAddresses;
+  readonly places = new Places();
   readonly reportOrphan: (orphan: PossibleOrphan | undefined) => void;
   /** Calls that were repeated because a server was not ready for them. */
   busyRepeats = 0;

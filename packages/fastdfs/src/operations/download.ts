@@ -10,6 +10,7 @@ import { toldSize } from '../description.js';
 import { type Download, downloadWhole, emptyDownload, openDownload } from '../download.js';
 import { FastdfsError } from '../errors.js';
 import { type Context, checkFileId, nameOf } from './context.js';
+import { readAtPlace } from './places.js';
 import { type Attempt, type ReadOptions, readFromAny } from './reading.js';
 
 /** Downloads: as a stream, in one piece, into a file. */
@@ -40,22 +41,25 @@ export async function download(
   const deadline = new Deadline('download', options, range.length, fileId);
   const { caller } = context;
   try {
-    const attempt: Attempt<Download> = async (storage, stepMs) => {
-      const start = await startInFile(context, id, range, storage, deadline);
-      const request = { ...nameOf(id), ...start };
-      try {
-        return await openDownload(caller, storage, request, deadline, stepMs);
-      } catch (error) {
-        const length = await lengthInFile(context, error, id, range, storage, deadline);
-        if (length > 0) {
-          return openDownload(caller, storage, { ...request, length }, deadline, stepMs);
+    const read = (at: FileId, flags: number): Promise<Download> => {
+      const attempt: Attempt<Download> = async (storage, stepMs) => {
+        const start = await startInFile(context, at, range, storage, deadline);
+        const request = { ...nameOf(at), ...start };
+        try {
+          return await openDownload(caller, storage, request, deadline, stepMs, flags);
+        } catch (error) {
+          const length = await lengthInFile(context, error, at, range, storage, deadline);
+          if (length > 0) {
+            return openDownload(caller, storage, { ...request, length }, deadline, stepMs);
+          }
+          deadline.settle();
+          return emptyDownload();
         }
-        deadline.settle();
-        return emptyDownload();
-      }
+      };
+      return readFromAny(context, queryFetch, at, deadline, attempt, options.storage);
     };
     return await context.repeatWhileBusy(deadline, () =>
-      readFromAny(context, queryFetch, id, deadline, attempt, options.storage),
+      readAtPlace(context, id, deadline, options, read),
     );
   } catch (error) {
     deadline.settle();
@@ -75,19 +79,22 @@ export async function downloadBytes(
   if (range === undefined) return Buffer.alloc(0);
   const { caller } = context;
   return context.run(new Deadline('download', options, range.length, fileId), (deadline) => {
-    const attempt: Attempt<Buffer> = async (storage, stepMs) => {
-      const start = await startInFile(context, id, range, storage, deadline);
-      const request = { ...nameOf(id), ...start };
-      try {
-        return await downloadWhole(caller, storage, request, maxBytes, deadline, stepMs);
-      } catch (error) {
-        const length = await lengthInFile(context, error, id, range, storage, deadline);
-        if (length === 0) return Buffer.alloc(0);
-        const cut = { ...request, length };
-        return downloadWhole(caller, storage, cut, maxBytes, deadline, stepMs);
-      }
+    const read = (at: FileId, flags: number): Promise<Buffer> => {
+      const attempt: Attempt<Buffer> = async (storage, stepMs) => {
+        const start = await startInFile(context, at, range, storage, deadline);
+        const request = { ...nameOf(at), ...start };
+        try {
+          return await downloadWhole(caller, storage, request, maxBytes, deadline, stepMs, flags);
+        } catch (error) {
+          const length = await lengthInFile(context, error, at, range, storage, deadline);
+          if (length === 0) return Buffer.alloc(0);
+          const cut = { ...request, length };
+          return downloadWhole(caller, storage, cut, maxBytes, deadline, stepMs);
+        }
+      };
+      return readFromAny(context, queryFetch, at, deadline, attempt, options.storage);
     };
-    return readFromAny(context, queryFetch, id, deadline, attempt, options.storage);
+    return readAtPlace(context, id, deadline, options, read);
   });
 }
 

@@ -48,6 +48,7 @@ export async function remove(
   const id = checkFileId('delete', fileId);
   await context.run(new Deadline('delete', options, 0, fileId), async (deadline) => {
     const storage = await updateTarget(context, id, deadline);
+    context.places.forget(id);
     await context.caller.call(storage, deleteFile, nameOf(id), deadline);
   });
 }

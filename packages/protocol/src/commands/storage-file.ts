@@ -66,6 +66,13 @@ const downloadRequest: Codec<DownloadRequest> = {
   },
 };
 
+/**
+ * Flags of DOWNLOAD_FILE, carried in the request header's status byte, which stock storages do
+ * not look at. With `placeWanted` a storage of ours may answer with status 66 (`elsewhere`)
+ * and, as the body, the FastDFS id at which the file's bytes are.
+ */
+export const DownloadFlag = { placeWanted: 1 } as const;
+
 /** A body handed through as it is. */
 const rawBytes: Codec<Buffer> = { encode: (value) => value, decode: (value) => value };
 

@@ -26,6 +26,7 @@ import { Migration } from './migration.js';
 import { migrationHandler } from './migration-handler.js';
 import { OtherRooms } from './other-rooms.js';
 import { OwnRoom, roomHandler } from './own-room.js';
+import { redirecting } from './redirecting.js';
 import { Upkeep } from './upkeep.js';
 
 /**
@@ -85,7 +86,10 @@ export class Tiering {
       code === CommandCode.downloadFile ? this.#downloaded(service, body) : body.length;
     return [
       ...handlers.map((each) =>
-        scheduled(each, scheduler, costs, () => this.#maxSmallBytes, bytesOf),
+        redirecting(
+          scheduled(each, scheduler, costs, () => this.#maxSmallBytes, bytesOf),
+          (body) => this.#placeOf(service, body),
+        ),
       ),
       migrationHandler(migration),
       roomHandler(ownRoom),
@@ -123,6 +127,16 @@ export class Tiering {
   #recordOf(path: string): FileRecord | undefined {
     const tier = this.#parts.tiers.tiers.find(({ data }) => path.startsWith(data));
     return tier?.records.find(path.slice(tier.data.length));
+  }
+
+  /** Where the bytes are that a download asks for, if they are in another group and never change. */
+  #placeOf(service: StorageService, body: Buffer): string | undefined {
+    const id = service.requested(downloadFile.request.decode(body));
+    const path = service.store.pathOf(id);
+    const mayChange = sizeOf(id) === undefined;
+    if (mayChange || service.cache.has(path)) return undefined;
+    const record = this.#recordOf(path);
+    return record?.place === Place.away ? record.away : undefined;
   }
 
   /** What a download reads from the disk, if that is little. */

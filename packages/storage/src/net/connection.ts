@@ -187,7 +187,8 @@ export class Connection<Session> {
       if (error instanceof ConnectionError) throw error;
       if (!isForeseen(error)) this.#rules.onError(asError(error));
       const status = statusOf(error);
-      await this.#sink.write(encodeReply(status));
+      const body = error instanceof StatusError ? error.body : undefined;
+      await this.#sink.write(encodeReply(status, body));
       return !(this.#rules.closesAfterInvalid && status === Status.invalid);
     }
     if (Buffer.isBuffer(reply)) await this.#sink.write(encodeReply(Status.ok, reply));
