@@ -65,6 +65,8 @@ export interface MovedOptions {
   readonly folders?: Readonly<Record<'home' | 'other', string>>;
   /** Default: appenders. */
   readonly normal?: boolean;
+  /** Of the client. Default: as every other client. */
+  readonly followMoves?: boolean;
   /** Of the second group. Default: a plain storage. */
   readonly otherTiers?: TierOptions;
 }
@@ -72,6 +74,7 @@ export interface MovedOptions {
 /** Files of the first group whose bytes the second one has, described as `n`: their number. */
 export async function withMoved(files: number, options: MovedOptions = {}) {
   const { secret, owner = onTestFinished, normal = false, folders, otherTiers = {} } = options;
+  const { followMoves = false } = options;
   const secrets = secret === undefined ? [] : [secret];
   const running = await startTracker({ port: 0, secrets });
   owner(() => running.close());
@@ -80,7 +83,8 @@ export async function withMoved(files: number, options: MovedOptions = {}) {
     nodeOf(tracker, group, { tiers, secrets, folder }, owner);
   const other = await start('group2', otherTiers, folders?.other);
   const home = await start('group1', LEAVING, folders?.home);
-  const client = new FastdfsClient({ trackers: [`127.0.0.1:${tracker}`], secret });
+  const trackers = [`127.0.0.1:${tracker}`];
+  const client = new FastdfsClient({ trackers, secret, followMoves });
   owner(() => client.close());
   const ids: string[] = [];
   for (let n = 0; n < files; n += 1) {

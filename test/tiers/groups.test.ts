@@ -95,7 +95,7 @@ test('the npm package fdfs reads, describes, changes and deletes a file that has
 });
 
 test('a client of ours reads a moved file where it is, and asks its home no more', async () => {
-  const { home, client, ids } = await withMoved(2, { normal: true });
+  const { home, client, ids } = await withMoved(2, { normal: true, followMoves: true });
   expect(await client.downloadBytes(ids[0]!)).toEqual(content(0));
   const { stream } = await client.download(ids[1]!, { offset: 1 });
   expect(await buffer(stream)).toEqual(content(1).subarray(1));
@@ -108,7 +108,7 @@ test('a client of ours reads a moved file where it is, and asks its home no more
 });
 
 test('a place where the file is no more leads home', async () => {
-  const { home, other, client, ids } = await withMoved(2, { normal: true });
+  const { home, other, client, ids } = await withMoved(2, { normal: true, followMoves: true });
   for (const id of ids) await client.downloadBytes(id);
   await askMigration(`127.0.0.1:${home.storage.port}`, 'recall');
   await until(() => home.storage.migrationStatus()!.away.files === 0);
@@ -122,9 +122,9 @@ test('a place where the file is no more leads home', async () => {
 });
 
 test('a file that can change, and a reader who names a storage, are answered by the home', async () => {
-  const { home, other, client, ids } = await withMoved(1);
+  const { home, other, client, ids } = await withMoved(1, { followMoves: true });
   expect(await client.downloadBytes(ids[0]!)).toEqual(content(0));
-  const normal = await withMoved(1, { normal: true });
+  const normal = await withMoved(1, { normal: true, followMoves: true });
   const storage = { address: '127.0.0.1', port: normal.home.storage.port };
   expect(await normal.client.downloadBytes(normal.ids[0]!, { storage })).toEqual(content(0));
   for (const [node, reader, id] of [

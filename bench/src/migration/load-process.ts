@@ -56,7 +56,8 @@ async function files({ tracker, count, bytes, group }: FilesArgument): Promise<s
 
 async function run(argument: LoadArgument): Promise<LoadResult> {
   const { tracker, kind, loops, seconds, warmUpSeconds, fileBytes, files: known } = argument;
-  await using client = new FastdfsClient({ trackers: [tracker], maxConnectionsPerAddress: 32 });
+  const options = { maxConnectionsPerAddress: 32, followMoves: true };
+  await using client = new FastdfsClient({ trackers: [tracker], ...options });
   const body = Buffer.alloc(fileBytes, 0x5a);
   const begun = performance.now();
   const from = begun + warmUpSeconds * 1000;

@@ -149,7 +149,7 @@ async function requireStore(directory: string, parts: readonly string[]): Promis
 function makeClients(trackers: readonly string[], secret: string | undefined): Clients {
   try {
     return {
-      reading: new FastdfsClient({ trackers, secret }),
+      reading: new FastdfsClient({ trackers, secret, followMoves: true }),
       merging: new FastdfsClient({ trackers, secret }),
     };
   } catch (error) {

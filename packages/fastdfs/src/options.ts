@@ -46,6 +46,12 @@ export interface FastdfsOptions {
    * least; servers that do not show that they have it are not used.
    */
   readonly secret?: string | undefined;
+  /**
+   * Reads a file that its storage has moved to another group there, instead of through that
+   * storage. Downloads carry a flag then that storages of Stevedore know and others pass over.
+   * Default false: every request has the bytes of the C client's.
+   */
+  readonly followMoves?: boolean;
   /** Longest body of unknown length. Default 1 GiB. */
   readonly maxSpoolBytes?: number;
   /** Where bodies of unknown length wait until they are known. Default: the system's. */
@@ -83,6 +89,7 @@ const OTHER_OPTIONS: readonly string[] = [
   'addressMap',
   'allowedStorages',
   'secret',
+  'followMoves',
   'spoolDirectory',
 ];
 
@@ -93,7 +100,9 @@ export function checkOptions(options: FastdfsOptions): Settings {
       throw invalid(`unknown option ${name}`);
     }
   }
-  const { addressMap, allowedStorages, secret, spoolDirectory = tmpdir() } = options;
+  const { addressMap, allowedStorages, secret, followMoves = false } = options;
+  const { spoolDirectory = tmpdir() } = options;
+  if (typeof followMoves !== 'boolean') throw invalid('followMoves must be true or false');
   if (typeof spoolDirectory !== 'string' || spoolDirectory === '') {
     throw invalid('spoolDirectory must be the path of a directory');
   }
@@ -105,6 +114,7 @@ export function checkOptions(options: FastdfsOptions): Settings {
     mapAddress: addressMap === undefined ? undefined : checkAddressMap(addressMap, invalid),
     allowList: allowedStorages === undefined ? undefined : new AllowList(allowedStorages, invalid),
     secret,
+    followMoves,
     spoolDirectory,
   });
 }

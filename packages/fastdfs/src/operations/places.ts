@@ -32,14 +32,14 @@ export class Places {
 }
 
 export async function readAtPlace<T>(
-  { places }: Context,
+  { places, settings }: Context,
   id: FileId,
   deadline: Deadline,
   { storage }: ReadOptions,
   read: (at: FileId, flags: number) => Promise<T>,
 ): Promise<T> {
   // Who names a storage wants that one's answer.
-  if (storage) return read(id, 0);
+  if (!settings.followMoves || storage) return read(id, 0);
   let place = places.of(id);
   if (!place) {
     try {
