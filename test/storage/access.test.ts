@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module';
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { FrameServer } from '@stevedore/fastdfs/testing';
+import { ScriptedServer } from '@stevedore/fastdfs/testing';
 import {
   activeTest,
   beginAuthentication,
@@ -289,7 +289,7 @@ describe('a client', () => {
     const { port } = await trackerOf();
     await expect(clientOf(port, SECRET).ping()).rejects.toMatchObject({ code: 'access_denied' });
     const commands: number[] = [];
-    const rogue = await FrameServer.listen({
+    const rogue = await ScriptedServer.listen({
       onRequest({ command, body, socket }) {
         commands.push(command);
         socket.write(encodeReply(0, body));

@@ -1,15 +1,15 @@
 import { localDisk } from '@stevedore/disk';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { Binlog } from '../../packages/storage/dist/replication/binlog.js';
-import { Deletions } from '../../packages/storage/dist/replication/deletions.js';
-import { Flights } from '../../packages/storage/dist/replication/flights.js';
 import { Journal } from '../../packages/storage/dist/replication/journal.js';
 import { LogPassage } from '../../packages/storage/dist/replication/log-passage.js';
 import type { LogRecord } from '../../packages/storage/dist/replication/log-record.js';
 import { MarkFile, NEW_MARK } from '../../packages/storage/dist/replication/mark-file.js';
 import { MarkKeeper } from '../../packages/storage/dist/replication/mark-keeper.js';
 import { News } from '../../packages/storage/dist/replication/news.js';
+import { SendWindow } from '../../packages/storage/dist/replication/send-window.js';
 import type { Sending } from '../../packages/storage/dist/replication/sending.js';
+import { Tombstones } from '../../packages/storage/dist/replication/tombstones.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { until } from './support.js';
 
@@ -23,14 +23,14 @@ async function openLog(clock = { seconds: 1000 }, maxDeletions?: number) {
   const log = new Binlog({ disk: localDisk, directory, onError });
   await log.open();
   onTestFinished(() => log.close());
-  const deletions = new Deletions(localDisk, directory, onError, maxDeletions);
+  const tombstones = new Tombstones(localDisk, directory, onError, maxDeletions);
   const environment = {
     now: () => clock.seconds * 1000,
     uptimeMs: () => performance.now(),
     random: () => 0,
   };
-  const journal = new Journal(log, deletions, environment);
-  return { directory, log, deletions, journal, errors, clock };
+  const journal = new Journal(log, tombstones, environment);
+  return { directory, log, tombstones, journal, errors, clock };
 }
 
 async function secondsOf(log: Binlog): Promise<number[]> {
@@ -69,17 +69,17 @@ describe('the log of changes', () => {
   });
 });
 
-describe('deletions', () => {
+describe('tombstones', () => {
   it('are remembered until all members have them, over a start too', async () => {
-    const { directory, log, deletions, journal } = await openLog();
+    const { directory, log, tombstones, journal } = await openLog();
     const first = journal.begin();
     await first.note('D', NAME);
     await journal.begin().note('D', OTHER);
-    expect([deletions.at(NAME), deletions.at(OTHER)]).toEqual([1000, 1000]);
-    deletions.forget(first.position);
-    expect([deletions.at(NAME), deletions.at(OTHER)]).toEqual([undefined, 1000]);
-    await deletions.close(log.end);
-    const again = new Deletions(localDisk, directory, () => {});
+    expect([tombstones.at(NAME), tombstones.at(OTHER)]).toEqual([1000, 1000]);
+    tombstones.forget(first.position);
+    expect([tombstones.at(NAME), tombstones.at(OTHER)]).toEqual([undefined, 1000]);
+    await tombstones.close(log.end);
+    const again = new Tombstones(localDisk, directory, () => {});
     await again.load(log);
     expect([again.at(NAME), again.at(OTHER)]).toEqual([undefined, 1000]);
     again.forget(log.end);
@@ -87,10 +87,10 @@ describe('deletions', () => {
   });
 
   it('beyond their bound forget the oldest, and say so', async () => {
-    const { deletions, journal, errors } = await openLog(undefined, 1);
+    const { tombstones, journal, errors } = await openLog(undefined, 1);
     await journal.begin().note('D', NAME);
     await journal.begin().note('D', OTHER);
-    expect([deletions.at(NAME), deletions.at(OTHER)]).toEqual([undefined, 1000]);
+    expect([tombstones.at(NAME), tombstones.at(OTHER)]).toEqual([undefined, 1000]);
     expect(errors.map(({ message }) => message)).toEqual([
       expect.stringMatching(/more than 1 del/),
     ]);
@@ -108,7 +108,7 @@ describe('what a member is sent', () => {
     const news = new News();
     const sent: { record: LogRecord; land: (isThere: boolean) => void }[] = [];
     const passage = new LogPassage({
-      ...{ log, keeper, news, maxFlights: 8 },
+      ...{ log, keeper, news, maxInFlight: 8 },
       sending: { keyOf: ({ name }: LogRecord) => name } as unknown as Sending,
       deliver: (each) =>
         new Promise((land) => {
@@ -133,9 +133,9 @@ describe('what a member is sent', () => {
   });
 
   it('keeps the order of changes of one file', () => {
-    const flights = new Flights(8);
-    flights.add(10, 'file', async () => {});
-    expect([flights.blocks('file'), flights.blocks('other'), flights.blocks(undefined)]).toEqual([
+    const window = new SendWindow(8);
+    window.add(10, 'file', async () => {});
+    expect([window.blocks('file'), window.blocks('other'), window.blocks(undefined)]).toEqual([
       true,
       false,
       true,

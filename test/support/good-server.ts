@@ -1,4 +1,4 @@
-import { type Answer, FrameServer, type Received, replyFrame } from '@stevedore/fastdfs/testing';
+import { type Answer, type Received, replyFrame, ScriptedServer } from '@stevedore/fastdfs/testing';
 import { bodyOf, frameVector } from './vectors.js';
 
 /**
@@ -10,7 +10,7 @@ export const HELLO_ID = 'group1/M00/00/00/fwARA2sAsIGAejQlAAAADcRYHyQ645.txt';
 export const HELLO = Buffer.from('hello fastdfs');
 
 export class GoodServer {
-  readonly server: FrameServer;
+  readonly server: ScriptedServer;
   /** Every request, in order of arrival. */
   readonly requests: Received[] = [];
   /** Bodies of uploads, without their heads. */
@@ -26,12 +26,12 @@ export class GoodServer {
   /** As `FrameHandler.onHeader`. */
   onHeader: ((received: Omit<Received, 'body' | 'frame'>) => boolean) | undefined;
 
-  private constructor(server: FrameServer) {
+  private constructor(server: ScriptedServer) {
     this.server = server;
   }
 
   static async listen(host?: string): Promise<GoodServer> {
-    const server = await FrameServer.listen({ onRequest() {} }, host);
+    const server = await ScriptedServer.listen({ onRequest() {} }, host);
     const good = new GoodServer(server);
     server.handler = {
       onRequest: (received) => good.#onRequest(received),

@@ -93,7 +93,7 @@ function sendReceipts(reply: FastifyReply, receipts: readonly Receipt[]): Fastif
   // Written here: choosing between the two by their schema would cost more than the rest.
   reply.header('content-type', 'application/json; charset=utf-8');
   if (receipts.length !== 1 || !first) {
-    return reply.send(JSON.stringify(receipts.map(receiptJson)));
+    return reply.send(JSON.stringify(receipts.map((receipt) => receiptJson(receipt))));
   }
   return reply.header('location', fileUrl(first.key)).send(JSON.stringify(receiptJson(first)));
 }

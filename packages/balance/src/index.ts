@@ -5,7 +5,7 @@ export {
   type Seen,
   type ServedIn,
 } from './bearing.js';
-export { type BurstAwareOptions, baEsm, burstRatio, RATIO_LIMIT } from './forecast/ba-esm.js';
+export { type BurstAwareOptions, baEsm, burstRatio } from './forecast/ba-esm.js';
 export { forecastError, meanAbsoluteError } from './forecast/error.js';
 export {
   type Forecast,

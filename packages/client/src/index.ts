@@ -34,5 +34,11 @@ export {
   tryDirectory,
 } from './inspect.js';
 export * from './open.js';
-export * from './options.js';
+export {
+  checkStoreOptions,
+  type Durability,
+  type OpenOptions,
+  type StoreOptions,
+  storeOptions,
+} from './options.js';
 export * from './types.js';

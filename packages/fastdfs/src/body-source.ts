@@ -92,3 +92,11 @@ export class BodySource {
     return deadline.error('length_mismatch', `the body has ${than} than its ${this.#size} bytes`);
   }
 }
+
+/** The bytes of an upload, ready to be sent. */
+export interface PreparedBody {
+  readonly size: number;
+  readonly payload: Buffer | BodySource;
+  /** Lets go of what the body was kept in. */
+  release(): Promise<void>;
+}

@@ -1,5 +1,5 @@
 import { open } from 'node:fs/promises';
-import { BodySource } from './body-source.js';
+import { BodySource, type PreparedBody } from './body-source.js';
 import type { Deadline } from './deadline.js';
 import { FastdfsError } from './errors.js';
 import { readFrom } from './file-chunks.js';
@@ -17,13 +17,6 @@ export type Body = Uint8Array | AsyncIterable<Uint8Array> | { readonly path: str
 export interface BodyOptions {
   /** Bytes of the body. An iterable without it is spooled before any of it is sent. */
   readonly size?: number | undefined;
-}
-
-export interface PreparedBody {
-  readonly size: number;
-  readonly payload: Buffer | BodySource;
-  /** Lets go of what the body was kept in. */
-  release(): Promise<void>;
 }
 
 /** A body whose form was checked, before any I/O. */

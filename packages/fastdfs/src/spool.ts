@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { PreparedBody } from './body.js';
-import { BodySource } from './body-source.js';
+import { BodySource, type PreparedBody } from './body-source.js';
 import type { Deadline } from './deadline.js';
 import { readFrom } from './file-chunks.js';
 import type { Settings } from './options.js';

@@ -7,9 +7,8 @@ import type {
   FastifyRequest,
   onRequestAsyncHookHandler,
 } from 'fastify';
-import { infoJson } from './core/http/receipt-json.js';
+import { infoJson, receiptJson } from './core/http/receipt-json.js';
 import { asHttpError, Files, type FilesOptions } from './files.js';
-import { receiptAt } from './http.js';
 import type { UploadRules } from './rules.js';
 
 /**
@@ -47,7 +46,7 @@ export const stevedore: FastifyPluginAsync<FastifyFilesOptions> = async (app, op
     reply.code(201).header('cache-control', 'no-store');
     if (answer !== undefined) return answer;
     const base = app.prefix.replace(/\/$/, '');
-    const stored = receipts.map((receipt) => receiptAt(base, receipt));
+    const stored = receipts.map((receipt) => receiptJson(receipt, base));
     const [first] = stored;
     if (stored.length !== 1 || !first) return stored;
     reply.header('location', first.url);

@@ -125,7 +125,7 @@ class Handler {
     const receipts = await this.#files.receive(request, response);
     await this.#options.onStored?.(receipts, request);
     const base = this.#baseOf(request);
-    const stored = receipts.map((receipt) => receiptAt(base, receipt));
+    const stored = receipts.map((receipt) => receiptJson(receipt, base));
     const [first] = stored;
     const single = stored.length === 1 && first;
     sendJson(response, 201, single ? first : stored, {
@@ -156,10 +156,6 @@ class Handler {
       throw new ProblemError('forbidden', 'This is not allowed.');
     }
   }
-}
-
-export function receiptAt(base: string, receipt: Receipt) {
-  return { ...receiptJson(receipt), url: `${base}/${receipt.key}` };
 }
 
 function sendJson(

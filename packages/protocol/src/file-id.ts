@@ -14,10 +14,10 @@ import { ProtocolError } from './errors.js';
 export const ENCODED_FIELDS_CHARS = 27;
 export const TAIL_CHARS = 7;
 /** `M00/3F/A2/` */
-export const PATH_CHARS = 10;
+const PATH_CHARS = 10;
 export const NORMAL_NAME_CHARS = PATH_CHARS + ENCODED_FIELDS_CHARS + TAIL_CHARS;
 /** Names of slots in FastDFS's own trunk files carry 16 characters more. */
-export const SLOT_NAME_CHARS = NORMAL_NAME_CHARS + 16;
+const SLOT_NAME_CHARS = NORMAL_NAME_CHARS + 16;
 
 const SIZE_IN_LOW_HALF = 1n << 63n;
 const TRUNK_SLOT = 1n << 59n;

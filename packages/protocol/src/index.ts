@@ -1,30 +1,114 @@
-export * from './bytes.js';
 export * from './command.js';
-export * from './commands/authentication.js';
+export {
+  beginAuthentication,
+  clientProof,
+  isSameProof,
+  NONCE_BYTES,
+  type Nonces,
+  parseSecrets,
+  proveAuthentication,
+  secretsProblem,
+  serverProof,
+} from './commands/authentication.js';
 export * from './commands/connection.js';
-export * from './commands/shared.js';
-export * from './commands/statistics.js';
+export type { FileName } from './commands/shared.js';
+export {
+  type CountedOperation,
+  decodeStatistics,
+  emptyStatistics,
+  encodeStatistics,
+  type OperationCount,
+  type StorageStatistics,
+} from './commands/statistics.js';
 export * from './commands/storage-appender.js';
 export * from './commands/storage-file.js';
 export * from './commands/storage-listing.js';
 export * from './commands/storage-metadata.js';
-export * from './commands/storage-migration.js';
+export {
+  type MigrationAction,
+  type MigrationRoom,
+  migrationControl,
+  migrationRoom,
+} from './commands/storage-migration.js';
 export * from './commands/storage-peer.js';
 export * from './commands/storage-slave.js';
 export * from './commands/storage-sync.js';
-export * from './commands/storage-tracker.js';
+export {
+  beat,
+  type ChangeList,
+  type DiskUsage,
+  type GetMyIpRequest,
+  getMyIp,
+  type JoinReply,
+  type JoinRequest,
+  join,
+  type Parameters,
+  parameterReq,
+  reportDiskUsage,
+  type ServerBrief,
+} from './commands/storage-tracker.js';
 export * from './commands/tracker-admin.js';
 export * from './commands/tracker-list.js';
 export * from './commands/tracker-query.js';
+export * from './commands/tracker-records.js';
 export * from './commands/tracker-stats.js';
-export * from './constants.js';
+export {
+  ANY_STORE_PATH,
+  CommandCode,
+  HEADER_BYTES,
+  type IpWidth,
+  MAX_GROUP_SERVERS,
+  MAX_METADATA_KEY_BYTES,
+  MAX_METADATA_VALUE_BYTES,
+  MAX_NAME_BYTES,
+  MAX_PORT,
+  REPLY_COMMAND,
+  SLAVE_PREFIX_BYTES,
+  STORAGE_ID_BYTES,
+  Status,
+  StorageStatus,
+  statusText,
+} from './constants.js';
 export * from './errors.js';
-export * from './file-id.js';
+export {
+  appenderSizeField,
+  decodeFields,
+  ENCODED_FIELDS_CHARS,
+  encodeFields,
+  encodePath,
+  encodeTail,
+  extensionOf,
+  type FileId,
+  type FileKind,
+  fileKind,
+  formatFileId,
+  hexByte,
+  isExtension,
+  isGroupName,
+  isSmallNormalSizeField,
+  type NameFields,
+  NORMAL_NAME_CHARS,
+  normalSizeField,
+  parseFileId,
+  parseFileName,
+  RANDOM_BITS,
+  sizeOfField,
+  TAIL_CHARS,
+  uploadExtensionOf,
+} from './file-id.js';
 export * from './frame.js';
 export * from './slave-name.js';
 export * from './slice-id.js';
 export * from './token.js';
-export * from './trunk/constants.js';
-export * from './trunk/reader.js';
+export { MAX_ENTRIES } from './trunk/constants.js';
+export {
+  type EntryVisitor,
+  parseTrunkDirectory,
+  parseTrunkEnd,
+  parseTrunkTask,
+  TAIL_BYTES,
+  type TrunkEnd,
+  type TrunkEntry,
+} from './trunk/reader.js';
 export * from './trunk/slice-table.js';
 export * from './trunk/writer.js';

@@ -1,6 +1,6 @@
 /**
  * Operating errors of the store. `code` is stable; messages say what happened,
- * to what, and what to do. docs/ERRORS.md lists them all.
+ * to what, and what to do. docs/REFERENCE.md lists them all.
  */
 
 export type StoreErrorCode =

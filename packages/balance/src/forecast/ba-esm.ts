@@ -24,7 +24,7 @@ export interface BurstAwareOptions {
 }
 
 /** The ratio when nothing was served although something waits. */
-export const RATIO_LIMIT = 1e6;
+const RATIO_LIMIT = 1e6;
 
 /**
  * Eq. 10 and 11: waiting over served bytes. What waits counts up to B_logic only

@@ -1,6 +1,6 @@
 export { type AccessLog, accessLog } from './access-log.js';
+export type { ReplayInterval } from './interval.js';
 export { defaultIor, type IorOptions, ior } from './ior.js';
-export { Latencies } from './latencies.js';
 export {
   type MetadataTraceOptions,
   metadataTrace,
@@ -9,7 +9,6 @@ export {
 } from './metadata-trace.js';
 export {
   type ClassResult,
-  type ReplayInterval,
   type ReplayOptions,
   type ReplayResult,
   replay,

@@ -4,7 +4,7 @@ import { decideInterval, type PolicyState, startPolicy } from '../policy.js';
 import { type AccessedFile, splitByRoom } from '../selection.js';
 import { assignTargets } from '../targets.js';
 import { fileThreshold } from '../threshold.js';
-import type { ReplayInterval } from './replay.js';
+import type { ReplayInterval } from './interval.js';
 import type { ReplayRequest, RequestClass } from './workload.js';
 
 /**

@@ -1,7 +1,8 @@
-import type { Forecaster, Observation } from '../forecast/forecaster.js';
+import type { Forecaster } from '../forecast/forecaster.js';
 import { parameters as checked, type Parameters } from '../parameters.js';
 import { SeededRandom } from '../random.js';
 import { EventQueue } from './events.js';
+import type { ReplayInterval } from './interval.js';
 import { Latencies } from './latencies.js';
 import { MetadataServers } from './metadata-servers.js';
 import { type Job, type ServerOptions, SimulatedServer } from './simulated-server.js';
@@ -38,17 +39,6 @@ export interface ReplayOptions {
   readonly untilMs: number;
   /** A forecaster for a server's B_logic of one interval. */
   readonly forecaster: (capacityBytes: number) => Forecaster<unknown>;
-}
-
-export interface ReplayInterval {
-  readonly endMs: number;
-  readonly server: number;
-  readonly metadata: Observation & { readonly forecastBytes: number | undefined };
-  readonly smallFile: Observation & { readonly forecastBytes: number | undefined };
-  readonly thresholdBytes: number;
-  readonly loadToMoveBytes: number;
-  readonly movesToServer: number;
-  readonly movesToIoServers: number;
 }
 
 export interface ClassResult {

@@ -10,7 +10,7 @@ import { toldSize } from '../description.js';
 import { type Download, downloadWhole, emptyDownload, openDownload } from '../download.js';
 import { FastdfsError } from '../errors.js';
 import { type Context, checkFileId, nameOf } from './context.js';
-import { readAtPlace } from './places.js';
+import { readAtPlace } from './moved.js';
 import { type Attempt, type ReadOptions, readFromAny } from './reading.js';
 
 /** Downloads: as a stream, in one piece, into a file. */

@@ -21,9 +21,9 @@ import {
   checkBody,
   invalid,
   knownSize,
-  type PreparedBody,
   prepareBody,
 } from '../body.js';
+import type { PreparedBody } from '../body-source.js';
 import { type CallOptions, Deadline } from '../deadline.js';
 import { FastdfsError, type FastdfsErrorCode } from '../errors.js';
 import { orphanOf } from '../events.js';

@@ -1,6 +1,5 @@
 /** For tests of programs that use FastDFS: a cluster in memory, and servers that go wrong. */
 export { CommandCode } from '@stevedore/protocol';
-export { type FrameHandler, FrameServer, type Received, replyFrame } from './frame-server.js';
 export { MemoryCluster, type MemoryClusterOptions, startMemoryCluster } from './memory-cluster.js';
 export type { MemoryFile, MemoryFiles } from './memory-files.js';
 export {
@@ -19,3 +18,4 @@ export {
   wrongCommand,
 } from './misbehaviour.js';
 export type { LastReply, MemoryNode } from './node.js';
+export { type FrameHandler, type Received, replyFrame, ScriptedServer } from './scripted-server.js';

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type Received, replyFrame } from './frame-server.js';
+import { type Received, replyFrame } from './scripted-server.js';
 
 /** Ways in which a server can go wrong, to be put in place of its good answer. */
 

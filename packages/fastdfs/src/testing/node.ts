@@ -1,6 +1,6 @@
 import { type Command, ProtocolError, quit, Status } from '@stevedore/protocol';
-import { FrameServer, type Received, replyFrame } from './frame-server.js';
 import type { Answer, Misbehaviour } from './misbehaviour.js';
+import { type Received, replyFrame, ScriptedServer } from './scripted-server.js';
 
 /**
  * One server of a memory cluster: it answers each command by its handler, unless a
@@ -29,18 +29,18 @@ export function handle<Request, Reply>(
 export class MemoryNode {
   /** Answers in place of the good ones, by command. */
   readonly answers = new Map<number, Answer>();
-  readonly #server: FrameServer;
+  readonly #server: ScriptedServer;
   readonly #handlers: Handlers;
   readonly #counts = new Map<number, number>();
 
-  private constructor(server: FrameServer, handlers: Handlers) {
+  private constructor(server: ScriptedServer, handlers: Handlers) {
     this.#server = server;
     this.#handlers = handlers;
     server.handler = { onRequest: (received) => this.#onRequest(received) };
   }
 
   static async listen(host: string, handlers: Handlers): Promise<MemoryNode> {
-    const server = await FrameServer.listen({ onRequest() {} }, host);
+    const server = await ScriptedServer.listen({ onRequest() {} }, host);
     return new MemoryNode(server, handlers);
   }
 

@@ -4,7 +4,6 @@
  */
 export type { ByteRange } from '@stevedore/client';
 export {
-  checkSecret,
   presignedUpload,
   type QueryValues,
   type SignedMethod,
@@ -18,13 +17,7 @@ export {
   verifyQuery,
 } from './access/signed-url.js';
 export { type Validators, type Wanted, wanted } from './http/conditions.js';
-export {
-  type Disposition,
-  formatDisposition,
-  headerText,
-  parseDisposition,
-  percentDecode,
-} from './http/content-disposition.js';
+export type { Disposition } from './http/content-disposition.js';
 export {
   answerFile,
   cacheControl,
@@ -36,14 +29,9 @@ export {
 } from './http/file-answer.js';
 export { checkKey } from './http/key.js';
 export { closeAfterReply, hasUnreadBody } from './http/linger.js';
-export {
-  DEFAULT_TYPE,
-  essence,
-  mayShowInline,
-  mediaType,
-} from './http/media-type.js';
+export { DEFAULT_TYPE, essence } from './http/media-type.js';
 export { type ProblemAnswer, problemAnswer } from './http/problem-answer.js';
-export { MAX_RANGES, parseRanges, type WantedRanges } from './http/ranges.js';
+export { MAX_RANGES, type WantedRanges } from './http/ranges.js';
 export {
   fileUrl,
   type InfoJson,
@@ -67,30 +55,20 @@ export {
   ProblemError,
   problemBody,
   problemCodes,
-  retryAfterSeconds,
   toProblem,
 } from './problems.js';
-export { type BodyChecks, checkBytes, checkedBody } from './upload/checked-body.js';
+export type { BodyChecks } from './upload/checked-body.js';
 export { ClientRoom, type UploadRoom } from './upload/client-room.js';
-export { contentProblem } from './upload/content-type-check.js';
-export { DIGEST_HEADERS, DigestCheck, digestCheck, type HeaderValues } from './upload/digests.js';
-export { checkName, fileNameOf } from './upload/file-name.js';
-export { boundaryOf, Form, type FormOptions } from './upload/form.js';
-export { type FormPart, FormParts } from './upload/form-parts.js';
+export { DIGEST_HEADERS, digestCheck, type HeaderValues } from './upload/digests.js';
+export { Form, type FormOptions } from './upload/form.js';
+export type { FormPart } from './upload/form-parts.js';
 export {
   IdempotentUploads,
   type IdempotentUploadsOptions,
   type Repeatable,
   uploadMark,
 } from './upload/idempotency.js';
-export {
-  checkPolicy,
-  expiryOf,
-  limitsUnder,
-  narrowPolicy,
-  typeProblem,
-  type UploadPolicy,
-} from './upload/policy.js';
+export { checkPolicy, narrowPolicy, type UploadPolicy } from './upload/policy.js';
 export { ProgressGuard } from './upload/progress-guard.js';
 export { receiveUpload, type UploadContext } from './upload/receive.js';
 export { type BodyOptions, RequestBody, readWhole, tooLarge } from './upload/request-body.js';

@@ -10,12 +10,12 @@ import { ProtocolError } from '../errors.js';
  */
 
 export const NONCE_BYTES = 32;
-export const PROOF_BYTES = 32;
+const PROOF_BYTES = 32;
 
 /** Shorter secrets could be guessed from what is seen of an exchange. */
-export const MIN_SECRET_BYTES = 16;
+const MIN_SECRET_BYTES = 16;
 /** One to use, the others while they are exchanged for it. */
-export const MAX_SECRETS = 8;
+const MAX_SECRETS = 8;
 
 /** AUTH_BEGIN (220): 32 random bytes of the one who connects; the reply is 32 of the other's. */
 export const beginAuthentication: Command<Buffer, Buffer> = {

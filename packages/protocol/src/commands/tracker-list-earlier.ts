@@ -1,7 +1,7 @@
 import { ByteReader } from '../bytes.js';
 import { GROUP_WIDE_BYTES, IP_BYTES, STORAGE_ID_BYTES } from '../constants.js';
 import { decodeStatistics, STATISTICS_BYTES } from './statistics.js';
-import type { GroupRecord, StorageRecord } from './tracker-list.js';
+import type { GroupRecord, StorageRecord } from './tracker-records.js';
 
 /**
  * Reads the group and storage records of servers before 6.15, which are told apart by

@@ -11,36 +11,14 @@ import {
 } from '../constants.js';
 import { ProtocolError } from '../errors.js';
 import { groupOnly, nothing } from './shared.js';
-import {
-  decodeStatistics,
-  encodeStatistics,
-  STATISTICS_BYTES,
-  type StorageStatistics,
-} from './statistics.js';
+import { decodeStatistics, encodeStatistics, STATISTICS_BYTES } from './statistics.js';
 import { decodeEarlierGroups, decodeEarlierStorages } from './tracker-list-earlier.js';
+import type { GroupRecord, StorageRecord } from './tracker-records.js';
 
 /**
  * What a tracker tells about its groups and their storages. Records are written as
  * servers from 6.15 on write them, and read in the layouts of earlier ones too.
  */
-
-export interface GroupRecord {
-  readonly name: string;
-  readonly totalMegabytes: number;
-  readonly freeMegabytes: number;
-  readonly reservedMegabytes: number;
-  readonly trunkFreeMegabytes: number;
-  readonly storageCount: number;
-  /** -1 when the servers of the group use different ports. */
-  readonly storagePort: number;
-  readonly readableCount: number;
-  readonly writableCount: number;
-  readonly currentWriteServer: number;
-  readonly storePathCount: number;
-  readonly subdirectoriesPerPath: number;
-  /** -1 when the cluster does not merge by itself. */
-  readonly currentTrunkFileId: number;
-}
 
 const GROUP_NUMBERS = [
   'totalMegabytes',
@@ -101,29 +79,6 @@ export const listOneGroup: Command<{ readonly group: string }, readonly GroupRec
   request: groupOnly,
   reply: groupRecords,
 };
-
-export interface StorageRecord {
-  readonly status: number;
-  /** 4 reads, 2 writes, 6 both, 0 neither. */
-  readonly readWriteMode: number;
-  readonly id: string;
-  readonly address: string;
-  readonly sourceId: string;
-  readonly version: string;
-  readonly joinedAtSeconds: number;
-  /** 0 for a server that is not connected. */
-  readonly startedAtSeconds: number;
-  readonly totalMegabytes: number;
-  readonly freeMegabytes: number;
-  readonly reservedMegabytes: number;
-  readonly uploadPriority: number;
-  readonly storePathCount: number;
-  readonly subdirectoriesPerPath: number;
-  readonly currentWritePath: number;
-  readonly storagePort: number;
-  readonly statistics: StorageStatistics;
-  readonly isTrunkServer: boolean;
-}
 
 const STORAGE_NUMBERS = [
   'joinedAtSeconds',

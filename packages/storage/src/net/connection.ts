@@ -36,8 +36,8 @@ export interface ConnectionRules<Session> {
 
 /** Hears when a connection waits for a request, and when the header of one has come. */
 export interface ConnectionWatch<Session> {
-  idle(connection: Connection<Session>): void;
-  busy(connection: Connection<Session>): void;
+  idle(connection: ServedConnection<Session>): void;
+  busy(connection: ServedConnection<Session>): void;
 }
 
 /** Time and bytes that the peer of a closed connection gets to read its last answer. */
@@ -46,7 +46,7 @@ const LINGER_BYTES = 4 * 1024 * 1024;
 /** Longest body of a command of authentication; no nonce and no proof is so long. */
 const MAX_AUTHENTICATION_BYTES = 64;
 
-export class Connection<Session> {
+export class ServedConnection<Session> {
   readonly #socket: Socket;
   readonly #source: ByteSource;
   readonly #sink: SocketSink;

@@ -3,7 +3,7 @@ import type { ConnectionCounts } from '@stevedore/protocol';
 import { asError, codeOf, StartError } from '../errors.js';
 import { endpointText } from '../options.js';
 import type { AccessSettings } from './access.js';
-import { Connection, type ConnectionRules } from './connection.js';
+import { type ConnectionRules, ServedConnection } from './connection.js';
 import { Guard } from './guard.js';
 
 /**
@@ -38,9 +38,9 @@ export class FrameServer<Session> {
   readonly #server: Server;
   readonly #options: FrameServerOptions<Session>;
   readonly #rules: ConnectionRules<Session>;
-  readonly #connections = new Map<Connection<Session>, Promise<void>>();
+  readonly #connections = new Map<ServedConnection<Session>, Promise<void>>();
   /** Those without a request, the longest first. */
-  readonly #idle = new Set<Connection<Session>>();
+  readonly #idle = new Set<ServedConnection<Session>>();
   #maxSeen = 0;
 
   constructor(options: FrameServerOptions<Session>) {
@@ -102,7 +102,7 @@ export class FrameServer<Session> {
       localAddress: plainAddress(socket.localAddress ?? ''),
       localPort: socket.localPort ?? 0,
     });
-    const connection = new Connection(socket, session, this.#rules, peerAddress, {
+    const connection = new ServedConnection(socket, session, this.#rules, peerAddress, {
       idle: (each) => this.#idle.add(each),
       busy: (each) => this.#idle.delete(each),
     });

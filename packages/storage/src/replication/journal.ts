@@ -1,8 +1,8 @@
 import { type Environment, nowSeconds } from '../environment.js';
 import type { Binlog, Position } from './binlog.js';
 import type { Change } from './change.js';
-import type { Deletions } from './deletions.js';
 import type { LogRecord, Operation } from './log-record.js';
+import type { Tombstones } from './tombstones.js';
 
 /**
  * Changes in the log, and the times they carry. Own records are in the order of their
@@ -12,7 +12,7 @@ import type { LogRecord, Operation } from './log-record.js';
  */
 export class Journal {
   readonly log: Binlog;
-  readonly #deletions: Deletions;
+  readonly #tombstones: Tombstones;
   readonly #environment: Environment;
   /** Seconds that were taken by changes that are not in the log yet. */
   readonly #underWay = new Map<OwnChange, number>();
@@ -20,9 +20,9 @@ export class Journal {
   /** The latest that was taken. */
   #lastSeconds = 0;
 
-  constructor(log: Binlog, deletions: Deletions, environment: Environment) {
+  constructor(log: Binlog, tombstones: Tombstones, environment: Environment) {
     this.log = log;
-    this.#deletions = deletions;
+    this.#tombstones = tombstones;
     this.#environment = environment;
   }
 
@@ -49,10 +49,10 @@ export class Journal {
 
   /** Durable when it resolves. */
   async append(record: LogRecord): Promise<Position> {
-    this.#deletions.note(record);
+    this.#tombstones.note(record);
     const end = await this.log.append(record);
-    this.#deletions.note(record, end);
-    this.#deletions.saveAtTimes(this.log.end);
+    this.#tombstones.note(record, end);
+    this.#tombstones.saveAtTimes(this.log.end);
     return end;
   }
 

@@ -1,10 +1,10 @@
 import type { Binlog, Entry, Position } from './binlog.js';
-import { isWholeFile } from './deletions.js';
-import { Flights } from './flights.js';
 import type { LogRecord } from './log-record.js';
 import type { MarkKeeper } from './mark-keeper.js';
 import type { News } from './news.js';
+import { SendWindow } from './send-window.js';
 import type { Sending } from './sending.js';
+import { isWholeFile } from './tombstones.js';
 
 /**
  * Sends the log from the mark to its end, in one session. Changes of one file go in
@@ -18,7 +18,7 @@ export interface LogPassageParts {
   readonly log: Binlog;
   readonly sending: Sending;
   readonly keeper: MarkKeeper;
-  readonly maxFlights: number;
+  readonly maxInFlight: number;
   readonly news: News;
   /** True once the member has it, false if the session cannot go on; never rejects. */
   readonly deliver: (record: LogRecord, end: Position) => Promise<boolean>;
@@ -33,7 +33,7 @@ export interface LogPassageParts {
 const LOOK_INTERVAL_MS = 1000;
 
 export class LogPassage {
-  readonly flights: Flights;
+  readonly window: SendWindow;
   readonly #parts: LogPassageParts;
   /** Up to where the log has been looked at. */
   #read: Position;
@@ -42,7 +42,7 @@ export class LogPassage {
 
   constructor(parts: LogPassageParts) {
     this.#parts = parts;
-    this.flights = new Flights(parts.maxFlights);
+    this.window = new SendWindow(parts.maxInFlight);
     this.#read = parts.keeper.acknowledged;
   }
 
@@ -54,7 +54,7 @@ export class LogPassage {
     for (const entry of entries) await this.#launch(entry);
     const hasMore = next !== this.#read;
     this.#read = next;
-    if (this.flights.isEmpty) keeper.acknowledge(next);
+    if (this.window.isEmpty) keeper.acknowledge(next);
     this.#settle();
     return hasMore;
   }
@@ -63,16 +63,16 @@ export class LogPassage {
   async #launch({ record, end }: Entry): Promise<void> {
     const { sending, deliver } = this.#parts;
     if (!this.#concerns(record, end)) {
-      this.flights.pass(end);
+      this.window.pass(end);
       return;
     }
     if (record.own && record.atSeconds > this.#seconds) {
-      await this.#until(() => !this.flights.areUnderWay);
+      await this.#until(() => !this.window.areUnderWay);
       this.#seconds = record.atSeconds;
     }
     const key = sending.keyOf(record);
-    await this.#until(() => !this.flights.blocks(key));
-    this.flights.add(end, key, async (done) => {
+    await this.#until(() => !this.window.blocks(key));
+    this.window.add(end, key, async (done) => {
       if (!(await deliver(record, end))) return;
       done();
       this.#settle();
@@ -96,7 +96,7 @@ export class LogPassage {
   }
 
   #settle(): void {
-    this.#parts.keeper.acknowledge(this.flights.settle());
+    this.#parts.keeper.acknowledge(this.window.settle());
     this.#parts.progressed();
   }
 }

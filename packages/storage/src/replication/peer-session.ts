@@ -60,7 +60,7 @@ export class PeerSession {
     this.#beginning = log.end;
     this.#passage = new LogPassage({
       ...{ log, sending, keeper },
-      maxFlights: connections.max,
+      maxInFlight: connections.max,
       news: parts.news,
       deliver: (record, end) => this.#deliver(record, end),
       check: () => this.#check(),
@@ -71,7 +71,7 @@ export class PeerSession {
 
   /** True once the member has the change that ends there, though it may lack earlier ones. */
   has(position: Position): boolean {
-    return this.#passage.flights.has(position);
+    return this.#passage.window.has(position);
   }
 
   /** Rejects with what has failed. `isSource`: the member takes its first copy from here. */
@@ -82,7 +82,7 @@ export class PeerSession {
     } finally {
       this.#fail(new ConnectionError('ERR_CONNECTION_LOST', 'the session has ended'));
       this.#parts.connections.close();
-      await this.#passage.flights.settled();
+      await this.#passage.window.settled();
     }
   }
 

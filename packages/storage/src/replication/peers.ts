@@ -151,11 +151,11 @@ export class Peers implements Copiers {
    * copy may still be sent files that are gone.
    */
   #forgetDeletions(): void {
-    const { members, deletions, log } = this.#service.replication;
+    const { members, tombstones, log } = this.#service.replication;
     const { ownStatus } = members;
     if (ownStatus === undefined || isUnfinished(ownStatus)) return;
     const acknowledged = [...this.#senders.values()].map((each) => each.acknowledged);
-    deletions.forget(Math.min(log.end, ...acknowledged));
+    tombstones.forget(Math.min(log.end, ...acknowledged));
   }
 
   #progressed(): void {

@@ -139,7 +139,7 @@ export class Receiver {
       await removeFile(this.#service, id, change);
     } catch (error) {
       const missing = error instanceof StatusError && error.status === Status.notFound;
-      const known = replication.deletions.at(id.name) ?? -1;
+      const known = replication.tombstones.at(id.name) ?? -1;
       if (missing && known < atSeconds) await change.note('D', id.name);
       throw error;
     }
@@ -227,7 +227,7 @@ export class Receiver {
   }
 
   #isDeleted(id: FileId, atSeconds: number): boolean {
-    const deleted = this.#service.replication.deletions.at(id.name);
+    const deleted = this.#service.replication.tombstones.at(id.name);
     // Slaves alone can come to be again under the same name.
     return deleted !== undefined && (fileKind(id) !== 'slave' || atSeconds <= deleted);
   }

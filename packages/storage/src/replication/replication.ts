@@ -4,11 +4,11 @@ import { asError, StatusError } from '../errors.js';
 import type { StorageSettings } from '../storage/options.js';
 import type { Binlog, Position } from './binlog.js';
 import type { Change } from './change.js';
-import { Deletions } from './deletions.js';
 import { Journal } from './journal.js';
 import { Members } from './members.js';
 import type { OpenedLog } from './open-log.js';
 import { SyncedTimes } from './synced-times.js';
+import { Tombstones } from './tombstones.js';
 
 /**
  * Replication as FastDFS has it: a storage logs its changes, and a sender for each other
@@ -31,14 +31,14 @@ export type ChangeKind = 'new' | 'gone' | { readonly changed: FileId };
 
 export interface ReplicationParts {
   readonly log: Binlog;
-  readonly deletions: Deletions;
+  readonly tombstones: Tombstones;
   readonly synced: SyncedTimes;
   readonly environment: Environment;
 }
 
 export class Replication {
   readonly log: Binlog;
-  readonly deletions: Deletions;
+  readonly tombstones: Tombstones;
   readonly synced: SyncedTimes;
   readonly members = new Members();
   readonly journal: Journal;
@@ -48,11 +48,11 @@ export class Replication {
   sentBytes = 0;
   #copiers: Copiers | undefined;
 
-  constructor({ log, deletions, synced, environment }: ReplicationParts) {
+  constructor({ log, tombstones, synced, environment }: ReplicationParts) {
     this.log = log;
-    this.deletions = deletions;
+    this.tombstones = tombstones;
     this.synced = synced;
-    this.journal = new Journal(log, deletions, environment);
+    this.journal = new Journal(log, tombstones, environment);
   }
 
   /** From now on, changes are made and answered as `copiers` allow. */
@@ -98,7 +98,7 @@ export class Replication {
 
   async close(): Promise<void> {
     try {
-      await this.deletions.close(this.log.end);
+      await this.tombstones.close(this.log.end);
       await this.synced.close();
     } finally {
       await this.log.close();
@@ -112,17 +112,17 @@ export async function openReplication(
   directory: string,
   { disk, environment, onError }: StorageSettings,
 ): Promise<Replication> {
-  const deletions = new Deletions(disk, directory, onError);
+  const tombstones = new Tombstones(disk, directory, onError);
   const synced = new SyncedTimes(disk, directory, onError);
   try {
-    await deletions.load(log);
+    await tombstones.load(log);
     if (lostFiles) await synced.clear();
     else await synced.load();
   } catch (error) {
     await log.close().catch((again: unknown) => onError(asError(again)));
     throw error;
   }
-  return new Replication({ log, deletions, synced, environment });
+  return new Replication({ log, tombstones, synced, environment });
 }
 
 /** Status 11: the client asks again, here or elsewhere. */

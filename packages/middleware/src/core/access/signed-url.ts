@@ -132,7 +132,7 @@ export function verifyQuery(
 }
 
 /** Throws RangeError for a secret that could be guessed. */
-export function checkSecret(secret: string): void {
+function checkSecret(secret: string): void {
   if (Buffer.byteLength(secret) >= MIN_SECRET_BYTES) return;
   throw new RangeError(`a secret has ${MIN_SECRET_BYTES} bytes at least`);
 }

@@ -28,10 +28,11 @@ export function fileUrl(key: string): string {
   return `/files/${key}`;
 }
 
-export function receiptJson(receipt: Receipt): ReceiptJson {
+/** `base`: where the files are served. */
+export function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
   const json: { -readonly [Name in keyof ReceiptJson]: ReceiptJson[Name] } = {
     key: receipt.key,
-    url: fileUrl(receipt.key),
+    url: `${base}/${receipt.key}`,
     name: receipt.name,
     size: receipt.size,
     type: receipt.type,

@@ -42,7 +42,7 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
       const { storePath } = await service.roomFor(size, id.storePathIndex);
       const done = storePath.announce(size);
       try {
-        const after = replication.deletions.at(id.name) ?? 0;
+        const after = replication.tombstones.at(id.name) ?? 0;
         await replication.run(
           'new',
           (change) => store.storeAs(id, payload, change, after),

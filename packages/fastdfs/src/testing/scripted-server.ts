@@ -30,7 +30,7 @@ export interface FrameHandler {
   onHeader?(received: Omit<Received, 'body' | 'frame'>): boolean;
 }
 
-export class FrameServer {
+export class ScriptedServer {
   readonly sockets = new Set<Socket>();
   accepted = 0;
   /** Requests that arrived before the one in front of them was answered. */
@@ -43,8 +43,8 @@ export class FrameServer {
     this.#server = createServer((socket) => this.#serve(socket));
   }
 
-  static async listen(handler: FrameHandler, host = '127.0.0.1'): Promise<FrameServer> {
-    const server = new FrameServer(handler);
+  static async listen(handler: FrameHandler, host = '127.0.0.1'): Promise<ScriptedServer> {
+    const server = new ScriptedServer(handler);
     server.#server.listen(0, host);
     await once(server.#server, 'listening');
     return server;

@@ -12,7 +12,7 @@ interface Flight {
   settled: Promise<void>;
 }
 
-export class Flights {
+export class SendWindow {
   readonly #max: number;
   readonly #all: Flight[] = [];
 

@@ -24,7 +24,7 @@ const FILE = 'deletions';
 const HEAD_BYTES = 8;
 const ENTRY_BYTES = 20;
 const DEFAULT_MAX_ENTRIES = 2 ** 20;
-/** Deletions after which the table is written anew. */
+/** Tombstones after which the table is written anew. */
 const SAVE_EVERY = 2 ** 14;
 /** Of a record that is on its way into the log. */
 const PENDING: Position = Number.MAX_SAFE_INTEGER;
@@ -34,7 +34,7 @@ interface Tombstone {
   readonly position: Position;
 }
 
-export class Deletions {
+export class Tombstones {
   readonly #disk: Disk;
   readonly #directory: string;
   readonly #onError: (error: Error) => void;

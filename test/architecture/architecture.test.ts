@@ -1,0 +1,201 @@
+import { existsSync, readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { expect, test } from 'vitest';
+import {
+  entriesOf,
+  exportedClasses,
+  exportedValues,
+  filesBelow,
+  importsOf,
+  PACKAGES,
+  ROOT,
+  resolved,
+  SOURCES,
+  textOf,
+} from './sources.js';
+
+/** The rules that keep the workspace readable. */
+
+/** What each package may import of ours. docs/ARCHITECTURE.md draws the same. */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  protocol: [],
+  disk: [],
+  balance: [],
+  cache: [],
+  fastdfs: ['protocol'],
+  staging: ['protocol', 'disk'],
+  storage: ['protocol', 'disk', 'balance', 'cache', 'fastdfs'],
+  client: ['protocol', 'cache', 'fastdfs', 'staging', 'storage'],
+  middleware: ['client'],
+  gateway: ['protocol', 'disk', 'storage', 'client', 'middleware'],
+};
+
+/** Folders of tests that are of no package alone. */
+const COMMON_TESTS = [
+  'architecture',
+  'attack',
+  'bench',
+  'cli',
+  'crash',
+  'docs',
+  'e2e',
+  'examples',
+  'gateway',
+  'interop',
+  'support',
+  'tiers',
+  'vectors',
+];
+
+const packageOf = (path: string): string => path.split('/')[path.startsWith('packages/') ? 1 : 0]!;
+
+test('packages import one way', () => {
+  const wrong = SOURCES.flatMap((path) =>
+    importsOf(path)
+      .map((imported) => /^@stevedore\/([\w-]+)/.exec(imported)?.[1])
+      .filter((name) => name !== undefined && !MAY_IMPORT[packageOf(path)]!.includes(name))
+      .map((name) => `${path} imports ${name}`),
+  );
+  expect(wrong).toEqual([]);
+});
+
+test('no file imports itself by way of others', () => {
+  const files = [...SOURCES, ...filesBelow('bench/src', '.ts')];
+  const graph = new Map(
+    files.map((path) => [
+      path,
+      importsOf(path)
+        .filter((name) => name.startsWith('.'))
+        .map((name) => resolved(path, name)),
+    ]),
+  );
+  expect(circlesIn(graph)).toEqual([]);
+});
+
+test('folders of tests mirror the packages', () => {
+  const packages = PACKAGES.map((path) => path.slice('packages/'.length));
+  const folders = readdirSync(join(ROOT, 'test'), { withFileTypes: true })
+    .filter((entry) => entry.isDirectory() && !/^(dist|node_modules)$/.test(entry.name))
+    .map(({ name }) => name);
+  expect(packages.filter((name) => !folders.includes(name))).toEqual([]);
+  expect(folders.filter((name) => !packages.includes(name))).toEqual(COMMON_TESTS);
+});
+
+test('no two exported classes have one name', () => {
+  const places = new Map<string, string[]>();
+  for (const path of SOURCES) {
+    for (const name of exportedClasses(path)) {
+      places.set(name, [...(places.get(name) ?? []), path]);
+    }
+  }
+  expect([...places].filter(([, paths]) => paths.length > 1)).toEqual([]);
+});
+
+test('what a package exports to be called is used elsewhere, or documented', () => {
+  const users = [
+    ...SOURCES,
+    ...['bench/src', 'test'].flatMap((folder) => filesBelow(folder, '.ts')),
+    ...['.ts', '.js', '.mjs'].flatMap((extension) => filesBelow('examples', extension)),
+  ].map((path) => ({ path, text: textOf(path) }));
+  const documents = DOCUMENTS.map(textOf).join('\n');
+  const unused = PACKAGES.flatMap((folder) => {
+    const outside = users.filter(({ path }) => !path.startsWith(`${folder}/src/`));
+    return entriesOf(folder).flatMap((entry) =>
+      exportedValues(entry)
+        .filter((name) => {
+          const word = new RegExp(`\\b${name}\\b`);
+          return !word.test(documents) && !outside.some(({ text }) => word.test(text));
+        })
+        .map((name) => `${entry}: ${name}`),
+    );
+  });
+  expect(unused).toEqual([]);
+});
+
+const DOCUMENTS = [
+  'README.md',
+  'CHANGELOG.md',
+  ...['docs', 'packages', 'gateway', 'bench', 'examples'].flatMap((folder) =>
+    filesBelow(folder, '.md'),
+  ),
+];
+
+test('links of documents lead to files and headings that exist', () => {
+  const broken = DOCUMENTS.flatMap((path) =>
+    [...textOf(path).matchAll(/\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)/g)]
+      .filter(([, file = '', heading]) => {
+        const target = file === '' ? path : join(dirname(path), file);
+        if (!existsSync(join(ROOT, target))) return true;
+        return heading !== undefined && !headingsOf(target).includes(heading);
+      })
+      .map(([link]) => `${path}: ${link}`),
+  );
+  expect(broken).toEqual([]);
+});
+
+test('paths that documents and comments name exist', () => {
+  const code = [...SOURCES, ...['bench/src', 'test'].flatMap((each) => filesBelow(each, '.ts'))];
+  const broken = [...DOCUMENTS, ...code].flatMap((path) => {
+    const text = path.endsWith('.md') ? textOf(path) : commentsOf(textOf(path));
+    return [...text.matchAll(/(?<![\w./@-])((?:[\w-]+\/)+[\w.-]+\.(?:ts|md|mjs|js))\b/g)]
+      .map(([, named]) => named!)
+      .filter((named) => !PLACES.some((place) => existsSync(join(ROOT, place(path), named))))
+      .map((named) => `${path}: ${named}`);
+  });
+  expect(broken).toEqual([]);
+});
+
+/** Where a path may begin: at the root, beside who names it, in its package, among packages. */
+const PLACES: readonly ((path: string) => string)[] = [
+  () => '.',
+  dirname,
+  (path) =>
+    path
+      .split('/')
+      .slice(0, path.startsWith('packages/') ? 2 : 1)
+      .join('/'),
+  (path) =>
+    `${path
+      .split('/')
+      .slice(0, path.startsWith('packages/') ? 2 : 1)
+      .join('/')}/src`,
+  () => 'packages',
+];
+
+function commentsOf(text: string): string {
+  return [...text.matchAll(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm)]
+    .map(([comment]) => comment)
+    .join('\n');
+}
+
+/** As the readers of Markdown make them. */
+function headingsOf(path: string): string[] {
+  return [...textOf(path).matchAll(/^#+ (.*)$/gm)].map(([, heading]) =>
+    heading!
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N} _-]/gu, '')
+      .replace(/ /g, '-'),
+  );
+}
+
+/** Each circle once, by Tarjan's algorithm. */
+function circlesIn(graph: ReadonlyMap<string, readonly string[]>): string[][] {
+  const order = new Map<string, number>();
+  const lowest = new Map<string, number>();
+  const stack: string[] = [];
+  const circles: string[][] = [];
+  const visit = (path: string): void => {
+    order.set(path, order.size);
+    lowest.set(path, order.get(path)!);
+    stack.push(path);
+    for (const next of graph.get(path) ?? []) {
+      if (!order.has(next)) visit(next);
+      if (stack.includes(next)) lowest.set(path, Math.min(lowest.get(path)!, lowest.get(next)!));
+    }
+    if (lowest.get(path) !== order.get(path)) return;
+    const circle = stack.splice(stack.indexOf(path));
+    if (circle.length > 1) circles.push(circle.sort());
+  };
+  for (const path of graph.keys()) if (!order.has(path)) visit(path);
+  return circles;
+}
