@@ -58,7 +58,7 @@ export interface AppOptions {
   readonly hostNames?: HostNames;
   /** Addresses and networks of proxies whose X-Forwarded headers are believed. */
   readonly trustProxy?: readonly string[];
-  /** Told of errors that are the server's own; clients see no more than `internal`. */
+  /** Called with the server's own errors; clients see no more than `internal`. */
   readonly onError?: (error: unknown) => void;
   /** Default: none. */
   readonly log?: Logger;

@@ -27,7 +27,7 @@ export type GatewayInput = {
 export interface GatewayExtras {
   /** Other bounds than the default ones, but for those that are options. */
   readonly limits?: Partial<Omit<Limits, 'maxFileBytes' | 'maxUnsentBytes' | 'maxClientBytes'>>;
-  /** Told of errors that are the server's own, and of the store's in the background. */
+  /** Called with the server's own errors, and the store's in the background. */
   readonly onError?: (error: unknown) => void;
   /** Instead of one to stderr of the level that the options say. */
   readonly log?: Logger;

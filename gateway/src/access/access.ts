@@ -88,7 +88,7 @@ export class Access {
     this.#spent = new SpentMarks(now);
   }
 
-  /** True where nobody is asked for a key. */
+  /** True where no key is needed. */
   get isOpen(): boolean {
     return this.#keys === undefined;
   }
@@ -113,7 +113,7 @@ export class Access {
     if (this.#keys || this.#urlSecrets.length > 0) this.#demand(asked, 'read');
   }
 
-  /** The gateway's figures: of no file, but nobody's business either. */
+  /** The gateway's figures: of no file, but not public either. */
   watch(asked: AskedBy): void {
     if (this.#keys) this.#demand(asked, 'read');
   }

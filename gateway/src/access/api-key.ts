@@ -33,7 +33,7 @@ const MAX_KEYS = 100_000;
 
 export interface NewApiKey {
   readonly key: ApiKey;
-  /** Shown once; nobody can find it out later. */
+  /** Shown once; it cannot be found out later. */
   readonly text: string;
 }
 

@@ -10,7 +10,7 @@ import type { Progress } from './progress.js';
 
 /**
  * The options of the gateway that owns the directory, but the ports of the embedded node
- * are free ones: nobody else is to use that node, and the usual ports may be taken.
+ * are free ones: no other program uses that node, and the usual ports may be taken.
  */
 const { trackerPort, storagePort } = storeOptions;
 const upkeepOptions = { ...gatewayOptions, trackerPort, storagePort };

@@ -19,7 +19,7 @@ export function sendProblem(
 ): void {
   const { raw } = request;
   if (raw.socket.destroyed) {
-    // The client is gone: there is nobody to answer.
+    // The client is gone.
     reply.hijack();
     reply.raw.destroy();
     return;

@@ -3,8 +3,8 @@ import type { FastifyInstance } from 'fastify';
 import type { Limits } from '../limits.js';
 
 /**
- * A body that comes with a request of another kind than an upload is read by nobody, and
- * so watched by nobody: it could arrive a byte a minute, or without end, and hold its
+ * A body that comes with a request of another kind than an upload is never read,
+ * and so never timed: it could arrive a byte a minute, or without end, and hold its
  * connection. The connection ends with the answer.
  */
 export function refuseUnwantedBodies(app: FastifyInstance, limits: Limits): void {

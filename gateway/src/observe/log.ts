@@ -28,7 +28,7 @@ export function logTrouble(log: Logger, error: unknown): void {
   log[retried ? 'warn' : 'error']({ err: error }, 'background');
 }
 
-/** Code and message all the way down; the stack of what nobody foresaw. */
+/** Code and message all the way down; the stack of unexpected errors. */
 function describeError(error: unknown): unknown {
   if (!(error instanceof Error)) return String(error);
   const code = 'code' in error ? String(error.code) : undefined;

@@ -10,7 +10,7 @@ import { RequestDurations } from './request-durations.js';
 import { addStoreMetrics } from './store-metrics.js';
 
 /**
- * What is told of the gateway from outside: `X-Request-Id` on every answer, a line in
+ * What the gateway shows to the outside: `X-Request-Id` on every answer, a line in
  * the log for every request, and the figures behind `/metrics`.
  */
 

@@ -118,7 +118,7 @@ const COUNTERS: readonly Figure<StoreStats>[] = [
   },
   {
     name: 'stevedore_uploads_failed_total',
-    help: 'Uploads that stored nothing, whoever was to blame.',
+    help: 'Uploads that stored nothing.',
     of: (stats) => stats.failedUploads,
   },
   {

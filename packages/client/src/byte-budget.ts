@@ -1,6 +1,6 @@
 /**
  * Memory that bodies on their way in may hold together. What gets no share goes
- * to the disk instead; nobody waits for one, so nobody can wait for ever.
+ * to the disk instead; no upload waits for memory, so none waits for ever.
  */
 export class ByteBudget {
   readonly #maxBytes: number;

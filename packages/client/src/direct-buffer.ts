@@ -13,7 +13,7 @@ import { storageError } from './reader.js';
  * moment, or until they are many, and written group by group; the files of a group go
  * to one storage in one piece, a trunk, and each gets a slice id of its own. A file
  * without companions is stored as it is. A file is not acknowledged before it is
- * stored: nothing is lost with the process, and nobody is told of what was not.
+ * stored: a file that was not stored is not acknowledged.
  */
 
 export interface DirectBufferOptions {
@@ -157,7 +157,7 @@ export class DirectBuffer {
     );
   }
 
-  /** A copy that cannot be deleted harms nobody: no id of it was given out. */
+  /** A copy that cannot be deleted does no harm: its id was never given out. */
   async #remove(fileId: string): Promise<void> {
     const signal = AbortSignal.timeout(REMOVE_TIMEOUT_MS);
     await this.#options.trunkStore.remove(fileId, signal).catch(() => undefined);

@@ -35,7 +35,7 @@ export class FastdfsTrunkStore implements TrunkStore {
    */
   async store(source: TrunkSource, signal: AbortSignal): Promise<string> {
     const { size, onLost } = source;
-    // An upload that was sent and not answered is told of, even when another one succeeds.
+    // An upload that was sent and not answered is reported, even when another one succeeds.
     const onOrphan = (orphan: PossibleOrphan) => {
       if (orphan.size === size) onLost?.();
     };

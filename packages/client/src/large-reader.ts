@@ -49,7 +49,7 @@ export async function readLarge(file: LargeFile, range: ByteRange | undefined): 
   const chunks = await chunksOf(file, wanted, isWhole);
   const first = await chunks.next();
   const stream = Readable.from(rest(first, chunks), { objectMode: false, highWaterMark: 1 });
-  // Also when nobody has begun to read it.
+  // Also when reading has not begun.
   stream.once('close', () => void chunks.return().catch(() => undefined));
   return stream;
 }

@@ -41,7 +41,7 @@ export type Deletable =
   | { readonly key: Buffer }
   | { readonly fileId: string; readonly slice?: SliceId };
 
-/** Runs a read of so many bytes of a file and hears of its end. */
+/** Runs a read of so many bytes of a file and learns how it ended. */
 export type OnRead = <Result>(
   key: string | undefined,
   bytes: number,
@@ -262,7 +262,7 @@ export class Lookup {
     );
   }
 
-  /** A file whose reads are told of. */
+  /** A file whose reads emit events. */
   #handle(facts: FileFacts, read: ReadContent): StoredFile {
     return makeStoredFile(facts, (range, signal) => {
       const bytes = range ? range.end - range.start + 1 : facts.size;

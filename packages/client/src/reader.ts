@@ -315,7 +315,7 @@ export class Reader {
   }
 }
 
-/** What is known of damaged copies, and who hears of one more. */
+/** Known damaged copies, and where a new one is reported. */
 interface Suspicion {
   readonly isKnown: boolean;
   readonly isBad: (holder: string) => boolean;

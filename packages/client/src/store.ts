@@ -134,7 +134,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     },
   };
 
-  /** Whoever listens is told of every call; a store that is closing takes none. */
+  /** Every call emits its events; a store that is closing refuses it. */
   #isWatched(): boolean {
     return getChannel.hasSubscribers || readChannel.hasSubscribers || this.#closing !== undefined;
   }

@@ -3,7 +3,7 @@ import type { ReadableStream } from 'node:stream/web';
 import { StoreError } from '@stevedore/staging';
 import type { ByteRange, FileInfo, FileState, ReadOptions, StoredFile } from './types.js';
 
-/** What is known of a file, whoever knows it. */
+/** What is known of a file. */
 export type FileFacts = Omit<FileInfo, 'key'> & { readonly key?: string };
 
 export type ReadContent = (

@@ -19,10 +19,10 @@ import type {
 
 /**
  * A store's uploads: bodies are taken in, and staged or, in direct mode, written to
- * FastDFS; each upload is counted and told of, whatever becomes of it.
+ * FastDFS; each upload is counted and emits an event, whatever becomes of it.
  */
 export interface UploadsParts {
-  /** Whose uploads they are, for whoever is told of them. */
+  /** Whose uploads they are, for the events. */
   readonly store: FileStore;
   readonly staging: Staging;
   readonly client: FastdfsClient;

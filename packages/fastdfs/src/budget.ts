@@ -36,7 +36,7 @@ export class Budget {
     return ++this.#turn;
   }
 
-  /** Makes room at the cost of a connection that nobody uses; false when there is none. */
+  /** Makes room at the cost of a connection that is not in use; false when there is none. */
   makeRoom(): boolean {
     let oldest: Sharer | undefined;
     for (const sharer of this.#sharers()) {

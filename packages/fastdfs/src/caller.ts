@@ -38,7 +38,7 @@ export interface CallPlan {
   /** False for what must not be done twice: it goes once, over a connection known to be alive. */
   readonly repeatable?: boolean;
   readonly maxReplyBytes?: number;
-  /** Hears of each exchange that failed without an answer, a replaced one included. */
+  /** Called for each exchange that failed without an answer, a replaced one included. */
   readonly onFailed?: (failed: FailedExchange) => void;
 }
 

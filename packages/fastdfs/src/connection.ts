@@ -7,7 +7,7 @@ import type { ReplyReader } from './reply-reader.js';
 /**
  * One socket to one server, carrying one request at a time. It is in exactly one
  * state; whatever leaves a doubt about the bytes still under way closes it:
- * timeout, abort, end, reset, a malformed reply, bytes that nobody asked for.
+ * timeout, abort, end, reset, a malformed reply, bytes that were not asked for.
  *
  *     connecting --> leased --> awaiting --> receiving --> leased --> idle --> leased ..
  *

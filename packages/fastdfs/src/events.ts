@@ -4,7 +4,7 @@ import type { FailedExchange } from './caller.js';
 
 /**
  * A request that stores something was sent and its answer never came: the cluster
- * may hold a file whose name nobody knows. It is reported even when a repetition
+ * may hold a file whose name is unknown. It is reported even when a repetition
  * elsewhere succeeded.
  */
 export interface PossibleOrphan {

@@ -25,7 +25,7 @@ export interface FastifyFilesOptions extends FilesOptions {
   readonly allowDelete?: boolean;
   /** Hooks before everything: who may. */
   readonly onRequest?: onRequestAsyncHookHandler | onRequestAsyncHookHandler[];
-  /** Hears of each upload; what it gives is the answer instead of the receipts. */
+  /** Called after each upload; what it returns is the answer instead of the receipts. */
   readonly onStored?: (
     receipts: readonly Receipt[],
     request: FastifyRequest,

@@ -28,12 +28,12 @@ export interface HandlerOptions extends FilesOptions {
     action: FileAction,
     key: string | undefined,
   ) => boolean | Promise<boolean>;
-  /** Hears of each upload before it is answered; what it throws is the answer. */
+  /** Called after each upload and before its answer; what it throws is the answer. */
   readonly onStored?: (
     receipts: readonly Receipt[],
     request: IncomingMessage,
   ) => void | Promise<void>;
-  /** Told of errors that are the server's own; clients see no more than `internal`. */
+  /** Called with the server's own errors; clients see no more than `internal`. */
   readonly onError?: (error: unknown) => void;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Work that nobody waits for, and its failures: each is told of, those from before
+ * Work in the background, and its failures: each is reported, those from before
  * anybody could listen once somebody can, and none any more once all is being closed.
  */
 export class Background {

@@ -98,7 +98,7 @@ export class Container {
   #writing: Promise<void> | undefined;
   /** Resolves when the last batch that was begun is answered. Never rejects, as the next one. */
   #settled: Promise<void> = Promise.resolve();
-  /** The last sync that nobody waits for. */
+  /** The last sync in the background. */
   #leftBehind: Promise<void> = Promise.resolve();
   #closed = false;
 
@@ -204,7 +204,7 @@ export class Container {
     this.#writing = undefined;
   }
 
-  /** Uploads come one after the other: nobody is on the way who could come along. */
+  /** Uploads come one after the other: no other is on its way that could share the batch. */
   #isAlone(): boolean {
     return this.#queue.length === 1 && this.#lastBatch <= 1 && this.#unsettledBytes === 0;
   }
@@ -286,7 +286,7 @@ export class Container {
     }
     const durably = appends.some(({ sync }) => sync);
     const { done, isDurable } = segment.write(buffers, end - start, durably);
-    // Whoever settles it hears of it; until then nobody listens.
+    // The error is handled where the batch is settled, which may be later.
     done.catch(() => undefined);
     this.#refused = this.#refused.slice(refused.length);
     return { appends, refused, segment, changes, end, written: done, isDurable };
@@ -319,7 +319,7 @@ export class Container {
     if (this.#current && this.#current.end < segmentBytes && !this.#isEnded) return this.#current;
     await this.#settled;
     // What was only handed to the system so far is not left behind. With durability os
-    // nobody waits for that, and a failure is told to whoever has to rely on it.
+    // that runs in the background; those that rely on it get its failure.
     const left = this.sync();
     if (sync) await left;
     else this.#leftBehind = left.catch(() => undefined);

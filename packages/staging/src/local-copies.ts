@@ -33,7 +33,7 @@ export class LocalCopies {
   /** True if `read` or `readSpooled` can give the file's bytes from this disk. */
   has({ key, segment, spooled }: FileRow): boolean {
     const { container, spool, quarantine } = this.#parts;
-    // A file of the spool that is not told of yet may be in the making.
+    // A spool file without a record may still be in the making.
     if (spooled === 2) return false;
     if (spooled === 1) return spool.has(key) && !quarantine.has(key, 'spool');
     return container.segment(segment) !== undefined && !quarantine.has(key, 'container');

@@ -2,7 +2,7 @@ import { StoreError } from './errors.js';
 import type { OrphanReport } from './orphans.js';
 
 /**
- * What is told of the files in FastDFS that no record names: those of this store that
+ * Reports of files in FastDFS that no record names: those of this store that
  * are left, each time, and those that may be another program's, once each.
  */
 export class OrphanNews {

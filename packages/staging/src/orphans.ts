@@ -14,7 +14,7 @@ import type { ListedFile, TrunkStore } from './trunk-store.js';
  * trunks that the FileMap does not know is asked for its task, which stands in its last
  * bytes. If the task was planned here, the file is an orphan: it is adopted when it is
  * the whole plan and nothing of it was sent again, and deleted otherwise. Files of other
- * tasks are nobody's business but their owner's and are never touched.
+ * tasks belong to other stores and are never touched.
  *
  * A large file bears no task. One with the size and CRC-32 of a large file whose
  * sending was cut short may be its copy or another program's: it is reported, and left.
@@ -179,7 +179,7 @@ class Search {
       if (isOther || fileMap.trunkByFileId(file.fileId)) continue;
       const { fileId, size } = file;
       this.#possible.set(fileId, { fileId, bytes: size, key: key && formatKey(key) });
-      // Who mends everything has been told of it; until then it is looked for again.
+      // A full repair has reported it; until then it is looked for again.
       if (!this.#search.all || !this.#search.repair) this.#unfinished.add(task);
     }
   }

@@ -6,7 +6,7 @@ import { formatKey } from './key.js';
  * Copies that are not to be read: a file's bytes in the container or in the spool, or
  * what one storage has of it. They are listed in the FileMap, so a restart knows them;
  * a FileMap that is lost takes the list with it, and what is still damaged is found
- * again when it is read. Every copy is told of once, as an event and as an error.
+ * again when it is read. Every copy is reported once, as an event and as an error.
  */
 export interface DamageEvent {
   readonly key: string;
@@ -99,7 +99,7 @@ export class Quarantine {
     if (this.#known.delete(nameOf(key))) this.#parts.onLifted(key);
   }
 
-  /** The copy has been moved to that place as it is; it has been told of. */
+  /** The copy has been moved to that place as it is; it was reported before. */
   keep(key: Buffer, place: DamagePlace): void {
     const { fileMap, now } = this.#parts;
     const copy = { key, place, holder: '', foundAt: now() };

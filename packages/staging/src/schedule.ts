@@ -42,7 +42,7 @@ export function decideMerge(situation: MergeSituation): MergeDecision {
     return { action: 'merge', reason: 'full' };
   }
   const ageMs = now - oldestStagedAt;
-  // A clock that was set back far makes nobody wait until it has caught up.
+  // If the clock was set back far, do not wait until it has caught up.
   if (ageMs >= maxAgeMs || ageMs < -maxAgeMs) return { action: 'merge', reason: 'age' };
   if (situation.short) return { action: 'merge', reason: 'space' };
   const untilFullMs =

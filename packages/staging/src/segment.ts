@@ -37,7 +37,7 @@ export class Segment {
   failure: unknown;
   /** A sync has failed since `synced` was known: a later one says nothing about those bytes. */
   #isDoubtful = false;
-  /** One sync at a time: of two, either could be told of a failure that was the other's. */
+  /** One sync at a time: with two, one could get the error of the other. */
   readonly #inTurn = serial();
   /** What was written and refused is known to be gone from the medium. */
   isCut = false;
@@ -177,7 +177,7 @@ export class Segment {
       try {
         await this.#file.sync();
       } catch (error) {
-        // It may have been told of bytes that were acknowledged before they were synced.
+        // The error may concern bytes that were acknowledged before they were synced.
         this.#isDoubtful = true;
         throw error;
       }
@@ -327,7 +327,7 @@ async function readRecord(
     if (!isFile) body = await read(bodyPosition, header.bodyBytes);
     crc = body ? crc32(body) : await crcOf(read, bodyPosition, header.bodyBytes);
   } catch (error) {
-    // Whether others were acknowledged nobody could tell then: they are not passed over.
+    // Then it is unknown whether others were acknowledged, so they are not skipped.
     if (!(error instanceof Unreadable) || end > acknowledgedBytes) throw error;
   }
   // The CRC-32 of a large file or a stored trunk is that of bytes which are elsewhere;

@@ -88,7 +88,7 @@ async function askOthers<T>(
  * One storage has no such file. That is so if the source says it too, or if the source
  * is a member no more and nobody has it; as long as the source cannot be asked, the
  * file may be there, and the failure is one that passes. Any member may have taken a
- * slave, so that nobody's word alone counts for it.
+ * slave, so that no single answer is enough for it.
  */
 async function askForCopy<T>(
   context: Context,
