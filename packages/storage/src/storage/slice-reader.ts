@@ -101,11 +101,11 @@ export class SliceReader {
       cache,
       flight,
       source: trunkPath,
-      members: group.members.map((member) => ({
-        ...member,
-        id: sliceKey(trunkPath, member),
-        alive: directory.holds(member),
-      })),
+      members: group.members.map((member) => {
+        const { offset, size, crc32 } = member;
+        const alive = directory.holds(member);
+        return { offset, size, crc32, alive, id: sliceKey(trunkPath, member) };
+      }),
       asked: group.asked,
       maxBytes: readAheadBytes,
       read: (offset, bytes) => readInto(this.#spare.take(bytes), trunk, offset),
