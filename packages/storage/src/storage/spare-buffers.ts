@@ -33,13 +33,17 @@ export class SpareBuffers {
   /** Once for what was taken, when nothing reads it or writes to it any more. */
   giveBack(taken: Buffer): void {
     const piece = Buffer.from(taken.buffer);
-    // Small ones make room: a larger one serves their lengths too.
-    while (this.#bytes + piece.length > this.#maxBytes) {
-      const smallest = this.#pieces[0];
-      if (!smallest || smallest.length >= piece.length) return;
-      this.#pieces.shift();
-      this.#bytes -= smallest.length;
+    // Smaller ones make room: a larger one serves their lengths too.
+    let smaller = 0;
+    let room = this.#maxBytes - this.#bytes;
+    while (room < piece.length && smaller < this.#pieces.length) {
+      const { length } = this.#pieces[smaller]!;
+      if (length >= piece.length) return;
+      room += length;
+      smaller += 1;
     }
+    if (room < piece.length) return;
+    for (const { length } of this.#pieces.splice(0, smaller)) this.#bytes -= length;
     const at = this.#pieces.findIndex(({ length }) => length >= piece.length);
     this.#pieces.splice(at === -1 ? this.#pieces.length : at, 0, piece);
     this.#bytes += piece.length;

@@ -5,6 +5,7 @@ import { COLUMNS, type Row } from './record-row.js';
 
 const SQL = {
   find: `SELECT ${COLUMNS} FROM files WHERE name = ?`,
+  content: `SELECT ${COLUMNS}, bytes FROM files WHERE name = ?`,
   bytes: 'SELECT bytes FROM files WHERE name = ?',
   metadata: 'SELECT metadata FROM files WHERE name = ?',
   hasMetadata: 'SELECT 1 FROM files WHERE name = ? AND metadata IS NOT NULL',
@@ -48,6 +49,7 @@ export interface OpenCopy {
 
 export interface RecordStatements {
   readonly find: SqliteStatement<[string], Row>;
+  readonly content: SqliteStatement<[string], Row & { bytes: Buffer | null }>;
   readonly bytes: SqliteStatement<[string], { bytes: Buffer | null }>;
   readonly metadata: SqliteStatement<[string], { metadata: Buffer | null }>;
   readonly hasMetadata: SqliteStatement<[string], unknown>;

@@ -29,6 +29,12 @@ export interface RecordCounts {
   readonly bytes: number;
 }
 
+export interface FileContent {
+  readonly record: FileRecord;
+  /** Undefined: they are not in the row. */
+  readonly bytes: Buffer | undefined;
+}
+
 /** Pages of SQLite that one call gives back to the disk. */
 const VACUUM_PAGES = 1000;
 
@@ -83,6 +89,14 @@ export class Records {
   find(name: string): FileRecord | undefined {
     const row = this.#statements.find.get(name);
     return row && recordOf(row);
+  }
+
+  /** A record with the bytes of the file, if its place is the row: one look for both. */
+  findContent(name: string): FileContent | undefined {
+    const found = this.#statements.content.get(name);
+    if (!found) return undefined;
+    const { bytes, ...row } = found;
+    return { record: recordOf(row), bytes: bytes ?? undefined };
   }
 
   /** The bytes of a file whose place is the row. */
