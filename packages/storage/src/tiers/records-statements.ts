@@ -1,10 +1,12 @@
 import type { SqliteDatabase, SqliteStatement } from '@stevedore/disk/sqlite';
+import type { Place } from './constants.js';
 import { COLUMNS, type Row } from './record-row.js';
 
 /** What is asked of the records and done to them, prepared once. */
 
 const SQL = {
   find: `SELECT ${COLUMNS} FROM files WHERE name = ?`,
+  placeOf: 'SELECT place, size FROM files WHERE name = ?',
   content: `SELECT ${COLUMNS}, bytes FROM files WHERE name = ?`,
   bytes: 'SELECT bytes FROM files WHERE name = ?',
   metadata: 'SELECT metadata FROM files WHERE name = ?',
@@ -49,6 +51,7 @@ export interface OpenCopy {
 
 export interface RecordStatements {
   readonly find: SqliteStatement<[string], Row>;
+  readonly placeOf: SqliteStatement<[string], { place: Place; size: number }>;
   readonly content: SqliteStatement<[string], Row & { bytes: Buffer | null }>;
   readonly bytes: SqliteStatement<[string], { bytes: Buffer | null }>;
   readonly metadata: SqliteStatement<[string], { metadata: Buffer | null }>;

@@ -91,12 +91,15 @@ export class Records {
     return row && recordOf(row);
   }
 
+  /** Where the bytes of a file are, and how many. */
+  placeOf(name: string): Pick<FileRecord, 'place' | 'size'> | undefined {
+    return this.#statements.placeOf.get(name);
+  }
+
   /** A record with the bytes of the file, if its place is the row: one look for both. */
   findContent(name: string): FileContent | undefined {
     const found = this.#statements.content.get(name);
-    if (!found) return undefined;
-    const { bytes, ...row } = found;
-    return { record: recordOf(row), bytes: bytes ?? undefined };
+    return found && { record: recordOf(found), bytes: found.bytes ?? undefined };
   }
 
   /** The bytes of a file whose place is the row. */
