@@ -125,6 +125,8 @@ export class Flights {
 
   #begin(id: string, load: Load): Pending {
     const pending = this.#add(id, new Trip());
+    // Whoever began it waits, and a load may fail before it has begun.
+    void pending.outcome;
     void this.#run(pending, load);
     return pending;
   }
