@@ -257,6 +257,10 @@ describe('a file cache', () => {
     };
     const both = await Promise.allSettled([cache.get('file', failing), cache.get('file', failing)]);
     expect(both.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+    const atOnce = (): Promise<Buffer> => {
+      throw new Error('no disk');
+    };
+    await expect(cache.get('file', atOnce)).rejects.toThrow('no disk');
     expect(versionOf((await cache.get('file', async () => bytesOf('file', 1, 50)))!)).toBe(1);
   });
 

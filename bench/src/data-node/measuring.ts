@@ -61,6 +61,7 @@ export async function measure(
   add('hits', 'share', change('hits') / Math.max(1, change('hits') + change('misses')));
   add('cpu.node', 'cores', change('cpuSeconds') / result.seconds);
   add('cpu.load', 'cores', result.cpuSeconds / result.seconds);
+  add('cpu.request', 'µs/request', (change('cpuSeconds') * 1e6) / requests);
   const decided = (counts: NodeCounts) => counts.aheadUsedBytes + counts.aheadUnusedBytes;
   // Where nothing was read ahead in so short a time: of all since the start.
   const isNew = decided(after) > decided(before);
@@ -69,18 +70,23 @@ export async function measure(
   if (bytes > 0) add('ahead.used', 'share', (after.aheadUsedBytes - from.aheadUsedBytes) / bytes);
 }
 
-/** Each setting against `neither` in the same run: what slows the machine for a while slows both. */
-export function addRatios(
-  { figures }: BenchmarkContext,
-  point: Omit<Point, 'setting'>,
-  settings: readonly Setting[] = SETTINGS,
-  base = 'neither' as Setting,
-): void {
-  const last = (setting: Setting): number =>
-    figures.values(figureId({ ...point, setting }, 'requests')).at(-1)!;
-  for (const setting of settings) {
-    if (setting === base) continue;
-    const id = figureId({ ...point, setting }, 'vs-neither');
-    figures.add(id, 'times', last(setting) / last(base));
+/**
+ * Each setting against `neither`, and ours against the page cache, in the same run: what
+ * slows the machine for a while slows both.
+ */
+export function addRatios({ figures }: BenchmarkContext, point: Omit<Point, 'setting'>): void {
+  const last = (setting: Setting, what: string): number =>
+    figures.values(figureId({ ...point, setting }, what)).at(-1)!;
+  const add = (setting: Setting, what: string, base: Setting, id: string): void =>
+    figures.add(
+      figureId({ ...point, setting }, id),
+      'times',
+      last(setting, what) / last(base, what),
+    );
+  for (const setting of SETTINGS) {
+    if (setting === 'neither') continue;
+    add(setting, 'requests', 'neither', 'vs-neither');
+    add(setting, 'cpu.request', 'neither', 'cpu-vs-neither');
+    if (setting !== 'page-cache') add(setting, 'requests', 'page-cache', 'vs-page-cache');
   }
 }

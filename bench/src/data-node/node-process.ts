@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { type Storage, startStorage } from '@stevedore/storage';
 import { cpuUsed, serve } from '../harness/serve.js';
 import { DirectDisk } from './direct-disk.js';
+import { PageCache } from './page-cache.js';
 import type { CacheOptions, DiskKind } from './settings.js';
 import { SlowDisk } from './slow-disk.js';
 
@@ -18,6 +19,7 @@ export interface NodeCounts {
   readonly diskReads: number;
   /** Bytes that the system fetched from the disk for this process. */
   readonly diskBytes: number;
+  /** Of the storage's cache, or of the page cache where that is measured. */
   readonly hits: number;
   readonly misses: number;
   readonly aheadReadBytes: number;
@@ -37,12 +39,14 @@ export type NodeHandlers = {
 let storage: Storage | undefined;
 const direct = new DirectDisk();
 const slow = new SlowDisk(direct.disk);
+let pages: PageCache | undefined;
 
-async function start({ directory, ...cache }: NodeOptions): Promise<number> {
+async function start({ directory, pageCacheBytes, ...cache }: NodeOptions): Promise<number> {
+  if (pageCacheBytes > 0) pages = new PageCache(slow.disk, pageCacheBytes);
   storage = await startStorage({
     port: 0,
     storePaths: [directory],
-    disk: slow.disk,
+    disk: pages?.disk ?? slow.disk,
     // All trunks stay open and their directories in memory: content alone is read.
     maxIdleFiles: 256,
     ...cache,
@@ -56,7 +60,9 @@ function setDisk(disk: DiskKind): void {
 }
 
 function counts(): NodeCounts {
-  const { hits, misses, readAhead } = storage!.cacheStats();
+  const stats = storage!.cacheStats();
+  const { hits, misses } = pages ?? stats;
+  const { readAhead } = stats;
   return {
     ...cpuUsed(),
     diskReads: direct.counts.reads,

@@ -56,8 +56,7 @@ export async function storeData(
     progress(`storing ${Math.round(plan.dataBytes / 1e6)} MB, ${layout}, node ${node}`);
     const directory = workspace.fresh(layout);
     await using child = newNode();
-    const options = { cacheBytes: 0, readAheadBytes: 0, readAheadShare: 0 };
-    const port = await child.call('start', { directory, ...options });
+    const port = await child.call('start', { directory, ...cacheOptionsOf('neither') });
     const { dataBytes } = plan;
     return { directory, data: await load.call('fill', { port, node, dataBytes, layout }) };
   };

@@ -75,7 +75,10 @@ async function showOne(
     String(label),
     ...gained.map((setting) => percent(of(setting, label, 'vs-neither').median)),
   ]);
-  const paper: Cell[] = ['the paper', ...gained.map((setting) => PAPER_GAINS[series][setting])];
+  const paper: Cell[] = [
+    'the paper',
+    ...gained.map((setting) => PAPER_GAINS[series][setting] ?? ''),
+  ];
   print(`Gain over neither, percent:\n\n${table([capital(xTitle), ...gained], [...gains, paper])}`);
   const perRequest = labels.map((label): Cell[] => [
     String(label),
@@ -88,6 +91,18 @@ async function showOne(
   ]);
   print(
     `Disk reads and kB read from the disk per request; CPU of nodes and load, in cores:\n\n${table([capital(xTitle), ...SETTINGS], perRequest)}`,
+  );
+  const cpu = labels.map((label): Cell[] => [
+    String(label),
+    ...SETTINGS.map((setting) => {
+      const used = round(of(setting, label, 'cpu.request').median);
+      return setting === 'neither'
+        ? used
+        : `${used} (${round(of(setting, label, 'cpu-vs-neither').median)})`;
+    }),
+  ]);
+  print(
+    `CPU of the nodes for each request, µs (as a multiple of neither's):\n\n${table([capital(xTitle), ...SETTINGS], cpu)}`,
   );
   await chart(
     `data-node-${file}-${disk}.svg`,

@@ -5,7 +5,7 @@ import type { Setting } from './settings.js';
  * It prints no tables. 20 machines with a 7,200 rpm disk each, files of 20 KB, 2 TB.
  */
 export const PAPER_GAINS: Readonly<
-  Record<'read' | 'mixed' | 'nodes', Readonly<Record<Setting, string>>>
+  Record<'read' | 'mixed' | 'nodes', Readonly<Partial<Record<Setting, string>>>>
 > = {
   read: { neither: '0', cache: '17 to 35', 'co-location': '10 to 20', both: '20 to 49' },
   mixed: {

@@ -1,9 +1,12 @@
 import type { StorageOptions } from '@stevedore/storage';
 import { AHEAD_BUFFER_BYTES, CACHE_BYTES, READ_AHEAD_BYTES } from './plan.js';
 
-/** The paper's four settings of a data node. */
+/**
+ * The paper's four settings of a data node, and what anybody has without them: the
+ * system's page cache, as large as our cache.
+ */
 
-export const SETTINGS = ['neither', 'cache', 'co-location', 'both'] as const;
+export const SETTINGS = ['neither', 'page-cache', 'cache', 'co-location', 'both'] as const;
 export type Setting = (typeof SETTINGS)[number];
 
 /** scattered: every file of a group in another trunk. co-located: side by side. */
@@ -14,28 +17,33 @@ export const DISKS = ['measured', 'slowed'] as const;
 export type DiskKind = (typeof DISKS)[number];
 
 export function layoutOf(setting: Setting): Layout {
-  return setting === 'neither' || setting === 'cache' ? 'scattered' : 'co-located';
+  return setting === 'co-location' || setting === 'both' ? 'co-located' : 'scattered';
 }
 
-export type CacheOptions = Required<
-  Pick<StorageOptions, 'cacheBytes' | 'readAheadBytes' | 'readAheadShare'>
->;
+export interface CacheOptions
+  extends Required<Pick<StorageOptions, 'cacheBytes' | 'readAheadBytes' | 'readAheadShare'>> {
+  /** Of the page cache below the storage; 0: none. */
+  readonly pageCacheBytes: number;
+}
 
 export function cacheOptionsOf(setting: Setting, cacheBytes = CACHE_BYTES): CacheOptions {
-  const readAheadShare = 0.25;
+  const none = { cacheBytes: 0, readAheadBytes: 0, readAheadShare: 0.25, pageCacheBytes: 0 };
   switch (setting) {
     case 'neither':
-      return { cacheBytes: 0, readAheadBytes: 0, readAheadShare };
+      return none;
+    case 'page-cache':
+      return { ...none, pageCacheBytes: cacheBytes };
     case 'cache':
-      return { cacheBytes, readAheadBytes: 0, readAheadShare };
+      return { ...none, cacheBytes };
     case 'co-location':
       // What was read along has to be somewhere until it is asked for; nothing else is kept.
       return {
+        ...none,
         cacheBytes: AHEAD_BUFFER_BYTES,
         readAheadBytes: READ_AHEAD_BYTES,
         readAheadShare: 1,
       };
     case 'both':
-      return { cacheBytes, readAheadBytes: READ_AHEAD_BYTES, readAheadShare };
+      return { ...none, cacheBytes, readAheadBytes: READ_AHEAD_BYTES };
   }
 }

@@ -8,7 +8,7 @@ import { cacheOptionsOf, DISKS, type DiskKind, type Setting } from './settings.j
 
 /** Figure 7: the gain over the size of the cache, one node, reads alone. */
 
-export const SIZED = ['cache', 'both'] as const;
+export const SIZED = ['page-cache', 'cache', 'both'] as const;
 
 interface Sized {
   readonly setting: Setting;

@@ -98,15 +98,18 @@ export class FileCache {
     options: { readonly signal?: AbortSignal | undefined } = {},
   ): Promise<Buffer | undefined> {
     options.signal?.throwIfAborted();
-    const kept = this.find(id);
-    if (kept) return kept;
+    return this.find(id) ?? this.fetch(id, load, options.signal);
+  }
+
+  /** As `get`, for a file that `find` has just not found: who has it at once waits for nothing. */
+  async fetch(id: string, load: Load, signal?: AbortSignal): Promise<Buffer | undefined> {
     if (this.#absent.has(id)) {
       this.#counters.absentAnswers += 1;
       return undefined;
     }
     if (this.#flights.isUnderWay(id)) this.#counters.sharedLoads += 1;
     else this.#counters.loads += 1;
-    const bytes = await this.#flights.get(id, load, options.signal);
+    const bytes = await this.#flights.get(id, load, signal);
     if (bytes) this.#counters.missBytes += bytes.length;
     return bytes;
   }

@@ -35,21 +35,55 @@ export interface Arrivals {
 const NOT_DELIVERED = Symbol('not delivered');
 type Outcome = Buffer | undefined | typeof NOT_DELIVERED;
 
-interface Pending {
+class Pending {
   readonly id: string;
   readonly trip: Trip;
-  readonly outcome: Promise<Outcome>;
-  readonly settle: (outcome: Outcome) => void;
-  readonly fail: (error: unknown) => void;
-  waiting: number;
+  waiting = 0;
   /** False once the file was forgotten: what comes is not kept. */
-  current: boolean;
+  current = true;
+  #outcome: Promise<Outcome> | undefined;
+  #resolve: ((outcome: Outcome) => void) | undefined;
+  #reject: ((error: unknown) => void) | undefined;
+
+  constructor(id: string, trip: Trip) {
+    this.id = id;
+    this.trip = trip;
+  }
+
+  /**
+   * To be asked for before it is settled. Made for the first who waits: most of the files
+   * that a load brings along have nobody.
+   */
+  get outcome(): Promise<Outcome> {
+    if (this.#outcome) return this.#outcome;
+    this.#outcome = new Promise<Outcome>((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    // Nobody may be waiting for it any more.
+    this.#outcome.catch(() => {});
+    return this.#outcome;
+  }
+
+  settle(outcome: Outcome): void {
+    this.#resolve?.(outcome);
+  }
+
+  fail(error: unknown): void {
+    this.#reject?.(error);
+  }
 }
 
-interface Trip {
-  readonly controller: AbortController;
-  readonly pendings: Map<string, Pending>;
-  waiting: number;
+class Trip {
+  readonly pendings = new Map<string, Pending>();
+  waiting = 0;
+  #controller: AbortController | undefined;
+
+  /** Made for a load that asks for it: it costs more than the rest of a trip. */
+  get controller(): AbortController {
+    this.#controller ??= new AbortController();
+    return this.#controller;
+  }
 }
 
 export class Flights {
@@ -90,22 +124,15 @@ export class Flights {
   }
 
   #begin(id: string, load: Load): Pending {
-    const trip: Trip = { controller: new AbortController(), pendings: new Map(), waiting: 0 };
-    const pending = this.#add(id, trip);
+    const pending = this.#add(id, new Trip());
+    // Whoever began it waits, and a load may fail before it has begun.
+    void pending.outcome;
     void this.#run(pending, load);
     return pending;
   }
 
   #add(id: string, trip: Trip): Pending {
-    let settle: Pending['settle'] = () => {};
-    let fail: Pending['fail'] = () => {};
-    const outcome = new Promise<Outcome>((resolve, reject) => {
-      settle = resolve;
-      fail = reject;
-    });
-    // Nobody may be waiting for it any more.
-    outcome.catch(() => {});
-    const pending = { id, trip, outcome, settle, fail, waiting: 0, current: true };
+    const pending = new Pending(id, trip);
     this.#pendings.set(id, pending);
     trip.pendings.set(id, pending);
     return pending;
@@ -116,7 +143,9 @@ export class Flights {
     const { trip, id } = first;
     let keep = true;
     const flight: Flight = {
-      signal: trip.controller.signal,
+      get signal() {
+        return trip.controller.signal;
+      },
       claim: (ids) => {
         const free = ids.filter(
           (each) => !this.#pendings.has(each) && !this.#arrivals.isKept(each),

@@ -9,7 +9,7 @@ import {
   isSmallNormalSizeField,
   normalSizeField,
   parseFileId,
-  sizeOfField,
+  RANDOM_BITS,
 } from './file-id.js';
 
 /**
@@ -31,8 +31,15 @@ import {
 export const TRUNK_EXTENSION = 'merged';
 
 const TRUNK_TAIL = `.${TRUNK_EXTENSION}`;
-const ENCODED_TRUNK_CHARS = 22;
-const HEAD_CHARS = ENCODED_FIELDS_CHARS + ENCODED_TRUNK_CHARS;
+/**
+ * 27 characters, 22, and an extension. Both parts end within a character, whose unused low
+ * bits are zero: others would give one slice several ids.
+ */
+const SLICE_BASE = /^([\w-]{26}[AEIMQUYcgkosw048])([\w-]{21}[AQgw])(?:\.([A-Za-z0-9._-]{1,6}))?$/;
+/** Upper half of a slice's size field: its size is in the lower one, and there are no random bits. */
+const OWN_SIZE_FLAGS = 0x8000_0000;
+/** Of a trunk's, above the random bits: a plain file below 4 GiB. */
+const TRUNK_SIZE_FLAGS = 0x100;
 
 /** Place and content of a slice, as trunk directories list them too. */
 export interface SliceEntry {
@@ -78,28 +85,27 @@ export function makeSliceId(trunk: FileId, entry: SliceEntry, extension: string)
   return `${trunk.group}/${path}${own}${rest.toString('base64url')}${dotted}`;
 }
 
-/** Takes a slice id apart; undefined when the id is of another kind. */
+/**
+ * Takes a slice id apart; undefined when the id is of another kind. Part of every read of
+ * a slice, so it works on the bytes themselves.
+ */
 export function parseSliceId(id: FileId | string): SliceId | undefined {
   const file = typeof id === 'string' ? parseFileId(id) : id;
-  if (!file || file.base.length < HEAD_CHARS) return undefined;
-  const tail = file.base.slice(HEAD_CHARS);
-  if (tail !== '' && !/^\.[A-Za-z0-9._-]{1,6}$/.test(tail)) return undefined;
-  const encoded = file.base.slice(ENCODED_FIELDS_CHARS, HEAD_CHARS);
-  const rest = Buffer.from(encoded, 'base64url');
-  // Unused low bits of the last character would give one slice several ids.
-  if (rest.length !== 16 || rest.toString('base64url') !== encoded) return undefined;
-  const own = file.base.slice(0, ENCODED_FIELDS_CHARS);
-  const fields = decodeFields(own);
-  const sizeField = rest.readBigUInt64BE(0);
-  if (!isSmallNormalSizeField(sizeField) || encodeFields(fields) !== own) return undefined;
-  const size = sizeOfField(fields.sizeField);
-  if (fields.sizeField !== normalSizeField(size, 0)) return undefined;
+  const match = file && SLICE_BASE.exec(file.base);
+  if (!match) return undefined;
+  const { group, storePathIndex, directory } = file;
+  const own = Buffer.from(match[1]!, 'base64url');
+  const rest = Buffer.from(match[2]!, 'base64url');
+  if (own.readUInt32BE(8) !== OWN_SIZE_FLAGS) return undefined;
+  if (rest.readUInt32BE(0) >>> RANDOM_BITS !== TRUNK_SIZE_FLAGS) return undefined;
+  const size = own.readUInt32BE(12);
+  const crc32 = own.readUInt32BE(16);
   const offset = rest.readUInt32BE(12);
-  if (offset + size > sizeOfField(sizeField)) return undefined;
-  const trunkBase = `${encodeFields({ ...fields, sizeField, crc32: rest.readUInt32BE(8) })}${TRUNK_TAIL}`;
-  const trunk = parseFileId(
-    `${file.group}/${file.name.slice(0, file.name.length - file.base.length)}${trunkBase}`,
-  );
-  if (!trunk) return undefined;
-  return { trunk, offset, size, crc32: fields.crc32, extension: tail.slice(1) };
+  if (offset + size > rest.readUInt32BE(4)) return undefined;
+  // Source and time are the trunk's own; size field and CRC-32 follow.
+  rest.copy(own, 8, 0, 12);
+  const base = `${own.toString('base64url')}${TRUNK_TAIL}`;
+  const name = `${file.name.slice(0, file.name.length - file.base.length)}${base}`;
+  const trunk = { group, name, storePathIndex, directory, base };
+  return { trunk, offset, size, crc32, extension: match[3] ?? '' };
 }

@@ -88,11 +88,14 @@ export class SliceTable {
     let last = at;
     while (this.#joined[first] === 1 && this.#isNear(first - 1, at, maxBytes)) first -= 1;
     while (this.#joined[last + 1] === 1 && this.#isNear(at, last + 1, maxBytes)) last += 1;
-    const members = Array.from({ length: last - first + 1 }, (_, index) => ({
-      offset: this.#offsets[first + index]!,
-      size: this.#sizes[first + index]!,
-      crc32: this.#crcs[first + index]!,
-    }));
+    const members: SliceEntry[] = [];
+    for (let each = first; each <= last; each += 1) {
+      members.push({
+        offset: this.#offsets[each]!,
+        size: this.#sizes[each]!,
+        crc32: this.#crcs[each]!,
+      });
+    }
     return { members, asked: at - first };
   }
 

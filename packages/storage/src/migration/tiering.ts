@@ -103,7 +103,7 @@ export class Tiering {
 
   /** True for a file in another group: its record is switched when all of a change is there. */
   isWhole(path: string): boolean {
-    return this.#recordOf(path)?.place === Place.away;
+    return this.#placeOf(path)?.place === Place.away;
   }
 
   async close(): Promise<void> {
@@ -124,9 +124,9 @@ export class Tiering {
     return Math.max(settings.thresholdBytes, tiers.thresholdBytes);
   }
 
-  #recordOf(path: string): FileRecord | undefined {
+  #placeOf(path: string): Pick<FileRecord, 'place' | 'size'> | undefined {
     const tier = this.#parts.tiers.tiers.find(({ data }) => path.startsWith(data));
-    return tier?.records.find(path.slice(tier.data.length));
+    return tier?.records.placeOf(path.slice(tier.data.length));
   }
 
   /** Where the bytes are that a download asks for, if they are in another group and never change. */
@@ -145,18 +145,19 @@ export class Tiering {
     try {
       const id = service.requested(downloadFile.request.decode(body));
       const path = service.store.pathOf(id);
-      const size = sizeOf(id);
       if (service.cache.has(path)) {
+        const size = sizeOf(id);
         // No load, but asked for.
         if (size !== undefined) migration.accessed(path, 0, size, false);
         return undefined;
       }
-      const record = this.#recordOf(path);
+      const record = this.#placeOf(path);
       if (record?.place === Place.row) {
         migration.accessed(path, costOf(costs, 'read', record.size), record.size, false);
         return record.size;
       }
       if (record?.place === Place.away) return undefined;
+      const size = sizeOf(id);
       return size !== undefined && size <= this.#maxSmallBytes ? size : undefined;
     } catch {
       // The handler says what is wrong with the request.

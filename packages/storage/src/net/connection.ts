@@ -130,7 +130,7 @@ export class ServedConnection<Session> {
       return false;
     }
     const body = await this.#body(header.bodyBytes);
-    return this.#answer(async () => {
+    return this.#answer(() => {
       if (!handler) throw new StatusError(Status.invalid, `unknown command ${header.command}`);
       return handler.handle(body, this.#context(header));
     });

@@ -67,7 +67,7 @@ export class StorageCounters {
       return {
         ...handler,
         handle: async (body: Buffer, context: Context<Session>) => {
-          const reply = await this.#run(what, async () => handler.handle(body, context));
+          const reply = await this.#run(what, () => handler.handle(body, context));
           return what.bytes === undefined ? reply : this.#sent(reply, what.bytes);
         },
       };
@@ -136,7 +136,7 @@ export class StorageCounters {
     };
   }
 
-  async #run(what: Counted, handle: () => Promise<Reply>): Promise<Reply> {
+  async #run(what: Counted, handle: () => Promise<Reply> | Reply): Promise<Reply> {
     const count = what.operation && this.#count(what.operation);
     // A file that is not there was not downloaded: C storages do not count the attempt.
     const isDownload = what.operation === 'download';

@@ -1,4 +1,4 @@
-import { join } from 'node:path';
+import { join, sep } from 'node:path';
 import type { Disk } from '@stevedore/disk';
 import type { FileId } from '@stevedore/protocol';
 
@@ -46,10 +46,8 @@ export function hasRecords(disk: Disk, storePath: string): Promise<boolean> {
   return disk.exists(join(dataDirectory(storePath), RECORDS_FILE));
 }
 
-function fileDirectory(storePath: string, id: Pick<FileId, 'directory'>): string {
-  return join(dataDirectory(storePath), id.directory[0], id.directory[1]);
-}
-
+/** Part of every request. A parsed name has no parts that lead elsewhere: nothing to normalize. */
 export function filePath(storePath: string, id: Pick<FileId, 'directory' | 'base'>): string {
-  return join(fileDirectory(storePath, id), id.base);
+  const [high, low] = id.directory;
+  return dataDirectory(storePath) + sep + high + sep + low + sep + id.base;
 }

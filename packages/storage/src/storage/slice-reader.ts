@@ -4,6 +4,7 @@ import { StatusError } from '../errors.js';
 import { sliceKey } from './file-cache.js';
 import type { OpenFile } from './open-files.js';
 import type { Slices } from './slices.js';
+import { SpareBuffers } from './spare-buffers.js';
 
 /**
  * Reads whole slices through the cache. On a miss one read takes the slice and, if
@@ -25,16 +26,21 @@ const MAX_SPARE = 8;
 
 export class SliceReader {
   readonly #parts: SliceReaderParts;
-  readonly #spare: Buffer[] = [];
+  readonly #spare: SpareBuffers;
 
   constructor(parts: SliceReaderParts) {
     this.#parts = parts;
+    this.#spare = new SpareBuffers(MAX_SPARE * parts.readAheadBytes);
   }
 
-  /** Status 2 if there is no such slice. */
-  async read(slice: SliceId, trunkPath: string): Promise<Buffer> {
-    const { cache } = this.#parts;
-    const bytes = await cache.get(sliceKey(trunkPath, slice), (flight) =>
+  /** At once if it is in memory. Status 2 if there is no such slice. */
+  read(slice: SliceId, trunkPath: string): Buffer | Promise<Buffer> {
+    const key = sliceKey(trunkPath, slice);
+    return this.#parts.cache.find(key) ?? this.#fetch(key, slice, trunkPath);
+  }
+
+  async #fetch(key: string, slice: SliceId, trunkPath: string): Promise<Buffer> {
+    const bytes = await this.#parts.cache.fetch(key, (flight) =>
       this.#load(slice, trunkPath, flight),
     );
     if (!bytes) throw new StatusError(Status.notFound, 'no such slice');
@@ -95,31 +101,17 @@ export class SliceReader {
       cache,
       flight,
       source: trunkPath,
-      members: group.members.map((member) => ({
-        ...member,
-        id: sliceKey(trunkPath, member),
-        alive: directory.holds(member),
-      })),
+      members: group.members.map((member) => {
+        const { offset, size, crc32 } = member;
+        const alive = directory.holds(member);
+        return { offset, size, crc32, alive, id: sliceKey(trunkPath, member) };
+      }),
       asked: group.asked,
       maxBytes: readAheadBytes,
-      read: (offset, bytes) => this.#readExtent(trunk, offset, bytes),
-      release: (bytes) => this.#release(bytes),
+      read: (offset, bytes) => readInto(this.#spare.take(bytes), trunk, offset),
+      // A read that failed has lost its memory: it may still be written to.
+      release: (bytes) => this.#spare.giveBack(bytes),
     });
-  }
-
-  /** Into memory that is used again and again. */
-  #readExtent(trunk: OpenFile, offset: number, bytes: number): Promise<Buffer> {
-    const { readAheadBytes } = this.#parts;
-    if (bytes > readAheadBytes) return readExactly(trunk, offset, bytes);
-    const spare = this.#spare.pop() ?? Buffer.allocUnsafeSlow(readAheadBytes);
-    return readInto(spare.subarray(0, bytes), trunk, offset);
-  }
-
-  /** A read that failed has lost its memory: it may still be written to. */
-  #release(bytes: Buffer): void {
-    const { buffer } = bytes;
-    const isSpare = buffer.byteLength === this.#parts.readAheadBytes;
-    if (isSpare && this.#spare.length < MAX_SPARE) this.#spare.push(Buffer.from(buffer));
   }
 }
 

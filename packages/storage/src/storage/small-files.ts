@@ -44,16 +44,20 @@ export class SmallFiles {
     this.#maxBytes = Math.min(MAX_SMALL_BYTES, parts.cache.maxFileBytes);
   }
 
-  /** All of the file's bytes; undefined if it is not small. Status 2 if there is none. */
-  async read(id: FileId): Promise<Buffer | undefined> {
-    const { store, slices } = this.#parts;
+  /**
+   * All of the file's bytes, at once if they are in memory; undefined if it is not small.
+   * Status 2 if there is none.
+   */
+  read(id: FileId): Buffer | undefined | Promise<Buffer | undefined> {
+    const { store, cache, slices } = this.#parts;
     const slice = parseSliceId(id);
     if (slice) {
       if (slice.size > this.#maxBytes) return undefined;
       return slices.read(slice, store.pathOf(slice.trunk));
     }
     if ((sizeOf(id) ?? 0) > this.#maxBytes || this.#maxBytes === 0) return undefined;
-    return this.#readWhole(id, store.pathOf(id));
+    const path = store.pathOf(id);
+    return cache.find(path) ?? this.#fetch(id, path);
   }
 
   /** All of the file's bytes if they are in memory, for who wants a part of them. */
@@ -64,9 +68,9 @@ export class SmallFiles {
     return cache.has(key) ? cache.find(key) : undefined;
   }
 
-  async #readWhole(id: FileId, path: string): Promise<Buffer | undefined> {
+  async #fetch(id: FileId, path: string): Promise<Buffer | undefined> {
     try {
-      const bytes = await this.#parts.cache.get(path, () => this.#load(id, path));
+      const bytes = await this.#parts.cache.fetch(path, () => this.#load(id, path));
       if (!bytes) throw new StatusError(Status.notFound, path);
       return bytes;
     } catch (error) {

@@ -1,10 +1,13 @@
 import type { SqliteDatabase, SqliteStatement } from '@stevedore/disk/sqlite';
+import type { Place } from './constants.js';
 import { COLUMNS, type Row } from './record-row.js';
 
 /** What is asked of the records and done to them, prepared once. */
 
 const SQL = {
   find: `SELECT ${COLUMNS} FROM files WHERE name = ?`,
+  placeOf: 'SELECT place, size FROM files WHERE name = ?',
+  content: `SELECT ${COLUMNS}, bytes FROM files WHERE name = ?`,
   bytes: 'SELECT bytes FROM files WHERE name = ?',
   metadata: 'SELECT metadata FROM files WHERE name = ?',
   hasMetadata: 'SELECT 1 FROM files WHERE name = ? AND metadata IS NOT NULL',
@@ -48,6 +51,8 @@ export interface OpenCopy {
 
 export interface RecordStatements {
   readonly find: SqliteStatement<[string], Row>;
+  readonly placeOf: SqliteStatement<[string], { place: Place; size: number }>;
+  readonly content: SqliteStatement<[string], Row & { bytes: Buffer | null }>;
   readonly bytes: SqliteStatement<[string], { bytes: Buffer | null }>;
   readonly metadata: SqliteStatement<[string], { metadata: Buffer | null }>;
   readonly hasMetadata: SqliteStatement<[string], unknown>;

@@ -29,6 +29,12 @@ export interface RecordCounts {
   readonly bytes: number;
 }
 
+export interface FileContent {
+  readonly record: FileRecord;
+  /** Undefined: they are not in the row. */
+  readonly bytes: Buffer | undefined;
+}
+
 /** Pages of SQLite that one call gives back to the disk. */
 const VACUUM_PAGES = 1000;
 
@@ -83,6 +89,17 @@ export class Records {
   find(name: string): FileRecord | undefined {
     const row = this.#statements.find.get(name);
     return row && recordOf(row);
+  }
+
+  /** Where the bytes of a file are, and how many. */
+  placeOf(name: string): Pick<FileRecord, 'place' | 'size'> | undefined {
+    return this.#statements.placeOf.get(name);
+  }
+
+  /** A record with the bytes of the file, if its place is the row: one look for both. */
+  findContent(name: string): FileContent | undefined {
+    const found = this.#statements.content.get(name);
+    return found && { record: recordOf(found), bytes: found.bytes ?? undefined };
   }
 
   /** The bytes of a file whose place is the row. */

@@ -68,10 +68,11 @@ export class TieredDisk implements Disk {
       if (!metadata) throw missing(path);
       return new BufferFile(metadata, record.mtimeSeconds);
     }
-    const record = at?.kind === 'file' ? at.tier.records.find(at.name) : undefined;
-    if (at && record?.place === Place.away) return at.tier.openAway(record);
-    if (!at || record?.place !== Place.row) return this.#parts.disk.openToRead(path);
-    return new BufferFile(this.#bytesOf(at.tier, record, path), record.mtimeSeconds);
+    const found = at?.kind === 'file' ? at.tier.records.findContent(at.name) : undefined;
+    if (at && found?.record.place === Place.away) return at.tier.openAway(found.record);
+    if (found?.record.place !== Place.row) return this.#parts.disk.openToRead(path);
+    const { record, bytes } = found;
+    return new BufferFile(soundBytes(record, bytes, path), record.mtimeSeconds);
   }
 
   async openToUpdate(path: string): Promise<DiskFile> {
@@ -89,13 +90,14 @@ export class TieredDisk implements Disk {
   /** What is in another group comes home: as a row if it is small enough for one, with the change. */
   async #openToChange(tier: Tier, name: string, path: string, done: () => void): Promise<DiskFile> {
     const { disk, fileThresholdBytes, onCut, onGrown, onAccess } = this.#parts;
-    const record = tier.records.find(name);
+    const found = tier.records.findContent(name);
+    const record = found?.record;
     const limitBytes = fileThresholdBytes(record?.moves ?? 0);
     const isSmall = record?.place === Place.away && record.size <= limitBytes;
     if (record?.place === Place.row || isSmall) {
       const bytes = isSmall
         ? await contentOf(tier.openAway(record))
-        : this.#bytesOf(tier, record, path);
+        : soundBytes(record, found?.bytes, path);
       onAccess(path, bytes.length, bytes.length, false);
       // A file that came home to be changed stays: it would come home with every change.
       const grown = (size: number): void => {
@@ -291,14 +293,6 @@ export class TieredDisk implements Disk {
     }
   }
 
-  #bytesOf(tier: Tier, record: FileRecord, path: string): Buffer {
-    const bytes = tier.records.bytes(record.name);
-    if (!bytes || bytes.length !== record.size || crc32(bytes) !== record.crc32) {
-      throw failure('EIO', `the row of ${path} is damaged`);
-    }
-    return bytes;
-  }
-
   #locate(path: string): Located | undefined {
     for (const tier of this.#parts.tiers) {
       if (path.startsWith(tier.data)) return { ...nameInStore(tier.data, path), tier };
@@ -310,6 +304,14 @@ export class TieredDisk implements Disk {
 /** True where the bytes are not, or not known to be, elsewhere. */
 function isOnDisk(record: FileRecord | undefined): boolean {
   return record === undefined || record.place === Place.file;
+}
+
+/** The bytes of a row, if they are what its record says. */
+function soundBytes(record: FileRecord, bytes: Buffer | undefined, path: string): Buffer {
+  if (!bytes || bytes.length !== record.size || crc32(bytes) !== record.crc32) {
+    throw failure('EIO', `the row of ${path} is damaged`);
+  }
+  return bytes;
 }
 
 /** All bytes of a file, which is closed. */

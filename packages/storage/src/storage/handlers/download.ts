@@ -28,7 +28,8 @@ async function answer(
   range: DownloadRange,
 ): Promise<StreamedReply> {
   const { readChunkBytes } = service.settings;
-  const small = await smallFile(service, id, range);
+  const found = smallFile(service, id, range);
+  const small = found instanceof Promise ? await found : found;
   if (small) return kept(small, range, readChunkBytes);
   const slice = parseSliceId(id);
   const opened = await service.open(id);
@@ -44,11 +45,11 @@ async function answer(
 }
 
 /** Who wants only a part is not made to wait for the whole, unless it is there. */
-async function smallFile(
+function smallFile(
   service: StorageService,
   id: FileId,
   { offset, length }: DownloadRange,
-): Promise<Buffer | undefined> {
+): Buffer | undefined | Promise<Buffer | undefined> {
   const whole = offset === 0 && (length === 0 || length === sizeOf(id));
   return whole ? service.small.read(id) : service.small.find(id);
 }
