@@ -41,5 +41,5 @@ export default {
   exclude: isProduction ? ['duplicates', 'types', 'dependencies'] : ['duplicates'],
   // A test may look at a constant that its module uses itself.
   ignoreExportsUsedInFile: isProduction || { interface: true, type: true },
-  ignoreBinaries: ['mvn', 'script'],
+  ignoreBinaries: ['mvn', 'script', 'unshare'],
 };

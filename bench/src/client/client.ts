@@ -1,13 +1,14 @@
 import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
-import { MEMORY_GOALS, TRANSFER_GOALS } from './goals.js';
+import { MEMORY_GOALS, PIECES_GOALS, TRANSFER_GOALS } from './goals.js';
 import { measureMemory } from './memory.js';
-import { showMemory, showTransfers } from './output.js';
+import { showMemory, showPieces, showTransfers } from './output.js';
+import { measurePieces } from './pieces.js';
 import { PLANS } from './plan.js';
 import { measureTransfers } from './transfers.js';
 
 /**
  * Our FastDFS client against npm `fdfs`: small uploads and downloads over 1, 16 and
- * 64 connections, and whether the memory stays flat.
+ * 64 connections, uploads written as the C client does, and whether the memory stays flat.
  */
 export const client: Benchmark = {
   durability: 'sync on disk; none in the cluster in memory',
@@ -19,6 +20,13 @@ export const client: Benchmark = {
       transfers: {
         goals: TRANSFER_GOALS,
         run: async (context) => showTransfers(context, await measureTransfers(context, plan)),
+      },
+      pieces: {
+        goals: PIECES_GOALS,
+        run: async (context) => {
+          await measurePieces(context, plan);
+          showPieces(context, plan);
+        },
       },
       memory: {
         goals: MEMORY_GOALS,

@@ -1,5 +1,6 @@
 import { atLeast, atMost, type Goal, leastOf, medianOf } from '../harness/goals.js';
 import { GROWTH } from './memory.js';
+import { APART_TIMES } from './pieces.js';
 import { GOAL_CONNECTIONS, SIZES } from './plan.js';
 import { ratioId } from './transfers.js';
 
@@ -7,6 +8,7 @@ import { ratioId } from './transfers.js';
 
 const UPLOAD_TIMES = 3;
 const MEMORY_TIMES = 1.1;
+const PIECES_TIMES = 1.2;
 
 /**
  * Judged where no disk takes part: what a synced upload waits for is the same for
@@ -27,5 +29,14 @@ export const MEMORY_GOALS: readonly Goal[] = [
     `heap after the last operation: at most ${MEMORY_TIMES} x that after a tenth of them`,
     MEMORY_TIMES,
     medianOf(GROWTH),
+  ),
+];
+
+export const PIECES_GOALS: readonly Goal[] = [
+  atMost(
+    APART_TIMES,
+    `an upload of 20 KB written as the C client does, one at a time: at most ${PIECES_TIMES} x ours`,
+    PIECES_TIMES,
+    medianOf(APART_TIMES),
   ),
 ];

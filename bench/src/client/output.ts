@@ -3,6 +3,7 @@ import { lineChart } from '../harness/line-chart.js';
 import { round, spread, table } from '../harness/markdown.js';
 import type { ClientName } from './clients.js';
 import { GROWTH, MEMORY_PERCENTS, memoryId } from './memory.js';
+import { piecesId, WAYS, type Way } from './pieces.js';
 import { CONNECTIONS, GOAL_CONNECTIONS, type Plan, SIZES, type Size } from './plan.js';
 import { type ServerName, serverNames } from './servers.js';
 import {
@@ -19,6 +20,11 @@ import {
 const CLIENT_NAMES: Readonly<Record<ClientName, string>> = {
   stevedore: "Stevedore's client",
   fdfs: 'fdfs',
+};
+const WAY_NAMES: Readonly<Record<Way, string>> = {
+  ours: "by Stevedore's client",
+  together: 'head and body in one write, by a bare socket',
+  apart: "head and body in a write each, Nagle's algorithm on, by a bare socket",
 };
 const SERVER_NAMES: Readonly<Record<ServerName, string>> = {
   memory: 'Cluster in memory',
@@ -131,6 +137,19 @@ function judgement(context: BenchmarkContext): string {
     `The goal of ${GOAL_CONNECTIONS} connections is judged on the cluster in memory, where uploads are ${ratios('memory')} times those of fdfs: there the clients are compared, and not the disk.`,
     ...others.map((server) => `${SERVER_NAMES[server]}: ${ratios(server)} times.`),
   ].join('\n');
+}
+
+export function showPieces({ figures, print }: BenchmarkContext, plan: Plan): void {
+  print('## Uploads in two pieces');
+  print(
+    `${plan.piecesUploads} uploads of ${sizeName(SIZES[1])} in each way, one at a time and in turns, against our storage on disk, synced; milliseconds of the median upload, median of the runs (least–greatest):`,
+  );
+  print(
+    table(
+      ['Written', 'ms'],
+      WAYS.map((way) => [WAY_NAMES[way], spread(figures.summary(piecesId(way)))]),
+    ),
+  );
 }
 
 export function showMemory({ figures, print }: BenchmarkContext, plan: Plan): void {

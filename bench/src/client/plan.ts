@@ -12,6 +12,8 @@ export interface Plan {
   readonly memoryRuns: number;
   /** Uploads, downloads and deletes together. */
   readonly memoryOperations: number;
+  /** Uploads one at a time, in each way of writing them. */
+  readonly piecesUploads: number;
   /** Calls that do nothing, to learn what the load costs. */
   readonly costOperations: number;
 }
@@ -24,6 +26,7 @@ export const PLANS: Readonly<Record<Scale, Plan>> = {
     warmUpSeconds: 0.7,
     memoryRuns: 3,
     memoryOperations: 100_000,
+    piecesUploads: 400,
     costOperations: 100_000,
   },
   quick: {
@@ -33,6 +36,7 @@ export const PLANS: Readonly<Record<Scale, Plan>> = {
     warmUpSeconds: 0.2,
     memoryRuns: 1,
     memoryOperations: 10_000,
+    piecesUploads: 200,
     costOperations: 100_000,
   },
   smoke: {
@@ -42,6 +46,7 @@ export const PLANS: Readonly<Record<Scale, Plan>> = {
     warmUpSeconds: 0.03,
     memoryRuns: 1,
     memoryOperations: 600,
+    piecesUploads: 5,
     costOperations: 1_000,
   },
 };

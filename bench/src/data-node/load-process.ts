@@ -1,9 +1,9 @@
 import { crc32 } from 'node:zlib';
 import { type FileName, makeSliceId, parseFileName, type SliceEntry } from '@stevedore/protocol';
+import { NodeConnection } from '../harness/node-connection.js';
 import { seededRandom } from '../harness/seeded-random.js';
 import { cpuUsed, serve } from '../harness/serve.js';
 import { FILE_EXTENSION, makeFiles, makeTrunks } from './data-set.js';
-import { NodeConnection } from './node-connection.js';
 import { MEMBER_CHANCE, READS_PER_WRITE, ZIPF_EXPONENT } from './plan.js';
 import type { Layout } from './settings.js';
 

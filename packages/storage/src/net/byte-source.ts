@@ -28,6 +28,11 @@ export class ByteSource {
     return this.#finished;
   }
 
+  /** Bytes that have arrived and wait for a reader. */
+  get queuedBytes(): number {
+    return this.#queuedBytes;
+  }
+
   /** Waits for a first byte; false if the peer ends instead. Without a limit, for ever. */
   async ready(timeoutMs?: number): Promise<boolean> {
     await this.#until(1, timeoutMs);

@@ -16,6 +16,7 @@ import { ByteSource } from './byte-source.js';
 import { type Guard, Visitor } from './guard.js';
 import type { Context, Handler, PayloadHandler, Reply, StreamedReply } from './handler.js';
 import { Payload } from './payload.js';
+import { quickAck } from './quick-ack.js';
 import { SocketSink } from './socket-sink.js';
 
 /**
@@ -152,9 +153,9 @@ export class ServedConnection<Session> {
   }
 
   async #body(bytes: number): Promise<Buffer> {
-    return bytes === 0
-      ? Buffer.alloc(0)
-      : this.#source.exactly(bytes, this.#rules.limits.requestTimeoutMs);
+    if (bytes === 0) return Buffer.alloc(0);
+    if (this.#source.queuedBytes < bytes) quickAck(this.#socket);
+    return this.#source.exactly(bytes, this.#rules.limits.requestTimeoutMs);
   }
 
   async #receive(handler: PayloadHandler<Session>, header: FrameHeader): Promise<boolean> {
@@ -168,6 +169,8 @@ export class ServedConnection<Session> {
     const rest = await this.#body(headBytes - prefix.length);
     const head = rest.length === 0 ? prefix : Buffer.concat([prefix, rest]);
     const payload = new Payload(this.#source, header.bodyBytes - headBytes, requestTimeoutMs);
+    // Content of which some has come is on its way: its sender waits for nothing.
+    if (payload.remaining > 0 && this.#source.queuedBytes === 0) quickAck(this.#socket);
     const open = await this.#answer(() => handler.handle(head, payload, this.#context(header)));
     if (!open || payload.remaining > maxDrainBytes) return false;
     await payload.drain();

@@ -28,6 +28,7 @@ import { MetadataStore } from './metadata-store.js';
 import { OpenFiles } from './open-files.js';
 import type { StorageSettings } from './options.js';
 import { StorageService } from './service.js';
+import { SharedSyncs } from './shared-syncs.js';
 import { SliceReader } from './slice-reader.js';
 import { Slices } from './slices.js';
 import { SmallFiles } from './small-files.js';
@@ -109,8 +110,9 @@ async function openOn(
     () => void stateFile.save(state()),
   );
   const counters = new StorageCounters(() => nowSeconds(environment));
-  const counted = { ...settings, disk: counters.counting(disk) };
-  const service = assemble(counted, storePaths, rotation, replication);
+  const syncs = new SharedSyncs((path) => disk.syncDirectory(path));
+  const shared = { ...counters.counting(disk), syncDirectory: (path: string) => syncs.sync(path) };
+  const service = assemble({ ...settings, disk: shared }, storePaths, rotation, replication);
   const plain = handlersOf(service);
   const handlers = tiering ? tiering.handlers(service, plain) : plain;
   tiering?.start();

@@ -6,33 +6,45 @@ import {
   encodeRequestHead,
   type FileName,
   HEADER_BYTES,
+  queryStore,
+  type StoreTarget,
   uploadFile,
 } from '@stevedore/protocol';
 
-/** One connection to a storage, one request at a time: the least that a load can cost. */
+/** `apart`: as the C client does, head and body in a write each and Nagle's algorithm on. */
+export type Writing = 'together' | 'apart';
+
+/** One connection to a node, one request at a time: the least that a load can cost. */
 export class NodeConnection {
   readonly #socket: Socket;
+  readonly #writing: Writing;
   #chunks: Buffer[] = [];
   #received = 0;
   #needed = HEADER_BYTES;
   #settle: { resolve: (body: Buffer) => void; reject: (error: Error) => void } | undefined;
 
-  private constructor(socket: Socket) {
+  private constructor(socket: Socket, writing: Writing) {
     this.#socket = socket;
+    this.#writing = writing;
     socket.on('data', (chunk: Buffer) => this.#take(chunk));
-    socket.on('close', () => this.#fail(new Error('the storage has closed the connection')));
+    socket.on('close', () => this.#fail(new Error('the node has closed the connection')));
     socket.on('error', (error) => this.#fail(error));
   }
 
-  static open(port: number): Promise<NodeConnection> {
+  static open(port: number, writing: Writing = 'together'): Promise<NodeConnection> {
     return new Promise((resolve, reject) => {
-      const socket = connect({ host: '127.0.0.1', port, noDelay: true });
+      const socket = connect({ host: '127.0.0.1', port, noDelay: writing === 'together' });
       socket.once('error', reject);
       socket.once('connect', () => {
         socket.off('error', reject);
-        resolve(new NodeConnection(socket));
+        resolve(new NodeConnection(socket, writing));
       });
     });
+  }
+
+  /** Of a tracker: where to upload. */
+  async queryStore(): Promise<StoreTarget> {
+    return queryStore.reply.decode(await this.#ask([encodeRequest(queryStore, undefined)]));
   }
 
   /** The whole file. */
@@ -52,7 +64,7 @@ export class NodeConnection {
   #ask(pieces: readonly Buffer[]): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       this.#settle = { resolve, reject };
-      this.#socket.cork();
+      if (this.#writing === 'together') this.#socket.cork();
       for (const piece of pieces) this.#socket.write(piece);
       this.#socket.uncork();
     });
@@ -70,7 +82,7 @@ export class NodeConnection {
     this.#chunks = [];
     this.#received = 0;
     this.#needed = HEADER_BYTES;
-    if (status !== 0) this.#fail(new Error(`the storage answers with status ${status}`));
+    if (status !== 0) this.#fail(new Error(`the node answers with status ${status}`));
     else this.#settle?.resolve(all.subarray(HEADER_BYTES));
   }
 
