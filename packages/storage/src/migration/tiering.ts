@@ -20,6 +20,7 @@ import { FastdfsAwayFiles } from '../tiers/away-files.js';
 import { Place } from '../tiers/constants.js';
 import { type OpenedTiers, openTiers, type TierEvents } from '../tiers/open-tiers.js';
 import type { FileRecord } from '../tiers/record-row.js';
+import type { Tier } from '../tiers/tier.js';
 import { type TierSettings, tierSettings } from '../tiers/tier-options.js';
 import { Audit } from './audit.js';
 import { Migration } from './migration.js';
@@ -88,7 +89,7 @@ export class Tiering {
       ...handlers.map((each) =>
         redirecting(
           scheduled(each, scheduler, costs, () => this.#maxSmallBytes, bytesOf),
-          (body) => this.#placeOf(service, body),
+          (body) => this.#movedTo(service, body),
         ),
       ),
       migrationHandler(migration),
@@ -125,18 +126,23 @@ export class Tiering {
   }
 
   #placeOf(path: string): Pick<FileRecord, 'place' | 'size'> | undefined {
-    const tier = this.#parts.tiers.tiers.find(({ data }) => path.startsWith(data));
+    const tier = this.#tierOf(path);
     return tier?.records.placeOf(path.slice(tier.data.length));
   }
 
-  /** Where the bytes are that a download asks for, if they are in another group and never change. */
-  #placeOf(service: StorageService, body: Buffer): string | undefined {
+  #tierOf(path: string): Tier | undefined {
+    return this.#parts.tiers.tiers.find(({ data }) => path.startsWith(data));
+  }
+
+  /** The id of the bytes that a download asks for, if they are in another group and never change. */
+  #movedTo(service: StorageService, body: Buffer): string | undefined {
     const id = service.requested(downloadFile.request.decode(body));
     const path = service.store.pathOf(id);
     const mayChange = sizeOf(id) === undefined;
     if (mayChange || service.cache.has(path)) return undefined;
-    const record = this.#recordOf(path);
-    return record?.place === Place.away ? record.away : undefined;
+    if (this.#placeOf(path)?.place !== Place.away) return undefined;
+    const tier = this.#tierOf(path);
+    return tier?.records.find(path.slice(tier.data.length))?.away;
   }
 
   /** What a download reads from the disk, if that is little. */
