@@ -1,7 +1,13 @@
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { CommandCode, downloadFile, StorageStatus } from '@stevedore/protocol';
+import {
+  CommandCode,
+  downloadFile,
+  isTrunkId,
+  parseSliceId,
+  StorageStatus,
+} from '@stevedore/protocol';
 import { asError, OptionError } from '../errors.js';
 import type { Handler } from '../net/handler.js';
 import { type Endpoint, endpointText } from '../options.js';
@@ -20,6 +26,7 @@ import { FastdfsAwayFiles } from '../tiers/away-files.js';
 import { Place } from '../tiers/constants.js';
 import { type OpenedTiers, openTiers, type TierEvents } from '../tiers/open-tiers.js';
 import type { FileRecord } from '../tiers/record-row.js';
+import type { SliceRows } from '../tiers/slice-rows.js';
 import { type TierSettings, tierSettings } from '../tiers/tier-options.js';
 import { Audit } from './audit.js';
 import { Migration } from './migration.js';
@@ -72,6 +79,10 @@ export class Tiering {
 
   get migration(): Migration {
     return this.#parts.migration;
+  }
+
+  get sliceRows(): SliceRows | undefined {
+    return this.#parts.tiers.sliceRows;
   }
 
   /** The storage's handlers, each in its turn, and those of migration itself. */
@@ -129,12 +140,17 @@ export class Tiering {
   #downloaded(service: StorageService, body: Buffer): number | undefined {
     const { migration, costs } = this.#parts;
     try {
-      const id = service.requested(downloadFile.request.decode(body));
+      const request = downloadFile.request.decode(body);
+      const id = service.requested(request);
       const path = service.store.pathOf(id);
-      const size = sizeOf(id);
-      if (service.cache.has(path)) {
-        // No load, but asked for.
-        if (size !== undefined) migration.accessed(path, 0, size, false);
+      // A small part of a trunk is most often a slice of it, as a gateway asks for one.
+      const isPart = isTrunkId(id) && request.length > 0;
+      const size = isPart ? request.length : sizeOf(id);
+      if (service.small.isKept(id, request)) {
+        // No load, but asked for. What is no file of its own does not move.
+        if (size !== undefined && !isPart && !parseSliceId(id)) {
+          migration.accessed(path, 0, size, false);
+        }
         return undefined;
       }
       const record = this.#recordOf(path);
@@ -163,7 +179,7 @@ async function openWith(
   const now = (): number => environment.now();
   const onError = (error: unknown): void => given.onError(asError(error));
   const away = elsewhere?.away;
-  const places = { disk, environment, storePaths, away };
+  const places = { disk, environment, storePaths, away, onError };
   const events: TierEvents = {
     onAccess: (path, bytes, size, isNew) =>
       late.migration?.accessed(path, costOf(costs, 'write', bytes), size, isNew),

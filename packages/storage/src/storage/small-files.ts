@@ -3,6 +3,7 @@ import {
   decodeFields,
   type FileId,
   fileKind,
+  isTrunkId,
   parseSliceId,
   Status,
   sizeOfField,
@@ -32,6 +33,12 @@ export interface SmallFilesParts {
   readonly slices: SliceReader;
 }
 
+/** What of a file is asked for; a length of 0 is all that is left. */
+export interface FileRange {
+  readonly offset: number;
+  readonly length: number;
+}
+
 /** The file is one that is sent as it is read. */
 class NotSmall extends Error {}
 
@@ -49,19 +56,36 @@ export class SmallFiles {
     const { store, slices } = this.#parts;
     const slice = parseSliceId(id);
     if (slice) {
-      if (slice.size > this.#maxBytes) return undefined;
+      if (slice.size > Math.max(this.#maxBytes, slices.maxRowBytes)) return undefined;
       return slices.read(slice, store.pathOf(slice.trunk));
     }
     if ((sizeOf(id) ?? 0) > this.#maxBytes || this.#maxBytes === 0) return undefined;
     return this.#readWhole(id, store.pathOf(id));
   }
 
-  /** All of the file's bytes if they are in memory, for who wants a part of them. */
-  find(id: FileId): Buffer | undefined {
-    const { store, cache } = this.#parts;
+  /** All of the file's bytes if they are at hand, for who wants a part of them. */
+  async find(id: FileId): Promise<Buffer | undefined> {
+    const { store, cache, slices } = this.#parts;
     const slice = parseSliceId(id);
+    if (slice && slices.isRow(slice, store.pathOf(slice.trunk))) return this.read(id);
     const key = slice ? sliceKey(store.pathOf(slice.trunk), slice) : store.pathOf(id);
     return cache.has(key) ? cache.find(key) : undefined;
+  }
+
+  /** True for what is in memory as a whole: a file, a slice, or a part of a trunk that is a slice. */
+  isKept(id: FileId, { offset, length }: FileRange): boolean {
+    const { store, cache, slices } = this.#parts;
+    const slice = parseSliceId(id);
+    const path = store.pathOf(slice?.trunk ?? id);
+    const part = slice ?? slices.known(path, offset, length);
+    return cache.has(part ? sliceKey(path, part) : path);
+  }
+
+  /** A part of a trunk that is one of its slices and is read often; undefined for any other. */
+  async readPart(id: FileId, { offset, length }: FileRange): Promise<Buffer | undefined> {
+    const { store, slices } = this.#parts;
+    if (length === 0 || !isTrunkId(id)) return undefined;
+    return slices.readPart(store.pathOf(id), offset, length);
   }
 
   async #readWhole(id: FileId, path: string): Promise<Buffer | undefined> {
