@@ -152,13 +152,29 @@ describe('a slice', () => {
     expect(rowsIn(folder)).toBeUndefined();
   });
 
-  it('stays a row over a restart, for which its trunk need not be read', async () => {
-    const { client, storage, slices, folder } = await loaded();
+  it('is not looked for among the rows where the tier is off again', async () => {
+    const { client, storage, slices, folder, path } = await loaded();
     await readTimes(client, slices[0]!, OFTEN);
     await storage.close();
-    const again = await started(folder);
+    const off = await started(folder, { tiers: {} });
+    await readTimes(off.client, slices[1]!, 3 * OFTEN);
+    off.disk.reads.length = 0;
+    expect(await read(off.client, slices[0]!)).toEqual(CONTENTS[0]);
+    expect(off.disk.reads).toEqual([path]);
+    await off.storage.close();
+    expect(rowsIn(folder)!.length).toBe(1);
+  });
+
+  it('stays a row over a restart, for which its trunk need not be read', async () => {
+    const { client, storage, slices, folder, file, trunk } = await loaded();
+    await readTimes(client, slices[0]!, OFTEN);
+    await storage.close();
+    // That the threshold has shrunk is no reason to read the trunk.
+    const again = await started(folder, { tiers: { ...TIERS, thresholdBytes: 4 * KIB } });
     again.disk.reads.length = 0;
+    const { offset, size } = trunk.entries[0]!;
     expect(await read(again.client, slices[0]!)).toEqual(CONTENTS[0]);
+    expect(await read(again.client, file, offset, size)).toEqual(CONTENTS[0]);
     expect(again.disk.reads).toEqual([]);
   });
 
@@ -187,19 +203,21 @@ describe('a deletion', () => {
     const { client, storage, slices, folder, trunk } = await loaded();
     for (const slice of slices.slice(0, 2)) await readTimes(client, slice, OFTEN);
     expect((await client.ask(deleteFile, slices[0]!)).status).toBe(0);
-    expect(await read(client, slices[0]!)).toBe(2);
-    expect(await read(client, slices[1]!)).toEqual(CONTENTS[1]);
     await storage.close();
     expect(rowsIn(folder)!.map(({ position }) => position)).toEqual([trunk.entries[1]!.offset]);
+    const again = await started(folder);
+    expect(await read(again.client, slices[0]!)).toBe(2);
+    expect(await read(again.client, slices[1]!)).toEqual(CONTENTS[1]);
   });
 
   it('of a trunk takes the rows of its slices along', async () => {
     const { client, storage, slices, folder, file } = await loaded();
     for (const slice of slices.slice(0, 2)) await readTimes(client, slice, OFTEN);
     expect((await client.ask(deleteFile, file)).status).toBe(0);
-    for (const slice of slices) expect(await read(client, slice)).toBe(2);
     await storage.close();
     expect(rowsIn(folder)).toEqual([]);
+    const again = await started(folder);
+    for (const slice of slices) expect(await read(again.client, slice)).toBe(2);
   });
 
   it.each(['before', 'after'])('leaves no row that is made %s the trunk goes', async (when) => {
@@ -210,7 +228,6 @@ describe('a deletion', () => {
       if (unlinked === path && isGone === (when === 'after')) await read(reader, slices[0]!);
     };
     expect((await client.ask(deleteFile, file)).status).toBe(0);
-    expect(await read(client, slices[0]!)).toBe(2);
     await storage.close();
     expect(rowsIn(folder)).toEqual([]);
   });
@@ -228,7 +245,6 @@ describe('a deletion', () => {
     };
     await read(client, slices[0]!);
     expect(statuses).toEqual([-1, 0]);
-    expect(await read(client, slices[0]!)).toBe(2);
     await storage.close();
     expect(rowsIn(folder)).toEqual([]);
   });
@@ -271,8 +287,9 @@ describe('the room for rows', () => {
     // Room for three of them.
     const tiers = { ...TIERS, roomBytes: 40 * KIB };
     const { client, slices, storage, folder, trunk } = await loaded({ tiers });
-    for (const index of [0, 1, 2]) await readTimes(client, slices[index]!, OFTEN + 2 - index);
+    for (const index of [0, 1, 2]) await readTimes(client, slices[index]!, OFTEN + 3 - index);
     await readTimes(client, slices[3]!, OFTEN + 5);
+    await readTimes(client, slices[4]!, OFTEN);
     await storage.close();
     const at = [0, 1, 3].map((index) => trunk.entries[index]!.offset);
     expect(rowsIn(folder)!.map(({ position }) => position)).toEqual(at);

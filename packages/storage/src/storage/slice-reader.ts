@@ -37,9 +37,10 @@ export class SliceReader {
     this.#parts = parts;
   }
 
-  /** Slices of this size are read whole, whether or not the cache keeps them. */
-  get maxRowBytes(): number {
-    return this.#parts.rows?.maxBytes ?? 0;
+  /** True for one that is read whole, whether or not the cache keeps it: it is a row, or may become one. */
+  mayBeRow(slice: SliceEntry, trunkPath: string): boolean {
+    const { rows } = this.#parts;
+    return rows !== undefined && (slice.size <= rows.maxBytes || this.isRow(slice, trunkPath));
   }
 
   /** Status 2 if there is no such slice. */
@@ -54,13 +55,12 @@ export class SliceReader {
    */
   async readPart(trunkPath: string, offset: number, size: number): Promise<Buffer | undefined> {
     const { rows, slices } = this.#parts;
-    if (!rows || size > rows.maxBytes) return undefined;
+    if (!rows) return undefined;
     rows.count(trunkPath, offset);
+    const row = rows.find(trunkPath, offset);
+    if (!row && !rows.isWanted(trunkPath, offset, size)) return undefined;
     try {
-      const isWanted = rows.isWanted(trunkPath, offset, size);
-      const slice =
-        rows.find(trunkPath, offset) ??
-        (isWanted ? (await slices.directory(trunkPath)).sliceAt(offset, size) : undefined);
+      const slice = row ?? (await slices.directory(trunkPath)).sliceAt(offset, size);
       return slice?.size === size ? await this.#read(slice, trunkPath) : undefined;
     } catch (error) {
       // Of a slice that is deleted the trunk still has the bytes.
@@ -112,7 +112,7 @@ export class SliceReader {
   async #makeRow(slice: SliceEntry, trunkPath: string, bytes: Buffer): Promise<void> {
     const { rows, slices, hasRoom } = this.#parts;
     if (!rows?.isWanted(trunkPath, slice.offset, slice.size) || !isWhole(slice, bytes)) return;
-    if (!(await hasRoom(trunkPath, slice.size))) return;
+    if (!(await hasRoom(trunkPath, slice.size).catch(() => false))) return;
     // At once: a deletion that comes now finds the row and removes it.
     if (slices.knownDirectory(trunkPath)?.holds(slice)) rows.keep(trunkPath, slice, bytes);
   }

@@ -81,11 +81,9 @@ export class Slices {
   async isStillThere(slice: SliceEntry, trunkPath: string): Promise<boolean> {
     const known = this.#directories.get(trunkPath);
     if (known) return known.holds(slice);
-    return this.#locks.run(trunkPath, async () => {
-      if (!(await this.#disk.exists(trunkPath))) return false;
-      const deleted = await this.#deleted(trunkPath);
-      return !deleted.some(({ offset }) => offset === slice.offset);
-    });
+    if (!(await this.#disk.exists(trunkPath))) return false;
+    const deleted = await this.#deleted(trunkPath);
+    return !deleted.some(({ offset }) => offset === slice.offset);
   }
 
   /** Deletes the slice durably; status 2 if it is not there. */

@@ -56,8 +56,9 @@ export class SmallFiles {
     const { store, slices } = this.#parts;
     const slice = parseSliceId(id);
     if (slice) {
-      if (slice.size > Math.max(this.#maxBytes, slices.maxRowBytes)) return undefined;
-      return slices.read(slice, store.pathOf(slice.trunk));
+      const path = store.pathOf(slice.trunk);
+      const isSmall = slice.size <= this.#maxBytes || slices.mayBeRow(slice, path);
+      return isSmall ? slices.read(slice, path) : undefined;
     }
     if ((sizeOf(id) ?? 0) > this.#maxBytes || this.#maxBytes === 0) return undefined;
     return this.#readWhole(id, store.pathOf(id));
