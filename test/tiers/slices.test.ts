@@ -2,10 +2,17 @@ import { cpSync, existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } fro
 import { join } from 'node:path';
 import { type Disk, decoratedFile, localDisk } from '@stevedore/disk';
 import { openDatabase } from '@stevedore/disk/sqlite';
-import { deleteFile, downloadFile, type FileName, makeSliceId } from '@stevedore/protocol';
+import {
+  deleteFile,
+  downloadFile,
+  type FileName,
+  makeSliceId,
+  migrationControl,
+} from '@stevedore/protocol';
 import type { StorageOptions, TierOptions } from '@stevedore/storage';
+import type { MigrationStatus } from '@stevedore/storage/migration';
 import { describe, expect, it } from 'vitest';
-import { idOf, pathOf, type RawClient, storageOf } from '../storage/support.js';
+import { idOf, pathOf, type RawClient, storageOf, until } from '../storage/support.js';
 import { trunkOf } from '../storage/trunks.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -130,6 +137,22 @@ describe('a slice', () => {
     expect((await client.ask(deleteFile, slices[2]!)).status).toBe(0);
     expect(await read(client, slices[2]!)).toBe(2);
     expect(await read(client, file, offset, size)).toEqual(CONTENTS[2]);
+  });
+
+  it('is small-file load, however it is asked for', async () => {
+    const { client, slices, file, trunk } = await loaded({ tiers: { ...TIERS, intervalMs: 20 } });
+    const { offset, size } = trunk.entries[0]!;
+    const served = async () => {
+      const { answer } = await client.ask(migrationControl, 'status');
+      return (JSON.parse(answer!.toString()) as MigrationStatus).load.smallFile.servedRequests;
+    };
+    for (const ask of [() => read(client, slices[0]!), () => read(client, file, offset, size)]) {
+      await until(async () => (await served()) === 0);
+      await until(async () => {
+        await ask();
+        return (await served()) > 0;
+      });
+    }
   });
 
   it('that is read rarely, or is larger than the threshold, does not', async () => {
@@ -313,7 +336,7 @@ describe('the records', () => {
     mkdirSync(join(folder, 'data'));
     const link = join(folder, 'data', '.stevedore-files.sqlite');
     symlinkSync(join(fast, 'rows.sqlite'), link);
-    await expect(started(folder)).rejects.toMatchObject({ code: 'ERR_RECORDS' });
+    await expect(started(folder)).rejects.toMatchObject({ code: 'ERR_STORE_PATH' });
     writeFileSync(join(fast, 'rows.sqlite'), '');
     const first = await started(folder);
     const file = await first.client.upload(Buffer.from('a row'));
@@ -323,6 +346,6 @@ describe('the records', () => {
     expect(await read(second.client, file)).toEqual(Buffer.from('a row'));
     await second.storage.close();
     rmSync(join(fast, 'rows.sqlite'));
-    await expect(started(folder, { tiers: {} })).rejects.toMatchObject({ code: 'ERR_RECORDS' });
+    await expect(started(folder, { tiers: {} })).rejects.toMatchObject({ code: 'ERR_STORE_PATH' });
   });
 });

@@ -1,13 +1,7 @@
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { FastdfsClient } from '@stevedore/fastdfs';
-import {
-  CommandCode,
-  downloadFile,
-  isTrunkId,
-  parseSliceId,
-  StorageStatus,
-} from '@stevedore/protocol';
+import { CommandCode, downloadFile, isTrunkId, StorageStatus } from '@stevedore/protocol';
 import { asError, OptionError } from '../errors.js';
 import type { Handler } from '../net/handler.js';
 import { type Endpoint, endpointText } from '../options.js';
@@ -143,14 +137,10 @@ export class Tiering {
       const request = downloadFile.request.decode(body);
       const id = service.requested(request);
       const path = service.store.pathOf(id);
-      // A small part of a trunk is most often a slice of it, as a gateway asks for one.
-      const isPart = isTrunkId(id) && request.length > 0;
-      const size = isPart ? request.length : sizeOf(id);
-      if (service.small.isKept(id, request)) {
-        // No load, but asked for. What is no file of its own does not move.
-        if (size !== undefined && !isPart && !parseSliceId(id)) {
-          migration.accessed(path, 0, size, false);
-        }
+      const size = sizeOf(id);
+      if (service.cache.has(path)) {
+        // No load, but asked for.
+        if (size !== undefined) migration.accessed(path, 0, size, false);
         return undefined;
       }
       const record = this.#recordOf(path);
@@ -159,7 +149,9 @@ export class Tiering {
         return record.size;
       }
       if (record?.place === Place.away) return undefined;
-      return size !== undefined && size <= this.#maxSmallBytes ? size : undefined;
+      // A small part of a trunk is most often a slice of it, as a gateway asks for one.
+      const bytes = isTrunkId(id) && request.length > 0 ? request.length : size;
+      return bytes !== undefined && bytes <= this.#maxSmallBytes ? bytes : undefined;
     } catch {
       // The handler says what is wrong with the request.
       return undefined;

@@ -37,10 +37,9 @@ export class SliceReader {
     this.#parts = parts;
   }
 
-  /** True for one that is read whole, whether or not the cache keeps it: it is a row, or may become one. */
-  mayBeRow(slice: SliceEntry, trunkPath: string): boolean {
-    const { rows } = this.#parts;
-    return rows !== undefined && (slice.size <= rows.maxBytes || this.isRow(slice, trunkPath));
+  /** Then slices are read whole, even if the cache keeps nothing. */
+  get hasRows(): boolean {
+    return this.#parts.rows !== undefined;
   }
 
   /** Status 2 if there is no such slice. */
@@ -67,11 +66,6 @@ export class SliceReader {
       if (error instanceof StatusError && error.status === Status.notFound) return undefined;
       throw error;
     }
-  }
-
-  /** The slice that these bytes of a trunk are, as far as it is known without a read. */
-  known(trunkPath: string, offset: number, size: number): SliceEntry | undefined {
-    return this.#parts.slices.knownDirectory(trunkPath)?.sliceAt(offset, size);
   }
 
   isRow(slice: SliceEntry, trunkPath: string): boolean {

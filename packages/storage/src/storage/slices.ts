@@ -59,7 +59,8 @@ export class Slices {
 
   /** The open trunk in which the slice lies; status 2 if it does not. */
   async open(slice: SliceEntry, trunkPath: string): Promise<OpenFile> {
-    if (!(await this.directory(trunkPath)).holds(slice)) throw noSuchSlice();
+    if (!(await this.directory(trunkPath)).holds(slice))
+      throw new StatusError(Status.notFound, 'no such slice');
     return this.#files.acquire(trunkPath);
   }
 
@@ -81,16 +82,17 @@ export class Slices {
   async isStillThere(slice: SliceEntry, trunkPath: string): Promise<boolean> {
     const known = this.#directories.get(trunkPath);
     if (known) return known.holds(slice);
-    if (!(await this.#disk.exists(trunkPath))) return false;
+    // In this order: the list goes after its trunk.
     const deleted = await this.#deleted(trunkPath);
-    return !deleted.some(({ offset }) => offset === slice.offset);
+    if (deleted.some(({ offset }) => offset === slice.offset)) return false;
+    return this.#disk.exists(trunkPath);
   }
 
   /** Deletes the slice durably; status 2 if it is not there. */
   async delete(name: string, slice: SliceId, trunkPath: string, change: Change): Promise<void> {
     await this.#locks.run(trunkPath, async () => {
       const directory = await this.#directory(trunkPath);
-      if (!directory.holds(slice)) throw noSuchSlice();
+      if (!directory.holds(slice)) throw new StatusError(Status.notFound, 'no such slice');
       await change.note('D', name);
       await this.#append(slice, trunkPath, change.seconds());
       this.#forget(slice, trunkPath, directory);
@@ -117,7 +119,8 @@ export class Slices {
         await this.#append(slice, trunkPath, change.seconds());
         this.#forget(slice, trunkPath);
       }
-      if (known || !(await this.#disk.exists(trunkPath))) throw noSuchSlice();
+      if (known || !(await this.#disk.exists(trunkPath)))
+        throw new StatusError(Status.notFound, 'no such slice');
     });
   }
 
@@ -157,7 +160,7 @@ export class Slices {
       } finally {
         // Even if it failed: the trunk may be gone. No row is made without a directory.
         this.#directories.delete(trunkPath);
-        this.#rows?.removeTrunk(trunkPath);
+        this.#rows?.remove(trunkPath);
       }
     });
   }
@@ -215,8 +218,4 @@ export class Slices {
       await file.close();
     }
   }
-}
-
-function noSuchSlice(): StatusError {
-  return new StatusError(Status.notFound, 'no such slice');
 }

@@ -56,9 +56,8 @@ export class SmallFiles {
     const { store, slices } = this.#parts;
     const slice = parseSliceId(id);
     if (slice) {
-      const path = store.pathOf(slice.trunk);
-      const isSmall = slice.size <= this.#maxBytes || slices.mayBeRow(slice, path);
-      return isSmall ? slices.read(slice, path) : undefined;
+      if (slice.size > (slices.hasRows ? MAX_SMALL_BYTES : this.#maxBytes)) return undefined;
+      return slices.read(slice, store.pathOf(slice.trunk));
     }
     if ((sizeOf(id) ?? 0) > this.#maxBytes || this.#maxBytes === 0) return undefined;
     return this.#readWhole(id, store.pathOf(id));
@@ -71,15 +70,6 @@ export class SmallFiles {
     if (slice && slices.isRow(slice, store.pathOf(slice.trunk))) return this.read(id);
     const key = slice ? sliceKey(store.pathOf(slice.trunk), slice) : store.pathOf(id);
     return cache.has(key) ? cache.find(key) : undefined;
-  }
-
-  /** True for what is in memory as a whole: a file, a slice, or a part of a trunk that is a slice. */
-  isKept(id: FileId, { offset, length }: FileRange): boolean {
-    const { store, cache, slices } = this.#parts;
-    const slice = parseSliceId(id);
-    const path = store.pathOf(slice?.trunk ?? id);
-    const part = slice ?? slices.known(path, offset, length);
-    return cache.has(part ? sliceKey(path, part) : path);
   }
 
   /** A part of a trunk that is one of its slices and is read often; undefined for any other. */

@@ -103,18 +103,21 @@ export async function openTiers(
 }
 
 async function openTier(
-  storePath: string,
+  path: string,
   { disk, environment, away }: TierPlaces,
   events: TierEvents,
 ): Promise<Tier> {
-  const data = dataDirectory(storePath);
+  const data = dataDirectory(path);
+  let file = join(data, RECORDS_FILE);
   try {
     await disk.makeDirectory(data);
+    // It may be a link to a faster disk.
+    if (await localDisk.exists(file)) file = await realpath(file);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new StartError(
       'ERR_STORE_PATH',
-      `The storage cannot write to ${storePath}: ${reason}.`,
+      `The storage cannot write to ${path}: ${reason}.`,
       error,
     );
   }
@@ -122,14 +125,13 @@ async function openTier(
   if (!(await localDisk.exists(data))) {
     throw new StartError('ERR_STORE_PATH', `The metadata tier needs ${data} on a local disk.`);
   }
-  const path = await recordsPath(join(data, RECORDS_FILE));
-  const records = Records.open(path);
+  const records = Records.open(file);
   try {
-    await localDisk.syncDirectory(dirname(path));
+    await localDisk.syncDirectory(dirname(file));
     await disk.syncDirectory(data);
     const tier = new Tier({
       disk,
-      path: storePath,
+      path,
       data: data + sep,
       records,
       away,
@@ -141,15 +143,5 @@ async function openTier(
   } catch (error) {
     records.abandon();
     throw error;
-  }
-}
-
-/** Where the records are: their name may be a link to a faster disk. */
-async function recordsPath(path: string): Promise<string> {
-  if (!(await localDisk.exists(path))) return path;
-  try {
-    return await realpath(path);
-  } catch (error) {
-    throw new StartError('ERR_RECORDS', `What ${path} leads to is not there.`, error);
   }
 }

@@ -1,91 +1,69 @@
 import type { SqliteDatabase, SqliteStatement } from '@stevedore/disk/sqlite';
 import type { SliceEntry } from '@stevedore/protocol';
-import type { RecordCounts } from './records.js';
 
 /**
  * Slices of trunks as rows beside the records of files. They are copies: nothing is lost
  * with them, so no change here waits for a commit.
  */
 
-/** A slice by its trunk, `3F/A2/base`, and its offset there. */
-export type SlicePlace = [trunk: string, offset: number];
-
 export interface SliceRow extends SliceEntry {
+  /** Of the trunk, `3F/A2/base`. */
+  readonly trunk: string;
   readonly heat: number;
 }
 
+const COLUMNS = 'trunk, position AS offset, size, crc32, heat';
+const ONE = 'WHERE trunk = ? AND position = ?';
+
 export class SliceRecords {
+  readonly find: SqliteStatement<[string, number], SliceRow>;
+  readonly bytes: SqliteStatement<[string, number], { bytes: Buffer }>;
+  /** The one that is asked for least. */
+  readonly coldest: SqliteStatement<[], SliceRow>;
+  readonly counts: { files: number; bytes: number };
   readonly #change: (make: () => void) => void;
-  readonly #find: SqliteStatement<SlicePlace, SliceRow>;
-  readonly #bytes: SqliteStatement<SlicePlace, { bytes: Buffer }>;
-  readonly #put: SqliteStatement<[...SlicePlace, number, number, number, Buffer]>;
-  readonly #setHeat: SqliteStatement<[number, ...SlicePlace]>;
-  readonly #remove: SqliteStatement<SlicePlace>;
-  readonly #ofTrunk: SqliteStatement<[string], { offset: number }>;
-  readonly #coldest: SqliteStatement<[], SliceRow & { trunk: string }>;
-  readonly #counts: { files: number; bytes: number };
+  readonly #put: SqliteStatement<[SliceRow & { readonly bytes: Buffer }]>;
+  readonly #setHeat: SqliteStatement<[number, string, number]>;
+  readonly #remove: SqliteStatement<[string, number, number], { size: number }>;
 
   /** `change` puts a change into the transaction that waits for a commit, if there can be one. */
   constructor(db: SqliteDatabase, change: (make: () => void) => void) {
-    const columns = 'position AS offset, size, crc32, heat';
-    const one = 'WHERE trunk = ? AND position = ?';
     this.#change = change;
-    this.#find = db.prepare(`SELECT ${columns} FROM slices ${one}`);
-    this.#bytes = db.prepare(`SELECT bytes FROM slices ${one}`);
-    this.#put = db.prepare('INSERT INTO slices VALUES (?, ?, ?, ?, ?, ?)');
-    this.#setHeat = db.prepare(`UPDATE slices SET heat = ? ${one}`);
-    this.#remove = db.prepare(`DELETE FROM slices ${one}`);
-    this.#ofTrunk = db.prepare('SELECT position AS offset FROM slices WHERE trunk = ?');
-    this.#coldest = db.prepare(`SELECT trunk, ${columns} FROM slices ORDER BY heat LIMIT 1`);
+    this.find = db.prepare(`SELECT ${COLUMNS} FROM slices ${ONE}`);
+    this.bytes = db.prepare(`SELECT bytes FROM slices ${ONE}`);
+    this.coldest = db.prepare(`SELECT ${COLUMNS} FROM slices ORDER BY heat LIMIT 1`);
+    this.#put = db.prepare(
+      'INSERT INTO slices VALUES (@trunk, @offset, @size, @crc32, @heat, @bytes)',
+    );
+    this.#setHeat = db.prepare(`UPDATE slices SET heat = ? ${ONE}`);
+    this.#remove = db.prepare(
+      'DELETE FROM slices WHERE trunk = ? AND position BETWEEN ? AND ? RETURNING size',
+    );
     const sums = 'SELECT count(*) AS files, ifnull(sum(size), 0) AS bytes FROM slices';
-    this.#counts = db.prepare<[], { files: number; bytes: number }>(sums).get()!;
-  }
-
-  get counts(): RecordCounts {
-    return this.#counts;
-  }
-
-  find(...place: SlicePlace): SliceRow | undefined {
-    return this.#find.get(...place);
-  }
-
-  bytes(...place: SlicePlace): Buffer | undefined {
-    return this.#bytes.get(...place)?.bytes;
+    this.counts = db.prepare<[], { files: number; bytes: number }>(sums).get()!;
   }
 
   /** Makes a row, or makes it anew. */
-  put(trunk: string, { offset, size, crc32, heat }: SliceRow, bytes: Buffer): void {
-    this.remove(trunk, offset);
+  put(row: SliceRow, bytes: Buffer): void {
+    this.remove(row.trunk, row.offset);
     this.#change(() => {
-      this.#put.run(trunk, offset, size, crc32, heat, bytes);
-      this.#count(1, size);
+      this.#put.run({ ...row, bytes });
+      this.counts.files += 1;
+      this.counts.bytes += row.size;
     });
   }
 
-  setHeat(place: SlicePlace, heat: number): void {
-    this.#change(() => this.#setHeat.run(heat, ...place));
+  setHeat({ trunk, offset }: SliceRow, heat: number): void {
+    this.#change(() => this.#setHeat.run(heat, trunk, offset));
   }
 
-  remove(...place: SlicePlace): void {
-    const row = this.find(...place);
-    if (!row) return;
+  /** Removes the rows that begin there, or from there to `last`. */
+  remove(trunk: string, offset: number, last = offset): void {
     this.#change(() => {
-      this.#remove.run(...place);
-      this.#count(-1, -row.size);
+      for (const { size } of this.#remove.all(trunk, offset, last)) {
+        this.counts.files -= 1;
+        this.counts.bytes -= size;
+      }
     });
-  }
-
-  removeTrunk(trunk: string): void {
-    for (const { offset } of this.#ofTrunk.all(trunk)) this.remove(trunk, offset);
-  }
-
-  /** The one that is asked for least. */
-  coldest(): (SliceRow & { readonly trunk: string }) | undefined {
-    return this.#coldest.get();
-  }
-
-  #count(files: number, bytes: number): void {
-    this.#counts.files += files;
-    this.#counts.bytes += bytes;
   }
 }

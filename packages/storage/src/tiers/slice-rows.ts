@@ -4,6 +4,7 @@ import type { SliceEntry } from '@stevedore/protocol';
 import { asError } from '../errors.js';
 import { ByteBoundedCache } from '../storage/byte-bounded-cache.js';
 import { LEAST_HEATING, Place } from './constants.js';
+import type { SliceRecords } from './slice-records.js';
 import type { Tier } from './tier.js';
 
 /**
@@ -36,11 +37,6 @@ export class SliceRows {
     this.#parts = parts;
   }
 
-  /** Larger slices are no rows. */
-  get maxBytes(): number {
-    return this.#parts.thresholdBytes();
-  }
-
   /** Somebody asks for the slice, or for what may be one. */
   count(trunkPath: string, offset: number): void {
     const key = keyOf(trunkPath, offset);
@@ -49,30 +45,31 @@ export class SliceRows {
 
   /** True if the slice is asked for often enough to be a row. */
   isWanted(trunkPath: string, offset: number, sizeBytes: number): boolean {
+    const { thresholdBytes, now } = this.#parts;
     const heat = this.#heats.get(keyOf(trunkPath, offset));
-    return heat !== undefined && isWorthRow({ sizeBytes, heat }, this.maxBytes, this.#parts.now());
+    return heat !== undefined && isWorthRow({ sizeBytes, heat }, thresholdBytes(), now());
   }
 
   /** The slice that begins there, if it is a row. */
   find(trunkPath: string, offset: number): SliceEntry | undefined {
-    return this.#within(trunkPath, ({ records }, trunk) => records.slices.find(trunk, offset));
+    return this.#within(trunkPath, (slices, trunk) => slices.find.get(trunk, offset));
   }
 
   /** The bytes of a row; a damaged one goes. */
   read(trunkPath: string, slice: SliceEntry): Buffer | undefined {
-    return this.#within(trunkPath, ({ records: { slices } }, trunk) => {
-      const row = slices.find(trunk, slice.offset);
+    return this.#within(trunkPath, (slices, trunk) => {
+      const row = slices.find.get(trunk, slice.offset);
       if (row?.size !== slice.size || row.crc32 !== slice.crc32) return undefined;
-      const bytes = slices.bytes(trunk, slice.offset);
-      if (!bytes || !isWhole(slice, bytes)) {
-        slices.remove(trunk, slice.offset);
-        throw new Error(`the row of ${keyOf(trunkPath, slice.offset)} is damaged`);
-      }
       const key = keyOf(trunkPath, slice.offset);
+      const { bytes } = slices.bytes.get(trunk, slice.offset)!;
+      if (!isWhole(slice, bytes)) {
+        slices.remove(trunk, slice.offset);
+        throw new Error(`the row of ${key} is damaged`);
+      }
       // Reads before the last start count too.
       const heat = Math.max(this.#heats.get(key) ?? row.heat, row.heat);
       this.#heats.set(key, heat);
-      if (heat > row.heat + LEAST_HEATING) slices.setHeat([trunk, slice.offset], heat);
+      if (heat > row.heat + LEAST_HEATING) slices.setHeat(row, heat);
       return bytes;
     });
   }
@@ -80,54 +77,43 @@ export class SliceRows {
   /** Makes a row of a slice, unless the room is needed for what is asked for more. */
   keep(trunkPath: string, slice: SliceEntry, bytes: Buffer): void {
     const heat = this.#heats.get(keyOf(trunkPath, slice.offset));
-    this.#within(trunkPath, ({ records }, trunk) => {
-      if (heat === undefined || !this.#makeRoom(this.#beyondBytes + slice.size, heat)) return;
-      records.slices.put(trunk, { ...slice, heat }, bytes);
-      this.#hasChanged = true;
-    });
+    if (heat === undefined || !this.#makeRoom(slice.size, heat)) return;
+    this.#within(trunkPath, (slices, trunk) => slices.put({ ...slice, trunk, heat }, bytes));
+    this.#hasChanged = true;
   }
 
-  /** There is no such slice any more. */
-  remove(trunkPath: string, offset: number): void {
+  /** There is no such slice any more; without an offset, no such trunk. */
+  remove(trunkPath: string, offset?: number): void {
+    const last = offset ?? Number.MAX_SAFE_INTEGER;
+    this.#within(trunkPath, (slices, trunk) => slices.remove(trunk, offset ?? 0, last));
     this.#hasChanged = true;
-    this.#within(trunkPath, ({ records }, trunk) => records.slices.remove(trunk, offset));
-  }
-
-  /** There is no such trunk any more. */
-  removeTrunk(trunkPath: string): void {
-    this.#hasChanged = true;
-    this.#within(trunkPath, ({ records }, trunk) => records.slices.removeTrunk(trunk));
   }
 
   /** Makes room where files have taken it, and writes down what has changed. */
   endInterval(): void {
-    const { tiers, onError } = this.#parts;
-    this.#makeRoom(this.#beyondBytes, Number.POSITIVE_INFINITY);
+    this.#makeRoom(0, Number.POSITIVE_INFINITY);
     if (!this.#hasChanged) return;
     this.#hasChanged = false;
+    const { tiers, onError } = this.#parts;
     for (const { records } of tiers) {
       records.commit().catch((error: unknown) => onError(asError(error)));
     }
   }
 
-  get #beyondBytes(): number {
-    const { tiers, roomBytes } = this.#parts;
-    const used = tiers.map(
-      ({ records }) => records.counts(Place.row).bytes + records.slices.counts.bytes,
-    );
-    return used.reduce((sum, bytes) => sum + bytes, -roomBytes);
-  }
-
   /** False if rows that are colder do not give so many bytes. */
   #makeRoom(bytes: number, heat: number): boolean {
-    let left = bytes;
-    for (let removals = 0; left > 0; removals += 1) {
-      const coldest = this.#parts.tiers
-        .map(({ records: { slices } }) => ({ slices, row: slices.coldest() }))
+    const { tiers, roomBytes } = this.#parts;
+    let beyond = bytes - roomBytes;
+    for (const { records } of tiers) {
+      beyond += records.counts(Place.row).bytes + records.slices.counts.bytes;
+    }
+    for (let removals = 0; beyond > 0; removals += 1) {
+      const coldest = tiers
+        .map(({ records: { slices } }) => ({ slices, row: slices.coldest.get() }))
         .sort((a, b) => (a.row?.heat ?? heat) - (b.row?.heat ?? heat))[0];
       if (!coldest?.row || coldest.row.heat >= heat || removals === MAX_REMOVALS) return false;
       coldest.slices.remove(coldest.row.trunk, coldest.row.offset);
-      left -= coldest.row.size;
+      beyond -= coldest.row.size;
       this.#hasChanged = true;
     }
     return true;
@@ -136,11 +122,11 @@ export class SliceRows {
   /** What goes wrong with a row is no reason not to read the trunk. */
   #within<Result>(
     trunkPath: string,
-    use: (tier: Tier, trunk: string) => Result,
+    use: (slices: SliceRecords, trunk: string) => Result,
   ): Result | undefined {
     const tier = this.#parts.tiers.find(({ data }) => trunkPath.startsWith(data));
     try {
-      return tier && use(tier, trunkPath.slice(tier.data.length));
+      return tier && use(tier.records.slices, trunkPath.slice(tier.data.length));
     } catch (error) {
       this.#parts.onError(asError(error));
       return undefined;
