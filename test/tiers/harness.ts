@@ -34,9 +34,12 @@ export interface Opening {
 
 export async function openIn(folder: string, opening: Opening = {}): Promise<OpenedTiers> {
   const { events, options, away, disk = localDisk, environment = systemEnvironment } = opening;
+  const onError = (error: Error): void => {
+    throw error;
+  };
   mkdirSync(join(folder, 'data', '.tmp'), { recursive: true });
   return openTiers(
-    { disk, environment, storePaths: [folder], away },
+    { disk, environment, storePaths: [folder], away, onError },
     tierSettings({ enabled: true, thresholdBytes: THRESHOLD, ...options }, 'group1'),
     { onAccess: () => {}, onCut: () => {}, onGrown: () => {}, onMoved: () => {}, ...events },
   );

@@ -1,5 +1,6 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
 import { decoratedFile, localDisk } from '@stevedore/disk';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Migration } from '../../packages/storage/dist/migration/migration.js';
@@ -253,6 +254,27 @@ describe('the room of the rows', () => {
     );
     expect(records.find('00/00/large')).toMatchObject({ place: Place.row });
     expect(records.find('00/00/cold-3')).toMatchObject({ place: Place.row });
+  });
+
+  it('is made by slices first: their trunks have them', async () => {
+    const options = { roomBytes: 10_000, moveTo: OTHER_GROUP };
+    const { put, interval, settled, folder, opened, records, migration } =
+      await migrationOf(options);
+    const trunk = join(folder, 'data', '00/00/trunk.merged');
+    const bytes = Buffer.alloc(1000, 7);
+    for (const offset of [100, 2000]) {
+      for (let n = 0; n < 3; n += 1) opened.sliceRows!.count(trunk, offset);
+      opened.sliceRows!.keep(trunk, { offset, size: 1000, crc32: crc32(bytes) }, bytes);
+    }
+    await put('00/00/file', 6000);
+    await interval();
+    expect(migration.status()).toMatchObject({ slices: { files: 2, bytes: 2000 } });
+    await put('00/00/more', 1500);
+    await interval();
+    await interval();
+    await settled();
+    expect(migration.status().slices).toEqual({ files: 0, bytes: 0 });
+    expect(records.counts()).toEqual({ files: 2, bytes: 7500 });
   });
 
   it('is bounded: beyond it a small file is a file', async () => {

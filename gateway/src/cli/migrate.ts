@@ -69,7 +69,8 @@ function describe(status: MigrationStatus): string {
     `${status.migrates ? state : 'moves by growth only'}; intervals of ${intervalMs / 1000} s, ` +
       `at most ${formatBytes(Math.round(status.capacityBytes))} each`,
     `threshold ${formatBytes(status.thresholdBytes)}; ${status.rows.files} files in rows, ` +
-      `${formatBytes(status.rows.bytes)} of ${formatBytes(status.roomBytes)}`,
+      `${formatBytes(status.rows.bytes)} of ${formatBytes(status.roomBytes)}, ` +
+      `and ${status.slices.files} slices, ${formatBytes(status.slices.bytes)}`,
     otherGroups(status),
     each('metadata', load.metadata),
     each('small files', load.smallFile),

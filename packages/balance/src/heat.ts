@@ -14,3 +14,15 @@ export function heated(before: number | undefined, nowMs: number, accesses = 1):
   const high = Math.max(before, now);
   return high + Math.log2(1 + 2 ** (Math.min(before, now) - high));
 }
+
+/** Half of an access less than three, so that three of the same few minutes are enough. */
+const OFTEN = 2.5;
+
+/** Whether a part of a larger file gets a row: it is small, and asked for again and again. */
+export function isWorthRow(
+  { sizeBytes, heat }: { readonly sizeBytes: number; readonly heat: number },
+  thresholdBytes: number,
+  nowMs: number,
+): boolean {
+  return sizeBytes <= thresholdBytes && heat - nowMs / HALF_LIFE_MS > Math.log2(OFTEN);
+}

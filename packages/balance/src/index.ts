@@ -15,7 +15,7 @@ export {
 } from './forecast/forecaster.js';
 export { type PanelOptions, type PanelState, panel } from './forecast/panel.js';
 export { type SmoothingState, sesm } from './forecast/sesm.js';
-export { heated } from './heat.js';
+export { heated, isWorthRow } from './heat.js';
 export {
   type Allowance,
   allowedShare,

@@ -16,6 +16,7 @@ import type { Competition } from '../scheduler/competition.js';
 import type { ClassInterval, Scheduler } from '../scheduler/scheduler.js';
 import { Place } from '../tiers/constants.js';
 import type { OpenedTiers } from '../tiers/open-tiers.js';
+import type { Records } from '../tiers/records.js';
 import type { Tier } from '../tiers/tier.js';
 import type { TierSettings } from '../tiers/tier-options.js';
 import { AccessedFiles } from './accessed-files.js';
@@ -177,6 +178,7 @@ export class Migration {
     this.#load.ended(served, alone, decision.forecast);
     this.#decision = decision;
     heatRows(accessed, this.#parts.now());
+    tiers.sliceRows?.endInterval();
     if (!this.#adapts) {
       this.#state = { ...decision.state, thresholdBytes: settings.thresholdBytes };
       return;
@@ -200,9 +202,9 @@ export class Migration {
     const { tiers } = opened;
     const sum = (of: (tier: Tier) => number): number =>
       tiers.reduce((before, tier) => before + of(tier), 0);
-    const counted = (place: Place): FileCounts => ({
-      files: sum(({ records }) => records.counts(place).files),
-      bytes: sum(({ records }) => records.counts(place).bytes),
+    const counted = (of: (records: Records) => FileCounts): FileCounts => ({
+      files: sum(({ records }) => of(records).files),
+      bytes: sum(({ records }) => of(records).bytes),
     });
     return {
       ...this.#plans.status,
@@ -212,9 +214,10 @@ export class Migration {
       capacityBytes: competition.capacityBytes,
       thresholdBytes: Math.floor(this.#state.thresholdBytes),
       usedShare: this.#usedShare,
-      rows: counted(Place.row),
+      rows: counted((records) => records.counts(Place.row)),
+      slices: counted(({ slices }) => slices.counts),
       roomBytes: settings.roomBytes,
-      away: counted(Place.away),
+      away: counted((records) => records.counts(Place.away)),
       waitingDepartures: sum(({ records }) => records.waitingDepartures),
       openCopies: sum(({ records }) => records.openCopies().length),
       orphans: this.#parts.orphans(),

@@ -1,12 +1,9 @@
 import { heated } from '@stevedore/balance';
-import { Place } from '../tiers/constants.js';
+import { LEAST_HEATING, Place } from '../tiers/constants.js';
 import type { Tier } from '../tiers/tier.js';
 import type { AccessedRow } from './accessed-files.js';
 
 /** Which rows leave where their room is short: those that are asked for least. */
-
-/** A hotter file is written down as such; less is not worth a write. */
-const LEAST_HEATING = 0.1;
 
 /** Writes down how often rows were asked for. */
 export function heatRows(accessed: Iterable<AccessedRow>, nowMs: number): void {

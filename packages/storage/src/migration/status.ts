@@ -14,6 +14,8 @@ export interface MigrationStatus {
   readonly usedShare: number;
   /** Files that are rows. */
   readonly rows: FileCounts;
+  /** Slices of which there is a row beside their trunk. */
+  readonly slices: FileCounts;
   /** What all rows together may hold. */
   readonly roomBytes: number;
   /** Files whose bytes are in another group. */
@@ -119,6 +121,8 @@ export function prometheusText(status: MigrationStatus): string {
   ]);
   metric('rows', 'gauge', 'Files that are rows.', [['', status.rows.files]]);
   metric('rows_bytes', 'gauge', 'Their bytes.', [['', status.rows.bytes]]);
+  metric('slice_rows', 'gauge', 'Slices that are rows too.', [['', status.slices.files]]);
+  metric('slice_rows_bytes', 'gauge', 'Their bytes.', [['', status.slices.bytes]]);
   metric('rows_room_bytes', 'gauge', 'What they may be together.', [['', status.roomBytes]]);
   metric('away_files', 'gauge', 'Files whose bytes are in another group.', [
     ['', status.away.files],

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { CommandCode, downloadFile, StorageStatus } from '@stevedore/protocol';
+import { CommandCode, downloadFile, isTrunkId, StorageStatus } from '@stevedore/protocol';
 import { asError, OptionError } from '../errors.js';
 import type { Handler } from '../net/handler.js';
 import { type Endpoint, endpointText } from '../options.js';
@@ -20,6 +20,7 @@ import { FastdfsAwayFiles } from '../tiers/away-files.js';
 import { Place } from '../tiers/constants.js';
 import { type OpenedTiers, openTiers, type TierEvents } from '../tiers/open-tiers.js';
 import type { FileRecord } from '../tiers/record-row.js';
+import type { SliceRows } from '../tiers/slice-rows.js';
 import type { Tier } from '../tiers/tier.js';
 import { type TierSettings, tierSettings } from '../tiers/tier-options.js';
 import { Audit } from './audit.js';
@@ -74,6 +75,10 @@ export class Tiering {
 
   get migration(): Migration {
     return this.#parts.migration;
+  }
+
+  get sliceRows(): SliceRows | undefined {
+    return this.#parts.tiers.sliceRows;
   }
 
   /** The storage's handlers, each in its turn, and those of migration itself. */
@@ -149,7 +154,8 @@ export class Tiering {
   #downloaded(service: StorageService, body: Buffer): number | undefined {
     const { migration, costs } = this.#parts;
     try {
-      const id = service.requested(downloadFile.request.decode(body));
+      const request = downloadFile.request.decode(body);
+      const id = service.requested(request);
       const path = service.store.pathOf(id);
       if (service.cache.has(path)) {
         const size = sizeOf(id);
@@ -163,8 +169,9 @@ export class Tiering {
         return record.size;
       }
       if (record?.place === Place.away) return undefined;
-      const size = sizeOf(id);
-      return size !== undefined && size <= this.#maxSmallBytes ? size : undefined;
+      // A small part of a trunk is most often a slice of it, as a gateway asks for one.
+      const bytes = isTrunkId(id) && request.length > 0 ? request.length : sizeOf(id);
+      return bytes !== undefined && bytes <= this.#maxSmallBytes ? bytes : undefined;
     } catch {
       // The handler says what is wrong with the request.
       return undefined;
@@ -184,7 +191,7 @@ async function openWith(
   const now = (): number => environment.now();
   const onError = (error: unknown): void => given.onError(asError(error));
   const away = elsewhere?.away;
-  const places = { disk, environment, storePaths, away };
+  const places = { disk, environment, storePaths, away, onError };
   const events: TierEvents = {
     onAccess: (path, bytes, size, isNew) =>
       late.migration?.accessed(path, costOf(costs, 'write', bytes), size, isNew),

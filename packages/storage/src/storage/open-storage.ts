@@ -1,3 +1,4 @@
+import { sep } from 'node:path';
 import { activeTest } from '@stevedore/protocol';
 import { nowSeconds } from '../environment.js';
 import { asError } from '../errors.js';
@@ -8,6 +9,7 @@ import { pathListHandler } from '../replication/path-list.js';
 import { receivingHandlers } from '../replication/receiving.js';
 import { openReplication, type Replication } from '../replication/replication.js';
 import type { StorageSession } from '../replication/session.js';
+import type { SliceRows } from '../tiers/slice-rows.js';
 import { ChangeJournals, FileLocks } from './change-journals.js';
 import { ChangingFiles } from './changing-files.js';
 import { StorageCounters } from './counters.js';
@@ -112,7 +114,8 @@ async function openOn(
   const counters = new StorageCounters(() => nowSeconds(environment));
   const syncs = new SharedSyncs((path) => disk.syncDirectory(path));
   const shared = { ...counters.counting(disk), syncDirectory: (path: string) => syncs.sync(path) };
-  const service = assemble({ ...settings, disk: shared }, storePaths, rotation, replication);
+  const counted = { ...settings, disk: shared };
+  const service = assemble(counted, storePaths, rotation, replication, tiering?.sliceRows);
   const plain = handlersOf(service);
   const handlers = tiering ? tiering.handlers(service, plain) : plain;
   tiering?.start();
@@ -165,8 +168,9 @@ function assemble(
   storePaths: readonly StorePath[],
   rotation: DirectoryRotation,
   replication: Replication,
+  rows: SliceRows | undefined,
 ): StorageService {
-  const { disk, environment, group, onError } = settings;
+  const { disk, environment, group, onError, readAheadBytes } = settings;
   const cache = storageCache(settings);
   const files = new OpenFiles(disk, settings.maxIdleFiles, onError, (path) =>
     forgetPath(cache, path),
@@ -192,9 +196,13 @@ function assemble(
     temporaryFile: (path) => store.temporaryFile(path),
     onError,
   });
-  const slices = new Slices(disk, files, settings, onError, cache);
-  const { readAheadBytes } = settings;
-  const sliceReader = new SliceReader({ slices, cache, readAheadBytes, onError });
+  const slices = new Slices(disk, files, settings, onError, cache, rows);
+  const hasRoom = async (path: string, bytes: number): Promise<boolean> => {
+    const storePath = storePaths.find((each) => path.startsWith(dataDirectory(each.path) + sep))!;
+    const { freeBytes } = await storePath.space();
+    return freeBytes - bytes >= settings.reservedSpaceMegabytes * 1024 * 1024;
+  };
+  const sliceReader = new SliceReader({ slices, cache, readAheadBytes, rows, hasRoom, onError });
   const temporaryFile = (path: string): string => store.temporaryFile(path);
   return new StorageService({
     settings,

@@ -1,6 +1,7 @@
 import { type FileCache, type Flight, isWhole, loadGroup } from '@stevedore/cache';
-import { type SliceId, Status } from '@stevedore/protocol';
+import { type SliceEntry, Status } from '@stevedore/protocol';
 import { StatusError } from '../errors.js';
+import type { SliceRows } from '../tiers/slice-rows.js';
 import { sliceKey } from './file-cache.js';
 import type { OpenFile } from './open-files.js';
 import type { Slices } from './slices.js';
@@ -10,7 +11,8 @@ import { SpareBuffers } from './spare-buffers.js';
  * Reads whole slices through the cache. On a miss one read takes the slice and, if
  * that has paid so far, the members of its affinity group around it, which lie side
  * by side in the trunk: they are kept for when they are asked for. Every slice is held
- * against its CRC-32 before it is kept.
+ * against its CRC-32 before it is kept. Where there is a metadata tier, a slice that is
+ * asked for often becomes a row, which is read in the place of the trunk.
  */
 
 export interface SliceReaderParts {
@@ -18,6 +20,10 @@ export interface SliceReaderParts {
   readonly cache: FileCache;
   /** Bytes read at a time for a group; 0 reads slices alone. */
   readonly readAheadBytes: number;
+  /** Undefined: slices are no rows. */
+  readonly rows: SliceRows | undefined;
+  /** False if the disk of this path is needed for files. */
+  readonly hasRoom: (path: string, bytes: number) => Promise<boolean>;
   readonly onError: (error: Error) => void;
 }
 
@@ -33,13 +39,47 @@ export class SliceReader {
     this.#spare = new SpareBuffers(MAX_SPARE * parts.readAheadBytes);
   }
 
+  /** Then slices are read whole, even if the cache keeps nothing. */
+  get hasRows(): boolean {
+    return this.#parts.rows !== undefined;
+  }
+
   /** At once if it is in memory. Status 2 if there is no such slice. */
-  read(slice: SliceId, trunkPath: string): Buffer | Promise<Buffer> {
+  read(slice: SliceEntry, trunkPath: string): Buffer | Promise<Buffer> {
+    this.#parts.rows?.count(trunkPath, slice.offset);
+    return this.#read(slice, trunkPath);
+  }
+
+  /**
+   * These bytes of a trunk if they are a slice that is asked for often: who knows no slice
+   * ids asks for slices so. Undefined: read the trunk.
+   */
+  async readPart(trunkPath: string, offset: number, size: number): Promise<Buffer | undefined> {
+    const { rows, slices } = this.#parts;
+    if (!rows) return undefined;
+    rows.count(trunkPath, offset);
+    const row = rows.find(trunkPath, offset);
+    if (!row && !rows.isWanted(trunkPath, offset, size)) return undefined;
+    try {
+      const slice = row ?? (await slices.directory(trunkPath)).sliceAt(offset, size);
+      return slice?.size === size ? await this.#read(slice, trunkPath) : undefined;
+    } catch (error) {
+      // Of a slice that is deleted the trunk still has the bytes.
+      if (error instanceof StatusError && error.status === Status.notFound) return undefined;
+      throw error;
+    }
+  }
+
+  isRow(slice: SliceEntry, trunkPath: string): boolean {
+    return this.#parts.rows?.find(trunkPath, slice.offset) !== undefined;
+  }
+
+  #read(slice: SliceEntry, trunkPath: string): Buffer | Promise<Buffer> {
     const key = sliceKey(trunkPath, slice);
     return this.#parts.cache.find(key) ?? this.#fetch(key, slice, trunkPath);
   }
 
-  async #fetch(key: string, slice: SliceId, trunkPath: string): Promise<Buffer> {
+  async #fetch(key: string, slice: SliceEntry, trunkPath: string): Promise<Buffer> {
     const bytes = await this.#parts.cache.fetch(key, (flight) =>
       this.#load(slice, trunkPath, flight),
     );
@@ -47,20 +87,37 @@ export class SliceReader {
     return bytes;
   }
 
-  async #load(slice: SliceId, trunkPath: string, flight: Flight): Promise<Buffer | undefined> {
+  async #load(slice: SliceEntry, trunkPath: string, flight: Flight): Promise<Buffer | undefined> {
+    const { rows, slices } = this.#parts;
+    const row = rows?.read(trunkPath, slice);
+    if (row) {
+      if (await slices.isStillThere(slice, trunkPath)) return row;
+      // Left by a crash.
+      rows?.remove(trunkPath, slice.offset);
+      return undefined;
+    }
     const trunk = await this.#open(slice, trunkPath);
     if (!trunk) return undefined;
     try {
-      return (
+      const bytes =
         (await this.#loadGroup(slice, trunkPath, trunk, flight)) ??
-        (await this.#loadAlone(slice, trunkPath, trunk, flight))
-      );
+        (await this.#loadAlone(slice, trunkPath, trunk, flight));
+      await this.#makeRow(slice, trunkPath, bytes);
+      return bytes;
     } finally {
       trunk.release();
     }
   }
 
-  async #open(slice: SliceId, trunkPath: string): Promise<OpenFile | undefined> {
+  async #makeRow(slice: SliceEntry, trunkPath: string, bytes: Buffer): Promise<void> {
+    const { rows, slices, hasRoom } = this.#parts;
+    if (!rows?.isWanted(trunkPath, slice.offset, slice.size) || !isWhole(slice, bytes)) return;
+    if (!(await hasRoom(trunkPath, slice.size).catch(() => false))) return;
+    // At once: a deletion that comes now finds the row and removes it.
+    if (slices.knownDirectory(trunkPath)?.holds(slice)) rows.keep(trunkPath, slice, bytes);
+  }
+
+  async #open(slice: SliceEntry, trunkPath: string): Promise<OpenFile | undefined> {
     try {
       return await this.#parts.slices.open(slice, trunkPath);
     } catch (error) {
@@ -70,7 +127,7 @@ export class SliceReader {
   }
 
   async #loadAlone(
-    slice: SliceId,
+    slice: SliceEntry,
     trunkPath: string,
     trunk: OpenFile,
     flight: Flight,
@@ -86,7 +143,7 @@ export class SliceReader {
 
   /** Undefined if the slice is to be read alone. */
   async #loadGroup(
-    slice: SliceId,
+    slice: SliceEntry,
     trunkPath: string,
     trunk: OpenFile,
     flight: Flight,

@@ -4,6 +4,7 @@ import { type Disk, readSmallFile } from '@stevedore/disk';
 import { type SliceEntry, type SliceId, Status } from '@stevedore/protocol';
 import { asError, StatusError } from '../errors.js';
 import type { Change } from '../replication/change.js';
+import type { SliceRows } from '../tiers/slice-rows.js';
 import { ByteBoundedCache } from './byte-bounded-cache.js';
 import { decodeDeletedSlices, encodeDeletedSlice } from './deleted-slices-format.js';
 import { sliceKey } from './file-cache.js';
@@ -32,6 +33,7 @@ export class Slices {
   readonly #options: SliceOptions;
   readonly #onError: (error: Error) => void;
   readonly #cache: FileCache;
+  readonly #rows: SliceRows | undefined;
   readonly #directories: ByteBoundedCache<TrunkDirectory>;
   readonly #locks = new KeyedLock();
 
@@ -41,8 +43,10 @@ export class Slices {
     options: SliceOptions,
     onError: (error: Error) => void,
     cache: FileCache,
+    rows: SliceRows | undefined,
   ) {
     this.#cache = cache;
+    this.#rows = rows;
     this.#disk = disk;
     this.#files = files;
     this.#options = options;
@@ -54,40 +58,46 @@ export class Slices {
   }
 
   /** The open trunk in which the slice lies; status 2 if it does not. */
-  async open(slice: SliceId, trunkPath: string): Promise<OpenFile> {
-    const trunk = await this.#files.acquire(trunkPath);
-    try {
-      const directory =
-        this.#directories.get(trunkPath) ??
-        (await this.#locks.run(trunkPath, () => this.#directory(trunkPath, trunk)));
-      if (!directory.holds(slice)) throw new StatusError(Status.notFound, 'no such slice');
-      return trunk;
-    } catch (error) {
-      trunk.release();
-      throw error;
-    }
+  async open(slice: SliceEntry, trunkPath: string): Promise<OpenFile> {
+    if (!(await this.directory(trunkPath)).holds(slice))
+      throw new StatusError(Status.notFound, 'no such slice');
+    return this.#files.acquire(trunkPath);
   }
 
-  /** The trunk's directory if it is in memory: the one that deletions are marked in. */
+  /**
+   * The trunk's directory if it is in memory: the one that deletions are marked in. There
+   * is none of a trunk that has been deleted.
+   */
   knownDirectory(trunkPath: string): TrunkDirectory | undefined {
     return this.#directories.get(trunkPath);
+  }
+
+  /** The trunk's directory; status 2 if there is no trunk. */
+  async directory(trunkPath: string): Promise<TrunkDirectory> {
+    const known = this.#directories.get(trunkPath);
+    return known ?? this.#locks.run(trunkPath, () => this.#directory(trunkPath));
+  }
+
+  /** Whether a slice that was there before is there still; reads nothing of the trunk for it. */
+  async isStillThere(slice: SliceEntry, trunkPath: string): Promise<boolean> {
+    const known = this.#directories.get(trunkPath);
+    if (known) return known.holds(slice);
+    // In this order: the list goes after its trunk.
+    const deleted = await this.#deleted(trunkPath);
+    if (deleted.some(({ offset }) => offset === slice.offset)) return false;
+    return this.#disk.exists(trunkPath);
   }
 
   /** Deletes the slice durably; status 2 if it is not there. */
   async delete(name: string, slice: SliceId, trunkPath: string, change: Change): Promise<void> {
     await this.#locks.run(trunkPath, async () => {
-      const trunk = await this.#files.acquire(trunkPath);
-      try {
-        const directory = await this.#directory(trunkPath, trunk);
-        if (!directory.holds(slice)) throw new StatusError(Status.notFound, 'no such slice');
-        await change.note('D', name);
-        await this.#append(slice, trunkPath, change.seconds());
-        directory.markDeleted(slice);
-        this.#directories.set(trunkPath, directory);
-        this.#cache.delete(sliceKey(trunkPath, slice));
-      } finally {
-        trunk.release();
-      }
+      const directory = await this.#directory(trunkPath);
+      if (!directory.holds(slice)) throw new StatusError(Status.notFound, 'no such slice');
+      await change.note('D', name);
+      await this.#append(slice, trunkPath, change.seconds());
+      this.#forget(slice, trunkPath, directory);
+      // It has grown.
+      this.#directories.set(trunkPath, directory);
     });
   }
 
@@ -107,12 +117,10 @@ export class Slices {
       if (!known) {
         await change.note('D', name);
         await this.#append(slice, trunkPath, change.seconds());
-        this.#directories.get(trunkPath)?.markDeleted(slice);
-        this.#cache.delete(sliceKey(trunkPath, slice));
+        this.#forget(slice, trunkPath);
       }
-      if (known || !(await this.#disk.exists(trunkPath))) {
+      if (known || !(await this.#disk.exists(trunkPath)))
         throw new StatusError(Status.notFound, 'no such slice');
-      }
     });
   }
 
@@ -129,8 +137,7 @@ export class Slices {
       await change.note('U', trunk.name + DELETED_SUFFIX);
       for (const slice of missing) {
         await this.#append(slice, trunk.path, slice.deletedAtSeconds);
-        this.#directories.get(trunk.path)?.markDeleted(slice);
-        this.#cache.delete(sliceKey(trunk.path, slice));
+        this.#forget(slice, trunk.path);
       }
     });
   }
@@ -148,16 +155,35 @@ export class Slices {
   /** Removes a trunk, by a function that takes its list along, and what is known of its slices. */
   async deleteTrunk(trunkPath: string, remove: () => Promise<void>): Promise<void> {
     await this.#locks.run(trunkPath, async () => {
-      await remove();
-      this.#directories.delete(trunkPath);
+      try {
+        await remove();
+      } finally {
+        // Even if it failed: the trunk may be gone. No row is made without a directory.
+        this.#directories.delete(trunkPath);
+        this.#rows?.remove(trunkPath);
+      }
     });
   }
 
-  /** Only to be called with the trunk's lock. */
-  async #directory(trunkPath: string, trunk: OpenFile): Promise<TrunkDirectory> {
+  /** The slice is deleted: nothing in memory or in a row says otherwise any more. */
+  #forget(
+    slice: SliceEntry,
+    trunkPath: string,
+    directory = this.#directories.get(trunkPath),
+  ): void {
+    directory?.markDeleted(slice);
+    this.#cache.delete(sliceKey(trunkPath, slice));
+    this.#rows?.remove(trunkPath, slice.offset);
+  }
+
+  /** Only to be called with the trunk's lock: a directory of a trunk that is gone must not stay. */
+  async #directory(trunkPath: string): Promise<TrunkDirectory> {
     const cached = this.#directories.get(trunkPath);
     if (cached) return cached;
-    const table = await readSliceTable(trunk, this.#options.maxTrunkDirectoryBytes);
+    const trunk = await this.#files.acquire(trunkPath);
+    const table = await readSliceTable(trunk, this.#options.maxTrunkDirectoryBytes).finally(() =>
+      trunk.release(),
+    );
     const list = await readSmallFile(this.#disk, trunkPath + DELETED_SUFFIX);
     const { slices, damaged } = decodeDeletedSlices(list ?? Buffer.alloc(0));
     if (damaged > 0) {

@@ -3,6 +3,7 @@ import {
   decodeFields,
   type FileId,
   fileKind,
+  isTrunkId,
   parseSliceId,
   Status,
   sizeOfField,
@@ -32,6 +33,12 @@ export interface SmallFilesParts {
   readonly slices: SliceReader;
 }
 
+/** What of a file is asked for; a length of 0 is all that is left. */
+export interface FileRange {
+  readonly offset: number;
+  readonly length: number;
+}
+
 /** The file is one that is sent as it is read. */
 class NotSmall extends Error {}
 
@@ -52,7 +59,7 @@ export class SmallFiles {
     const { store, cache, slices } = this.#parts;
     const slice = parseSliceId(id);
     if (slice) {
-      if (slice.size > this.#maxBytes) return undefined;
+      if (slice.size > (slices.hasRows ? MAX_SMALL_BYTES : this.#maxBytes)) return undefined;
       return slices.read(slice, store.pathOf(slice.trunk));
     }
     if ((sizeOf(id) ?? 0) > this.#maxBytes || this.#maxBytes === 0) return undefined;
@@ -60,12 +67,20 @@ export class SmallFiles {
     return cache.find(path) ?? this.#fetch(id, path);
   }
 
-  /** All of the file's bytes if they are in memory, for who wants a part of them. */
-  find(id: FileId): Buffer | undefined {
-    const { store, cache } = this.#parts;
+  /** All of the file's bytes if they are at hand, for who wants a part of them. */
+  find(id: FileId): Buffer | undefined | Promise<Buffer | undefined> {
+    const { store, cache, slices } = this.#parts;
     const slice = parseSliceId(id);
+    if (slice && slices.isRow(slice, store.pathOf(slice.trunk))) return this.read(id);
     const key = slice ? sliceKey(store.pathOf(slice.trunk), slice) : store.pathOf(id);
     return cache.has(key) ? cache.find(key) : undefined;
+  }
+
+  /** A part of a trunk that is one of its slices and is read often; undefined for any other. */
+  readPart(id: FileId, { offset, length }: FileRange): Promise<Buffer | undefined> | undefined {
+    const { store, slices } = this.#parts;
+    if (!slices.hasRows || length === 0 || !isTrunkId(id)) return undefined;
+    return slices.readPart(store.pathOf(id), offset, length);
   }
 
   async #fetch(id: FileId, path: string): Promise<Buffer | undefined> {

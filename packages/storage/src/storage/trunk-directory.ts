@@ -29,6 +29,12 @@ export class TrunkDirectory {
     return this.#table.has(slice) && !this.#deleted.has(slice.offset);
   }
 
+  /** The slice that these bytes of the trunk are, if they are one that is not deleted. */
+  sliceAt(offset: number, size: number): SliceEntry | undefined {
+    const slice = this.#table.groupAround(offset, 0)?.members[0];
+    return slice?.size === size && this.holds(slice) ? slice : undefined;
+  }
+
   /** The slice and its affinity group around it, deleted ones among them. */
   groupAround(offset: number, maxBytes: number): SliceGroup | undefined {
     return this.#table.groupAround(offset, maxBytes);

@@ -17,3 +17,6 @@ export type Place = (typeof Place)[keyof typeof Place];
  */
 export const MAX_DEPARTURES = 100_000;
 export const MAX_OPEN_COPIES = 1000;
+
+/** A row that has become hotter is written down as such; less is not worth a write. */
+export const LEAST_HEATING = 0.1;

@@ -1,4 +1,5 @@
-import { join, sep } from 'node:path';
+import { realpath } from 'node:fs/promises';
+import { dirname, join, sep } from 'node:path';
 import { fileThreshold } from '@stevedore/balance';
 import { type Disk, localDisk } from '@stevedore/disk';
 import { type Environment, nowSeconds } from '../environment.js';
@@ -7,6 +8,7 @@ import { dataDirectory, hasRecords, RECORDS_FILE } from '../storage/layout.js';
 import type { AwayFiles } from './away-files.js';
 import { Place } from './constants.js';
 import { Records } from './records.js';
+import { SliceRows } from './slice-rows.js';
 import { Tier } from './tier.js';
 import type { TierSettings } from './tier-options.js';
 import { TieredDisk } from './tiered-disk.js';
@@ -30,9 +32,11 @@ export interface TierEvents {
 export interface OpenedTiers {
   readonly disk: TieredDisk;
   readonly tiers: readonly Tier[];
+  /** Undefined where the tier is switched off. */
+  readonly sliceRows: SliceRows | undefined;
   /** Th_global. */
   thresholdBytes: number;
-  /** Of its limit, what the rows take. */
+  /** Of its limit, what the rows of files take: those of slices make room for them. */
   readonly usedShare: number;
   close(): Promise<void>;
 }
@@ -43,6 +47,7 @@ export interface TierPlaces {
   readonly storePaths: readonly string[];
   /** Undefined: no file goes to another group. */
   readonly away: AwayFiles | undefined;
+  readonly onError: (error: Error) => void;
 }
 
 export async function openTiers(
@@ -50,7 +55,7 @@ export async function openTiers(
   settings: TierSettings,
   events: TierEvents,
 ): Promise<OpenedTiers> {
-  const { disk, environment, storePaths } = places;
+  const { disk, environment, storePaths, onError } = places;
   const tiers: Tier[] = [];
   try {
     for (const path of storePaths) {
@@ -76,6 +81,15 @@ export async function openTiers(
       onGrown: events.onGrown,
     }),
     tiers,
+    sliceRows: settings.enabled
+      ? new SliceRows({
+          tiers,
+          thresholdBytes: () => opened.thresholdBytes,
+          roomBytes: settings.roomBytes * settings.parameters.usedMark,
+          now: () => environment.now(),
+          onError,
+        })
+      : undefined,
     thresholdBytes: settings.thresholdBytes,
     get usedShare() {
       const bytes = tiers.reduce((sum, { records }) => sum + records.counts(Place.row).bytes, 0);
@@ -94,8 +108,11 @@ async function openTier(
   events: TierEvents,
 ): Promise<Tier> {
   const data = dataDirectory(path);
+  let file = join(data, RECORDS_FILE);
   try {
     await disk.makeDirectory(data);
+    // It may be a link to a faster disk.
+    if (await localDisk.exists(file)) file = await realpath(file);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new StartError(
@@ -108,8 +125,9 @@ async function openTier(
   if (!(await localDisk.exists(data))) {
     throw new StartError('ERR_STORE_PATH', `The metadata tier needs ${data} on a local disk.`);
   }
-  const records = Records.open(join(data, RECORDS_FILE));
+  const records = Records.open(file);
   try {
+    await localDisk.syncDirectory(dirname(file));
     await disk.syncDirectory(data);
     const tier = new Tier({
       disk,

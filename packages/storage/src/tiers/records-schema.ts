@@ -28,6 +28,17 @@ const TABLES = `
     since INTEGER NOT NULL
   );
   CREATE TABLE departures (away TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID;
+
+  CREATE TABLE slices (
+    trunk TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    crc32 INTEGER NOT NULL,
+    heat REAL NOT NULL,
+    bytes BLOB NOT NULL,
+    PRIMARY KEY (trunk, position)
+  );
+  CREATE INDEX slices_by_heat ON slices (heat);
 `;
 
 export const RECORDS_SCHEMA: readonly string[] = [TABLES];

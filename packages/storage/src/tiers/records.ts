@@ -11,6 +11,7 @@ import { Place } from './constants.js';
 import { type FileRecord, recordOf, rowOf } from './record-row.js';
 import { RECORDS_SCHEMA } from './records-schema.js';
 import { type OpenCopy, type RecordStatements, recordStatements } from './records-statements.js';
+import { SliceRecords } from './slice-records.js';
 
 /**
  * The records of a store path: where the bytes of a file are, and, for a small one,
@@ -54,12 +55,16 @@ export class Records {
   readonly #counts = new Map<number, { files: number; bytes: number }>();
   /** Tells these records from all others. */
   readonly owner: Buffer;
+  readonly slices: SliceRecords;
 
   private constructor(db: SqliteDatabase, log: number) {
     this.#db = db;
     this.#log = log;
     this.#statements = recordStatements(db);
     this.owner = this.#statements.owner.get()!.id;
+    this.slices = new SliceRecords(db, (make) => {
+      if (!this.#broken) this.#change(make);
+    });
     this.#departures = this.#statements.countDepartures.get()!.count;
     for (const { place, files, bytes } of this.#statements.counts.all()) {
       this.#counts.set(place, { files, bytes });

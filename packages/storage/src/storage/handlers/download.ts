@@ -3,7 +3,7 @@ import { StatusError } from '../../errors.js';
 import { type Handler, type StreamedReply, streaming } from '../../net/handler.js';
 import type { OpenFile } from '../open-files.js';
 import type { StorageService } from '../service.js';
-import { sizeOf } from '../small-files.js';
+import { type FileRange, sizeOf } from '../small-files.js';
 
 /**
  * DOWNLOAD_FILE: bytes of a file, or of a slice with offset and length relative
@@ -16,21 +16,20 @@ export function downloadHandler<Session>(service: StorageService): Handler<Sessi
   );
 }
 
-/** What of a file is asked for; a length of 0 is all that is left. */
-interface DownloadRange {
-  readonly offset: number;
-  readonly length: number;
-}
+const WHOLE: FileRange = { offset: 0, length: 0 };
 
 async function answer(
   service: StorageService,
   id: FileId,
-  range: DownloadRange,
+  range: FileRange,
 ): Promise<StreamedReply> {
   const { readChunkBytes } = service.settings;
   const found = smallFile(service, id, range);
   const small = found instanceof Promise ? await found : found;
   if (small) return kept(small, range, readChunkBytes);
+  const asked = service.small.readPart(id, range);
+  const row = asked && (await asked);
+  if (row) return kept(row, WHOLE, readChunkBytes);
   const slice = parseSliceId(id);
   const opened = await service.open(id);
   const from = slice ? slice.offset : 0;
@@ -48,23 +47,20 @@ async function answer(
 function smallFile(
   service: StorageService,
   id: FileId,
-  { offset, length }: DownloadRange,
+  { offset, length }: FileRange,
 ): Buffer | undefined | Promise<Buffer | undefined> {
   const whole = offset === 0 && (length === 0 || length === sizeOf(id));
   return whole ? service.small.read(id) : service.small.find(id);
 }
 
 /** What of the file is wanted; status 22 if that is nothing. */
-function rangeOf(
-  { offset, length }: DownloadRange,
-  size: number,
-): { offset: number; bytes: number } {
+function rangeOf({ offset, length }: FileRange, size: number): { offset: number; bytes: number } {
   if (offset >= size) throw new StatusError(Status.invalid, `offset ${offset} of ${size} bytes`);
   const rest = size - offset;
   return { offset, bytes: length === 0 ? rest : Math.min(length, rest) };
 }
 
-function kept(file: Buffer, range: DownloadRange, chunkBytes: number): StreamedReply {
+function kept(file: Buffer, range: FileRange, chunkBytes: number): StreamedReply {
   const { offset, bytes } = rangeOf(range, file.length);
   const end = offset + bytes;
   return {
