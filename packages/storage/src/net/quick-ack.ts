@@ -2,13 +2,12 @@ import { createRequire } from 'node:module';
 import type { Socket } from 'node:net';
 
 /**
- * Acknowledges at once what has come. The clients in C and Java write a request in two
- * pieces and leave Nagle's algorithm on: their system keeps a body that fills no segment
- * until the head is acknowledged. On a connection that is answered, Linux delays that by
- * 40 ms, in the hope of an answer to send it with. TCP_QUICKACK ends the delay, though only
- * until the next answer, so it is set whenever a body is waited for; the C storage does the
- * same. Node has no call for it, so koffi makes it. It is an optional dependency: without
- * it, and on other systems, such a client is as slow as its system makes it.
+ * Acknowledges received bytes at once. The C and Java clients send a request in two writes
+ * with Nagle's algorithm on, so their system holds a short body back until the head is
+ * acknowledged, and Linux delays that acknowledgement by 40 ms. TCP_QUICKACK stops the delay
+ * until the next answer is sent; it is set whenever a body is missing, as the C storage does
+ * after every read. Node cannot set it, so koffi does. Koffi is an optional dependency:
+ * without it, and on other systems, such uploads wait.
  */
 
 /** Of Linux, on every processor. */
@@ -26,7 +25,7 @@ export function quickAck(socket: Socket): void {
   acknowledge(fd);
 }
 
-/** Node tells it nobody, but has it in the same place in all its versions. Windows has none. */
+/** Not documented by Node, and the same in versions 20 to 26. Windows has none. */
 function descriptorOf(socket: Socket): number | undefined {
   const { _handle: handle } = socket as { _handle?: { readonly fd?: number } | null };
   return handle?.fd;
@@ -38,7 +37,7 @@ function load(): (fd: number) => void {
   try {
     const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
     const setsockopt = koffi.load(null).func(PROTOTYPE);
-    // That it failed says that the connection is gone, which its reader notices.
+    // It fails only where the connection is gone, which the reader notices.
     return (fd) => void setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, ON, ON.byteLength);
   } catch {
     return () => {};

@@ -1,7 +1,6 @@
 /**
- * Syncs of directories, shared by those who ask at the same time: new files of many
- * clients come into the same directory. A sync that has begun may have missed what was
- * done meanwhile, so whoever comes later waits for the next one.
+ * Shares the syncs of a directory: many clients store files in the same one. A sync that
+ * has begun may miss what happens meanwhile, so a later request waits for the next sync.
  */
 export class SharedSyncs {
   readonly #sync: (path: string) => Promise<void>;
@@ -33,7 +32,7 @@ export class SharedSyncs {
 }
 
 interface UnderWay {
-  /** Well or not: only those who asked for it hear that it failed. */
+  /** Resolves even if the sync fails: only those who asked for it get the error. */
   readonly ended: Promise<void>;
   next: Promise<void> | undefined;
 }
