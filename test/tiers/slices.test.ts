@@ -1,4 +1,4 @@
-import { cpSync, existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Disk, decoratedFile, localDisk } from '@stevedore/disk';
 import { openDatabase } from '@stevedore/disk/sqlite';
@@ -326,26 +326,5 @@ describe('the room for rows', () => {
     await readTimes(again.client, slices[0]!, 3 * OFTEN);
     await again.storage.close();
     expect(rowsIn(folder)).toEqual([]);
-  });
-});
-
-describe('the records', () => {
-  it('may lie on another disk, to which a link leads', async () => {
-    const folder = temporaryFolder();
-    const fast = temporaryFolder();
-    mkdirSync(join(folder, 'data'));
-    const link = join(folder, 'data', '.stevedore-files.sqlite');
-    symlinkSync(join(fast, 'rows.sqlite'), link);
-    await expect(started(folder)).rejects.toMatchObject({ code: 'ERR_STORE_PATH' });
-    writeFileSync(join(fast, 'rows.sqlite'), '');
-    const first = await started(folder);
-    const file = await first.client.upload(Buffer.from('a row'));
-    await first.storage.close();
-    expect(existsSync(pathOf(folder, file))).toBe(false);
-    const second = await started(folder);
-    expect(await read(second.client, file)).toEqual(Buffer.from('a row'));
-    await second.storage.close();
-    rmSync(join(fast, 'rows.sqlite'));
-    await expect(started(folder, { tiers: {} })).rejects.toMatchObject({ code: 'ERR_STORE_PATH' });
   });
 });

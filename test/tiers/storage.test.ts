@@ -1,4 +1,5 @@
-import { existsSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import {
   appendFile,
   createLink,
@@ -135,6 +136,25 @@ describe('a storage with a metadata tier', () => {
     const text = prometheusText(now);
     expect(text).toContain('stevedore_threshold_bytes 8192\n');
     expect(text).toContain('stevedore_moves_total{outcome="moved"} 0\n');
+  });
+
+  it('has its records on another disk where a link leads there', async () => {
+    const folder = temporaryFolder();
+    const target = join(temporaryFolder(), 'rows.sqlite');
+    mkdirSync(join(folder, 'data'));
+    symlinkSync(target, join(folder, 'data', '.stevedore-files.sqlite'));
+    const refused = { code: 'ERR_STORE_PATH' };
+    await expect(storageOf({ folder, tiers: TIERS })).rejects.toMatchObject(refused);
+    writeFileSync(target, '');
+    const first = await storageOf({ folder, tiers: TIERS });
+    const file = await (await first.connect()).upload(Buffer.from('a row'));
+    await first.close();
+    expect(existsSync(pathOf(folder, file))).toBe(false);
+    const second = await storageOf({ folder, tiers: TIERS });
+    expect(await read(await second.connect(), file)).toEqual(Buffer.from('a row'));
+    await second.close();
+    rmSync(target);
+    await expect(storageOf({ folder })).rejects.toMatchObject(refused);
   });
 
   it('without the tiers there is nothing to control', async () => {
