@@ -2,6 +2,7 @@ import type { Figures } from '../harness/figures.js';
 import { atLeast, atMost, type Goal, greatestOf, medianOf } from '../harness/goals.js';
 import { ratioId } from './forecasting.js';
 import { ACCESS_KIB, costRatioId } from './moving-cost.js';
+import { gainId } from './real-servers.js';
 import { HOLD_OUTS, type TraceName } from './traces.js';
 import { throughputId, VARIANTS, type Variant } from './trade-off.js';
 
@@ -64,6 +65,28 @@ export const TRADE_OFF_GOALS: readonly Goal[] = [
     medianOf(shareId('method')),
   ),
 ];
+
+const MIN_READ_GAINS: Readonly<Record<number, number>> = { 2: 1.5, 3: 2 };
+
+/** Figure 5, for slowed servers. */
+export function slowedGoals(most: number): readonly Goal[] {
+  return [2, 3]
+    .filter((servers) => servers <= most)
+    .flatMap((servers) => [
+      atLeast(
+        gainId(servers, 'metadata'),
+        `${servers} slowed servers: metadata at least 1 x that with one`,
+        1,
+        medianOf(gainId(servers, 'metadata')),
+      ),
+      atLeast(
+        gainId(servers, 'small-files'),
+        `${servers} slowed servers: reads at least ${MIN_READ_GAINS[servers]} x those with one`,
+        MIN_READ_GAINS[servers]!,
+        medianOf(gainId(servers, 'small-files')),
+      ),
+    ]);
+}
 
 export const MOVING_GOALS: readonly Goal[] = [
   atMost(

@@ -1,6 +1,13 @@
 import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
 import { measureForecasts } from './forecasting.js';
-import { addShares, COST_GOALS, FORECAST_GOALS, MOVING_GOALS, TRADE_OFF_GOALS } from './goals.js';
+import {
+  addShares,
+  COST_GOALS,
+  FORECAST_GOALS,
+  MOVING_GOALS,
+  slowedGoals,
+  TRADE_OFF_GOALS,
+} from './goals.js';
 import { measureMoving } from './moving.js';
 import { measureMovingCost } from './moving-cost.js';
 import {
@@ -47,8 +54,15 @@ export const migration: Benchmark = {
       'several-processes': {
         goals: [],
         run: async (context) => {
-          await measureRealServers(context, plan);
-          showRealServers(context, plan);
+          await measureRealServers(context, plan, 'usual');
+          showRealServers(context, plan, 'usual');
+        },
+      },
+      'several-slowed': {
+        goals: slowedGoals(plan.severalServers),
+        run: async (context) => {
+          await measureRealServers(context, plan, 'slowed');
+          showRealServers(context, plan, 'slowed');
         },
       },
       moving: {

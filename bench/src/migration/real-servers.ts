@@ -16,24 +16,33 @@ import { child, FILE_BYTES, FILES, METADATA_LOOPS, TIERS } from './trade-off.js'
  * its clients. The processors are what there is too little of, and more servers bring no
  * more of them: clients ask for so many reads in a second and no more, and what counts is
  * what they get, and how much metadata the first server answers beside it.
+ *
+ * The slowed servers have a B_logic of a few MB/s, as a server with a slow disk has: their
+ * schedulers let no more small-file load through than that leaves beside metadata. Clients
+ * ask for twice the reads that one such server could answer without metadata.
  */
 
 const READ_FILES = 32;
 /** Of all clients together: what one more server answers, another can still be given. */
-const READS_PER_SECOND = 1000;
+const READS_PER_SECOND = { usual: 1000, slowed: 500 } as const;
+/** B_logic of a slowed server: about 240 reads a second, or 900 changes of metadata. */
+const SLOWED_BYTES_PER_SECOND = 4e6;
 
+export type Speed = 'usual' | 'slowed';
 type Way = 'baseline' | 'method';
 interface Setting {
   readonly way: Way;
   readonly servers: number;
+  readonly speed: Speed;
 }
 
-function settingsOf({ severalServers }: Plan): readonly Setting[] {
+function settingsOf({ severalServers }: Plan, speed: Speed): readonly Setting[] {
   const settings: readonly Setting[] = [
-    { way: 'baseline', servers: 1 },
-    { way: 'method', servers: 1 },
-    { way: 'method', servers: 2 },
-    { way: 'method', servers: 3 },
+    // Without the method a B_logic has no effect.
+    ...(speed === 'usual' ? [{ way: 'baseline', servers: 1, speed } as const] : []),
+    { way: 'method', servers: 1, speed },
+    { way: 'method', servers: 2, speed },
+    { way: 'method', servers: 3, speed },
   ];
   return settings.filter(({ servers }) => servers <= severalServers);
 }
@@ -49,16 +58,38 @@ const FIGURES = {
 } as const;
 type Figure = keyof typeof FIGURES;
 
-function realId({ way, servers }: Setting, figure: Figure): string {
-  return `several-servers.processes.${way}.s${servers}.${figure}`;
+function realId({ way, servers, speed }: Setting, figure: Figure): string {
+  return `several-servers.${speed === 'usual' ? 'processes' : speed}.${way}.s${servers}.${figure}`;
 }
 
-export async function measureRealServers(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const settings = settingsOf(plan);
+/** Of slowed servers: several against one, in the same run. */
+export function gainId(servers: number, figure: 'metadata' | 'small-files'): string {
+  return `several-servers.slowed.s${servers}-vs-s1.${figure}`;
+}
+
+export async function measureRealServers(
+  context: BenchmarkContext,
+  plan: Plan,
+  speed: Speed,
+): Promise<void> {
+  const settings = settingsOf(plan, speed);
   for (let run = 0; run < plan.severalRuns; run += 1) {
     for (const setting of run % 2 === 0 ? settings : settings.toReversed()) {
       context.progress(`${setting.way}, ${setting.servers} storages, run ${run + 1}`);
       await measure(context, plan, setting);
+    }
+    if (speed === 'slowed') addGains(context, plan, run);
+  }
+}
+
+function addGains({ figures }: BenchmarkContext, plan: Plan, run: number): void {
+  const of = (servers: number, figure: Figure): number =>
+    figures.values(realId({ way: 'method', servers, speed: 'slowed' }, figure))[run] ?? 0;
+  for (let servers = 2; servers <= plan.severalServers; servers += 1) {
+    for (const figure of ['metadata', 'small-files'] as const) {
+      const one = of(1, figure);
+      // A run that is too short for a busy machine answers nothing.
+      if (one > 0) figures.add(gainId(servers, figure), 'times', of(servers, figure) / one);
     }
   }
 }
@@ -79,6 +110,7 @@ async function measure(
     const groups = directories.map((_, index) => `group${index + 1}`);
     const tiersOf = (own: string): TierOptions => ({
       ...TIERS[setting.way],
+      ...(setting.speed === 'slowed' ? { bytesPerSecond: SLOWED_BYTES_PER_SECOND } : {}),
       shareWith: groups.filter((group) => group !== own),
     });
     const started = [home, ...others.all].map((storage, index) =>
@@ -107,7 +139,7 @@ async function measure(
           kind: 'reads',
           loops: plan.severalClients,
           files: read,
-          requestsPerSecond: READS_PER_SECOND,
+          requestsPerSecond: READS_PER_SECOND[setting.speed],
         }),
       ]);
     };
@@ -152,10 +184,14 @@ class Others implements AsyncDisposable {
   }
 }
 
-export function showRealServers({ figures, print }: BenchmarkContext, plan: Plan): void {
+export function showRealServers(
+  { figures, print }: BenchmarkContext,
+  plan: Plan,
+  speed: Speed,
+): void {
   const median = (setting: Setting, figure: Figure) =>
     figures.summary(realId(setting, figure)).median;
-  const settings = settingsOf(plan);
+  const settings = settingsOf(plan, speed);
   const rows = settings.map((setting) => [
     String(setting.servers),
     setting.way,
@@ -178,8 +214,8 @@ export function showRealServers({ figures, print }: BenchmarkContext, plan: Plan
     'Cores of all',
   ];
   const change = (servers: number, figure: Figure) => {
-    const one = median({ way: 'method', servers: 1 }, figure);
-    return `${round(100 * (median({ way: 'method', servers }, figure) / one - 1))} %`;
+    const one = median({ way: 'method', servers: 1, speed }, figure);
+    return `${round(100 * (median({ way: 'method', servers, speed }, figure) / one - 1))} %`;
   };
   const several = [2, 3].filter((servers) => servers <= plan.severalServers);
   const changes = (
@@ -192,10 +228,13 @@ export function showRealServers({ figures, print }: BenchmarkContext, plan: Plan
     ([figure, name]) =>
       `${name} ${several.map((servers) => change(servers, figure)).join(' and ')}`,
   );
+  const title = speed === 'usual' ? 'in processes' : 'in processes, slowed';
+  const slowed = speed === 'slowed' ? `, and B_logic is ${SLOWED_BYTES_PER_SECOND / 1e6} MB/s` : '';
+  const load = `of reads there are ${READS_PER_SECOND[speed]} in a second at most${slowed}`;
   print(
     [
-      `## Figure 5: several metadata servers, in processes\n\n${table(head, rows)}`,
-      `With the method, ${several.join(' and ')} servers against one: ${changes.join('; ')} (the paper: metadata about + 3 % with several, small files better). All requests are for files of the first server; of reads there are ${READS_PER_SECOND} in a second at most. Storages, tracker and both generators share the cores of this machine, whose number is at the top: where all of them together take as many, no more servers can give more requests. Metadata per CPU second is what the first server answers for each second of processor time that it takes, for metadata and reads, also for those that it fetches from the others.`,
+      `## Figure 5: several metadata servers, ${title}\n\n${table(head, rows)}`,
+      `With the method, ${several.join(' and ')} servers against one: ${changes.join('; ')} (the paper: metadata about + 3 % with several, small files better). All requests are for files of the first server; ${load}. Storages, tracker and both generators share the cores of this machine, whose number is at the top: where all of them together take as many, no more servers can give more requests. Metadata per CPU second is what the first server answers for each second of processor time that it takes, for metadata and reads, also for those that it fetches from the others.`,
     ].join('\n\n'),
   );
 }

@@ -29,7 +29,7 @@ export interface EmbeddedNodeOptions {
   /** Who has none of them is not served. Default none: everybody is. */
   readonly secrets?: readonly string[];
   /**
-   * Hears of failures after the start: ones the node outlives (a request that
+   * Called with failures after the start: ones the node outlives (a request that
    * met a broken disk), and its end (code `ERR_EMBEDDED_NODE_STOPPED`).
    */
   readonly onError?: (error: Error) => void;

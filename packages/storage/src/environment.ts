@@ -4,7 +4,7 @@ import { randomInt } from 'node:crypto';
 export interface Environment {
   /** Unix milliseconds. */
   now(): number;
-  /** Milliseconds of a clock that nobody sets: for how long something has lasted. */
+  /** Milliseconds of the monotonic clock: for how long something has lasted. */
   uptimeMs(): number;
   /** A random integer from 0 to below `limit`, which is at most 2^32. */
   random(limit: number): number;

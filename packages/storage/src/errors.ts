@@ -3,10 +3,10 @@ import { ProtocolError, Status, statusText } from '@stevedore/protocol';
 /**
  * The errors of the daemons. A handler throws StatusError for what the protocol
  * foresees; whatever else it throws is answered with the status that fits
- * (`statusOf`) and reported, because nobody foresaw it.
+ * (`statusOf`) and reported, because it is unexpected.
  */
 
-/** An answer other than success that is nobody's fault here: missing file, bad name. */
+/** An answer other than success that is no fault of the daemon: missing file, bad name. */
 export class StatusError extends Error {
   override readonly name = 'StatusError';
   readonly code = 'ERR_STATUS';
@@ -72,7 +72,7 @@ export function statusOf(error: unknown): number {
   return STATUS_OF_CODE[codeOf(error) ?? ''] ?? Status.ioError;
 }
 
-/** True for failures that the protocol foresees and that nobody has to hear of. */
+/** True for failures that the protocol foresees and that are not reported. */
 export function isForeseen(error: unknown): boolean {
   return error instanceof StatusError || error instanceof ProtocolError;
 }

@@ -88,7 +88,7 @@ export function endpointText({ host, port }: Endpoint): string {
   return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
-/** True for an address that names one machine, so that peers can be told it. */
+/** True for an address that names one machine, so that peers can connect to it. */
 export function isOwnAddress(host: string): boolean {
   return isIPv4(host) ? !host.startsWith('0.') : isIP(host) === 6 && host !== '::';
 }

@@ -245,7 +245,7 @@ export class Migration {
 
   /**
    * What has to go goes to one other metadata server with room, the rest to the group for
-   * what has outgrown its rows. A file of its own on the same disk would relieve nobody.
+   * what has outgrown its rows. A file of its own on the same disk would relieve no disk.
    */
   async #relieve(
     accessed: AccessedFiles,

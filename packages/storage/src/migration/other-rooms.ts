@@ -44,7 +44,7 @@ export class OtherRooms {
     this.#closing.abort();
   }
 
-  /** Who takes so much of an interval's load; undefined: nobody has room. */
+  /** Who takes so much of an interval's load; undefined: none has room. */
   async find(totalLoadBytes: number, intervalMs: number): Promise<OtherRoom | undefined> {
     const perSecond = 1000 / intervalMs;
     const wanted = Math.ceil(totalLoadBytes * perSecond);

@@ -22,7 +22,7 @@ export interface MigrationStatus {
   readonly away: FileCounts;
   /** Copies there that are yet to be deleted. */
   readonly waitingDepartures: number;
-  /** Copies that were begun and of which nobody knows what has become. */
+  /** Copies that were begun and whose outcome is unknown. */
   readonly openCopies: number;
   /** Copies that no record knew, found and deleted since the start. */
   readonly orphans: number;

@@ -7,8 +7,8 @@ import type { Tier } from '../tiers/tier.js';
  * Clears away what moves have left in other groups: copies that no record needs any more,
  * once those who were reading them have had time; and orphans, copies that were stored
  * although this storage never learned of it, because it crashed or an answer was lost. An
- * orphan has the extension of these records, the size and the CRC-32 of a copy whose end
- * nobody knows, and no record.
+ * orphan has the extension of these records, the size and the CRC-32 of a copy whose outcome
+ * is unknown, and no record.
  */
 
 export interface UpkeepParts {

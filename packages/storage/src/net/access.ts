@@ -10,7 +10,7 @@ export type WithoutSecret = 'nothing' | 'read' | 'all';
 export interface AccessOptions {
   /**
    * Secrets that a connection must begin with, one at least 16 bytes. The first is
-   * used for connections to others, all are taken. Default none: as FastDFS, nobody is asked.
+   * used for connections to others, all are taken. Default none: no secret is asked for, as in FastDFS.
    */
   readonly secrets?: readonly string[];
   /**

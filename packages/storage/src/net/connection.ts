@@ -35,7 +35,7 @@ export interface ConnectionRules<Session> {
   readonly onError: (error: Error) => void;
 }
 
-/** Hears when a connection waits for a request, and when the header of one has come. */
+/** Called when a connection waits for a request, and when the header of one has come. */
 export interface ConnectionWatch<Session> {
   idle(connection: ServedConnection<Session>): void;
   busy(connection: ServedConnection<Session>): void;
@@ -137,7 +137,7 @@ export class ServedConnection<Session> {
     });
   }
 
-  /** False, and so the end, for whoever does not show a secret at the first try. */
+  /** False, which ends the connection, if the secret is not shown at the first try. */
   async #authenticate(visitor: Visitor, header: FrameHeader): Promise<boolean> {
     const isShort = header.bodyBytes <= MAX_AUTHENTICATION_BYTES;
     const body = isShort ? await this.#body(header.bodyBytes) : Buffer.alloc(0);

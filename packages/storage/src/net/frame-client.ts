@@ -49,7 +49,7 @@ export class FrameClient {
   readonly #source: ByteSource;
   readonly #sink: SocketSink;
   readonly #timeoutMs: number;
-  /** Resolves when the connection has ended, whoever ended it. */
+  /** Resolves when the connection has ended, from either side. */
   readonly ended: Promise<void>;
 
   private constructor(socket: Socket, timeoutMs: number) {

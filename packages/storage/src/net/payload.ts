@@ -5,7 +5,7 @@ export interface PayloadSource {
 }
 
 /**
- * The raw bytes behind the head of a request. Whoever handles the request reads
+ * The raw bytes behind the head of a request. The handler of the request reads
  * them as fast as it can store them; what it leaves unread never becomes a request.
  */
 export class Payload {

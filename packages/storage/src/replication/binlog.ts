@@ -131,7 +131,7 @@ export class Binlog {
     return batchOf(bytes, from);
   }
 
-  /** `listener` hears of every growth, until the function that it returns is called. */
+  /** `listener` is called whenever the log grows, until the function that it returns is called. */
   onGrown(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);

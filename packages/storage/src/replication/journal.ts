@@ -40,7 +40,7 @@ export class Journal {
 
   /** Durable when it resolves, behind all own records of earlier seconds. */
   async appendOwn(change: OwnChange, record: LogRecord): Promise<Position> {
-    // Its own seconds hold up nobody any more.
+    // Its own seconds hold up no other record any more.
     while (this.#isEarlierUnderWay(record.atSeconds)) await this.#news();
     const appended = this.append(record);
     this.release(change);

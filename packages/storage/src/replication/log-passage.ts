@@ -88,7 +88,7 @@ export class LogPassage {
     }
   }
 
-  /** Own changes; deletions, whoever made them; in a first copy all files that others brought. */
+  /** Own changes; deletions of all members; in a first copy all files that others brought. */
   #concerns({ own, operation, name }: LogRecord, end: Position): boolean {
     if (own || (operation === 'D' && isWholeFile(name))) return true;
     const isWhole = operation !== 'A' && operation !== 'M' && operation !== 'T';

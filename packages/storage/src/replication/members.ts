@@ -5,7 +5,7 @@ import { type ServerBrief, StorageStatus } from '@stevedore/protocol';
  * Only members may send copies here, and they are known by their addresses.
  */
 export class Members {
-  /** What each tracker last told. */
+  /** What each tracker last sent. */
   readonly #lists = new Map<string, readonly ServerBrief[]>();
   readonly #listeners = new Set<() => void>();
   /** Those who have asked for news. */
@@ -51,7 +51,7 @@ export class Members {
     return this.#all().filter(({ id, status }) => id !== this.#ownId && !GONE.includes(status));
   }
 
-  /** Own status, if a tracker has told. */
+  /** Own status, if a tracker has sent it. */
   get ownStatus(): number | undefined {
     return this.#all().find(({ id }) => id === this.#ownId)?.status;
   }

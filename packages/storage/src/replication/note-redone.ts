@@ -7,7 +7,7 @@ import type { LogRecord } from './log-record.js';
 
 /**
  * What a start has carried through of changes that a crash interrupted is noted once
- * more: whoever follows the log may have looked at the file before.
+ * more: a sender that follows the log may have looked at the file before.
  */
 export async function noteRedone(
   log: Binlog,

@@ -41,7 +41,7 @@ function pathList(service: StorageService, storePathIndex: number): StreamedRepl
     async read() {
       while (state === 'listing') {
         const { entries, next } = await log.read(from);
-        // What has come since is in the log for whoever asks again.
+        // What has come since is in the log, for the next request.
         const wanted = entries.filter(({ end }) => end <= until).map(({ record }) => record);
         if (next === from || next >= until) state = 'listed';
         from = next;

@@ -22,8 +22,8 @@ import type { StorageSession } from './session.js';
 
 /**
  * Applies what other members of the group have changed. Everything may come twice, or
- * when later changes of the same file are here already: what its source has counts, else
- * what is younger, and a file that has been deleted does not come back. Status 17: it is
+ * after later changes of the same file. The state of the file's source wins, else the
+ * younger one, and a deleted file does not come back. Status 17: it is
  * here already. Status 2: the whole file is needed.
  */
 
@@ -220,7 +220,7 @@ export class Receiver {
     else throw new StatusError(Status.invalid, 'deleted slices of what is no trunk');
   }
 
-  /** Reads content that is not wanted; a create hears that it is here already. */
+  /** Reads content that is not wanted; a create is answered that the file exists. */
   async #drop(payload: Payload, replaces: boolean): Promise<void> {
     await payload.drain();
     if (!replaces) throw new StatusError(Status.exists, 'it is here already');

@@ -26,7 +26,7 @@ import { Receiver } from './receiver.js';
 import { admit, type StorageSession } from './session.js';
 
 /**
- * What other members of the group send: who they are, and their changes. Nobody else
+ * What other members of the group send: who they are, and their changes. No other server
  * may, and no name leads anywhere but to a file of a store path.
  */
 export function receivingHandlers(service: StorageService): Handler<StorageSession>[] {

@@ -37,7 +37,7 @@ import { type LogRecord, numbersOf } from './log-record.js';
 export class SentFiles {
   readonly #until = new Map<string, Position>();
 
-  /** All changes of the file before that place of the log are with the member; -1: nobody knows. */
+  /** All changes of the file before that place of the log are with the member; -1: unknown. */
   until(name: string): Position {
     return this.#until.get(name) ?? -1;
   }
@@ -274,7 +274,7 @@ export class Sending {
 
   /** Metadata as a whole. */
   async #metadata(id: FileId, record: LogRecord, peer: FrameClient): Promise<void> {
-    // What a killed deletion has left of a file's metadata is nobody's.
+    // Metadata that a killed deletion has left belongs to no file.
     const isHere = await this.#settled(id, (path) => this.#service.settings.disk.exists(path));
     if (!isHere) return;
     const found = await this.#service.metadata.toSend(this.#service.store.pathOf(id));

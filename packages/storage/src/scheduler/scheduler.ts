@@ -9,7 +9,7 @@ import { type Counts, Tally } from './tally.js';
  * syncs with metadata slows it down, however it is ordered. Small files have a rate as
  * well: clients that wait for their answer before they send the next request leave gaps
  * into which everything else would rush. Both queues are bounded in number and time; who
- * finds one full, or has waited too long, is told that the storage is busy, and comes
+ * finds one full, or has waited too long, is answered that the storage is busy, and comes
  * back. Bytes and requests that were served and that wait are counted per class and
  * interval.
  * Each handler says what its request costs; see costs.ts.
@@ -135,7 +135,7 @@ export class Scheduler {
     this.#beginNext();
   }
 
-  /** Nobody waits for a timer any more. */
+  /** No request waits for a timer any more. */
   close(): void {
     clearTimeout(this.#timer);
     this.#rate = undefined;
@@ -167,7 +167,7 @@ export class Scheduler {
     this.#creditAtMs = nowMs;
   }
 
-  /** Those who wait for credit alone have nobody else to wake them. */
+  /** Only a timer wakes requests that wait for credit. */
   #wakeLater(): void {
     if (this.#rate === undefined || this.#rate <= 0 || this.#timer || this.#hold) return;
     if (this.#waiting.smallFile.size === 0 || this.#credit > 0) return;

@@ -6,7 +6,7 @@ export interface Counts {
   /** What its requests took together, waiting for their turn and at the disk. */
   readonly waitedMs: number;
   readonly ranMs: number;
-  /** Requests that were told to come back. */
+  /** Requests that were answered with "try again". */
   readonly busyAnswers: number;
 }
 

@@ -1,4 +1,4 @@
-/** Keeps the values used last, up to a number of bytes; each value tells its own. */
+/** Keeps the values used last, up to a number of bytes; each value gives its own size. */
 export class ByteBoundedCache<Value> {
   readonly #maxBytes: number;
   readonly #bytesOf: (value: Value) => number;

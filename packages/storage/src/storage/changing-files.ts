@@ -187,7 +187,7 @@ export class ChangingFiles {
         await file.sync();
         await journals.forget(path);
       } else {
-        // Whoever followed the log has looked at the file too early.
+        // A sender that followed the log has looked at the file too early.
         await note(changing, effect, change);
         await this.#make(path, file, effect, change.seconds());
       }

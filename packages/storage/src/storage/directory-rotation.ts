@@ -16,7 +16,7 @@ export class DirectoryRotation {
   readonly #moved: () => void;
   #state: RotationState;
 
-  /** `moved` hears of every new pair. */
+  /** `moved` is called for every new pair. */
   constructor(
     start: RotationState,
     subdirectories: number,

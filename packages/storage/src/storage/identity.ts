@@ -20,7 +20,7 @@ export class Identity {
   #readOnly: ReadonlySet<string> = new Set();
   #addresses: ReadonlyMap<string, string> = new Map();
 
-  /** `fallback` serves until a tracker has told better. */
+  /** `fallback` serves until a tracker has sent a better one. */
   constructor(address: string | undefined, fallback: string) {
     this.#fixed = address !== undefined;
     this.#address = address ?? (isOwnAddress(fallback) ? fallback : undefined);
@@ -35,12 +35,12 @@ export class Identity {
     return this.#usesIds;
   }
 
-  /** Own address, if anybody has told it. */
+  /** Own address, if it is known. */
   get address(): string | undefined {
     return this.#address;
   }
 
-  /** This storage as file names give it; status 11 while no tracker has told. */
+  /** This storage as file names give it; status 11 until a tracker has sent it. */
   source(): string {
     const source = this.#idInNames ? this.#id : this.#address;
     if (source === undefined) {
@@ -58,12 +58,12 @@ export class Identity {
     return source === (this.#idInNames ? this.#id : this.#address);
   }
 
-  /** The address of a source in a file name; empty if nobody knows it. */
+  /** The address of a source in a file name; empty if it is unknown. */
   addressOf(source: string): string {
     return isIPv4(source) ? source : (this.#addresses.get(source) ?? '');
   }
 
-  /** A tracker's view; servers with two addresses are told both, split by a comma. */
+  /** A tracker's view; servers with two addresses are sent both, split by a comma. */
   learnAddress(text: string): void {
     const seen = text.split(',').find(isOwnAddress);
     if (!this.#fixed && seen !== undefined) this.#address = seen;

@@ -5,10 +5,10 @@ import { codeOf, StatusError } from '../errors.js';
 
 /**
  * Files open for reading, shared by all who read the same one. A file that
- * nobody reads stays open for the next reader; of those there are at most
+ * is not being read stays open for the next reader; of those there are at most
  * `maxIdleFiles`, and half as many for good whenever the system has no more
  * descriptors. Files in use are as many as there are connections at most.
- * What `stat` said once is taken as true: whoever changes a file forgets it here.
+ * What `stat` said once is taken as true: every change of a file forgets it here.
  * Links lead to files that never change; they are looked up at every opening, as
  * what they lead to may have gone.
  */
@@ -85,7 +85,7 @@ export class OpenFiles {
 
   /**
    * Forgets the file: its name is new, or gone, or its bytes have changed. To be called
-   * before that is answered: whoever asks afterwards sees it as it is.
+   * before that is answered: later readers see it as it is.
    */
   forget(path: string): void {
     this.#onForget(path);

@@ -73,7 +73,7 @@ export interface StorageOptions extends ConnectionOptions, AccessOptions {
   readonly tiers?: TierOptions;
   readonly disk?: Disk;
   readonly environment?: Environment;
-  /** Hears of failures that nobody is answered with. Default: they are dropped. */
+  /** Called with failures that no answer carries. Default: they are dropped. */
   readonly onError?: (error: Error) => void;
 }
 

@@ -33,7 +33,7 @@ export interface StorageParts {
   readonly replication: Replication;
   readonly cache: FileCache;
   readonly small: SmallFiles;
-  /** By path: whoever changes a file has its lock. */
+  /** By path: a file is changed under its lock. */
   readonly locks: FileLocks;
 }
 

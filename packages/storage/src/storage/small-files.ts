@@ -16,10 +16,10 @@ import type { OpenFile, OpenFiles } from './open-files.js';
 import { readExactly, type SliceReader } from './slice-reader.js';
 
 /**
- * Whole small files and slices, through the cache. Whoever makes, changes or removes a
- * file forgets it in OpenFiles before he answers; that reaches the cache, so that no
- * read that begins afterwards is given earlier bytes. Links are never kept: what they
- * lead to goes without a word to them.
+ * Whole small files and slices, through the cache. Every handler that makes, changes or removes a
+ * file forgets it in OpenFiles before it answers; that reaches the cache, so that no
+ * read that begins afterwards is given earlier bytes. Links are never kept: their
+ * target can be deleted without any event for the link.
  */
 
 /** A larger file is sent as it is read, whatever the room in the cache. */

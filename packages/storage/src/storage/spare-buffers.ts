@@ -7,16 +7,16 @@ const MIN_PIECE_BYTES = 64 * 1024;
 
 export class SpareBuffers {
   readonly #maxBytes: number;
-  /** Pieces that nobody uses, by their size, the smallest first. */
+  /** Unused buffers by their size, the smallest first. */
   readonly #pieces: Buffer[] = [];
   #bytes = 0;
 
-  /** Keeps no more than `maxBytes` that nobody uses. */
+  /** Keeps at most `maxBytes` of unused buffers. */
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
-  /** Bytes kept that nobody uses. */
+  /** Bytes of unused buffers. */
   get bytes(): number {
     return this.#bytes;
   }

@@ -23,7 +23,7 @@ export interface Storage extends AsyncDisposable {
   active(): Promise<void>;
   /** What the cache of small files and slices has done. */
   cacheStats(): FileCacheStats;
-  /** Connections, operations and bytes since the start, as trackers are told of them. */
+  /** Connections, operations and bytes since the start, as they are reported to trackers. */
   statistics(): StorageStatistics;
   /** How it stands with the other members of its group. */
   replicationStatus(): ReplicationStatus;

@@ -79,7 +79,7 @@ export class StorePath {
     this.#journal = undefined;
   }
 
-  /** A name in the temporary directory that nobody has. */
+  /** A free name in the temporary directory. */
   temporaryFile(): string {
     const random = this.#environment.random(2 ** 32).toString(16);
     return join(temporaryDirectory(this.path), `${this.#nextTemporary++}-${random}`);

@@ -82,7 +82,7 @@ export class TrackerLink {
   readonly #options: TrackerLinkOptions;
   readonly #stop = new AbortController();
   readonly #running: Promise<void>;
-  /** Own status as this tracker last told it. */
+  /** Own status as this tracker last sent it. */
   #status: number = StorageStatus.init;
   /** Whom the first copy comes from. */
   #source: SyncSource | undefined;
@@ -91,7 +91,7 @@ export class TrackerLink {
   #askedAt = 0;
   /** Longer than the usual pause where the members are to see that this storage is away. */
   #awayMs = 0;
-  /** True once the tracker has told of the group's members. */
+  /** True once the tracker has sent the group's members. */
   #told = false;
   /** Somebody wants news; the next pause is none. */
   #woken = false;
@@ -264,7 +264,7 @@ export class TrackerLink {
     const { firstSync, replication, onActive } = this.#options;
     if (!isUnfinished(this.#status)) {
       firstSync.finish();
-      // A C tracker tells of the members late; it counts whoever beats as active.
+      // A C tracker sends the members late; it counts a storage that beats as active.
       if (!this.#told || this.#status === StorageStatus.active) onActive();
       return;
     }
@@ -286,7 +286,7 @@ export class TrackerLink {
 
   /**
    * A C storage does not believe that one which it knows as ACTIVE has to wait for its first
-   * copy, unless it has seen it OFFLINE; and it hears of the members with its beats only. So
+   * copy, unless it has seen it OFFLINE; and it gets the list of members with its beats only. So
    * this storage goes OFFLINE, which trackers pass on if it was ACTIVE, and begins anew later.
    */
   async #leave(client: FrameClient): Promise<never> {

@@ -4,7 +4,7 @@ import { codeOf } from '../errors.js';
 
 /**
  * Small files whose bytes are in another group, each an ordinary file of FastDFS there.
- * It never changes, and nobody but the storage that made it knows of it. Its extension
+ * It never changes, and only the storage that made it knows of it. Its extension
  * begins with an `m` and names that storage's records, so that copies which no record
  * knows can be found.
  */

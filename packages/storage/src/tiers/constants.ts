@@ -12,8 +12,8 @@ export const Place = {
 export type Place = (typeof Place)[keyof typeof Place];
 
 /**
- * Copies in other groups that are yet to be deleted, and copies of which nobody knows yet
- * whether they were stored; no file leaves beyond that.
+ * Copies in other groups that are yet to be deleted, and copies that may or may not have
+ * been stored; beyond these numbers no file leaves.
  */
 export const MAX_DEPARTURES = 100_000;
 export const MAX_OPEN_COPIES = 1000;

@@ -143,7 +143,7 @@ export class Records {
     this.#change(() => this.#statements.endCopy.run(id));
   }
 
-  /** Copies that were begun and of which nobody knows what has become. */
+  /** Copies that were begun and whose outcome is unknown. */
   openCopies(): OpenCopy[] {
     return this.#statements.copies.all();
   }
@@ -247,7 +247,7 @@ export class Records {
     }
   }
 
-  /** Ends the transaction, with a checkpoint; to be called when nobody waits any more. */
+  /** Ends the transaction, with a checkpoint; to be called when no request waits any more. */
   async close(): Promise<void> {
     await this.commit().catch(() => {});
     this.#abandon();

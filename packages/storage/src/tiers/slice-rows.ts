@@ -25,7 +25,7 @@ export interface SliceRowsParts {
 
 /** Slices whose reads are counted: those that were asked for last. */
 const MAX_COUNTED = 50_000;
-/** In an interval, so that nobody waits for long. */
+/** In an interval, so that no request waits for long. */
 const MAX_REMOVALS = 1000;
 
 export class SliceRows {

@@ -21,7 +21,7 @@ import type { Records } from './records.js';
  *   away -> row, file   as above, and list the copy for deletion with the switch
  *
  * A crash leaves the record before or after the switch. The next start removes the file
- * that a mark points at, and looks for the copies whose end nobody knows; see upkeep.ts.
+ * that a mark points at, and looks for copies whose outcome is unknown; see upkeep.ts.
  */
 
 export interface TierMovesParts {
@@ -174,7 +174,7 @@ export class TierMoves {
     const bytes = Buffer.concat(chunks);
     if (crc32(bytes) !== source.crc32) throw new Error(`${name} is damaged`);
     const metadata = records.find(name) ? undefined : await local.metadataBeside(name);
-    // From here to the commit nobody comes in between.
+    // From here to the commit no other change comes in between.
     if (move.isRevoked) return 'revoked';
     const moving = record.place === Place.file;
     this.#put(record, { place: Place.row, crc32: source.crc32, moving, away: undefined }, bytes);

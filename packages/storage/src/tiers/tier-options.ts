@@ -40,11 +40,11 @@ export interface TierOptions {
   readonly smallFileShare?: number;
   /** Requests of a class that wait for their turn. Default 4096. */
   readonly maxWaiting?: number;
-  /** After this the client is told that the storage is busy. Default 10,000. */
+  /** After this the client is answered that the storage is busy. Default 10,000. */
   readonly maxWaitMs?: number;
   /** Default 50. */
   readonly movesPerSecond?: number;
-  /** How long a copy in another group that nobody needs any more is left to those who read it. Default 60,000. */
+  /** How long an unneeded copy in another group is left to readers that have begun. Default 60,000. */
   readonly graceMs?: number;
 }
 

@@ -14,7 +14,7 @@ import { TierMoves } from './tier-moves.js';
 
 /**
  * The files of one store path: what they become when they are stored or changed, and the
- * way to their moves, which tier-moves.ts makes. Whoever changes or deletes a file revokes
+ * way to their moves, which tier-moves.ts makes. A change or deletion of a file revokes
  * its move first and waits until nothing of it is left. Readers are not held up: they have
  * the old copy.
  */
@@ -83,7 +83,7 @@ export class Tier {
     await this.records.commit();
   }
 
-  /** Ends a move of the file; nobody moves it until the function that this gives is called. */
+  /** Ends a move of the file; it is not moved until the function that this returns is called. */
   async beginChange(name: string): Promise<() => void> {
     const done = this.#underWay.change(name);
     await this.#underWay.revoke(name);

@@ -258,7 +258,7 @@ export class TieredDisk implements Disk {
       return;
     }
     // First the new record, so that a crash leaves no file without its metadata; a record
-    // without a file is nobody's.
+    // without a file does no harm.
     if (record) {
       records.copy(source.name, target.name);
       await records.commit();

@@ -139,7 +139,7 @@ export class Group {
   }
 
   /**
-   * Where the file can be read; where nobody is known to have it, all that may, the
+   * Where the file can be read; where no member is known to have it, all that may, the
    * likeliest first.
    */
   #holders(file: NamedFile | undefined, nowMs: number): Holders {

@@ -13,7 +13,7 @@ import {
 /**
  * A storage server as the tracker knows it. Its status:
  *
- *     INIT                --nobody to copy from-->      ONLINE
+ *     INIT                --no source to copy from-->      ONLINE
  *     INIT                --somebody to copy from-->    WAIT_SYNC
  *     WAIT_SYNC, SYNCING  --its source reports-->       SYNCING, OFFLINE
  *     OFFLINE, RECOVERY   --join-->                     ONLINE
@@ -44,18 +44,18 @@ export class Member {
   #usage: readonly DiskUsage[] = [];
   #statistics: StorageStatistics = emptyStatistics();
   #syncSource: SyncSource | undefined;
-  /** All that its peers changed up to then has come here; 0: nobody knows. */
+  /** All that its peers changed up to then has come here; 0: unknown. */
   #syncedSeconds = 0;
   /** As it reported: up to when it has what each other member changed. */
   readonly #syncedFrom = new Map<string, number>();
   #currentWritePath = 0;
   readonly #nowSeconds: () => number;
-  /** By the clock that nobody sets, and by the other one. */
+  /** By the monotonic clock, and by the wall clock. */
   #heardAtMs = 0;
   #heardAtSeconds = 0;
   /** The connection it joined on. An older one that ends later changes nothing. */
   #link: object | undefined;
-  /** What of the change log it has been told. */
+  /** Up to where it has been sent the change log. */
   logPosition = 0;
 
   constructor(id: string, address: string, readWriteMode: number, nowSeconds: () => number) {
@@ -93,7 +93,7 @@ export class Member {
     return this.#syncSource;
   }
 
-  /** Up to when it has what that member changed; 0: it has never told. */
+  /** Up to when it has what that member changed; 0: it has never reported it. */
   syncedFrom(sourceId: string): number {
     return this.#syncedFrom.get(sourceId) ?? 0;
   }
@@ -131,7 +131,7 @@ export class Member {
     return silent && (this.#status === active || this.#status === online) ? offline : this.#status;
   }
 
-  /** Takes the join; what it returns is the status that the storage is told. */
+  /** Takes the join; what it returns is the status that is sent to the storage. */
   join(request: JoinRequest, address: string, link: object, nowMs: number): number {
     if (request.initial && !UNFINISHED.includes(this.#status)) {
       // New, or with nothing left of what it had.
@@ -173,7 +173,7 @@ export class Member {
     if (this.#status === online || this.#status === active) this.#status = offline;
   }
 
-  /** It copies from this one, or from nobody. */
+  /** It copies from this one, or from none. */
   copyFrom(source: SyncSource | undefined): void {
     this.#syncSource = source;
     if (source) this.#status = waitSync;

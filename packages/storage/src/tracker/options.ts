@@ -45,7 +45,7 @@ export interface TrackerOptions extends ConnectionOptions, AccessOptions {
   /** A storage that has not been heard of for so long gets no requests. Default 100,000. */
   readonly checkActiveIntervalMs?: number;
   readonly environment?: Environment;
-  /** Hears of failures that nobody is answered with. Default: they are dropped. */
+  /** Called with failures that no answer carries. Default: they are dropped. */
   readonly onError?: (error: Error) => void;
 }
 

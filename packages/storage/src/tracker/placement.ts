@@ -24,7 +24,7 @@ export interface NamedFile {
 export interface Holder {
   readonly id: string;
   readonly address: string;
-  /** What its peers changed up to then has come to it; 0: nobody knows. */
+  /** What its peers changed up to then has come to it; 0: unknown. */
   readonly syncedSeconds: number;
   /** As `syncedSeconds`, of one member. */
   syncedFrom(sourceId: string): number;
@@ -35,7 +35,7 @@ export const SYNC_MAX_DELAY_SECONDS = 86_400;
 /** A file older than this is not younger than its storage's last report says. */
 const SYNC_MAX_TIME_SECONDS = 300;
 
-/** What a name tells; undefined for one that nobody can read. */
+/** What a name says; undefined for one that cannot be read. */
 export function readName({ group, name }: FileName): NamedFile | undefined {
   const id = parseFileName(group, name);
   if (!id) return undefined;
@@ -55,7 +55,7 @@ export function isSource(file: NamedFile, holder: Holder): boolean {
 }
 
 /**
- * True if the file can be read there. A storage that has never told what has come
+ * True if the file can be read there. A storage that has never reported what has come
  * to it is not believed to have another's file, however old that is. `sourceId` is
  * the file's source, if it is a member still: then only what has come from there
  * counts, and age says nothing, as the holder may have been away for long.
@@ -78,7 +78,7 @@ export function holds(
 }
 
 /**
- * Those who come first when a source is away and nobody is known to have one of its
+ * The order of storages when a source is away and no member is known to have one of its
  * files, or when it has lost them: the ones that have got most from there.
  */
 export function likeliest<Each extends Holder>(

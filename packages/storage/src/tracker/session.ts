@@ -9,14 +9,14 @@ export class TrackerSession {
   readonly #ends: ConnectionEnds;
   #joined: { readonly group: Group; readonly member: Member } | undefined;
   #toldLeader = false;
-  /** The members as they were last told on this connection. */
+  /** The members as they were last sent on this connection. */
   #toldMembers = '';
 
   constructor(ends: ConnectionEnds) {
     this.#ends = ends;
   }
 
-  /** The peer's address: what a storage is told apart by. */
+  /** The peer's address, which identifies a storage. */
   get address(): string {
     return this.#ends.peerAddress;
   }
@@ -50,7 +50,7 @@ export class TrackerSession {
     return this.#joined;
   }
 
-  /** What the storage has not been told yet: the leader once, the members after every change. */
+  /** What the storage has not been sent yet: the leader once, the members after every change. */
   changes(nowMs: number): ChangeList {
     const { group } = this.joined();
     const members = group.members.map((each) => ({

@@ -13,7 +13,7 @@ import { crcOf } from './appender.js';
 /**
  * QUERY_FILE_INFO: size, time, CRC-32 and source of a file or a slice. The names of
  * appenders and slaves do not tell their CRC-32: it is computed, unless the flag
- * says that nobody wants it.
+ * says that it is not wanted.
  */
 export function queryInfoHandler<Session>(service: StorageService): Handler<Session> {
   const { identity, settings } = service;
