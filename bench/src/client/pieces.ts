@@ -7,8 +7,8 @@ import { type Plan, SEED, SIZES } from './plan.js';
 import { startServer } from './servers.js';
 
 /**
- * What an upload costs whoever writes head and body apart with Nagle's algorithm on, as
- * the C client does: a system that delays the acknowledgement of the head adds 40 ms.
+ * What an upload costs a client that writes head and body apart with Nagle's algorithm on,
+ * as the C client does: a system that delays the acknowledgement of the head adds 40 ms.
  * Uploads of all ways are made in turns, so that the disk is the same for all.
  */
 

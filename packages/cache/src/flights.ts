@@ -125,7 +125,7 @@ export class Flights {
 
   #begin(id: string, load: Load): Pending {
     const pending = this.#add(id, new Trip());
-    // Whoever began it waits, and a load may fail before it has begun.
+    // Makes the promise now: the first caller waits for it, and a load may fail at once.
     void pending.outcome;
     void this.#run(pending, load);
     return pending;

@@ -1,7 +1,7 @@
 import type { FileId } from '@stevedore/protocol';
 import { LRUCache } from 'lru-cache';
 
-/** Where files are whose storage has moved their bytes to another group, as it was told lately. */
+/** The places of files whose bytes are in another group, as their storages named them lately. */
 
 const MAX_PLACES = 10_000;
 /** A file that another client deletes can be read for so long after that. */

@@ -4,7 +4,7 @@ import type { Costs } from './costs.js';
 
 /**
  * What reads and synced writes cost on the disk of a store path: measured once, in well
- * under a second on a usual disk, and kept. Whoever knows better gives B_logic and the
+ * under a second on a usual disk, and kept. An operator who knows better gives B_logic and the
  * costs of an access.
  */
 

@@ -116,8 +116,8 @@ export class Competition {
   }
 
   /**
-   * L'_meta and L'_io: what would have been served of either without the other. Whoever
-   * waits for his answer comes back the later by as much.
+   * L'_meta and L'_io: what would have been served of either without the other. A client
+   * that waits for its answer sends its next request later by as much.
    */
   alone({ metadata, smallFile }: Readonly<Record<RequestClass, ClassInterval>>): Load {
     const { servedBytes, waitedMs, ranMs } = smallFile;

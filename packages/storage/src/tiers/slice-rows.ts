@@ -9,8 +9,8 @@ import type { Tier } from './tier.js';
 
 /**
  * Slices that are read often, as rows beside the records of files. The trunk stays the
- * truth: whoever is given a row asks the trunk's directory, or the list of its deleted
- * slices, whether there is such a slice still. So a row that a crash has left does no harm,
+ * truth: before a row is served, the trunk's directory, or the list of its deleted slices,
+ * must show that the slice is still there. So a row that a crash has left does no harm,
  * and any row may go at any time; where the room for rows is short, they go first.
  */
 export interface SliceRowsParts {
@@ -37,7 +37,7 @@ export class SliceRows {
     this.#parts = parts;
   }
 
-  /** Somebody asks for the slice, or for what may be one. */
+  /** Counts a read of the slice, or of what may be one. */
   count(trunkPath: string, offset: number): void {
     const key = keyOf(trunkPath, offset);
     this.#heats.set(key, heated(this.#heats.get(key), this.#parts.now()));
