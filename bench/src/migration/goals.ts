@@ -66,27 +66,26 @@ export const TRADE_OFF_GOALS: readonly Goal[] = [
   ),
 ];
 
-const MIN_READ_GAINS: Readonly<Record<number, number>> = { 2: 1.5, 3: 2 };
+const MIN_READ_GAINS = [
+  { servers: 2, gain: 1.5 },
+  { servers: 3, gain: 2 },
+] as const;
 
 /** Figure 5, for slowed servers. */
-export function slowedGoals(most: number): readonly Goal[] {
-  return [2, 3]
-    .filter((servers) => servers <= most)
-    .flatMap((servers) => [
-      atLeast(
-        gainId(servers, 'metadata'),
-        `${servers} slowed servers: metadata at least 1 x that with one`,
-        1,
-        medianOf(gainId(servers, 'metadata')),
-      ),
-      atLeast(
-        gainId(servers, 'small-files'),
-        `${servers} slowed servers: reads at least ${MIN_READ_GAINS[servers]} x those with one`,
-        MIN_READ_GAINS[servers]!,
-        medianOf(gainId(servers, 'small-files')),
-      ),
-    ]);
-}
+export const SLOWED_GOALS: readonly Goal[] = MIN_READ_GAINS.flatMap(({ servers, gain }) => [
+  atLeast(
+    gainId(servers, 'metadata'),
+    `${servers} slowed servers: metadata at least 1 x that with one`,
+    1,
+    medianOf(gainId(servers, 'metadata')),
+  ),
+  atLeast(
+    gainId(servers, 'small-files'),
+    `${servers} slowed servers: reads at least ${gain} x those with one`,
+    gain,
+    medianOf(gainId(servers, 'small-files')),
+  ),
+]);
 
 export const MOVING_GOALS: readonly Goal[] = [
   atMost(

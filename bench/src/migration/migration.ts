@@ -5,7 +5,7 @@ import {
   COST_GOALS,
   FORECAST_GOALS,
   MOVING_GOALS,
-  slowedGoals,
+  SLOWED_GOALS,
   TRADE_OFF_GOALS,
 } from './goals.js';
 import { measureMoving } from './moving.js';
@@ -59,7 +59,7 @@ export const migration: Benchmark = {
         },
       },
       'several-slowed': {
-        goals: slowedGoals(plan.severalServers),
+        goals: SLOWED_GOALS,
         run: async (context) => {
           await measureRealServers(context, plan, 'slowed');
           showRealServers(context, plan, 'slowed');

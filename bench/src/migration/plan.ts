@@ -80,7 +80,7 @@ export const PLANS: Readonly<Record<Scale, Plan>> = {
     turnSeconds: 0.1,
     settleSeconds: 0.05,
     severalRuns: 1,
-    severalServers: 2,
+    severalServers: 3,
     severalClients: 2,
     severalWarmUpSeconds: 0.2,
     costRuns: 1,
