@@ -159,13 +159,21 @@ export async function contentsOf(member: MemberOfTest): Promise<Map<string, stri
 
 /** Resolves once all members that run have the same files with the same content. */
 export async function sameEverywhere(members: readonly MemberOfTest[]): Promise<void> {
-  await until(async () => {
-    const all = await Promise.all(
-      members.map(contentsOf).map((each) => each.catch(() => new Map())),
-    );
-    const texts = all.map((each) => JSON.stringify([...each]));
-    return texts.every((text) => text === texts[0]);
-  });
+  let all: ReadonlyMap<string, string>[] = [];
+  await until(
+    async () => {
+      all = await Promise.all(members.map(contentsOf).map((each) => each.catch(() => new Map())));
+      const texts = all.map((each) => JSON.stringify([...each]));
+      return texts.every((text) => text === texts[0]);
+    },
+    () => {
+      const names = [...new Set(all.flatMap((each) => [...each.keys()]))];
+      const different = names.filter((name) => new Set(all.map((each) => each.get(name))).size > 1);
+      return different
+        .map((name) => `${name}: ${all.map((each) => each.get(name)?.slice(0, 40)).join(' | ')}`)
+        .join('\n');
+    },
+  );
 }
 
 export async function pathExists(member: MemberOfTest, file: FileName): Promise<boolean> {

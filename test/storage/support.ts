@@ -25,6 +25,8 @@ import { temporaryFolder } from '../support/temporary.js';
 
 /** Daemons and raw connections of one test, closed behind it. */
 
+const WAIT_LIMIT_MS = 40_000;
+
 export interface RawReply {
   readonly command: number;
   readonly status: number;
@@ -87,8 +89,12 @@ export class RawClient {
         }
       }
       if (this.#ended) return undefined;
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
+      await new Promise<void>((resolve, reject) => {
+        const timer = setTimeout(() => reject(new Error(`no reply within ${WAIT_LIMIT_MS} ms`)), WAIT_LIMIT_MS);
+        this.#wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
       });
     }
   }
@@ -206,7 +212,21 @@ export async function filesIn(folder: string): Promise<string[]> {
     .sort();
 }
 
-/** Resolves once the condition holds. */
-export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 2));
+/**
+ * Resolves once the condition holds. It fails before the test's own limit does, so that the
+ * failure names the line that waited, and what it saw.
+ */
+export async function until(
+  condition: () => boolean | Promise<boolean>,
+  seen: () => unknown = () => '',
+): Promise<void> {
+  const late = new Error(`the condition did not hold within ${WAIT_LIMIT_MS} ms`);
+  const end = performance.now() + WAIT_LIMIT_MS;
+  while (!(await condition())) {
+    if (performance.now() > end) {
+      late.message += ` ${seen()}`;
+      throw late;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
 }
