@@ -9,8 +9,7 @@ import {
   type SyncPart,
   type SyncTruncation,
 } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
-import type { Payload } from '../net/payload.js';
+import { type Payload, StatusError } from '@stevedore/wire';
 import { cutting, writing } from '../storage/changing-files.js';
 import { removeFile } from '../storage/handlers/delete.js';
 import { METADATA_SUFFIX } from '../storage/layout.js';

@@ -1,8 +1,8 @@
 import { dirname } from 'node:path';
 import type { Disk } from '@stevedore/disk';
 import { ENCODED_FIELDS_CHARS, type FileId } from '@stevedore/protocol';
+import type { Payload } from '@stevedore/wire';
 import type { Environment } from '../environment.js';
-import type { Payload } from '../net/payload.js';
 import type { Change } from '../replication/change.js';
 import type { ChangeJournals, FileLocks } from './change-journals.js';
 import { type Content, FileNames, type FileNamesParts, type NewKind } from './file-names.js';

@@ -1,5 +1,5 @@
 import { deleteFile, type FileId, isTrunkId, parseSliceId } from '@stevedore/protocol';
-import { control, type Handler } from '../../net/handler.js';
+import { control, type Handler } from '@stevedore/wire';
 import type { Change } from '../../replication/change.js';
 import type { StorageService } from '../service.js';
 
