@@ -1,4 +1,4 @@
-import type { Observation } from '../forecast/forecaster.js';
+import type { Observation } from '@stevedore/balance';
 
 /** What a replay tells of one metadata server in one interval. */
 export interface ReplayInterval {

@@ -1,9 +1,13 @@
-import type { Forecaster, Observation } from '../forecast/forecaster.js';
-import type { Parameters } from '../parameters.js';
-import { decideInterval, type PolicyState, startPolicy } from '../policy.js';
-import { type AccessedFile, splitByRoom } from '../selection.js';
-import { assignTargets } from '../targets.js';
-import { fileThreshold } from '../threshold.js';
+import type { Forecaster, Observation, Parameters } from '@stevedore/balance';
+import {
+  type AccessedFile,
+  assignTargets,
+  decideInterval,
+  fileThreshold,
+  type PolicyState,
+  splitByRoom,
+  startPolicy,
+} from '@stevedore/balance';
 import type { ReplayInterval } from './interval.js';
 import type { ReplayRequest, RequestClass } from './workload.js';
 

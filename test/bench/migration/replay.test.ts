@@ -1,16 +1,13 @@
-import { panel, SeededRandom } from '@stevedore/balance';
+import { panel } from '@stevedore/balance';
+import { describe, expect, test } from 'vitest';
+import { SeededRandom } from '../../../bench/dist/harness/seeded-random.js';
+import { defaultIor, ior } from '../../../bench/dist/migration/replay/ior.js';
 import {
-  accessLog,
-  defaultIor,
-  ior,
   metadataTrace,
   paperMetadataTrace,
-  type ReplayOptions,
-  replay,
-  together,
-  type Workload,
-} from '@stevedore/balance/replay';
-import { describe, expect, test } from 'vitest';
+} from '../../../bench/dist/migration/replay/metadata-trace.js';
+import { type ReplayOptions, replay } from '../../../bench/dist/migration/replay/replay.js';
+import { together, type Workload } from '../../../bench/dist/migration/replay/workload.js';
 
 const SERVER = {
   bytesPerSecond: 20e6,
@@ -142,40 +139,4 @@ describe('replay', () => {
       result.intervals.reduce((sum, interval) => sum + interval[key], 0);
     expect(to('movesToServer')).toBeGreaterThan(0);
   });
-});
-
-describe('a recorded access log', () => {
-  const line = (time: string, request: string, status: number, bytes: number | '-') =>
-    `127.0.0.1 - - [${time}] "${request} HTTP/1.1" ${status} ${bytes} "-" "curl"`;
-
-  test('becomes requests in the order of its times, spread over each second', () => {
-    const log = accessLog(
-      [
-        line('12/Mar/2026:10:00:01 +0000', 'GET /files/b?download', 200, 500),
-        line('12/Mar/2026:11:00:00 +0100', 'POST /files/a', 201, 2000),
-        line('12/Mar/2026:10:00:01 +0000', 'HEAD /files/a', 200, '-'),
-        line('12/Mar/2026:10:00:02 +0000', 'GET /files/c', 404, 10),
-        'not a line of a log',
-        '',
-      ].join('\n'),
-    );
-    expect(log).toMatchObject({ requests: 3, skippedLines: 2 });
-    const timed = [...iterate(log.workload)];
-    expect(timed.map(({ atMs }) => atMs)).toEqual([0, 1000, 1500]);
-    expect(timed.map(({ request }) => request.file)).toEqual(['/files/a', '/files/b', '/files/a']);
-    expect(timed.map(({ request }) => request.class)).toEqual([
-      'smallFile',
-      'smallFile',
-      'metadata',
-    ]);
-    expect(replay(log.workload, OPTIONS).smallFile.bytes).toBe(2500);
-  });
-
-  function* iterate(workload: Workload) {
-    for (const iterator = workload.arrivals(); ; ) {
-      const next = iterator.next();
-      if (next.done) return;
-      yield next.value;
-    }
-  }
 });

@@ -1,4 +1,4 @@
-import type { Observation } from '../forecast/forecaster.js';
+import type { Observation } from '@stevedore/balance';
 import type { RequestClass } from './workload.js';
 
 /**

@@ -1,6 +1,6 @@
-import type { Forecaster } from '../forecast/forecaster.js';
-import { parameters as checked, type Parameters } from '../parameters.js';
-import { SeededRandom } from '../random.js';
+import type { Forecaster } from '@stevedore/balance';
+import { parameters as checked, type Parameters } from '@stevedore/balance';
+import { SeededRandom } from '../../harness/seeded-random.js';
 import { EventQueue } from './events.js';
 import type { ReplayInterval } from './interval.js';
 import { Latencies } from './latencies.js';

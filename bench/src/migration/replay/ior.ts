@@ -1,4 +1,4 @@
-import type { SeededRandom } from '../random.js';
+import type { SeededRandom } from '../../harness/seeded-random.js';
 import type { TimedRequest, Workload } from './workload.js';
 
 /**
