@@ -18,10 +18,10 @@ import {
 } from '@stevedore/protocol';
 import { AuthenticationError, ConnectionError, StatusError } from '../errors.js';
 import { endpointText } from '../options.js';
-import type { AccessSettings } from './access.js';
-import { ByteSource } from './byte-source.js';
-import { plainAddress } from './frame-server.js';
-import { SocketSink } from './socket-sink.js';
+import type { AccessSettings } from '../server/access.js';
+import { ByteSource } from '../server/byte-source.js';
+import { plainAddress } from '../server/frame-server.js';
+import { SocketSink } from '../server/socket-sink.js';
 
 /**
  * A connection to another daemon on which one command at a time is asked. Any

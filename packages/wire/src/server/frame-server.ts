@@ -3,8 +3,8 @@ import type { ConnectionCounts } from '@stevedore/protocol';
 import { asError, codeOf, StartError } from '../errors.js';
 import { endpointText } from '../options.js';
 import type { AccessSettings } from './access.js';
-import { type ConnectionRules, ServedConnection } from './connection.js';
 import { Guard } from './guard.js';
+import { type ConnectionRules, ServedConnection } from './served-connection.js';
 
 /**
  * The listening side of a daemon: accepts connections up to the limit, keeps
