@@ -24,6 +24,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   cache: [],
   wire: ['protocol'],
   fastdfs: ['protocol'],
+  map: ['disk'],
   staging: ['protocol', 'disk'],
   storage: ['protocol', 'disk', 'balance', 'cache', 'wire', 'fastdfs'],
   client: ['protocol', 'cache', 'fastdfs', 'staging', 'storage'],
