@@ -5,6 +5,7 @@ import {
   openMap,
   originOf,
   type PlacedFile,
+  type Removal,
   trunkNumber,
 } from '@stevedore/map';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
@@ -124,8 +125,14 @@ function contract(open: () => Promise<DeploymentMap>): void {
     await map.remove([gone[0]!.key, gone[1]!.key], true);
     await map.remove([gone[0]!.key], false);
     expect(hex(await map.removalsFor(origin, 100))).toEqual(hex([gone[2]!.key]));
-    const since = await map.removalsSince(before, 1000);
-    const mine = since.filter((each) => originOf(each.key) === origin);
+    const heard: Removal[] = [{ key: new Uint8Array(0), removedAt: before - 1 }];
+    for (;;) {
+      const page = await map.removalsAfter(heard.at(-1)!, 2);
+      if (page.length === 0) break;
+      expect(page.length).toBeLessThanOrEqual(2);
+      heard.push(...page);
+    }
+    const mine = heard.slice(1).filter((each) => originOf(each.key) === origin);
     expect(hex(mine.map((each) => each.key))).toEqual(hex(gone.map((each) => each.key)));
     await map.prune((await map.now()) + 1000);
     expect(hex(await map.removalsFor(origin, 100))).toEqual(hex([gone[2]!.key]));

@@ -82,8 +82,11 @@ export interface DeploymentMap {
   remove(keys: readonly Uint8Array[], isSettled: boolean): Promise<void>;
   /** What is known of the keys, in their order; undefined: nothing. */
   find(keys: readonly Uint8Array[]): Promise<(MappedFile | 'removed' | undefined)[]>;
-  /** Removals since that time, so that caches can drop them; at most `limit`, oldest first. */
-  removalsSince(time: number, limit: number): Promise<Removal[]>;
+  /**
+   * Removals behind that one in the order of time and key, so that caches can drop them; at
+   * most `limit`. A removal may show up after later ones, for as long as a statement may take.
+   */
+  removalsAfter(after: Removal, limit: number): Promise<Removal[]>;
   /** Keys of this origin that others have removed and it has not deleted yet; at most `limit`. */
   removalsFor(origin: number, limit: number): Promise<Uint8Array[]>;
   /** Forgets settled removals before that time. */

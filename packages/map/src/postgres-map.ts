@@ -169,11 +169,12 @@ export class PostgresMap implements DeploymentMap {
     return hex.map((key) => found.get(key));
   }
 
-  async removalsSince(time: number, limit: number): Promise<Removal[]> {
+  async removalsAfter({ removedAt, key }: Removal, limit: number): Promise<Removal[]> {
     const rows = await this.#run(
       `SELECT encode(file_key, 'hex') AS k, removed_at FROM stevedore_removal
-        WHERE removed_at >= $1 ORDER BY removed_at LIMIT $2`,
-      [time, limit],
+        WHERE (removed_at, file_key) > ($1, decode($2, 'hex'))
+        ORDER BY removed_at, file_key LIMIT $3`,
+      [removedAt, this.#keys.hex(key), limit],
     );
     return rows.map((row) => ({ key: this.#keyOf(row), removedAt: Number(row.removed_at) }));
   }

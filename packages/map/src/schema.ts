@@ -25,7 +25,7 @@ export const STEPS: readonly (readonly string[])[] = [
       origin INTEGER NOT NULL,
       removed_at BIGINT NOT NULL,
       settled BOOLEAN NOT NULL)`,
-    'CREATE INDEX IF NOT EXISTS stevedore_removal_time ON stevedore_removal (removed_at)',
+    'CREATE INDEX IF NOT EXISTS stevedore_removal_time ON stevedore_removal (removed_at, file_key)',
     `CREATE INDEX IF NOT EXISTS stevedore_removal_open ON stevedore_removal (origin)
       WHERE NOT settled`,
   ],

@@ -133,11 +133,11 @@ export class SqliteMap implements DeploymentMap {
     });
   }
 
-  async removalsSince(time: number, limit: number): Promise<Removal[]> {
+  async removalsAfter({ removedAt, key }: Removal, limit: number): Promise<Removal[]> {
     const rows = this.#all(
       `SELECT file_key, removed_at FROM stevedore_removal
-        WHERE removed_at >= ? ORDER BY removed_at LIMIT ?`,
-      ...[time, limit],
+        WHERE (removed_at, file_key) > (?, ?) ORDER BY removed_at, file_key LIMIT ?`,
+      ...[removedAt, key, limit],
     );
     return rows.map((row) => ({
       key: row.file_key as Buffer,
