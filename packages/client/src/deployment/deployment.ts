@@ -1,6 +1,8 @@
 import {
   type DeploymentMap,
   type Gateway,
+  type Joined,
+  type Joining,
   MapError,
   type MappedFile,
   originOf,
@@ -21,7 +23,7 @@ import { LRUCache } from 'lru-cache';
 
 export interface DeploymentParts {
   readonly map: DeploymentMap;
-  readonly origin: number;
+  readonly joining: Joining & { readonly origin: number };
   readonly outbox: Outbox;
   /** Deletes a file of this server; false if there is none. */
   readonly deleteHere: (key: Buffer) => Promise<boolean>;
@@ -75,6 +77,8 @@ export class Deployment {
   readonly #questions: Question[] = [];
   /** Removals that caches have dropped already, by key, with their time. */
   readonly #heard = new Map<string, number>();
+  #joining: Promise<Joined> | undefined;
+  #secret: string | undefined;
   #gateways: { readonly at: number; readonly list: Promise<Gateway[]> } | undefined;
   #heardUpTo: number | undefined;
   #heardAllAt = Number.NEGATIVE_INFINITY;
@@ -90,12 +94,28 @@ export class Deployment {
     this.#prunedAt = parts.now();
   }
 
-  start(): void {
+  /**
+   * Enters this server, unless the map does not answer: that is tried again. Rejects with
+   * `origin_taken` and `map_schema`.
+   */
+  async start(): Promise<void> {
+    try {
+      await this.#joined();
+    } catch (error) {
+      if (!(error instanceof MapError) || !error.retryable) throw error;
+      this.#failures = 1;
+      this.#parts.report(error);
+    }
     this.#next(0);
   }
 
   get origin(): number {
-    return this.#parts.origin;
+    return this.#parts.joining.origin;
+  }
+
+  /** Shared by the servers of the deployment; undefined before the map has answered once. */
+  get secret(): string | undefined {
+    return this.#secret;
   }
 
   /** Where a key of another server is; rejects with `MapError`. */
@@ -116,6 +136,7 @@ export class Deployment {
 
   /** Deletes a merged file of another server, durably; its own server frees the bytes. */
   async remove(key: Buffer): Promise<void> {
+    await this.#joined();
     await this.#parts.map.remove([key], false);
     this.#gone(key);
   }
@@ -123,15 +144,19 @@ export class Deployment {
   /** The server that gave out this key, as the map lists it. */
   async gatewayOf(key: Buffer): Promise<Gateway | undefined> {
     const now = this.#parts.now();
-    if (!this.#gateways || now - this.#gateways.at > GATEWAYS_MS) {
-      const list = this.#parts.map.gateways();
+    const earlier = this.#gateways;
+    if (!earlier || now - earlier.at > GATEWAYS_MS) {
+      const list = this.#joined().then(() => this.#parts.map.gateways());
       this.#gateways = { at: now, list };
+      // While the map is away, what it said last is better than nothing.
       list.catch(() => {
-        this.#gateways = undefined;
+        this.#gateways = earlier && { ...earlier, at: now };
       });
     }
     const origin = originOf(key);
-    return (await this.#gateways.list).find((each) => each.origin === origin);
+    const { list } = this.#gateways!;
+    const gateways = await (earlier ? list.catch(() => earlier.list) : list);
+    return gateways.find((each) => each.origin === origin);
   }
 
   stats(): DeploymentStats {
@@ -140,16 +165,30 @@ export class Deployment {
 
   /** Publishes what there is, if the map answers, and ends. */
   async close(): Promise<void> {
-    clearTimeout(this.#timer);
-    await this.#round;
     this.#isClosed = true;
     clearTimeout(this.#timer);
+    await this.#round;
     try {
-      await this.#publish();
+      if (this.#failures === 0) await this.#publish();
     } catch {
       // The outbox keeps it for the next start.
     }
     await this.#parts.map.close();
+  }
+
+  #joined(): Promise<Joined> {
+    if (this.#joining) return this.#joining;
+    const joining = this.#parts.map.join(this.#parts.joining);
+    this.#joining = joining;
+    joining.then(
+      ({ secret }) => {
+        this.#secret = secret;
+      },
+      () => {
+        this.#joining = undefined;
+      },
+    );
+    return joining;
   }
 
   #next(delayMs: number): void {
@@ -162,6 +201,7 @@ export class Deployment {
 
   async #look(): Promise<void> {
     try {
+      await this.#joined();
       await this.#publish();
       await this.#deleteForOthers();
       await this.#hear();
@@ -198,7 +238,7 @@ export class Deployment {
       }
       // What is placed after a removal stays removed, so removals may go a little later.
       const { trunk, files } = entry;
-      const number = trunkNumber(this.#parts.origin, trunk.id);
+      const number = trunkNumber(this.origin, trunk.id);
       if (trunk.state !== 'confirmed') await map.retire(number);
       else {
         const placed = files.map(placedOf);
@@ -215,8 +255,8 @@ export class Deployment {
 
   /** Deletes here what other servers were asked to delete. */
   async #deleteForOthers(): Promise<void> {
-    const { map, origin, deleteHere } = this.#parts;
-    const keys = await map.removalsFor(origin, MAX_REMOVALS);
+    const { map, deleteHere } = this.#parts;
+    const keys = await map.removalsFor(this.origin, MAX_REMOVALS);
     if (keys.length === 0) return;
     for (const key of keys) await deleteHere(Buffer.from(key));
     await map.remove(keys, true);
@@ -249,9 +289,9 @@ export class Deployment {
   }
 
   async #keepUp(): Promise<void> {
-    const { map, origin, now } = this.#parts;
+    const { map, now } = this.#parts;
     if (now() - this.#seenAt >= SEEN_INTERVAL_MS) {
-      await map.seen(origin);
+      await map.seen(this.origin);
       this.#seenAt = now();
     }
     if (now() - this.#prunedAt >= PRUNE_INTERVAL_MS) {
@@ -270,7 +310,8 @@ export class Deployment {
   #ask(): void {
     while (this.#questions.length > 0) {
       const asked = this.#questions.splice(0, MAX_KEYS_PER_QUESTION);
-      this.#parts.map.find(asked.map(({ key }) => key)).then(
+      const answered = this.#joined().then(() => this.#parts.map.find(asked.map(({ key }) => key)));
+      answered.then(
         (answers) => {
           for (const [index, { key, resolve }] of asked.entries()) {
             const answer = answers[index];
