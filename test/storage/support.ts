@@ -90,7 +90,10 @@ export class RawClient {
       }
       if (this.#ended) return undefined;
       await new Promise<void>((resolve, reject) => {
-        const timer = setTimeout(() => reject(new Error(`no reply within ${WAIT_LIMIT_MS} ms`)), WAIT_LIMIT_MS);
+        const timer = setTimeout(
+          () => reject(new Error(`no reply within ${WAIT_LIMIT_MS} ms`)),
+          WAIT_LIMIT_MS,
+        );
         this.#wake = () => {
           clearTimeout(timer);
           resolve();

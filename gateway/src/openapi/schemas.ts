@@ -1,6 +1,10 @@
 import type { Readiness } from '@stevedore/client';
-import type { InfoJson, ProblemBody, ReceiptJson } from '@stevedore/middleware/core';
-import { problemCodes } from '@stevedore/middleware/core';
+import {
+  type InfoJson,
+  type ProblemBody,
+  problemCodes,
+  type ReceiptJson,
+} from '@stevedore/middleware/core';
 
 /**
  * The JSON that the gateway answers with, for its description and for writing it. Each

@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FileStore, Receipt } from '@stevedore/client';
 import { ProblemError } from './core/problems.js';
+import type { UploadRules } from './core/upload/policy.js';
 import { asHttpError, Files, type FilesOptions } from './files.js';
-import { multerProblem } from './multer-errors.js';
-import type { UploadRules } from './rules.js';
+import { multerProblem } from './multer.js';
 
 /**
  * For Express, 4 or 5, and for whatever else takes its middleware. Errors go to `next`,

@@ -8,8 +8,8 @@ import type {
   onRequestAsyncHookHandler,
 } from 'fastify';
 import { infoJson, receiptJson } from './core/http/receipt-json.js';
+import type { UploadRules } from './core/upload/policy.js';
 import { asHttpError, Files, type FilesOptions } from './files.js';
-import type { UploadRules } from './rules.js';
 
 /**
  * A Fastify plugin, 5 and later. Registered with a `prefix`, it has the routes of a place

@@ -1,21 +1,17 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { FileStore, Receipt } from '@stevedore/client';
+import { closeAfterReply, hasUnreadBody, Turns } from './core/http/connection.js';
+import { DEFAULT_TYPE, essence } from './core/http/content-headers.js';
 import { answerFile, type ResourcePolicy, sendAnswer } from './core/http/file-answer.js';
-import { checkKey } from './core/http/key.js';
-import { closeAfterReply, hasUnreadBody } from './core/http/linger.js';
-import { DEFAULT_TYPE, essence } from './core/http/media-type.js';
-import { problemAnswer } from './core/http/problem-answer.js';
-import { Turns } from './core/http/turns.js';
+import { checkKey } from './core/http/receipt-json.js';
 import { UnsentBytes, type UnsentLimits } from './core/http/unsent-bytes.js';
 import { type BodyLimits, defaultBodyLimits, defaultUnsentLimits } from './core/limits.js';
-import { ProblemError, toProblem } from './core/problems.js';
-import { ClientRoom } from './core/upload/client-room.js';
+import { ProblemError, problemAnswer, toProblem } from './core/problems.js';
+import { ClientRoom, ProgressGuard } from './core/upload/client-bounds.js';
 import { IdempotentUploads } from './core/upload/idempotency.js';
-import { typeProblem } from './core/upload/policy.js';
-import { ProgressGuard } from './core/upload/progress-guard.js';
+import { Rules, typeProblem, type UploadRules } from './core/upload/policy.js';
 import { receiveUpload } from './core/upload/receive.js';
-import { Rules, type UploadRules } from './rules.js';
 
 /**
  * Uploads and downloads over node's own request and response: what every adapter

@@ -1,7 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Receipt } from '@stevedore/client';
-import { checkKey } from './core/http/key.js';
-import { infoJson, receiptJson } from './core/http/receipt-json.js';
+import { checkKey, infoJson, receiptJson } from './core/http/receipt-json.js';
 import { ProblemError, toProblem } from './core/problems.js';
 import { Files, type FilesOptions, methodNotAllowed } from './files.js';
 
@@ -12,7 +11,7 @@ import { Files, type FilesOptions, methodNotAllowed } from './files.js';
  * its path itself, errors as problem+json.
  */
 
-export type { UploadRules } from './rules.js';
+export type { UploadRules } from './core/upload/policy.js';
 export type { FilesOptions };
 
 export type FileAction = 'upload' | 'read' | 'delete';

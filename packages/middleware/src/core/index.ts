@@ -17,7 +17,9 @@ export {
   verifyQuery,
 } from './access/signed-url.js';
 export { type Validators, type Wanted, wanted } from './http/conditions.js';
-export type { Disposition } from './http/content-disposition.js';
+export { closeAfterReply, hasUnreadBody, Turns } from './http/connection.js';
+export type { Disposition } from './http/content-headers.js';
+export { DEFAULT_TYPE, essence } from './http/content-headers.js';
 export {
   answerFile,
   cacheControl,
@@ -27,19 +29,15 @@ export {
   type ResourcePolicy,
   sendAnswer,
 } from './http/file-answer.js';
-export { checkKey } from './http/key.js';
-export { closeAfterReply, hasUnreadBody } from './http/linger.js';
-export { DEFAULT_TYPE, essence } from './http/media-type.js';
-export { type ProblemAnswer, problemAnswer } from './http/problem-answer.js';
 export { MAX_RANGES, type WantedRanges } from './http/ranges.js';
 export {
+  checkKey,
   fileUrl,
   type InfoJson,
   infoJson,
   type ReceiptJson,
   receiptJson,
 } from './http/receipt-json.js';
-export { Turns } from './http/turns.js';
 export { UnsentBytes, type UnsentLimits, type UnsentStats } from './http/unsent-bytes.js';
 export {
   type BodyLimits,
@@ -50,15 +48,17 @@ export {
 export {
   isStoreError,
   PROBLEM_TYPE,
+  type ProblemAnswer,
   type ProblemBody,
   type ProblemCode,
   ProblemError,
+  problemAnswer,
   problemBody,
   problemCodes,
   toProblem,
 } from './problems.js';
-export type { BodyChecks } from './upload/checked-body.js';
-export { ClientRoom, type UploadRoom } from './upload/client-room.js';
+export { ClientRoom, ProgressGuard, type UploadRoom } from './upload/client-bounds.js';
+export type { BodyChecks } from './upload/content-check.js';
 export { DIGEST_HEADERS, digestCheck, type HeaderValues } from './upload/digests.js';
 export { Form, type FormOptions } from './upload/form.js';
 export type { FormPart } from './upload/form-parts.js';
@@ -69,6 +69,5 @@ export {
   uploadMark,
 } from './upload/idempotency.js';
 export { checkPolicy, narrowPolicy, type UploadPolicy } from './upload/policy.js';
-export { ProgressGuard } from './upload/progress-guard.js';
 export { receiveUpload, type UploadContext } from './upload/receive.js';
 export { type BodyOptions, RequestBody, readWhole, tooLarge } from './upload/request-body.js';

@@ -2,10 +2,15 @@ import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerResponse } from 'n
 import type { ByteRange, StoredFile } from '@stevedore/client';
 import { ProblemError } from '../problems.js';
 import { wanted } from './conditions.js';
-import { formatDisposition } from './content-disposition.js';
-import { DEFAULT_TYPE, essence, mayShowInline, mediaType } from './media-type.js';
-import { multiRange } from './multi-range.js';
+import {
+  DEFAULT_TYPE,
+  essence,
+  formatDisposition,
+  mayShowInline,
+  mediaType,
+} from './content-headers.js';
 import { type ContentPart, type Pace, type PacedContent, pacedContent } from './paced-content.js';
+import { multiRange } from './ranges.js';
 import type { UnsentBytes } from './unsent-bytes.js';
 
 /**

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FileStore, Receipt } from '@stevedore/client';
-import { essence } from '../http/media-type.js';
+import { essence } from '../http/content-headers.js';
 import { type BodyLimits, maxFormBytes } from '../limits.js';
 import { ProblemError } from '../problems.js';
+import type { ProgressGuard } from './client-bounds.js';
 import { boundaryOf, Form } from './form.js';
-import type { ProgressGuard } from './progress-guard.js';
 import { continueIfAsked, RequestBody } from './request-body.js';
 
 /**

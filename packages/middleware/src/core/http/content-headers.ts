@@ -1,4 +1,8 @@
+import type { IncomingHttpHeaders } from 'node:http';
 import { decodeExtended, encodeExtended } from 'content-disposition';
+import { safeParse } from 'fast-content-type-parse';
+import type { BodyLimits } from '../limits.js';
+import { ProblemError } from '../problems.js';
 
 /**
  * Content-Disposition, written (RFC 6266, RFC 8187) and read, and text in
@@ -84,4 +88,84 @@ function decodeUtf8(bytes: Buffer): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/**
+ * Media types: which are well formed, and which a browser may show in place.
+ */
+
+export const DEFAULT_TYPE = 'application/octet-stream';
+
+const MAX_TYPE_CHARS = 255;
+
+/** The type as given if it is one, else undefined. */
+export function mediaType(text: string | undefined): string | undefined {
+  if (text === undefined || text.length > MAX_TYPE_CHARS) return undefined;
+  const trimmed = text.trim();
+  return safeParse(trimmed).type === '' ? undefined : trimmed;
+}
+
+/** `text/plain; charset=utf-8` -> `text/plain`, also where the parameters are malformed. */
+export function essence(type: string): string {
+  const semicolon = type.indexOf(';');
+  return (semicolon < 0 ? type : type.slice(0, semicolon)).trim().toLowerCase();
+}
+
+/** Types without a script in them. SVG is an image and not one of them. */
+const INLINE = new Set([
+  'application/pdf',
+  'image/apng',
+  'image/avif',
+  'image/bmp',
+  'image/gif',
+  'image/heic',
+  'image/heif',
+  'image/jpeg',
+  'image/png',
+  'image/tiff',
+  'image/vnd.microsoft.icon',
+  'image/webp',
+  'image/x-icon',
+  'text/plain',
+]);
+
+/** True if a browser may show the type in place; anything else is only ever downloaded. */
+export function mayShowInline(type: string): boolean {
+  const name = essence(type);
+  return INLINE.has(name) || /^(?:audio|video)\/[a-z0-9.-]+$/.test(name);
+}
+
+/**
+ * The client's name for a file. It is a text that is kept and given back, never
+ * a path: any character may be in it, only its length is bounded.
+ */
+
+/** Of a raw upload: `X-Filename`, else what Content-Disposition says, else none. */
+export function fileNameOf(headers: IncomingHttpHeaders, limits: BodyLimits): string {
+  const name = ownHeader(headers['x-filename']) ?? disposition(headers['content-disposition']);
+  const problem = checkName(name, limits);
+  if (problem) throw problem;
+  return name;
+}
+
+export function checkName(name: string, limits: BodyLimits): ProblemError | undefined {
+  if (Buffer.byteLength(name) <= limits.maxNameBytes) return undefined;
+  const message = `A file name may have at most ${limits.maxNameBytes} bytes.`;
+  return new ProblemError('invalid_name', message);
+}
+
+function ownHeader(value: string | string[] | undefined): string | undefined {
+  if (value === undefined) return undefined;
+  const name = percentDecode(String(value));
+  if (name === undefined) {
+    throw new ProblemError('invalid_name', 'X-Filename is not percent-encoded UTF-8.');
+  }
+  return name;
+}
+
+function disposition(value: string | undefined): string {
+  if (value === undefined) return '';
+  const parsed = parseDisposition(value);
+  if (!parsed) throw new ProblemError('invalid_name', 'Content-Disposition is malformed.');
+  return parsed.filename ?? '';
 }
