@@ -73,7 +73,7 @@ export function headerText(value: string): string {
 }
 
 /** Percent-decoded UTF-8; undefined when it is not that. */
-export function percentDecode(value: string): string | undefined {
+function percentDecode(value: string): string | undefined {
   if (/^[\x20-\x24\x26-\x7e]*$/.test(value)) return value;
   try {
     return decodeURIComponent(headerText(value));

@@ -25,10 +25,6 @@ export interface InfoJson extends ReceiptJson {
   readonly stagedAt: string;
 }
 
-export function fileUrl(key: string): string {
-  return `/files/${key}`;
-}
-
 /** `base`: where the files are served. */
 export function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
   const json: { -readonly [Name in keyof ReceiptJson]: ReceiptJson[Name] } = {
@@ -44,9 +40,9 @@ export function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
   return json;
 }
 
-export function infoJson(info: FileInfo): InfoJson {
+export function infoJson(info: FileInfo, base?: string): InfoJson {
   return {
-    ...receiptJson(info),
+    ...receiptJson(info, base),
     ...(info.fileId === undefined ? {} : { fileId: info.fileId }),
     ...(info.group === undefined ? {} : { affinityGroup: info.group }),
     stagedAt: info.stagedAt.toISOString(),

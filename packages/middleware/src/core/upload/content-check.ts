@@ -74,7 +74,7 @@ async function checkHead(
  */
 
 /** What is looked at; every signature lies within. */
-export const HEAD_BYTES = 4100;
+const HEAD_BYTES = 4100;
 
 /** Types under another name. */
 const ALIASES: Readonly<Record<string, string>> = {
@@ -117,13 +117,13 @@ function loadDetector(): Promise<Detector> {
 }
 
 /** True if the bytes say so at once; false says nothing yet. */
-export function isPlainlyOf(declared: string, head: Uint8Array): boolean {
+function isPlainlyOf(declared: string, head: Uint8Array): boolean {
   const type = normalize(declared);
   return type === DEFAULT_TYPE || head.length === 0 || hasOwnSignature(type, head);
 }
 
 /** Undefined when the bytes may be of that type. */
-export async function contentProblem(
+async function contentProblem(
   declared: string,
   head: Uint8Array,
 ): Promise<ProblemError | undefined> {

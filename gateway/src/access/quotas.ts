@@ -1,5 +1,5 @@
 import { ProblemError } from '@stevedore/middleware/core';
-import type { ApiKey } from './api-key.js';
+import type { ApiKey } from './api-keys.js';
 
 /**
  * What each API key takes: requests per second (a bucket that holds a second's
