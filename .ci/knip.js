@@ -21,6 +21,7 @@ export default {
     'packages/protocol': inner,
     'packages/staging': inner,
     'packages/storage': inner,
+    'packages/wire': inner,
     gateway: {
       entry: ['src/cli/main.ts!', 'console/*.js!'],
       project: ['src/**/*.ts!', 'console/*.js!'],

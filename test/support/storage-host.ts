@@ -21,7 +21,7 @@ import {
   uploadFile,
   uploadSlaveFile,
 } from '@stevedore/protocol';
-import { statusOf } from '../../packages/storage/dist/errors.js';
+import { statusOf } from '@stevedore/wire';
 import type { OpenFile } from '../../packages/storage/dist/storage/open-files.js';
 import {
   type OpenedStorage,

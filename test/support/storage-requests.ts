@@ -5,8 +5,7 @@ import {
   HEADER_BYTES,
   type PayloadCommand,
 } from '@stevedore/protocol';
-import { ConnectionError } from '../../packages/storage/dist/errors.js';
-import { Payload } from '../../packages/storage/dist/net/payload.js';
+import { ConnectionError, Payload } from '@stevedore/wire';
 import { StorageSession } from '../../packages/storage/dist/replication/session.js';
 import type { OpenedStorage } from '../../packages/storage/dist/storage/open-storage.js';
 

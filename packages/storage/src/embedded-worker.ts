@@ -1,4 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads';
+import { asError, codeOf } from '@stevedore/wire';
 import {
   type EmbeddedSettings,
   type FromWorker,
@@ -6,7 +7,6 @@ import {
   reachableHost,
   type ToWorker,
 } from './embedded-messages.js';
-import { asError, codeOf } from './errors.js';
 import { startStorage } from './storage/storage.js';
 import { startTracker } from './tracker/tracker.js';
 

@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads';
+import { DEFAULT_HOST, StartError } from '@stevedore/wire';
 import { deferred } from './deferred.js';
 import {
   type EmbeddedSettings,
@@ -7,8 +8,6 @@ import {
   reachableHost,
   type ToWorker,
 } from './embedded-messages.js';
-import { StartError } from './errors.js';
-import { DEFAULT_HOST } from './options.js';
 
 /**
  * A tracker and a storage in a thread of this process: storing a trunk never

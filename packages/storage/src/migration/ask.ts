@@ -1,7 +1,11 @@
 import { type MigrationAction, migrationControl, Status } from '@stevedore/protocol';
-import { AuthenticationError, StatusError } from '../errors.js';
-import { FrameClient } from '../net/frame-client.js';
-import { DEFAULT_STORAGE_PORT, parseEndpoint } from '../options.js';
+import {
+  AuthenticationError,
+  DEFAULT_STORAGE_PORT,
+  FrameClient,
+  parseEndpoint,
+  StatusError,
+} from '@stevedore/wire';
 import type { MigrationStatus } from './status.js';
 
 /** A storage has no tiers, or is not one of ours. */

@@ -1,5 +1,5 @@
 import { migrationControl } from '@stevedore/protocol';
-import { control, type Handler } from '../net/handler.js';
+import { control, type Handler } from '@stevedore/wire';
 import type { Migration } from './migration.js';
 
 /** MIGRATION_CONTROL: status, pause, resume, dry-run, recall. Answers with the status after it. */

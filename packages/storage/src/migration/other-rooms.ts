@@ -1,8 +1,6 @@
 import { type Assignment, chooseTarget, type ServerLoad } from '@stevedore/balance';
 import { type MigrationRoom, migrationRoom } from '@stevedore/protocol';
-import type { PeerAccess } from '../net/frame-client.js';
-import { FrameClient } from '../net/frame-client.js';
-import type { Endpoint } from '../options.js';
+import { type Endpoint, FrameClient, type PeerAccess } from '@stevedore/wire';
 
 /**
  * Which other metadata server takes a load (section 4.2.2): all storages of the groups

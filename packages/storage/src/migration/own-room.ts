@@ -1,6 +1,6 @@
 import { type Load, spareLoad } from '@stevedore/balance';
 import { type MigrationRoom, migrationRoom } from '@stevedore/protocol';
-import { control, type Handler } from '../net/handler.js';
+import { control, type Handler } from '@stevedore/wire';
 
 /**
  * What this metadata server has room for. It takes load from one other server in an

@@ -1,6 +1,5 @@
 import { DownloadFlag, downloadFile, Status } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
-import type { Context, Handler } from '../net/handler.js';
+import { type Context, type Handler, StatusError } from '@stevedore/wire';
 
 /**
  * DOWNLOAD_FILE of a file that lies in another group: a client that asks for it is answered

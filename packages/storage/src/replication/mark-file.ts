@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
-import { asError } from '../errors.js';
+import { asError } from '@stevedore/wire';
 import type { Position } from './binlog.js';
 import { Members } from './members.js';
 

@@ -1,7 +1,7 @@
 import { dirname, join } from 'node:path';
 import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
+import { asError } from '@stevedore/wire';
 import type { Environment } from '../environment.js';
-import { asError } from '../errors.js';
 import { dataDirectory, logDirectory } from '../storage/layout.js';
 import type { StorageSettings } from '../storage/options.js';
 import type { StorePath } from '../storage/store-path.js';

@@ -5,8 +5,7 @@ import {
   OPEN_BODY_BYTES,
   Status,
 } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
-import type { Handler, Reply, StreamedReply } from '../net/handler.js';
+import { type Handler, type Reply, StatusError, type StreamedReply } from '@stevedore/wire';
 import { METADATA_SUFFIX } from '../storage/layout.js';
 import type { StorageService } from '../storage/service.js';
 import type { Position } from './binlog.js';

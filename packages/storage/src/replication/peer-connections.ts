@@ -1,6 +1,5 @@
 import { ASKS_FOR_LINKS, reportServerId } from '@stevedore/protocol';
-import { asError, ConnectionError } from '../errors.js';
-import { FrameClient, type FrameClientOptions } from '../net/frame-client.js';
+import { asError, ConnectionError, FrameClient, type FrameClientOptions } from '@stevedore/wire';
 
 /**
  * The connections to one other member: opened when they are needed, at most so many,

@@ -1,6 +1,5 @@
 import { decodeFields, type FileId } from '@stevedore/protocol';
-import { asError } from '../errors.js';
-import { type Endpoint, isOwnAddress } from '../options.js';
+import { asError, type Endpoint, isOwnAddress } from '@stevedore/wire';
 import { logDirectory } from '../storage/layout.js';
 import type { StorageService } from '../storage/service.js';
 import type { Position } from './binlog.js';

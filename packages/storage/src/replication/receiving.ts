@@ -17,9 +17,14 @@ import {
   syncTruncateFile,
   syncUpdateFile,
 } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
-import { type Context, control, type Handler, receiving } from '../net/handler.js';
-import type { Payload } from '../net/payload.js';
+import {
+  type Context,
+  control,
+  type Handler,
+  type Payload,
+  receiving,
+  StatusError,
+} from '@stevedore/wire';
 import type { StorageService } from '../storage/service.js';
 import { type LoggedName, parseLoggedName } from './log-name.js';
 import { Receiver } from './receiver.js';

@@ -16,8 +16,7 @@ import {
   syncTruncateFile,
   syncUpdateFile,
 } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
-import type { FrameClient } from '../net/frame-client.js';
+import { type FrameClient, StatusError } from '@stevedore/wire';
 import { crcOf } from '../storage/handlers/appender.js';
 import { DELETED_SUFFIX, METADATA_SUFFIX } from '../storage/layout.js';
 import type { OpenFile } from '../storage/open-files.js';

@@ -1,5 +1,5 @@
 import { Status } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
+import { StatusError } from '@stevedore/wire';
 import type { Members } from './members.js';
 
 /** A connection to a storage: a client's, or another member's once it has said so. */

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
 import { parseFileName, parseSliceId } from '@stevedore/protocol';
-import { asError } from '../errors.js';
+import { asError } from '@stevedore/wire';
 import { METADATA_SUFFIX } from '../storage/layout.js';
 import type { Binlog, Position } from './binlog.js';
 import type { LogRecord } from './log-record.js';

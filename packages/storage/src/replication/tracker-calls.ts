@@ -1,7 +1,11 @@
 import type { Command } from '@stevedore/protocol';
-import { ConnectionError, StatusError } from '../errors.js';
-import { FrameClient, type PeerAccess } from '../net/frame-client.js';
-import type { Endpoint } from '../options.js';
+import {
+  ConnectionError,
+  type Endpoint,
+  FrameClient,
+  type PeerAccess,
+  StatusError,
+} from '@stevedore/wire';
 
 /** Questions to all trackers at once, each over a connection of its own. */
 

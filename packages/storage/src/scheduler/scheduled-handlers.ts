@@ -1,6 +1,5 @@
 import { CommandCode } from '@stevedore/protocol';
-import type { Context, Handler } from '../net/handler.js';
-import { Payload } from '../net/payload.js';
+import { type Context, type Handler, Payload } from '@stevedore/wire';
 import { type Access, type Costs, costOf } from './costs.js';
 import type { RequestClass, Scheduler } from './scheduler.js';
 

@@ -1,6 +1,6 @@
 import type { Observation } from '@stevedore/balance';
 import { Status } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
+import { StatusError } from '@stevedore/wire';
 import { type Counts, Tally } from './tally.js';
 
 /**

@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import type { Disk, DiskFile, FileStat } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
-import { asError, StatusError } from '../errors.js';
+import { asError, StatusError } from '@stevedore/wire';
 import type { Change } from '../replication/change.js';
 import type { ChangeJournals, FileLocks } from './change-journals.js';
 import type { OpenFile, OpenFiles } from './open-files.js';

@@ -7,7 +7,7 @@ import {
   type OperationCount,
   type StorageStatistics,
 } from '@stevedore/protocol';
-import type { Context, Handler, Reply } from '../net/handler.js';
+import type { Context, Handler, Reply } from '@stevedore/wire';
 
 /**
  * What a storage has done since its start, for the statistics that it sends with

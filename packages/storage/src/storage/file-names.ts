@@ -11,8 +11,8 @@ import {
   Status,
   TAIL_CHARS,
 } from '@stevedore/protocol';
+import { StatusError } from '@stevedore/wire';
 import { type Environment, randomDigits } from '../environment.js';
-import { StatusError } from '../errors.js';
 import type { DirectoryRotation } from './directory-rotation.js';
 import { filePath } from './layout.js';
 import type { StorePath } from './store-path.js';

@@ -1,8 +1,8 @@
 import { dirname } from 'node:path';
 import type { Disk } from '@stevedore/disk';
 import { ENCODED_FIELDS_CHARS, type FileId } from '@stevedore/protocol';
+import type { Payload } from '@stevedore/wire';
 import type { Environment } from '../environment.js';
-import type { Payload } from '../net/payload.js';
 import type { Change } from '../replication/change.js';
 import type { ChangeJournals, FileLocks } from './change-journals.js';
 import { type Content, FileNames, type FileNamesParts, type NewKind } from './file-names.js';
@@ -214,8 +214,15 @@ export class FileStore {
     ]);
   }
 
-  /** Removes a file and what lies beside it durably; status 2 if it is not there. */
-  remove(id: FileId, change: Change): Promise<void> {
+  /**
+   * Removes a file and what lies beside it durably; status 2 if it is not there. `keep` is
+   * asked while no other change of the file is under way.
+   */
+  remove(
+    id: FileId,
+    change: Change,
+    keep: (path: string) => Promise<boolean> = async () => false,
+  ): Promise<void> {
     const path = this.pathOf(id);
     const note = async (hasMetadata: boolean): Promise<void> => {
       await Promise.all([
@@ -223,7 +230,9 @@ export class FileStore {
         ...(hasMetadata ? [change.note('D', id.name + METADATA_SUFFIX)] : []),
       ]);
     };
-    return this.#parts.locks.run(path, () => this.#steps.remove(path, note));
+    return this.#parts.locks.run(path, async () => {
+      if (!(await keep(path))) await this.#steps.remove(path, note);
+    });
   }
 
   /** Has a file appear under a name that is made for it. */

@@ -1,7 +1,6 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { type IpWidth, type Parameters, Status } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
-import { isOwnAddress } from '../options.js';
+import { isOwnAddress, StatusError } from '@stevedore/wire';
 
 /**
  * What a storage has to learn about itself: its address, as the trackers see it,

@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
 import type { Disk, DiskFile } from '@stevedore/disk';
-import type { Payload } from '../net/payload.js';
+import type { Payload } from '@stevedore/wire';
 
 /**
  * What may be written before a sync is begun. A large file that is synced only at

@@ -6,7 +6,7 @@ import {
   type MetadataMode,
   Status,
 } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
+import { StatusError } from '@stevedore/wire';
 import type { Change } from '../replication/change.js';
 import type { FileLocks } from './change-journals.js';
 import { METADATA_SUFFIX } from './layout.js';

@@ -1,7 +1,7 @@
 import { dirname, resolve } from 'node:path';
 import type { Disk, DiskFile, FileStat } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
-import { codeOf, StatusError } from '../errors.js';
+import { codeOf, StatusError } from '@stevedore/wire';
 
 /**
  * Files open for reading, shared by all who read the same one. A file that

@@ -1,9 +1,8 @@
 import { sep } from 'node:path';
 import { activeTest } from '@stevedore/protocol';
+import { asError, control, type Handler, handlerTable } from '@stevedore/wire';
 import { nowSeconds } from '../environment.js';
-import { asError } from '../errors.js';
 import type { Tiering } from '../migration/tiering.js';
-import { control, type Handler, handlerTable } from '../net/handler.js';
 import { type OpenedLog, openLog } from '../replication/open-log.js';
 import { pathListHandler } from '../replication/path-list.js';
 import { receivingHandlers } from '../replication/receiving.js';

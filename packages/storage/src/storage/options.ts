@@ -1,10 +1,10 @@
 import { resolve } from 'node:path';
 import { type Disk, localDisk } from '@stevedore/disk';
 import { isGroupName, MAX_GROUP_SERVERS } from '@stevedore/protocol';
-import { type Environment, systemEnvironment } from '../environment.js';
-import { OptionError } from '../errors.js';
-import { type AccessOptions, type AccessSettings, accessSettings } from '../net/access.js';
 import {
+  type AccessOptions,
+  type AccessSettings,
+  accessSettings,
   type ConnectionLimits,
   type ConnectionOptions,
   checkInteger,
@@ -14,8 +14,10 @@ import {
   DEFAULT_TRACKER_PORT,
   type Endpoint,
   isOwnAddress,
+  OptionError,
   parseEndpoint,
-} from '../options.js';
+} from '@stevedore/wire';
+import { type Environment, systemEnvironment } from '../environment.js';
 import type { TierOptions } from '../tiers/tier-options.js';
 
 export interface StorageOptions extends ConnectionOptions, AccessOptions {

@@ -1,6 +1,6 @@
 import { basename, dirname } from 'node:path';
 import type { Disk, DiskFile } from '@stevedore/disk';
-import type { Payload } from '../net/payload.js';
+import type { Payload } from '@stevedore/wire';
 import { IncomingFile } from './incoming-file.js';
 import { pieceName } from './layout.js';
 

@@ -5,7 +5,7 @@ import {
   parseFileName,
   Status,
 } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
+import { StatusError } from '@stevedore/wire';
 import { isReservedName } from './layout.js';
 
 /**

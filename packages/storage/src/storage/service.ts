@@ -7,7 +7,7 @@ import {
   parseSliceId,
   Status,
 } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
+import { StatusError } from '@stevedore/wire';
 import type { Replication } from '../replication/replication.js';
 import type { FileLocks } from './change-journals.js';
 import type { ChangingFiles } from './changing-files.js';

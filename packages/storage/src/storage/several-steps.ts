@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import { type Disk, removeIfThere } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
-import { asError, StatusError } from '../errors.js';
+import { asError, StatusError } from '@stevedore/wire';
 import type { ChangeJournals } from './change-journals.js';
 import { DELETED_SUFFIX, METADATA_SUFFIX } from './layout.js';
 import { foreseen, type OpenFiles } from './open-files.js';

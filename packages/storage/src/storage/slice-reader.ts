@@ -1,6 +1,6 @@
 import { type FileCache, type Flight, isWhole, loadGroup } from '@stevedore/cache';
 import { type SliceEntry, Status } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
+import { StatusError } from '@stevedore/wire';
 import type { SliceRows } from '../tiers/slice-rows.js';
 import { sliceKey } from './file-cache.js';
 import type { OpenFile } from './open-files.js';

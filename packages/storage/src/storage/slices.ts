@@ -2,7 +2,7 @@ import { dirname } from 'node:path';
 import type { FileCache } from '@stevedore/cache';
 import { type Disk, readSmallFile } from '@stevedore/disk';
 import { type SliceEntry, type SliceId, Status } from '@stevedore/protocol';
-import { asError, StatusError } from '../errors.js';
+import { asError, StatusError } from '@stevedore/wire';
 import type { Change } from '../replication/change.js';
 import type { SliceRows } from '../tiers/slice-rows.js';
 import { ByteBoundedCache } from './byte-bounded-cache.js';

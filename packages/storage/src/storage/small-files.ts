@@ -8,7 +8,7 @@ import {
   Status,
   sizeOfField,
 } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
+import { StatusError } from '@stevedore/wire';
 import type { ChangingFiles } from './changing-files.js';
 import { sliceKey } from './file-cache.js';
 import type { FileStore } from './file-store.js';

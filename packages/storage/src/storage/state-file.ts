@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
-import { asError } from '../errors.js';
+import { asError } from '@stevedore/wire';
 import type { RotationState } from './directory-rotation.js';
 import { STATE_FILE } from './layout.js';
 

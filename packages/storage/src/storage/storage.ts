@@ -1,10 +1,9 @@
 import type { FileCacheStats } from '@stevedore/cache';
 import { type DiskUsage, encodeStatistics, type StorageStatistics } from '@stevedore/protocol';
+import { type ConnectionEnds, endpointText, FrameServer, PROTOCOL_VERSION } from '@stevedore/wire';
 import { deferred } from '../deferred.js';
 import { nowSeconds } from '../environment.js';
 import type { MigrationStatus } from '../migration/status.js';
-import { type ConnectionEnds, FrameServer } from '../net/frame-server.js';
-import { endpointText, PROTOCOL_VERSION } from '../options.js';
 import { Peers } from '../replication/peers.js';
 import { StorageSession } from '../replication/session.js';
 import type { ReplicationStatus } from '../replication/status.js';

@@ -1,8 +1,8 @@
 import { dirname, join } from 'node:path';
 import type { Disk, DiskSpace } from '@stevedore/disk';
 import { hexByte } from '@stevedore/protocol';
+import { codeOf, StartError } from '@stevedore/wire';
 import type { Environment } from '../environment.js';
-import { codeOf, StartError } from '../errors.js';
 import { ChangeJournal } from './change-journal.js';
 import { dataDirectory, temporaryDirectory } from './layout.js';
 

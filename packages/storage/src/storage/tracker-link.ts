@@ -18,10 +18,15 @@ import {
   syncNotify,
   syncReport,
 } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
-import type { FrameClient, PeerAccess } from '../net/frame-client.js';
-import { keepSession, openToTracker } from '../net/tracker-session.js';
-import { type Endpoint, endpointText } from '../options.js';
+import {
+  type Endpoint,
+  endpointText,
+  type FrameClient,
+  keepSession,
+  openToTracker,
+  type PeerAccess,
+  StatusError,
+} from '@stevedore/wire';
 import { isUnfinished } from '../replication/members.js';
 import type { Replication } from '../replication/replication.js';
 import { idOfAddress } from '../tracker/storage-ids.js';

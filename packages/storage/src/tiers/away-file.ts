@@ -1,7 +1,7 @@
 import { crc32 } from 'node:zlib';
 import type { FileStat } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
-import { codeOf, StatusError } from '../errors.js';
+import { codeOf, StatusError } from '@stevedore/wire';
 import type { AwayFiles } from './away-files.js';
 import { ReadOnlyFile } from './read-only-file.js';
 import type { FileRecord } from './record-row.js';

@@ -1,6 +1,6 @@
 import type { FastdfsClient, FetchTarget } from '@stevedore/fastdfs';
 import { decodeFields, parseFileId, sizeOfField } from '@stevedore/protocol';
-import { codeOf } from '../errors.js';
+import { codeOf } from '@stevedore/wire';
 
 /**
  * Small files whose bytes are in another group, each an ordinary file of FastDFS there.

@@ -6,7 +6,7 @@ import {
   SqliteBindingError,
   type SqliteDatabase,
 } from '@stevedore/disk/sqlite';
-import { StartError } from '../errors.js';
+import { StartError } from '@stevedore/wire';
 import { Place } from './constants.js';
 import { type FileRecord, recordOf, rowOf } from './record-row.js';
 import { RECORDS_SCHEMA } from './records-schema.js';

@@ -1,7 +1,7 @@
 import { heated, isWorthRow } from '@stevedore/balance';
 import { isWhole } from '@stevedore/cache';
 import type { SliceEntry } from '@stevedore/protocol';
-import { asError } from '../errors.js';
+import { asError } from '@stevedore/wire';
 import { ByteBoundedCache } from '../storage/byte-bounded-cache.js';
 import { LEAST_HEATING, Place } from './constants.js';
 import type { SliceRecords } from './slice-records.js';

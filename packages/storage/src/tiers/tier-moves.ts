@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { heated } from '@stevedore/balance';
-import { StatusError } from '../errors.js';
+import { StatusError } from '@stevedore/wire';
 import { AwayFile } from './away-file.js';
 import { AwayError, type AwayFiles, isCopy, isMovedName, tagOf } from './away-files.js';
 import { MAX_DEPARTURES, MAX_OPEN_COPIES, Place } from './constants.js';

@@ -1,7 +1,6 @@
 import { type Parameters, parameters } from '@stevedore/balance';
 import { isGroupName } from '@stevedore/protocol';
-import { OptionError } from '../errors.js';
-import { checkInteger } from '../options.js';
+import { checkInteger, OptionError } from '@stevedore/wire';
 
 /** The metadata tier of a storage, and what moves files out of it and back. */
 export interface TierOptions {

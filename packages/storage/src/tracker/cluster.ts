@@ -1,6 +1,6 @@
 import { isGroupName, type JoinRequest, Status, StorageStatus } from '@stevedore/protocol';
+import { StatusError } from '@stevedore/wire';
 import { nowSeconds } from '../environment.js';
-import { StatusError } from '../errors.js';
 import { ChangeLog } from './change-log.js';
 import { Group, type StoreChoice } from './group.js';
 import type { Member } from './member.js';

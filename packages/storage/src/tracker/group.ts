@@ -1,6 +1,6 @@
 import { Status, StorageStatus } from '@stevedore/protocol';
+import { StatusError } from '@stevedore/wire';
 import { type Environment, nowSeconds } from '../environment.js';
-import { StatusError } from '../errors.js';
 import { Member } from './member.js';
 import { holds, isSource, likeliest, type NamedFile } from './placement.js';
 

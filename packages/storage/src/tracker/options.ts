@@ -1,15 +1,17 @@
 import { type IpWidth, isGroupName } from '@stevedore/protocol';
-import { type Environment, systemEnvironment } from '../environment.js';
-import { OptionError } from '../errors.js';
-import { type AccessOptions, type AccessSettings, accessSettings } from '../net/access.js';
 import {
+  type AccessOptions,
+  type AccessSettings,
+  accessSettings,
   type ConnectionLimits,
   type ConnectionOptions,
   checkInteger,
   connectionLimits,
   DEFAULT_HOST,
   DEFAULT_TRACKER_PORT,
-} from '../options.js';
+  OptionError,
+} from '@stevedore/wire';
+import { type Environment, systemEnvironment } from '../environment.js';
 import { StorageIds } from './storage-ids.js';
 
 /** How the group of an upload is chosen. */

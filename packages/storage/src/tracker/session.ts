@@ -1,6 +1,5 @@
 import { type ChangeList, type ServerBrief, Status } from '@stevedore/protocol';
-import { StatusError } from '../errors.js';
-import type { ConnectionEnds } from '../net/frame-server.js';
+import { type ConnectionEnds, StatusError } from '@stevedore/wire';
 import type { Group } from './group.js';
 import type { Member } from './member.js';
 

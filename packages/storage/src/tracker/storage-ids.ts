@@ -1,7 +1,7 @@
 import { isIP, isIPv6 } from 'node:net';
 import { crc32 } from 'node:zlib';
 import { isGroupName, STORAGE_ID_BYTES, Status } from '@stevedore/protocol';
-import { OptionError, StatusError } from '../errors.js';
+import { OptionError, StatusError } from '@stevedore/wire';
 
 /**
  * What storages are told apart by: their addresses, or ids out of a list

@@ -1,6 +1,5 @@
 import { type ConnectionCounts, StorageStatus } from '@stevedore/protocol';
-import { FrameServer } from '../net/frame-server.js';
-import { handlerTable } from '../net/handler.js';
+import { FrameServer, handlerTable } from '@stevedore/wire';
 import { Cluster } from './cluster.js';
 import { adminHandlers } from './handlers/admin.js';
 import { identityHandlers } from './handlers/identity.js';

@@ -9,9 +9,7 @@ import {
   Status,
   truncateFile,
 } from '@stevedore/protocol';
-import { StatusError } from '../../errors.js';
-import { control, type Handler, receiving } from '../../net/handler.js';
-import type { Payload } from '../../net/payload.js';
+import { control, type Handler, type Payload, receiving, StatusError } from '@stevedore/wire';
 import type { Change } from '../../replication/change.js';
 import type { ChangingFile } from '../changing-files.js';
 import type { OpenFile } from '../open-files.js';

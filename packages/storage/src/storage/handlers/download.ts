@@ -1,6 +1,5 @@
 import { downloadFile, type FileId, parseSliceId, Status } from '@stevedore/protocol';
-import { StatusError } from '../../errors.js';
-import { type Handler, type StreamedReply, streaming } from '../../net/handler.js';
+import { type Handler, StatusError, type StreamedReply, streaming } from '@stevedore/wire';
 import type { OpenFile } from '../open-files.js';
 import type { StorageService } from '../service.js';
 import { type FileRange, sizeOf } from '../small-files.js';

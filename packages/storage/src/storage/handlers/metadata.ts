@@ -7,8 +7,7 @@ import {
   Status,
   setMetadata,
 } from '@stevedore/protocol';
-import { StatusError } from '../../errors.js';
-import { control, type Handler } from '../../net/handler.js';
+import { control, type Handler, StatusError } from '@stevedore/wire';
 import type { StorageService } from '../service.js';
 
 /**

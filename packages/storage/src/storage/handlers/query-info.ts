@@ -6,7 +6,7 @@ import {
   queryFileInfo,
   type RemoteFileInfo,
 } from '@stevedore/protocol';
-import { control, type Handler } from '../../net/handler.js';
+import { control, type Handler } from '@stevedore/wire';
 import type { StorageService } from '../service.js';
 import { crcOf } from './appender.js';
 

@@ -10,8 +10,7 @@ import {
   slaveName,
   uploadSlaveFile,
 } from '@stevedore/protocol';
-import { codeOf, StatusError } from '../../errors.js';
-import { control, type Handler, receiving } from '../../net/handler.js';
+import { codeOf, control, type Handler, receiving, StatusError } from '@stevedore/wire';
 import { isReservedName } from '../layout.js';
 import type { StorageService } from '../service.js';
 import { checkExtension, forget } from './upload.js';

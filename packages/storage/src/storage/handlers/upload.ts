@@ -6,9 +6,7 @@ import {
   uploadAppenderFile,
   uploadFile,
 } from '@stevedore/protocol';
-import { asError, StatusError } from '../../errors.js';
-import { type Handler, receiving } from '../../net/handler.js';
-import type { Payload } from '../../net/payload.js';
+import { asError, type Handler, type Payload, receiving, StatusError } from '@stevedore/wire';
 import type { Change } from '../../replication/change.js';
 import type { NewKind } from '../file-names.js';
 import { METADATA_SUFFIX } from '../layout.js';

@@ -13,10 +13,8 @@ import {
   trackerClusterStat,
   trackerGetStatus,
 } from '@stevedore/protocol';
+import { control, type Handler, PROTOCOL_VERSION, StatusError } from '@stevedore/wire';
 import { nowSeconds } from '../../environment.js';
-import { StatusError } from '../../errors.js';
-import { control, type Handler } from '../../net/handler.js';
-import { PROTOCOL_VERSION } from '../../options.js';
 import type { Cluster } from '../cluster.js';
 import type { Group } from '../group.js';
 import type { TrackerSettings } from '../options.js';

@@ -6,8 +6,7 @@ import {
   getStorageStatus,
   Status,
 } from '@stevedore/protocol';
-import { StatusError } from '../../errors.js';
-import { control, type Handler } from '../../net/handler.js';
+import { control, type Handler, StatusError } from '@stevedore/wire';
 import type { Cluster } from '../cluster.js';
 import type { TrackerSettings } from '../options.js';
 import type { TrackerSession } from '../session.js';

@@ -10,8 +10,7 @@ import {
   Status,
   syncReport,
 } from '@stevedore/protocol';
-import { StatusError } from '../../errors.js';
-import { control, type Handler } from '../../net/handler.js';
+import { control, type Handler, StatusError } from '@stevedore/wire';
 import type { Cluster } from '../cluster.js';
 import type { TrackerSettings } from '../options.js';
 import { clusterParameters } from '../parameters.js';

@@ -12,8 +12,7 @@ import {
   Status,
   type StoreTarget,
 } from '@stevedore/protocol';
-import { StatusError } from '../../errors.js';
-import { control, type Handler } from '../../net/handler.js';
+import { control, type Handler, StatusError } from '@stevedore/wire';
 import type { Cluster } from '../cluster.js';
 import type { Group, StoreChoice } from '../group.js';
 import type { Member } from '../member.js';

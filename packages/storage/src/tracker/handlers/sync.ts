@@ -11,9 +11,8 @@ import {
   syncNotify,
   syncSrcReq,
 } from '@stevedore/protocol';
+import { control, type Handler, StatusError } from '@stevedore/wire';
 import { nowSeconds } from '../../environment.js';
-import { StatusError } from '../../errors.js';
-import { control, type Handler } from '../../net/handler.js';
 import type { Cluster } from '../cluster.js';
 import type { Group } from '../group.js';
 import type { Member } from '../member.js';
