@@ -20,15 +20,16 @@ import {
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   protocol: [],
   disk: [],
+  options: [],
   balance: [],
   cache: [],
-  wire: ['protocol'],
+  wire: ['options', 'protocol'],
   fastdfs: ['protocol'],
   staging: ['protocol', 'disk'],
   storage: ['protocol', 'disk', 'balance', 'cache', 'wire', 'fastdfs'],
-  client: ['protocol', 'cache', 'fastdfs', 'staging', 'storage'],
+  client: ['protocol', 'options', 'cache', 'fastdfs', 'staging', 'storage'],
   middleware: ['client'],
-  gateway: ['protocol', 'disk', 'storage', 'client', 'middleware'],
+  gateway: ['protocol', 'options', 'disk', 'storage', 'client', 'middleware'],
 };
 
 /** Folders of tests that are of no package alone. */

@@ -1,5 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { STORE_CHANNELS } from '@stevedore/client';
+import { CHANNELS } from '@stevedore/fastdfs';
+import { problemBody, problemCodes } from '@stevedore/middleware/core';
 import {
   environmentName,
   flagName,
@@ -7,10 +10,7 @@ import {
   type OptionSpec,
   type OptionTable,
   parseOptions,
-  STORE_CHANNELS,
-} from '@stevedore/client';
-import { CHANNELS } from '@stevedore/fastdfs';
-import { problemBody, problemCodes } from '@stevedore/middleware/core';
+} from '@stevedore/options';
 import { startStorage, startTracker } from '@stevedore/storage';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../gateway/dist/app.js';

@@ -77,7 +77,9 @@ describe('an upload', () => {
     expect(await groupsOf({ storeLookup: 'group', storeGroup: 'none' })).toEqual(
       Array.from({ length: 4 }, () => '2'),
     );
-    await expect(trackerOf({ storeLookup: 'group' })).rejects.toMatchObject({ code: 'ERR_OPTION' });
+    await expect(trackerOf({ storeLookup: 'group' })).rejects.toMatchObject({
+      code: 'invalid_option',
+    });
   });
 });
 

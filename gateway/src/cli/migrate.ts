@@ -1,4 +1,5 @@
-import { formatBytes, readClusterSecrets } from '@stevedore/client';
+import { readClusterSecrets } from '@stevedore/client';
+import { formatBytes } from '@stevedore/options';
 import type { MigrationAction } from '@stevedore/protocol';
 import type { ClassStatus, MigrationStatus } from '@stevedore/storage/migration';
 import { type Command, Option } from 'commander';

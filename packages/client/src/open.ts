@@ -12,9 +12,13 @@ import {
   type UpkeepOptions,
 } from '@stevedore/staging';
 import { readClusterSecrets } from './cluster-secret.js';
-import { invalidOption } from './config.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
+import {
+  invalidOption,
+  type OpenOptions,
+  parseStoreOptions,
+  type StoreOptions,
+} from './options.js';
 import { type Clients, LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
 

@@ -1,4 +1,5 @@
 /** FastDFS frames over sockets, both sides. */
+export { OptionError } from '@stevedore/options';
 export { FrameClient, type FrameClientOptions, type PeerAccess } from './client/frame-client.js';
 export { keepSession, openToTracker } from './client/tracker-session.js';
 export {
@@ -6,7 +7,6 @@ export {
   asError,
   ConnectionError,
   codeOf,
-  OptionError,
   StartError,
   StatusError,
   statusOf,

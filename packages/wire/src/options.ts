@@ -1,5 +1,5 @@
 import { isIP, isIPv4, isIPv6 } from 'node:net';
-import { OptionError } from './errors.js';
+import { OptionError } from '@stevedore/options';
 
 /**
  * What tracker and storage options have in common. Each daemon fills in its

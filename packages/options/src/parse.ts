@@ -1,50 +1,18 @@
-import { StoreError } from '@stevedore/staging';
 import { closestMatch } from 'leven';
+import type { OptionSpec, OptionTable, OptionValues, RawOptions } from './option.js';
+import { formatBytes, UNITS, withUnit } from './units.js';
 
 /**
- * Options, in one form for `open()`, the command line, the environment and
- * `stevedore.config.json`. A table of specs says each option's name, unit,
- * default and help; from it come the flags, the checks and the docs. An unknown
- * name, a wrong unit or a value out of bounds is an `invalid_option` error.
+ * Options from where they are given: a program, the command line, the environment or a file.
+ * An unknown name, a wrong unit or a value out of bounds is an OptionError, which calls the
+ * option what it is called there.
  */
 
-export type OptionKind = 'size' | 'duration' | 'text' | 'list' | 'boolean' | 'port' | 'integer';
-
-export interface OptionSpec<Value = unknown> {
-  readonly kind: OptionKind;
-  /** The value after parsing: bytes, milliseconds, text, list, boolean or number. */
-  readonly default: Value;
-  readonly help: string;
-  readonly minimum?: number;
-  readonly maximum?: number;
-  /** The words allowed, for `text`. */
-  readonly choices?: readonly string[];
+/** Options that make no sense, alone or together. */
+export class OptionError extends Error {
+  override readonly name = 'OptionError';
+  readonly code = 'invalid_option';
 }
-
-export type OptionTable = Readonly<Record<string, OptionSpec>>;
-
-/** The parsed values of a table. */
-export type OptionValues<Table extends OptionTable> = {
-  readonly [Name in keyof Table]: Table[Name] extends OptionSpec<infer Value> ? Value : never;
-};
-
-/** Raw values, as they come from an object, a flag, the environment or the file. */
-export type RawOptions = Readonly<Record<string, unknown>>;
-
-const SIZE_UNITS: Readonly<Record<string, number>> = {
-  B: 1,
-  KiB: 2 ** 10,
-  MiB: 2 ** 20,
-  GiB: 2 ** 30,
-  TiB: 2 ** 40,
-};
-const DURATION_UNITS: Readonly<Record<string, number>> = {
-  ms: 1,
-  s: 1000,
-  m: 60_000,
-  h: 3_600_000,
-  d: 86_400_000,
-};
 
 /** `trunkSize` -> `STEVEDORE_TRUNK_SIZE` */
 export function environmentName(option: string): string {
@@ -67,7 +35,12 @@ export function fromFlags(values: RawOptions): OptionSource {
 }
 
 export function fromEnvironment(table: OptionTable, environment: NodeJS.ProcessEnv): OptionSource {
-  return { values: environmentOptions(table, environment), nameOf: environmentName };
+  const values: Record<string, unknown> = {};
+  for (const [name, { only }] of Object.entries(table)) {
+    const value = environment[environmentName(name)];
+    if (only !== 'flag' && value !== undefined && value !== '') values[name] = value;
+  }
+  return { values, nameOf: environmentName };
 }
 
 export function fromFile(path: string, values: RawOptions): OptionSource {
@@ -105,33 +78,14 @@ export function parseOptions<Table extends OptionTable>(
   return parsed;
 }
 
-function environmentOptions(table: OptionTable, environment: NodeJS.ProcessEnv): RawOptions {
-  const values: Record<string, unknown> = {};
-  for (const name of Object.keys(table)) {
-    const value = environment[environmentName(name)];
-    if (value !== undefined && value !== '') values[name] = value;
-  }
-  return values;
-}
-
-/** `64MiB`, for people. */
-export function formatBytes(bytes: number): string {
-  const units = Object.entries(SIZE_UNITS).reverse();
-  const [unit, factor] = units.find(([, size]) => bytes >= size) ?? ['B', 1];
-  const value = bytes / factor;
-  return `${Number.isInteger(value) ? value : value.toFixed(1)} ${unit}`;
-}
-
 function parseOption(label: string, spec: OptionSpec, value: unknown): unknown {
   switch (spec.kind) {
     case 'size':
-      return bounded(label, spec, withUnit(label, value, SIZE_UNITS, '64MiB'));
     case 'duration':
-      return bounded(label, spec, withUnit(label, value, DURATION_UNITS, '60s'));
+      return bounded(label, spec, measured(label, spec.kind, value));
     case 'integer':
-      return bounded(label, spec, wholeNumber(label, value));
     case 'port':
-      return bounded(label, { ...spec, minimum: 0, maximum: 65_535 }, wholeNumber(label, value));
+      return bounded(label, spec, wholeNumber(label, value));
     case 'boolean':
       return parseBoolean(label, value);
     case 'list':
@@ -142,28 +96,21 @@ function parseOption(label: string, spec: OptionSpec, value: unknown): unknown {
 }
 
 /** Numbers are bytes or milliseconds as they are. */
-function withUnit(
-  label: string,
-  value: unknown,
-  units: Readonly<Record<string, number>>,
-  example: string,
-): number {
+function measured(label: string, kind: 'size' | 'duration', value: unknown): number {
   if (typeof value === 'number') return wholeNumber(label, value);
   if (value === '0') return 0;
-  const match = /^(\d+(?:\.\d+)?)\s*([A-Za-z]+)$/.exec(String(value));
-  const factor = match && Object.hasOwn(units, match[2]!) ? units[match[2]!] : undefined;
-  if (!match || factor === undefined) {
-    const known = Object.keys(units).join(', ');
-    const what = /^\d+$/.test(String(value)) ? 'no unit' : 'no known unit';
-    throw invalidOption(`${label}: "${value}" has ${what}; write it like ${example} (${known})`);
-  }
-  return Math.round(Number(match[1]) * factor);
+  const number = withUnit(kind, String(value));
+  if (number !== undefined) return number;
+  const { units, example } = UNITS[kind];
+  const what = /^\d+$/.test(String(value)) ? 'no unit' : 'no known unit';
+  const known = Object.keys(units).join(', ');
+  throw new OptionError(`${label}: "${value}" has ${what}; write it like ${example} (${known})`);
 }
 
 function wholeNumber(label: string, value: unknown): number {
   const number = typeof value === 'string' && /^\d+$/.test(value) ? Number(value) : value;
   if (typeof number !== 'number' || !Number.isSafeInteger(number) || number < 0) {
-    throw invalidOption(`${label}: "${value}" is not a whole number`);
+    throw new OptionError(`${label}: "${value}" is not a whole number`);
   }
   return number;
 }
@@ -175,10 +122,10 @@ function bounded(label: string, spec: OptionSpec, value: number): number {
     return spec.kind === 'duration' ? `${number} ms` : String(number);
   };
   if (value < minimum) {
-    throw invalidOption(`${label}: ${shown(value)} is less than ${shown(minimum)}`);
+    throw new OptionError(`${label}: ${shown(value)} is less than ${shown(minimum)}`);
   }
   if (value > maximum) {
-    throw invalidOption(`${label}: ${shown(value)} is more than ${shown(maximum)}`);
+    throw new OptionError(`${label}: ${shown(value)} is more than ${shown(maximum)}`);
   }
   return value;
 }
@@ -186,21 +133,21 @@ function bounded(label: string, spec: OptionSpec, value: number): number {
 function parseBoolean(label: string, value: unknown): boolean {
   if (value === true || value === 'true' || value === '1') return true;
   if (value === false || value === 'false' || value === '0') return false;
-  throw invalidOption(`${label}: "${value}" is neither true nor false`);
+  throw new OptionError(`${label}: "${value}" is neither true nor false`);
 }
 
 function parseList(label: string, value: unknown): readonly string[] {
   const items = typeof value === 'string' ? value.split(',') : value;
   if (!Array.isArray(items) || items.some((item) => typeof item !== 'string')) {
-    throw invalidOption(`${label}: a list of texts is needed`);
+    throw new OptionError(`${label}: a list of texts is needed`);
   }
   return items.map((item: string) => item.trim()).filter((item) => item !== '');
 }
 
 function parseText(label: string, spec: OptionSpec, value: unknown): string {
-  if (typeof value !== 'string') throw invalidOption(`${label}: a text is needed`);
+  if (typeof value !== 'string') throw new OptionError(`${label}: a text is needed`);
   if (spec.choices && !spec.choices.includes(value)) {
-    throw invalidOption(`${label}: "${value}" is none of ${spec.choices.join(', ')}`);
+    throw new OptionError(`${label}: "${value}" is none of ${spec.choices.join(', ')}`);
   }
   return value;
 }
@@ -209,18 +156,14 @@ function unknownOption(
   nameOf: (option: string) => string,
   name: string,
   known: readonly string[],
-): StoreError {
+): OptionError {
   const near = nearestName(name, known);
   const hint = near === undefined ? `known are ${known.join(', ')}` : `did you mean ${near}?`;
-  return invalidOption(`${nameOf(name)} is no option; ${hint}`);
+  return new OptionError(`${nameOf(name)} is no option; ${hint}`);
 }
 
 /** The known name that differs in a third of its letters at most. */
 export function nearestName(name: string, known: readonly string[]): string | undefined {
   const maxDistance = Math.max(2, Math.floor(name.length / 3));
   return closestMatch(name, [...known], { maxDistance });
-}
-
-export function invalidOption(message: string): StoreError {
-  return new StoreError('invalid_option', message);
 }
