@@ -1,12 +1,56 @@
 import { crc32 } from 'node:zlib';
-import type { FileStat } from '@stevedore/disk';
+import type { DiskFile, FileStat } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
 import { codeOf, StatusError } from '@stevedore/wire';
 import type { AwayFiles } from './away-files.js';
-import { ReadOnlyFile } from './read-only-file.js';
 import type { FileRecord } from './record-row.js';
 
-/** A file whose bytes are in another group, for reading: each read is a download of its range. */
+/** Files that are open for reading and are not on the disk. */
+
+/** Whatever would change it is refused. */
+abstract class ReadOnlyFile implements DiskFile {
+  abstract stat(): Promise<FileStat>;
+  abstract readAt(target: Buffer, position: number): Promise<number>;
+
+  writeAt(): Promise<void> {
+    return Promise.reject(readOnly());
+  }
+
+  truncate(): Promise<void> {
+    return Promise.reject(readOnly());
+  }
+
+  setModified(): Promise<void> {
+    return Promise.reject(readOnly());
+  }
+
+  async sync(): Promise<void> {}
+
+  async close(): Promise<void> {}
+}
+
+/** Content in memory: what a row holds. */
+export class RowFile extends ReadOnlyFile {
+  readonly #bytes: Buffer;
+  readonly #mtimeSeconds: number;
+
+  constructor(bytes: Buffer, mtimeSeconds: number) {
+    super();
+    this.#bytes = bytes;
+    this.#mtimeSeconds = mtimeSeconds;
+  }
+
+  async stat(): Promise<FileStat> {
+    return { size: this.#bytes.length, mtimeSeconds: this.#mtimeSeconds, isFile: true };
+  }
+
+  async readAt(target: Buffer, position: number): Promise<number> {
+    if (position >= this.#bytes.length) return 0;
+    return this.#bytes.copy(target, 0, position);
+  }
+}
+
+/** Content in another group: each read is a download of its range. */
 export class AwayFile extends ReadOnlyFile {
   readonly #away: AwayFiles;
   readonly #record: FileRecord;
@@ -46,6 +90,10 @@ export class AwayFile extends ReadOnlyFile {
       });
     }
   }
+}
+
+function readOnly(): Error {
+  return Object.assign(new Error('the file was opened for reading'), { code: 'EBADF' });
 }
 
 function damaged(message: string): Error {

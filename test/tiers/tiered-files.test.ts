@@ -1,14 +1,14 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { Random } from '../support/random.js';
 import { temporaryFolder } from '../support/temporary.js';
-import { change, contentOf, NAME, openIn, store, THRESHOLD, tierOf } from './harness.js';
+import { change, contentOf, killed, NAME, openIn, store, THRESHOLD, tierOf } from './harness.js';
 
 const onDisk = (folder: string, name = NAME) => existsSync(join(folder, 'data', name));
 const bytesOf = (size: number, fill = 7) => Buffer.alloc(size, fill);
 
-describe('a tiered disk', () => {
+describe('tiered files', () => {
   it('keeps a small file in a row and a large one as a file, over a restart', async () => {
     const folder = temporaryFolder();
     const first = await openIn(folder);
@@ -24,7 +24,7 @@ describe('a tiered disk', () => {
     expect(await contentOf(second, folder, '00/00/empty')).toEqual(bytesOf(0));
     expect(await contentOf(second, folder, '00/00/large')).toEqual(bytesOf(THRESHOLD + 1));
     const path = join(folder, 'data', NAME);
-    const stat = await (await second.disk.openToRead(path)).stat();
+    const stat = await (await second.files.openToRead(path)).stat();
     expect(stat).toEqual({ size: THRESHOLD, mtimeSeconds: 1_700_000_000, isFile: true });
     await second.close();
   });
@@ -33,9 +33,10 @@ describe('a tiered disk', () => {
     const folder = temporaryFolder();
     const first = await openIn(folder);
     await store(first, folder, NAME, bytesOf(100));
-    tierOf(first).records.abandon();
-    const second = await openIn(folder);
-    expect(await contentOf(second, folder, NAME)).toEqual(bytesOf(100));
+    const left = killed(folder);
+    await first.close();
+    const second = await openIn(left);
+    expect(await contentOf(second, left, NAME)).toEqual(bytesOf(100));
     await second.close();
   });
 
@@ -46,11 +47,11 @@ describe('a tiered disk', () => {
     await store(opened, folder, `${NAME}-m`, Buffer.from('a\x02b'));
     await store(opened, folder, '00/00/large', bytesOf(THRESHOLD + 1));
     await store(opened, folder, '00/01/other', bytesOf(5));
-    const names = await opened.disk.list(join(folder, 'data', '00', '00'));
+    const names = await opened.files.list(join(folder, 'data', '00', '00'));
     expect(names.sort()).toEqual(['file.txt', 'file.txt-m', 'large']);
     expect(onDisk(folder, `${NAME}-m`)).toBe(false);
     expect(await contentOf(opened, folder, `${NAME}-m`)).toEqual(Buffer.from('a\x02b'));
-    await opened.disk.unlink(join(folder, 'data', NAME));
+    await opened.files.remove(join(folder, 'data', NAME));
     expect(await contentOf(opened, folder, `${NAME}-m`)).toBeUndefined();
     expect(await contentOf(opened, folder, NAME)).toBeUndefined();
     await opened.close();
@@ -111,8 +112,8 @@ describe('a tiered disk', () => {
     const opened = await openIn(folder);
     const to = '00/00/renamed.txt';
     const rename = async () => {
-      await opened.disk.rename(join(folder, 'data', NAME), join(folder, 'data', to));
-      await opened.disk.syncDirectory(join(folder, 'data', '00', '00'));
+      await opened.files.move(join(folder, 'data', NAME), join(folder, 'data', to));
+      await opened.files.sync(join(folder, 'data', to));
     };
     for (const moved of [false, true]) {
       await store(opened, folder, NAME, bytesOf(50, 3));
@@ -122,28 +123,19 @@ describe('a tiered disk', () => {
       expect(await contentOf(opened, folder, NAME)).toBeUndefined();
       expect(await contentOf(opened, folder, to)).toEqual(bytesOf(50, 3));
       expect(await contentOf(opened, folder, `${to}-m`)).toEqual(Buffer.from('a\x02b'));
-      await opened.disk.unlink(join(folder, 'data', to));
+      await opened.files.remove(join(folder, 'data', to));
     }
     await opened.close();
   });
 
-  it('what was synced under a temporary name is on the disk once its directory is', async () => {
+  it('a small file takes the place of a row, although the tier takes no more rows', async () => {
     const folder = temporaryFolder();
-    const opened = await openIn(folder);
-    const piece = join(folder, 'data', '.tmp', 'piece');
-    const file = await opened.disk.create(piece);
-    await file.writeAt([bytesOf(30, 4)], 0);
-    await opened.disk.syncDirectory(dirname(piece));
-    expect(existsSync(piece)).toBe(false);
-    await file.sync();
-    await opened.disk.syncDirectory(dirname(piece));
-    expect(readFileSync(piece)).toEqual(bytesOf(30, 4));
-    await file.writeAt([bytesOf(1, 5)], 30);
-    const read = Buffer.alloc(40);
-    expect(await file.readAt(read, 0)).toBe(31);
-    await file.close();
-    await opened.disk.unlink(piece);
-    expect(existsSync(piece)).toBe(false);
+    const opened = await openIn(folder, { options: { roomBytes: 50 } });
+    mkdirSync(join(folder, 'data', '00', '00'), { recursive: true });
+    await store(opened, folder, NAME, bytesOf(50, 3));
+    await store(opened, folder, NAME, bytesOf(40, 4));
+    expect(await contentOf(opened, folder, NAME)).toEqual(bytesOf(40, 4));
+    expect(onDisk(folder)).toBe(true);
     await opened.close();
   });
 
@@ -175,7 +167,7 @@ describe('a tiered disk', () => {
   });
 
   it('does what a plain disk does, over thousands of random operations and restarts', async () => {
-    const folder = temporaryFolder();
+    let folder = temporaryFolder();
     const random = new Random(11);
     let opened = await openIn(folder);
     const model = new Map<string, Buffer>();
@@ -191,8 +183,8 @@ describe('a tiered disk', () => {
         await store(opened, folder, name, bytes);
         model.set(name, bytes);
       } else if (kind === 0) {
-        await opened.disk.unlink(path);
-        await opened.disk.syncDirectory(dirname(path));
+        await opened.files.remove(path);
+        await opened.files.sync(path);
         model.delete(name);
       } else if (kind <= 2) {
         const at = random.below(known.length + 1);
@@ -217,8 +209,10 @@ describe('a tiered disk', () => {
       } else if (kind <= 8) {
         await tierOf(opened).moves.home(name, THRESHOLD);
       } else if (random.below(20) === 0) {
-        if (random.below(2) === 0) tierOf(opened).records.abandon();
-        else await opened.close();
+        const isKilled = random.below(2) === 0;
+        const left = isKilled ? killed(folder) : folder;
+        await opened.close();
+        folder = left;
         opened = await openIn(folder);
       }
       const now = await contentOf(opened, folder, name);

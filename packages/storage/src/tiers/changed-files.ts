@@ -3,11 +3,14 @@ import type { FileRecord } from './record-row.js';
 import { SpillingFile } from './spilling-file.js';
 import type { Tier } from './tier.js';
 
-/**
- * A small file that is open to be changed. It is changed in memory, or in a file under a
- * temporary name once it is too large for a row, and becomes what it was changed to, as a
- * whole and durably, with `sync`. What was not synced is gone when it is closed.
- */
+/** Files that are open to be changed; none of them moves meanwhile. */
+
+export interface ChangedFileParts {
+  readonly file: DiskFile;
+  /** Its size, once it has been cut and closed. */
+  readonly onCut: (size: number) => void;
+  readonly done: () => void;
+}
 
 export interface ChangedRowParts {
   readonly tier: Tier;
@@ -20,6 +23,53 @@ export interface ChangedRowParts {
   readonly done: () => void;
 }
 
+/** One on the disk, changed in place. */
+export class ChangedFile implements DiskFile {
+  readonly #parts: ChangedFileParts;
+  #cutTo: number | undefined;
+
+  constructor(parts: ChangedFileParts) {
+    this.#parts = parts;
+  }
+
+  stat(): Promise<FileStat> {
+    return this.#parts.file.stat();
+  }
+
+  readAt(target: Buffer, position: number): Promise<number> {
+    return this.#parts.file.readAt(target, position);
+  }
+
+  async writeAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
+    await this.#parts.file.writeAt(chunks, position);
+  }
+
+  async truncate(size: number): Promise<void> {
+    const before = await this.#parts.file.stat();
+    await this.#parts.file.truncate(size);
+    if (size < before.size) this.#cutTo = size;
+  }
+
+  setModified(seconds: number): Promise<void> {
+    return this.#parts.file.setModified(seconds);
+  }
+
+  sync(): Promise<void> {
+    return this.#parts.file.sync();
+  }
+
+  async close(): Promise<void> {
+    this.#parts.done();
+    await this.#parts.file.close();
+    if (this.#cutTo !== undefined) this.#parts.onCut(this.#cutTo);
+  }
+}
+
+/**
+ * A small one. It is changed in memory, or in a file under a temporary name once it is too
+ * large for a row, and becomes what it was changed to, as a whole and durably, with `sync`.
+ * What was not synced is gone when it is closed.
+ */
 export class ChangedRow implements DiskFile {
   readonly #parts: ChangedRowParts;
   readonly #content: SpillingFile;
