@@ -130,11 +130,15 @@ export class Receiver {
       return slices.receiveDeletion(id.name, slice, store.pathOf(slice.trunk), change);
     }
     // A slave can be deleted and stored again, and deletions are passed on late.
-    if (fileKind(id) === 'slave' && ((await this.#statOf(path))?.mtimeSeconds ?? 0) > atSeconds) {
-      return;
-    }
+    const isYounger = async (): Promise<boolean> => {
+      if (fileKind(id) !== 'slave') return false;
+      const stat = await this.#statOf(path);
+      // What appears from here on is not what was deleted.
+      if (!stat) throw new StatusError(Status.notFound, id.name);
+      return stat.mtimeSeconds > atSeconds;
+    };
     try {
-      await removeFile(this.#service, id, change);
+      await removeFile(this.#service, id, change, isYounger);
     } catch (error) {
       const missing = error instanceof StatusError && error.status === Status.notFound;
       const known = replication.tombstones.at(id.name) ?? -1;

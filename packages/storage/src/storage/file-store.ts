@@ -215,8 +215,15 @@ export class FileStore {
     ]);
   }
 
-  /** Removes a file and what lies beside it durably; status 2 if it is not there. */
-  remove(id: FileId, change: Change): Promise<void> {
+  /**
+   * Removes a file and what lies beside it durably; status 2 if it is not there. `keep` is
+   * asked while no other change of the file is under way.
+   */
+  remove(
+    id: FileId,
+    change: Change,
+    keep: (path: string) => Promise<boolean> = async () => false,
+  ): Promise<void> {
     const path = this.pathOf(id);
     const note = async (hasMetadata: boolean): Promise<void> => {
       await Promise.all([
@@ -224,7 +231,9 @@ export class FileStore {
         ...(hasMetadata ? [change.note('D', id.name + METADATA_SUFFIX)] : []),
       ]);
     };
-    return this.#parts.locks.run(path, () => this.#steps.remove(path, note));
+    return this.#parts.locks.run(path, async () => {
+      if (!(await keep(path))) await this.#steps.remove(path, note);
+    });
   }
 
   /** Has a file appear under a name that is made for it. */
