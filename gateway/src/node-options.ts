@@ -1,5 +1,5 @@
 import type { OptionSpec, OptionTable, OptionValues } from '@stevedore/client';
-import type { WithoutSecret } from '@stevedore/storage';
+import type { WithoutSecret } from '@stevedore/wire';
 
 /** The options of a tracker and of a storage that run on their own. */
 

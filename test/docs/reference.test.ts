@@ -11,7 +11,8 @@ import {
 } from '@stevedore/client';
 import { CHANNELS } from '@stevedore/fastdfs';
 import { problemBody, problemCodes } from '@stevedore/middleware/core';
-import { startStorage, startTracker } from '@stevedore/storage';
+import { startStorage } from '@stevedore/node';
+import { startTracker } from '@stevedore/tracker';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../gateway/dist/app.js';
 import { storageOptions, trackerOptions } from '../../gateway/dist/node-options.js';

@@ -1,4 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads';
+import { startTracker } from '@stevedore/tracker';
 import { asError, codeOf } from '@stevedore/wire';
 import {
   type EmbeddedSettings,
@@ -7,8 +8,7 @@ import {
   reachableHost,
   type ToWorker,
 } from './embedded-messages.js';
-import { startStorage } from './node/start-storage.js';
-import { startTracker } from './tracker/tracker.js';
+import { startStorage } from './start-storage.js';
 
 /**
  * Entry of the embedded node's thread: one tracker and one storage, started

@@ -1,6 +1,5 @@
 import { Worker } from 'node:worker_threads';
 import { DEFAULT_HOST, StartError } from '@stevedore/wire';
-import { deferred } from './deferred.js';
 import {
   type EmbeddedSettings,
   type FromWorker,
@@ -117,27 +116,23 @@ type Ready = Extract<FromWorker, { kind: 'ready' }>;
 
 /** The worker's first word that counts. A worker that has failed ends by itself. */
 async function started(worker: Worker, exited: Promise<number>): Promise<Ready> {
-  const outcome = deferred<Ready>();
-  const listen = (message: FromWorker): void => {
-    if (message.kind === 'ready') outcome.resolve(message);
-    if (message.kind === 'failed') {
-      outcome.reject(new StartError(message.error.code, message.error.message));
-    }
-  };
-  const failed = (error: Error): void => outcome.reject(error);
-  worker.on('message', listen);
-  worker.on('error', failed);
-  void exited.then((code) =>
-    outcome.reject(new StartError('ERR_EMBEDDED_NODE', `The embedded node ended with ${code}.`)),
-  );
+  const outcome = new Promise<Ready>((resolve, reject) => {
+    worker.on('message', (message: FromWorker) => {
+      if (message.kind === 'ready') resolve(message);
+      if (message.kind === 'failed') {
+        reject(new StartError(message.error.code, message.error.message));
+      }
+    });
+    worker.on('error', reject);
+    void exited.then((code) =>
+      reject(new StartError('ERR_EMBEDDED_NODE', `The embedded node ended with ${code}.`)),
+    );
+  });
   try {
-    return await outcome.promise;
+    return await outcome;
   } catch (error) {
     await exited;
     throw error;
-  } finally {
-    worker.off('message', listen);
-    worker.off('error', failed);
   }
 }
 

@@ -1,18 +1,20 @@
-import type { MigrationStatus } from '../migration/status.js';
-import type { Tiering } from '../migration/tiering.js';
-import { hasRecords } from '../storage/layout.js';
-import type { StorageOptions, StorageSettings } from '../storage/options.js';
-import { type Storage, startStorage as startDaemon } from '../storage/storage.js';
-import type { TierOptions } from '../tiers/tier-options.js';
+import {
+  type Storage as Daemon,
+  type StorageOptions as DaemonOptions,
+  hasRecords,
+  type StorageSettings,
+  startStorage as startDaemon,
+} from '@stevedore/storage';
+import type { MigrationStatus, Tiering, TierOptions } from '@stevedore/tiering';
 
 /** A storage daemon, and its metadata tiers where it has some: a plain one loads none of their code. */
 
-export interface NodeStorageOptions extends StorageOptions {
+export interface StorageOptions extends DaemonOptions {
   /** Small files as rows beside their metadata, and what moves them. */
   readonly tiers?: TierOptions;
 }
 
-export interface NodeStorage extends Storage {
+export interface Storage extends Daemon {
   /** What migration is doing; undefined where no small file is a row. */
   migrationStatus(): MigrationStatus | undefined;
 }
@@ -21,10 +23,7 @@ export interface NodeStorage extends Storage {
  * Starts a storage; resolves when it listens, whether or not a tracker is there
  * (see `active`). Rejects with StartError or OptionError.
  */
-export async function startStorage({
-  tiers = {},
-  ...options
-}: NodeStorageOptions): Promise<NodeStorage> {
+export async function startStorage({ tiers = {}, ...options }: StorageOptions): Promise<Storage> {
   let tiering: Tiering | undefined;
   const storage = await startDaemon(options, async (settings) => {
     tiering = await openTiering(settings, tiers);
@@ -41,6 +40,6 @@ async function openTiering(
   const { disk, storePaths } = settings;
   const have = await Promise.all(storePaths.map((path) => hasRecords(disk, path)));
   if (!tiers.enabled && !have.includes(true)) return undefined;
-  const { Tiering } = await import('../migration/tiering.js');
+  const { Tiering } = await import('@stevedore/tiering');
   return Tiering.open(settings, tiers);
 }

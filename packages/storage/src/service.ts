@@ -8,19 +8,19 @@ import {
   Status,
 } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
-import type { Replication } from '../replication/replication.js';
-import type { FileLocks } from './change-journals.js';
-import type { ChangingFiles } from './changing-files.js';
-import type { FileBackend } from './file-backend.js';
-import type { FileStore } from './file-store.js';
+import type { FileLocks } from './files/change-journals.js';
+import type { ChangingFiles } from './files/changing-files.js';
+import type { FileBackend } from './files/file-backend.js';
+import type { FileStore } from './files/file-store.js';
+import type { MetadataStore } from './files/metadata-store.js';
+import type { OpenFile, OpenFiles } from './files/open-files.js';
+import { requestedFile } from './files/requested-name.js';
+import type { SmallFiles } from './files/small-files.js';
+import type { StorePath } from './files/store-path.js';
 import type { Identity } from './identity.js';
-import type { MetadataStore } from './metadata-store.js';
-import type { OpenFile, OpenFiles } from './open-files.js';
-import type { StorageSettings } from './options.js';
-import { requestedFile } from './requested-name.js';
-import type { Slices } from './slices.js';
-import type { SmallFiles } from './small-files.js';
-import type { StorePath } from './store-path.js';
+import type { Replication } from './replication/replication.js';
+import type { Slices } from './slices/slices.js';
+import type { StorageSettings } from './storage-options.js';
 
 export interface StorageParts {
   readonly settings: StorageSettings;

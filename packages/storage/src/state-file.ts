@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
 import { asError } from '@stevedore/wire';
-import type { RotationState } from './directory-rotation.js';
+import type { RotationState } from './files/directory-rotation.js';
 import { STATE_FILE } from './layout.js';
 
 /** What a storage remembers across restarts; FORMAT.md has the fields. Losing it does no harm. */

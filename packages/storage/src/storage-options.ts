@@ -13,11 +13,12 @@ import {
   DEFAULT_STORAGE_PORT,
   DEFAULT_TRACKER_PORT,
   type Endpoint,
+  type Environment,
   isOwnAddress,
   OptionError,
   parseEndpoint,
+  systemEnvironment,
 } from '@stevedore/wire';
-import { type Environment, systemEnvironment } from '../environment.js';
 
 export interface StorageOptions extends ConnectionOptions, AccessOptions {
   /** Directories that hold the files; made if they are not there. At least one. */

@@ -22,16 +22,16 @@ import {
   type Endpoint,
   endpointText,
   type FrameClient,
+  idOfAddress,
   keepSession,
   openToTracker,
   type PeerAccess,
   StatusError,
 } from '@stevedore/wire';
-import { isUnfinished } from '../replication/members.js';
-import type { Replication } from '../replication/replication.js';
-import { idOfAddress } from '../tracker/storage-ids.js';
 import type { FirstSync } from './first-sync.js';
 import type { Identity } from './identity.js';
+import { isUnfinished } from './replication/members.js';
+import type { Replication } from './replication/replication.js';
 
 /**
  * The long connection of a storage to one tracker: asks for the own address, the

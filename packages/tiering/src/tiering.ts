@@ -2,36 +2,44 @@ import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { CommandCode, downloadFile, isTrunkId, StorageStatus } from '@stevedore/protocol';
-import { asError, type Endpoint, endpointText, type Handler, OptionError } from '@stevedore/wire';
-import { nowSeconds } from '../environment.js';
-import type { StorageSession } from '../replication/session.js';
-import type { BusyMeter } from '../scheduler/alone-moments.js';
-import { calibrate } from '../scheduler/calibration.js';
-import { Competition } from '../scheduler/competition.js';
-import { type Costs, costOf } from '../scheduler/costs.js';
-import { scheduled } from '../scheduler/scheduled-handlers.js';
-import { Scheduler } from '../scheduler/scheduler.js';
-import type { FileBackend } from '../storage/file-backend.js';
-import { dataDirectory } from '../storage/layout.js';
-import type { StorageBackend } from '../storage/open-storage.js';
-import type { StorageSettings } from '../storage/options.js';
-import type { StorageService } from '../storage/service.js';
-import type { HotSlices } from '../storage/slices.js';
-import { sizeOf } from '../storage/small-files.js';
-import { FastdfsAwayFiles } from '../tiers/away-files.js';
-import { Place } from '../tiers/constants.js';
-import type { FileRecord } from '../tiers/record-row.js';
-import { type TierOptions, type TierSettings, tierSettings } from '../tiers/tier-options.js';
-import { TieredFiles } from '../tiers/tiered-files.js';
-import { Tiers } from '../tiers/tiers.js';
-import { Audit } from './audit.js';
-import { Migration } from './migration.js';
-import { migrationHandler } from './migration-handler.js';
-import { OtherRooms } from './other-rooms.js';
-import { OwnRoom, roomHandler } from './own-room.js';
-import { redirecting } from './redirecting.js';
-import type { MigrationStatus } from './status.js';
-import { Upkeep } from './upkeep.js';
+import {
+  dataDirectory,
+  type FileBackend,
+  type HotSlices,
+  type StorageBackend,
+  type StorageService,
+  type StorageSession,
+  type StorageSettings,
+  sizeOf,
+} from '@stevedore/storage';
+import {
+  asError,
+  type Endpoint,
+  endpointText,
+  type Handler,
+  nowSeconds,
+  OptionError,
+} from '@stevedore/wire';
+import { Audit } from './migration/audit.js';
+import { Migration } from './migration/migration.js';
+import { migrationHandler } from './migration/migration-handler.js';
+import { OtherRooms } from './migration/other-rooms.js';
+import { OwnRoom, roomHandler } from './migration/own-room.js';
+import { redirecting } from './migration/redirecting.js';
+import type { MigrationStatus } from './migration/status.js';
+import { Upkeep } from './migration/upkeep.js';
+import type { BusyMeter } from './scheduler/alone-moments.js';
+import { calibrate } from './scheduler/calibration.js';
+import { Competition } from './scheduler/competition.js';
+import { type Costs, costOf } from './scheduler/costs.js';
+import { scheduled } from './scheduler/scheduled-handlers.js';
+import { Scheduler } from './scheduler/scheduler.js';
+import { type TierOptions, type TierSettings, tierSettings } from './tier-options.js';
+import { FastdfsAwayFiles } from './tiers/away-files.js';
+import { Place } from './tiers/constants.js';
+import type { FileRecord } from './tiers/record-row.js';
+import { TieredFiles } from './tiers/tiered-files.js';
+import { Tiers } from './tiers/tiers.js';
 
 /**
  * The metadata tiers of a storage with all that belongs to them: files of which the small ones

@@ -1,10 +1,9 @@
 import { isGroupName, type JoinRequest, Status, StorageStatus } from '@stevedore/protocol';
-import { StatusError } from '@stevedore/wire';
-import { nowSeconds } from '../environment.js';
+import { nowSeconds, StatusError } from '@stevedore/wire';
 import { ChangeLog } from './change-log.js';
 import { Group, type StoreChoice } from './group.js';
 import type { Member } from './member.js';
-import type { TrackerSettings } from './options.js';
+import type { TrackerSettings } from './tracker-options.js';
 
 /** All groups of a tracker, in the order of their names. Kept in memory: storages join again. */
 

@@ -1,6 +1,5 @@
 import { Status, StorageStatus } from '@stevedore/protocol';
-import { StatusError } from '@stevedore/wire';
-import { type Environment, nowSeconds } from '../environment.js';
+import { type Environment, nowSeconds, StatusError } from '@stevedore/wire';
 import { Member } from './member.js';
 import { holds, isSource, likeliest, type NamedFile } from './placement.js';
 

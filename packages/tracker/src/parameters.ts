@@ -1,6 +1,6 @@
 import type { Parameters } from '@stevedore/protocol';
-import type { TrackerSettings } from './options.js';
 import { SYNC_MAX_DELAY_SECONDS } from './placement.js';
+import type { TrackerSettings } from './tracker-options.js';
 
 /**
  * The cluster's settings as storages ask for them. All 26 lines, because a

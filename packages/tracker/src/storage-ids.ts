@@ -1,7 +1,6 @@
 import { isIP, isIPv6 } from 'node:net';
-import { crc32 } from 'node:zlib';
 import { isGroupName, STORAGE_ID_BYTES, Status } from '@stevedore/protocol';
-import { OptionError, StatusError } from '@stevedore/wire';
+import { idOfAddress, OptionError, StatusError } from '@stevedore/wire';
 
 /**
  * What storages are told apart by: their addresses, or ids out of a list
@@ -87,14 +86,6 @@ export class StorageIds {
   readWriteModeOf(id: string): number {
     return this.byId(id)?.readWriteMode ?? ALL;
   }
-}
-
-/** Without ids an IPv4 address is the id; an IPv6 address is too long and gets a short code. */
-export function idOfAddress(address: string): string {
-  if (!isIPv6(address)) return address;
-  const code = Buffer.alloc(8);
-  code.writeUInt32LE(~crc32(address) >>> 0, 0);
-  return `${code.toString('base64url')}.`;
 }
 
 function parseLine(text: string): StorageIdEntry {

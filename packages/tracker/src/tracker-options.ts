@@ -9,9 +9,10 @@ import {
   connectionLimits,
   DEFAULT_HOST,
   DEFAULT_TRACKER_PORT,
+  type Environment,
   OptionError,
+  systemEnvironment,
 } from '@stevedore/wire';
-import { type Environment, systemEnvironment } from '../environment.js';
 import { StorageIds } from './storage-ids.js';
 
 /** How the group of an upload is chosen. */

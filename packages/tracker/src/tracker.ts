@@ -6,8 +6,8 @@ import { identityHandlers } from './handlers/identity.js';
 import { membershipHandlers } from './handlers/membership.js';
 import { queryHandlers } from './handlers/queries.js';
 import { syncHandlers } from './handlers/sync.js';
-import { type TrackerOptions, trackerSettings } from './options.js';
 import { TrackerSession } from './session.js';
+import { type TrackerOptions, trackerSettings } from './tracker-options.js';
 
 /** A running tracker daemon. */
 export interface Tracker extends AsyncDisposable {

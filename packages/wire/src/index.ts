@@ -1,6 +1,7 @@
 /** FastDFS frames over sockets, both sides. */
 export { FrameClient, type FrameClientOptions, type PeerAccess } from './client/frame-client.js';
 export { keepSession, openToTracker } from './client/tracker-session.js';
+export { type Environment, nowSeconds, randomDigits, systemEnvironment } from './environment.js';
 export {
   AuthenticationError,
   asError,
@@ -21,6 +22,7 @@ export {
   DEFAULT_TRACKER_PORT,
   type Endpoint,
   endpointText,
+  idOfAddress,
   isOwnAddress,
   PROTOCOL_VERSION,
   parseEndpoint,

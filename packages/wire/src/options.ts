@@ -1,4 +1,5 @@
 import { isIP, isIPv4, isIPv6 } from 'node:net';
+import { crc32 } from 'node:zlib';
 import { OptionError } from './errors.js';
 
 /**
@@ -91,4 +92,12 @@ export function endpointText({ host, port }: Endpoint): string {
 /** True for an address that names one machine, so that peers can connect to it. */
 export function isOwnAddress(host: string): boolean {
   return isIPv4(host) ? !host.startsWith('0.') : isIP(host) === 6 && host !== '::';
+}
+
+/** Without ids an IPv4 address is the id; an IPv6 address is too long and gets a short code. */
+export function idOfAddress(address: string): string {
+  if (!isIPv6(address)) return address;
+  const code = Buffer.alloc(8);
+  code.writeUInt32LE(~crc32(address) >>> 0, 0);
+  return `${code.toString('base64url')}.`;
 }

@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import type { Disk, DiskFile } from '@stevedore/disk';
+import { JOURNAL_FILE } from '../layout.js';
 import { encodeRecord, type JournalChange } from './change-journal-format.js';
 import { type RedoneChange, redoChanges } from './change-recovery.js';
 import type { FileBackend } from './file-backend.js';
-import { JOURNAL_FILE } from './layout.js';
 
 /**
  * What is about to happen to files of one store path, written down and synced before

@@ -1,8 +1,8 @@
 import { dirname, join } from 'node:path';
 import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
+import { DELETED_SUFFIX, TEMPORARY_DIRECTORY } from '../layout.js';
 import { decodeRecords, type JournalChange, type JournalRecord } from './change-journal-format.js';
 import type { FileBackend } from './file-backend.js';
-import { DELETED_SUFFIX, TEMPORARY_DIRECTORY } from './layout.js';
 
 /**
  * What a crash left of changes is carried through. Doing again, in order, what had

@@ -10,11 +10,10 @@ import {
   Status,
   TAIL_CHARS,
 } from '@stevedore/protocol';
-import { StatusError } from '@stevedore/wire';
-import { type Environment, randomDigits } from '../environment.js';
+import { type Environment, randomDigits, StatusError } from '@stevedore/wire';
+import { filePath } from '../layout.js';
 import type { DirectoryRotation } from './directory-rotation.js';
 import type { FileBackend } from './file-backend.js';
-import { filePath } from './layout.js';
 import type { StorePath } from './store-path.js';
 
 /**

@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import { type Disk, type DiskFile, type DiskLink, hasCode, removeIfThere } from '@stevedore/disk';
+import { METADATA_SUFFIX } from '../layout.js';
 import type { FileBackend, NewFile, StoredMetadata } from './file-backend.js';
-import { METADATA_SUFFIX } from './layout.js';
 
 /** Every file is one on the disk, with its metadata in a file beside it. */
 export class FilesOnDisk implements FileBackend {

@@ -5,10 +5,10 @@ import {
   Status,
 } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
+import { METADATA_SUFFIX } from '../layout.js';
 import type { Change } from '../replication/change.js';
 import type { FileLocks } from './change-journals.js';
 import type { FileBackend, StoredMetadata } from './file-backend.js';
-import { METADATA_SUFFIX } from './layout.js';
 
 /**
  * Metadata of files: the wire text, names in byte order, in a file beside the

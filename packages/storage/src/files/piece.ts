@@ -1,9 +1,9 @@
 import { basename, dirname } from 'node:path';
 import type { Disk, DiskFile } from '@stevedore/disk';
 import type { Payload } from '@stevedore/wire';
+import { pieceName } from '../layout.js';
 import { newFileOnDisk } from './files-on-disk.js';
 import { IncomingFile } from './incoming-file.js';
-import { pieceName } from './layout.js';
 
 /**
  * Bytes for a file that is there already. All of them are here before the file

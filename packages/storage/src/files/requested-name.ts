@@ -6,7 +6,7 @@ import {
   Status,
 } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
-import { isReservedName } from './layout.js';
+import { isReservedName } from '../layout.js';
 
 /**
  * The file that a request names. Nothing but store path, two directories and a

@@ -9,11 +9,11 @@ import {
   sizeOfField,
 } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
+import { readExactly, type SliceReader } from '../slices/slice-reader.js';
 import type { ChangingFiles } from './changing-files.js';
 import { sliceKey } from './file-cache.js';
 import type { FileStore } from './file-store.js';
 import type { OpenFile, OpenFiles } from './open-files.js';
-import { readExactly, type SliceReader } from './slice-reader.js';
 
 /**
  * Whole small files and slices, through the cache. Every handler that makes, changes or removes a

@@ -1,11 +1,10 @@
 import { dirname, join } from 'node:path';
 import type { Disk, DiskSpace } from '@stevedore/disk';
 import { hexByte } from '@stevedore/protocol';
-import { codeOf, StartError } from '@stevedore/wire';
-import type { Environment } from '../environment.js';
+import { codeOf, type Environment, StartError } from '@stevedore/wire';
+import { dataDirectory, temporaryDirectory } from '../layout.js';
 import { ChangeJournal } from './change-journal.js';
 import type { FileBackend } from './file-backend.js';
-import { dataDirectory, temporaryDirectory } from './layout.js';
 
 /**
  * One store path: its directories and its room. Directories are made when first

@@ -10,10 +10,10 @@ import {
   truncateFile,
 } from '@stevedore/protocol';
 import { control, type Handler, type Payload, receiving, StatusError } from '@stevedore/wire';
-import type { Change } from '../../replication/change.js';
-import type { ChangingFile } from '../changing-files.js';
-import type { OpenFile } from '../open-files.js';
-import { type Piece, receivePiece } from '../piece.js';
+import type { ChangingFile } from '../files/changing-files.js';
+import type { OpenFile } from '../files/open-files.js';
+import { type Piece, receivePiece } from '../files/piece.js';
+import type { Change } from '../replication/change.js';
 import type { StorageService } from '../service.js';
 
 /**

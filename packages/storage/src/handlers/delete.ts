@@ -1,6 +1,6 @@
 import { deleteFile, type FileId, isTrunkId, parseSliceId } from '@stevedore/protocol';
 import { control, type Handler } from '@stevedore/wire';
-import type { Change } from '../../replication/change.js';
+import type { Change } from '../replication/change.js';
 import type { StorageService } from '../service.js';
 
 /** Removes what a name stands for; status 2 if it is not there. `keep`: as in `FileStore.remove`. */

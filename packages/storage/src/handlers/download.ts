@@ -1,8 +1,8 @@
 import { downloadFile, type FileId, parseSliceId, Status } from '@stevedore/protocol';
 import { type Handler, StatusError, type StreamedReply, streaming } from '@stevedore/wire';
-import type { OpenFile } from '../open-files.js';
+import type { OpenFile } from '../files/open-files.js';
+import { type FileRange, sizeOf } from '../files/small-files.js';
 import type { StorageService } from '../service.js';
-import { type FileRange, sizeOf } from '../small-files.js';
 
 /**
  * DOWNLOAD_FILE: bytes of a file, or of a slice with offset and length relative

@@ -7,9 +7,9 @@ import {
   uploadFile,
 } from '@stevedore/protocol';
 import { asError, type Handler, type Payload, receiving, StatusError } from '@stevedore/wire';
-import type { Change } from '../../replication/change.js';
-import type { NewKind } from '../file-names.js';
+import type { NewKind } from '../files/file-names.js';
 import { METADATA_SUFFIX } from '../layout.js';
+import type { Change } from '../replication/change.js';
 import type { StorageService } from '../service.js';
 
 /** UPLOAD_FILE, UPLOAD_APPENDER_FILE: answered once the file is durable under its name. */

@@ -1,8 +1,8 @@
 import { type FileCache, type Flight, isWhole, loadGroup } from '@stevedore/cache';
 import { type SliceEntry, Status } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
-import { sliceKey } from './file-cache.js';
-import type { OpenFile } from './open-files.js';
+import { sliceKey } from '../files/file-cache.js';
+import type { OpenFile } from '../files/open-files.js';
 import type { HotSlices, Slices } from './slices.js';
 import { SpareBuffers } from './spare-buffers.js';
 

@@ -6,7 +6,7 @@ import {
   SliceTable,
   TAIL_BYTES,
 } from '@stevedore/protocol';
-import type { OpenFile } from './open-files.js';
+import type { OpenFile } from '../files/open-files.js';
 
 /** What a storage keeps in memory of a trunk: its slices and which of them are deleted. */
 export class TrunkDirectory {

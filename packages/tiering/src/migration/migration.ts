@@ -14,10 +14,10 @@ import {
 } from '@stevedore/balance';
 import type { Competition } from '../scheduler/competition.js';
 import type { ClassInterval, Scheduler } from '../scheduler/scheduler.js';
+import type { TierSettings } from '../tier-options.js';
 import { Place } from '../tiers/constants.js';
 import type { Records } from '../tiers/records.js';
 import type { Tier } from '../tiers/tier.js';
-import type { TierSettings } from '../tiers/tier-options.js';
 import type { Tiers } from '../tiers/tiers.js';
 import { AccessedFiles } from './accessed-files.js';
 import type { Audit } from './audit.js';

@@ -1,7 +1,7 @@
 import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { type Disk, type DiskFile, hasCode, readSmallFile, removeIfThere } from '@stevedore/disk';
-import { METADATA_SUFFIX, temporaryDirectory } from '../storage/layout.js';
+import { METADATA_SUFFIX, temporaryDirectory } from '@stevedore/storage';
 
 /** The files of a store path that are on this disk, as moves need them. */
 

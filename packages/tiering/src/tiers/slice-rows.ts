@@ -1,9 +1,8 @@
 import { heated, isWorthRow } from '@stevedore/balance';
 import { isWhole } from '@stevedore/cache';
 import type { SliceEntry } from '@stevedore/protocol';
+import { ByteBoundedCache, type HotSlices } from '@stevedore/storage';
 import { asError } from '@stevedore/wire';
-import { ByteBoundedCache } from '../storage/byte-bounded-cache.js';
-import type { HotSlices } from '../storage/slices.js';
 import { LEAST_HEATING, Place } from './constants.js';
 import type { SliceRecords } from './slice-records.js';
 import type { Tier } from './tier.js';

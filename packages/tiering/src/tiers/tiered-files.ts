@@ -1,9 +1,14 @@
 import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Disk, DiskFile, DiskLink } from '@stevedore/disk';
-import type { FileBackend, NewFile, StoredMetadata } from '../storage/file-backend.js';
-import { FilesOnDisk } from '../storage/files-on-disk.js';
-import { METADATA_SUFFIX, TEMPORARY_DIRECTORY } from '../storage/layout.js';
+import {
+  type FileBackend,
+  FilesOnDisk,
+  METADATA_SUFFIX,
+  type NewFile,
+  type StoredMetadata,
+  TEMPORARY_DIRECTORY,
+} from '@stevedore/storage';
 import { ChangedFile, ChangedRow } from './changed-files.js';
 import { Place } from './constants.js';
 import { RowFile } from './read-files.js';

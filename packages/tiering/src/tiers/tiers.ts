@@ -2,15 +2,14 @@ import { realpath } from 'node:fs/promises';
 import { dirname, join, sep } from 'node:path';
 import { fileThreshold } from '@stevedore/balance';
 import { type Disk, localDisk } from '@stevedore/disk';
-import { StartError } from '@stevedore/wire';
-import type { Environment } from '../environment.js';
-import { dataDirectory, hasRecords, RECORDS_FILE } from '../storage/layout.js';
+import { dataDirectory, hasRecords, RECORDS_FILE } from '@stevedore/storage';
+import { type Environment, StartError } from '@stevedore/wire';
+import type { TierSettings } from '../tier-options.js';
 import type { AwayFiles } from './away-files.js';
 import { Place } from './constants.js';
 import { Records } from './records.js';
 import { SliceRows } from './slice-rows.js';
 import { Tier } from './tier.js';
-import type { TierSettings } from './tier-options.js';
 
 /**
  * The metadata tiers of a storage: one for every store path where they are switched on, and

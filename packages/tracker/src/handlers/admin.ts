@@ -13,13 +13,12 @@ import {
   trackerClusterStat,
   trackerGetStatus,
 } from '@stevedore/protocol';
-import { control, type Handler, PROTOCOL_VERSION, StatusError } from '@stevedore/wire';
-import { nowSeconds } from '../../environment.js';
+import { control, type Handler, nowSeconds, PROTOCOL_VERSION, StatusError } from '@stevedore/wire';
 import type { Cluster } from '../cluster.js';
 import type { Group } from '../group.js';
-import type { TrackerSettings } from '../options.js';
 import { groupRecord, storageRecord, storageStat, volume } from '../records.js';
 import type { TrackerSession } from '../session.js';
+import type { TrackerSettings } from '../tracker-options.js';
 
 /** What tools and operators ask: lists, states, removals. A lone tracker is the leader. */
 export function adminHandlers(

@@ -6,11 +6,10 @@ import {
   getStorageStatus,
   Status,
 } from '@stevedore/protocol';
-import { control, type Handler, StatusError } from '@stevedore/wire';
+import { control, type Handler, idOfAddress, StatusError } from '@stevedore/wire';
 import type { Cluster } from '../cluster.js';
-import type { TrackerSettings } from '../options.js';
 import type { TrackerSession } from '../session.js';
-import { idOfAddress } from '../storage-ids.js';
+import type { TrackerSettings } from '../tracker-options.js';
 
 /** Who is who: addresses, ids and groups of storages. */
 

@@ -12,9 +12,9 @@ import {
 } from '@stevedore/protocol';
 import { control, type Handler, StatusError } from '@stevedore/wire';
 import type { Cluster } from '../cluster.js';
-import type { TrackerSettings } from '../options.js';
 import { clusterParameters } from '../parameters.js';
 import type { TrackerSession } from '../session.js';
+import type { TrackerSettings } from '../tracker-options.js';
 
 /** What storages send: what are the settings, I join, I am alive, so much is free. */
 export function membershipHandlers(

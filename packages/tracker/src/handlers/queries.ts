@@ -16,9 +16,9 @@ import { control, type Handler, StatusError } from '@stevedore/wire';
 import type { Cluster } from '../cluster.js';
 import type { Group, StoreChoice } from '../group.js';
 import type { Member } from '../member.js';
-import type { TrackerSettings } from '../options.js';
 import { readName } from '../placement.js';
 import type { TrackerSession } from '../session.js';
+import type { TrackerSettings } from '../tracker-options.js';
 
 /** What clients ask: where to put a file, where to read it, where to change it. */
 export function queryHandlers(

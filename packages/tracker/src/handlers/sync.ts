@@ -11,14 +11,13 @@ import {
   syncNotify,
   syncSrcReq,
 } from '@stevedore/protocol';
-import { control, type Handler, StatusError } from '@stevedore/wire';
-import { nowSeconds } from '../../environment.js';
+import { control, type Handler, nowSeconds, StatusError } from '@stevedore/wire';
 import type { Cluster } from '../cluster.js';
 import type { Group } from '../group.js';
 import type { Member } from '../member.js';
-import type { TrackerSettings } from '../options.js';
 import { likeliest } from '../placement.js';
 import type { TrackerSession } from '../session.js';
+import type { TrackerSettings } from '../tracker-options.js';
 
 /**
  * Who copies from whom: a new storage asks for a source, the source learns of it

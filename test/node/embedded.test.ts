@@ -2,12 +2,12 @@ import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Worker } from 'node:worker_threads';
+import { startStorage } from '@stevedore/node';
+import { type EmbeddedNodeOptions, startEmbeddedNode } from '@stevedore/node/embedded';
 import { downloadFile, encodeRequestHead, queryStore, uploadFile } from '@stevedore/protocol';
-import { startStorage } from '@stevedore/storage';
-import { type EmbeddedNodeOptions, startEmbeddedNode } from '@stevedore/storage/embedded';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
-import { pathOf, RawClient, trackerOf, until } from './support.js';
+import { pathOf, RawClient, trackerOf, until } from '../storage/support.js';
 
 async function node(options: Partial<EmbeddedNodeOptions> = {}) {
   const started = await startEmbeddedNode({ directory: temporaryFolder(), ...options });

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { Status } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
-import { Upkeep } from '../../packages/storage/dist/migration/upkeep.js';
+import { Upkeep } from '../../packages/tiering/dist/migration/upkeep.js';
 import { temporaryFolder } from '../support/temporary.js';
 import {
   change,

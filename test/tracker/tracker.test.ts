@@ -17,7 +17,7 @@ import {
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { bodyOf, frameVector, frameVectors } from '../support/vectors.js';
-import { type RawClient, rawVectors, trackerOf, until } from './support.js';
+import { type RawClient, rawVectors, trackerOf, until } from '../storage/support.js';
 
 const recorded = frameVectors('storage-to-tracker').filter((each) => each.cluster === 'plain');
 

@@ -3,19 +3,19 @@ import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
 import { encodeFields } from '@stevedore/protocol';
-import { type Environment, systemEnvironment } from '../../packages/storage/dist/environment.js';
+import { type TierOptions, tierSettings } from '../../packages/tiering/dist/tier-options.js';
 import {
   type AwayContent,
   AwayError,
   type AwayFiles,
-} from '../../packages/storage/dist/tiers/away-files.js';
-import type { Tier } from '../../packages/storage/dist/tiers/tier.js';
-import { type TierOptions, tierSettings } from '../../packages/storage/dist/tiers/tier-options.js';
+} from '../../packages/tiering/dist/tiers/away-files.js';
+import type { Tier } from '../../packages/tiering/dist/tiers/tier.js';
 import {
   TieredFiles,
   type TieredFilesParts,
-} from '../../packages/storage/dist/tiers/tiered-files.js';
-import { Tiers } from '../../packages/storage/dist/tiers/tiers.js';
+} from '../../packages/tiering/dist/tiers/tiered-files.js';
+import { Tiers } from '../../packages/tiering/dist/tiers/tiers.js';
+import { type Environment, systemEnvironment } from '../../packages/wire/dist/environment.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** Tiered files in a folder, used as a storage uses its backend. */

@@ -1,7 +1,7 @@
 import { smallFileAllowance } from '@stevedore/balance';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Competition } from '../../packages/storage/dist/scheduler/competition.js';
-import { Scheduler } from '../../packages/storage/dist/scheduler/scheduler.js';
+import { Competition } from '../../packages/tiering/dist/scheduler/competition.js';
+import { Scheduler } from '../../packages/tiering/dist/scheduler/scheduler.js';
 
 const PARAMETERS = { efficiencyMark: 0.8, smallFileShare: 0.05 };
 

@@ -2,6 +2,7 @@ import { cpSync, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Disk, decoratedFile, localDisk } from '@stevedore/disk';
 import { openDatabase } from '@stevedore/disk/sqlite';
+import type { StorageOptions } from '@stevedore/node';
 import {
   deleteFile,
   downloadFile,
@@ -9,8 +10,8 @@ import {
   makeSliceId,
   migrationControl,
 } from '@stevedore/protocol';
-import type { StorageOptions, TierOptions } from '@stevedore/storage';
-import type { MigrationStatus } from '@stevedore/storage/migration';
+import type { TierOptions } from '@stevedore/tiering';
+import type { MigrationStatus } from '@stevedore/tiering/control';
 import { describe, expect, it } from 'vitest';
 import { idOf, pathOf, type RawClient, storageOf, until } from '../storage/support.js';
 import { trunkOf } from '../storage/trunks.js';

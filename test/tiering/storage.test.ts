@@ -15,8 +15,8 @@ import {
   truncateFile,
   uploadAppenderFile,
 } from '@stevedore/protocol';
-import type { TierOptions } from '@stevedore/storage';
-import { type MigrationStatus, prometheusText } from '@stevedore/storage/migration';
+import type { TierOptions } from '@stevedore/tiering';
+import { type MigrationStatus, prometheusText } from '@stevedore/tiering/control';
 import { describe, expect, it } from 'vitest';
 import { pathOf, type RawClient, storageOf, until } from '../storage/support.js';
 import { temporaryFolder } from '../support/temporary.js';

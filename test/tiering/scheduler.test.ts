@@ -1,6 +1,6 @@
 import { Status } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
-import { Scheduler } from '../../packages/storage/dist/scheduler/scheduler.js';
+import { Scheduler } from '../../packages/tiering/dist/scheduler/scheduler.js';
 
 /** What a request costs beside its bytes. */
 const ACCESS_BYTES = 100;
