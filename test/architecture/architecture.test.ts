@@ -23,7 +23,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   balance: [],
   cache: [],
   wire: ['protocol'],
-  fastdfs: ['protocol'],
+  fastdfs: ['protocol', 'wire'],
   staging: ['protocol', 'disk'],
   storage: ['protocol', 'disk', 'balance', 'cache', 'wire', 'fastdfs'],
   client: ['protocol', 'cache', 'fastdfs', 'staging', 'storage'],

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { CommandCode, downloadFile, isTrunkId, StorageStatus } from '@stevedore/protocol';
-import { asError, type Endpoint, endpointText, type Handler, OptionError } from '@stevedore/wire';
+import { type Address, asError, type Handler, makeAddress, OptionError } from '@stevedore/wire';
 import type { StorageSession } from '../replication/session.js';
 import type { BusyMeter } from '../scheduler/alone-moments.js';
 import { calibrate } from '../scheduler/calibration.js';
@@ -248,15 +248,16 @@ function openElsewhere(
     throw new OptionError('files move to another group through trackers, and there are none');
   }
   const client = new FastdfsClient({
-    trackers: trackers.map(endpointText),
+    trackers: trackers.map(({ text }) => text),
     secret: access.secret,
     connectTimeoutMs: CONNECT_TIMEOUT_MS,
     idleTimeoutMs: IDLE_TIMEOUT_MS,
   });
-  const storagesOf = async (group: string): Promise<Endpoint[]> =>
+  const storagesOf = async (group: string): Promise<Address[]> =>
     (await client.listStorages(group))
       .filter(({ status }) => status === StorageStatus.active)
-      .map(({ address, storagePort }) => ({ host: address, port: storagePort }));
+      .map(({ address, storagePort }) => makeAddress(address, storagePort))
+      .filter((address) => address !== undefined);
   const rooms = new OtherRooms({ groups: shareWith, storagesOf, access });
   return {
     away: new FastdfsAwayFiles(client),

@@ -4,18 +4,18 @@ import { isGroupName, MAX_GROUP_SERVERS } from '@stevedore/protocol';
 import {
   type AccessOptions,
   type AccessSettings,
+  type Address,
   accessSettings,
   type ConnectionLimits,
   type ConnectionOptions,
+  checkAddress,
   checkInteger,
   connectionLimits,
   DEFAULT_HOST,
   DEFAULT_STORAGE_PORT,
   DEFAULT_TRACKER_PORT,
-  type Endpoint,
   isOwnAddress,
   OptionError,
-  parseEndpoint,
 } from '@stevedore/wire';
 import { type Environment, systemEnvironment } from '../environment.js';
 import type { TierOptions } from '../tiers/tier-options.js';
@@ -86,7 +86,7 @@ export interface StorageSettings
       'trackers' | 'address' | 'tiers' | keyof ConnectionOptions | keyof AccessOptions
     >
   > {
-  readonly trackers: readonly Endpoint[];
+  readonly trackers: readonly Address[];
   readonly address: string | undefined;
   readonly limits: ConnectionLimits;
   readonly access: AccessSettings;
@@ -103,7 +103,7 @@ export function storageSettings(options: StorageOptions): StorageSettings {
   const host = options.host ?? DEFAULT_HOST;
   const settings: StorageSettings = {
     storePaths: options.storePaths.map((path) => resolve(path)),
-    trackers: (options.trackers ?? []).map((text) => parseEndpoint(text, DEFAULT_TRACKER_PORT)),
+    trackers: (options.trackers ?? []).map((text) => checkAddress(text, DEFAULT_TRACKER_PORT)),
     host,
     port: options.port ?? DEFAULT_STORAGE_PORT,
     group: options.group ?? 'group1',

@@ -1,6 +1,6 @@
 import type { FileCacheStats } from '@stevedore/cache';
 import { type DiskUsage, encodeStatistics, type StorageStatistics } from '@stevedore/protocol';
-import { type ConnectionEnds, endpointText, FrameServer, PROTOCOL_VERSION } from '@stevedore/wire';
+import { type ConnectionEnds, FrameServer, PROTOCOL_VERSION } from '@stevedore/wire';
 import { deferred } from '../deferred.js';
 import { nowSeconds } from '../environment.js';
 import type { MigrationStatus } from '../migration/status.js';
@@ -140,7 +140,7 @@ function join(
           joinedAtSeconds: about.joinedAtSeconds,
           startedAtSeconds: nowSeconds(settings.environment),
           version: PROTOCOL_VERSION,
-          trackers: settings.trackers.map(endpointText),
+          trackers: settings.trackers.map(({ text }) => text),
         },
         firstSync: about.firstSync,
         replication: service.replication,
