@@ -1,6 +1,8 @@
 import { readFile, rm } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Disk, localDisk } from '@stevedore/disk';
 import {
   beat,
   createLink,
@@ -29,7 +31,7 @@ import {
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { Random } from '../support/random.js';
 import { temporaryFolder } from '../support/temporary.js';
-import { contentsOf, done, groupOf, send } from './group.js';
+import { contentsOf, done, groupOf, sameEverywhere, send } from './group.js';
 import { filesIn, RawClient, storageOf, until } from './support.js';
 
 /** What a storage does with copies from those who may not send any, and from bad members. */
@@ -145,6 +147,88 @@ describe('a storage of a group', () => {
     const change = { group: 'group1', atSeconds: 1_000_000_000, name: slave!.name };
     expect((await client.ask(syncDeleteFile, change)).status).toBe(0);
     expect((await contentsOf(a!)).has(slave!.name)).toBe(true);
+  });
+
+  /** A member with a slave, whose disk can be held up; the other member is this test. */
+  async function heldMember() {
+    const gates = new Map<'openToRead' | 'rename', { passed: () => void; open: Promise<void> }>();
+    const pass = async (step: 'openToRead' | 'rename', file: string): Promise<void> => {
+      const gate = file.includes('_s') ? gates.get(step) : undefined;
+      gate?.passed();
+      await gate?.open;
+    };
+    const disk: Disk = {
+      ...localDisk,
+      openToRead: async (file) => {
+        const [opened] = await Promise.allSettled([localDisk.openToRead(file)]);
+        await pass('openToRead', file);
+        if (opened.status === 'rejected') throw opened.reason;
+        return opened.value;
+      },
+      rename: async (file, to) => {
+        await pass('rename', to);
+        await localDisk.rename(file, to);
+      },
+    };
+    const group = await groupOf(2, { disk });
+    const [a, b] = group.members;
+    const connection = await a!.connect();
+    const { name: master } = await connection.upload(CONTENT);
+    const request = { master, prefix: '_s', extension: 'txt', size: 3 };
+    const store = async (text: string) => {
+      const { answer } = await send(connection, uploadSlaveFile, request, Buffer.from(text));
+      return answer!;
+    };
+    const slave = await store('old');
+    await sameEverywhere(group.members);
+    await b!.stop();
+    const member = () => from(b!.host, { host: a!.host, port: a!.storage!.port });
+    const hold = (step: 'openToRead' | 'rename') => {
+      let release = () => {};
+      let passed = () => {};
+      const open = new Promise<void>((resolve) => {
+        release = () => {
+          gates.delete(step);
+          resolve();
+        };
+      });
+      const reached = new Promise<void>((resolve) => {
+        passed = resolve;
+      });
+      gates.set(step, { passed, open });
+      return { release, reached };
+    };
+    const text = async () => (await contentsOf(a!)).get(slave.name)?.slice(-3);
+    const change = { group: 'group1', atSeconds: Math.floor(Date.now() / 1000), name: slave.name };
+    return { connection, slave, store, member, hold, text, change };
+  }
+
+  it('keeps a slave that is stored again while a late deletion looks for it', async () => {
+    const { connection, slave, store, member, hold, text, change } = await heldMember();
+    await done(connection, deleteFile, slave);
+    const client = await member();
+    const { release, reached } = hold('openToRead');
+    const late = client.ask(syncDeleteFile, change);
+    await reached;
+    await store('new');
+    release();
+    expect((await late).status).toBe(2);
+    expect(await text()).toBe('new');
+  });
+
+  it('keeps a slave that takes the place of an older one while a late deletion waits', async () => {
+    const { member, hold, text, change } = await heldMember();
+    const [client, other] = [await member(), await member()];
+    const { release, reached } = hold('rename');
+    const younger = { ...change, atSeconds: change.atSeconds + 9, size: 3 };
+    const sent = send(other, syncUpdateFile, younger, Buffer.from('new'));
+    await reached;
+    const late = client.ask(syncDeleteFile, { ...change, atSeconds: change.atSeconds + 5 });
+    await sleep(50);
+    release();
+    expect((await late).status).toBe(0);
+    expect((await sent).status).toBe(0);
+    expect(await text()).toBe('new');
   });
 
   it('takes no name from a member that leads anywhere else', async () => {

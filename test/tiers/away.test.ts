@@ -4,13 +4,13 @@ import { crc32 } from 'node:zlib';
 import { Status } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { Upkeep } from '../../packages/storage/dist/migration/upkeep.js';
-import type { OpenedTiers } from '../../packages/storage/dist/tiers/open-tiers.js';
 import { temporaryFolder } from '../support/temporary.js';
 import {
   change,
   contentOf,
   killedAt,
   NAME,
+  type Opened,
   OTHER_GROUP,
   OtherGroup,
   openIn,
@@ -33,12 +33,12 @@ async function withFile(away: OtherGroup, folder = temporaryFolder()) {
 }
 
 /** A turn of the upkeep, an hour later. */
-function tidy({ tiers }: OpenedTiers, away: OtherGroup, graceMs = 0): Promise<void> {
+function tidy({ tiers }: Opened, away: OtherGroup, graceMs = 0): Promise<void> {
   const onError = (error: unknown) => {
     throw error;
   };
   const now = () => Date.now() + HOUR_MS;
-  return new Upkeep({ tiers, away, graceMs, now, onError }).work();
+  return new Upkeep({ tiers: tiers.all, away, graceMs, now, onError }).work();
 }
 
 describe('a file in another group', () => {
@@ -107,7 +107,7 @@ describe('a file in another group', () => {
     away.isAway = true;
     await store(opened, folder, `${NAME}-m`, Buffer.from('c\x02d'));
     expect(await contentOf(opened, folder, `${NAME}-m`)).toEqual(Buffer.from('c\x02d'));
-    expect(await opened.disk.exists(join(folder, 'data', NAME))).toBe(true);
+    expect(await opened.files.exists(join(folder, 'data', NAME))).toBe(true);
     const busy = { status: Status.tryAgain };
     await expect(contentOf(opened, folder, NAME)).rejects.toMatchObject(busy);
     const write = change(opened, folder, NAME, { at: 0, bytes: Buffer.from('x') });
@@ -136,9 +136,9 @@ describe('a file in another group', () => {
     await moves.toGroup(NAME, OTHER_GROUP);
     away.isAway = true;
     const to = '00/00/renamed.txt';
-    await opened.disk.rename(join(folder, 'data', NAME), join(folder, 'data', to));
+    await opened.files.move(join(folder, 'data', NAME), join(folder, 'data', to));
     expect(records.find(to)).toMatchObject({ place: Place.away });
-    await opened.disk.unlink(join(folder, 'data', to));
+    await opened.files.remove(join(folder, 'data', to));
     await records.commit();
     expect(records.find(to)).toBeUndefined();
     await tidy(opened, away);
@@ -185,16 +185,16 @@ describe('a move to another group', () => {
     let orphans = 0;
     for (let at = 1; ; at += 1) {
       const away = new OtherGroup();
-      const folder = temporaryFolder();
+      const first = temporaryFolder();
       let kept = '';
-      const { opened, wasKilled } = await killedAt(
-        folder,
+      const { opened, folder, wasKilled } = await killedAt(
+        first,
         at,
         away,
         async (each) => {
           // Another file of the same content has moved before.
-          await store(each, folder, '00/00/twin', CONTENT);
-          await store(each, folder, NAME, CONTENT);
+          await store(each, first, '00/00/twin', CONTENT);
+          await store(each, first, NAME, CONTENT);
           await tierOf(each).moves.toGroup('00/00/twin', OTHER_GROUP);
           kept = tierOf(each).records.find('00/00/twin')!.away!;
         },
@@ -223,7 +223,7 @@ describe('a move to another group', () => {
     // Soon after, the list of a stock storage may lack it.
     const now = () => Date.now();
     const onError = () => {};
-    await new Upkeep({ tiers: opened.tiers, away, graceMs: 0, now, onError }).work();
+    await new Upkeep({ tiers: opened.tiers.all, away, graceMs: 0, now, onError }).work();
     expect(away.files.size).toBe(1);
     // It may be the copy of another file of this content that is being made.
     const about = { target: OTHER_GROUP, size: 3000, crc32: crc32(CONTENT) };

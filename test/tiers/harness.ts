@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
@@ -9,44 +9,67 @@ import {
   AwayError,
   type AwayFiles,
 } from '../../packages/storage/dist/tiers/away-files.js';
-import {
-  type OpenedTiers,
-  openTiers,
-  type TierEvents,
-} from '../../packages/storage/dist/tiers/open-tiers.js';
 import type { Tier } from '../../packages/storage/dist/tiers/tier.js';
 import { type TierOptions, tierSettings } from '../../packages/storage/dist/tiers/tier-options.js';
+import {
+  TieredFiles,
+  type TieredFilesParts,
+} from '../../packages/storage/dist/tiers/tiered-files.js';
+import { Tiers } from '../../packages/storage/dist/tiers/tiers.js';
+import { temporaryFolder } from '../support/temporary.js';
 
-/** A tiered disk over a folder, used as a storage uses its disk. */
+/** Tiered files in a folder, used as a storage uses its backend. */
 
 export const THRESHOLD = 4096;
 export const NAME = '00/00/file.txt';
 export const OTHER_GROUP = 'group2';
 export const Place = { row: 0, file: 1, away: 2 } as const;
 
+export interface Opened {
+  readonly tiers: Tiers;
+  readonly files: TieredFiles;
+  close(): Promise<void>;
+}
+
 export interface Opening {
-  readonly events?: Partial<TierEvents>;
+  readonly events?: Partial<Pick<TieredFilesParts, 'onAccess' | 'onCut' | 'onGrown'>>;
   readonly options?: TierOptions;
   readonly away?: AwayFiles;
   readonly disk?: Disk;
   readonly environment?: Environment;
 }
 
-export async function openIn(folder: string, opening: Opening = {}): Promise<OpenedTiers> {
+export async function openIn(folder: string, opening: Opening = {}): Promise<Opened> {
   const { events, options, away, disk = localDisk, environment = systemEnvironment } = opening;
   const onError = (error: Error): void => {
     throw error;
   };
   mkdirSync(join(folder, 'data', '.tmp'), { recursive: true });
-  return openTiers(
+  const tiers = await Tiers.open(
     { disk, environment, storePaths: [folder], away, onError },
     tierSettings({ enabled: true, thresholdBytes: THRESHOLD, ...options }, 'group1'),
-    { onAccess: () => {}, onCut: () => {}, onGrown: () => {}, onMoved: () => {}, ...events },
   );
+  const files = new TieredFiles({
+    disk,
+    tiers,
+    nowSeconds: () => Math.floor(environment.now() / 1000),
+    onAccess: () => {},
+    onCut: () => {},
+    onGrown: () => {},
+    ...events,
+  });
+  return { tiers, files, close: () => tiers.close() };
 }
 
-export function tierOf({ tiers }: OpenedTiers): Tier {
-  return tiers[0]!;
+export function tierOf({ tiers }: Opened): Tier {
+  return tiers.all[0]!;
+}
+
+/** What the disk of a process that is killed now has. */
+export function killed(folder: string): string {
+  const left = temporaryFolder();
+  cpSync(folder, left, { recursive: true });
+  return left;
 }
 
 /** A storage removes what is there of temporary files when it starts. */
@@ -60,36 +83,39 @@ let temporaries = 0;
 
 /** A file as an upload makes it: complete and durable when this resolves. */
 export async function store(
-  opened: OpenedTiers,
+  opened: Opened,
   folder: string,
   name: string,
   bytes: Buffer,
 ): Promise<void> {
-  const { disk } = opened;
-  temporaries += 1;
-  const temporary = join(folder, 'data', '.tmp', `t-${temporaries}`);
-  const file = await disk.create(temporary);
-  await file.writeAt([bytes.subarray(0, 10), bytes.subarray(10)], 0);
-  await file.setModified(1_700_000_000);
-  await file.sync();
-  await file.close();
+  const { files } = opened;
   const path = join(folder, 'data', name);
+  if (name.endsWith('-m')) {
+    return files.setMetadata(path.slice(0, -2), { text: bytes, mtimeSeconds: 1_700_000_000 });
+  }
+  temporaries += 1;
+  const { content, moveTo } = await files.create(join(folder, 'data', '.tmp', `t-${temporaries}`));
+  await content.writeAt([bytes.subarray(0, 10), bytes.subarray(10)], 0);
+  await content.setModified(1_700_000_000);
+  await content.sync();
+  await content.close();
   // What is no row needs its directory.
   if (bytes.length > THRESHOLD) mkdirSync(dirname(path), { recursive: true });
-  await disk.rename(temporary, path);
-  if (bytes.length > THRESHOLD) await disk.syncDirectory(dirname(path));
+  await moveTo(path);
+  if (bytes.length > THRESHOLD) await files.sync(path);
   else await tierOf(opened).records.commit();
 }
 
 /** All bytes of the file; undefined if there is none. */
 export async function contentOf(
-  opened: OpenedTiers,
+  opened: Opened,
   folder: string,
   name: string,
 ): Promise<Buffer | undefined> {
   const path = join(folder, 'data', name);
-  if (!(await opened.disk.exists(path))) return undefined;
-  const file = await opened.disk.openToRead(path);
+  if (name.endsWith('-m')) return (await opened.files.metadata(path.slice(0, -2)))?.text;
+  if (!(await opened.files.exists(path))) return undefined;
+  const file = await opened.files.openToRead(path);
   try {
     const { size } = await file.stat();
     const bytes = Buffer.alloc(size + 1);
@@ -102,12 +128,12 @@ export async function contentOf(
 
 /** Changes a file as an append, an overwriting or a cut does. */
 export async function change(
-  opened: OpenedTiers,
+  opened: Opened,
   folder: string,
   name: string,
   make: { at: number; bytes: Buffer } | { size: number },
 ): Promise<void> {
-  const file = await opened.disk.openToUpdate(join(folder, 'data', name));
+  const file = await opened.files.openToChange(join(folder, 'data', name));
   try {
     if ('size' in make) await file.truncate(make.size);
     else await file.writeAt([make.bytes], make.at);
@@ -225,9 +251,9 @@ export async function killedAt(
   folder: string,
   at: number,
   away: OtherGroup,
-  prepare: (opened: OpenedTiers) => Promise<unknown>,
-  act: (opened: OpenedTiers) => Promise<unknown>,
-): Promise<{ opened: OpenedTiers; wasKilled: boolean }> {
+  prepare: (opened: Opened) => Promise<unknown>,
+  act: (opened: Opened) => Promise<unknown>,
+): Promise<{ opened: Opened; folder: string; wasKilled: boolean }> {
   const points = new Points();
   const disk = points.over(localDisk);
   const dying = await openIn(folder, { disk, away });
@@ -245,7 +271,9 @@ export async function killedAt(
   });
   const wasKilled = points.passed >= points.killAt;
   away.onCall = () => {};
-  records.abandon();
-  removeTemporaries(folder);
-  return { opened: await openIn(folder, { away }), wasKilled };
+  const left = killed(folder);
+  records.commit = commit;
+  await dying.close();
+  removeTemporaries(left);
+  return { opened: await openIn(left, { away }), folder: left, wasKilled };
 }

@@ -68,7 +68,7 @@ async function migrationOf(
   const { parameters, intervalMs } = settings;
   const migration = new Migration({
     settings,
-    tiers: opened,
+    tiers: opened.tiers,
     scheduler,
     competition: new Competition({
       scheduler,
@@ -263,8 +263,8 @@ describe('the room of the rows', () => {
     const trunk = join(folder, 'data', '00/00/trunk.merged');
     const bytes = Buffer.alloc(1000, 7);
     for (const offset of [100, 2000]) {
-      for (let n = 0; n < 3; n += 1) opened.sliceRows!.count(trunk, offset);
-      opened.sliceRows!.keep(trunk, { offset, size: 1000, crc32: crc32(bytes) }, bytes);
+      for (let n = 0; n < 3; n += 1) opened.tiers.sliceRows!.count(trunk, offset);
+      opened.tiers.sliceRows!.keep(trunk, { offset, size: 1000, crc32: crc32(bytes) }, bytes);
     }
     await put('00/00/file', 6000);
     await interval();

@@ -2,7 +2,6 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { localDisk } from '@stevedore/disk';
 import { describe, expect, it } from 'vitest';
-import type { OpenedTiers } from '../../packages/storage/dist/tiers/open-tiers.js';
 import { Random } from '../support/random.js';
 import { temporaryFolder } from '../support/temporary.js';
 import {
@@ -10,6 +9,7 @@ import {
   contentOf,
   killedAt,
   NAME,
+  type Opened,
   OTHER_GROUP,
   OtherGroup,
   openIn,
@@ -27,13 +27,13 @@ const METADATA = Buffer.from('a\x02b');
 /** Rows are read without a wait: a loop over them would leave nobody else a turn. */
 const othersTurn = () => new Promise(setImmediate);
 
-const stored = async (opened: OpenedTiers, folder: string) => {
+const stored = async (opened: Opened, folder: string) => {
   await store(opened, folder, NAME, CONTENT);
   await store(opened, folder, `${NAME}-m`, METADATA);
 };
-const moved = (opened: OpenedTiers) => tierOf(opened).moves;
+const moved = (opened: Opened) => tierOf(opened).moves;
 
-type Act = (opened: OpenedTiers, folder: string) => Promise<unknown>;
+type Act = (opened: Opened, folder: string) => Promise<unknown>;
 const TO_FILE: Act = (opened) => moved(opened).toFile(NAME);
 const TO_GROUP: Act = (opened) => moved(opened).toGroup(NAME, OTHER_GROUP);
 const HOME: Act = (opened) => moved(opened).home(NAME, THRESHOLD);
@@ -54,17 +54,17 @@ describe('a move that is killed at any point leaves one whole copy', () => {
     ['another group to file by growth', [TO_GROUP], GROW, GROWN],
   ])('%s', async (_, before, act, after) => {
     for (let at = 1; ; at += 1) {
-      const folder = temporaryFolder();
+      const first = temporaryFolder();
       const away = new OtherGroup();
-      const { opened, wasKilled } = await killedAt(
-        folder,
+      const { opened, folder, wasKilled } = await killedAt(
+        first,
         at,
         away,
         async (each) => {
-          await stored(each, folder);
-          for (const prepare of before) await prepare(each, folder);
+          await stored(each, first);
+          for (const prepare of before) await prepare(each, first);
         },
-        (each) => act(each, folder),
+        (each) => act(each, first),
       );
       const bytes = await contentOf(opened, folder, NAME);
       const isWhole = [CONTENT, after].some((whole) => bytes?.equals(whole));
@@ -157,7 +157,7 @@ describe('a move', () => {
     await stored(opened, folder);
     expect(await moved(opened).home(NAME, THRESHOLD)).toBe('refused');
     expect(await moved(opened).toGroup(NAME, OTHER_GROUP)).toBe('refused');
-    const file = await opened.disk.openToUpdate(join(folder, 'data', NAME));
+    const file = await opened.files.openToChange(join(folder, 'data', NAME));
     expect(await moved(opened).toFile(NAME)).toBe('refused');
     await file.close();
     expect(await moved(opened).toFile(NAME)).toBe('moved');

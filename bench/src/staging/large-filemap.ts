@@ -1,7 +1,7 @@
 import { randomFillSync } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { type FileRow, Staging } from '@stevedore/staging';
-import { FileMap } from '../../../packages/staging/dist/filemap.js';
+import { FileMap } from '../../../packages/staging/dist/filemap/filemap.js';
 import { bodyOf, generatedKey } from './bodies.js';
 import { stagingOptions } from './staging-options.js';
 import { absentTrunkStore, trunkFileId } from './trunk-stores.js';

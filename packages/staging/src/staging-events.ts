@@ -1,9 +1,9 @@
-import type { Counters } from './filemap-counters.js';
-import type { MergeStats } from './merge-task.js';
-import type { OrphanStats } from './orphan-watch.js';
-import type { DamageEvent, DamageStats } from './quarantine.js';
-import type { RoomStats } from './room.js';
-import type { ScrubStats } from './scrub-watch.js';
+import type { RoomStats } from './container/room.js';
+import type { Counters } from './filemap/counters.js';
+import type { MergeStats } from './merge/merge-task.js';
+import type { OrphanStats } from './repair/orphan-watch.js';
+import type { DamageEvent, DamageStats } from './repair/quarantine.js';
+import type { ScrubStats } from './repair/scrub-watch.js';
 
 /** What Staging tells of by itself, and its figures. */
 

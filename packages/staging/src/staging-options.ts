@@ -1,5 +1,5 @@
 import type { Disk } from '@stevedore/disk';
-import type { TrunkStore } from './trunk-store.js';
+import type { TrunkStore } from './merge/trunk-store.js';
 
 /** What staging is opened with: its bounds, and everything from outside that it uses. */
 export interface StagingOptions {

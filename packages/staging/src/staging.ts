@@ -1,18 +1,18 @@
 import { EventEmitter } from 'node:events';
-import { sliceIdOf } from './file-id.js';
-import type { DamagePlace, FileRow, TrunkRow } from './filemap.js';
-import { type FsckReport, fsck } from './fsck.js';
+import type { NewFile } from './container/records.js';
+import type { SpoolWriter } from './container/spool.js';
+import type { DamagePlace, FileRow, TrunkRow } from './filemap/filemap.js';
 import { formatKey } from './key.js';
-import { OrphanNews } from './orphan-news.js';
-import type { NewFile } from './records.js';
-import { type ScrubOptions, type ScrubReport, scrub } from './scrub.js';
-import type { SpoolWriter } from './spool.js';
+import { sliceIdOf } from './merge/file-id.js';
+import type { SentTrunk } from './merge/trunk-sender.js';
+import { type FsckReport, fsck } from './repair/fsck.js';
+import { OrphanNews } from './repair/orphan-news.js';
+import { type ScrubOptions, type ScrubReport, scrub } from './repair/scrub.js';
+import type { UpkeepOptions } from './repair/upkeep.js';
 import type { StagingEvents, StagingStats } from './staging-events.js';
 import type { StagingOptions } from './staging-options.js';
 import { assemble, type StagingParts } from './staging-parts.js';
 import { type StartedParts, startUp } from './startup.js';
-import type { SentTrunk } from './trunk-sender.js';
-import type { UpkeepOptions } from './upkeep.js';
 
 export type { StagingEvents, StagingStats } from './staging-events.js';
 

@@ -1,21 +1,21 @@
 import { privateDisk } from '@stevedore/disk';
-import { SEGMENT_BYTES } from './constants.js';
-import { Container } from './container.js';
-import { DirectoryLock } from './directory-lock.js';
-import { StoreError } from './errors.js';
-import type { FileMap, TrunkRow } from './filemap.js';
-import { settleLostTail } from './lost-tail.js';
+import { SEGMENT_BYTES } from './container/constants.js';
+import { Container } from './container/container.js';
 import {
   openFileMap,
   prepareFolders,
   type RecoveredContainer,
   readOrigin,
   replayContainer,
-} from './recovery.js';
-import { abandonPlans, settleKnown } from './settle.js';
-import { Spool } from './spool.js';
+} from './container/recovery.js';
+import { Spool } from './container/spool.js';
+import { DirectoryLock } from './directory-lock.js';
+import { StoreError } from './errors.js';
+import type { FileMap, TrunkRow } from './filemap/filemap.js';
+import type { TrunkStore } from './merge/trunk-store.js';
+import { settleLostTail } from './repair/lost-tail.js';
+import { abandonPlans, settleKnown } from './repair/settle.js';
 import type { StagingOptions } from './staging-options.js';
-import type { TrunkStore } from './trunk-store.js';
 
 /**
  * From a directory, in whatever state the last process left it, to parts that agree:

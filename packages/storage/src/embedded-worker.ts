@@ -7,7 +7,7 @@ import {
   reachableHost,
   type ToWorker,
 } from './embedded-messages.js';
-import { startStorage } from './storage/storage.js';
+import { startStorage } from './node/start-storage.js';
 import { startTracker } from './tracker/tracker.js';
 
 /**

@@ -1,5 +1,6 @@
 import type { AccessedFile } from '@stevedore/balance';
 import type { Tier } from '../tiers/tier.js';
+import type { Tiers } from '../tiers/tiers.js';
 
 /** The rows that were read or written in an interval, with their load; as many as are remembered. */
 
@@ -16,10 +17,10 @@ export interface AccessedRow {
 }
 
 export class AccessedFiles {
-  readonly #tiers: readonly Tier[];
+  readonly #tiers: Tiers;
   readonly #rows = new Map<string, AccessedRow>();
 
-  constructor(tiers: readonly Tier[]) {
+  constructor(tiers: Tiers) {
     this.#tiers = tiers;
   }
 
@@ -36,10 +37,9 @@ export class AccessedFiles {
       });
       return undefined;
     }
-    const tier = this.#tiers.find(({ data }) => path.startsWith(data));
-    if (!tier || this.#rows.size >= MAX_ACCESSED) return undefined;
-    const name = path.slice(tier.data.length);
-    const row: AccessedRow = { tier, name, size, loadBytes, accesses: 1, isNew };
+    const at = this.#tiers.locate(path);
+    if (!at || this.#rows.size >= MAX_ACCESSED) return undefined;
+    const row: AccessedRow = { ...at, size, loadBytes, accesses: 1, isNew };
     this.#rows.set(path, row);
     return row;
   }

@@ -15,10 +15,10 @@ import {
 import type { Competition } from '../scheduler/competition.js';
 import type { ClassInterval, Scheduler } from '../scheduler/scheduler.js';
 import { Place } from '../tiers/constants.js';
-import type { OpenedTiers } from '../tiers/open-tiers.js';
 import type { Records } from '../tiers/records.js';
 import type { Tier } from '../tiers/tier.js';
 import type { TierSettings } from '../tiers/tier-options.js';
+import type { Tiers } from '../tiers/tiers.js';
 import { AccessedFiles } from './accessed-files.js';
 import type { Audit } from './audit.js';
 import { LoadFigures } from './load-figures.js';
@@ -39,7 +39,7 @@ import type { FileCounts, MigrationStatus } from './status.js';
 
 export interface MigrationParts {
   readonly settings: TierSettings;
-  readonly tiers: OpenedTiers;
+  readonly tiers: Tiers;
   readonly scheduler: Scheduler;
   readonly competition: Competition;
   readonly audit: Audit;
@@ -76,7 +76,7 @@ export class Migration {
     this.#diskBytes = (bytesPerSecond * settings.intervalMs) / 1000;
     this.#forecaster = panel({ capacityBytes: this.#diskBytes });
     this.#state = startPolicy(this.#forecaster, settings.thresholdBytes);
-    this.#accessed = new AccessedFiles(tiers.tiers);
+    this.#accessed = new AccessedFiles(tiers);
     this.#plans = new Plans({
       audit: parts.audit,
       movesPerSecond: settings.movesPerSecond,
@@ -158,7 +158,7 @@ export class Migration {
     const served = scheduler.endInterval();
     if (this.#adapts) competition.observe(served);
     const accessed = this.#accessed;
-    this.#accessed = new AccessedFiles(tiers.tiers);
+    this.#accessed = new AccessedFiles(tiers);
     const alone = competition.alone(served);
     const decision = decideInterval(
       this.#state,
@@ -198,10 +198,9 @@ export class Migration {
   }
 
   status(): MigrationStatus {
-    const { settings, tiers: opened, competition } = this.#parts;
-    const { tiers } = opened;
+    const { settings, tiers, competition } = this.#parts;
     const sum = (of: (tier: Tier) => number): number =>
-      tiers.reduce((before, tier) => before + of(tier), 0);
+      tiers.all.reduce((before, tier) => before + of(tier), 0);
     const counted = (of: (records: Records) => FileCounts): FileCounts => ({
       files: sum(({ records }) => of(records).files),
       bytes: sum(({ records }) => of(records).bytes),
@@ -278,7 +277,7 @@ export class Migration {
   /** Everything that other groups have of this storage comes home. */
   #recall(): void {
     const { tiers, settings } = this.#parts;
-    for (const tier of tiers.tiers) {
+    for (const tier of tiers.all) {
       for (const { name, size } of tier.records.coldest(Place.away, settings.movesPerSecond)) {
         this.#plans.add({ tier, name, to: 'home', reason: 'recall', size, numbers: {} });
       }
@@ -325,11 +324,11 @@ export class Migration {
     const { usedMark } = settings.parameters;
     const most = Math.max(1, Math.ceil((settings.movesPerSecond * settings.intervalMs) / 1000));
     const beyondBytes = (this.#usedShare - usedMark) * settings.roomBytes;
-    for (const { tier, name, size } of coldestRows(tiers.tiers, beyondBytes, most)) {
+    for (const { tier, name, size } of coldestRows(tiers.all, beyondBytes, most)) {
       const numbers = { usedShare: this.#usedShare };
       this.#plans.add({ tier, name, to: this.#target, reason: 'space', size, numbers });
     }
-    for (const { records } of tiers.tiers) records.shrink();
+    for (const { records } of tiers.all) records.shrink();
   }
 
   /** Section 4.2.1: whoever asks for a file finds out whether it is still a small one. */

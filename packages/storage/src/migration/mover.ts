@@ -1,5 +1,5 @@
-import type { MoveOutcome } from '../tiers/move.js';
 import type { Tier } from '../tiers/tier.js';
+import type { MoveOutcome } from '../tiers/tier-moves.js';
 
 /**
  * Makes the moves that were decided, one after the other, at most so many a second. The

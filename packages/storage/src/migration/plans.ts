@@ -1,5 +1,5 @@
 import { isMovedName } from '../tiers/away-files.js';
-import type { MoveOutcome } from '../tiers/move.js';
+import type { MoveOutcome } from '../tiers/tier-moves.js';
 import type { Audit } from './audit.js';
 import { Mover, type MoverOptions, type PlannedMove } from './mover.js';
 import type { MigrationStatus } from './status.js';

@@ -3,6 +3,7 @@ import { performance } from 'node:perf_hooks';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { CommandCode, downloadFile, isTrunkId, StorageStatus } from '@stevedore/protocol';
 import { type Address, asError, type Handler, makeAddress, OptionError } from '@stevedore/wire';
+import { nowSeconds } from '../environment.js';
 import type { StorageSession } from '../replication/session.js';
 import type { BusyMeter } from '../scheduler/alone-moments.js';
 import { calibrate } from '../scheduler/calibration.js';
@@ -10,28 +11,31 @@ import { Competition } from '../scheduler/competition.js';
 import { type Costs, costOf } from '../scheduler/costs.js';
 import { scheduled } from '../scheduler/scheduled-handlers.js';
 import { Scheduler } from '../scheduler/scheduler.js';
+import type { FileBackend } from '../storage/file-backend.js';
 import { dataDirectory } from '../storage/layout.js';
+import type { StorageBackend } from '../storage/open-storage.js';
 import type { StorageSettings } from '../storage/options.js';
 import type { StorageService } from '../storage/service.js';
+import type { HotSlices } from '../storage/slices.js';
 import { sizeOf } from '../storage/small-files.js';
 import { FastdfsAwayFiles } from '../tiers/away-files.js';
 import { Place } from '../tiers/constants.js';
-import { type OpenedTiers, openTiers, type TierEvents } from '../tiers/open-tiers.js';
 import type { FileRecord } from '../tiers/record-row.js';
-import type { SliceRows } from '../tiers/slice-rows.js';
-import type { Tier } from '../tiers/tier.js';
-import { type TierSettings, tierSettings } from '../tiers/tier-options.js';
+import { type TierOptions, type TierSettings, tierSettings } from '../tiers/tier-options.js';
+import { TieredFiles } from '../tiers/tiered-files.js';
+import { Tiers } from '../tiers/tiers.js';
 import { Audit } from './audit.js';
 import { Migration } from './migration.js';
 import { migrationHandler } from './migration-handler.js';
 import { OtherRooms } from './other-rooms.js';
 import { OwnRoom, roomHandler } from './own-room.js';
 import { redirecting } from './redirecting.js';
+import type { MigrationStatus } from './status.js';
 import { Upkeep } from './upkeep.js';
 
 /**
- * The metadata tier of a storage with all that belongs to it, as the storage sees it: a
- * disk to work with, and handlers that take their turn.
+ * The metadata tiers of a storage with all that belongs to them: files of which the small ones
+ * are rows, and handlers that take their turn.
  */
 
 const CALIBRATION_FILE = '.stevedore-calibrating';
@@ -40,43 +44,45 @@ const IDLE_TIMEOUT_MS = 10_000;
 
 interface TieringParts {
   readonly settings: TierSettings;
-  readonly tiers: OpenedTiers;
+  readonly tiers: Tiers;
+  readonly files: TieredFiles;
   readonly scheduler: Scheduler;
   readonly costs: Costs;
   readonly migration: Migration;
   readonly ownRoom: OwnRoom;
   readonly elsewhere: Elsewhere | undefined;
   readonly upkeep: Upkeep | undefined;
-  readonly late: LateEvents;
 }
 
-export class Tiering {
-  readonly settings: StorageSettings;
+export class Tiering implements StorageBackend {
   readonly #parts: TieringParts;
 
-  private constructor(given: StorageSettings, parts: TieringParts) {
-    this.settings = Object.freeze({ ...given, disk: parts.tiers.disk });
+  private constructor(parts: TieringParts) {
     this.#parts = parts;
   }
 
   /** Rejects with OptionError or StartError. */
-  static async open(given: StorageSettings): Promise<Tiering> {
-    const settings = tierSettings(given.tiers, given.group);
+  static async open(given: StorageSettings, options: TierOptions): Promise<Tiering> {
+    const settings = tierSettings(options, given.group);
     const elsewhere = openElsewhere(given, settings);
     try {
-      return await openWith(given, settings, elsewhere, (parts) => new Tiering(given, parts));
+      return new Tiering(await openWith(given, settings, elsewhere));
     } catch (error) {
       await elsewhere?.close();
       throw error;
     }
   }
 
-  get migration(): Migration {
-    return this.#parts.migration;
+  get files(): FileBackend {
+    return this.#parts.files;
   }
 
-  get sliceRows(): SliceRows | undefined {
+  get hotSlices(): HotSlices | undefined {
     return this.#parts.tiers.sliceRows;
+  }
+
+  status(): MigrationStatus {
+    return this.#parts.migration.status();
   }
 
   /** The storage's handlers, each in its turn, and those of migration itself. */
@@ -84,8 +90,7 @@ export class Tiering {
     service: StorageService,
     handlers: readonly Handler<StorageSession>[],
   ): Handler<StorageSession>[] {
-    const { late, scheduler, costs, migration, ownRoom } = this.#parts;
-    late.service = service;
+    const { scheduler, costs, migration, ownRoom } = this.#parts;
     const bytesOf = (code: number, body: Buffer): number | undefined =>
       code === CommandCode.downloadFile ? this.#downloaded(service, body) : body.length;
     return [
@@ -100,14 +105,11 @@ export class Tiering {
     ];
   }
 
-  start(): void {
-    this.#parts.migration.start();
-    this.#parts.upkeep?.start();
-  }
-
-  /** True for a file in another group: its record is switched when all of a change is there. */
-  isWhole(path: string): boolean {
-    return this.#placeOf(path)?.place === Place.away;
+  start(forget: (path: string) => void): void {
+    const { tiers, migration, upkeep } = this.#parts;
+    for (const tier of tiers.all) tier.onMoved(forget);
+    migration.start();
+    upkeep?.start();
   }
 
   async close(): Promise<void> {
@@ -129,12 +131,8 @@ export class Tiering {
   }
 
   #placeOf(path: string): Pick<FileRecord, 'place' | 'size'> | undefined {
-    const tier = this.#tierOf(path);
-    return tier?.records.placeOf(path.slice(tier.data.length));
-  }
-
-  #tierOf(path: string): Tier | undefined {
-    return this.#parts.tiers.tiers.find(({ data }) => path.startsWith(data));
+    const { tier, name } = this.#parts.tiers.locate(path) ?? {};
+    return tier?.records.placeOf(name!);
   }
 
   /** The id of the bytes that a download asks for, if they are in another group and never change. */
@@ -144,8 +142,8 @@ export class Tiering {
     const mayChange = sizeOf(id) === undefined;
     if (mayChange || service.cache.has(path)) return undefined;
     if (this.#placeOf(path)?.place !== Place.away) return undefined;
-    const tier = this.#tierOf(path);
-    return tier?.records.find(path.slice(tier.data.length))?.away;
+    const { tier, name } = this.#parts.tiers.locate(path)!;
+    return tier.records.find(name)?.away;
   }
 
   /** What a download reads from the disk, if that is little. */
@@ -181,30 +179,20 @@ async function openWith(
   given: StorageSettings,
   settings: TierSettings,
   elsewhere: Elsewhere | undefined,
-  finish: (parts: TieringParts) => Tiering,
-): Promise<Tiering> {
+): Promise<TieringParts> {
   const { environment, disk, storePaths } = given;
-  const late: LateEvents = { migration: undefined, service: undefined };
   const clock = (): number => performance.now();
   const now = (): number => environment.now();
   const onError = (error: unknown): void => given.onError(asError(error));
   const away = elsewhere?.away;
-  const places = { disk, environment, storePaths, away, onError };
-  const events: TierEvents = {
-    onAccess: (path, bytes, size, isNew) =>
-      late.migration?.accessed(path, costOf(costs, 'write', bytes), size, isNew),
-    onCut: (tier, name, size) => late.migration?.cut(tier, name, size),
-    onGrown: (tier, name, size) => late.migration?.grown(tier, name, size),
-    onMoved: (path) => late.service?.files.forget(path),
-  };
-  const tiers = await openTiers(places, settings, events);
+  const tiers = await Tiers.open({ disk, environment, storePaths, away, onError }, settings);
   const costs = await costsOf(given, settings, clock).catch(async (error: unknown) => {
     await tiers.close();
     throw error;
   });
   const { intervalMs, graceMs, parameters } = settings;
   const scheduler = new Scheduler({ ...settings, now: clock });
-  const upkeep = away && new Upkeep({ tiers: tiers.tiers, away, graceMs, now, onError });
+  const upkeep = away && new Upkeep({ tiers: tiers.all, away, graceMs, now, onError });
   const ownRoom = new OwnRoom();
   const migration = new Migration({
     settings,
@@ -227,9 +215,16 @@ async function openWith(
     now,
     onError,
   });
-  late.migration = migration;
-  const rest = { costs, migration, ownRoom, elsewhere, upkeep, late };
-  return finish({ settings, tiers, scheduler, ...rest });
+  const files = new TieredFiles({
+    disk,
+    tiers,
+    nowSeconds: () => nowSeconds(environment),
+    onAccess: (path, bytes, size, isNew) =>
+      migration.accessed(path, costOf(costs, 'write', bytes), size, isNew),
+    onCut: (tier, name, size) => migration.cut(tier, name, size),
+    onGrown: (tier, name, size) => migration.grown(tier, name, size),
+  });
+  return { settings, tiers, files, scheduler, costs, migration, ownRoom, elsewhere, upkeep };
 }
 
 /** Other groups, through the trackers that the storage joins. */
@@ -280,12 +275,6 @@ function costsOf(
   }
   const data = dataDirectory(storePaths[0]!);
   return calibrate(disk, data, join(data, CALIBRATION_FILE), clock);
-}
-
-/** What is there only once the storage has been put together. */
-interface LateEvents {
-  migration: Migration | undefined;
-  service: StorageService | undefined;
 }
 
 /** Of this thread. */

@@ -12,7 +12,6 @@ import {
 import { type Payload, StatusError } from '@stevedore/wire';
 import { cutting, writing } from '../storage/changing-files.js';
 import { removeFile } from '../storage/handlers/delete.js';
-import { METADATA_SUFFIX } from '../storage/layout.js';
 import { receivePiece } from '../storage/piece.js';
 import type { StorageService } from '../storage/service.js';
 import { ReceivedChange } from './journal.js';
@@ -78,10 +77,10 @@ export class Receiver {
 
   /** The sender has found out that the file is here. */
   async alreadyThere({ id, part }: LoggedName): Promise<void> {
-    const { disk } = this.#service.settings;
-    const path = this.#service.store.pathOf(id) + (part === 'metadata' ? METADATA_SUFFIX : '');
-    const status = (await disk.exists(path)) ? Status.exists : Status.notFound;
-    throw new StatusError(status, id.name);
+    const { backend, store } = this.#service;
+    const path = store.pathOf(id);
+    const isThere = await (part === 'metadata' ? backend.hasMetadata(path) : backend.exists(path));
+    throw new StatusError(isThere ? Status.exists : Status.notFound, id.name);
   }
 
   append(id: FileId, request: SyncPart, payload: Payload): Promise<void> {
@@ -131,11 +130,15 @@ export class Receiver {
       return slices.receiveDeletion(id.name, slice, store.pathOf(slice.trunk), change);
     }
     // A slave can be deleted and stored again, and deletions are passed on late.
-    if (fileKind(id) === 'slave' && ((await this.#statOf(path))?.mtimeSeconds ?? 0) > atSeconds) {
-      return;
-    }
+    const isYounger = async (): Promise<boolean> => {
+      if (fileKind(id) !== 'slave') return false;
+      const stat = await this.#statOf(path);
+      // What appears from here on is not what was deleted.
+      if (!stat) throw new StatusError(Status.notFound, id.name);
+      return stat.mtimeSeconds > atSeconds;
+    };
     try {
-      await removeFile(this.#service, id, change);
+      await removeFile(this.#service, id, change, isYounger);
     } catch (error) {
       const missing = error instanceof StatusError && error.status === Status.notFound;
       const known = replication.tombstones.at(id.name) ?? -1;
@@ -153,11 +156,11 @@ export class Receiver {
   }
 
   async rename(id: FileId, old: FileId, atSeconds: number): Promise<void> {
-    const { store, changing, settings } = this.#service;
+    const { backend, store, changing } = this.#service;
     if (id.name === old.name || id.directory.join() !== old.directory.join()) {
       throw new StatusError(Status.invalid, 'a new name is in the same directory');
     }
-    if (await settings.disk.exists(store.pathOf(id))) throw new StatusError(Status.exists, id.name);
+    if (await backend.exists(store.pathOf(id))) throw new StatusError(Status.exists, id.name);
     this.#unlessDeleted(id, atSeconds);
     const change = this.#change(id, atSeconds);
     await changing.exclusively(store.pathOf(old), () => store.renameAs(old, id, change));

@@ -225,7 +225,7 @@ export class Sending {
   async #deleted(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
     const isHere = parseSliceId(id)
       ? await this.#service.has(id)
-      : await this.#settled(id, (path) => this.#service.settings.disk.exists(path));
+      : await this.#settled(id, (path) => this.#service.backend.exists(path));
     if (!isHere) {
       await accepted(peer.ask(syncDeleteFile, this.#change(id, record)), Status.notFound);
     } else if (fileKind(id) === 'slave' && !parseSliceId(id)) {
@@ -235,8 +235,8 @@ export class Sending {
   }
 
   async #linked(id: FileId, record: LogRecord, peer: Peer): Promise<void> {
-    const { disk } = this.#service.settings;
-    if (!(await this.#settled(id, (path) => disk.exists(path)))) return;
+    const { backend } = this.#service;
+    if (!(await this.#settled(id, (path) => backend.exists(path)))) return;
     await peer.ask(syncCreateLink, { ...this.#change(id, record), source: record.extra });
   }
 
@@ -264,7 +264,7 @@ export class Sending {
   /** Metadata as a whole. */
   async #metadata(id: FileId, record: LogRecord, peer: Peer): Promise<void> {
     // Metadata that a killed deletion has left belongs to no file.
-    const isHere = await this.#settled(id, (path) => this.#service.settings.disk.exists(path));
+    const isHere = await this.#settled(id, (path) => this.#service.backend.exists(path));
     if (!isHere) return;
     const found = await this.#service.metadata.toSend(this.#service.store.pathOf(id));
     const change = { ...this.#change(id, record), name: id.name + METADATA_SUFFIX };
@@ -272,9 +272,9 @@ export class Sending {
       await accepted(peer.ask(syncDeleteFile, change), Status.notFound);
       return;
     }
-    const { metadata, mtimeSeconds } = found;
-    const request = { ...change, atSeconds: mtimeSeconds, size: metadata.length };
-    const sent = peer.send(syncUpdateFile, request, async (at) => metadata.subarray(at));
+    const { text, mtimeSeconds } = found;
+    const request = { ...change, atSeconds: mtimeSeconds, size: text.length };
+    const sent = peer.send(syncUpdateFile, request, async (at) => text.subarray(at));
     await accepted(sent, Status.exists);
   }
 

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import type { Disk, DiskFile } from '@stevedore/disk';
 import { encodeRecord, type JournalChange } from './change-journal-format.js';
 import { type RedoneChange, redoChanges } from './change-recovery.js';
+import type { FileBackend } from './file-backend.js';
 import { JOURNAL_FILE } from './layout.js';
 
 /**
@@ -65,13 +66,13 @@ export class ChangeJournal {
   static async open(
     disk: Disk,
     dataDirectory: string,
-    isWhole?: (path: string) => boolean,
+    backend: FileBackend,
   ): Promise<ChangeJournal> {
     const file = await disk.openToUpdate(join(dataDirectory, JOURNAL_FILE));
     try {
       const bytes = Buffer.alloc((await file.stat()).size);
       await file.readAt(bytes, 0);
-      const redone = await redoChanges(disk, dataDirectory, bytes, isWhole);
+      const redone = await redoChanges(disk, backend, dataDirectory, bytes);
       await file.truncate(0);
       await file.sync();
       await disk.syncDirectory(dataDirectory);

@@ -1,7 +1,8 @@
 import { dirname, join } from 'node:path';
 import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
 import { decodeRecords, type JournalChange, type JournalRecord } from './change-journal-format.js';
-import { DELETED_SUFFIX, METADATA_SUFFIX, TEMPORARY_DIRECTORY } from './layout.js';
+import type { FileBackend } from './file-backend.js';
+import { DELETED_SUFFIX, TEMPORARY_DIRECTORY } from './layout.js';
 
 /**
  * What a crash left of changes is carried through. Doing again, in order, what had
@@ -20,10 +21,9 @@ export interface RedoneChange {
 /** Answers with the changes that have, or may have, happened only now. */
 export async function redoChanges(
   disk: Disk,
+  backend: FileBackend,
   directory: string,
   journal: Buffer,
-  /** True for a file whose changes happen wholly or not at all by themselves. */
-  isWhole: (path: string) => boolean = () => false,
 ): Promise<RedoneChange[]> {
   const records = [...decodeRecords(journal)];
   /** Of each file the last record that makes those before it void. */
@@ -31,47 +31,46 @@ export async function redoChanges(
   for (const { sequence, change } of records) {
     if (change.what !== 'write') settled.set(change.path, sequence);
   }
-  const directories = new Set<string>();
+  /** A path in each directory that something was done in. */
+  const touched = new Map<string, string>();
   const redone: RedoneChange[] = [];
   for (const record of records) {
     const { change, sequence } = record;
     const isVoid = sequence < (settled.get(change.path) ?? 0);
     if (isVoid || change.what === 'settled') continue;
-    if (change.what === 'write' && isWhole(join(directory, change.path))) continue;
-    const bytes = await redo(disk, directory, record);
+    const path = join(directory, change.path);
+    if (change.what === 'write' && backend.isAtomic(path)) continue;
+    const bytes = await redo(disk, backend, directory, record);
     if (bytes !== undefined) redone.push({ change, bytes });
-    directories.add(dirname(join(directory, change.path)));
+    touched.set(dirname(path), path);
   }
-  for (const each of directories) await disk.syncDirectory(each);
+  for (const path of touched.values()) await backend.sync(path);
   return redone;
 }
 
 /** Bytes written; undefined if there was nothing to do. */
 async function redo(
   disk: Disk,
+  backend: FileBackend,
   directory: string,
   record: JournalRecord,
 ): Promise<number | undefined> {
   const { change } = record;
   const path = join(directory, change.path);
-  const isThere = await disk.exists(path);
+  const isThere = await backend.exists(path);
   switch (change.what) {
     case 'write':
-      return isThere ? write(disk, directory, change, record.body) : undefined;
+      return isThere ? write(disk, backend, directory, change, record.body) : undefined;
     case 'move': {
       const to = join(directory, change.to);
-      if (isThere) await disk.rename(path, to);
-      const isMoved = isThere || (await disk.exists(to));
-      const hasMetadata = await disk.exists(path + METADATA_SUFFIX);
-      if (hasMetadata && isMoved) await disk.rename(path + METADATA_SUFFIX, to + METADATA_SUFFIX);
-      else if (hasMetadata) await disk.unlink(path + METADATA_SUFFIX);
+      if (isThere || (await backend.exists(to))) await backend.move(path, to);
+      else await backend.setMetadata(path, undefined);
       return isThere ? 0 : undefined;
     }
     case 'remove':
       if (isThere) return undefined;
-      for (const suffix of [METADATA_SUFFIX, DELETED_SUFFIX]) {
-        await removeIfThere(disk, path + suffix);
-      }
+      await removeIfThere(disk, path + DELETED_SUFFIX);
+      await backend.setMetadata(path, undefined);
       return 0;
     case 'settled':
       return undefined;
@@ -80,6 +79,7 @@ async function redo(
 
 async function write(
   disk: Disk,
+  backend: FileBackend,
   directory: string,
   { path, offset, size, piece }: Extract<JournalChange, { what: 'write' }>,
   body: Buffer,
@@ -87,7 +87,7 @@ async function write(
   const piecePath = piece && join(directory, TEMPORARY_DIRECTORY, piece);
   // Its client was refused before the file was touched.
   if (piecePath && !(await disk.exists(piecePath))) return undefined;
-  const file = await disk.openToUpdate(join(directory, path));
+  const file = await backend.openToChange(join(directory, path));
   try {
     let bytes = body.length;
     if (piecePath) bytes = await copy(disk, piecePath, file, offset);

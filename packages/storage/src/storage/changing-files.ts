@@ -1,9 +1,9 @@
-import { dirname } from 'node:path';
-import type { Disk, DiskFile, FileStat } from '@stevedore/disk';
+import type { DiskFile, FileStat } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
 import { asError, StatusError } from '@stevedore/wire';
 import type { Change } from '../replication/change.js';
 import type { ChangeJournals, FileLocks } from './change-journals.js';
+import type { FileBackend } from './file-backend.js';
 import type { OpenFile, OpenFiles } from './open-files.js';
 import type { Piece } from './piece.js';
 
@@ -36,7 +36,7 @@ export interface ChangingFile {
 }
 
 export interface ChangingFilesParts {
-  readonly disk: Disk;
+  readonly backend: FileBackend;
   readonly files: OpenFiles;
   /** Shared with all that deletes, renames or describes files. */
   readonly locks: FileLocks;
@@ -178,9 +178,9 @@ export class ChangingFiles {
     change: Change,
     finish: () => Promise<void>,
   ): Promise<void> {
-    const { disk, files, journals } = this.#parts;
+    const { backend, files, journals } = this.#parts;
     const { path } = changing;
-    const file = await disk.openToUpdate(path);
+    const file = await backend.openToChange(path);
     try {
       if (isAddition(effect, size)) {
         await file.truncate(size);
@@ -206,10 +206,10 @@ export class ChangingFiles {
 
   /** Works on the open file between two changes; status 2 if there is none. */
   #withFile(path: string, work: (file: DiskFile) => Promise<void>): Promise<void> {
-    const { disk, locks } = this.#parts;
+    const { backend, locks } = this.#parts;
     return locks.run(path, async () => {
-      if (!(await disk.exists(path))) throw new StatusError(Status.notFound, path);
-      const file = await disk.openToUpdate(path);
+      if (!(await backend.exists(path))) throw new StatusError(Status.notFound, path);
+      const file = await backend.openToChange(path);
       try {
         await work(file);
       } finally {
@@ -230,22 +230,21 @@ export class ChangingFiles {
 
   /** Makes the change in a copy, which then takes the file's name. */
   async #replace(path: string, file: DiskFile, effect: Effect, seconds: number): Promise<void> {
-    const { disk, temporaryFile } = this.#parts;
-    const copyPath = temporaryFile(path);
-    const copy = await disk.create(copyPath);
+    const { backend, temporaryFile } = this.#parts;
+    const copy = await backend.create(temporaryFile(path));
     try {
       try {
-        await copyBytes(file, copy);
-        await write(copy, effect, seconds);
+        await copyBytes(file, copy.content);
+        await write(copy.content, effect, seconds);
       } finally {
-        await copy.close();
+        await copy.content.close();
       }
-      await disk.rename(copyPath, path);
+      await copy.moveTo(path);
     } catch (error) {
-      await disk.unlink(copyPath).catch(() => {});
+      await copy.discard().catch(() => {});
       throw error;
     }
-    await disk.syncDirectory(dirname(path));
+    await backend.sync(path);
   }
 }
 

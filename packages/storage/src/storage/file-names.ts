@@ -1,4 +1,3 @@
-import type { Disk } from '@stevedore/disk';
 import {
   appenderSizeField,
   encodeFields,
@@ -14,6 +13,7 @@ import {
 import { StatusError } from '@stevedore/wire';
 import { type Environment, randomDigits } from '../environment.js';
 import type { DirectoryRotation } from './directory-rotation.js';
+import type { FileBackend } from './file-backend.js';
 import { filePath } from './layout.js';
 import type { StorePath } from './store-path.js';
 
@@ -44,7 +44,7 @@ export interface NameParts extends Content {
 
 export interface FileNamesParts {
   readonly group: string;
-  readonly disk: Disk;
+  readonly backend: FileBackend;
   readonly environment: Environment;
   readonly storePaths: readonly StorePath[];
   readonly rotation: DirectoryRotation;
@@ -100,7 +100,7 @@ export class FileNames {
       if (this.#reserved.has(path)) continue;
       this.#reserved.add(path);
       try {
-        if (await this.#parts.disk.exists(path)) continue;
+        if (await this.#parts.backend.exists(path)) continue;
         await appear(path, id);
         return id;
       } finally {
@@ -115,7 +115,7 @@ export class FileNames {
     if (this.#reserved.has(path)) throw new StatusError(Status.exists, path);
     this.#reserved.add(path);
     try {
-      if (await this.#parts.disk.exists(path)) throw new StatusError(Status.exists, path);
+      if (await this.#parts.backend.exists(path)) throw new StatusError(Status.exists, path);
       await action();
     } finally {
       this.#reserved.delete(path);

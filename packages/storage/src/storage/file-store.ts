@@ -1,10 +1,10 @@
-import { dirname } from 'node:path';
 import type { Disk } from '@stevedore/disk';
 import { ENCODED_FIELDS_CHARS, type FileId } from '@stevedore/protocol';
 import type { Payload } from '@stevedore/wire';
 import type { Environment } from '../environment.js';
 import type { Change } from '../replication/change.js';
 import type { ChangeJournals, FileLocks } from './change-journals.js';
+import type { FileBackend } from './file-backend.js';
 import { type Content, FileNames, type FileNamesParts, type NewKind } from './file-names.js';
 import { IncomingFile } from './incoming-file.js';
 import { METADATA_SUFFIX } from './layout.js';
@@ -35,6 +35,7 @@ export interface LinkTarget {
 
 export interface FileStoreParts extends FileNamesParts {
   readonly disk: Disk;
+  readonly backend: FileBackend;
   readonly environment: Environment;
   readonly files: OpenFiles;
   readonly locks: FileLocks;
@@ -133,12 +134,12 @@ export class FileStore {
     target: Pick<LinkTarget, 'path' | 'name'>,
     change: Change,
   ): Promise<void> {
-    const { disk, files, locks } = this.#parts;
+    const { backend, files, locks } = this.#parts;
     const path = this.pathOf(id);
     await this.#names.makeDirectory(id);
     await locks.run(path, async () => {
-      if (await disk.exists(path)) return;
-      await disk.makeLink(target.path, path);
+      if (await backend.exists(path)) return;
+      await backend.makeLink(target.path, path);
       files.forget(path);
       await this.#noted(path, change.note('L', id.name, target.name));
     });
@@ -146,17 +147,17 @@ export class FileStore {
 
   /** What has appeared is durable, and so is its note. */
   #noted(path: string, note: Promise<void>): Promise<void> {
-    return bothDone(this.#parts.disk.syncDirectory(dirname(path)), note);
+    return bothDone(this.#parts.backend.sync(path), note);
   }
 
   /** A link of a new name to a file of `bytes`; its CRC-32 is no content's, but random. */
   async linkTo(target: LinkTarget, file: NewFile, change: Change): Promise<FileId> {
-    const { environment, disk } = this.#parts;
+    const { environment, backend } = this.#parts;
     const content = { bytes: target.bytes, crc32: environment.random(2 ** 32) };
     return this.#underNewName(file, change.seconds(), content, (path, id) =>
       this.#appear(
         path,
-        () => disk.makeLink(target.path, path),
+        () => backend.makeLink(target.path, path),
         () => change.note('L', id.name, target.name),
       ),
     );
@@ -172,7 +173,7 @@ export class FileStore {
     await this.#names.reserving(path, () =>
       this.#appear(
         path,
-        () => this.#parts.disk.makeLink(target.path, path),
+        () => this.#parts.backend.makeLink(target.path, path),
         () => change.note('L', id.name, target.name),
       ),
     );
@@ -207,15 +208,22 @@ export class FileStore {
 
   /** Metadata under its new name is news to members that have not got the old one. */
   async #noteMove(from: FileId, id: FileId, change: Change): Promise<void> {
-    const hasMetadata = await this.#parts.disk.exists(this.pathOf(from) + METADATA_SUFFIX);
+    const hasMetadata = await this.#parts.backend.hasMetadata(this.pathOf(from));
     await Promise.all([
       change.note('R', id.name, from.name),
       ...(hasMetadata ? [change.note('C', id.name + METADATA_SUFFIX)] : []),
     ]);
   }
 
-  /** Removes a file and what lies beside it durably; status 2 if it is not there. */
-  remove(id: FileId, change: Change): Promise<void> {
+  /**
+   * Removes a file and what lies beside it durably; status 2 if it is not there. `keep` is
+   * asked while no other change of the file is under way.
+   */
+  remove(
+    id: FileId,
+    change: Change,
+    keep: (path: string) => Promise<boolean> = async () => false,
+  ): Promise<void> {
     const path = this.pathOf(id);
     const note = async (hasMetadata: boolean): Promise<void> => {
       await Promise.all([
@@ -223,7 +231,9 @@ export class FileStore {
         ...(hasMetadata ? [change.note('D', id.name + METADATA_SUFFIX)] : []),
       ]);
     };
-    return this.#parts.locks.run(path, () => this.#steps.remove(path, note));
+    return this.#parts.locks.run(path, async () => {
+      if (!(await keep(path))) await this.#steps.remove(path, note);
+    });
   }
 
   /** Has a file appear under a name that is made for it. */
@@ -244,7 +254,7 @@ export class FileStore {
     payload: Payload,
     use: (incoming: IncomingFile) => Promise<Result>,
   ): Promise<Result> {
-    const incoming = await IncomingFile.create(this.#parts.disk, temporary);
+    const incoming = new IncomingFile(await this.#parts.backend.create(temporary));
     try {
       await incoming.receive(payload);
       return await use(incoming);
@@ -263,12 +273,12 @@ export class FileStore {
     appear: () => Promise<void>,
     note: () => Promise<void>,
   ): Promise<void> {
-    const { disk, files } = this.#parts;
+    const { backend, files } = this.#parts;
     try {
       await appear();
       await this.#noted(path, note());
     } catch (error) {
-      await disk.unlink(path).catch(() => {});
+      await backend.remove(path).catch(() => {});
       throw error;
     } finally {
       // Somebody may have looked for it before it was there, or read it before it was taken back.

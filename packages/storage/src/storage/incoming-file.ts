@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
-import type { Disk, DiskFile } from '@stevedore/disk';
 import type { Payload } from '@stevedore/wire';
+import type { NewFile } from './file-backend.js';
 
 /**
  * What may be written before a sync is begun. A large file that is synced only at
@@ -13,23 +13,15 @@ const SYNC_EVERY_BYTES = 4 * 2 ** 20;
  * name (`moveTo`) or nothing of it is left (`discard`).
  */
 export class IncomingFile {
-  readonly #disk: Disk;
-  readonly #path: string;
-  readonly #file: DiskFile;
+  readonly #file: NewFile;
   #open = true;
   #bytes = 0;
   #crc32 = 0;
   #unsyncedBytes = 0;
   #syncing: Promise<void> | undefined;
 
-  private constructor(disk: Disk, path: string, file: DiskFile) {
-    this.#disk = disk;
-    this.#path = path;
+  constructor(file: NewFile) {
     this.#file = file;
-  }
-
-  static async create(disk: Disk, path: string): Promise<IncomingFile> {
-    return new IncomingFile(disk, path, await disk.create(path));
   }
 
   /** Of what has been written. */
@@ -46,7 +38,7 @@ export class IncomingFile {
     for (;;) {
       const chunks = await payload.next();
       if (chunks.length === 0) return;
-      await this.#file.writeAt(chunks, this.#bytes);
+      await this.#file.content.writeAt(chunks, this.#bytes);
       for (const chunk of chunks) {
         this.#crc32 = crc32(chunk, this.#crc32);
         this.#bytes += chunk.length;
@@ -60,7 +52,7 @@ export class IncomingFile {
   async #beginSync(): Promise<void> {
     await this.#syncing;
     this.#unsyncedBytes = 0;
-    this.#syncing = this.#file.sync();
+    this.#syncing = this.#file.content.sync();
     // Its failure is thrown where it is waited for.
     this.#syncing.catch(() => {});
   }
@@ -68,35 +60,35 @@ export class IncomingFile {
   /** Makes the content durable, with the modification time given. */
   async finish(mtimeSeconds: number): Promise<void> {
     await this.#syncing;
-    await this.#file.setModified(mtimeSeconds);
-    await this.#file.sync();
+    await this.#file.content.setModified(mtimeSeconds);
+    await this.#file.content.sync();
     await this.#close();
   }
 
   /** Makes the content durable under the temporary name, and goes on. */
   async sync(): Promise<void> {
     await this.#syncing;
-    await this.#file.sync();
+    await this.#file.content.sync();
   }
 
   /** What has been received, before it is finished. */
   readAt(target: Buffer, position: number): Promise<number> {
-    return this.#file.readAt(target, position);
+    return this.#file.content.readAt(target, position);
   }
 
   moveTo(path: string): Promise<void> {
-    return this.#disk.rename(this.#path, path);
+    return this.#file.moveTo(path);
   }
 
   async discard(): Promise<void> {
     await this.#close();
-    await this.#disk.unlink(this.#path);
+    await this.#file.discard();
   }
 
   async #close(): Promise<void> {
     if (!this.#open) return;
     this.#open = false;
     await this.#syncing?.catch(() => {});
-    await this.#file.close();
+    await this.#file.content.close();
   }
 }

@@ -1,5 +1,3 @@
-import { dirname } from 'node:path';
-import { type Disk, type FileStat, readSmallFile } from '@stevedore/disk';
 import {
   MAX_METADATA_KEY_BYTES,
   MAX_METADATA_VALUE_BYTES,
@@ -9,6 +7,7 @@ import {
 import { StatusError } from '@stevedore/wire';
 import type { Change } from '../replication/change.js';
 import type { FileLocks } from './change-journals.js';
+import type { FileBackend, StoredMetadata } from './file-backend.js';
 import { METADATA_SUFFIX } from './layout.js';
 
 /**
@@ -31,22 +30,21 @@ const RECORD_SEPARATOR = '\x01';
 const FIELD_SEPARATOR = '\x02';
 
 export class MetadataStore {
-  readonly #disk: Disk;
+  readonly #backend: FileBackend;
   readonly #locks: FileLocks;
-  readonly #temporaryFile: (path: string) => string;
 
-  constructor(disk: Disk, locks: FileLocks, temporaryFile: (path: string) => string) {
-    this.#disk = disk;
+  constructor(backend: FileBackend, locks: FileLocks) {
+    this.#backend = backend;
     this.#locks = locks;
-    this.#temporaryFile = temporaryFile;
   }
 
   /** The metadata of the data file at `path`; status 2 without a file or metadata. */
   get(path: string): Promise<Buffer> {
     return this.#locks.run(path, async () => {
-      const text = (await this.#disk.exists(path)) ? await this.#read(path) : undefined;
-      if (text === undefined) throw new StatusError(Status.notFound, `no metadata of ${path}`);
-      return text;
+      const isThere = await this.#backend.exists(path);
+      const metadata = isThere ? await this.#backend.metadata(path) : undefined;
+      if (!metadata) throw new StatusError(Status.notFound, `no metadata of ${path}`);
+      return metadata.text;
     });
   }
 
@@ -55,18 +53,18 @@ export class MetadataStore {
     const { metadata, mode } = update;
     const noted = name + METADATA_SUFFIX;
     return this.#locks.run(path, async () => {
-      if (!(await this.#disk.exists(path))) throw new StatusError(Status.notFound, path);
+      if (!(await this.#backend.exists(path))) throw new StatusError(Status.notFound, path);
       const records = parse(metadata);
       if (mode === 'merge' && records.size === 0) return;
-      const before = await this.#read(path);
+      const before = await this.#backend.metadata(path);
       if (records.size === 0) {
         if (!before) return;
         await change.note('D', noted);
-        await this.#remove(path);
+        await this.#backend.setMetadata(path, undefined);
         return;
       }
       await change.note(before ? 'U' : 'C', noted);
-      const kept = mode === 'merge' ? parse(before ?? Buffer.alloc(0)) : [];
+      const kept = mode === 'merge' && before ? parse(before.text) : [];
       await this.#write(path, new Map([...kept, ...records]), change.seconds());
     });
   }
@@ -84,7 +82,7 @@ export class MetadataStore {
   ): Promise<void> {
     const noted = name + METADATA_SUFFIX;
     return this.#locks.run(path, async () => {
-      const before = await this.#stat(path);
+      const before = await this.#backend.metadata(path);
       if (before && !countsMore && before.mtimeSeconds > change.seconds()) return;
       if (metadata) {
         await change.note(before ? 'U' : 'C', noted);
@@ -92,57 +90,18 @@ export class MetadataStore {
       } else {
         if (!before) throw new StatusError(Status.notFound, `no metadata of ${path}`);
         await change.note('D', noted);
-        await this.#remove(path);
+        await this.#backend.setMetadata(path, undefined);
       }
     });
   }
 
   /** What there is for the other members, between two changes of the file. */
-  toSend(path: string): Promise<{ metadata: Buffer; mtimeSeconds: number } | undefined> {
-    return this.#locks.run(path, async () => {
-      const stat = await this.#stat(path);
-      const metadata = stat && (await this.#read(path));
-      return metadata && { metadata, mtimeSeconds: stat.mtimeSeconds };
-    });
+  toSend(path: string): Promise<StoredMetadata | undefined> {
+    return this.#locks.run(path, () => this.#backend.metadata(path));
   }
 
-  async #stat(path: string): Promise<FileStat | undefined> {
-    if (!(await this.#disk.exists(path + METADATA_SUFFIX))) return undefined;
-    const file = await this.#disk.openToRead(path + METADATA_SUFFIX);
-    try {
-      return await file.stat();
-    } finally {
-      await file.close();
-    }
-  }
-
-  #read(path: string): Promise<Buffer | undefined> {
-    return readSmallFile(this.#disk, path + METADATA_SUFFIX);
-  }
-
-  async #write(path: string, records: ReadonlyMap<string, string>, seconds: number): Promise<void> {
-    const temporary = this.#temporaryFile(path);
-    const file = await this.#disk.create(temporary);
-    try {
-      try {
-        await file.writeAt([format(records)], 0);
-        await file.setModified(seconds);
-        await file.sync();
-      } finally {
-        await file.close();
-      }
-      await this.#disk.rename(temporary, path + METADATA_SUFFIX);
-    } catch (error) {
-      await this.#disk.unlink(temporary).catch(() => {});
-      throw error;
-    }
-    await this.#disk.syncDirectory(dirname(path));
-  }
-
-  async #remove(path: string): Promise<void> {
-    if (!(await this.#disk.exists(path + METADATA_SUFFIX))) return;
-    await this.#disk.unlink(path + METADATA_SUFFIX);
-    await this.#disk.syncDirectory(dirname(path));
+  #write(path: string, records: ReadonlyMap<string, string>, seconds: number): Promise<void> {
+    return this.#backend.setMetadata(path, { text: format(records), mtimeSeconds: seconds });
   }
 }
 

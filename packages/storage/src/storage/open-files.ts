@@ -1,7 +1,8 @@
 import { dirname, resolve } from 'node:path';
-import type { Disk, DiskFile, FileStat } from '@stevedore/disk';
+import type { DiskFile, FileStat } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
 import { codeOf, StatusError } from '@stevedore/wire';
+import type { FileBackend } from './file-backend.js';
 
 /**
  * Files open for reading, shared by all who read the same one. A file that
@@ -31,7 +32,7 @@ interface Entry {
 }
 
 export class OpenFiles {
-  readonly #disk: Disk;
+  readonly #backend: FileBackend;
   #maxIdleFiles: number;
   readonly #onError: (error: Error) => void;
   readonly #onForget: (path: string) => void;
@@ -40,12 +41,12 @@ export class OpenFiles {
   readonly #idle = new Set<Entry>();
 
   constructor(
-    disk: Disk,
+    backend: FileBackend,
     maxIdleFiles: number,
     onError: (error: Error) => void,
     onForget: (path: string) => void = () => {},
   ) {
-    this.#disk = disk;
+    this.#backend = backend;
     this.#onForget = onForget;
     this.#maxIdleFiles = maxIdleFiles;
     this.#onError = onError;
@@ -75,7 +76,7 @@ export class OpenFiles {
   /** The file that a link leads to, with the time of the link. */
   async #follow(path: string): Promise<OpenFile> {
     try {
-      const { target, mtimeSeconds } = await this.#disk.readLink(path);
+      const { target, mtimeSeconds } = await this.#backend.readLink(path);
       const opened = await this.acquire(resolve(dirname(path), target));
       return { ...opened, isLinked: true, stat: { ...opened.stat, mtimeSeconds } };
     } catch (error) {
@@ -119,12 +120,12 @@ export class OpenFiles {
 
   async #openToRead(path: string): Promise<DiskFile> {
     try {
-      return await this.#disk.openToRead(path);
+      return await this.#backend.openToRead(path);
     } catch (error) {
       if (!isOutOfDescriptors(error) || this.#idle.size === 0) throw error;
       this.#maxIdleFiles = Math.min(this.#maxIdleFiles, this.#idle.size >> 1);
       await Promise.all(this.#closeIdle());
-      return this.#disk.openToRead(path);
+      return this.#backend.openToRead(path);
     }
   }
 

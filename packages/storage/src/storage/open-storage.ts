@@ -1,20 +1,20 @@
-import { sep } from 'node:path';
+import type { Disk } from '@stevedore/disk';
 import { activeTest } from '@stevedore/protocol';
 import { asError, control, type Handler, handlerTable } from '@stevedore/wire';
 import { nowSeconds } from '../environment.js';
-import type { Tiering } from '../migration/tiering.js';
 import { type OpenedLog, openLog } from '../replication/open-log.js';
 import { pathListHandler } from '../replication/path-list.js';
 import { receivingHandlers } from '../replication/receiving.js';
 import { openReplication, type Replication } from '../replication/replication.js';
 import type { StorageSession } from '../replication/session.js';
-import type { SliceRows } from '../tiers/slice-rows.js';
 import { ChangeJournals, FileLocks } from './change-journals.js';
 import { ChangingFiles } from './changing-files.js';
 import { StorageCounters } from './counters.js';
 import { DirectoryRotation } from './directory-rotation.js';
+import type { FileBackend } from './file-backend.js';
 import { forgetPath, storageCache } from './file-cache.js';
 import { FileStore } from './file-store.js';
+import { FilesOnDisk } from './files-on-disk.js';
 import type { FirstSync } from './first-sync.js';
 import { appenderHandlers } from './handlers/appender.js';
 import { deleteHandler } from './handlers/delete.js';
@@ -24,17 +24,32 @@ import { queryInfoHandler } from './handlers/query-info.js';
 import { slaveHandlers } from './handlers/slave.js';
 import { uploadHandlers } from './handlers/upload.js';
 import { Identity } from './identity.js';
-import { dataDirectory, hasRecords, logDirectory } from './layout.js';
+import { dataDirectory, logDirectory } from './layout.js';
 import { MetadataStore } from './metadata-store.js';
 import { OpenFiles } from './open-files.js';
 import type { StorageSettings } from './options.js';
 import { StorageService } from './service.js';
 import { SharedSyncs } from './shared-syncs.js';
 import { SliceReader } from './slice-reader.js';
-import { Slices } from './slices.js';
+import { type HotSlices, Slices } from './slices.js';
 import { SmallFiles } from './small-files.js';
 import { StateFile, type StorageState } from './state-file.js';
 import { StorePath } from './store-path.js';
+
+/** A backend of files with what it brings along. */
+export interface StorageBackend {
+  readonly files: FileBackend;
+  readonly hotSlices: HotSlices | undefined;
+  /** The storage's handlers as they are asked with this backend, and the backend's own. */
+  handlers(
+    service: StorageService,
+    handlers: readonly Handler<StorageSession>[],
+  ): Handler<StorageSession>[];
+  /** From now on it may move content by itself; `forget` is told of the paths. */
+  start(forget: (path: string) => void): void;
+  /** To be called when no request is under way any more. */
+  close(): Promise<void>;
+}
 
 /**
  * A storage without its sockets: store paths that are ready, what it remembers of
@@ -49,41 +64,37 @@ export interface OpenedStorage {
   readonly joinedAtSeconds: number;
   /** Not done where nothing was there of an earlier start, or some of it has been lost. */
   readonly firstSync: FirstSync;
-  /** Where small files are rows. */
-  readonly tiering: Tiering | undefined;
   saveState(): Promise<void>;
   /** To be called when no request is under way any more. */
   close(): Promise<void>;
 }
 
-/** Rejects with StartError where a store path cannot be used. */
-export async function openStorage(given: StorageSettings): Promise<OpenedStorage> {
-  const tiering = await openTiering(given);
+/**
+ * Closes the backend with the storage, or if that cannot be opened. Without a backend every
+ * file is one on the disk. Rejects with StartError where a store path cannot be used.
+ */
+export async function openStorage(
+  settings: StorageSettings,
+  backend?: StorageBackend,
+): Promise<OpenedStorage> {
   try {
-    return await openOn(tiering?.settings ?? given, tiering);
+    return await openOn(settings, backend);
   } catch (error) {
-    await tiering?.close();
+    await backend?.close();
     throw error;
   }
 }
 
-/** Undefined if there is no metadata tier, and no records of earlier starts. */
-async function openTiering(given: StorageSettings): Promise<Tiering | undefined> {
-  const { disk, storePaths, tiers } = given;
-  const have = await Promise.all(storePaths.map((path) => hasRecords(disk, path)));
-  if (!tiers.enabled && !have.includes(true)) return undefined;
-  const { Tiering } = await import('../migration/tiering.js');
-  return Tiering.open(given);
-}
-
 async function openOn(
   settings: StorageSettings,
-  tiering: Tiering | undefined,
+  backend: StorageBackend | undefined,
 ): Promise<OpenedStorage> {
   const { disk, environment, onError } = settings;
-  const storePaths = settings.storePaths.map(
-    (path) => new StorePath(path, disk, environment, (file) => tiering?.isWhole(file) ?? false),
-  );
+  const storePaths = settings.storePaths.map((path) => new StorePath(path, disk, environment));
+  const journals = new ChangeJournals(storePaths);
+  const onDisk = (each: Disk): FileBackend =>
+    backend?.files ?? new FilesOnDisk(each, (path) => journals.storePathOf(path).temporaryFile());
+  const files = onDisk(disk);
   const stateFile = new StateFile(disk, dataDirectory(storePaths[0]!.path), onError);
   const closePaths = async (): Promise<void> => {
     await Promise.all(storePaths.map((storePath) => storePath.close()));
@@ -92,9 +103,9 @@ async function openOn(
   let opened: OpenedLog;
   let replication: Replication;
   try {
-    for (const storePath of storePaths) await storePath.prepare();
+    for (const storePath of storePaths) await storePath.prepare(files);
     saved = await stateFile.load();
-    opened = await openLog(settings, storePaths);
+    opened = await openLog(settings, storePaths, files);
     const directory = logDirectory(storePaths[0]!.path);
     replication = await openReplication(opened, directory, settings);
   } catch (error) {
@@ -113,11 +124,18 @@ async function openOn(
   const counters = new StorageCounters(() => nowSeconds(environment));
   const syncs = new SharedSyncs((path) => disk.syncDirectory(path));
   const shared = { ...counters.counting(disk), syncDirectory: (path: string) => syncs.sync(path) };
-  const counted = { ...settings, disk: shared };
-  const service = assemble(counted, storePaths, rotation, replication, tiering?.sliceRows);
+  const service = assemble({
+    settings: { ...settings, disk: shared },
+    backend: onDisk(shared),
+    storePaths,
+    journals,
+    rotation,
+    replication,
+    hotSlices: backend?.hotSlices,
+  });
   const plain = handlersOf(service);
-  const handlers = tiering ? tiering.handlers(service, plain) : plain;
-  tiering?.start();
+  const handlers = backend ? backend.handlers(service, plain) : plain;
+  backend?.start((path) => service.files.forget(path));
   return {
     service,
     handlers: handlerTable(
@@ -135,14 +153,13 @@ async function openOn(
         void stateFile.save(state());
       },
     },
-    tiering,
     saveState: () => stateFile.save(state()),
     close: async () => {
       service.files.close();
       await replication.close();
       await stateFile.save(state());
       await closePaths();
-      await tiering?.close();
+      await backend?.close();
     },
   };
 }
@@ -162,56 +179,60 @@ function handlersOf(service: StorageService): Handler<StorageSession>[] {
   ];
 }
 
-function assemble(
-  settings: StorageSettings,
-  storePaths: readonly StorePath[],
-  rotation: DirectoryRotation,
-  replication: Replication,
-  rows: SliceRows | undefined,
-): StorageService {
-  const { disk, environment, group, onError, readAheadBytes } = settings;
+interface Assembled {
+  readonly settings: StorageSettings;
+  readonly backend: FileBackend;
+  readonly storePaths: readonly StorePath[];
+  readonly journals: ChangeJournals;
+  readonly rotation: DirectoryRotation;
+  readonly replication: Replication;
+  readonly hotSlices: HotSlices | undefined;
+}
+
+function assemble(parts: Assembled): StorageService {
+  const { settings, backend, storePaths, journals, hotSlices } = parts;
+  const { disk, onError, readAheadBytes } = settings;
   const cache = storageCache(settings);
-  const files = new OpenFiles(disk, settings.maxIdleFiles, onError, (path) =>
+  const files = new OpenFiles(backend, settings.maxIdleFiles, onError, (path) =>
     forgetPath(cache, path),
   );
-  const journals = new ChangeJournals(storePaths);
   const locks = new FileLocks(journals);
+  const { group, environment } = settings;
+  const shared = { disk, backend, files, locks, journals, onError };
   const store = new FileStore({
+    ...shared,
     group,
-    disk,
     environment,
     storePaths,
-    rotation,
-    files,
-    locks,
-    journals,
-    onError,
+    rotation: parts.rotation,
   });
   const changing = new ChangingFiles({
-    disk,
-    files,
-    locks,
-    journals,
+    ...shared,
     temporaryFile: (path) => store.temporaryFile(path),
-    onError,
   });
-  const slices = new Slices(disk, files, settings, onError, cache, rows);
+  const slices = new Slices({ ...shared, ...settings, disk, cache, hotSlices });
   const hasRoom = async (path: string, bytes: number): Promise<boolean> => {
-    const storePath = storePaths.find((each) => path.startsWith(dataDirectory(each.path) + sep))!;
-    const { freeBytes } = await storePath.space();
+    const { freeBytes } = await journals.storePathOf(path).space();
     return freeBytes - bytes >= settings.reservedSpaceMegabytes * 1024 * 1024;
   };
-  const sliceReader = new SliceReader({ slices, cache, readAheadBytes, rows, hasRoom, onError });
-  const temporaryFile = (path: string): string => store.temporaryFile(path);
+  const sliceReader = new SliceReader({
+    slices,
+    cache,
+    readAheadBytes,
+    rows: hotSlices,
+    hasRoom,
+    onError,
+  });
   return new StorageService({
     settings,
+    backend,
     identity: new Identity(settings.address, settings.host),
     storePaths,
     files,
     store,
     changing,
-    replication,
-    metadata: new MetadataStore(disk, locks, temporaryFile),
+    replication: parts.replication,
+    metadata: new MetadataStore(backend, locks),
     slices,
     cache,
     locks,

@@ -18,7 +18,6 @@ import {
   OptionError,
 } from '@stevedore/wire';
 import { type Environment, systemEnvironment } from '../environment.js';
-import type { TierOptions } from '../tiers/tier-options.js';
 
 export interface StorageOptions extends ConnectionOptions, AccessOptions {
   /** Directories that hold the files; made if they are not there. At least one. */
@@ -71,8 +70,6 @@ export interface StorageOptions extends ConnectionOptions, AccessOptions {
   readonly diskReportIntervalMs?: number;
   /** Pause before a lost tracker is tried again. Default 1000. */
   readonly reconnectDelayMs?: number;
-  /** Small files as rows beside their metadata, and what moves them. */
-  readonly tiers?: TierOptions;
   readonly disk?: Disk;
   readonly environment?: Environment;
   /** Called with failures that no answer carries. Default: they are dropped. */
@@ -81,17 +78,12 @@ export interface StorageOptions extends ConnectionOptions, AccessOptions {
 
 export interface StorageSettings
   extends Required<
-    Omit<
-      StorageOptions,
-      'trackers' | 'address' | 'tiers' | keyof ConnectionOptions | keyof AccessOptions
-    >
+    Omit<StorageOptions, 'trackers' | 'address' | keyof ConnectionOptions | keyof AccessOptions>
   > {
   readonly trackers: readonly Address[];
   readonly address: string | undefined;
   readonly limits: ConnectionLimits;
   readonly access: AccessSettings;
-  /** Checked where the tier is opened: a plain storage loads nothing of it. */
-  readonly tiers: TierOptions;
 }
 
 const MIB = 1024 * 1024;
@@ -124,7 +116,6 @@ export function storageSettings(options: StorageOptions): StorageSettings {
     beatIntervalMs: options.beatIntervalMs ?? 30_000,
     diskReportIntervalMs: options.diskReportIntervalMs ?? 60_000,
     reconnectDelayMs: options.reconnectDelayMs ?? 1000,
-    tiers: options.tiers ?? {},
     disk: options.disk ?? localDisk,
     environment: options.environment ?? systemEnvironment,
     onError: options.onError ?? (() => {}),

@@ -1,6 +1,7 @@
 import { basename, dirname } from 'node:path';
 import type { Disk, DiskFile } from '@stevedore/disk';
 import type { Payload } from '@stevedore/wire';
+import { newFileOnDisk } from './files-on-disk.js';
 import { IncomingFile } from './incoming-file.js';
 import { pieceName } from './layout.js';
 
@@ -51,7 +52,7 @@ async function inMemory(payload: Payload): Promise<Piece> {
 }
 
 async function inTemporaryFile(disk: Disk, path: string, payload: Payload): Promise<Piece> {
-  const incoming = await IncomingFile.create(disk, path);
+  const incoming = new IncomingFile(await newFileOnDisk(disk, path));
   try {
     await incoming.receive(payload);
   } catch (error) {

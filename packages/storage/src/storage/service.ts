@@ -11,6 +11,7 @@ import { StatusError } from '@stevedore/wire';
 import type { Replication } from '../replication/replication.js';
 import type { FileLocks } from './change-journals.js';
 import type { ChangingFiles } from './changing-files.js';
+import type { FileBackend } from './file-backend.js';
 import type { FileStore } from './file-store.js';
 import type { Identity } from './identity.js';
 import type { MetadataStore } from './metadata-store.js';
@@ -23,6 +24,7 @@ import type { StorePath } from './store-path.js';
 
 export interface StorageParts {
   readonly settings: StorageSettings;
+  readonly backend: FileBackend;
   readonly identity: Identity;
   readonly storePaths: readonly StorePath[];
   readonly store: FileStore;
@@ -40,6 +42,7 @@ export interface StorageParts {
 /** All parts of a storage that its handlers work with. */
 export class StorageService {
   readonly settings: StorageSettings;
+  readonly backend: FileBackend;
   readonly identity: Identity;
   readonly storePaths: readonly StorePath[];
   readonly store: FileStore;
@@ -56,6 +59,7 @@ export class StorageService {
 
   constructor(parts: StorageParts) {
     this.settings = parts.settings;
+    this.backend = parts.backend;
     this.identity = parts.identity;
     this.storePaths = parts.storePaths;
     this.store = parts.store;

@@ -1,9 +1,9 @@
-import { dirname } from 'node:path';
 import { type Disk, removeIfThere } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
 import { asError, StatusError } from '@stevedore/wire';
 import type { ChangeJournals } from './change-journals.js';
-import { DELETED_SUFFIX, METADATA_SUFFIX } from './layout.js';
+import type { FileBackend } from './file-backend.js';
+import { DELETED_SUFFIX } from './layout.js';
 import { foreseen, type OpenFiles } from './open-files.js';
 
 /**
@@ -14,6 +14,7 @@ import { foreseen, type OpenFiles } from './open-files.js';
  */
 export interface SeveralStepsParts {
   readonly disk: Disk;
+  readonly backend: FileBackend;
   readonly files: OpenFiles;
   readonly journals: ChangeJournals;
   readonly onError: (error: Error) => void;
@@ -28,16 +29,13 @@ export class SeveralSteps {
 
   /** Gives a file and its metadata another name in the same directory, both or none. */
   async move(from: string, to: string, note: () => Promise<void>): Promise<void> {
-    const { disk, files, journals, onError } = this.#parts;
+    const { backend, files, journals, onError } = this.#parts;
     await note();
     const recorded = await journals.record({ what: 'move', path: from, to });
     try {
-      await disk.rename(from, to);
+      await backend.move(from, to);
       files.forget(from);
-      if (await disk.exists(from + METADATA_SUFFIX)) {
-        await disk.rename(from + METADATA_SUFFIX, to + METADATA_SUFFIX);
-      }
-      await disk.syncDirectory(dirname(to));
+      await backend.sync(to);
     } catch (error) {
       recorded.unsettled(() => this.#moveBack(from, to));
       await journals.settle(from).catch((again: unknown) => onError(asError(again)));
@@ -50,13 +48,11 @@ export class SeveralSteps {
   }
 
   async #moveBack(from: string, to: string): Promise<void> {
-    const { disk, files, journals } = this.#parts;
-    for (const suffix of [METADATA_SUFFIX, '']) {
-      if (await disk.exists(to + suffix)) await disk.rename(to + suffix, from + suffix);
-    }
+    const { backend, files, journals } = this.#parts;
+    await backend.move(to, from);
     files.forget(to);
     files.forget(from);
-    await disk.syncDirectory(dirname(from));
+    await backend.sync(from);
     await journals.forget(from);
   }
 
@@ -65,9 +61,9 @@ export class SeveralSteps {
    * told whether it has metadata.
    */
   async remove(path: string, note: (hasMetadata: boolean) => Promise<void>): Promise<void> {
-    const { disk, files, journals, onError } = this.#parts;
-    if (!(await disk.exists(path))) throw new StatusError(Status.notFound, path);
-    const hasMetadata = await disk.exists(path + METADATA_SUFFIX);
+    const { backend, disk, files, journals, onError } = this.#parts;
+    if (!(await backend.exists(path))) throw new StatusError(Status.notFound, path);
+    const hasMetadata = await backend.hasMetadata(path);
     const hasCompanions = hasMetadata || (await disk.exists(path + DELETED_SUFFIX));
     await note(hasMetadata);
     const recorded =
@@ -75,7 +71,7 @@ export class SeveralSteps {
         ? await journals.record({ what: 'remove', path })
         : undefined;
     try {
-      await disk.unlink(path);
+      await backend.remove(path);
     } catch (error) {
       recorded?.done();
       throw foreseen(error, path);
@@ -83,7 +79,7 @@ export class SeveralSteps {
     // After the unlink, so that no reader opens it again.
     files.forget(path);
     try {
-      await disk.syncDirectory(dirname(path));
+      await backend.sync(path);
     } catch (error) {
       recorded?.unsettled(() => this.#removeCompanions(path));
       throw error;
@@ -98,12 +94,10 @@ export class SeveralSteps {
   }
 
   async #removeCompanions(path: string): Promise<void> {
-    const { disk } = this.#parts;
+    const { backend, disk } = this.#parts;
     // Before this the file could come back, and would then have lost its companions.
-    await disk.syncDirectory(dirname(path));
-    for (const suffix of [METADATA_SUFFIX, DELETED_SUFFIX]) {
-      await removeIfThere(disk, path + suffix);
-    }
-    await disk.syncDirectory(dirname(path));
+    await backend.sync(path);
+    await removeIfThere(disk, path + DELETED_SUFFIX);
+    await backend.setMetadata(path, undefined);
   }
 }

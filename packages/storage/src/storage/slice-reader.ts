@@ -1,10 +1,9 @@
 import { type FileCache, type Flight, isWhole, loadGroup } from '@stevedore/cache';
 import { type SliceEntry, Status } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
-import type { SliceRows } from '../tiers/slice-rows.js';
 import { sliceKey } from './file-cache.js';
 import type { OpenFile } from './open-files.js';
-import type { Slices } from './slices.js';
+import type { HotSlices, Slices } from './slices.js';
 import { SpareBuffers } from './spare-buffers.js';
 
 /**
@@ -21,7 +20,7 @@ export interface SliceReaderParts {
   /** Bytes read at a time for a group; 0 reads slices alone. */
   readonly readAheadBytes: number;
   /** Undefined: slices are no rows. */
-  readonly rows: SliceRows | undefined;
+  readonly rows: HotSlices | undefined;
   /** False if the disk of this path is needed for files. */
   readonly hasRoom: (path: string, bytes: number) => Promise<boolean>;
   readonly onError: (error: Error) => void;

@@ -4,9 +4,9 @@ import { type Disk, readSmallFile } from '@stevedore/disk';
 import { type SliceEntry, type SliceId, Status } from '@stevedore/protocol';
 import { asError, StatusError } from '@stevedore/wire';
 import type { Change } from '../replication/change.js';
-import type { SliceRows } from '../tiers/slice-rows.js';
 import { ByteBoundedCache } from './byte-bounded-cache.js';
 import { decodeDeletedSlices, encodeDeletedSlice } from './deleted-slices-format.js';
+import type { FileBackend } from './file-backend.js';
 import { sliceKey } from './file-cache.js';
 import { KeyedLock } from './keyed-lock.js';
 import { DELETED_SUFFIX } from './layout.js';
@@ -20,39 +20,42 @@ import { readSliceTable, TrunkDirectory } from './trunk-directory.js';
  * the same trunk take turns, so that a deletion is never overlooked.
  */
 
-export interface SliceOptions {
+export interface SlicesParts {
+  readonly disk: Disk;
+  readonly backend: FileBackend;
+  readonly files: OpenFiles;
+  readonly cache: FileCache;
+  readonly hotSlices: HotSlices | undefined;
   /** Memory for directories of trunks. */
   readonly maxDirectoryCacheBytes: number;
   /** A trunk with a longer directory is treated as no trunk. */
   readonly maxTrunkDirectoryBytes: number;
+  readonly onError: (error: Error) => void;
+}
+
+/** Copies of slices that are read often, apart from their trunks; any may go at any time. */
+export interface HotSlices {
+  /** Counts a read of the slice, or of what may be one. */
+  count(trunkPath: string, offset: number): void;
+  /** True if the slice is asked for often enough to be kept. */
+  isWanted(trunkPath: string, offset: number, sizeBytes: number): boolean;
+  /** The slice that begins there, if it is kept. */
+  find(trunkPath: string, offset: number): SliceEntry | undefined;
+  read(trunkPath: string, slice: SliceEntry): Buffer | undefined;
+  keep(trunkPath: string, slice: SliceEntry, bytes: Buffer): void;
+  /** There is no such slice any more; without an offset, no such trunk. */
+  remove(trunkPath: string, offset?: number): void;
 }
 
 export class Slices {
-  readonly #disk: Disk;
-  readonly #files: OpenFiles;
-  readonly #options: SliceOptions;
-  readonly #onError: (error: Error) => void;
-  readonly #cache: FileCache;
-  readonly #rows: SliceRows | undefined;
+  readonly #parts: SlicesParts;
   readonly #directories: ByteBoundedCache<TrunkDirectory>;
   readonly #locks = new KeyedLock();
 
-  constructor(
-    disk: Disk,
-    files: OpenFiles,
-    options: SliceOptions,
-    onError: (error: Error) => void,
-    cache: FileCache,
-    rows: SliceRows | undefined,
-  ) {
-    this.#cache = cache;
-    this.#rows = rows;
-    this.#disk = disk;
-    this.#files = files;
-    this.#options = options;
-    this.#onError = onError;
+  constructor(parts: SlicesParts) {
+    this.#parts = parts;
     this.#directories = new ByteBoundedCache(
-      options.maxDirectoryCacheBytes,
+      parts.maxDirectoryCacheBytes,
       (directory) => directory.byteLength,
     );
   }
@@ -61,7 +64,7 @@ export class Slices {
   async open(slice: SliceEntry, trunkPath: string): Promise<OpenFile> {
     if (!(await this.directory(trunkPath)).holds(slice))
       throw new StatusError(Status.notFound, 'no such slice');
-    return this.#files.acquire(trunkPath);
+    return this.#parts.files.acquire(trunkPath);
   }
 
   /**
@@ -85,7 +88,7 @@ export class Slices {
     // In this order: the list goes after its trunk.
     const deleted = await this.#deleted(trunkPath);
     if (deleted.some(({ offset }) => offset === slice.offset)) return false;
-    return this.#disk.exists(trunkPath);
+    return this.#parts.backend.exists(trunkPath);
   }
 
   /** Deletes the slice durably; status 2 if it is not there. */
@@ -119,7 +122,7 @@ export class Slices {
         await this.#append(slice, trunkPath, change.seconds());
         this.#forget(slice, trunkPath);
       }
-      if (known || !(await this.#disk.exists(trunkPath)))
+      if (known || !(await this.#parts.backend.exists(trunkPath)))
         throw new StatusError(Status.notFound, 'no such slice');
     });
   }
@@ -144,11 +147,13 @@ export class Slices {
 
   /** The list of a trunk's deleted slices as it is; undefined if there is none. */
   listToSend(trunkPath: string): Promise<Buffer | undefined> {
-    return this.#locks.run(trunkPath, () => readSmallFile(this.#disk, trunkPath + DELETED_SUFFIX));
+    return this.#locks.run(trunkPath, () =>
+      readSmallFile(this.#parts.disk, trunkPath + DELETED_SUFFIX),
+    );
   }
 
   async #deleted(trunkPath: string): Promise<readonly SliceEntry[]> {
-    const list = await readSmallFile(this.#disk, trunkPath + DELETED_SUFFIX);
+    const list = await readSmallFile(this.#parts.disk, trunkPath + DELETED_SUFFIX);
     return decodeDeletedSlices(list ?? Buffer.alloc(0)).slices;
   }
 
@@ -160,7 +165,7 @@ export class Slices {
       } finally {
         // Even if it failed: the trunk may be gone. No row is made without a directory.
         this.#directories.delete(trunkPath);
-        this.#rows?.remove(trunkPath);
+        this.#parts.hotSlices?.remove(trunkPath);
       }
     });
   }
@@ -172,22 +177,24 @@ export class Slices {
     directory = this.#directories.get(trunkPath),
   ): void {
     directory?.markDeleted(slice);
-    this.#cache.delete(sliceKey(trunkPath, slice));
-    this.#rows?.remove(trunkPath, slice.offset);
+    this.#parts.cache.delete(sliceKey(trunkPath, slice));
+    this.#parts.hotSlices?.remove(trunkPath, slice.offset);
   }
 
   /** Only to be called with the trunk's lock: a directory of a trunk that is gone must not stay. */
   async #directory(trunkPath: string): Promise<TrunkDirectory> {
     const cached = this.#directories.get(trunkPath);
     if (cached) return cached;
-    const trunk = await this.#files.acquire(trunkPath);
-    const table = await readSliceTable(trunk, this.#options.maxTrunkDirectoryBytes).finally(() =>
+    const trunk = await this.#parts.files.acquire(trunkPath);
+    const table = await readSliceTable(trunk, this.#parts.maxTrunkDirectoryBytes).finally(() =>
       trunk.release(),
     );
-    const list = await readSmallFile(this.#disk, trunkPath + DELETED_SUFFIX);
+    const list = await readSmallFile(this.#parts.disk, trunkPath + DELETED_SUFFIX);
     const { slices, damaged } = decodeDeletedSlices(list ?? Buffer.alloc(0));
     if (damaged > 0) {
-      this.#onError(new Error(`${trunkPath}${DELETED_SUFFIX} has ${damaged} damaged records`));
+      this.#parts.onError(
+        new Error(`${trunkPath}${DELETED_SUFFIX} has ${damaged} damaged records`),
+      );
     }
     const directory = new TrunkDirectory(
       table,
@@ -201,7 +208,7 @@ export class Slices {
     const path = trunkPath + DELETED_SUFFIX;
     const { offset, size, crc32 } = slice;
     const record = encodeDeletedSlice({ offset, size, crc32, deletedAtSeconds });
-    const file = await this.#disk.openToUpdate(path);
+    const file = await this.#parts.disk.openToUpdate(path);
     try {
       const { size: bytes } = await file.stat();
       const end = bytes - (bytes % record.length);
@@ -209,9 +216,9 @@ export class Slices {
         await file.writeAt([record], end);
         await file.sync();
         // Always: the first deletion of this trunk may have ended between file and directory.
-        await this.#disk.syncDirectory(dirname(path));
+        await this.#parts.disk.syncDirectory(dirname(path));
       } catch (error) {
-        await file.truncate(end).catch((again: unknown) => this.#onError(asError(again)));
+        await file.truncate(end).catch((again: unknown) => this.#parts.onError(asError(again)));
         throw error;
       }
     } finally {

@@ -3,13 +3,12 @@ import { type DiskUsage, encodeStatistics, type StorageStatistics } from '@steve
 import { type ConnectionEnds, FrameServer, PROTOCOL_VERSION } from '@stevedore/wire';
 import { deferred } from '../deferred.js';
 import { nowSeconds } from '../environment.js';
-import type { MigrationStatus } from '../migration/status.js';
 import { Peers } from '../replication/peers.js';
 import { StorageSession } from '../replication/session.js';
 import type { ReplicationStatus } from '../replication/status.js';
 import type { FirstSync } from './first-sync.js';
-import { openStorage } from './open-storage.js';
-import { type StorageOptions, storageSettings } from './options.js';
+import { openStorage, type StorageBackend } from './open-storage.js';
+import { type StorageOptions, type StorageSettings, storageSettings } from './options.js';
 import type { StorageService } from './service.js';
 import { TrackerLink } from './tracker-link.js';
 
@@ -26,8 +25,6 @@ export interface Storage extends AsyncDisposable {
   statistics(): StorageStatistics;
   /** How it stands with the other members of its group. */
   replicationStatus(): ReplicationStatus;
-  /** What migration is doing; undefined where no small file is a row. */
-  migrationStatus(): MigrationStatus | undefined;
   /** Stops listening, lets requests under way finish for a moment, closes everything. */
   close(): Promise<void>;
 }
@@ -37,12 +34,16 @@ const MIB = 1024 * 1024;
 
 /**
  * Starts a storage; resolves when it listens, whether or not a tracker is there
- * (see `active`). Rejects with StartError or OptionError.
+ * (see `active`). Rejects with StartError or OptionError. Without a backend every file
+ * is one on the disk.
  */
-export async function startStorage(options: StorageOptions): Promise<Storage> {
+export async function startStorage(
+  options: StorageOptions,
+  openBackend?: (settings: StorageSettings) => Promise<StorageBackend | undefined>,
+): Promise<Storage> {
   const settings = storageSettings(options);
   const { onError, host, group } = settings;
-  const opened = await openStorage(settings);
+  const opened = await openStorage(settings, await openBackend?.(settings));
   const server = new FrameServer<StorageSession>({
     role: 'storage',
     host,
@@ -91,7 +92,6 @@ export async function startStorage(options: StorageOptions): Promise<Storage> {
     cacheStats: () => opened.service.cache.stats(),
     statistics,
     replicationStatus: () => peers.status(),
-    migrationStatus: () => opened.tiering?.migration.status(),
     close,
     [Symbol.asyncDispose]: close,
   };

@@ -4,6 +4,7 @@ import { hexByte } from '@stevedore/protocol';
 import { codeOf, StartError } from '@stevedore/wire';
 import type { Environment } from '../environment.js';
 import { ChangeJournal } from './change-journal.js';
+import type { FileBackend } from './file-backend.js';
 import { dataDirectory, temporaryDirectory } from './layout.js';
 
 /**
@@ -18,7 +19,6 @@ export class StorePath {
   readonly path: string;
   readonly #disk: Disk;
   readonly #environment: Environment;
-  readonly #isWhole: (path: string) => boolean;
   /** Directories known to be there, and durably so. */
   readonly #made = new Map<string, Promise<void>>();
   #space: { readonly value: DiskSpace; readonly atMs: number } | undefined;
@@ -27,14 +27,7 @@ export class StorePath {
   #journal: ChangeJournal | undefined;
   #nextTemporary = 1;
 
-  /** `isWhole`: changes of this file are never half made, and need not be repeated. */
-  constructor(
-    path: string,
-    disk: Disk,
-    environment: Environment,
-    isWhole: (path: string) => boolean = () => false,
-  ) {
-    this.#isWhole = isWhole;
+  constructor(path: string, disk: Disk, environment: Environment) {
     this.path = path;
     this.#disk = disk;
     this.#environment = environment;
@@ -50,11 +43,11 @@ export class StorePath {
    * Makes the directories, carries through the changes that a crash has interrupted,
    * removes what else it left, and proves that files can be written.
    */
-  async prepare(): Promise<void> {
+  async prepare(backend: FileBackend): Promise<void> {
     const temporary = temporaryDirectory(this.path);
     try {
       await this.#disk.makeDirectory(temporary);
-      this.#journal = await ChangeJournal.open(this.#disk, dataDirectory(this.path), this.#isWhole);
+      this.#journal = await ChangeJournal.open(this.#disk, dataDirectory(this.path), backend);
       for (const name of await this.#disk.list(temporary)) {
         await this.#disk.unlink(join(temporary, name));
       }

@@ -1,10 +1,15 @@
-import type { Move } from './move.js';
-
 /**
  * Which files of a store path are being moved and which are being changed. A file is not
  * moved while it is changed, nor twice at a time; a change revokes the move and waits
  * until nothing is left of it.
  */
+
+/** A move that is under way. */
+export interface Move {
+  readonly isRevoked: boolean;
+  /** Nothing is left of it. */
+  end(): void;
+}
 
 interface UnderWay {
   revoked: boolean;

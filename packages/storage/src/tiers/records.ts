@@ -250,16 +250,6 @@ export class Records {
   /** Ends the transaction, with a checkpoint; to be called when no request waits any more. */
   async close(): Promise<void> {
     await this.commit().catch(() => {});
-    this.#abandon();
-  }
-
-  /** As if the process had been killed: what was not committed is lost. */
-  abandon(): void {
-    if (this.#inTransaction) this.#db.exec('ROLLBACK');
-    this.#abandon();
-  }
-
-  #abandon(): void {
     closeSync(this.#log);
     this.#db.close();
   }

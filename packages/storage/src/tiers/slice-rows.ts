@@ -3,6 +3,7 @@ import { isWhole } from '@stevedore/cache';
 import type { SliceEntry } from '@stevedore/protocol';
 import { asError } from '@stevedore/wire';
 import { ByteBoundedCache } from '../storage/byte-bounded-cache.js';
+import type { HotSlices } from '../storage/slices.js';
 import { LEAST_HEATING, Place } from './constants.js';
 import type { SliceRecords } from './slice-records.js';
 import type { Tier } from './tier.js';
@@ -28,7 +29,7 @@ const MAX_COUNTED = 50_000;
 /** In an interval, so that no request waits for long. */
 const MAX_REMOVALS = 1000;
 
-export class SliceRows {
+export class SliceRows implements HotSlices {
   readonly #parts: SliceRowsParts;
   readonly #heats = new ByteBoundedCache<number>(MAX_COUNTED, () => 1);
   #hasChanged = false;

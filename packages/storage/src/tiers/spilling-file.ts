@@ -1,5 +1,6 @@
 import { type Disk, type DiskFile, type FileStat, removeIfThere } from '@stevedore/disk';
-import { bytesOf, GrowingBytes } from './growing-bytes.js';
+
+const LEAST_BYTES = 4096;
 
 /**
  * Bytes that are being written: in memory while they may become a row, in a file under a
@@ -11,7 +12,7 @@ export interface SpillingFileParts {
   readonly disk: Disk;
   /** The temporary name. */
   readonly path: string;
-  /** The largest that may become a row. */
+  /** The largest that may become a row; -1 for none. */
   readonly limitBytes: number;
   readonly mtimeSeconds: number;
   /** What there is already. Default: nothing. */
@@ -23,7 +24,6 @@ export class SpillingFile implements DiskFile {
   #memory: GrowingBytes | undefined;
   #file: DiskFile | undefined;
   #mtimeSeconds: number;
-  #isSynced = false;
 
   constructor(parts: SpillingFileParts) {
     this.#parts = parts;
@@ -73,23 +73,13 @@ export class SpillingFile implements DiskFile {
   }
 
   async sync(): Promise<void> {
-    this.#isSynced = true;
     await this.#file?.sync();
   }
 
   async close(): Promise<void> {
-    this.#isSynced = false;
     const file = this.#file;
     this.#file = undefined;
     await file?.close();
-  }
-
-  /**
-   * Its directory is synced while it is open: if it has been synced, its owner relies on
-   * it under its temporary name.
-   */
-  async keep(): Promise<void> {
-    if (this.#memory && this.#isSynced) await (await this.#onDisk()).sync();
   }
 
   /** Puts what is in memory on the disk, synced, under the temporary name. */
@@ -109,7 +99,7 @@ export class SpillingFile implements DiskFile {
     const { disk, path } = this.#parts;
     const file = await disk.create(path);
     try {
-      await file.writeAt([this.#memory!.bytes], 0);
+      if (this.#memory!.size > 0) await file.writeAt([this.#memory!.bytes], 0);
     } catch (error) {
       await file.close();
       await removeIfThere(disk, path);
@@ -119,4 +109,57 @@ export class SpillingFile implements DiskFile {
     this.#memory = undefined;
     return file;
   }
+}
+
+/** Bytes in memory that are written anywhere and grow, up to a bound of their owner's. */
+class GrowingBytes {
+  #buffer: Buffer;
+  #size: number;
+
+  constructor(initial: Buffer = Buffer.alloc(0)) {
+    this.#buffer = Buffer.from(initial);
+    this.#size = initial.length;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** As they are now; not to be kept over the next change. */
+  get bytes(): Buffer {
+    return this.#buffer.subarray(0, this.#size);
+  }
+
+  readAt(target: Buffer, position: number): number {
+    if (position >= this.#size) return 0;
+    return this.#buffer.copy(target, 0, position, this.#size);
+  }
+
+  writeAt(chunks: readonly Uint8Array[], position: number): void {
+    let at = position;
+    this.#reserve(at + bytesOf(chunks));
+    for (const chunk of chunks) {
+      this.#buffer.set(chunk, at);
+      at += chunk.length;
+    }
+    this.#size = Math.max(this.#size, at);
+  }
+
+  truncate(size: number): void {
+    this.#reserve(size);
+    if (size < this.#size) this.#buffer.fill(0, size, this.#size);
+    this.#size = size;
+  }
+
+  /** What is behind the size is zeros always. */
+  #reserve(size: number): void {
+    if (size <= this.#buffer.length) return;
+    const grown = Buffer.alloc(Math.max(size, 2 * this.#buffer.length, LEAST_BYTES));
+    this.#buffer.copy(grown, 0, 0, this.#size);
+    this.#buffer = grown;
+  }
+}
+
+function bytesOf(chunks: readonly Uint8Array[]): number {
+  return chunks.reduce((sum, { length }) => sum + length, 0);
 }

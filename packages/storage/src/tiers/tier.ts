@@ -2,12 +2,11 @@ import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { heated } from '@stevedore/balance';
 import type { Disk, DiskFile } from '@stevedore/disk';
-import { AwayFile } from './away-file.js';
 import type { AwayFiles } from './away-files.js';
 import { Place } from './constants.js';
 import { chunksOf, LocalFiles } from './local-files.js';
-import type { NewContent } from './move.js';
 import { MovesUnderWay } from './moves-under-way.js';
+import { AwayFile } from './read-files.js';
 import type { FileRecord } from './record-row.js';
 import type { Records } from './records.js';
 import { TierMoves } from './tier-moves.js';
@@ -29,8 +28,12 @@ export interface TierParts {
   /** Undefined: no file goes to another group. */
   readonly away: AwayFiles | undefined;
   readonly now: () => number;
-  /** The bytes of this path lie elsewhere now. */
-  readonly onMoved: (path: string) => void;
+}
+
+/** A file's content that takes the place of what was there. */
+export interface NewContent {
+  readonly bytes: Buffer;
+  readonly mtimeSeconds: number;
 }
 
 export class Tier {
@@ -40,6 +43,7 @@ export class Tier {
   readonly #parts: TierParts;
   readonly #local: LocalFiles;
   readonly #underWay = new MovesUnderWay();
+  #onMoved: (path: string) => void = () => {};
 
   constructor(parts: TierParts) {
     const { records, away, now } = parts;
@@ -53,8 +57,13 @@ export class Tier {
       now,
       local: this.#local,
       underWay: this.#underWay,
-      onMoved: (name) => parts.onMoved(this.pathOf(name)),
+      onMoved: (name) => this.#onMoved(this.pathOf(name)),
     });
+  }
+
+  /** The listener is told of every path whose content is elsewhere from then on. */
+  onMoved(listener: (path: string) => void): void {
+    this.#onMoved = listener;
   }
 
   /** Moves that a change of their file has ended. */
@@ -166,7 +175,7 @@ export class Tier {
     const size = (await this.#local.statOf(name))?.size ?? before.size;
     this.#put(name, before, { place: Place.file, size, mtimeSeconds, crc32: 0, moving: false });
     await this.records.commit();
-    this.#parts.onMoved(this.pathOf(name));
+    this.#onMoved(this.pathOf(name));
   }
 
   /** Brings a file home from another group onto this disk; to be called while it is being changed. */

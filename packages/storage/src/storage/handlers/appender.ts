@@ -78,7 +78,7 @@ export function appenderHandlers<Session>(service: StorageService): Handler<Sess
 async function appender(service: StorageService, name: string): Promise<FileId> {
   if (name.length < NORMAL_NAME_CHARS) throw new StatusError(Status.invalid, 'a name too short');
   const id = service.requested({ group: service.settings.group, name });
-  if (!(await service.settings.disk.exists(service.store.pathOf(id)))) {
+  if (!(await service.backend.exists(service.store.pathOf(id)))) {
     throw new StatusError(Status.notFound, name);
   }
   if (fileKind(id) !== 'appender') throw new StatusError(Status.invalid, `${name} is no appender`);

@@ -28,7 +28,7 @@ export function metadataHandlers<Session>(service: StorageService): Handler<Sess
       }
       const id = described(request);
       const file = { path: pathOf(id), name: id.name };
-      if (!(await service.settings.disk.exists(file.path))) {
+      if (!(await service.backend.exists(file.path))) {
         throw new StatusError(Status.notFound, request.name);
       }
       await service.replication.run({ changed: id }, (change) =>

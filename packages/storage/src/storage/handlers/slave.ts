@@ -17,8 +17,8 @@ import { checkExtension, forget } from './upload.js';
 
 /** UPLOAD_SLAVE_FILE and CREATE_LINK: files that hang on another one. */
 export function slaveHandlers<Session>(service: StorageService): Handler<Session>[] {
-  const { store, settings, storePaths, identity, replication } = service;
-  const { group, disk } = settings;
+  const { backend, store, settings, storePaths, identity, replication } = service;
+  const { group } = settings;
 
   /** The name of a slave, by the master's; status 22 if there can be none, 2 without the master. */
   const slaveOf = async (master: string, prefix: string, extension: string): Promise<FileId> => {
@@ -95,7 +95,7 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
   /** The file itself, if `path` is a link to it. */
   async function endOf(path: string): Promise<string> {
     try {
-      return resolve(dirname(path), (await disk.readLink(path)).target);
+      return resolve(dirname(path), (await backend.readLink(path)).target);
     } catch (error) {
       if (codeOf(error) === 'EINVAL') return path;
       throw error;

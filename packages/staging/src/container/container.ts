@@ -1,0 +1,386 @@
+import { type Disk, hasCode } from '@stevedore/disk';
+import { StoreError } from '../errors.js';
+import type { FileMapChange } from '../filemap/changes.js';
+import {
+  BATCH_BYTES,
+  BATCH_RECORDS,
+  MIN_HALF_BYTES,
+  RECORD_HEADER_BYTES,
+  RecordType,
+} from './constants.js';
+import { encodeRecordHead, type NewRecord } from './record.js';
+import { changeOfRecord, deletionRecord } from './records.js';
+import { Segment } from './segment.js';
+
+/**
+ * The Files Container: append-only segments with one writer. Appends that wait while
+ * others are on their way to the disk are written together (group commit): one write that
+ * is durable when it is done, one FileMap transaction, then all are acknowledged. Two
+ * batches are on their way at a time, and acknowledged in their order. Where the disk knows no
+ * durable writes, or bytes that nobody waited for lie before them, a sync follows the write.
+ *
+ * After a failed write or sync the segment takes no more records: what the system
+ * still holds of it is unknown. Its acknowledged records stay readable. What was refused
+ * is cut off; where the disk does not even take that, deletions of the refused files are
+ * written with the next batch that it takes, so that no later start finds them.
+ */
+export interface ContainerOptions {
+  readonly disk: Disk;
+  readonly folder: string;
+  readonly origin: number;
+  readonly now: () => number;
+  /** False: acknowledge once the operating system has the bytes. */
+  readonly sync: boolean;
+  readonly segmentBytes: number;
+  /** Number of the first segment to begin. */
+  readonly nextSegment: number;
+  /** Makes a batch visible; called before its appends resolve. Must not fail. */
+  readonly commit: (
+    changes: readonly FileMapChange[],
+    segment: Segment,
+    indexedBytes: number,
+  ) => void;
+  /** More of the segment is known to be on the medium. */
+  readonly onSynced: (segment: Segment) => void;
+}
+
+interface Append {
+  readonly records: readonly NewRecord[];
+  readonly bytes: number;
+  readonly sync: boolean;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** A batch that is on its way to a segment. */
+interface Batch {
+  readonly appends: readonly Append[];
+  /** Deletions of refused files that are written with it. */
+  readonly refused: readonly Buffer[];
+  readonly segment: Segment;
+  readonly changes: readonly FileMapChange[];
+  /** Where it ends in the segment. */
+  readonly end: number;
+  /** Resolves when it is written. */
+  readonly written: Promise<void>;
+  /** It is on the medium then, if the one before it is. */
+  readonly isDurable: boolean;
+}
+
+/** Refused files that could not be cut off and are kept in mind. */
+const MAX_REFUSED = 100_000;
+/** How long a batch waits for more appends that come one right after the other, in turns. */
+const MAX_GATHER_TURNS = 16;
+
+export class Container {
+  readonly #options: ContainerOptions;
+  readonly #segments = new Map<number, Segment>();
+  #current: Segment | undefined;
+  /** The current segment takes no more, however short it is. */
+  #isEnded = false;
+  #nextSegment: number;
+  /** Segments with records that the disk may not have. */
+  readonly #unsynced = new Set<Segment>();
+  /** Number of the first segment that is not an earlier process's. */
+  readonly firstOwnSegment: number;
+  /** Refused files whose records may still be found on the disk. */
+  #refused: Buffer[] = [];
+  #queue: Append[] = [];
+  #queuedBytes = 0;
+  /** Bytes of the batches that are on their way. */
+  #unsettledBytes = 0;
+  /** Appends of the batch that was taken last. */
+  #lastBatch = 0;
+  /** Bytes that make a batch: half of all that was on its way when the last one was taken. */
+  #halfBytes = MIN_HALF_BYTES;
+  /** Ends the gathering of a batch. */
+  #go: () => void = () => {};
+  #writing: Promise<void> | undefined;
+  /** Resolves when the last batch that was begun is answered. Never rejects, as the next one. */
+  #settled: Promise<void> = Promise.resolve();
+  /** The last sync in the background. */
+  #leftBehind: Promise<void> = Promise.resolve();
+  #closed = false;
+
+  constructor(options: ContainerOptions) {
+    this.#options = options;
+    this.#nextSegment = options.nextSegment;
+    this.firstOwnSegment = options.nextSegment;
+  }
+
+  /** Makes a segment of an earlier process readable. */
+  adopt(segment: Segment): void {
+    this.#segments.set(segment.number, segment);
+  }
+
+  /** Bytes of all segments, and of the appends that wait to be written. */
+  get bytes(): number {
+    let sum = this.#queuedBytes;
+    for (const segment of this.#segments.values()) sum += segment.end;
+    return sum;
+  }
+
+  segment(number: number): Segment | undefined {
+    return this.#segments.get(number);
+  }
+
+  /** Oldest first; the last one may be the one being written. */
+  segments(): Segment[] {
+    return [...this.#segments.values()].sort((a, b) => a.number - b.number);
+  }
+
+  isCurrent(segment: Segment): boolean {
+    return segment === this.#current;
+  }
+
+  /**
+   * Resolves once the records are durable and visible in the FileMap. Records of
+   * one call are in one batch. `sync` may ask for less than the container's own
+   * durability: then they are visible once the system has them. Rejects with StoreError
+   * `disk_full` or `container_write_failed`; then none of
+   * them will be seen.
+   */
+  append(records: readonly NewRecord[], sync = this.#options.sync): Promise<void> {
+    if (this.#closed) {
+      return Promise.reject(
+        new StoreError('closed', 'the store is closed and takes no more files'),
+      );
+    }
+    const bytes = records.reduce((sum, record) => sum + RECORD_HEADER_BYTES + record.bodyBytes, 0);
+    return new Promise((resolve, reject) => {
+      this.#queue.push({ records, bytes, sync, resolve, reject });
+      this.#queuedBytes += bytes;
+      if (this.#queuedBytes >= this.#halfBytes) this.#go();
+      this.#writing ??= this.#writeAll();
+    });
+  }
+
+  /** Makes what was acknowledged durable, whatever the durability. */
+  async sync(): Promise<void> {
+    for (const segment of [...this.#unsynced]) {
+      await this.#sync(segment, segment.bytes);
+      this.#options.onSynced(segment);
+    }
+  }
+
+  /** Begins a new segment, so that the one before it can go. */
+  beginSegment(): Promise<void> {
+    this.#isEnded = true;
+    return this.append([]);
+  }
+
+  /** If it rejects, the segment is still there, to be read and to be removed again. */
+  async removeSegment(segment: Segment): Promise<void> {
+    await segment.unlink();
+    this.#segments.delete(segment.number);
+    this.#unsynced.delete(segment);
+    await segment.close();
+  }
+
+  syncFolder(): Promise<void> {
+    return this.#options.disk.syncDirectory(this.#options.folder);
+  }
+
+  async close(): Promise<void> {
+    if (this.#refused.length > 0 && !this.#closed) await this.append([]).catch(() => undefined);
+    this.#closed = true;
+    await this.#writing;
+    await this.#settled;
+    await this.#leftBehind;
+    try {
+      await this.sync();
+    } finally {
+      const closed = [...this.#segments.values()].map((segment) => segment.close());
+      this.#segments.clear();
+      await Promise.all(closed);
+    }
+  }
+
+  async #writeAll(): Promise<void> {
+    while (this.#queue.length > 0) {
+      if (!this.#isAlone()) await this.#gather();
+      await this.#writeBatch(this.#takeBatch());
+    }
+    this.#writing = undefined;
+  }
+
+  /** Uploads come one after the other: no other is on its way that could share the batch. */
+  #isAlone(): boolean {
+    return this.#queue.length === 1 && this.#lastBatch <= 1 && this.#unsettledBytes === 0;
+  }
+
+  /**
+   * Those that were answered together come back together, and are to go together; but
+   * no more than make a batch, so that it is written while the others are still coming in.
+   */
+  async #gather(): Promise<void> {
+    let seen = 0;
+    for (let turn = 0; turn < MAX_GATHER_TURNS && this.#queue.length > seen; turn++) {
+      if (this.#queuedBytes >= this.#halfBytes) return;
+      seen = this.#queue.length;
+      await new Promise<void>((resolve) => {
+        this.#go = resolve;
+        setImmediate(resolve);
+      });
+    }
+  }
+
+  /**
+   * What waits, up to the bounds of a batch. Where there is much of it, half of all that
+   * is on its way: while one half is being written, the other one is made.
+   */
+  #takeBatch(): Append[] {
+    const half = Math.ceil((this.#queuedBytes + this.#unsettledBytes) / 2);
+    this.#halfBytes = Math.min(BATCH_BYTES, Math.max(MIN_HALF_BYTES, half));
+    let bytes = 0;
+    let records = 0;
+    let count = 0;
+    for (const append of this.#queue) {
+      if (count > 0 && (bytes + append.bytes > this.#halfBytes || records >= BATCH_RECORDS)) break;
+      bytes += append.bytes;
+      records += append.records.length;
+      count += 1;
+    }
+    this.#queuedBytes -= bytes;
+    this.#lastBatch = count;
+    return this.#queue.splice(0, count);
+  }
+
+  /** Begins to write it, and resolves once the one before it is answered. */
+  async #writeBatch(appends: readonly Append[]): Promise<void> {
+    const bytes = appends.reduce((sum, append) => sum + append.bytes, 0);
+    let batch: Batch;
+    try {
+      batch = this.#begin(appends, await this.#writableSegment());
+    } catch (error) {
+      await this.#settled;
+      await this.#giveUp(this.#current, error, appends);
+      return;
+    }
+    this.#unsettledBytes += bytes;
+    const before = this.#settled;
+    this.#settled = this.#settle(batch, before).finally(() => {
+      this.#unsettledBytes -= bytes;
+    });
+    await before;
+  }
+
+  #begin(appends: readonly Append[], segment: Segment): Batch {
+    // It may have failed since it was chosen.
+    if (segment.failure !== undefined) throw segment.failure;
+    const buffers: Uint8Array[] = [];
+    const changes: FileMapChange[] = [];
+    const start = segment.end;
+    let end = start;
+    const refused = this.#refused.slice(0, BATCH_RECORDS);
+    const deletions = refused.map((key) => deletionRecord(key, this.#options.now()));
+    for (const records of [deletions, ...appends.map((append) => append.records)]) {
+      for (const record of records) {
+        const head = encodeRecordHead(record, segment.number);
+        buffers.push(head);
+        for (const piece of record.body) buffers.push(piece);
+        const bodyOfPlan = record.body[0] as Buffer | undefined;
+        changes.push(changeOfRecord(record, bodyOfPlan, end + head.length));
+        end += head.length + record.bodyBytes;
+      }
+    }
+    const durably = appends.some(({ sync }) => sync);
+    const { done, isDurable } = segment.write(buffers, end - start, durably);
+    // The error is handled where the batch is settled, which may be later.
+    done.catch(() => undefined);
+    this.#refused = this.#refused.slice(refused.length);
+    return { appends, refused, segment, changes, end, written: done, isDurable };
+  }
+
+  async #settle(batch: Batch, before: Promise<void>): Promise<void> {
+    const { appends, refused, segment, changes, end, written, isDurable } = batch;
+    try {
+      await before;
+      await written;
+      // The batch before it failed, and this one may be as doubtful.
+      if (segment.failure !== undefined) throw segment.failure;
+      if (isDurable) segment.settle(end);
+      else if (segment.synced < end) {
+        this.#unsynced.add(segment);
+        if (appends.some(({ sync }) => sync)) await this.#sync(segment, end);
+      }
+      this.#options.commit(changes, segment, end);
+      segment.bytes = end;
+    } catch (error) {
+      this.#refused.push(...refused);
+      await this.#giveUp(segment, error, appends);
+      return;
+    }
+    for (const append of appends) append.resolve();
+  }
+
+  async #writableSegment(): Promise<Segment> {
+    const { disk, folder, origin, now, sync, segmentBytes } = this.#options;
+    if (this.#current && this.#current.end < segmentBytes && !this.#isEnded) return this.#current;
+    await this.#settled;
+    // What was only handed to the system so far is not left behind. With durability os
+    // that runs in the background; those that rely on it get its failure.
+    const left = this.sync();
+    if (sync) await left;
+    else this.#leftBehind = left.catch(() => undefined);
+    await this.#current?.finish();
+    this.#current = undefined;
+    const number = this.#nextSegment;
+    this.#nextSegment += 1;
+    const previousBytes = this.segments().at(-1)?.bytes ?? 0;
+    const header = { segment: number, origin, begunAt: now(), previousBytes };
+    const segment = await Segment.create(disk, folder, header);
+    this.#segments.set(number, segment);
+    this.#current = segment;
+    this.#isEnded = false;
+    return segment;
+  }
+
+  async #sync(segment: Segment, end: number): Promise<void> {
+    // What is written meanwhile puts it there again.
+    this.#unsynced.delete(segment);
+    try {
+      await segment.sync(end);
+    } catch (error) {
+      this.#unsynced.add(segment);
+      throw error;
+    }
+  }
+
+  /** Ends the segment after a failure and takes back what was written but not acknowledged. */
+  async #giveUp(
+    segment: Segment | undefined,
+    cause: unknown,
+    appends: readonly Append[],
+  ): Promise<void> {
+    if (segment && segment.failure === undefined) {
+      segment.failure = cause;
+      if (this.#current === segment) this.#current = undefined;
+      if (segment.synced >= segment.bytes) this.#unsynced.delete(segment);
+      await segment.dropInvalidBytes().catch(() => undefined);
+      await segment.finish();
+    }
+    if (segment && !segment.isCut) this.#noteRefused(appends);
+    const failure = writeFailure(cause, this.#options.folder);
+    for (const append of appends) append.reject(failure);
+  }
+
+  #noteRefused(appends: readonly Append[]): void {
+    const isNew = ({ type, meta }: NewRecord) =>
+      type === RecordType.file || (type === RecordType.spooledFile && !('was' in meta));
+    const files = appends.flatMap(({ records }) => records.filter(isNew));
+    for (const { key } of files) {
+      if (this.#refused.length < MAX_REFUSED) this.#refused.push(key);
+    }
+  }
+}
+
+function writeFailure(cause: unknown, folder: string): StoreError {
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  if (hasCode(cause, 'ENOSPC') || hasCode(cause, 'EDQUOT')) {
+    const message = `the container's disk is full (${reason})`;
+    return new StoreError('disk_full', message, { cause, retryable: true });
+  }
+  const message = `the container could not be written (${reason}); check the disk of ${folder}`;
+  return new StoreError('container_write_failed', message, { cause, retryable: true });
+}

@@ -1,0 +1,105 @@
+import { StoreError } from '../errors.js';
+import type { DamagePlace, FileMap, FileRow } from '../filemap/filemap.js';
+import { formatKey } from '../key.js';
+import type { Quarantine } from '../repair/quarantine.js';
+import { learnBlocks } from '../repair/sound-copies.js';
+import { isBlockListOf } from './block-checksums.js';
+import type { Container } from './container.js';
+import type { Spool } from './spool.js';
+import { soundBytes } from './staged-bytes.js';
+
+/**
+ * Reads files from this disk. A copy that is not what was stored is never given out: it
+ * is quarantined, and mended where another one is sound.
+ */
+export interface LocalCopiesParts {
+  readonly container: Container;
+  readonly spool: Spool;
+  readonly fileMap: FileMap;
+  readonly quarantine: Quarantine;
+  /** A copy of the file is not read any more. */
+  readonly onDamaged: (row: FileRow) => void;
+  /** Makes the place it was moved from its place again; true if a storage has it sound there. */
+  readonly takeBack: (row: FileRow) => Promise<boolean>;
+}
+
+export class LocalCopies {
+  readonly #parts: LocalCopiesParts;
+
+  constructor(parts: LocalCopiesParts) {
+    this.#parts = parts;
+  }
+
+  /** True if `read` or `readSpooled` can give the file's bytes from this disk. */
+  has({ key, segment, spooled }: FileRow): boolean {
+    const { container, spool, quarantine } = this.#parts;
+    // A spool file without a record may still be in the making.
+    if (spooled === 2) return false;
+    if (spooled === 1) return spool.has(key) && !quarantine.has(key, 'spool');
+    return container.segment(segment) !== undefined && !quarantine.has(key, 'container');
+  }
+
+  /**
+   * The bytes of a small file; undefined when they are no longer on this disk, or the file
+   * is in FastDFS again.
+   * Throws `corrupt` when they are not those that were stored, or cannot be read, and
+   * FastDFS has no copy.
+   */
+  async read(row: FileRow): Promise<Buffer | undefined> {
+    const { container, quarantine } = this.#parts;
+    if (!container.segment(row.segment)) {
+      if (row.trunk === null) await this.takeBack(row.key);
+      return undefined;
+    }
+    if (!quarantine.has(row.key, 'container')) {
+      try {
+        const bytes = await soundBytes(container, row);
+        if (bytes) return bytes;
+        this.noteDamage(row, 'container');
+      } catch (error) {
+        // That the disk fails may pass.
+        if (row.trunk === null) throw error;
+      }
+    }
+    if (row.trunk !== null || (await this.takeBack(row.key))) return undefined;
+    throw new StoreError(
+      'corrupt',
+      `the staged bytes of ${formatKey(row.key)} are not those that were stored`,
+    );
+  }
+
+  /**
+   * True if the file is in FastDFS, its damaged copy here being one that was not stored yet:
+   * then it is where it was before. Rejects while FastDFS is away.
+   */
+  async takeBack(key: Buffer): Promise<boolean> {
+    const row = this.#parts.fileMap.find(key);
+    if (row?.trunk !== null) return row !== undefined;
+    if (row.was === null || this.has(row)) return false;
+    return this.#parts.takeBack(row);
+  }
+
+  /** The bytes of a large file that is in the spool. */
+  readSpooled(
+    row: Pick<FileRow, 'key' | 'size' | 'crc32'>,
+    range?: { readonly start: number; readonly end: number },
+  ): AsyncGenerator<Buffer> {
+    return this.#parts.spool.read(row.key, row, range);
+  }
+
+  /** A copy of the file is not what was stored: it is not read any more, and mended if it can be. */
+  noteDamage(row: FileRow, place: DamagePlace, storage?: string): void {
+    this.#parts.quarantine.add(row, place, storage);
+    this.#parts.onDamaged(row);
+  }
+
+  /** CRC-32s of a large file's blocks, if they are known and its own. */
+  blocksOf(row: FileRow): Buffer | undefined {
+    const list = this.#parts.fileMap.blocks(row.key);
+    return list && isBlockListOf(list, row) ? list : undefined;
+  }
+
+  keepBlocks(row: FileRow, list: Buffer): void {
+    learnBlocks(this.#parts.fileMap, row, list);
+  }
+}

@@ -1,0 +1,285 @@
+import { crc32 } from 'node:zlib';
+import type {
+  FileChange,
+  FileMapChange,
+  FormerPlace,
+  PlannedMember,
+  TrunkKind,
+} from '../filemap/changes.js';
+import { packMembers, unpackMembers } from '../filemap/changes.js';
+import { BLOCK_BYTES } from './block-checksums.js';
+import { RecordType } from './constants.js';
+import type { NewRecord } from './record.js';
+
+/** Records by their meaning: how each is written, and what each changes in the FileMap. */
+
+export interface FileMeta {
+  readonly name: string;
+  readonly type: string;
+  readonly group: string | undefined;
+  /** Unix milliseconds from which on the file is gone; absent for most. */
+  readonly expiresAt?: number | undefined;
+  /** What makes an upload that is sent twice one file: 16 bytes, base64url. */
+  readonly once?: string | undefined;
+}
+
+export interface NewFile extends FileMeta {
+  readonly key: Buffer;
+  readonly size: number;
+  readonly crc32: number;
+  /** Unix milliseconds. */
+  readonly stagedAt: number;
+  /** The bytes; undefined for a file that is in the spool. */
+  readonly body: readonly Uint8Array[] | undefined;
+  /** CRC-32s of its blocks, for a file that is in the spool. */
+  readonly blocks?: Buffer | undefined;
+}
+
+export interface StoredTrunk {
+  readonly taskId: Buffer;
+  readonly kind: TrunkKind;
+  readonly fileId: string;
+  readonly size: number;
+  readonly crc32: number;
+  readonly files: number;
+  /** Another copy of it may be in FastDFS. */
+  readonly doubtful: boolean;
+  /** CRC-32s of its blocks, for a file stored whole. */
+  readonly blocks?: Buffer | undefined;
+  /** What a trunk's directory would tell, for a file stored whole. */
+  readonly file?: FileMeta & {
+    readonly key: Buffer;
+    readonly stagedAt: number;
+    /** Where it was stored before. */
+    readonly was: readonly FormerPlace[];
+  };
+}
+
+const NO_BODY = { body: [], bodyBytes: 0 } as const;
+
+export function fileRecord(file: NewFile): NewRecord {
+  const { key, size, stagedAt } = file;
+  const blocks = file.body ? undefined : file.blocks;
+  const meta = metaOf(file);
+  if (blocks) meta.blockBytes = BLOCK_BYTES;
+  return {
+    type: file.body ? RecordType.file : RecordType.spooledFile,
+    key,
+    meta,
+    body: file.body ?? (blocks ? [blocks] : []),
+    bodyBytes: file.body ? size : (blocks?.length ?? 0),
+    size,
+    time: stagedAt,
+    crc32: file.crc32,
+  };
+}
+
+/** Written for every upload, so it is made without spreads, which cost several times as much. */
+function metaOf({ name, type, group, expiresAt, once }: FileMeta): Record<string, unknown> {
+  const meta: Record<string, unknown> = { name, type };
+  if (group !== undefined) meta.group = group;
+  if (expiresAt !== undefined) meta.expires = expiresAt;
+  if (once !== undefined) meta.once = once;
+  return meta;
+}
+
+export function deletionRecord(key: Buffer, now: number): NewRecord {
+  return {
+    type: RecordType.deletion,
+    key,
+    meta: {},
+    ...NO_BODY,
+    size: 0,
+    time: now,
+    crc32: 0,
+  };
+}
+
+export function planRecord(
+  plan: {
+    taskId: Buffer;
+    kind: TrunkKind;
+    size: number;
+    members: readonly PlannedMember[];
+  },
+  now: number,
+): NewRecord {
+  const body = packMembers(plan.members);
+  return {
+    type: RecordType.plan,
+    key: plan.taskId,
+    meta: { kind: plan.kind },
+    body: [body],
+    bodyBytes: body.length,
+    size: plan.size,
+    time: now,
+    crc32: crc32(body),
+  };
+}
+
+export function storedRecord(trunk: StoredTrunk, now: number): NewRecord {
+  const { kind, fileId, files, file, blocks } = trunk;
+  const member = file && {
+    ...metaOf(file),
+    stagedAt: file.stagedAt,
+    member: file.key.toString('base64url'),
+    ...(file.was.length === 0 ? {} : { was: file.was }),
+  };
+  return {
+    type: RecordType.stored,
+    key: trunk.taskId,
+    meta: {
+      kind,
+      fileId,
+      files,
+      ...member,
+      ...(trunk.doubtful ? { doubtful: true } : {}),
+      ...blockMeta(blocks),
+    },
+    body: blocks ? [blocks] : [],
+    bodyBytes: blocks?.length ?? 0,
+    size: trunk.size,
+    time: now,
+    crc32: trunk.crc32,
+  };
+}
+
+/** Nothing in the trunk is alive any more: from now on it is no file's place. */
+export function retiredRecord(trunk: Omit<StoredTrunk, 'file'>, now: number): NewRecord {
+  return { ...storedRecord(trunk, now), type: RecordType.retired };
+}
+
+/** The length of the blocks whose checksums are the record's body. */
+function blockMeta(blocks: Buffer | undefined): { blockBytes?: number } {
+  return blocks ? { blockBytes: BLOCK_BYTES } : {};
+}
+
+/** A stored file whose bytes are in the container or in the spool again. */
+export function movedRecord(file: NewFile, was: readonly FormerPlace[]): NewRecord {
+  const record = fileRecord(file);
+  const type = file.body ? RecordType.movedFile : RecordType.spooledFile;
+  return { ...record, type, meta: { ...record.meta, was } };
+}
+
+/** A record as it was written or found again. */
+export interface RecordContent {
+  readonly type: number;
+  readonly key: Buffer;
+  readonly meta: object;
+  readonly size: number;
+  readonly time: number;
+  readonly crc32: number;
+}
+
+/**
+ * What the record changes in the FileMap: `body` is the whole body of a record that is
+ * no file, `position` where the body begins.
+ */
+export function changeOfRecord(
+  record: RecordContent,
+  body: Buffer | undefined,
+  position: number,
+): FileMapChange {
+  const { key, size } = record;
+  const meta = record.meta as Readonly<Record<string, unknown>>;
+  const kind: TrunkKind = meta.kind === 'whole' ? 'whole' : 'trunk';
+  switch (record.type) {
+    case RecordType.deletion:
+      return { what: 'deletion', key };
+    case RecordType.plan: {
+      const members = unpackMembers(body!);
+      return { what: 'plan', taskId: key, kind, size, members };
+    }
+    case RecordType.stored:
+      return {
+        what: 'stored',
+        taskId: key,
+        kind,
+        fileId: String(meta.fileId),
+        size,
+        crc32: record.crc32,
+        files: Number(meta.files),
+        doubtfulSince: meta.doubtful === true ? record.time : undefined,
+        blocks: readBlocks(body, meta),
+        file: kind === 'whole' ? wholeFile(record, meta) : undefined,
+      };
+    case RecordType.retired: {
+      const fileId = String(meta.fileId);
+      const doubtfulSince = meta.doubtful === true ? record.time : undefined;
+      const about = { taskId: key, kind, fileId, size, files: Number(meta.files) };
+      return { what: 'retired', ...about, doubtfulSince };
+    }
+    case RecordType.spooledFile: {
+      const file = fileOf(record, meta, body, position);
+      return meta.was === undefined ? file : { ...file, what: 'moved', was: readPlaces(meta.was) };
+    }
+    case RecordType.movedFile:
+      return { ...fileOf(record, meta, body, position), what: 'moved', was: readPlaces(meta.was) };
+    default:
+      return fileOf(record, meta, body, position);
+  }
+}
+
+/** The places of `was` in a meta block or a directory entry's comment. */
+export function readPlaces(value: unknown): FormerPlace[] {
+  if (!Array.isArray(value)) return [];
+  return value.filter(
+    (place): place is FormerPlace =>
+      Array.isArray(place) && typeof place[0] === 'string' && typeof place[1] === 'number',
+  );
+}
+
+function fileOf(
+  record: RecordContent,
+  meta: Readonly<Record<string, unknown>>,
+  body: Buffer | undefined,
+  position: number,
+): FileChange & { readonly what: 'file' } {
+  const { name, type, group, expiresAt, once } = readFileMeta(meta);
+  return {
+    what: 'file',
+    name,
+    type,
+    group,
+    expiresAt,
+    once,
+    key: record.key,
+    size: record.size,
+    crc32: record.crc32,
+    stagedAt: record.time,
+    position,
+    spooled: record.type === RecordType.spooledFile,
+    blocks: record.type === RecordType.spooledFile ? readBlocks(body, meta) : undefined,
+  };
+}
+
+/** Undefined too when they are of another length than those that this program reads. */
+function readBlocks(
+  body: Buffer | undefined,
+  meta: Readonly<Record<string, unknown>>,
+): Buffer | undefined {
+  return meta.blockBytes === BLOCK_BYTES ? body : undefined;
+}
+
+function wholeFile(record: RecordContent, meta: Readonly<Record<string, unknown>>) {
+  if (typeof meta.member !== 'string') return undefined;
+  return {
+    ...readFileMeta(meta),
+    key: Buffer.from(meta.member, 'base64url'),
+    size: record.size,
+    crc32: record.crc32,
+    stagedAt: Number(meta.stagedAt),
+    was: readPlaces(meta.was),
+  };
+}
+
+/** Name, type, group and expiry as meta blocks and directory comments hold them. */
+export function readFileMeta(meta: Readonly<Record<string, unknown>>): FileMeta {
+  return {
+    name: String(meta.name ?? ''),
+    type: String(meta.type ?? ''),
+    group: typeof meta.group === 'string' ? meta.group : undefined,
+    expiresAt: typeof meta.expires === 'number' ? meta.expires : undefined,
+    once: typeof meta.once === 'string' ? meta.once : undefined,
+  };
+}

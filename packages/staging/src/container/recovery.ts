@@ -1,0 +1,189 @@
+import { constants } from 'node:fs';
+import { access, rename } from 'node:fs/promises';
+import { type Disk, hasCode, readSmallFile, replaceFile } from '@stevedore/disk';
+import { StoreError } from '../errors.js';
+import type { FileMapChange } from '../filemap/changes.js';
+import { FileMap } from '../filemap/filemap.js';
+import { RecordType } from './constants.js';
+import { changeOfRecord } from './records.js';
+import { type FoundRecord, Segment, scanSegment, segmentNumber } from './segment.js';
+
+/**
+ * What happens at start: whatever a crash left, container and FileMap agree again
+ * before the first call is served. A FileMap that is damaged is moved aside and
+ * made anew from the container.
+ */
+
+const APPLY_PAGE = 500;
+const MAX_ORIGIN_BYTES = 64;
+
+export interface RecoveredContainer {
+  readonly segments: readonly Segment[];
+  readonly nextSegment: number;
+  /** Numbers of segments of which the FileMap knows more than the disk has. */
+  readonly short: readonly number[];
+  /** Files in them whose bytes were found damaged. */
+  readonly damaged: number;
+}
+
+/** Makes the folders; an unwritable directory is StoreError `directory_unusable`. */
+export async function prepareFolders(disk: Disk, directory: string): Promise<void> {
+  try {
+    await disk.makeDirectory(`${directory}/container`);
+    await disk.makeDirectory(`${directory}/spool`);
+    await access(directory, constants.W_OK);
+    await disk.syncDirectory(directory);
+  } catch (error) {
+    const reason = (error as Error).message;
+    throw new StoreError(
+      'directory_unusable',
+      `${directory} cannot be used (${reason}); check that it is a folder this user may write to`,
+      { cause: error },
+    );
+  }
+}
+
+/** The origin of this directory's keys, chosen once. */
+export async function readOrigin(
+  disk: Disk,
+  directory: string,
+  choose: () => number,
+): Promise<number> {
+  const text = (await readSmallFile(disk, `${directory}/origin`, MAX_ORIGIN_BYTES))?.toString();
+  if (text !== undefined && /^\d{1,5}\s*$/.test(text) && Number(text) <= 0xffff)
+    return Number(text);
+  const origin = choose();
+  await replaceFile(disk, directory, 'origin', `${origin}\n`);
+  return origin;
+}
+
+export async function openFileMap(
+  directory: string,
+  now: number,
+  onProblem: (error: Error) => void,
+): Promise<FileMap> {
+  const path = `${directory}/filemap.sqlite`;
+  try {
+    return FileMap.open(path);
+  } catch (error) {
+    if (!isDamaged(error)) throw error;
+    const aside = `${path}.damaged-${now}`;
+    onProblem(
+      new StoreError(
+        'corrupt',
+        `the FileMap is damaged (${(error as Error).message}); it is kept as ${aside} and made anew from the container`,
+        { cause: error },
+      ),
+    );
+    for (const suffix of ['', '-wal', '-shm']) await renameIfThere(path + suffix, aside + suffix);
+    return FileMap.open(path);
+  }
+}
+
+/**
+ * Brings the FileMap up to date with every record of the container. What is read was
+ * perhaps never synced: a process that was killed may have written it last, and another
+ * one may have tried to sync it in vain and been refused its start. It is written again
+ * and made durable before anything is built on it.
+ */
+export async function replayContainer(
+  disk: Disk,
+  folder: string,
+  fileMap: FileMap,
+  now: number,
+): Promise<RecoveredContainer> {
+  const numbers = (await disk.list(folder))
+    .map(segmentNumber)
+    .filter((number) => number !== undefined)
+    .sort((a, b) => a - b);
+  const segments: Segment[] = [];
+  let damaged = 0;
+  // A crash may come between the removal of one and that it is forgotten: then nothing
+  // that is needed is looked for in it.
+  const short = fileMap.segments().filter((number) => !numbers.includes(number));
+  try {
+    await disk.syncDirectory(folder);
+    for (const number of numbers) {
+      const synced = fileMap.syncedBytes(number);
+      // Without a FileMap that knows better: all but the newest were synced by whoever
+      // began the next one.
+      const isKnown = synced > 0 || number === numbers.at(-1);
+      segments.push(await Segment.open(disk, folder, number, isKnown ? synced : Infinity));
+    }
+    for (const [index, segment] of segments.entries()) {
+      const { number } = segment;
+      await segment.sync();
+      const [synced, indexed] = [fileMap.syncedBytes(number), fileMap.indexedBytes(number)];
+      if (!(await isWhole(segment, synced, indexed))) short.push(number);
+      for (const key of await replaySegment(segment, segments[index + 1], fileMap)) {
+        if (fileMap.addDamage({ key, place: 'container', holder: '', foundAt: now })) damaged += 1;
+      }
+    }
+  } catch (error) {
+    await Promise.allSettled(segments.map((segment) => segment.close()));
+    throw error;
+  }
+  const last = Math.max(numbers.at(-1) ?? 0, fileMap.lastSegment());
+  return { segments, nextSegment: last + 1, short, damaged };
+}
+
+/** True if the records from one byte to the other, both ends of records, are all intact. */
+async function isWhole(segment: Segment, from: number, to: number): Promise<boolean> {
+  if (segment.bytes < to) return false;
+  if (from >= to) return true;
+  for await (const { end } of scanSegment(segment, from)) if (end >= to) return true;
+  return false;
+}
+
+/**
+ * Gives the keys of the files whose bytes are not sound. How much of a segment that the
+ * FileMap knows nothing of was acknowledged, its successor says.
+ */
+async function replaySegment(
+  segment: Segment,
+  successor: Segment | undefined,
+  fileMap: FileMap,
+): Promise<Buffer[]> {
+  const begun = fileMap.indexedBytes(segment.number);
+  const acknowledged = begun === 0 ? ((await successor?.header())?.previousBytes ?? 0) : 0;
+  const damaged: Buffer[] = [];
+  let end = begun;
+  let changes: FileMapChange[] = [];
+  for await (const record of scanSegment(segment, begun, acknowledged)) {
+    end = record.end;
+    const change = changeOf(record);
+    // A file never comes back, in whatever order records are met.
+    const isFile = change?.what === 'file' || change?.what === 'moved';
+    if (!change || (isFile && fileMap.isDeleted(change.key))) continue;
+    if (isFile && !change.spooled && !record.isSound) damaged.push(change.key);
+    changes.push(change);
+    if (changes.length >= APPLY_PAGE) {
+      fileMap.apply(changes, segment.number, end, end);
+      changes = [];
+    }
+  }
+  if (end > begun) fileMap.apply(changes, segment.number, end, end);
+  else fileMap.setSynced(segment.number, Math.min(end, segment.bytes));
+  // What lies behind the last intact record was never acknowledged.
+  segment.bytes = Math.min(end, segment.bytes);
+  segment.end = segment.bytes;
+  return damaged.filter((key) => fileMap.find(key)?.segment === segment.number);
+}
+
+/** Undefined for one that has lost what it says: the members of a plan. */
+function changeOf({ header, meta, body, bodyPosition }: FoundRecord): FileMapChange | undefined {
+  if (header.type === RecordType.plan && !body) return undefined;
+  return changeOfRecord({ ...header, meta }, body, bodyPosition);
+}
+
+function isDamaged(error: unknown): boolean {
+  return hasCode(error, 'SQLITE_CORRUPT') || hasCode(error, 'SQLITE_NOTADB');
+}
+
+async function renameIfThere(from: string, to: string): Promise<void> {
+  try {
+    await rename(from, to);
+  } catch (error) {
+    if (!hasCode(error, 'ENOENT')) throw error;
+  }
+}

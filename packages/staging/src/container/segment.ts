@@ -1,0 +1,363 @@
+import { dirname } from 'node:path';
+import { crc32 } from 'node:zlib';
+import { type Disk, type DiskFile, isMediumFailure, removeIfThere } from '@stevedore/disk';
+import { serial } from '../serial.js';
+import { isBlockListOf } from './block-checksums.js';
+import { RECORD_HEADER_BYTES, RecordType, SEGMENT_HEADER_BYTES } from './constants.js';
+import { readFirmly, Unreadable } from './firm-read.js';
+import {
+  decodeRecordHeader,
+  decodeSegmentHeader,
+  encodeSegmentHeader,
+  isRecordHeadIntact,
+  type RecordHeader,
+  type SegmentHeader,
+} from './record.js';
+
+/**
+ * One segment file. Readers may go on while it is being removed: the file is
+ * closed when the last of them is done.
+ */
+export class Segment {
+  readonly number: number;
+  readonly path: string;
+  readonly #disk: Disk;
+  readonly #file: DiskFile;
+  /** Valid bytes: what readers may see. */
+  bytes: number;
+  /** Written bytes: where the next record goes. */
+  end: number;
+  /** Bytes that are known to be on the medium. */
+  synced = 0;
+  /** Those, and the ones behind them that writes under way bring there by themselves. */
+  #syncing = 0;
+  /** Writes that are under way; they never reject. */
+  readonly #writing = new Set<Promise<void>>();
+  /** Why nothing more is to be written to it. */
+  failure: unknown;
+  /** A sync has failed since `synced` was known: a later one says nothing about those bytes. */
+  #isDoubtful = false;
+  /** One sync at a time: with two, one could get the error of the other. */
+  readonly #inTurn = serial();
+  /** What was written and refused is known to be gone from the medium. */
+  isCut = false;
+  #readers = 0;
+  #closing: (() => void) | undefined;
+
+  private constructor(number: number, path: string, disk: Disk, file: DiskFile, bytes: number) {
+    this.number = number;
+    this.path = path;
+    this.#disk = disk;
+    this.#file = file;
+    this.bytes = bytes;
+    this.end = bytes;
+  }
+
+  /** A new, empty segment; its name and header are durable when this resolves. */
+  static async create(disk: Disk, folder: string, header: SegmentHeader): Promise<Segment> {
+    const number = header.segment;
+    const path = `${folder}/${segmentName(number)}`;
+    const file = await disk.create(path);
+    try {
+      await file.writeAt([encodeSegmentHeader(header)], 0);
+      await file.sync();
+      await disk.syncDirectory(folder);
+    } catch (error) {
+      await file.close().catch(() => undefined);
+      await disk.unlink(path).catch(() => undefined);
+      throw error;
+    }
+    const segment = new Segment(number, path, disk, file, SEGMENT_HEADER_BYTES);
+    segment.synced = SEGMENT_HEADER_BYTES;
+    return segment;
+  }
+
+  /**
+   * One of an earlier process, of which so many bytes are known to be on the medium. What
+   * is behind them is written again by the first sync: another process may have tried to
+   * sync it in vain.
+   */
+  static async open(disk: Disk, folder: string, number: number, synced: number): Promise<Segment> {
+    const path = `${folder}/${segmentName(number)}`;
+    const file = await disk.openToUpdate(path);
+    try {
+      const segment = new Segment(number, path, disk, file, (await file.stat()).size);
+      segment.synced = Math.min(synced, segment.bytes);
+      segment.#isDoubtful = true;
+      return segment;
+    } catch (error) {
+      await file.close().catch(() => undefined);
+      throw error;
+    }
+  }
+
+  /** Undefined when it is not intact. */
+  async header(): Promise<SegmentHeader | undefined> {
+    const header = decodeSegmentHeader(await this.read(0, SEGMENT_HEADER_BYTES));
+    return header?.segment === this.number ? header : undefined;
+  }
+
+  /**
+   * Writes behind what is written; the caller says when it becomes valid. `durably`, and
+   * where the disk can: `isDurable`, what is written is on the medium when `done` resolves,
+   * if what was written before it is; the caller says so (`settle`). What is written next
+   * need not wait for that.
+   */
+  write(
+    buffers: readonly Uint8Array[],
+    bytes: number,
+    durably: boolean,
+  ): { readonly done: Promise<void>; readonly isDurable: boolean } {
+    const start = this.end;
+    this.end += bytes;
+    const isDurable = durably && this.#canWriteDurably(start);
+    const done = isDurable
+      ? this.#writeDurably(buffers, start)
+      : this.#file.writeAt(buffers, start);
+    if (isDurable) this.#syncing = this.end;
+    const ended = done.catch(() => undefined).finally(() => this.#writing.delete(ended));
+    this.#writing.add(ended);
+    return { done, isDurable };
+  }
+
+  /** Nothing may be missing before bytes that are durable. */
+  #canWriteDurably(start: number): boolean {
+    if (this.#isDoubtful || !this.#file.writeDurablyAt) return false;
+    return Math.max(this.synced, this.#syncing) >= start;
+  }
+
+  async #writeDurably(buffers: readonly Uint8Array[], start: number): Promise<void> {
+    try {
+      await this.#file.writeDurablyAt!(buffers, start);
+    } catch (error) {
+      this.#isDoubtful = true;
+      throw error;
+    }
+  }
+
+  /** All up to byte `end` is on the medium: durable writes, one behind the other, are done. */
+  settle(end: number): void {
+    this.synced = Math.max(this.synced, end);
+  }
+
+  /** Makes what is written up to byte `end` durable. */
+  sync(end = this.bytes): Promise<void> {
+    return this.#inTurn(() => this.#sync(end));
+  }
+
+  async #sync(end: number): Promise<void> {
+    try {
+      // The system gives up what it could not write: only what is written anew is tried again.
+      if (this.#isDoubtful) await this.#writeAgain(this.synced, end);
+      await this.#file.sync();
+    } catch (error) {
+      this.#isDoubtful = true;
+      throw error;
+    }
+    this.#isDoubtful = false;
+    this.settle(end);
+  }
+
+  /** The same bytes at the same place. */
+  async #writeAgain(from: number, end: number): Promise<void> {
+    for (let at = from; at < end; ) {
+      const bytes = await this.read(at, Math.min(CHECK_CHUNK_BYTES, end - at));
+      if (bytes.length === 0) return;
+      await this.#file.writeAt([bytes], at);
+      at += bytes.length;
+    }
+  }
+
+  /** Takes back bytes that were written but not made valid, for good when it resolves. */
+  async dropInvalidBytes(): Promise<void> {
+    while (this.#writing.size > 0) await Promise.all(this.#writing);
+    this.end = this.bytes;
+    await this.#file.truncate(this.bytes);
+    await this.#inTurn(async () => {
+      try {
+        await this.#file.sync();
+      } catch (error) {
+        // The error may concern bytes that were acknowledged before they were synced.
+        this.#isDoubtful = true;
+        throw error;
+      }
+    });
+    this.isCut = true;
+  }
+
+  /** Bytes at `position`; fewer than asked for only at the end of the file. */
+  async read(position: number, count: number): Promise<Buffer> {
+    this.#readers += 1;
+    try {
+      const target = Buffer.allocUnsafe(count);
+      const filled = await this.#file.readAt(target, position);
+      return filled === count ? target : target.subarray(0, filled);
+    } finally {
+      this.#readers -= 1;
+      if (this.#readers === 0) this.#closing?.();
+    }
+  }
+
+  /** Nothing more will be written to it: it keeps one descriptor, to be read. */
+  async finish(): Promise<void> {
+    // What is on the medium stays there, whatever closing says.
+    await this.#file.releaseDurable?.().catch(() => undefined);
+  }
+
+  /** As `read`; what the disk does not give although it is well otherwise is Unreadable. */
+  readFirmly(position: number, count: number): Promise<Buffer> {
+    return readFirmly(
+      () => this.read(position, count),
+      () => this.#disk.syncDirectory(dirname(this.path)),
+    );
+  }
+
+  async close(): Promise<void> {
+    if (this.#readers > 0) {
+      await new Promise<void>((resolve) => {
+        this.#closing = resolve;
+      });
+    }
+    await this.#file.close();
+  }
+
+  /** Removes the file's name; what is open of it can still be read. */
+  async unlink(): Promise<void> {
+    await removeIfThere(this.#disk, this.path);
+  }
+}
+
+/** A record found in a segment, with the places of its parts. */
+export interface FoundRecord {
+  readonly header: RecordHeader;
+  readonly meta: Readonly<Record<string, unknown>>;
+  /** Where the body begins in the segment. */
+  readonly bodyPosition: number;
+  /** Where the next record begins. */
+  readonly end: number;
+  /** The body, for records that are not files; undefined too when it is not sound. */
+  readonly body: Buffer | undefined;
+  /** False when the body is not what was written. */
+  readonly isSound: boolean;
+}
+
+const CHECK_CHUNK_BYTES = 2 ** 20;
+const READ_AHEAD_BYTES = 2 ** 18;
+/** Most headers come whole with their meta block. */
+const HEAD_BYTES = 1024;
+
+/**
+ * Yields the intact records from `from` on and stops at the first that is not:
+ * nothing behind it was acknowledged. Every body is held against its CRC-32. In the bytes
+ * that are known to have been acknowledged a body that is not sound has rotted, and the
+ * records behind it are yielded too; a header that has rotted tells no end. One that the
+ * disk does not give counts as rotten in those bytes; elsewhere it is Unreadable.
+ */
+export async function* scanSegment(
+  segment: Segment,
+  from: number,
+  acknowledgedBytes = 0,
+): AsyncGenerator<FoundRecord> {
+  const limit = segment.bytes;
+  const read = readAhead(segment);
+  let at = from;
+  if (at < SEGMENT_HEADER_BYTES) {
+    if (!(await segment.header())) return;
+    at = SEGMENT_HEADER_BYTES;
+  }
+  while (at + RECORD_HEADER_BYTES <= limit) {
+    const head = await readHead(read, at, limit);
+    const found = await readRecord(segment, read, at, head, { limit, acknowledgedBytes });
+    if (!found || !(found.isSound || found.end <= acknowledgedBytes)) return;
+    yield found;
+    at = found.end;
+  }
+}
+
+type Read = (position: number, count: number) => Promise<Buffer>;
+
+/** Of a record: more than its header, unless the disk gives no more. */
+async function readHead(read: Read, at: number, limit: number): Promise<Buffer> {
+  try {
+    return await read(at, Math.min(HEAD_BYTES, limit - at));
+  } catch (error) {
+    if (error instanceof Unreadable) return read(at, RECORD_HEADER_BYTES);
+    throw error;
+  }
+}
+
+/** As the segment's own reads, but neighbours come with one of them: records are small. */
+function readAhead(segment: Segment): Read {
+  let start = 0;
+  let ahead: Buffer = Buffer.alloc(0);
+  return async (position, count) => {
+    if (count > READ_AHEAD_BYTES) return segment.readFirmly(position, count);
+    if (position < start || position + count > start + ahead.length) {
+      try {
+        ahead = await segment.read(position, Math.max(count, READ_AHEAD_BYTES));
+      } catch (error) {
+        if (!isMediumFailure(error)) throw error;
+        return segment.readFirmly(position, count);
+      }
+      start = position;
+    }
+    return ahead.subarray(position - start, position - start + count);
+  };
+}
+
+async function readRecord(
+  segment: Segment,
+  read: Read,
+  at: number,
+  start: Buffer,
+  { limit, acknowledgedBytes }: { readonly limit: number; readonly acknowledgedBytes: number },
+): Promise<FoundRecord | undefined> {
+  const header = decodeRecordHeader(start, segment.number);
+  if (!header) return undefined;
+  const headBytes = RECORD_HEADER_BYTES + header.metaBytes;
+  const bodyPosition = at + headBytes;
+  const end = bodyPosition + header.bodyBytes;
+  if (end > limit) return undefined;
+  const head = start.length >= headBytes ? start.subarray(0, headBytes) : await read(at, headBytes);
+  if (!isRecordHeadIntact(head)) return undefined;
+  const isFile = header.type === RecordType.file || header.type === RecordType.movedFile;
+  let body: Buffer | undefined;
+  let crc = -1;
+  try {
+    if (!isFile) body = await read(bodyPosition, header.bodyBytes);
+    crc = body ? crc32(body) : await crcOf(read, bodyPosition, header.bodyBytes);
+  } catch (error) {
+    // Then it is unknown whether others were acknowledged, so they are not skipped.
+    if (!(error instanceof Unreadable) || end > acknowledgedBytes) throw error;
+  }
+  // The CRC-32 of a large file or a stored trunk is that of bytes which are elsewhere;
+  // the body, if there is one, has the checksums of their blocks.
+  const isList = header.type === RecordType.spooledFile || header.type === RecordType.stored;
+  const isSound =
+    header.bodyBytes === 0 ||
+    crc === header.crc32 ||
+    (isList && body !== undefined && isBlockListOf(body, header));
+  const meta = JSON.parse(head.toString('utf8', RECORD_HEADER_BYTES)) as Record<string, unknown>;
+  return { header, meta, bodyPosition, end, body: isSound ? body : undefined, isSound };
+}
+
+async function crcOf(read: Read, position: number, count: number): Promise<number> {
+  let value = 0;
+  for (let done = 0; done < count; ) {
+    const chunk = await read(position + done, Math.min(CHECK_CHUNK_BYTES, count - done));
+    if (chunk.length === 0) return -1;
+    value = crc32(chunk, value);
+    done += chunk.length;
+  }
+  return value;
+}
+
+function segmentName(number: number): string {
+  return `${String(number).padStart(10, '0')}.seg`;
+}
+
+/** The number in a segment's file name; undefined for other files. */
+export function segmentNumber(name: string): number | undefined {
+  const match = /^(\d{10})\.seg$/.exec(name);
+  return match ? Number(match[1]) : undefined;
+}

@@ -1,0 +1,248 @@
+import { crc32 } from 'node:zlib';
+import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
+import { StoreError } from '../errors.js';
+import { BlockChecksums, isBlockListOf } from './block-checksums.js';
+import { readFirmly, Unreadable } from './firm-read.js';
+
+/**
+ * Bodies that are too large for the container: one file each, named by key in
+ * hexadecimal, durable before the record that makes it known. A file that comes back
+ * into the spool has another name until it is whole: a record of its key may be there.
+ */
+export class Spool {
+  readonly #disk: Disk;
+  readonly #folder: string;
+  readonly #sizes = new Map<string, number>();
+  #bytes = 0;
+
+  constructor(disk: Disk, folder: string) {
+    this.#disk = disk;
+    this.#folder = folder;
+  }
+
+  /** Bytes of all spooled files, those being written included. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  async begin(key: Buffer): Promise<SpoolWriter> {
+    const name = key.toString('hex');
+    const file = await this.#disk.create(`${this.#folder}/${name}`);
+    this.#sizes.set(name, 0);
+    return new SpoolWriter(file, {
+      grow: (bytes) => this.#resize(name, bytes),
+      settle: (sync) => (sync ? this.syncNames() : Promise.resolve()),
+      discard: () => this.#remove(name),
+    });
+  }
+
+  /** For a file that was here before. */
+  async beginAgain(key: Buffer): Promise<SpoolWriter> {
+    const name = key.toString('hex');
+    const aside = `${name}${ASIDE}`;
+    // What is left of an attempt that could not be taken back.
+    await this.#remove(aside);
+    const file = await this.#disk.create(`${this.#folder}/${aside}`);
+    this.#sizes.set(aside, 0);
+    return new SpoolWriter(file, {
+      grow: (bytes) => this.#resize(aside, bytes),
+      settle: async () => {
+        await this.#disk.rename(`${this.#folder}/${aside}`, `${this.#folder}/${name}`);
+        this.#resize(name, -(this.#sizes.get(name) ?? 0));
+        this.#sizes.set(name, this.#sizes.get(aside) ?? 0);
+        this.#sizes.delete(aside);
+        await this.syncNames();
+      },
+      discard: () => this.#remove(aside),
+    });
+  }
+
+  /** Makes durable which files there are. */
+  syncNames(): Promise<void> {
+    return this.#disk.syncDirectory(this.#folder);
+  }
+
+  /** The bytes in chunks; throws `corrupt` if they cannot be read, and at the end if they are not what was stored. */
+  async *read(
+    key: Buffer,
+    expected: { readonly size: number; readonly crc32: number },
+    range: { readonly start: number; readonly end: number } = {
+      start: 0,
+      end: expected.size - 1,
+    },
+  ): AsyncGenerator<Buffer> {
+    const file = await this.#disk.openToRead(this.#path(key));
+    try {
+      const whole = range.start === 0 && range.end === expected.size - 1;
+      let crc = 0;
+      for (let at = range.start; at <= range.end; ) {
+        const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, range.end + 1 - at));
+        if (!(await this.#fill(chunk, file, at))) throw damaged(key);
+        if (whole) crc = crc32(chunk, crc);
+        at += chunk.length;
+        if (whole && at > range.end && crc !== expected.crc32) throw damaged(key);
+        yield chunk;
+      }
+    } finally {
+      await file.close();
+    }
+  }
+
+  /** Checksums of its blocks, read anew; undefined if its bytes are not those expected, or cannot be read. */
+  async checksums(
+    key: Buffer,
+    expected: { readonly size: number; readonly crc32: number },
+    onBytes: (bytes: number) => Promise<void>,
+  ): Promise<Buffer | undefined> {
+    const checksums = new BlockChecksums();
+    const file = await this.#disk.openToRead(this.#path(key));
+    try {
+      for (let at = 0; at < expected.size; ) {
+        const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, expected.size - at));
+        if (!(await this.#fill(chunk, file, at))) return undefined;
+        checksums.add(chunk);
+        at += chunk.length;
+        await onBytes(chunk.length);
+      }
+    } finally {
+      await file.close();
+    }
+    const list = checksums.list();
+    return isBlockListOf(list, expected) ? list : undefined;
+  }
+
+  /** False if the file ends before, or the disk does not give the bytes although it is well. */
+  async #fill(chunk: Buffer, file: DiskFile, position: number): Promise<boolean> {
+    try {
+      const read = () => file.readAt(chunk, position);
+      return (await readFirmly(read, () => this.syncNames())) === chunk.length;
+    } catch (error) {
+      if (error instanceof Unreadable) return false;
+      throw error;
+    }
+  }
+
+  /** Bytes of the file; 0 when it is not here. */
+  sizeOf(key: Buffer): number {
+    return this.#sizes.get(key.toString('hex')) ?? 0;
+  }
+
+  has(key: Buffer): boolean {
+    return this.#sizes.has(key.toString('hex'));
+  }
+
+  remove(key: Buffer): Promise<void> {
+    return this.#remove(key.toString('hex'));
+  }
+
+  async #remove(name: string): Promise<void> {
+    this.#resize(name, -(this.#sizes.get(name) ?? 0));
+    this.#sizes.delete(name);
+    await removeIfThere(this.#disk, `${this.#folder}/${name}`);
+  }
+
+  /** Learns what is there at start and removes what no record speaks of. */
+  async recover(isKnown: (key: Buffer) => boolean): Promise<number> {
+    let removed = 0;
+    for (const name of await this.#disk.list(this.#folder)) {
+      const key = /^[0-9a-f]{32}$/.test(name) ? Buffer.from(name, 'hex') : undefined;
+      if (key && isKnown(key)) {
+        this.#sizes.set(name, 0);
+        this.#resize(name, await this.#sizeOnDisk(key));
+      } else {
+        await removeIfThere(this.#disk, `${this.#folder}/${name}`);
+        removed += 1;
+      }
+    }
+    return removed;
+  }
+
+  async #sizeOnDisk(key: Buffer): Promise<number> {
+    const file = await this.#disk.openToRead(this.#path(key));
+    try {
+      return (await file.stat()).size;
+    } finally {
+      await file.close();
+    }
+  }
+
+  #resize(name: string, change: number): void {
+    const size = this.#sizes.get(name);
+    if (size === undefined) return;
+    this.#sizes.set(name, size + change);
+    this.#bytes += change;
+  }
+
+  #path(key: Buffer): string {
+    return `${this.#folder}/${key.toString('hex')}`;
+  }
+}
+
+const CHUNK_BYTES = 256 * 1024;
+const ASIDE = '.again';
+
+interface SpoolHooks {
+  readonly grow: (bytes: number) => void;
+  /** Makes the name durable when `sync` is set. */
+  readonly settle: (sync: boolean) => Promise<void>;
+  readonly discard: () => Promise<void>;
+}
+
+/** Takes the bytes of one file. Either `finish` or `discard` ends it. */
+export class SpoolWriter {
+  readonly #file: DiskFile;
+  readonly #hooks: SpoolHooks;
+  readonly #checksums = new BlockChecksums();
+  size = 0;
+
+  constructor(file: DiskFile, hooks: SpoolHooks) {
+    this.#file = file;
+    this.#hooks = hooks;
+  }
+
+  /** CRC-32 of the bytes written so far. */
+  get crc32(): number {
+    return this.#checksums.crc32;
+  }
+
+  /** CRC-32s of their blocks. */
+  get blocks(): Buffer {
+    return this.#checksums.list();
+  }
+
+  async write(chunks: readonly Uint8Array[]): Promise<void> {
+    let bytes = 0;
+    for (const chunk of chunks) {
+      this.#checksums.add(chunk);
+      bytes += chunk.length;
+    }
+    this.#hooks.grow(bytes);
+    await this.#file.writeAt(chunks, this.size);
+    this.size += bytes;
+  }
+
+  /** The bytes written so far, for a body that turned out to be small. */
+  async readBack(): Promise<Buffer> {
+    const bytes = Buffer.allocUnsafe(this.size);
+    if ((await this.#file.readAt(bytes, 0)) !== this.size)
+      throw new Error('the spool file is short');
+    return bytes;
+  }
+
+  /** Makes the file durable when `sync` is set. */
+  async finish(sync: boolean): Promise<void> {
+    if (sync) await this.#file.sync();
+    await this.#file.close();
+    await this.#hooks.settle(sync);
+  }
+
+  async discard(): Promise<void> {
+    await this.#file.close().catch(() => undefined);
+    await this.#hooks.discard();
+  }
+}
+
+function damaged(key: Buffer): StoreError {
+  const name = key.toString('base64url');
+  return new StoreError('corrupt', `the spooled bytes of ${name} are not those that were stored`);
+}

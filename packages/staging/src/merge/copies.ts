@@ -1,0 +1,113 @@
+import { StoreError } from '../errors.js';
+import type { FileMap, TrunkRow } from '../filemap/filemap.js';
+import type { TrunkStore } from './trunk-store.js';
+
+/**
+ * Holds the copies on this disk until enough storages have shown that they have the
+ * trunk, with its size and CRC-32. A trunk whose copies are late is asked for again
+ * with growing pauses, for as long as it takes; reads and merging do not wait for it.
+ */
+export interface CopiesParts {
+  readonly fileMap: FileMap;
+  readonly trunkStore: TrunkStore;
+  /** Storages that must have a trunk; 0: two where its group has two or more, else one. */
+  readonly wanted: number;
+  /** Copies on this disk may have become free to go. */
+  readonly onConfirmed: () => void;
+  readonly onError: (error: Error) => void;
+}
+
+const PAGE_TRUNKS = 100;
+const FIRST_PAUSE_MS = 250;
+const LAST_PAUSE_MS = 30_000;
+const ASK_TIMEOUT_MS = 10_000;
+
+export class Copies {
+  readonly #parts: CopiesParts;
+  readonly #stopped = new AbortController();
+  #timer: NodeJS.Timeout | undefined;
+  #pauseMs = FIRST_PAUSE_MS;
+  #running: Promise<void> | undefined;
+  #isWanted = false;
+  /** Told once: the group can never have as many copies as asked for. */
+  #isTold = false;
+
+  constructor(parts: CopiesParts) {
+    this.#parts = parts;
+  }
+
+  /** A trunk was stored, or there may be some from before. */
+  check(): void {
+    this.#pauseMs = FIRST_PAUSE_MS;
+    this.#isWanted = true;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#begin();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    clearTimeout(this.#timer);
+    await this.#running;
+  }
+
+  #begin(): void {
+    if (this.#running || this.#stopped.signal.aborted) return;
+    this.#running = this.#run().finally(() => {
+      this.#running = undefined;
+      if (this.#stopped.signal.aborted) return;
+      if (this.#isWanted) this.#begin();
+      else if (this.#parts.fileMap.countUncopied() > 0) this.#later();
+    });
+  }
+
+  #later(): void {
+    this.#timer = setTimeout(() => this.#begin(), this.#pauseMs);
+    this.#timer.unref();
+    this.#pauseMs = Math.min(this.#pauseMs * 2, LAST_PAUSE_MS);
+  }
+
+  /** Never rejects. */
+  async #run(): Promise<void> {
+    this.#isWanted = false;
+    const { fileMap, onConfirmed, onError } = this.#parts;
+    let confirmed = 0;
+    try {
+      for (let after = 0; ; ) {
+        const page = fileMap.uncopiedTrunks(after, PAGE_TRUNKS);
+        for (const trunk of page) {
+          if (this.#stopped.signal.aborted) return;
+          if (!(await this.#hasEnough(trunk))) continue;
+          fileMap.setCopied(trunk.id);
+          confirmed += 1;
+        }
+        if (page.length < PAGE_TRUNKS) break;
+        after = page.at(-1)!.id;
+      }
+    } catch (error) {
+      if (!this.#stopped.signal.aborted) onError(error as Error);
+    }
+    if (confirmed > 0) onConfirmed();
+  }
+
+  async #hasEnough(trunk: TrunkRow): Promise<boolean> {
+    const { trunkStore, wanted, onError } = this.#parts;
+    // That it was stored, with the right size and CRC-32, is the first confirmation.
+    if (wanted === 1) return true;
+    const timeout = AbortSignal.timeout(ASK_TIMEOUT_MS);
+    const signal = AbortSignal.any([timeout, this.#stopped.signal]);
+    const { holders, members } = await trunkStore.copies(trunk.fileId!, signal);
+    if (wanted > members && !this.#isTold) {
+      this.#isTold = true;
+      const why = `${wanted} storages are to have ${trunk.fileId}, its group has ${members} active`;
+      onError(
+        new StoreError(
+          'storage_unavailable',
+          `${why}; staged copies stay until then: add storages, or lower confirmCopies`,
+          { retryable: true },
+        ),
+      );
+    }
+    return holders.length >= (wanted || Math.min(2, Math.max(members, 1)));
+  }
+}

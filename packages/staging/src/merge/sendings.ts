@@ -1,0 +1,186 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { FileMap, FileRow } from '../filemap/filemap.js';
+import { formatKey } from '../key.js';
+import { mergeChannel } from './channels.js';
+import type { TrunkPlan } from './trunk-plan.js';
+import type { SentTrunk, TrunkSender } from './trunk-sender.js';
+import { DamagedMembers } from './trunk-stream.js';
+import type { WaitingFiles } from './waiting-files.js';
+
+/**
+ * Plans on their way: each holds its files for itself and is sent until it is confirmed.
+ * While FastDFS is away it is tried again with growing pauses, which end for all plans
+ * when one gets through. A plan with a file whose staged bytes are damaged is given up,
+ * and its other files wait again.
+ */
+export interface SendingsOptions {
+  readonly fileMap: FileMap;
+  readonly sender: TrunkSender;
+  readonly files: WaitingFiles;
+  readonly now: () => number;
+  /** Milliseconds from the plan to its confirmation. */
+  readonly onSent: (sent: SentTrunk, durationMs: number) => void;
+  /** The plan has ended and no longer needs the container. */
+  readonly onReleased: (plan: TrunkPlan) => void;
+  readonly onError: (error: Error) => void;
+  /** A file whose copy on this disk is damaged; it is left out from now on. */
+  readonly onDamaged: (row: FileRow) => void;
+}
+
+export const FIRST_RETRY_MS = 200;
+const LAST_RETRY_MS = 10_000;
+
+export class Sendings {
+  readonly #options: SendingsOptions;
+  readonly #underWay = new Map<Promise<void>, TrunkPlan['kind']>();
+  readonly #stopped = new AbortController();
+  /** Plans that wait before they are sent again. */
+  readonly #pauses = new Set<AbortController>();
+  /** Sends that failed and were tried again. */
+  retries = 0;
+
+  constructor(options: SendingsOptions) {
+    this.#options = options;
+  }
+
+  count(kind: TrunkPlan['kind']): number {
+    let count = 0;
+    for (const sending of this.#underWay.values()) if (sending === kind) count += 1;
+    return count;
+  }
+
+  /** One of them ends: resolves with it. None of these ever rejects. */
+  ends(): Promise<void>[] {
+    return [...this.#underWay.keys()];
+  }
+
+  /** Plans under way are given up from now on; their files stay staged. */
+  stop(): void {
+    this.#stopped.abort();
+  }
+
+  async settled(): Promise<void> {
+    await Promise.allSettled(this.#underWay.keys());
+  }
+
+  /** Resolves when the plan is durable; it is sent from then on. */
+  async begin(plan: TrunkPlan): Promise<void> {
+    const release = this.#options.files.hold(plan);
+    try {
+      await this.#options.sender.announce(plan);
+    } catch (error) {
+      release();
+      throw error;
+    }
+    const sending = this.#sendUntilDone(plan).finally(() => {
+      release();
+      this.#underWay.delete(sending);
+      this.#options.onReleased(plan);
+    });
+    this.#underWay.set(sending, plan.kind);
+  }
+
+  /**
+   * Takes a stored trunk whose record was cut off by a crash, instead of sending its
+   * files again. False if any of them is in another plan by now, or it is another trunk.
+   */
+  async adopt(plan: TrunkPlan, fileId: string): Promise<boolean> {
+    const { files, sender, onSent, onReleased } = this.#options;
+    if (this.#stopped.signal.aborted || !plan.rows.every((row) => files.isFree(row))) return false;
+    const release = files.hold(plan);
+    const adopting = sender.adopt(plan, fileId, this.#stopped.signal);
+    const settled = adopting.then(
+      () => undefined,
+      () => undefined,
+    );
+    this.#underWay.set(settled, plan.kind);
+    try {
+      const isAdopted = await adopting;
+      if (isAdopted) this.#tell(() => onSent({ plan, fileId }, 0));
+      return isAdopted;
+    } catch (error) {
+      if (damagedMembers(error).length > 0) return false;
+      throw error;
+    } finally {
+      release();
+      this.#underWay.delete(settled);
+      onReleased(plan);
+    }
+  }
+
+  /** Never rejects: failures are reported and tried again until all is stopped. */
+  async #sendUntilDone(plan: TrunkPlan): Promise<void> {
+    const { onSent, onError, now } = this.#options;
+    const { signal } = this.#stopped;
+    const startedAt = now();
+    for (let pauseMs = FIRST_RETRY_MS; ; pauseMs = Math.min(pauseMs * 2, LAST_RETRY_MS)) {
+      try {
+        const sent = await this.#send(plan, signal);
+        this.#endPauses();
+        // A listener that throws is no reason to send again.
+        this.#tell(() => onSent(sent, Math.max(0, now() - startedAt)));
+        return;
+      } catch (error) {
+        if (signal.aborted) return;
+        onError(error as Error);
+        const damaged = damagedMembers(error);
+        if (damaged.length > 0 && this.#giveUp(plan, damaged)) return;
+        this.retries += 1;
+        await this.#pause(pauseMs);
+        if (signal.aborted) return;
+      }
+    }
+  }
+
+  /** False if that could not be noted: the FileMap may be on the same disk. */
+  #giveUp(plan: TrunkPlan, damaged: readonly FileRow[]): boolean {
+    const { files, fileMap, now, onDamaged, onError } = this.#options;
+    try {
+      for (const row of damaged) {
+        files.leaveOut(row.key);
+        onDamaged(row);
+      }
+      fileMap.abandonTrunk(fileMap.trunkByTask(plan.taskId)!.id, now());
+      return true;
+    } catch (error) {
+      onError(error as Error);
+      return false;
+    }
+  }
+
+  #send(plan: TrunkPlan, signal: AbortSignal): Promise<SentTrunk> {
+    const { sender } = this.#options;
+    if (!mergeChannel.hasSubscribers) return sender.send(plan, signal);
+    const { taskId, kind, rows, size } = plan;
+    const message = { taskId: formatKey(taskId), kind, files: rows.length, bytes: size };
+    return mergeChannel.tracePromise(() => sender.send(plan, signal), message);
+  }
+
+  async #pause(ms: number): Promise<void> {
+    const pause = new AbortController();
+    this.#pauses.add(pause);
+    const signal = AbortSignal.any([this.#stopped.signal, pause.signal]);
+    await sleep(ms, undefined, { signal }).catch(() => undefined);
+    this.#pauses.delete(pause);
+  }
+
+  /** FastDFS has taken a trunk: it is back for all of them. */
+  #endPauses(): void {
+    for (const pause of this.#pauses) pause.abort();
+  }
+
+  #tell(listener: () => void): void {
+    try {
+      listener();
+    } catch (error) {
+      this.#options.onError(error as Error);
+    }
+  }
+}
+
+function damagedMembers(error: unknown): readonly FileRow[] {
+  for (let at: unknown = error; at instanceof Error; at = at.cause) {
+    if (at instanceof DamagedMembers) return at.rows;
+  }
+  return [];
+}

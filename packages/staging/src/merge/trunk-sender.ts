@@ -1,0 +1,201 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { crc32 } from 'node:zlib';
+import { hasCode } from '@stevedore/disk';
+import { decodeFields, parseFileId, sizeOfField } from '@stevedore/protocol';
+import type { Container } from '../container/container.js';
+import { planRecord, type StoredTrunk, storedRecord } from '../container/records.js';
+import type { Spool } from '../container/spool.js';
+import { isStoreError } from '../errors.js';
+import type { PlannedMember } from '../filemap/changes.js';
+import { type FileMap, type FileRow, placesOf } from '../filemap/filemap.js';
+import { canHoldSlices } from './file-id.js';
+import type { TrunkPlan } from './trunk-plan.js';
+import type { TrunkStore } from './trunk-store.js';
+import { DamagedMembers, trunkBytes } from './trunk-stream.js';
+
+/**
+ * Takes one plan through its states: planned -> sending -> stored -> confirmed.
+ * The plan is durable before the first byte is sent; the id that comes back must
+ * show the size and the CRC-32 that were computed while sending, else what was
+ * stored is deleted again. Staged bytes are untouched throughout.
+ */
+export interface SenderParts {
+  readonly container: Container;
+  readonly spool: Spool;
+  readonly fileMap: FileMap;
+  readonly trunkStore: TrunkStore;
+  readonly now: () => number;
+}
+
+export interface SentTrunk {
+  readonly plan: TrunkPlan;
+  readonly fileId: string;
+}
+
+/** Rows per FileMap transaction, so that confirming a trunk never holds up uploads for long. */
+const CONFIRM_PAGE = 250;
+
+export class TrunkSender {
+  readonly #parts: SenderParts;
+
+  constructor(parts: SenderParts) {
+    this.#parts = parts;
+  }
+
+  async announce(plan: TrunkPlan): Promise<void> {
+    await this.#parts.container.append([planRecord(plan, this.#parts.now())]);
+  }
+
+  /** Stores the announced plan. May be called again after it failed. */
+  async send(plan: TrunkPlan, signal: AbortSignal): Promise<SentTrunk> {
+    let sentCrc = 0;
+    const { trunkStore, now, fileMap } = this.#parts;
+    const chunks = () =>
+      checksummed(this.#bytesOf(plan), (value) => {
+        sentCrc = value;
+      });
+    const doubt = () => fileMap.doubt(fileMap.trunkByTask(plan.taskId)!.id, now());
+    const source = { size: plan.size, extension: plan.extension, chunks, onLost: doubt };
+    const fileId = await trunkStore.store(source, signal);
+    const wrong = mismatch(fileId, plan, sentCrc);
+    if (wrong) {
+      // Should removing it fail, or the process end: it is tried again later.
+      fileMap.addUnwanted(fileId);
+      await trunkStore.remove(fileId, signal);
+      fileMap.removeUnwanted(fileId);
+      throw new Error(
+        `FastDFS stored ${fileId} wrongly (${wrong}); it was deleted and is sent again`,
+      );
+    }
+    // If the record is refused, the trunk is left where it is and the plan is sent again:
+    // some of the record may have reached the disk, and an orphan can be found, a trunk
+    // that a record speaks of and that is gone cannot be made again.
+    try {
+      await this.#record(plan, fileId, sentCrc);
+    } catch (error) {
+      doubt();
+      throw error;
+    }
+    return { plan, fileId };
+  }
+
+  /**
+   * Takes a trunk that was stored before the last process could record it. False if it
+   * is not what sending the plan now would store.
+   */
+  async adopt(plan: TrunkPlan, fileId: string, signal: AbortSignal): Promise<boolean> {
+    let crc = 0;
+    for await (const chunk of this.#bytesOf(plan)) {
+      signal.throwIfAborted();
+      crc = crc32(chunk, crc);
+    }
+    if (mismatch(fileId, plan, crc)) return false;
+    await this.#record(plan, fileId, crc);
+    return true;
+  }
+
+  async #record(plan: TrunkPlan, fileId: string, trunkCrc: number): Promise<void> {
+    const { container, fileMap, now } = this.#parts;
+    const { doubtfulSince } = fileMap.trunkByTask(plan.taskId)!;
+    const blocks = plan.kind === 'whole' ? fileMap.blocks(plan.rows[0]!.key) : undefined;
+    const stored = {
+      ...describe(plan, fileId, trunkCrc),
+      doubtful: doubtfulSince !== null,
+      blocks,
+    };
+    await container.append([storedRecord(stored, now())]);
+    const { id } = fileMap.trunkByTask(plan.taskId)!;
+    await inPages(plan.members, (page) => fileMap.confirmMembers(id, page));
+    finishTrunk(fileMap, id, plan.members);
+  }
+
+  #bytesOf(plan: TrunkPlan): AsyncIterable<Uint8Array> {
+    const { container, spool } = this.#parts;
+    if (plan.kind === 'whole') return wholeBytes(spool, plan.rows[0]!);
+    const nothing = Promise.resolve(Buffer.alloc(0));
+    return trunkBytes(plan, {
+      read: (segment, position, count) =>
+        container.segment(segment)?.read(position, count) ?? nothing,
+      readFirmly: (segment, position, count) =>
+        container.segment(segment)?.readFirmly(position, count) ?? nothing,
+    });
+  }
+}
+
+/** Throws DamagedMembers. */
+async function* wholeBytes(spool: Spool, row: FileRow): AsyncGenerator<Uint8Array> {
+  try {
+    yield* spool.read(row.key, row);
+  } catch (error) {
+    const isDamage = isStoreError(error, 'corrupt') || hasCode(error, 'ENOENT');
+    throw isDamage ? new DamagedMembers([row]) : error;
+  }
+}
+
+/** A page at a time, so that uploads get their turn; safe to repeat after a crash. */
+export async function inPages(
+  members: readonly PlannedMember[],
+  confirm: (page: readonly PlannedMember[]) => void,
+): Promise<void> {
+  for (let at = 0; at < members.length; at += CONFIRM_PAGE) {
+    confirm(members.slice(at, at + CONFIRM_PAGE));
+    await nextTurn();
+  }
+}
+
+export function finishTrunk(
+  fileMap: FileMap,
+  trunk: number,
+  members: readonly PlannedMember[],
+): void {
+  const contentBytes = members.reduce((sum, { size }) => sum + size, 0);
+  fileMap.finishTrunk(trunk, members.length, contentBytes);
+}
+
+function describe(plan: TrunkPlan, fileId: string, trunkCrc: number) {
+  const { taskId, kind, size, rows } = plan;
+  const stored = {
+    taskId,
+    kind,
+    fileId,
+    size,
+    crc32: trunkCrc,
+    files: rows.length,
+  };
+  if (kind === 'trunk') return stored;
+  return { ...stored, file: describeWhole(rows[0]!) };
+}
+
+/** What the record of its storing tells of a large file. */
+export function describeWhole(row: FileRow): NonNullable<StoredTrunk['file']> {
+  const { key, name, type, group, stagedAt, expiresAt } = row;
+  return {
+    ...{ key, name, type, stagedAt, was: placesOf(row) },
+    group: group ?? undefined,
+    expiresAt: expiresAt ?? undefined,
+  };
+}
+
+async function* checksummed(
+  chunks: AsyncIterable<Uint8Array>,
+  onEnd: (value: number) => void,
+): AsyncGenerator<Uint8Array> {
+  let value = 0;
+  for await (const chunk of chunks) {
+    value = crc32(chunk, value);
+    yield chunk;
+  }
+  onEnd(value);
+}
+
+/** What in the id differs from what was sent; undefined when nothing does. */
+function mismatch(fileId: string, { size, kind }: TrunkPlan, crc: number): string | undefined {
+  const id = parseFileId(fileId);
+  if (!id) return 'the id is malformed';
+  if (kind === 'trunk' && !canHoldSlices(id)) return 'no slice ids can be made from the id';
+  const fields = decodeFields(id.base);
+  const storedSize = sizeOfField(fields.sizeField);
+  if (storedSize !== size) return `${storedSize} bytes instead of ${size}`;
+  if (fields.crc32 !== crc) return `CRC-32 ${fields.crc32} instead of ${crc}`;
+  return undefined;
+}

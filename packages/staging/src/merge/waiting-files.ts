@@ -1,0 +1,185 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { MAX_ENTRIES } from '@stevedore/protocol';
+import type { FileMap, FileRow } from '../filemap/filemap.js';
+import { CandidateWindow } from './candidate-window.js';
+import type { TrunkPlan } from './trunk-plan.js';
+
+/**
+ * The files that wait to be packed, of those in the FileMap: not the members of plans
+ * under way, nor those whose only copy is damaged. What was looked at once and is in a
+ * plan is not looked at again before a plan has ended.
+ */
+export interface WaitingFilesOptions {
+  readonly fileMap: FileMap;
+  /** Files in segments before this one are left alone for now. */
+  readonly firstSegment: () => number;
+}
+
+const PAGE_ROWS = 1_000;
+/** Most files of one trunk. */
+export const MAX_FILES = MAX_ENTRIES;
+/** Files considered for one trunk, as a multiple of the most it can have. */
+const CANDIDATE_FILES_FACTOR = 2;
+/** Files looked at behind the candidates, for members of their groups. */
+const FILES_BEYOND = 10_000;
+
+/** A place in the order of arrival. */
+interface Place {
+  readonly segment: number;
+  readonly position: number;
+}
+
+const START: Place = { segment: 0, position: -1 };
+
+export class WaitingFiles {
+  readonly #options: WaitingFilesOptions;
+  /** Keys (latin1) of members of plans under way. */
+  readonly #packing = new Set<string>();
+  /** Small files and their bytes in plans under way. */
+  #plannedFiles = 0;
+  #plannedBytes = 0;
+  /** Everything up to here is in a plan: there is no need to look at it again. */
+  #frontier: Place = START;
+  /** Files that are left out. */
+  readonly #damaged = new Map<string, Pick<FileRow, 'size' | 'spooled'>>();
+  readonly #plans = new Set<TrunkPlan>();
+
+  constructor(options: WaitingFilesOptions) {
+    this.#options = options;
+  }
+
+  /** Older files may be merged than before. */
+  lookAgain(): void {
+    this.#frontier = START;
+  }
+
+  /** The file's only copy is damaged: no trunk can have it. */
+  leaveOut(key: Buffer): void {
+    const row = this.#options.fileMap.find(key);
+    if (row?.trunk === null) this.#damaged.set(nameOf(key), row);
+    this.#frontier = START;
+  }
+
+  /** It is sound again, or gone. True if it was left out. */
+  takeIn(key: Buffer): boolean {
+    return this.#damaged.delete(nameOf(key));
+  }
+
+  get damaged(): number {
+    return this.#damaged.size;
+  }
+
+  isPacking(key: Buffer): boolean {
+    return this.#packing.has(nameOf(key));
+  }
+
+  isFree({ key }: FileRow): boolean {
+    const name = nameOf(key);
+    return !this.#packing.has(name) && !this.#damaged.has(name);
+  }
+
+  /** The oldest segment that a plan under way reads from; Infinity when there is none. */
+  oldestSegmentInUse(): number {
+    let oldest = Number.POSITIVE_INFINITY;
+    for (const plan of this.#plans) {
+      for (const row of plan.rows) oldest = Math.min(oldest, row.segment);
+    }
+    return oldest;
+  }
+
+  /** Small files that are in no plan, and their bytes. */
+  small(): { readonly files: number; readonly bytes: number } {
+    const { waitingFiles, waitingBytes } = this.#options.fileMap.counters();
+    let files = waitingFiles - this.#plannedFiles;
+    let bytes = waitingBytes - this.#plannedBytes;
+    for (const { size, spooled } of this.#damaged.values()) {
+      if (spooled > 0) continue;
+      files -= 1;
+      bytes -= size;
+    }
+    return { files, bytes };
+  }
+
+  /** All files that are in no trunk yet and can be in one, small and large. */
+  count(): number {
+    const { waitingFiles, spooledFiles } = this.#options.fileMap.counters();
+    return waitingFiles + spooledFiles - this.#damaged.size;
+  }
+
+  /** Keeps the plan's members for it alone, until the function that it gives is called. */
+  hold(plan: TrunkPlan): () => void {
+    const names = plan.rows.map((row) => nameOf(row.key));
+    const bytes = plan.rows.reduce((sum, row) => sum + row.size, 0);
+    for (const name of names) this.#packing.add(name);
+    const small = plan.kind === 'trunk';
+    if (small) this.#plannedFiles += names.length;
+    if (small) this.#plannedBytes += bytes;
+    this.#plans.add(plan);
+    return () => {
+      this.#plans.delete(plan);
+      // If it was not sent, its files wait again.
+      this.#frontier = START;
+      for (const name of names) this.#packing.delete(name);
+      if (small) this.#plannedFiles -= names.length;
+      if (small) this.#plannedBytes -= bytes;
+    };
+  }
+
+  /** Small files that a trunk is chosen from, read in pages so that uploads get their turn. */
+  async candidates(bytes: number): Promise<FileRow[]> {
+    const files = MAX_FILES * CANDIDATE_FILES_FACTOR;
+    const window = new CandidateWindow({ bytes, files, filesBeyond: FILES_BEYOND });
+    for (let at = this.#firstPlace(); ; ) {
+      const page = this.#options.fileMap.waiting(at.segment, at.position, PAGE_ROWS);
+      for (const row of page) {
+        if (row.spooled === 1 || !this.isFree(row)) continue;
+        if (!window.take(row)) return window.rows;
+      }
+      if (page.length < PAGE_ROWS) return window.rows;
+      at = page.at(-1)!;
+      await nextTurn();
+    }
+  }
+
+  /** Large files, oldest first, of the first `limit` and those that are not free. */
+  large(limit: number): FileRow[] {
+    return this.#options.fileMap
+      .waitingSpooled(limit + this.#damaged.size)
+      .filter((row) => this.isFree(row) && row.segment >= this.#options.firstSegment());
+  }
+
+  /** The oldest small file that is in no plan. */
+  oldest(): FileRow | undefined {
+    for (;;) {
+      const { segment, position } = this.#firstPlace();
+      const page = this.#options.fileMap.waiting(segment, position, PAGE_ROWS);
+      const index = page.findIndex((row) => row.spooled === 0 && this.isFree(row));
+      const last = index === -1 ? page.at(-1) : page[index - 1];
+      if (last) this.#frontier = last;
+      if (index !== -1 || page.length < PAGE_ROWS) return page[index];
+    }
+  }
+
+  /** Where the search for files begins. */
+  #firstPlace(): Place {
+    const segment = this.#options.firstSegment();
+    return segment > this.#frontier.segment ? { segment, position: -1 } : this.#frontier;
+  }
+}
+
+/** Files whose records are in the segment and that wait, small and large. */
+export function* waitingIn(fileMap: FileMap, segment: number): Generator<FileRow> {
+  for (let position = -1; ; ) {
+    const page = fileMap.waiting(segment, position, PAGE_ROWS);
+    for (const row of page) {
+      if (row.segment > segment) return;
+      yield row;
+    }
+    if (page.length < PAGE_ROWS) return;
+    position = page.at(-1)!.position;
+  }
+}
+
+function nameOf(key: Buffer): string {
+  return key.toString('latin1');
+}

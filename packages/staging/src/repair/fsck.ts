@@ -1,0 +1,228 @@
+import { LOST_SEGMENT } from '../container/constants.js';
+import { soundBytes } from '../container/staged-bytes.js';
+import type { FileRow, TrunkRow } from '../filemap/filemap.js';
+import { formatKey } from '../key.js';
+import type { Orphan, OrphanReport, PossibleOrphan } from './orphans.js';
+import type { RepairParts } from './sound-copies.js';
+import { takeBack } from './take-back.js';
+import {
+  allFiles,
+  ROWS_PER_PAGE,
+  readTrunk,
+  stageAgain,
+  stopped,
+  type UpkeepOptions,
+  type UpkeepParts,
+} from './upkeep.js';
+
+/**
+ * Holds FileMap, container and FastDFS against each other, and adds up where every byte
+ * is. What this container has in FastDFS is
+ *
+ *     storedBytes = liveBytes + deadBytes + overheadBytes + unreadBytes + orphanBytes
+ *
+ * live: files refer to it. Dead: its file was deleted or moved. Overhead: headers and
+ * directories of trunks. Unread: trunks that a FileMap which is made anew does not know
+ * the files of yet. Orphans: stored, and named by no record. The sum is exact while
+ * openPlans is 0; else FastDFS may hold openBytes more, at the most.
+ */
+export interface FsckReport {
+  readonly waitingFiles: number;
+  readonly waitingBytes: number;
+  readonly spooledFiles: number;
+  readonly spooledBytes: number;
+  readonly mergedFiles: number;
+  /** Trunks and large files that records name. */
+  readonly trunks: number;
+  readonly storedBytes: number;
+  readonly liveBytes: number;
+  readonly deadFiles: number;
+  readonly deadBytes: number;
+  readonly overheadBytes: number;
+  readonly unreadTrunks: number;
+  readonly unreadBytes: number;
+  /** What is left of them: those that were adopted or deleted are not counted. */
+  readonly orphanTrunks: number;
+  readonly orphanBytes: number;
+  /** Plans of which it is not known whether FastDFS holds something: it could not be listed. */
+  readonly openPlans: number;
+  readonly openBytes: number;
+  /** Trunks that too few storages have shown to have; this disk keeps its copies. */
+  readonly unconfirmedTrunks: number;
+  /** Copies that are not read because they are damaged. */
+  readonly damagedCopies: number;
+  /** All that were found, and what became of them. */
+  readonly orphans: readonly Orphan[];
+  /** Copies of large files that may be another program's; never touched. */
+  readonly possibleOrphans: readonly PossibleOrphan[];
+  /** What could not be listed, a sentence each. */
+  readonly unlisted: readonly string[];
+  readonly problems: readonly FsckProblem[];
+}
+
+export interface FsckProblem {
+  readonly code: 'counters_wrong' | 'file_lost' | 'trunk_missing' | 'trunk_unread' | 'orphan';
+  /** The key or the FastDFS id that it is about. */
+  readonly subject: string;
+  readonly detail: string;
+  readonly repaired: boolean;
+}
+
+export interface FsckParts extends RepairParts {
+  readonly findOrphans: () => Promise<OrphanReport>;
+}
+
+export async function fsck(parts: FsckParts, options: UpkeepOptions): Promise<FsckReport> {
+  const problems: FsckProblem[] = [];
+  problems.push(...checkCounters(parts, options));
+  await checkFiles(parts, options, problems);
+  // First, because a second copy may stand in for a trunk that is lost.
+  const found = await parts.findOrphans();
+  await checkTrunks(parts, options, problems);
+  for (const { fileId, bytes, fate, detail } of found.orphans) {
+    const what = fate === 'left' ? 'no record names it' : `it was ${fate}`;
+    const repaired = fate !== 'left';
+    const text = `${bytes} bytes in FastDFS, ${what}: ${detail}`;
+    problems.push({ code: 'orphan', subject: fileId, detail: text, repaired });
+  }
+  return { ...sums(parts, found), problems };
+}
+
+function checkCounters({ fileMap }: UpkeepParts, { repair }: UpkeepOptions): FsckProblem[] {
+  const said = JSON.stringify(fileMap.counters());
+  const counted = fileMap.recount();
+  if (said === JSON.stringify(counted)) return [];
+  if (repair) fileMap.setCounters(counted);
+  const detail = `the counters say ${said}, there are ${JSON.stringify(counted)}`;
+  return [{ code: 'counters_wrong', subject: 'filemap', detail, repaired: repair }];
+}
+
+/** A file that waits must have its bytes on this disk: they are nowhere else. */
+async function checkFiles(
+  parts: FsckParts,
+  { repair, signal }: UpkeepOptions,
+  problems: FsckProblem[],
+): Promise<void> {
+  const { fileMap, container, spool, quarantine } = parts;
+  for await (const row of allFiles(fileMap)) {
+    if (signal?.aborted) throw stopped();
+    if (row.trunk !== null) continue;
+    const there = row.spooled > 0 ? spool.has(row.key) : container.segment(row.segment);
+    const isDamaged = quarantine.has(row.key, row.spooled > 0 ? 'spool' : 'container');
+    if (there && !isDamaged) continue;
+    // Unless it was in FastDFS before, and is sound there.
+    const repaired = repair && (await takeBack(parts, row, signal));
+    if (there) continue;
+    const place = row.spooled > 0 ? 'the spool' : `segment ${row.segment}`;
+    const detail =
+      row.segment === LOST_SEGMENT
+        ? 'a power failure took its bytes before they were durable'
+        : `its bytes should be in ${place}, which is gone`;
+    problems.push({ code: 'file_lost', subject: formatKey(row.key), detail, repaired });
+  }
+}
+
+async function checkTrunks(
+  parts: UpkeepParts,
+  { repair, signal, onProgress }: UpkeepOptions,
+  problems: FsckProblem[],
+): Promise<void> {
+  const trunks = parts.fileMap.trunksIn('confirmed');
+  for (const trunk of parts.fileMap.trunksIn('stored')) {
+    const detail = 'its directory has not been read yet';
+    problems.push({ code: 'trunk_unread', subject: trunk.fileId!, detail, repaired: false });
+  }
+  for (const [index, trunk] of trunks.entries()) {
+    if (signal?.aborted) throw stopped();
+    const last = trunk.size === 0 ? 0 : trunk.size - 1;
+    const found = await readTrunk(parts.trunkStore, trunk, last, 1, signal);
+    if (found?.length !== 1) await missing(parts, trunk, repair, problems);
+    onProgress?.(index + 1, trunks.length);
+  }
+}
+
+/** What is still on this disk of a trunk that FastDFS lost is staged again. */
+async function missing(
+  parts: UpkeepParts,
+  trunk: TrunkRow,
+  repair: boolean,
+  problems: FsckProblem[],
+): Promise<void> {
+  let lost = 0;
+  let saved = 0;
+  for (const row of aliveIn(parts, trunk)) {
+    const bytes = await localBytes(parts, row);
+    if (!bytes) {
+      lost += 1;
+      const detail = `${trunk.fileId} is gone and there is no copy on this disk`;
+      problems.push({ code: 'file_lost', subject: formatKey(row.key), detail, repaired: false });
+    } else {
+      saved += 1;
+      if (repair) await stageAgain(parts, row, bytes);
+    }
+  }
+  const detail = `FastDFS no longer has it: ${saved} file(s) have a copy on this disk, ${lost} have none`;
+  problems.push({
+    code: 'trunk_missing',
+    subject: trunk.fileId!,
+    detail,
+    repaired: repair && lost === 0,
+  });
+}
+
+function* aliveIn({ fileMap }: UpkeepParts, trunk: TrunkRow): Generator<FileRow> {
+  for (let offset = -1; ; ) {
+    const page = fileMap.aliveIn(trunk.id, offset, ROWS_PER_PAGE);
+    yield* page;
+    if (page.length < ROWS_PER_PAGE) return;
+    offset = page.at(-1)!.trunkOffset!;
+  }
+}
+
+async function localBytes({ container }: UpkeepParts, row: FileRow): Promise<Buffer | undefined> {
+  return row.spooled > 0 ? undefined : soundBytes(container, row);
+}
+
+function sums(
+  { fileMap }: UpkeepParts,
+  { orphans, possible, unlisted, openPlans, openBytes }: OrphanReport,
+): Omit<FsckReport, 'problems'> {
+  const { waitingFiles, waitingBytes, spooledFiles, spooledBytes, mergedFiles, mergedBytes } =
+    fileMap.counters();
+  const trunks = fileMap.trunkSums();
+  type Field = 'trunks' | 'bytes' | 'deadFiles' | 'deadBytes';
+  const add = (field: Field, ...states: readonly string[]) =>
+    trunks
+      .filter(({ state }) => states.includes(state))
+      .reduce((total, sum) => total + sum[field], 0);
+  // Until FastDFS has deleted it, a trunk that is given up is there.
+  const there = ['confirmed', 'retiring'];
+  const left = orphans.filter(({ fate }) => fate === 'left');
+  const orphanBytes = left.reduce((total, { bytes }) => total + bytes, 0);
+  const confirmedBytes = add('bytes', ...there);
+  const deadBytes = add('deadBytes', ...there);
+  return {
+    waitingFiles,
+    waitingBytes,
+    spooledFiles,
+    spooledBytes,
+    mergedFiles,
+    trunks: add('trunks', ...there),
+    storedBytes: confirmedBytes + add('bytes', 'stored') + orphanBytes,
+    liveBytes: mergedBytes,
+    deadFiles: add('deadFiles', ...there),
+    deadBytes,
+    overheadBytes: confirmedBytes - mergedBytes - deadBytes,
+    unreadTrunks: add('trunks', 'stored'),
+    unreadBytes: add('bytes', 'stored'),
+    orphanTrunks: left.length,
+    orphanBytes,
+    openPlans,
+    openBytes,
+    unconfirmedTrunks: fileMap.countUncopied(),
+    damagedCopies: fileMap.countDamage(),
+    orphans,
+    possibleOrphans: possible,
+    unlisted,
+  };
+}

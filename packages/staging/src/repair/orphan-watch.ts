@@ -1,0 +1,104 @@
+import type { FileMap } from '../filemap/filemap.js';
+import { findOrphans, type OrphanParts, type OrphanReport, type OrphanSearch } from './orphans.js';
+
+/**
+ * Looks for orphans in the background while there is a plan of which it is not known
+ * what FastDFS holds: soon after a start, and again once storages have had the time to
+ * list what they took. One search at a time; a cluster that cannot be listed is asked
+ * again at growing intervals.
+ */
+export interface OrphanWatchParts extends OrphanParts {
+  readonly fileMap: FileMap;
+  readonly graceMs: number;
+  readonly onReport: (report: OrphanReport) => void;
+  readonly onError: (error: Error) => void;
+}
+
+export interface OrphanStats {
+  /** Trunks found in FastDFS that no record named, since the start. */
+  readonly found: number;
+  readonly adopted: number;
+  readonly deleted: number;
+  /** Plans of which it is not known yet whether FastDFS holds something. */
+  readonly openPlans: number;
+}
+
+const TICK_MS = 5_000;
+const LONGEST_PAUSE_MS = 86_400_000;
+
+export class OrphanWatch {
+  readonly #parts: OrphanWatchParts;
+  readonly #stopped = new AbortController();
+  #running: Promise<unknown> = Promise.resolve();
+  #timer: NodeJS.Timeout | undefined;
+  #isSearching = false;
+  /** In milliseconds of `performance.now()`. */
+  #dueAt = 0;
+  #pauseMs: number;
+  #found = 0;
+  #adopted = 0;
+  #deleted = 0;
+
+  constructor(parts: OrphanWatchParts) {
+    this.#parts = parts;
+    this.#pauseMs = parts.graceMs;
+  }
+
+  start(): void {
+    this.#tick();
+    this.#timer = setInterval(() => this.#tick(), TICK_MS);
+    this.#timer.unref();
+  }
+
+  stats(): OrphanStats {
+    const openPlans = this.#parts.fileMap.doubtfulTrunks().length;
+    return { found: this.#found, adopted: this.#adopted, deleted: this.#deleted, openPlans };
+  }
+
+  /** Waits for a search that is under way. */
+  search(how: Pick<OrphanSearch, 'repair' | 'all'>, signal?: AbortSignal): Promise<OrphanReport> {
+    const stopped = this.#stopped.signal;
+    const either = signal ? AbortSignal.any([signal, stopped]) : stopped;
+    const search = { ...how, graceMs: this.#parts.graceMs, signal: either };
+    const searching = this.#running.then(() => findOrphans(this.#parts, search));
+    this.#running = searching.catch(() => undefined);
+    return searching.then((report) => {
+      this.#count(report);
+      return report;
+    });
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    clearInterval(this.#timer);
+    await this.#running;
+  }
+
+  #tick(): void {
+    const { fileMap, graceMs, onReport, onError } = this.#parts;
+    if (this.#isSearching || performance.now() < this.#dueAt) return;
+    const doubtful = fileMap.doubtfulTrunks().filter(({ state }) => state !== 'planned');
+    if (doubtful.length === 0 && fileMap.unwanted().length === 0) {
+      this.#pauseMs = graceMs;
+      return;
+    }
+    this.#isSearching = true;
+    this.search({ repair: true, all: false })
+      .then(onReport, (error: Error) => {
+        if (!this.#stopped.signal.aborted) onError(error);
+      })
+      .finally(() => {
+        this.#isSearching = false;
+        this.#dueAt = performance.now() + this.#pauseMs;
+        this.#pauseMs = Math.min(Math.max(this.#pauseMs, TICK_MS) * 2, LONGEST_PAUSE_MS);
+      });
+  }
+
+  #count({ orphans }: OrphanReport): void {
+    this.#found += orphans.length;
+    for (const { fate } of orphans) {
+      if (fate === 'adopted') this.#adopted += 1;
+      if (fate === 'deleted') this.#deleted += 1;
+    }
+  }
+}

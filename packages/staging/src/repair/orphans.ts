@@ -1,0 +1,313 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ProtocolError, parseTrunkTask, TAIL_BYTES, TRUNK_EXTENSION } from '@stevedore/protocol';
+import { isStoreError } from '../errors.js';
+import type { FileMap, TrunkRow } from '../filemap/filemap.js';
+import { formatKey, timeOfKey } from '../key.js';
+import { readTrunkDirectory } from '../merge/trunk-directory.js';
+import { planTrunk, type TrunkPlan } from '../merge/trunk-plan.js';
+import type { ListedFile, TrunkStore } from '../merge/trunk-store.js';
+
+/**
+ * Looks for what FastDFS holds of this container and no record names: a trunk that was
+ * stored when the process died before it could record it, one whose reply was lost and
+ * which was sent again. The storages list their files; a file with the extension of
+ * trunks that the FileMap does not know is asked for its task, which stands in its last
+ * bytes. If the task was planned here, the file is an orphan: it is adopted when it is
+ * the whole plan and nothing of it was sent again, and deleted otherwise. Files of other
+ * tasks belong to other stores and are never touched.
+ *
+ * A large file bears no task. One with the size and CRC-32 of a large file whose
+ * sending was cut short may be its copy or another program's: it is reported, and left.
+ */
+export interface OrphanParts {
+  readonly fileMap: FileMap;
+  readonly trunkStore: TrunkStore;
+  readonly now: () => number;
+  /** Makes the records durable that say where a trunk really is. */
+  readonly syncRecords: () => Promise<void>;
+  /** Takes the stored trunk for the plan; false if it cannot. */
+  readonly adopt: (plan: TrunkPlan, fileId: string) => Promise<boolean>;
+  /** Takes it in the place of the recorded one, which FastDFS has lost. */
+  readonly replace: (trunk: TrunkRow, fileId: string) => Promise<void>;
+}
+
+export interface OrphanSearch {
+  /** False: only says what it would do. */
+  readonly repair: boolean;
+  /** True: for any trunk ever planned, however old the file; false: for those in doubt. */
+  readonly all: boolean;
+  /** How long storages may take to list what they have taken. */
+  readonly graceMs: number;
+  readonly signal: AbortSignal;
+}
+
+type OrphanFate = 'adopted' | 'deleted' | 'left';
+
+export interface Orphan {
+  readonly fileId: string;
+  readonly bytes: number;
+  /** Of the plan that it was stored for. */
+  readonly taskId: string;
+  readonly fate: OrphanFate;
+  readonly detail: string;
+}
+
+/** A file that may be the copy of a large file of this container, or another program's. */
+export interface PossibleOrphan {
+  readonly fileId: string;
+  readonly bytes: number;
+  /** The large file whose sending was cut short; undefined when it was deleted since. */
+  readonly key: string | undefined;
+}
+
+export interface OrphanReport {
+  readonly orphans: readonly Orphan[];
+  readonly possible: readonly PossibleOrphan[];
+  /** What could not be listed, a sentence each. */
+  readonly unlisted: readonly string[];
+  /** Plans of which it is still not known whether FastDFS holds something, and their bytes. */
+  readonly openPlans: number;
+  readonly openBytes: number;
+}
+
+/** Files looked into at one time; with more, the search is not complete. */
+const MAX_CANDIDATES = 100_000;
+/** Gateways' and storages' clocks differ by less than this. */
+const CLOCK_MARGIN_MS = 86_400_000;
+/** Pause between two files that are looked into. */
+const PAUSE_MS = 5;
+/** Bytes at the end of a trunk in which its task stands. */
+const TAIL = TAIL_BYTES;
+
+export async function findOrphans(parts: OrphanParts, search: OrphanSearch): Promise<OrphanReport> {
+  return new Search(parts, search).run();
+}
+
+interface DoubtfulWhole {
+  /** Undefined when the file was deleted meanwhile. */
+  readonly key: Buffer | undefined;
+  readonly crc32: number | undefined;
+  readonly task: string;
+}
+
+class Search {
+  readonly #parts: OrphanParts;
+  readonly #search: OrphanSearch;
+  readonly #orphans: Orphan[] = [];
+  readonly #possible = new Map<string, PossibleOrphan>();
+  readonly #candidates = new Map<string, ListedFile>();
+  /** Large files in doubt, by size. */
+  readonly #wholes = new Map<number, DoubtfulWhole[]>();
+  /** Tasks of which something is left that could not be dealt with. */
+  readonly #unfinished = new Set<string>();
+  readonly #unlisted: string[] = [];
+  #oldestMs = 0;
+
+  constructor(parts: OrphanParts, search: OrphanSearch) {
+    this.#parts = parts;
+    this.#search = search;
+  }
+
+  async run(): Promise<OrphanReport> {
+    const { fileMap, trunkStore, now } = this.#parts;
+    const { signal, all, graceMs } = this.#search;
+    const startedAt = now();
+    // A clock that was set back since would keep them in doubt until it is there again.
+    for (const { id, doubtfulSince } of fileMap.doubtfulTrunks()) {
+      if (doubtfulSince! > startedAt) fileMap.doubt(id, startedAt);
+    }
+    const doubtful = fileMap.doubtfulTrunks();
+    await this.#removeUnwanted();
+    if (all || doubtful.length > 0) {
+      const planned = doubtful.map(({ taskId }) => timeOfKey(taskId));
+      this.#oldestMs = all ? 0 : Math.min(...planned) - CLOCK_MARGIN_MS;
+      for (const trunk of doubtful) if (trunk.kind === 'whole') this.#noteWhole(trunk);
+      this.#unlisted.push(...(await trunkStore.list((file) => this.#onListed(file), signal)));
+      for (const file of this.#candidates.values()) await this.#lookInto(file);
+    }
+    let openPlans = 0;
+    let openBytes = 0;
+    for (const trunk of doubtful) {
+      const isOld = trunk.doubtfulSince! + graceMs <= startedAt;
+      const isClean = !this.#unfinished.has(nameOf(trunk.taskId));
+      const isSeen = this.#unlisted.length === 0 && trunk.state !== 'planned';
+      const isDone = isOld && isClean && isSeen;
+      const isKnown = fileMap.trunkByTask(trunk.taskId)?.doubtfulSince === trunk.doubtfulSince;
+      if (isDone && isKnown) fileMap.settleDoubt(trunk.id);
+      if (isDone) continue;
+      openPlans += 1;
+      openBytes += trunk.size;
+    }
+    const possible = [...this.#possible.values()];
+    const unlisted = this.#unlisted;
+    return { orphans: this.#orphans, possible, unlisted, openPlans, openBytes };
+  }
+
+  /** Files of wrong bytes that could not be removed when they were stored. */
+  async #removeUnwanted(): Promise<void> {
+    const { fileMap, trunkStore } = this.#parts;
+    if (!this.#search.repair) return;
+    for (const fileId of fileMap.unwanted()) {
+      await trunkStore.remove(fileId, this.#search.signal);
+      fileMap.removeUnwanted(fileId);
+    }
+  }
+
+  #noteWhole(trunk: TrunkRow): void {
+    const { fileMap } = this.#parts;
+    const key = fileMap.members(trunk.id)[0]?.key ?? fileMap.onlyMember(trunk.id)?.key;
+    const crc32 = trunk.crc32 ?? (key && fileMap.find(key)?.crc32);
+    const same = this.#wholes.get(trunk.size) ?? [];
+    same.push({ key, crc32, task: nameOf(trunk.taskId) });
+    this.#wholes.set(trunk.size, same);
+  }
+
+  #onListed(file: ListedFile): void {
+    const { fileMap } = this.#parts;
+    const isTrunk = file.fileId.endsWith(`.${TRUNK_EXTENSION}`);
+    if (isTrunk) {
+      if (file.createdAt < this.#oldestMs || this.#candidates.has(file.fileId)) return;
+      const known = fileMap.trunkByFileId(file.fileId);
+      if (known && known.state !== 'retired') return;
+      if (this.#candidates.size < MAX_CANDIDATES) this.#candidates.set(file.fileId, file);
+      else if (!this.#unlisted.includes(TOO_MANY)) this.#unlisted.push(TOO_MANY);
+      return;
+    }
+    if (file.size === undefined) return;
+    for (const { key, crc32, task } of this.#wholes.get(file.size) ?? []) {
+      const isOther = crc32 !== undefined && crc32 !== file.crc32;
+      if (isOther || fileMap.trunkByFileId(file.fileId)) continue;
+      const { fileId, size } = file;
+      this.#possible.set(fileId, { fileId, bytes: size, key: key && formatKey(key) });
+      // A full repair has reported it; until then it is looked for again.
+      if (!this.#search.all || !this.#search.repair) this.#unfinished.add(task);
+    }
+  }
+
+  async #lookInto(file: ListedFile): Promise<void> {
+    const { trunkStore, fileMap } = this.#parts;
+    const { signal } = this.#search;
+    await sleep(PAUSE_MS, undefined, { signal });
+    let task: Buffer | undefined;
+    let bytes: number | undefined;
+    try {
+      bytes = file.size ?? (await trunkStore.sizeOf(file.fileId, signal));
+      if (bytes === undefined || bytes === 0) return;
+      const tailBytes = Math.min(TAIL, bytes);
+      const { fileId } = file;
+      const tail = await trunkStore.read(fileId, bytes - tailBytes, tailBytes, signal);
+      task = taskOf(tail);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (isStoreError(error, 'not_found')) return;
+      this.#unlisted.push(`${file.fileId} could not be read: ${(error as Error).message}`);
+      return;
+    }
+    // Of another container, or no trunk at all.
+    const trunk = task && fileMap.trunkByTask(task);
+    if (trunk) await this.#decide(trunk, file.fileId, bytes);
+  }
+
+  async #decide(trunk: TrunkRow, fileId: string, bytes: number): Promise<void> {
+    const { fileMap } = this.#parts;
+    // Recorded meanwhile, or still on its way: its sender knows.
+    if (fileMap.trunkByFileId(fileId) && trunk.state !== 'retired') return;
+    if (trunk.state === 'planned') {
+      this.#unfinished.add(nameOf(trunk.taskId));
+      return;
+    }
+    const orphan = { fileId, bytes, taskId: formatKey(trunk.taskId) };
+    try {
+      this.#orphans.push({ ...orphan, ...(await this.#deal(trunk, fileId, bytes)) });
+    } catch (error) {
+      this.#search.signal.throwIfAborted();
+      const detail = `it could not be dealt with: ${(error as Error).message}`;
+      this.#orphans.push({ ...orphan, fate: 'left', detail });
+    }
+    if (this.#orphans.at(-1)!.fate === 'left') this.#unfinished.add(nameOf(trunk.taskId));
+  }
+
+  async #deal(
+    trunk: TrunkRow,
+    fileId: string,
+    bytes: number,
+  ): Promise<{ readonly fate: OrphanFate; readonly detail: string }> {
+    const { fileMap, trunkStore, adopt, replace, syncRecords } = this.#parts;
+    const { signal, repair } = this.#search;
+    const detail = describe(trunk);
+    if (!repair) return { fate: 'left', detail };
+    if (trunk.state === 'abandoned' && trunk.size === bytes) {
+      const plan = await this.#planOf(trunk, fileId);
+      if (plan && (await adopt(plan, fileId))) return { fate: 'adopted', detail };
+    }
+    if (RECORDED.has(trunk.state) && (await this.#isLost(trunk))) {
+      if (!isSameContent(trunk, this.#candidates.get(fileId)!)) {
+        return { fate: 'left', detail: 'the recorded one is gone, and this one differs from it' };
+      }
+      await replace(trunk, fileId);
+      return { fate: 'adopted', detail: 'the recorded one is gone' };
+    }
+    await syncRecords();
+    // Nothing may have happened meanwhile that makes it the one that counts.
+    const current = fileMap.trunkByTask(trunk.taskId);
+    if (current?.fileId === fileId && current.state !== 'retired') {
+      return { fate: 'adopted', detail };
+    }
+    await trunkStore.remove(fileId, signal);
+    return { fate: 'deleted', detail };
+  }
+
+  /** The plan that the trunk was sent for, if each of its files still waits. */
+  async #planOf(trunk: TrunkRow, fileId: string): Promise<TrunkPlan | undefined> {
+    const { fileMap, trunkStore } = this.#parts;
+    const { taskId, size } = trunk;
+    try {
+      const of = { fileId, size, taskId };
+      const entries = await readTrunkDirectory(trunkStore, of, this.#search.signal);
+      const rows = entries.flatMap(({ file }) => fileMap.find(file.key) ?? []);
+      const waits = rows.every((row) => row.trunk === null && row.spooled === 0);
+      if (rows.length !== entries.length || !waits) return undefined;
+      const plan = planTrunk(taskId, rows, TRUNK_EXTENSION);
+      const isSame = plan.members.every(({ offset }, index) => offset === entries[index]!.offset);
+      return isSame && plan.size === size ? plan : undefined;
+    } catch (error) {
+      if (error instanceof ProtocolError) return undefined;
+      throw error;
+    }
+  }
+
+  async #isLost(trunk: TrunkRow): Promise<boolean> {
+    try {
+      await this.#parts.trunkStore.read(trunk.fileId!, 0, 1, this.#search.signal);
+      return false;
+    } catch (error) {
+      if (isStoreError(error, 'not_found')) return true;
+      throw error;
+    }
+  }
+}
+
+/** States in which a record names the place of living files. */
+const RECORDED: ReadonlySet<string> = new Set(['stored', 'confirmed', 'missing']);
+const TOO_MANY = `more than ${MAX_CANDIDATES} files may be orphans; look again when these are gone`;
+
+function describe({ state, fileId }: TrunkRow): string {
+  if (state === 'abandoned') return 'the process ended before it was recorded';
+  if (state === 'retired') return 'its trunk was deleted';
+  return `it was stored twice; ${fileId} is recorded`;
+}
+
+function isSameContent(trunk: TrunkRow, file: ListedFile): boolean {
+  return file.size === trunk.size && file.crc32 === trunk.crc32;
+}
+
+/** The task in the last bytes of a trunk; undefined when there is none. */
+function taskOf(tail: Buffer): Buffer | undefined {
+  const text = parseTrunkTask(tail);
+  const task = text === undefined ? undefined : Buffer.from(text, 'base64url');
+  return task?.length === 16 ? task : undefined;
+}
+
+function nameOf(taskId: Buffer): string {
+  return taskId.toString('latin1');
+}

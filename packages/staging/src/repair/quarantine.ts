@@ -1,0 +1,134 @@
+import { StoreError } from '../errors.js';
+import type { DamagedCopy, DamagePlace, FileMap, FileRow } from '../filemap/filemap.js';
+import { formatKey } from '../key.js';
+
+/**
+ * Copies that are not to be read: a file's bytes in the container or in the spool, or
+ * what one storage has of it. They are listed in the FileMap, so a restart knows them;
+ * a FileMap that is lost takes the list with it, and what is still damaged is found
+ * again when it is read. Every copy is reported once, as an event and as an error.
+ */
+export interface DamageEvent {
+  readonly key: string;
+  readonly place: DamagePlace;
+  /** `host:port` of the storage; undefined for this disk. */
+  readonly storage: string | undefined;
+  /** FastDFS id of the trunk or large file; undefined for this disk. */
+  readonly fileId: string | undefined;
+}
+
+export interface DamageStats {
+  /** Damaged copies found since the start. */
+  readonly found: number;
+  /** Copies made anew, or given up because a sound one is what is read. */
+  readonly repaired: number;
+  /** Copies that are not read at present. */
+  readonly quarantined: number;
+}
+
+export interface QuarantineParts {
+  readonly fileMap: FileMap;
+  readonly now: () => number;
+  readonly onDamage: (damage: DamageEvent) => void;
+  /** No copy of the file is refused any more. */
+  readonly onLifted: (key: Buffer) => void;
+  readonly onError: (error: Error) => void;
+}
+
+/** Copies kept in mind; more are still listed, but read again before they are refused. */
+const MAX_KNOWN = 100_000;
+
+export class Quarantine {
+  readonly #parts: QuarantineParts;
+  /** By key (latin1). Most stores never have any, and a read looks here first. */
+  readonly #known = new Set<string>();
+  #found = 0;
+  #repaired = 0;
+
+  constructor(parts: QuarantineParts) {
+    this.#parts = parts;
+    for (const copy of parts.fileMap.damagedCopies(MAX_KNOWN)) this.#remember(copy);
+  }
+
+  stats(): DamageStats {
+    const quarantined = this.#parts.fileMap.countDamage();
+    return { found: this.#found, repaired: this.#repaired, quarantined };
+  }
+
+  has(key: Buffer, place: DamagePlace, holder = ''): boolean {
+    return this.#copies(key).some((copy) => copy.place === place && copy.holder === holder);
+  }
+
+  /** Storages that are not to be asked for the file. */
+  holders(key: Buffer): string[] {
+    return this.#copies(key)
+      .filter(({ place }) => place === 'trunk')
+      .map(({ holder }) => holder);
+  }
+
+  /** A file that was deleted or moved has other copies: the table knows. */
+  #copies(key: Buffer): Pick<DamagedCopy, 'place' | 'holder'>[] {
+    return this.#known.has(nameOf(key)) ? this.#parts.fileMap.damageOf(key) : [];
+  }
+
+  /** The copy's bytes are not those that were stored. */
+  add(row: FileRow, place: DamagePlace, holder = ''): void {
+    const { fileMap, now, onDamage, onError } = this.#parts;
+    const copy = { key: row.key, place, holder, foundAt: now() };
+    const current = fileMap.find(row.key);
+    // Deleted, or stored elsewhere since it was read.
+    if (!current || !isSameCopy(row, current, place) || !fileMap.addDamage(copy)) return;
+    this.#remember(copy);
+    this.#found += 1;
+    const fileId = place === 'trunk' ? (row.trunkFileId ?? undefined) : undefined;
+    const key = formatKey(row.key);
+    onDamage({ key, place, storage: holder === '' ? undefined : holder, fileId });
+    const where = fileId === undefined ? `the ${place}` : `${fileId} at ${holder || 'a storage'}`;
+    onError(new StoreError('corrupt', `the bytes of ${key} in ${where} are damaged`));
+  }
+
+  /** The copy is sound again, or no longer a copy of the file. */
+  lift(key: Buffer, place: DamagePlace, holder = ''): void {
+    if (!this.has(key, place, holder)) return;
+    this.#parts.fileMap.removeDamage({ key, place, holder });
+    if (this.#parts.fileMap.damageOf(key).length === 0) this.forget(key);
+  }
+
+  /** The file was deleted or has other copies from now on. */
+  forget(key: Buffer): void {
+    if (this.#known.delete(nameOf(key))) this.#parts.onLifted(key);
+  }
+
+  /** The copy has been moved to that place as it is; it was reported before. */
+  keep(key: Buffer, place: DamagePlace): void {
+    const { fileMap, now } = this.#parts;
+    const copy = { key, place, holder: '', foundAt: now() };
+    if (fileMap.addDamage(copy)) this.#remember(copy);
+  }
+
+  countRepaired(): void {
+    this.#repaired += 1;
+  }
+
+  /** Files that wait and whose only copy is damaged. */
+  onlyCopies(): FileRow[] {
+    const rows = [...this.#known].flatMap(
+      (name) => this.#parts.fileMap.find(Buffer.from(name, 'latin1')) ?? [],
+    );
+    return rows.filter(({ trunk }) => trunk === null);
+  }
+
+  #remember({ key }: DamagedCopy): void {
+    if (this.#known.size < MAX_KNOWN) this.#known.add(nameOf(key));
+  }
+}
+
+function isSameCopy(read: FileRow, current: FileRow, place: DamagePlace): boolean {
+  if (place === 'trunk') return read.trunkFileId === current.trunkFileId;
+  if (place === 'spool') return current.spooled === 1;
+  return read.segment === current.segment && read.position === current.position;
+}
+
+function nameOf(key: Buffer): string {
+  return key.toString('latin1');
+}

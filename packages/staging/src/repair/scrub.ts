@@ -1,0 +1,286 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { crc32 } from 'node:zlib';
+import { hasCode } from '@stevedore/disk';
+import { soundBytes } from '../container/staged-bytes.js';
+import type { FileRow, TrunkRow } from '../filemap/filemap.js';
+import { formatKey } from '../key.js';
+import { repairFile } from './repair.js';
+import { isSoundAt, learnBlocks, type RepairParts } from './sound-copies.js';
+import { allFiles, ROWS_PER_PAGE, readTrunk, stopped, type UpkeepOptions } from './upkeep.js';
+
+/**
+ * Reads every byte there is, at a bounded rate, and holds it against its CRC-32:
+ * local copies first, then every living slice of every trunk, at each storage that has
+ * it. A damaged copy is quarantined and made good from a sound one; a quarantined copy
+ * that is sound again is let out. A file without any sound copy is reported, and reading
+ * it is an error, never wrong bytes.
+ */
+export interface ScrubOptions extends UpkeepOptions {
+  readonly bytesPerSecond: number;
+  /** Begins where an earlier walk has stopped, and notes how far it has come. */
+  readonly goesOn?: boolean;
+}
+
+export interface ScrubReport {
+  readonly localFiles: number;
+  readonly localBytes: number;
+  readonly slices: number;
+  readonly sliceBytes: number;
+  readonly damaged: readonly Damage[];
+}
+
+export interface Damage {
+  readonly key: string;
+  readonly where: 'container' | 'spool' | 'trunk';
+  /** `host:port` of the storage, for a trunk. */
+  readonly storage?: string;
+  readonly detail: string;
+  /** True when a sound copy is what is read from now on. */
+  readonly repaired: boolean;
+}
+
+/** One ranged read of a trunk covers neighbours up to this many bytes. */
+const EXTENT_BYTES = 2 ** 20;
+const COPIES_TIMEOUT_MS = 30_000;
+/** Name of the mark in the FileMap. */
+const PLACE = 'scrub';
+
+export async function scrub(parts: RepairParts, options: ScrubOptions): Promise<ScrubReport> {
+  const run = new Scrub(parts, options);
+  await run.checkLocal();
+  await run.checkTrunks();
+  return run.report();
+}
+
+/** How far a walk has come: the last key looked at on this disk, or the last trunk. */
+interface Place {
+  readonly key?: string;
+  readonly trunk?: number;
+}
+
+class Scrub {
+  readonly #parts: RepairParts;
+  readonly #options: ScrubOptions;
+  readonly #allBytes: number;
+  readonly #begin: Place;
+  readonly #damaged: Damage[] = [];
+  #localFiles = 0;
+  #localBytes = 0;
+  #slices = 0;
+  #sliceBytes = 0;
+  #owedMs = 0;
+
+  constructor(parts: RepairParts, options: ScrubOptions) {
+    this.#parts = parts;
+    this.#options = options;
+    const { waitingBytes, spooledBytes, mergedBytes } = parts.fileMap.counters();
+    this.#allBytes = waitingBytes + spooledBytes + mergedBytes;
+    const mark = options.goesOn ? parts.fileMap.mark(PLACE) : undefined;
+    this.#begin = mark === undefined ? {} : (JSON.parse(mark) as Place);
+  }
+
+  report(): ScrubReport {
+    this.#note({});
+    return {
+      localFiles: this.#localFiles,
+      localBytes: this.#localBytes,
+      slices: this.#slices,
+      sliceBytes: this.#sliceBytes,
+      damaged: this.#damaged,
+    };
+  }
+
+  async checkLocal(): Promise<void> {
+    if (this.#begin.trunk !== undefined) return;
+    const from = Buffer.from(this.#begin.key ?? '', 'base64url');
+    let count = 0;
+    for await (const row of allFiles(this.#parts.fileMap, from)) {
+      count += 1;
+      if (count % ROWS_PER_PAGE === 0) this.#note({ key: formatKey(row.key) });
+      const where = row.spooled > 0 ? 'spool' : 'container';
+      const sound = await (row.spooled > 0 ? this.#isSpoolSound(row) : this.#isSegmentSound(row));
+      if (sound === undefined) continue;
+      this.#localFiles += 1;
+      this.#localBytes += row.size;
+      if (sound === true) this.#parts.quarantine.lift(row.key, where);
+      else await this.#localDamage(row, where, sound === 'unreadable');
+      // A large file has paid for its bytes as they were read.
+      await this.#pace(row.spooled > 0 ? 0 : row.size, row.trunk === null);
+    }
+  }
+
+  async checkTrunks(): Promise<void> {
+    const after = this.#begin.trunk ?? -1;
+    for (const trunk of this.#parts.fileMap.trunksIn('confirmed')) {
+      if (trunk.id <= after) continue;
+      const holders = await this.#holders(trunk);
+      for (const [index, holder] of holders.entries()) {
+        await this.#checkTrunk(trunk, holder, index === 0);
+      }
+      this.#note({ trunk: trunk.id });
+    }
+  }
+
+  /** The storages that have the trunk; undefined stands for whoever answers. */
+  async #holders(trunk: TrunkRow): Promise<readonly (string | undefined)[]> {
+    const { signal } = this.#options;
+    const timeout = AbortSignal.timeout(COPIES_TIMEOUT_MS);
+    const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
+    const { holders } = await this.#parts.trunkStore.copies(trunk.fileId!, either);
+    return holders.length > 0 ? holders : [undefined];
+  }
+
+  async #checkTrunk(trunk: TrunkRow, holder: string | undefined, counts: boolean): Promise<void> {
+    for (let offset = -1; ; ) {
+      const rows = this.#parts.fileMap.aliveIn(trunk.id, offset, ROWS_PER_PAGE);
+      for (const extent of extents(rows)) {
+        if (extent[0]!.size > EXTENT_BYTES)
+          await this.#checkLarge(trunk, extent[0]!, holder, counts);
+        else await this.#checkExtent(trunk, extent, holder, counts);
+      }
+      if (rows.length < ROWS_PER_PAGE) break;
+      offset = rows.at(-1)!.trunkOffset!;
+    }
+  }
+
+  async #checkLarge(
+    trunk: TrunkRow,
+    row: FileRow,
+    holder: string | undefined,
+    counts: boolean,
+  ): Promise<void> {
+    const { signal } = this.#options;
+    const pace = (bytes: number) => this.#pace(bytes, false);
+    const isSound = await isSoundAt(this.#parts, row, holder, signal, pace);
+    if (counts) this.#count(row);
+    if (isSound) this.#parts.quarantine.lift(row.key, 'trunk', holder);
+    else await this.#trunkDamage(trunk, row, holder, false);
+    await this.#pace(0, counts);
+  }
+
+  async #checkExtent(
+    trunk: TrunkRow,
+    rows: readonly FileRow[],
+    holder: string | undefined,
+    counts: boolean,
+  ): Promise<void> {
+    const start = rows[0]!.trunkOffset!;
+    const last = rows.at(-1)!;
+    const length = last.trunkOffset! + last.size - start;
+    const { signal } = this.#options;
+    const { trunkStore, quarantine } = this.#parts;
+    const bytes =
+      length === 0
+        ? Buffer.alloc(0)
+        : await readTrunk(trunkStore, trunk, start, length, signal, holder);
+    for (const row of rows) {
+      if (counts) this.#count(row);
+      const from = row.trunkOffset! - start;
+      const slice = bytes?.subarray(from, from + row.size);
+      const isSound = slice?.length === row.size && crc32(slice) === row.crc32;
+      if (isSound) quarantine.lift(row.key, 'trunk', holder);
+      else await this.#trunkDamage(trunk, row, holder, bytes === undefined);
+    }
+    await this.#pace(length, counts);
+  }
+
+  #count(row: FileRow): void {
+    this.#slices += 1;
+    this.#sliceBytes += row.size;
+  }
+
+  async #localDamage(
+    row: FileRow,
+    where: 'container' | 'spool',
+    unreadable: boolean,
+  ): Promise<void> {
+    const { quarantine } = this.#parts;
+    const { repair, signal } = this.#options;
+    const elsewhere = row.trunk !== null;
+    // That the disk fails as a whole may pass: no copy is given up for that.
+    if (!unreadable) quarantine.add(row, where);
+    // A file that waits may be sound where it was moved from.
+    const isMendable = repair && !unreadable;
+    const repaired = isMendable && (await repairFile(this.#parts, row.key, signal));
+    const what = unreadable ? 'cannot be read at present' : 'is damaged';
+    const detail = elsewhere
+      ? `the copy on this disk ${what}; FastDFS has the file as ${row.trunkFileId}`
+      : `the only copy on this disk ${what}`;
+    this.#damaged.push({ key: formatKey(row.key), where, detail, repaired });
+  }
+
+  async #trunkDamage(
+    trunk: TrunkRow,
+    row: FileRow,
+    holder: string | undefined,
+    gone: boolean,
+  ): Promise<void> {
+    const { fileMap, quarantine } = this.#parts;
+    const { repair, signal } = this.#options;
+    // Deleted or moved since its place was looked up.
+    if (fileMap.find(row.key)?.trunk !== trunk.id) return;
+    quarantine.add(row, 'trunk', holder);
+    const repaired = repair && (await repairFile(this.#parts, row.key, signal));
+    const where = holder === undefined ? '' : ` at ${holder}`;
+    const what = gone ? 'is gone' : 'has damaged bytes of it';
+    const detail = `${trunk.fileId} ${what}${where}`;
+    const damage = { key: formatKey(row.key), where: 'trunk' as const, detail, repaired };
+    this.#damaged.push(holder === undefined ? damage : { ...damage, storage: holder });
+  }
+
+  /** Undefined when there is no local copy. */
+  async #isSegmentSound(row: FileRow): Promise<boolean | 'unreadable' | undefined> {
+    const { container } = this.#parts;
+    if (!container.segment(row.segment)) return undefined;
+    try {
+      return (await soundBytes(container, row)) !== undefined;
+    } catch {
+      return 'unreadable';
+    }
+  }
+
+  async #isSpoolSound(row: FileRow): Promise<boolean | 'unreadable' | undefined> {
+    const { spool, fileMap } = this.#parts;
+    if (row.spooled !== 1 || !spool.has(row.key)) return undefined;
+    const { signal } = this.#options;
+    try {
+      const list = await spool.checksums(row.key, row, (bytes) => this.#pace(bytes, false));
+      if (list) learnBlocks(fileMap, row, list);
+      return list !== undefined;
+    } catch (error) {
+      if (signal?.aborted) throw error;
+      return hasCode(error, 'ENOENT') ? false : 'unreadable';
+    }
+  }
+
+  #note(place: Place): void {
+    if (this.#options.goesOn) this.#parts.fileMap.setMark(PLACE, JSON.stringify(place));
+  }
+
+  /** Tells the progress and waits as long as the rate asks. */
+  async #pace(bytes: number, counts: boolean): Promise<void> {
+    const { signal, bytesPerSecond, onProgress } = this.#options;
+    if (signal?.aborted) throw stopped();
+    if (counts)
+      onProgress?.(Math.min(this.#sliceBytes + this.#localBytes, this.#allBytes), this.#allBytes);
+    // Pauses too short to be taken add up.
+    this.#owedMs += (bytes / bytesPerSecond) * 1000;
+    if (this.#owedMs < 5) return;
+    const ms = this.#owedMs;
+    this.#owedMs = 0;
+    await sleep(ms, undefined, signal ? { signal } : {}).catch(() => undefined);
+    if (signal?.aborted) throw stopped();
+  }
+}
+
+/** Runs of neighbours that one read covers; `rows` in the order of the trunk. */
+function extents(rows: readonly FileRow[]): FileRow[][] {
+  const found: FileRow[][] = [];
+  for (const row of rows) {
+    const last = found.at(-1);
+    const start = last?.[0]?.trunkOffset ?? 0;
+    if (last && row.trunkOffset! + row.size - start <= EXTENT_BYTES) last.push(row);
+    else found.push([row]);
+  }
+  return found;
+}

@@ -1,0 +1,156 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { crc32 } from 'node:zlib';
+import type { Container } from '../container/container.js';
+import { deletionRecord, movedRecord } from '../container/records.js';
+import type { FormerPlace } from '../filemap/changes.js';
+import { type FileMap, type FileRow, placesOf, type TrunkRow } from '../filemap/filemap.js';
+import type { TrunkStore } from '../merge/trunk-store.js';
+
+/**
+ * Gives the room of deleted files back. The living files of a trunk that is more
+ * than half dead are staged again, at a bounded rate, and go into coming trunks like
+ * new ones: under the same key, with a forwarding row from their old slice id. The
+ * old trunk is deleted from FastDFS once all of them are confirmed elsewhere; until
+ * then it can be read, so no read fails on the way.
+ */
+export interface CompactionParts {
+  readonly container: Container;
+  readonly fileMap: FileMap;
+  readonly trunkStore: TrunkStore;
+  readonly now: () => number;
+  /** Bytes of a file from this disk; undefined when they are only in FastDFS. */
+  readonly readLocal: (row: FileRow) => Promise<Buffer | undefined>;
+  /** The file's bytes from a storage that has them sound; undefined when none has. */
+  readonly readSound: (row: FileRow) => Promise<Buffer | undefined>;
+  readonly makeRoom: (bytes: number) => Promise<void>;
+  readonly onMoved: (bytes: number) => void;
+  readonly bytesPerSecond: number;
+}
+
+/** What is read and staged at a time. */
+const PAGE_ROWS = 64;
+const PAGE_BYTES = 4 * 2 ** 20;
+
+export class Compaction {
+  readonly #parts: CompactionParts;
+  readonly #stopped = new AbortController();
+  #running: Promise<number> | undefined;
+
+  constructor(parts: CompactionParts) {
+    this.#parts = parts;
+  }
+
+  /** Compacts every trunk that is due; resolves with how many files were moved. */
+  run(): Promise<number> {
+    this.#running ??= this.#runAll().finally(() => {
+      this.#running = undefined;
+    });
+    return this.#running;
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    await this.#running?.catch(() => undefined);
+  }
+
+  async #runAll(): Promise<number> {
+    const { fileMap } = this.#parts;
+    let moved = 0;
+    // One with a file that no storage has sound stays as it is, and holds up no other.
+    const stuck = new Set<number>();
+    while (!this.#stopped.signal.aborted) {
+      const trunk = fileMap.sparseTrunks(stuck.size + 1).find(({ id }) => !stuck.has(id));
+      if (!trunk) break;
+      const files = await this.#empty(trunk);
+      if (files === 0) stuck.add(trunk.id);
+      moved += files;
+    }
+    return moved;
+  }
+
+  async #empty(trunk: TrunkRow): Promise<number> {
+    const { fileMap, bytesPerSecond } = this.#parts;
+    let moved = 0;
+    let offset = -1;
+    while (!this.#stopped.signal.aborted) {
+      const rows = firstBytes(fileMap.aliveIn(trunk.id, offset, PAGE_ROWS), PAGE_BYTES);
+      if (rows.length === 0) break;
+      const { bytes, files } = await this.#move(trunk, rows);
+      offset = rows.at(-1)!.trunkOffset!;
+      moved += files;
+      await this.#pause((bytes / bytesPerSecond) * 1000);
+    }
+    return moved;
+  }
+
+  async #move(trunk: TrunkRow, rows: readonly FileRow[]): Promise<Moved> {
+    const { container, fileMap, makeRoom, now, onMoved } = this.#parts;
+    const bytes = rows.reduce((sum, row) => sum + row.size, 0);
+    await makeRoom(bytes);
+    const records = [];
+    for (const row of rows) {
+      const body = await this.#read(trunk, row).catch((error: unknown) => {
+        // Deleted since the page was read, perhaps with its whole trunk.
+        if (fileMap.find(row.key)?.trunk !== trunk.id) return undefined;
+        throw error;
+      });
+      if (!body) continue;
+      records.push(
+        movedRecord(
+          {
+            ...row,
+            group: row.group ?? undefined,
+            expiresAt: row.expiresAt ?? undefined,
+            body: [body],
+          },
+          places(row),
+        ),
+      );
+    }
+    if (records.length > 0) await container.append(records);
+    onMoved(bytes);
+    // One that was deleted while it was moved must be deleted behind its new record too.
+    const gone = rows.filter((row) => !fileMap.find(row.key));
+    if (gone.length > 0) await container.append(gone.map((row) => deletionRecord(row.key, now())));
+    return { bytes, files: records.length };
+  }
+
+  /** Undefined when no copy is sound. */
+  async #read(trunk: TrunkRow, row: FileRow): Promise<Buffer | undefined> {
+    const local = await this.#parts.readLocal(row);
+    if (local) return local;
+    const { trunkStore } = this.#parts;
+    const { signal } = this.#stopped;
+    const bytes =
+      row.size === 0
+        ? Buffer.alloc(0)
+        : await trunkStore.read(trunk.fileId!, row.trunkOffset!, row.size, signal);
+    if (bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
+    return this.#parts.readSound(row);
+  }
+
+  async #pause(ms: number): Promise<void> {
+    if (ms < 1) return;
+    await sleep(ms, undefined, { signal: this.#stopped.signal }).catch(() => undefined);
+  }
+}
+
+interface Moved {
+  readonly bytes: number;
+  readonly files: number;
+}
+
+/** Where the file has been, its present place in the trunk last. */
+function places(row: FileRow): FormerPlace[] {
+  return [...placesOf(row), [row.trunkFileId!, row.trunkOffset!]];
+}
+
+/** The first rows whose sizes sum up to at most `bytes`; one at least. */
+function firstBytes(rows: readonly FileRow[], bytes: number): FileRow[] {
+  let sum = 0;
+  const count = rows.findIndex((row, index) => {
+    sum += row.size;
+    return index > 0 && sum > bytes;
+  });
+  return rows.slice(0, count === -1 ? rows.length : count);
+}

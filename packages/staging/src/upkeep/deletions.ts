@@ -1,0 +1,81 @@
+import type { Container } from '../container/container.js';
+import { deletionRecord } from '../container/records.js';
+import type { Spool } from '../container/spool.js';
+import { StoreError } from '../errors.js';
+import type { FileMap, FileRow } from '../filemap/filemap.js';
+import { formatKey } from '../key.js';
+import type { MergeTask } from '../merge/merge-task.js';
+import type { Quarantine } from '../repair/quarantine.js';
+import type { Background } from './background.js';
+
+/** Deletes files: when their owners ask for it, and when their time is over. */
+export interface DeletionsParts {
+  readonly container: Container;
+  readonly fileMap: FileMap;
+  readonly spool: Spool;
+  readonly quarantine: Quarantine;
+  readonly merging: MergeTask;
+  readonly background: Background;
+  readonly now: () => number;
+  /** False while a file that is not found may be one that is not known yet. */
+  readonly isComplete: () => boolean;
+  /** Trunks have lost files. */
+  readonly onDead: () => void;
+}
+
+/** Files that one batch of deletions takes away. */
+const EXPIRED_AT_ONCE = 256;
+
+export class Deletions {
+  readonly #parts: DeletionsParts;
+
+  constructor(parts: DeletionsParts) {
+    this.#parts = parts;
+  }
+
+  /** False if there is no such file (any more). Durable when it resolves. */
+  async delete(key: Buffer): Promise<boolean> {
+    const { fileMap, isComplete } = this.#parts;
+    const row = fileMap.find(key);
+    if (!row) {
+      if (!isComplete() && !fileMap.isDeleted(key)) throw unknownYet(key);
+      return false;
+    }
+    await this.#deleteRows([row]);
+    return true;
+  }
+
+  /** Deletes the files whose time is over; resolves with how many. */
+  async deleteExpired(): Promise<number> {
+    const { fileMap, now, background } = this.#parts;
+    let deleted = 0;
+    while (!background.isOver) {
+      const rows = fileMap.expired(now(), EXPIRED_AT_ONCE);
+      if (rows.length === 0) break;
+      await this.#deleteRows(rows);
+      deleted += rows.length;
+    }
+    return deleted;
+  }
+
+  async #deleteRows(rows: readonly FileRow[]): Promise<void> {
+    const { container, quarantine, merging, spool, background, onDead } = this.#parts;
+    const now = this.#parts.now();
+    await container.append(rows.map(({ key }) => deletionRecord(key, now)));
+    for (const { key, spooled } of rows) {
+      quarantine.forget(key);
+      merging.takeIn(key);
+      if (spooled === 1 && !merging.isPacking(key)) background.run(spool.remove(key));
+    }
+    if (rows.some(({ trunk, was }) => trunk !== null || was !== null)) onDead();
+  }
+}
+
+/** What is answered instead of "not found" while the FileMap is being made anew. */
+function unknownYet(key: Buffer): StoreError {
+  return new StoreError(
+    'storage_unavailable',
+    `the FileMap is being made anew and does not know ${formatKey(key)} yet`,
+    { retryable: true },
+  );
+}

@@ -1,0 +1,169 @@
+import type { Container } from '../container/container.js';
+import type { NewRecord } from '../container/record.js';
+import {
+  deletionRecord,
+  planRecord,
+  retiredRecord,
+  type StoredTrunk,
+  storedRecord,
+} from '../container/records.js';
+import type { Segment } from '../container/segment.js';
+import type { Spool } from '../container/spool.js';
+import type { FileMap, TrunkRow } from '../filemap/filemap.js';
+import { describeWhole } from '../merge/trunk-sender.js';
+import { type Serial, serial } from '../serial.js';
+
+/**
+ * Frees the container. Segments and spooled files whose bytes FastDFS has confirmed
+ * stay as a read copy until their budget, or the container's need for room, ends
+ * that. Segments go strictly oldest first; records in them that are still needed
+ * are written again, what is damaged and waits is set aside, and the FileMap is made
+ * durable, before the file is removed. The newest segment goes as well once all of its files
+ * are confirmed: an empty one takes its place.
+ */
+export interface RetentionParts {
+  readonly container: Container;
+  readonly spool: Spool;
+  readonly fileMap: FileMap;
+  readonly now: () => number;
+  /** Bytes that confirmed files may keep. */
+  readonly retainBytes: number;
+  /** Number of the oldest segment that a trunk on its way still reads from. */
+  readonly oldestInUse: () => number;
+  /** Moves damaged files that wait out of the segment; false if it must stay. */
+  readonly setAside: (segment: number, isRoomNeeded: boolean) => Promise<boolean>;
+}
+
+/** A shorter segment is not worth a new file. */
+const MIN_ENDED_BYTES = 2 ** 20;
+/** What a record without its body takes, roughly. */
+const RECORD_BYTES = 300;
+
+export class Retention {
+  readonly #parts: RetentionParts;
+  /** Does the work while no segment is being removed, and no spooled file. */
+  readonly alone: Serial = serial();
+
+  constructor(parts: RetentionParts) {
+    this.#parts = parts;
+  }
+
+  /** Removes what exceeds the budget, and at least `neededBytes` if there is that much. */
+  trim(neededBytes = 0): Promise<void> {
+    return this.alone(() => this.#trim(neededBytes));
+  }
+
+  async #trim(neededBytes: number): Promise<void> {
+    let freed = 0;
+    const isEnough = (retained: number) =>
+      retained <= this.#parts.retainBytes && freed >= neededBytes;
+    let retained = this.#confirmedSegments().reduce((sum, segment) => sum + segment.bytes, 0);
+    retained += this.#confirmedSpoolBytes();
+    // Spooled files first: each is one large read from FastDFS, not many small ones.
+    for (const key of this.#parts.fileMap.confirmedSpooled()) {
+      if (isEnough(retained)) return;
+      const before = this.#parts.spool.bytes;
+      await this.#parts.container.sync();
+      await this.#parts.fileMap.checkpoint();
+      await this.#parts.spool.remove(key);
+      this.#parts.fileMap.forgetSpooled(key);
+      freed += before - this.#parts.spool.bytes;
+      retained -= before - this.#parts.spool.bytes;
+    }
+    for (;;) {
+      for (const segment of this.#confirmedSegments()) {
+        if (isEnough(retained)) return;
+        if (!(await this.#canGo(segment, freed < neededBytes))) return;
+        await this.#removeSegment(segment);
+        freed += segment.bytes;
+        retained -= segment.bytes;
+      }
+      const newest = this.#worthEnding();
+      if (!newest || isEnough(retained + newest.bytes)) return;
+      await this.#parts.container.beginSegment();
+      retained += newest.bytes;
+    }
+  }
+
+  /** The newest segment, if all of its files are confirmed and most of it would be freed. */
+  #worthEnding(): Segment | undefined {
+    const { container, fileMap, oldestInUse, now } = this.#parts;
+    const segments = container.segments();
+    const newest = segments.at(-1);
+    if (!newest || segments.length > 1 || newest.bytes < MIN_ENDED_BYTES) return undefined;
+    if (fileMap.oldestNeededSegment() !== undefined || oldestInUse() <= newest.number) {
+      return undefined;
+    }
+    const records = neededRecords(fileMap, newest.number, now());
+    const kept = records.reduce((sum, { bodyBytes }) => sum + RECORD_BYTES + bodyBytes, 0);
+    return kept * 2 < newest.bytes ? newest : undefined;
+  }
+
+  /** From the oldest on, as long as nothing in them waits to be confirmed. */
+  #confirmedSegments(): Segment[] {
+    const { container, fileMap } = this.#parts;
+    const { oldestInUse } = this.#parts;
+    const needed = Math.min(fileMap.oldestNeededSegment() ?? Infinity, oldestInUse());
+    // The newest segment stays in any case: the next one's number follows from it.
+    const segments = container.segments().slice(0, -1);
+    return segments.filter((segment) => segment.number < needed && !container.isCurrent(segment));
+  }
+
+  async #canGo({ number }: Segment, isRoomNeeded: boolean): Promise<boolean> {
+    const isFree = await this.#parts.setAside(number, isRoomNeeded);
+    // A file that was found sound meanwhile may be on its way.
+    return isFree && this.#parts.oldestInUse() > number;
+  }
+
+  #confirmedSpoolBytes(): number {
+    const { fileMap, spool } = this.#parts;
+    return fileMap.confirmedSpooled().reduce((sum, key) => sum + spool.sizeOf(key), 0);
+  }
+
+  async #removeSegment(segment: Segment): Promise<void> {
+    const { container, fileMap, now } = this.#parts;
+    const records = neededRecords(fileMap, segment.number, now());
+    if (records.length > 0) await container.append(records);
+    await container.sync();
+    await fileMap.checkpoint();
+    await container.removeSegment(segment);
+    await container.syncFolder();
+    fileMap.forgetSegment(segment.number);
+  }
+}
+
+/** Records of the segment that must not go with it, to be written again. */
+export function neededRecords(fileMap: FileMap, segment: number, now: number): NewRecord[] {
+  const { trunks, deletions } = fileMap.neededRecords(segment);
+  return [
+    ...trunks.map((trunk) => recordOf(fileMap, trunk, now)),
+    ...deletions.map((key) => deletionRecord(key, now)),
+  ];
+}
+
+/** The record that tells of the trunk what must not be forgotten. */
+export function recordOf(fileMap: FileMap, trunk: TrunkRow, now: number): NewRecord {
+  const { state } = trunk;
+  if (state === 'planned' || state === 'abandoned' || state === 'retired') {
+    // It is still being looked for: that it was planned here must not be forgotten.
+    return planRecord({ ...trunk, members: fileMap.members(trunk.id) }, now);
+  }
+  const stored = describe(fileMap, trunk);
+  return state === 'retiring' ? retiredRecord(stored, now) : storedRecord(stored, now);
+}
+
+function describe(fileMap: FileMap, trunk: TrunkRow): StoredTrunk {
+  const { taskId, kind, fileId, size, crc32, files } = trunk;
+  const stored = {
+    taskId,
+    kind,
+    fileId: fileId!,
+    size,
+    crc32: crc32 ?? 0,
+    files,
+    doubtful: trunk.doubtfulSince !== null,
+  };
+  const row = kind === 'whole' ? fileMap.onlyMember(trunk.id) : undefined;
+  if (!row) return stored;
+  return { ...stored, blocks: fileMap.blocks(row.key), file: describeWhole(row) };
+}

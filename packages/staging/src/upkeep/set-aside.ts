@@ -1,0 +1,99 @@
+import { crc32 } from 'node:zlib';
+import { isBlockListOf } from '../container/block-checksums.js';
+import type { Container } from '../container/container.js';
+import { Unreadable } from '../container/firm-read.js';
+import { deletionRecord, movedRecord } from '../container/records.js';
+import type { Segment } from '../container/segment.js';
+import type { Spool } from '../container/spool.js';
+import { readableBytes } from '../container/staged-bytes.js';
+import { type FileMap, type FileRow, placesOf } from '../filemap/filemap.js';
+import { waitingIn } from '../merge/waiting-files.js';
+import type { Quarantine } from '../repair/quarantine.js';
+
+/**
+ * Files that wait and whose only copy is damaged can go into no trunk, and would keep
+ * their segment, and with it all later ones, for ever. Before such a segment is removed
+ * their bytes, damaged as they are, go into the spool, and a record that says so into the
+ * newest segment. Of large ones, which are in the spool, the record alone is written again.
+ * What the disk does not give it may give later: such a file keeps its segment until the
+ * container needs the room. Then what can be read of it is kept.
+ */
+export interface SetAsideParts {
+  readonly container: Container;
+  readonly spool: Spool;
+  readonly fileMap: FileMap;
+  readonly quarantine: Quarantine;
+  readonly now: () => number;
+  /** No trunk can have it: it may be another kind of file to the Merge Task from now on. */
+  readonly leaveOut: (key: Buffer) => void;
+}
+
+/**
+ * False if the segment must stay: a file that waits in it is sound, or cannot be read and
+ * the room is not needed.
+ */
+export async function setAside(
+  parts: SetAsideParts,
+  segment: number,
+  isRoomNeeded: boolean,
+): Promise<boolean> {
+  for (const row of [...waitingIn(parts.fileMap, segment)]) {
+    if (!parts.quarantine.has(row.key, row.spooled > 0 ? 'spool' : 'container')) return false;
+    if (row.spooled === 0 && !(await keepInSpool(parts, row, isRoomNeeded))) return false;
+    await recordInSpool(parts, row);
+  }
+  return waitingIn(parts.fileMap, segment).next().done === true;
+}
+
+async function keepInSpool(
+  { container, spool }: SetAsideParts,
+  row: FileRow,
+  isRoomNeeded: boolean,
+): Promise<boolean> {
+  const segment = container.segment(row.segment);
+  // That the disk fails may pass, and what it gives then may be sound.
+  const bytes = await (segment && bytesOf(segment, row, isRoomNeeded).catch(() => undefined));
+  if (bytes?.length !== row.size || crc32(bytes) === row.crc32) return false;
+  const writer = await spool.beginAgain(row.key);
+  try {
+    await writer.write([bytes]);
+    await writer.finish(true);
+  } catch (error) {
+    await writer.discard();
+    throw error;
+  }
+  return true;
+}
+
+async function bytesOf(segment: Segment, row: FileRow, isRoomNeeded: boolean): Promise<Buffer> {
+  // Most often it is as before, and the next look is not far.
+  if (!isRoomNeeded) return segment.read(row.position, row.size);
+  try {
+    return await segment.readFirmly(row.position, row.size);
+  } catch (error) {
+    if (!(error instanceof Unreadable)) throw error;
+    return readableBytes(segment, row);
+  }
+}
+
+/** If the record is refused, a start removes the spool's file: no record speaks of it. */
+async function recordInSpool(parts: SetAsideParts, row: FileRow): Promise<void> {
+  const { container, spool, fileMap, quarantine, now, leaveOut } = parts;
+  const blocks = fileMap.blocks(row.key);
+  const file = {
+    ...row,
+    group: row.group ?? undefined,
+    expiresAt: row.expiresAt ?? undefined,
+    body: undefined,
+    blocks: blocks && isBlockListOf(blocks, row) ? blocks : undefined,
+  };
+  await container.append([movedRecord(file, placesOf(row))]);
+  if (fileMap.find(row.key)) {
+    quarantine.keep(row.key, 'spool');
+    leaveOut(row.key);
+    return;
+  }
+  // It was deleted meanwhile, and must be deleted behind its new record too.
+  await container.append([deletionRecord(row.key, now())]);
+  await spool.remove(row.key);
+}

@@ -1,0 +1,265 @@
+import { randomBytes } from 'node:crypto';
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { formatKey, type Staging } from '@stevedore/staging';
+import { expect, test } from 'vitest';
+import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
+import { openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
+import { temporaryFolder } from '../../support/temporary.js';
+
+const CHECK = { repair: false };
+const REPAIR = { repair: true };
+
+/** A store whose process dies between the storing of a trunk and its record. */
+async function dieBeforeRecord(folder: string, store: MemoryTrunkStore, files: readonly Buffer[]) {
+  const first = await openStaging(folder, {}, store);
+  store.beforeReply = () => {
+    // Nothing more is heard of it.
+    store.beforeStore = () => {
+      throw new Error('away');
+    };
+    throw new Error('the reply was lost');
+  };
+  const keys: Buffer[] = [];
+  for (const bytes of files) keys.push(await stageFile(first.staging, bytes));
+  const flushing = first.staging.flush();
+  await until(() => store.files.size > 0 && first.errors.length > 1);
+  await first.staging.close();
+  await flushing;
+  store.beforeReply = () => undefined;
+  store.beforeStore = () => undefined;
+  return keys;
+}
+
+function bytesInStore(store: MemoryTrunkStore): number {
+  return [...store.files.values()].reduce((sum, bytes) => sum + bytes.length, 0);
+}
+
+async function expectStored(staging: Staging, store: MemoryTrunkStore, key: Buffer, bytes: Buffer) {
+  const row = staging.find(key)!;
+  const slice = store.files
+    .get(row.trunkFileId!)
+    ?.subarray(row.trunkOffset!, row.trunkOffset! + row.size);
+  expect(slice?.equals(bytes)).toBe(true);
+}
+
+test('a trunk that was stored and not recorded is adopted, not sent again', async () => {
+  const folder = temporaryFolder();
+  const store = new MemoryTrunkStore();
+  const files = [randomBytes(3000), randomBytes(4000)];
+  const keys = await dieBeforeRecord(folder, store, files);
+  const [fileId] = store.files.keys();
+  const { staging } = await openStaging(folder, {}, store);
+  await until(() => staging.stats().orphans.adopted === 1);
+  expect([...store.files.keys()]).toEqual([fileId]);
+  for (const [index, key] of keys.entries()) {
+    await expectStored(staging, store, key, files[index]!);
+  }
+  expect(staging.stats().trunks).toBe(1);
+  const report = await staging.fsck(CHECK);
+  expect(report).toMatchObject({ problems: [], orphans: [], openPlans: 0, orphanBytes: 0 });
+  expect(report.storedBytes).toBe(bytesInStore(store));
+});
+
+test('one whose files were sent again meanwhile is deleted, and the check says so', async () => {
+  const folder = temporaryFolder();
+  const store = new MemoryTrunkStore();
+  const files = [randomBytes(3000), randomBytes(4000)];
+  const keys = await dieBeforeRecord(folder, store, files);
+  const [orphan] = store.files.keys();
+  store.unlisted = ['a storage is away'];
+  const hidden = store.files.get(orphan!)!;
+  store.files.delete(orphan!);
+  const { staging } = await openStaging(folder, {}, store);
+  await staging.flush();
+  expect(staging.stats().orphans).toMatchObject({ found: 0, openPlans: 1 });
+  store.files.set(orphan!, hidden);
+  store.unlisted = [];
+  const seen = await staging.fsck(CHECK);
+  expect(seen.problems).toMatchObject([{ code: 'orphan', subject: orphan, repaired: false }]);
+  expect(seen).toMatchObject({ orphanTrunks: 1, orphanBytes: hidden.length, openPlans: 1 });
+  expect(seen.storedBytes).toBe(bytesInStore(store));
+  const mended = await staging.fsck(REPAIR);
+  expect(mended.problems).toMatchObject([{ code: 'orphan', subject: orphan, repaired: true }]);
+  expect(mended.orphans).toMatchObject([{ fileId: orphan, fate: 'deleted' }]);
+  expect(mended).toMatchObject({ orphanTrunks: 0, orphanBytes: 0, openPlans: 0 });
+  expect(store.files.has(orphan!)).toBe(false);
+  expect(mended.storedBytes).toBe(bytesInStore(store));
+  for (const [index, key] of keys.entries()) {
+    await expectStored(staging, store, key, files[index]!);
+  }
+});
+
+test('one of whose files any was deleted is deleted too, and they stay deleted', async () => {
+  const folder = temporaryFolder();
+  const store = new MemoryTrunkStore();
+  const keys = await dieBeforeRecord(folder, store, [randomBytes(3000), randomBytes(4000)]);
+  const [orphan] = store.files.keys();
+  store.beforeRead = () => {
+    throw new Error('away');
+  };
+  const { staging } = await openStaging(folder, {}, store);
+  await staging.delete(keys[0]!);
+  store.beforeRead = () => undefined;
+  await staging.fsck(REPAIR);
+  expect(store.files.has(orphan!)).toBe(false);
+  expect(staging.find(keys[0]!)).toBeUndefined();
+  expect(staging.find(keys[1]!)).toBeDefined();
+});
+
+test('a trunk that was sent twice, because a reply was lost, is stored once', async () => {
+  const { staging, store } = await openStaging(temporaryFolder());
+  let losses = 2;
+  store.beforeReply = () => {
+    losses -= 1;
+    if (losses >= 0) throw new Error('the reply was lost');
+  };
+  const bytes = randomBytes(5000);
+  const key = await stageFile(staging, bytes);
+  await staging.flush();
+  expect(store.files.size).toBe(3);
+  expect(staging.stats().orphans.openPlans).toBe(1);
+  const report = await staging.fsck(REPAIR);
+  expect(report.orphans.map(({ fate }) => fate)).toEqual(['deleted', 'deleted']);
+  expect([...store.files.keys()]).toEqual([staging.find(key)!.trunkFileId]);
+  await expectStored(staging, store, key, bytes);
+  expect(staging.stats().orphans.openPlans).toBe(0);
+});
+
+test('that a trunk may have been stored twice is known after the FileMap was lost', async () => {
+  const folder = temporaryFolder();
+  const store = new MemoryTrunkStore();
+  const first = await openStaging(folder, {}, store);
+  let losses = 1;
+  store.beforeReply = () => {
+    losses -= 1;
+    if (losses >= 0) throw new Error('the reply was lost');
+  };
+  const bytes = randomBytes(5000);
+  const key = await stageFile(first.staging, bytes);
+  await first.staging.flush();
+  await first.staging.close();
+  for (const suffix of ['', '-wal', '-shm']) {
+    rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
+  }
+  const { staging } = await openStaging(folder, {}, store);
+  await until(() => staging.stats().orphans.deleted === 1);
+  expect([...store.files.keys()]).toEqual([staging.find(key)!.trunkFileId]);
+  await expectStored(staging, store, key, bytes);
+});
+
+test('a plan is looked for even when the segments that told of it are gone', async () => {
+  const folder = temporaryFolder();
+  const store = new MemoryTrunkStore();
+  await dieBeforeRecord(folder, store, [randomBytes(3000)]);
+  const [orphan] = store.files.keys();
+  const hidden = store.files.get(orphan!)!;
+  store.files.delete(orphan!);
+  store.unlisted = ['a storage is away'];
+  const options = { retainBytes: 0, segmentBytes: 1000 };
+  const second = await openStaging(folder, options, store);
+  await second.staging.flush();
+  for (let turn = 0; turn < 3; turn++) {
+    await stageFile(second.staging, randomBytes(2000));
+    await second.staging.flush();
+  }
+  await second.staging.close();
+  rmSync(join(folder, 'filemap.sqlite'));
+  store.files.set(orphan!, hidden);
+  store.unlisted = [];
+  const { staging } = await openStaging(folder, options, store);
+  await until(() => staging.stats().orphans.deleted === 1);
+  expect(store.files.has(orphan!)).toBe(false);
+  expect((await staging.fsck(CHECK)).problems).toEqual([]);
+});
+
+test('trunks of other containers are left alone', async () => {
+  const store = new MemoryTrunkStore();
+  const other = await openStaging(temporaryFolder(), {}, store);
+  const key = await stageFile(other.staging, randomBytes(5000));
+  await other.staging.flush();
+  const folder = temporaryFolder();
+  await dieBeforeRecord(folder, store, [randomBytes(5000)]);
+  const { staging } = await openStaging(folder, {}, store);
+  const report = await staging.fsck(REPAIR);
+  expect(report.orphans.length).toBeLessThanOrEqual(1);
+  await staging.flush();
+  await staging.fsck(REPAIR);
+  expect(store.files.has(other.staging.find(key)!.trunkFileId!)).toBe(true);
+  expect((await other.staging.fsck(CHECK)).problems).toEqual([]);
+});
+
+test('a trunk that is being sent is not taken for an orphan', async () => {
+  const { staging, store } = await openStaging(temporaryFolder());
+  let fsck: ReturnType<Staging['fsck']> | undefined;
+  store.beforeReply = () => {
+    fsck = staging.fsck(REPAIR);
+  };
+  const key = await stageFile(staging, randomBytes(5000));
+  await staging.flush();
+  expect((await fsck)?.orphans).toEqual([]);
+  expect(store.files.has(staging.find(key)!.trunkFileId!)).toBe(true);
+});
+
+test('a second copy stands in for a recorded trunk that is lost', async () => {
+  const { staging, store } = await openStaging(temporaryFolder());
+  let losses = 1;
+  store.beforeReply = () => {
+    losses -= 1;
+    if (losses >= 0) throw new Error('the reply was lost');
+  };
+  const bytes = randomBytes(5000);
+  const key = await stageFile(staging, bytes);
+  await staging.flush();
+  store.files.delete(staging.find(key)!.trunkFileId!);
+  const report = await staging.fsck(REPAIR);
+  expect(report.orphans).toMatchObject([{ fate: 'adopted' }]);
+  expect(report.problems).toMatchObject([{ code: 'orphan', repaired: true }]);
+  await expectStored(staging, store, key, bytes);
+  expect((await staging.fsck(CHECK)).problems).toEqual([]);
+});
+
+test('what was stored wrongly and could not be removed is removed later', async () => {
+  const { staging, store } = await openStaging(temporaryFolder());
+  let lies = 1;
+  store.damage = (bytes) => {
+    lies -= 1;
+    return lies >= 0 ? bytes.subarray(1) : bytes;
+  };
+  const remove = store.remove.bind(store);
+  store.remove = async () => {
+    throw new Error('away');
+  };
+  await stageFile(staging, randomBytes(5000));
+  await staging.flush();
+  expect(store.files.size).toBe(2);
+  store.remove = remove;
+  await staging.fsck(REPAIR);
+  expect(store.files.size).toBe(1);
+});
+
+test('a copy of a large file is told of and left, for it may be another program’s', async () => {
+  const folder = temporaryFolder();
+  const store = new MemoryTrunkStore();
+  const first = await openStaging(folder, {}, store);
+  store.beforeReply = () => {
+    store.beforeStore = () => {
+      throw new Error('away');
+    };
+    throw new Error('the reply was lost');
+  };
+  const bytes = randomBytes(2 ** 20);
+  const key = await spoolFile(first.staging, bytes);
+  await until(() => store.files.size > 0 && first.errors.length > 1);
+  await first.staging.close();
+  store.beforeReply = () => undefined;
+  store.beforeStore = () => undefined;
+  const [copy] = store.files.keys();
+  const { staging } = await openStaging(folder, {}, store);
+  await staging.flush();
+  const possible = [{ fileId: copy, bytes: bytes.length, key: formatKey(key) }];
+  expect(await staging.fsck(CHECK)).toMatchObject({ possibleOrphans: possible, openPlans: 1 });
+  expect(await staging.fsck(REPAIR)).toMatchObject({ possibleOrphans: possible, openPlans: 0 });
+  expect(store.files.size).toBe(2);
+  expect(await staging.fsck(CHECK)).toMatchObject({ possibleOrphans: [], openPlans: 0 });
+});

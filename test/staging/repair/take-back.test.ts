@@ -1,0 +1,220 @@
+import { randomBytes } from 'node:crypto';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { type DamageEvent, formatKey, type StagingOptions, StoreError } from '@stevedore/staging';
+import { expect, test } from 'vitest';
+import {
+  Retirement,
+  type RetirementParts,
+} from '../../../packages/staging/dist/upkeep/retirement.js';
+import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
+import { turnBit } from '../../support/rot.js';
+import { openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
+import { temporaryFolder } from '../../support/temporary.js';
+
+/** Files that are being moved and whose new copy rots: their old place in FastDFS is still there. */
+
+const MIB = 2 ** 20;
+const OPTIONS = { retainBytes: 0, segmentBytes: 1000 };
+const FAST = { repair: true, bytesPerSecond: 2 ** 30 };
+
+/** FastDFS takes nothing; what it has it gives. */
+function shut(store: MemoryTrunkStore): () => void {
+  const { beforeStore } = store;
+  store.beforeStore = () => {
+    throw new Error('away');
+  };
+  return () => {
+    store.beforeStore = beforeStore;
+  };
+}
+
+/** A file whose slice was moved out of a trunk, and whose new copy is not what was stored. */
+async function movedAndRotten(options: Partial<StagingOptions> = {}) {
+  const folder = temporaryFolder();
+  const container = join(folder, 'container');
+  const { staging, store, errors } = await openStaging(folder, { ...OPTIONS, ...options });
+  const damage: DamageEvent[] = [];
+  staging.on('damage', (event) => damage.push(event));
+  const dead = await stageFile(staging, randomBytes(5000));
+  const bytes = randomBytes(1000);
+  const key = await stageFile(staging, bytes, { name: 'a.jpg' });
+  await staging.flush();
+  const place = staging.find(key)!;
+  await stageFile(staging, randomBytes(2000));
+  await staging.flush();
+  await until(() => !staging.isLocal(staging.find(key)!));
+  const reopen = shut(store);
+  await staging.delete(dead);
+  await until(() => staging.find(key)!.trunk === null);
+  turnBit(container, bytes);
+  const trunk = place.trunkFileId!;
+  const isBack = () => staging.find(key)!.trunkFileId === trunk;
+  return { folder, container, staging, store, errors, damage, bytes, key, place, reopen, isBack };
+}
+
+test('a read finds it where it was before, and its row is there again', async () => {
+  const { staging, store, damage, bytes, key, place, reopen, isBack } = await movedAndRotten();
+  expect(await staging.read(staging.find(key)!)).toBeUndefined();
+  expect(isBack()).toBe(true);
+  const { trunk, trunkOffset, name } = place;
+  expect(staging.find(key)).toMatchObject({ trunk, trunkOffset, name, spooled: 0, was: null });
+  const slice = await store.read(place.trunkFileId!, trunkOffset!, bytes.length);
+  expect(slice.equals(bytes)).toBe(true);
+  expect(damage).toMatchObject([{ key: formatKey(key), place: 'container' }]);
+  expect(staging.stats()).toMatchObject({
+    ...{ unpackableFiles: 0, waitingFiles: 0, mergedFiles: 2 },
+    damage: { found: 1, repaired: 1, quarantined: 0 },
+  });
+  expect((await staging.fsck({ repair: false })).problems).toEqual([]);
+  // The trunk is mostly dead as before: it is emptied again, this time to the end.
+  reopen();
+  expect(await staging.compact()).toBe(1);
+  await staging.flush();
+  await staging.compact();
+  expect(staging.find(key)!.trunkFileId).not.toBe(place.trunkFileId);
+  expect(store.files.has(place.trunkFileId!)).toBe(false);
+  expect((await staging.scrub(FAST)).damaged).toEqual([]);
+  expect(staging.forwarded(place.trunkFileId!, trunkOffset!)?.key.equals(key)).toBe(true);
+});
+
+test('the Merge Task that meets it goes on with the others', async () => {
+  const { staging, key, reopen, damage } = await movedAndRotten();
+  const other = await stageFile(staging, randomBytes(500));
+  reopen();
+  await staging.flush(AbortSignal.timeout(20_000));
+  expect(staging.find(other)!.trunk).not.toBeNull();
+  await until(() => staging.find(key)!.trunk !== null);
+  expect(damage).toHaveLength(1);
+  expect(staging.stats()).toMatchObject({ unpackableFiles: 0, damage: { quarantined: 0 } });
+});
+
+test('the scrub finds it and puts it back', async () => {
+  const { staging, key, isBack } = await movedAndRotten();
+  const dry = await staging.scrub({ ...FAST, repair: false });
+  expect(dry.damaged).toMatchObject([{ key: formatKey(key), repaired: false }]);
+  await until(async () => isBack() || (await staging.scrub(FAST)).damaged[0]?.repaired === true);
+  expect(isBack()).toBe(true);
+  expect((await staging.scrub(FAST)).damaged).toEqual([]);
+});
+
+test.each([
+  ['is gone', (store: MemoryTrunkStore) => store.files.clear()],
+  [
+    'has damaged it as well',
+    (store: MemoryTrunkStore) => {
+      store.rot = (part) => part.fill(0);
+    },
+  ],
+])('the error stays where the trunk %s', async (_, harm) => {
+  const { staging, store, key } = await movedAndRotten();
+  harm(store);
+  for (let round = 0; round < 2; round++) {
+    await expect(staging.read(staging.find(key)!)).rejects.toMatchObject({ code: 'corrupt' });
+    expect(await staging.scrub({ ...FAST, repair: true }).catch(() => 'away')).toBeDefined();
+  }
+  expect(staging.find(key)).toMatchObject({ trunk: null });
+  expect(staging.stats()).toMatchObject({ unpackableFiles: 1 });
+});
+
+test('while FastDFS is away a read may succeed later, and the check puts it back', async () => {
+  const { staging, store, key, isBack } = await movedAndRotten();
+  const { copiesOf } = store;
+  store.copiesOf = () => {
+    throw new StoreError('storage_unavailable', 'away', { retryable: true });
+  };
+  const read = () => staging.read(staging.find(key)!);
+  for (let round = 0; round < 2; round++)
+    await expect(read()).rejects.toMatchObject({ code: 'storage_unavailable', retryable: true });
+  store.copiesOf = copiesOf;
+  const report = await staging.fsck({ repair: true });
+  expect(report).toMatchObject({ damagedCopies: 0, problems: [] });
+  expect(isBack()).toBe(true);
+});
+
+test('one that was set aside meanwhile is put back too, and leaves no file behind', async () => {
+  const { staging, store, folder, container, key, place, reopen, isBack } = await movedAndRotten();
+  const { copiesOf } = store;
+  store.copiesOf = (fileId) => {
+    if (fileId === place.trunkFileId) throw new StoreError('storage_unavailable', 'away');
+    return copiesOf(fileId);
+  };
+  await expect(staging.read(staging.find(key)!)).rejects.toThrow('away');
+  const [oldest] = readdirSync(container);
+  reopen();
+  for (let round = 0; round < 4; round++) {
+    await stageFile(staging, randomBytes(2000));
+    await staging.flush(AbortSignal.timeout(20_000));
+  }
+  await until(() => !readdirSync(container).includes(oldest!));
+  await until(() => staging.find(key)!.spooled === 1);
+  store.copiesOf = copiesOf;
+  expect(await staging.takeBack(key)).toBe(true);
+  expect(isBack()).toBe(true);
+  expect(staging.find(key)).toMatchObject({ spooled: 0, trunkOffset: place.trunkOffset });
+  expect(readdirSync(join(folder, 'spool'))).toEqual([]);
+  expect((await staging.fsck({ repair: false })).problems).toEqual([]);
+});
+
+test('a FileMap that is made anew comes to the same', async () => {
+  const { staging, store, folder, key, place } = await movedAndRotten();
+  expect(await staging.read(staging.find(key)!)).toBeUndefined();
+  // A later segment, whose header says that those bytes were acknowledged.
+  for (let round = 0; round < 2; round++) await stageFile(staging, randomBytes(2000));
+  await staging.close();
+  for (const suffix of ['', '-wal', '-shm'])
+    rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
+  const anew = await openStaging(folder, OPTIONS, store);
+  await until(() => anew.staging.find(key)!.trunkFileId === place.trunkFileId);
+  expect(anew.staging.stats().damage.quarantined).toBe(0);
+});
+
+test('a large file is put back where a storage has it sound', async () => {
+  const [good, bad] = ['10.0.0.1:23000', '10.0.0.2:23000'] as const;
+  const store = new MemoryTrunkStore();
+  store.copiesOf = () => ({ holders: [bad, good], members: 2 });
+  const folder = temporaryFolder();
+  const spool = join(folder, 'spool');
+  const { staging } = await openStaging(folder, OPTIONS, store);
+  const bytes = randomBytes(2 * MIB);
+  const key = await spoolFile(staging, bytes);
+  await staging.flush();
+  await until(() => staging.find(key)!.spooled === 2);
+  const { trunkFileId } = staging.find(key)!;
+  shut(store);
+  store.rot = (part, holder) => (holder === bad ? part.fill(0) : part);
+  await staging.scrub(FAST);
+  await until(() => staging.find(key)!.trunk === null);
+  expect(readFileSync(join(spool, key.toString('hex'))).equals(bytes)).toBe(true);
+  turnBit(spool, bytes);
+  staging.noteDamage(staging.find(key)!, 'spool');
+  await until(() => staging.find(key)!.trunkFileId === trunkFileId);
+  expect(staging.find(key)).toMatchObject({ spooled: 2, trunkOffset: 0 });
+  await until(() => readdirSync(spool).length === 0);
+  expect(staging.stats()).toMatchObject({ unpackableFiles: 0, spooledFiles: 0, mergedFiles: 1 });
+});
+
+test('a trunk that a file comes back to in the last moment is not given up', async () => {
+  const trunk = { id: 1, taskId: Buffer.alloc(16), kind: 'trunk', fileId: 'group1/M00/a.merged' };
+  const records: unknown[] = [];
+  const retire = async (comesBack: boolean) => {
+    let isBack = false;
+    const fileMap = {
+      deadTrunks: () => [{ ...trunk, size: 1, crc32: 1, files: 1, doubtfulSince: null }],
+      hasUnsettledMoves: () => false,
+      aliveIn: () => (isBack ? [{}] : []),
+      trunksIn: () => [],
+    };
+    const alone = (work: () => Promise<void>) => {
+      isBack = comesBack;
+      return work();
+    };
+    const container = { append: async (added: readonly unknown[]) => records.push(...added) };
+    const parts = { fileMap, container, retention: { alone }, trunkStore: {}, now: Date.now };
+    await new Retirement(parts as unknown as RetirementParts).run();
+  };
+  await retire(true);
+  expect(records).toHaveLength(0);
+  await retire(false);
+  expect(records).toHaveLength(1);
+});
