@@ -6,8 +6,8 @@ import { startStorage } from '@stevedore/node';
 import { type EmbeddedNodeOptions, startEmbeddedNode } from '@stevedore/node/embedded';
 import { downloadFile, encodeRequestHead, queryStore, uploadFile } from '@stevedore/protocol';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { temporaryFolder } from '../support/temporary.js';
 import { pathOf, RawClient, trackerOf, until } from '../storage/support.js';
+import { temporaryFolder } from '../support/temporary.js';
 
 async function node(options: Partial<EmbeddedNodeOptions> = {}) {
   const started = await startEmbeddedNode({ directory: temporaryFolder(), ...options });

@@ -16,8 +16,8 @@ import {
   syncNotify,
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
-import { bodyOf, frameVector, frameVectors } from '../support/vectors.js';
 import { type RawClient, rawVectors, trackerOf, until } from '../storage/support.js';
+import { bodyOf, frameVector, frameVectors } from '../support/vectors.js';
 
 const recorded = frameVectors('storage-to-tracker').filter((each) => each.cluster === 'plain');
 

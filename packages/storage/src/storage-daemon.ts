@@ -1,12 +1,6 @@
 import type { FileCacheStats } from '@stevedore/cache';
 import { type DiskUsage, encodeStatistics, type StorageStatistics } from '@stevedore/protocol';
-import {
-  type ConnectionEnds,
-  endpointText,
-  FrameServer,
-  nowSeconds,
-  PROTOCOL_VERSION,
-} from '@stevedore/wire';
+import { type ConnectionEnds, FrameServer, nowSeconds, PROTOCOL_VERSION } from '@stevedore/wire';
 import { deferred } from './deferred.js';
 import type { FirstSync } from './first-sync.js';
 import { openStorage, type StorageBackend } from './open-storage.js';
@@ -145,7 +139,7 @@ function join(
           joinedAtSeconds: about.joinedAtSeconds,
           startedAtSeconds: nowSeconds(settings.environment),
           version: PROTOCOL_VERSION,
-          trackers: settings.trackers.map(endpointText),
+          trackers: settings.trackers.map(({ text }) => text),
         },
         firstSync: about.firstSync,
         replication: service.replication,

@@ -4,19 +4,19 @@ import { isGroupName, MAX_GROUP_SERVERS } from '@stevedore/protocol';
 import {
   type AccessOptions,
   type AccessSettings,
+  type Address,
   accessSettings,
   type ConnectionLimits,
   type ConnectionOptions,
+  checkAddress,
   checkInteger,
   connectionLimits,
   DEFAULT_HOST,
   DEFAULT_STORAGE_PORT,
   DEFAULT_TRACKER_PORT,
-  type Endpoint,
   type Environment,
   isOwnAddress,
   OptionError,
-  parseEndpoint,
   systemEnvironment,
 } from '@stevedore/wire';
 
@@ -81,7 +81,7 @@ export interface StorageSettings
   extends Required<
     Omit<StorageOptions, 'trackers' | 'address' | keyof ConnectionOptions | keyof AccessOptions>
   > {
-  readonly trackers: readonly Endpoint[];
+  readonly trackers: readonly Address[];
   readonly address: string | undefined;
   readonly limits: ConnectionLimits;
   readonly access: AccessSettings;
@@ -96,7 +96,7 @@ export function storageSettings(options: StorageOptions): StorageSettings {
   const host = options.host ?? DEFAULT_HOST;
   const settings: StorageSettings = {
     storePaths: options.storePaths.map((path) => resolve(path)),
-    trackers: (options.trackers ?? []).map((text) => parseEndpoint(text, DEFAULT_TRACKER_PORT)),
+    trackers: (options.trackers ?? []).map((text) => checkAddress(text, DEFAULT_TRACKER_PORT)),
     host,
     port: options.port ?? DEFAULT_STORAGE_PORT,
     group: options.group ?? 'group1',

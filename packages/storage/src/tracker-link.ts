@@ -19,12 +19,11 @@ import {
   syncReport,
 } from '@stevedore/protocol';
 import {
-  type Endpoint,
-  endpointText,
-  type FrameClient,
+  type Address,
+  asError,
   idOfAddress,
-  keepSession,
-  openToTracker,
+  isOwnAddress,
+  Peer,
   type PeerAccess,
   StatusError,
 } from '@stevedore/wire';
@@ -62,7 +61,7 @@ const AWAY_BEATS = 1.2;
 const REFRESH_INTERVAL_MS = 100;
 
 export interface TrackerLinkOptions {
-  readonly tracker: Endpoint;
+  readonly tracker: Address;
   /** Address the storage listens on; the connection comes from it if it names one. */
   readonly host: string;
   readonly port: number;
@@ -105,19 +104,7 @@ export class TrackerLink {
   constructor(options: TrackerLinkOptions) {
     this.#options = options;
     options.replication.members.onRefresh(() => this.#wake());
-    const { tracker, reconnectDelayMs, onError } = options;
-    this.#running = keepSession({
-      ...{ tracker, onError, signal: this.#stop.signal },
-      session: (active) => this.#session(active),
-      pause: async () => {
-        const until = performance.now() + this.#awayMs;
-        this.#awayMs = 0;
-        await this.#pause(reconnectDelayMs);
-        while (performance.now() < until && !this.#stop.signal.aborted) {
-          await this.#pause(until - performance.now());
-        }
-      },
-    });
+    this.#running = this.#run();
   }
 
   close(): Promise<void> {
@@ -125,10 +112,39 @@ export class TrackerLink {
     return this.#running;
   }
 
+  /** Only the first failure in a row is reported. */
+  async #run(): Promise<void> {
+    const { tracker, reconnectDelayMs, onError } = this.#options;
+    const { signal } = this.#stop;
+    let hasFailed = false;
+    while (!signal.aborted) {
+      try {
+        await this.#session(() => {
+          hasFailed = false;
+        });
+      } catch (error) {
+        if (!hasFailed && !signal.aborted) {
+          const { message } = asError(error);
+          onError(new Error(`Tracker ${tracker.text}: ${message}`, { cause: error }));
+        }
+        hasFailed = true;
+      }
+      const until = performance.now() + this.#awayMs;
+      this.#awayMs = 0;
+      await this.#pause(reconnectDelayMs);
+      while (performance.now() < until && !signal.aborted) {
+        await this.#pause(until - performance.now());
+      }
+    }
+  }
+
   async #session(active: () => void): Promise<void> {
     const { tracker, host, identity, joinRequest, timeoutMs, access } = this.#options;
-    const { signal } = this.#stop;
-    const client = await openToTracker(tracker, host, { timeoutMs, access }, signal);
+    const localAddress = isOwnAddress(host) ? host : undefined;
+    const client = await Peer.open(
+      { address: tracker, localAddress, timeoutMs, access },
+      this.#stop.signal,
+    );
     try {
       const { group, port } = joinRequest;
       const seen = await client.ask(getMyIp, { group, port });
@@ -152,7 +168,7 @@ export class TrackerLink {
   }
 
   /** The list of all ids and the own one, which is the answer. */
-  async #learnIds(client: FrameClient): Promise<string> {
+  async #learnIds(client: Peer): Promise<string> {
     const { identity, joinRequest } = this.#options;
     const lines: string[] = [];
     for (let total = 1; lines.length < total; ) {
@@ -171,7 +187,7 @@ export class TrackerLink {
   }
 
   /** Whom to take the first copy from, if it is still to be made. */
-  async #settleSync(client: FrameClient, initial: boolean): Promise<void> {
+  async #settleSync(client: Peer, initial: boolean): Promise<void> {
     if (!initial) {
       // A first copy that this tracker still waits for goes on.
       if (!isUnfinished(this.#status)) await this.#notify(client, undefined);
@@ -185,7 +201,7 @@ export class TrackerLink {
   }
 
   /** False while those that it could copy from are away; see #reports. */
-  async #choosesSource(client: FrameClient): Promise<boolean> {
+  async #choosesSource(client: Peer): Promise<boolean> {
     try {
       await this.#chooseSource(client);
       return true;
@@ -195,13 +211,13 @@ export class TrackerLink {
     }
   }
 
-  async #chooseSource(client: FrameClient): Promise<void> {
+  async #chooseSource(client: Peer): Promise<void> {
     const source = await client.ask(syncDestReq, undefined);
     await this.#notify(client, source);
     this.#status = source ? StorageStatus.waitSync : StorageStatus.online;
   }
 
-  async #notify(client: FrameClient, source: SyncSource | undefined): Promise<void> {
+  async #notify(client: Peer, source: SyncSource | undefined): Promise<void> {
     await client.ask(syncNotify, source ?? { sourceId: '', untilSeconds: 0 });
     this.#source = source;
     this.#sourceSeenAt = performance.now();
@@ -209,7 +225,7 @@ export class TrackerLink {
   }
 
   /** Reports until the connection breaks or the link is closed. */
-  async #reports(client: FrameClient, connected: () => void): Promise<void> {
+  async #reports(client: Peer, connected: () => void): Promise<void> {
     const { beatIntervalMs, diskReportIntervalMs, usage, statistics, replication } = this.#options;
     const { synced } = replication;
     let sent: Buffer = Buffer.alloc(0);
@@ -259,13 +275,13 @@ export class TrackerLink {
       return;
     }
     this.#told = true;
-    replication.members.learn(endpointText(tracker), members);
+    replication.members.learn(tracker.text, members);
     const own = members.find(({ id }) => id === replication.members.ownId);
     if (own) this.#status = own.status;
   }
 
   /** Goes by the own status: the first copy is done, or its source is gone. */
-  async #follow(client: FrameClient): Promise<void> {
+  async #follow(client: Peer): Promise<void> {
     const { firstSync, replication, onActive } = this.#options;
     if (!isUnfinished(this.#status)) {
       firstSync.finish();
@@ -294,7 +310,7 @@ export class TrackerLink {
    * copy, unless it has seen it OFFLINE; and it gets the list of members with its beats only. So
    * this storage goes OFFLINE, which trackers pass on if it was ACTIVE, and begins anew later.
    */
-  async #leave(client: FrameClient): Promise<never> {
+  async #leave(client: Peer): Promise<never> {
     await client.ask(changeStatus, StorageStatus.offline);
     await client.ask(beat, undefined);
     this.#status = StorageStatus.init;

@@ -13,10 +13,10 @@ import {
   sizeOf,
 } from '@stevedore/storage';
 import {
+  type Address,
   asError,
-  type Endpoint,
-  endpointText,
   type Handler,
+  makeAddress,
   nowSeconds,
   OptionError,
 } from '@stevedore/wire';
@@ -251,15 +251,16 @@ function openElsewhere(
     throw new OptionError('files move to another group through trackers, and there are none');
   }
   const client = new FastdfsClient({
-    trackers: trackers.map(endpointText),
+    trackers: trackers.map(({ text }) => text),
     secret: access.secret,
     connectTimeoutMs: CONNECT_TIMEOUT_MS,
     idleTimeoutMs: IDLE_TIMEOUT_MS,
   });
-  const storagesOf = async (group: string): Promise<Endpoint[]> =>
+  const storagesOf = async (group: string): Promise<Address[]> =>
     (await client.listStorages(group))
       .filter(({ status }) => status === StorageStatus.active)
-      .map(({ address, storagePort }) => ({ host: address, port: storagePort }));
+      .map(({ address, storagePort }) => makeAddress(address, storagePort))
+      .filter((address) => address !== undefined);
   const rooms = new OtherRooms({ groups: shareWith, storagesOf, access });
   return {
     away: new FastdfsAwayFiles(client),

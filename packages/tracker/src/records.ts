@@ -1,7 +1,7 @@
 import type { GroupRecord, StorageRecord, StorageStat, Volume } from '@stevedore/protocol';
+import { addressText } from '@stevedore/wire';
 import type { Group } from './group.js';
 import type { Member } from './member.js';
-import { hostText } from './session.js';
 
 /** Groups and storages as the lists of a tracker show them. */
 
@@ -56,7 +56,7 @@ export function storageRecord(
 export function storageStat(group: Group, member: Member, nowMs: number): StorageStat {
   return {
     id: member.id,
-    host: hostText(member.address, member.port),
+    host: addressText(member.address, member.port),
     isTrunkServer: false,
     status: group.statusOf(member, nowMs),
     connections: member.statistics.connections,

@@ -1,5 +1,5 @@
 import { type ChangeList, type ServerBrief, Status } from '@stevedore/protocol';
-import { type ConnectionEnds, StatusError } from '@stevedore/wire';
+import { addressText, type ConnectionEnds, StatusError } from '@stevedore/wire';
 import type { Group } from './group.js';
 import type { Member } from './member.js';
 
@@ -29,7 +29,7 @@ export class TrackerSession {
   /** The leader as `ip:port` text. */
   leaderText(): string {
     const { address, port } = this.leader();
-    return hostText(address, port);
+    return addressText(address, port);
   }
 
   enter(group: Group, member: Member): void {
@@ -69,9 +69,4 @@ export class TrackerSession {
   end(): void {
     this.#joined?.member.leave(this);
   }
-}
-
-/** `ip:port`, an IPv6 address in brackets. */
-export function hostText(address: string, port: number): string {
-  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
 }

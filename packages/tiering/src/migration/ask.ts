@@ -1,9 +1,10 @@
 import { type MigrationAction, migrationControl, Status } from '@stevedore/protocol';
 import {
   AuthenticationError,
+  checkAddress,
   DEFAULT_STORAGE_PORT,
-  FrameClient,
-  parseEndpoint,
+  Peer,
+  type PeerOptions,
   StatusError,
 } from '@stevedore/wire';
 import type { MigrationStatus } from './status.js';
@@ -26,13 +27,10 @@ export async function askMigration(
   action: MigrationAction,
   { timeoutMs = 10_000, secret }: AskOptions = {},
 ): Promise<MigrationStatus> {
-  const endpoint = parseEndpoint(storage, DEFAULT_STORAGE_PORT);
-  const client = await FrameClient.open(
-    { ...endpoint, timeoutMs, access: { secret, withoutSecret: 'nothing' } },
-    AbortSignal.timeout(timeoutMs),
-  );
+  const address = checkAddress(storage, DEFAULT_STORAGE_PORT);
+  const peer: PeerOptions = { address, timeoutMs, access: { secret, withoutSecret: 'nothing' } };
   try {
-    const answer = await client.ask(migrationControl, action);
+    const answer = await Peer.ask(peer, migrationControl, action);
     return JSON.parse(answer.toString()) as MigrationStatus;
   } catch (error) {
     if (!(error instanceof StatusError) && !isEnd(error)) throw error;
@@ -42,8 +40,6 @@ export async function askMigration(
     throw new NoMigrationError(
       `${storage} moves no files: it is no storage with a metadata tier (--metadata-tier)`,
     );
-  } finally {
-    client.close();
   }
 }
 

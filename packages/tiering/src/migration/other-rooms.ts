@@ -1,6 +1,6 @@
 import { type Assignment, chooseTarget, type ServerLoad } from '@stevedore/balance';
 import { type MigrationRoom, migrationRoom } from '@stevedore/protocol';
-import { type Endpoint, FrameClient, type PeerAccess } from '@stevedore/wire';
+import { type Address, Peer, type PeerAccess } from '@stevedore/wire';
 
 /**
  * Which other metadata server takes a load (section 4.2.2): all storages of the groups
@@ -11,7 +11,7 @@ import { type Endpoint, FrameClient, type PeerAccess } from '@stevedore/wire';
 export interface OtherRoomsParts {
   readonly groups: readonly string[];
   /** The storages of a group that are there. */
-  readonly storagesOf: (group: string) => Promise<readonly Endpoint[]>;
+  readonly storagesOf: (group: string) => Promise<readonly Address[]>;
   readonly access: PeerAccess;
 }
 
@@ -23,7 +23,7 @@ export interface OtherRoom {
 
 interface Asked {
   readonly group: string;
-  readonly at: Endpoint;
+  readonly at: Address;
   readonly load: ServerLoad;
 }
 
@@ -76,16 +76,11 @@ export class OtherRooms {
     return answers.filter((each) => each !== undefined);
   }
 
-  async #ask({ host, port }: Endpoint, load: number): Promise<MigrationRoom | undefined> {
+  async #ask(address: Address, load: number): Promise<MigrationRoom | undefined> {
     const { access } = this.#parts;
-    const signal = this.#closing.signal;
     try {
-      const client = await FrameClient.open({ host, port, timeoutMs: TIMEOUT_MS, access }, signal);
-      try {
-        return await client.ask(migrationRoom, load);
-      } finally {
-        client.close();
-      }
+      const peer = { address, timeoutMs: TIMEOUT_MS, access };
+      return await Peer.ask(peer, migrationRoom, load, this.#closing.signal);
     } catch {
       return undefined;
     }

@@ -1,6 +1,6 @@
-import type { Address } from './address.js';
+import type { Address } from '../address.js';
 import { Budget } from './budget.js';
-import { Pool, type PoolLimits } from './pool.js';
+import { Pool, type PoolPolicy } from './pool.js';
 
 /**
  * One pool for each address in use. A single timer, which never keeps the process
@@ -20,15 +20,15 @@ export interface PoolStats {
 const MAX_SWEEP_MS = 5_000;
 
 export class Pools {
-  readonly #limits: PoolLimits;
+  readonly #policy: PoolPolicy;
   readonly #pools = new Map<string, Pool>();
   readonly #budget: Budget;
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
-  constructor(limits: PoolLimits) {
-    this.#limits = limits;
-    this.#budget = new Budget(limits.maxConnections, () => this.#pools.values());
+  constructor(policy: PoolPolicy) {
+    this.#policy = policy;
+    this.#budget = new Budget(policy.maxConnections, () => this.#pools.values());
   }
 
   get closed(): boolean {
@@ -39,7 +39,7 @@ export class Pools {
   of(address: Address): Pool {
     let pool = this.#pools.get(address.text);
     if (!pool) {
-      pool = new Pool(address, this.#limits, this.#budget);
+      pool = new Pool(address, this.#policy, this.#budget);
       this.#pools.set(address.text, pool);
       this.#startSweeping();
     }
@@ -66,7 +66,7 @@ export class Pools {
 
   #startSweeping(): void {
     if (this.#timer || this.#closed) return;
-    const everyMs = Math.min(MAX_SWEEP_MS, Math.ceil(this.#limits.maxIdleMs / 2));
+    const everyMs = Math.min(MAX_SWEEP_MS, Math.ceil(this.#policy.maxIdleMs / 2));
     this.#timer = setInterval(() => this.#sweep(), everyMs).unref();
   }
 

@@ -1,10 +1,7 @@
-import type { Address } from './address.js';
-import { authenticate } from './authentication.js';
+import type { Address } from '../address.js';
 import type { Budget, Sharer } from './budget.js';
-import { connectChannel, traced } from './channels.js';
-import { Connection } from './connection.js';
-import type { Deadline } from './deadline.js';
-import type { Settings } from './options.js';
+import type { Call } from './call.js';
+import { Connection, type SocketOptions } from './connection.js';
 
 /**
  * The connections to one address: a bounded number, the last used first, each
@@ -12,19 +9,34 @@ import type { Settings } from './options.js';
  * of all pools, wait in order, a bounded number of them for a bounded time.
  */
 
-export type PoolLimits = Pick<
-  Settings,
-  | 'maxConnections'
-  | 'maxConnectionsPerAddress'
-  | 'maxQueuedPerAddress'
-  | 'leaseTimeoutMs'
-  | 'connectTimeoutMs'
-  | 'maxIdleMs'
-  | 'secret'
->;
+export interface PoolPolicy {
+  /** Connections to all addresses together, idle ones included. */
+  readonly maxConnections: number;
+  readonly maxConnectionsPerAddress: number;
+  /** Calls that may wait for a connection to one address; one more fails at once. */
+  readonly maxQueuedPerAddress: number;
+  /** How long a call waits for a connection to become free. */
+  readonly leaseTimeoutMs: number;
+  readonly connectTimeoutMs: number;
+  /** An unused connection is closed after so long. */
+  readonly maxIdleMs: number;
+  readonly socket?: SocketOptions;
+  /**
+   * Waits for `connected` and makes the first exchanges, such as an authentication; if it
+   * rejects, the connection is closed.
+   */
+  readonly hello: (
+    connection: Connection,
+    connected: Promise<void>,
+    call: Call,
+    timeoutMs: number,
+  ) => Promise<void>;
+  /** A connection was ended from the other side. By default another takes its place. */
+  readonly onLost?: () => void;
+}
 
 interface Waiter {
-  readonly deadline: Deadline;
+  readonly call: Call;
   readonly connectMs: number;
   /** Running number over all pools. */
   readonly turn: number;
@@ -35,7 +47,7 @@ interface Waiter {
 
 export class Pool implements Sharer {
   readonly address: Address;
-  readonly #limits: PoolLimits;
+  readonly #policy: PoolPolicy;
   readonly #budget: Budget;
   readonly #all = new Set<Connection>();
   /** The most recently used is the last. */
@@ -44,9 +56,9 @@ export class Pool implements Sharer {
   readonly #queue = new Set<Waiter>();
   #closed = false;
 
-  constructor(address: Address, limits: PoolLimits, budget: Budget) {
+  constructor(address: Address, policy: PoolPolicy, budget: Budget) {
     this.address = address;
-    this.#limits = limits;
+    this.#policy = policy;
     this.#budget = budget;
   }
 
@@ -80,7 +92,7 @@ export class Pool implements Sharer {
 
   useRoom(): void {
     const waiter = this.#nextWaiter();
-    waiter?.resolve(this.#connect(waiter.deadline, waiter.connectMs));
+    waiter?.resolve(this.#connect(waiter.call, waiter.connectMs));
   }
 
   /**
@@ -89,9 +101,9 @@ export class Pool implements Sharer {
    * new one. Rejects with `pool_exhausted`, `connect_failed`, `closed`,
    * or the error that ended the call.
    */
-  async lease(deadline: Deadline, stepMs: number, fresh = false): Promise<Connection> {
-    deadline.throwIfEnded();
-    if (this.#closed) throw deadline.error('closed', 'the client is closed');
+  async lease(call: Call, stepMs: number, fresh = false): Promise<Connection> {
+    call.throwIfEnded();
+    if (this.#closed) throw call.error('closed', 'the client is closed');
     if (fresh) {
       // Makes room: what lies idle here is as doubtful as the one that just failed.
       if (this.#full || this.#budget.full) this.closeIdle();
@@ -99,12 +111,12 @@ export class Pool implements Sharer {
       const idle = this.#takeIdle();
       if (idle) return idle;
     }
-    const connectMs = Math.min(this.#limits.connectTimeoutMs, stepMs);
+    const connectMs = Math.min(this.#policy.connectTimeoutMs, stepMs);
     if (!this.#full) {
-      if (!this.#budget.full || this.#budget.makeRoom()) return this.#connect(deadline, connectMs);
+      if (!this.#budget.full || this.#budget.makeRoom()) return this.#connect(call, connectMs);
       this.#budget.starve(this);
     }
-    return this.#enqueue(deadline, connectMs, Math.min(this.#limits.leaseTimeoutMs, stepMs));
+    return this.#enqueue(call, connectMs, Math.min(this.#policy.leaseTimeoutMs, stepMs));
   }
 
   /** Takes a connection back. One in any doubt has been closed before. */
@@ -129,7 +141,7 @@ export class Pool implements Sharer {
   /** Closes what has been idle for too long. */
   evict(now: number): void {
     // The first are the longest unused.
-    while (this.#idle[0] && now - this.#idle[0].idleSinceMs > this.#limits.maxIdleMs) {
+    while (this.#idle[0] && now - this.#idle[0].idleSinceMs > this.#policy.maxIdleMs) {
       this.#idle[0].destroy();
     }
   }
@@ -138,7 +150,7 @@ export class Pool implements Sharer {
   async close(): Promise<void> {
     this.#closed = true;
     for (let waiter = this.#nextWaiter(); waiter; waiter = this.#nextWaiter()) {
-      waiter.reject(waiter.deadline.error('closed', 'the client was closed'));
+      waiter.reject(waiter.call.error('closed', 'the client was closed'));
     }
     const connections = [...this.#all];
     for (const connection of connections) connection.close();
@@ -146,7 +158,7 @@ export class Pool implements Sharer {
   }
 
   get #full(): boolean {
-    return this.#all.size >= this.#limits.maxConnectionsPerAddress;
+    return this.#all.size >= this.#policy.maxConnectionsPerAddress;
   }
 
   #takeIdle(): Connection | undefined {
@@ -156,61 +168,55 @@ export class Pool implements Sharer {
     return connection;
   }
 
-  async #connect(deadline: Deadline, connectMs: number): Promise<Connection> {
-    const { connection, connected } = Connection.open(this.address, connectMs, deadline, (closed) =>
-      this.#onClosed(closed),
+  async #connect(call: Call, connectMs: number): Promise<Connection> {
+    const { connection, connected } = Connection.open(
+      this.address,
+      this.#policy.socket ?? {},
+      connectMs,
+      call,
+      (closed) => this.#onClosed(closed),
     );
     // An ended call gives up at once, before the connection could be counted.
     if (connection.state !== 'closed') {
       this.#all.add(connection);
       this.#budget.opened();
     }
-    await traced(
-      connectChannel,
-      () => ({ address: this.address.text }),
-      () => this.#introduced(connection, connected, deadline, connectMs),
-    );
-    return connection;
+    try {
+      await this.#policy.hello(connection, connected, call, connectMs);
+      return connection;
+    } catch (error) {
+      connection.destroy(error);
+      throw error;
+    }
   }
 
-  async #introduced(
-    connection: Connection,
-    connected: Promise<void>,
-    deadline: Deadline,
-    connectMs: number,
-  ): Promise<void> {
-    await connected;
-    const { secret } = this.#limits;
-    if (secret !== undefined) await authenticate(connection, secret, deadline, connectMs);
-  }
-
-  #enqueue(deadline: Deadline, connectMs: number, leaseMs: number): Promise<Connection> {
+  #enqueue(call: Call, connectMs: number, leaseMs: number): Promise<Connection> {
     const address = this.address.text;
-    if (this.#queue.size >= this.#limits.maxQueuedPerAddress) {
-      throw deadline.error('pool_exhausted', `${this.#queue.size} calls wait already`, { address });
+    if (this.#queue.size >= this.#policy.maxQueuedPerAddress) {
+      throw call.error('pool_exhausted', `${this.#queue.size} calls wait already`, { address });
     }
     return new Promise((resolve, reject) => {
       const turn = this.#budget.nextTurn();
-      const waiter: Waiter = { deadline, connectMs, turn, resolve, reject, timer: undefined };
+      const waiter: Waiter = { call, connectMs, turn, resolve, reject, timer: undefined };
       const giveUp = (error: unknown): void => {
         this.#drop(waiter);
         reject(error);
       };
       waiter.timer = setTimeout(() => {
         giveUp(
-          deadline.error('pool_exhausted', `no connection became free in ${leaseMs} ms`, {
+          call.error('pool_exhausted', `no connection became free in ${leaseMs} ms`, {
             address,
           }),
         );
       }, leaseMs);
       this.#queue.add(waiter);
-      deadline.watch(giveUp);
+      call.watch(giveUp);
     });
   }
 
   #drop(waiter: Waiter): void {
     clearTimeout(waiter.timer);
-    waiter.deadline.unwatch();
+    waiter.call.unwatch();
     this.#queue.delete(waiter);
   }
 
@@ -231,5 +237,6 @@ export class Pool implements Sharer {
     // A pool that was full, and so had no claim, may have one now.
     if (this.#queue.size > 0) this.#budget.starve(this);
     if (counted) this.#budget.closed();
+    if (connection.lost) this.#policy.onLost?.();
   }
 }

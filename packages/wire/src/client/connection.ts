@@ -1,6 +1,5 @@
-import type { Address } from './address.js';
-import type { Deadline } from './deadline.js';
-import { FastdfsError } from './errors.js';
+import { type Address, plainAddress } from '../address.js';
+import type { Call } from './call.js';
 import { PatientSocket } from './patient-socket.js';
 import type { ReplyReader } from './reply-reader.js';
 
@@ -36,9 +35,16 @@ const TRANSITIONS: Readonly<Record<ConnectionState, readonly ConnectionState[]>>
   closed: [],
 };
 
+export interface SocketOptions {
+  /** Has the system find out about a peer that is gone. Default false. */
+  readonly keepAlive?: boolean;
+  /** Address to connect from: servers tell storages apart by it. */
+  readonly localAddress?: string | undefined;
+}
+
 /** What a call is waiting for: the connection itself, or a reply. */
 interface Wait {
-  readonly deadline: Deadline;
+  readonly call: Call;
   readonly noProgressMs: number;
   readonly reader?: ReplyReader;
   readonly resolve: () => void;
@@ -51,6 +57,8 @@ export class Connection {
   replies = 0;
   /** Time of the last return to the pool, in milliseconds of `performance.now()`. */
   idleSinceMs = 0;
+  /** True once the other end, or the way there, has ended it. */
+  lost = false;
   readonly #socket = new PatientSocket();
   readonly #onClosed: (connection: Connection) => void;
   #state: ConnectionState = 'connecting';
@@ -59,17 +67,26 @@ export class Connection {
   #unanswered = false;
   #paused = false;
 
-  private constructor(address: Address, onClosed: (connection: Connection) => void) {
+  private constructor(
+    address: Address,
+    { keepAlive = false, localAddress }: SocketOptions,
+    onClosed: (connection: Connection) => void,
+  ) {
     this.address = address;
     this.#onClosed = onClosed;
     this.#socket.setNoDelay(true);
+    if (keepAlive) this.#socket.setKeepAlive(true);
     this.#socket.on('connect', () => this.#onConnect());
     this.#socket.on('data', (bytes: Buffer) => this.#onData(bytes));
     this.#socket.on('timeout', () => this.#onTimeout());
     this.#socket.on('error', (error) => this.#onLost(error));
     this.#socket.on('end', () => this.#onLost(undefined));
     this.#socket.on('close', () => this.#onLost(undefined));
-    this.#socket.connect({ host: address.host, port: address.port });
+    this.#socket.connect({
+      host: address.host,
+      port: address.port,
+      ...(localAddress === undefined ? {} : { localAddress }),
+    });
   }
 
   /**
@@ -78,12 +95,18 @@ export class Connection {
    */
   static open(
     address: Address,
+    options: SocketOptions,
     timeoutMs: number,
-    deadline: Deadline,
+    call: Call,
     onClosed: (connection: Connection) => void,
   ): { connection: Connection; connected: Promise<void> } {
-    const connection = new Connection(address, onClosed);
-    return { connection, connected: connection.#waitFor({ deadline, noProgressMs: timeoutMs }) };
+    const connection = new Connection(address, options, onClosed);
+    return { connection, connected: connection.#waitFor({ call, noProgressMs: timeoutMs }) };
+  }
+
+  /** The server's address as the system has it, even if it was connected to by name. */
+  get remoteAddress(): string {
+    return plainAddress(this.#socket.remoteAddress ?? '');
   }
 
   get state(): ConnectionState {
@@ -121,15 +144,15 @@ export class Connection {
   exchange(
     parts: readonly Uint8Array[],
     reader: ReplyReader,
-    deadline: Deadline,
+    call: Call,
     noProgressMs: number,
     complete = true,
   ): Promise<void> {
-    if (this.#state === 'closed') return Promise.reject(this.#lostError(deadline, undefined));
+    if (this.#state === 'closed') return Promise.reject(this.#lostError(call, undefined));
     this.#enter('awaiting');
     this.#unanswered = true;
     this.#requestComplete = complete;
-    const done = this.#waitFor({ deadline, noProgressMs, reader });
+    const done = this.#waitFor({ call, noProgressMs, reader });
     // An ended call has closed the connection already.
     if (this.#wait) this.#write(parts);
     return done;
@@ -181,7 +204,7 @@ export class Connection {
 
   /** Closes the connection because its owner is closed. */
   close(): void {
-    this.destroy(this.#wait?.deadline.error('closed', 'the client was closed'));
+    this.destroy(this.#wait?.call.error('closed', 'the client was closed'));
   }
 
   /** Resolves once the socket's descriptor is released. */
@@ -201,14 +224,14 @@ export class Connection {
     return new Promise((resolve, reject) => {
       this.#wait = { ...what, resolve, reject };
       this.#socket.setTimeout(what.noProgressMs);
-      what.deadline.watch((error) => this.destroy(error));
+      what.call.watch((error) => this.destroy(error));
     });
   }
 
   #takeWait(): Wait | undefined {
     const wait = this.#wait;
     this.#wait = undefined;
-    wait?.deadline.unwatch();
+    wait?.call.unwatch();
     this.#socket.setTimeout(0);
     return wait;
   }
@@ -248,12 +271,10 @@ export class Connection {
       if (wait.reader.push(bytes)) this.#finish();
     } catch (error) {
       this.destroy(
-        error instanceof FastdfsError
-          ? error
-          : wait.deadline.error('bad_reply', messageOf(error), {
-              address: this.address.text,
-              cause: error,
-            }),
+        wait.call.error('bad_reply', messageOf(error), {
+          address: this.address.text,
+          cause: error,
+        }),
       );
     }
   }
@@ -275,25 +296,26 @@ export class Connection {
     const address = this.address.text;
     this.destroy(
       this.#state === 'connecting'
-        ? wait.deadline.error('connect_failed', `no connection within ${wait.noProgressMs} ms`, {
+        ? wait.call.error('connect_failed', `no connection within ${wait.noProgressMs} ms`, {
             address,
           })
-        : wait.deadline.error('timeout', `no progress for ${wait.noProgressMs} ms`, { address }),
+        : wait.call.error('timeout', `no progress for ${wait.noProgressMs} ms`, { address }),
     );
   }
 
   #onLost(cause: Error | undefined): void {
     if (this.#state === 'closed') return;
-    const deadline = this.#wait?.deadline;
-    this.destroy(deadline && this.#lostError(deadline, cause));
+    this.lost = true;
+    const call = this.#wait?.call;
+    this.destroy(call && this.#lostError(call, cause));
   }
 
-  #lostError(deadline: Deadline, cause: Error | undefined): FastdfsError {
+  #lostError(call: Call, cause: Error | undefined): Error {
     const why = cause ? messageOf(cause) : 'closed by the server';
     const details = { address: this.address.text, cause };
     return this.#state === 'connecting'
-      ? deadline.error('connect_failed', `cannot connect: ${why}`, details)
-      : deadline.error('connection_lost', `connection lost: ${why}`, details);
+      ? call.error('connect_failed', `cannot connect: ${why}`, details)
+      : call.error('connection_lost', `connection lost: ${why}`, details);
   }
 }
 

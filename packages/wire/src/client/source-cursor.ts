@@ -1,4 +1,4 @@
-import type { Deadline } from './deadline.js';
+import type { Call } from './call.js';
 
 /** Reads an async iterable chunk by chunk; a wait for it can be interrupted. */
 export class SourceCursor {
@@ -20,7 +20,7 @@ export class SourceCursor {
   }
 
   /** The next chunk; undefined at the end and when interrupted. */
-  async next(deadline: Deadline): Promise<Uint8Array | undefined> {
+  async next(call: Call): Promise<Uint8Array | undefined> {
     if (this.#ended || this.#interrupted) return undefined;
     const result = await this.#pull();
     if (!result) return undefined;
@@ -29,7 +29,7 @@ export class SourceCursor {
       return undefined;
     }
     if (!(result.value instanceof Uint8Array)) {
-      throw deadline.error('invalid_argument', 'the body yielded something else than bytes');
+      throw call.error('invalid_argument', 'the body yielded something else than bytes');
     }
     return result.value;
   }

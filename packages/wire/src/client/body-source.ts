@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Call } from './call.js';
 import type { Connection } from './connection.js';
-import type { Deadline } from './deadline.js';
-import type { FastdfsError } from './errors.js';
 import type { ReplyReader } from './reply-reader.js';
 import { SourceCursor } from './source-cursor.js';
 
@@ -43,17 +42,17 @@ export class BodySource {
     connection: Connection,
     head: Buffer,
     reader: ReplyReader,
-    deadline: Deadline,
+    call: Call,
     progressMs: number,
   ): Promise<void> {
     this.#touched = true;
     const source = new SourceCursor(this.#open());
-    const reply = connection.exchange([], reader, deadline, progressMs, false);
+    const reply = connection.exchange([], reader, call, progressMs, false);
     connection.expectNothing();
     // A reply before the end, or a lost connection, ends the wait for the source.
     reply.then(source.interrupt, source.interrupt);
     try {
-      await this.#pump(connection, head, source, deadline);
+      await this.#pump(connection, head, source, call);
     } catch (error) {
       connection.destroy(error);
     } finally {
@@ -66,15 +65,15 @@ export class BodySource {
     connection: Connection,
     head: Buffer,
     source: SourceCursor,
-    deadline: Deadline,
+    call: Call,
   ): Promise<void> {
     let held: Uint8Array[] = [head];
     let left = this.#size;
     for (;;) {
-      const chunk = await source.next(deadline);
+      const chunk = await source.next(call);
       if (source.interrupted) return;
       if (chunk === undefined) break;
-      if (chunk.length > left) throw this.#mismatch(deadline, 'more');
+      if (chunk.length > left) throw this.#mismatch(call, 'more');
       if (chunk.length === 0) continue;
       left -= chunk.length;
       held.push(chunk);
@@ -84,12 +83,12 @@ export class BodySource {
       // A source that is always ready must not keep a refusal, or other calls, waiting.
       await nextTurn();
     }
-    if (left > 0) throw this.#mismatch(deadline, 'fewer');
+    if (left > 0) throw this.#mismatch(call, 'fewer');
     await connection.send(held, true);
   }
 
-  #mismatch(deadline: Deadline, than: 'more' | 'fewer'): FastdfsError {
-    return deadline.error('length_mismatch', `the body has ${than} than its ${this.#size} bytes`);
+  #mismatch(call: Call, than: 'more' | 'fewer'): Error {
+    return call.error('length_mismatch', `the body has ${than} than its ${this.#size} bytes`);
   }
 }
 

@@ -1,9 +1,11 @@
-import { isIPv6 } from 'node:net';
+import { isIP, isIPv4, isIPv6 } from 'node:net';
+import { crc32 } from 'node:zlib';
 import { MAX_PORT } from '@stevedore/protocol';
+import { OptionError } from './errors.js';
 
 /** Addresses of servers: text as people write it, and the one form that names a pool. */
 
-export const DEFAULT_TRACKER_PORT = 22122;
+export const DEFAULT_TRACKER_PORT = 22_122;
 
 export interface Address {
   readonly host: string;
@@ -21,7 +23,12 @@ export function makeAddress(host: string, port: number): Address | undefined {
   const ipv6 = isIPv6(bare);
   if (!ipv6 && !/^[A-Za-z0-9._-]+$/.test(bare)) return undefined;
   if (!Number.isInteger(port) || port < 1 || port > MAX_PORT) return undefined;
-  return { host: bare, port, text: ipv6 ? `[${bare}]:${port}` : `${bare}:${port}` };
+  return { host: bare, port, text: addressText(bare, port) };
+}
+
+/** `host:port`, an IPv6 host in brackets. */
+export function addressText(host: string, port: number): string {
+  return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
 /**
@@ -37,6 +44,13 @@ export function parseAddress(text: string, defaultPort: number): Address | undef
   return makeAddress(match[1]!, match[2] === undefined ? defaultPort : Number(match[2]));
 }
 
+/** As `parseAddress`; throws OptionError. */
+export function checkAddress(text: string, defaultPort: number): Address {
+  const address = parseAddress(text, defaultPort);
+  if (address) return address;
+  throw new OptionError(`"${text}" is not an address of the form host:port or [ipv6]:port`);
+}
+
 /** Hosts apart from ports, for tables that may name either: `host` or `host:port`. */
 export function addressKey(text: string): string | undefined {
   const address = parseAddress(text, MAX_PORT);
@@ -47,4 +61,22 @@ export function addressKey(text: string): string | undefined {
 /** Whether the text of an address that is valid names a port. */
 export function hasPort(text: string): boolean {
   return !isIPv6(text) && /:\d{1,5}$/.test(text);
+}
+
+/** True for an address that names one machine, so that peers can connect to it. */
+export function isOwnAddress(host: string): boolean {
+  return isIPv4(host) ? !host.startsWith('0.') : isIP(host) === 6 && host !== '::';
+}
+
+/** `::ffff:10.0.0.1`, as a socket of both families has it, is 10.0.0.1. */
+export function plainAddress(address: string): string {
+  return address.startsWith('::ffff:') ? address.slice(7) : address;
+}
+
+/** Without ids an IPv4 address is the id; an IPv6 address is too long and gets a short code. */
+export function idOfAddress(address: string): string {
+  if (!isIPv6(address)) return address;
+  const code = Buffer.alloc(8);
+  code.writeUInt32LE(~crc32(address) >>> 0, 0);
+  return `${code.toString('base64url')}.`;
 }
