@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { STORE_CHANNELS } from '@stevedore/client';
 import { CHANNELS } from '@stevedore/fastdfs';
 import { problemBody, problemCodes } from '@stevedore/middleware/core';
+import { startStorage } from '@stevedore/node';
 import {
   environmentName,
   flagName,
@@ -11,7 +12,7 @@ import {
   type OptionTable,
   parseOptions,
 } from '@stevedore/options';
-import { startStorage, startTracker } from '@stevedore/storage';
+import { startTracker } from '@stevedore/tracker';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../gateway/dist/app.js';
 import { storageOptions, trackerOptions } from '../../gateway/dist/node-options.js';

@@ -1,3 +1,4 @@
+import { startStorage } from '@stevedore/node';
 import {
   decodeFields,
   downloadFile,
@@ -15,7 +16,7 @@ import {
   reportDiskUsage,
   syncNotify,
 } from '@stevedore/protocol';
-import { startStorage, startTracker, type TrackerOptions } from '@stevedore/storage';
+import { startTracker, type TrackerOptions } from '@stevedore/tracker';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import { idOf, RawClient, trackerOf, until } from './support.js';

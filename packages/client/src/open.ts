@@ -177,7 +177,7 @@ class NodeHolder {
     const { trackers, directory, trackerPort, storagePort, metadataTier } = this.#options;
     if (trackers.length > 0) return trackers;
     // Loaded only when it is used: an app with a cluster of its own never needs it.
-    const { startEmbeddedNode } = await import('@stevedore/storage/embedded');
+    const { startEmbeddedNode } = await import('@stevedore/node/embedded');
     try {
       const node = await startEmbeddedNode({
         directory: resolve(directory, 'node'),
