@@ -20,16 +20,30 @@ import {
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   protocol: [],
   disk: [],
+  options: [],
   balance: [],
   cache: [],
-  wire: ['protocol'],
-  fastdfs: ['protocol'],
   map: ['disk'],
+  wire: ['options', 'protocol'],
+  fastdfs: ['protocol', 'wire'],
   staging: ['protocol', 'disk'],
-  storage: ['protocol', 'disk', 'balance', 'cache', 'wire', 'fastdfs'],
-  client: ['protocol', 'cache', 'fastdfs', 'staging', 'storage'],
+  tracker: ['protocol', 'wire'],
+  storage: ['protocol', 'disk', 'cache', 'wire'],
+  tiering: ['protocol', 'disk', 'balance', 'cache', 'wire', 'fastdfs', 'storage'],
+  node: ['wire', 'tracker', 'storage', 'tiering'],
+  client: ['protocol', 'options', 'cache', 'fastdfs', 'map', 'staging', 'node'],
   middleware: ['client'],
-  gateway: ['protocol', 'disk', 'storage', 'client', 'middleware'],
+  gateway: [
+    'protocol',
+    'options',
+    'disk',
+    'wire',
+    'tracker',
+    'tiering',
+    'node',
+    'client',
+    'middleware',
+  ],
 };
 
 /** Folders of tests that are of no package alone. */
@@ -45,7 +59,6 @@ const COMMON_TESTS = [
   'gateway',
   'interop',
   'support',
-  'tiers',
   'vectors',
 ];
 

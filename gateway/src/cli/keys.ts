@@ -1,8 +1,14 @@
 import { stat } from 'node:fs/promises';
-import { fromFlags, type OptionSpec, parseOptions } from '@stevedore/client';
+import { fromFlags, type OptionSpec, parseOptions } from '@stevedore/options';
 import type { Command } from 'commander';
-import { type ApiKey, makeApiKey, SCOPES, type Scope } from '../access/api-key.js';
-import { readKeyFile, writeKeyFile } from '../access/key-file.js';
+import {
+  type ApiKey,
+  makeApiKey,
+  readKeyFile,
+  SCOPES,
+  type Scope,
+  writeKeyFile,
+} from '../access/api-keys.js';
 import { readConfigFile } from './config-file.js';
 import { UsageError } from './usage.js';
 

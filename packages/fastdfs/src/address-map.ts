@@ -1,4 +1,4 @@
-import { type Address, addressKey, hasPort, parseAddress } from './address.js';
+import { type Address, addressKey, hasPort, parseAddress } from '@stevedore/wire';
 import type { FastdfsError } from './errors.js';
 
 /**

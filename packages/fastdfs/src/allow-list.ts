@@ -1,5 +1,5 @@
 import { BlockList, isIP } from 'node:net';
-import { type Address, addressKey } from './address.js';
+import { type Address, addressKey } from '@stevedore/wire';
 import type { FastdfsError } from './errors.js';
 
 /**

@@ -1,5 +1,5 @@
 import { open } from 'node:fs/promises';
-import { BodySource, type PreparedBody } from './body-source.js';
+import { BodySource, type PreparedBody } from '@stevedore/wire';
 import type { Deadline } from './deadline.js';
 import { FastdfsError } from './errors.js';
 import { readFrom } from './file-chunks.js';

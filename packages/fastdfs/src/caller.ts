@@ -8,15 +8,21 @@ import {
   Status,
   statusText,
 } from '@stevedore/protocol';
-import type { Address } from './address.js';
-import type { BodySource } from './body-source.js';
-import { requestChannel, traced } from './channels.js';
-import type { Connection } from './connection.js';
+import {
+  type Address,
+  authenticate,
+  type BodySource,
+  type Call,
+  CollectedReply,
+  type Connection,
+  MAX_SMALL_BODY_BYTES,
+  type Pools,
+  ReplyReader,
+} from '@stevedore/wire';
+import { connectChannel, requestChannel, traced } from './channels.js';
 import type { Deadline } from './deadline.js';
 import { codeOfStatus, Elsewhere, FastdfsError } from './errors.js';
 import type { Settings } from './options.js';
-import type { Pools } from './pools.js';
-import { CollectedReply, MAX_SMALL_BODY_BYTES, ReplyReader } from './reply-reader.js';
 
 /**
  * Carries commands to servers: `call` for those whose request is whole at once,
@@ -282,4 +288,21 @@ function failedExchange(connection: Connection, error: unknown): FailedExchange 
 function joinBody(head: Buffer, body: Buffer): readonly Buffer[] {
   if (body.length === 0) return [head];
   return body.length <= COPY_BODY_BYTES ? [Buffer.concat([head, body])] : [head, body];
+}
+
+/** What a new connection begins with: the secret, where the cluster has one. */
+export function greet(
+  secret: string | undefined,
+  connection: Connection,
+  connected: Promise<void>,
+  call: Call,
+  timeoutMs: number,
+): Promise<void> {
+  const address = connection.address.text;
+  const introduced = async (): Promise<void> => {
+    await connected;
+    if (secret === undefined || (await authenticate(connection, secret, call, timeoutMs))) return;
+    throw call.error('access_denied', 'the server has no secret', { address });
+  };
+  return traced(connectChannel, () => ({ address }), introduced);
 }

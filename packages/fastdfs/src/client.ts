@@ -8,6 +8,7 @@ import {
   type RemoteFileInfo,
   type StorageRecord,
 } from '@stevedore/protocol';
+import type { PoolStats } from '@stevedore/wire';
 import type { Body } from './body.js';
 import type { CallOptions } from './deadline.js';
 import { describeFile, type FileDescription } from './description.js';
@@ -22,7 +23,6 @@ import * as metadata from './operations/metadata.js';
 import { type SlaveOptions, uploadSlave } from './operations/slave.js';
 import { type UploadOptions, upload } from './operations/upload.js';
 import { checkOptions, type FastdfsOptions } from './options.js';
-import type { PoolStats } from './pools.js';
 
 export interface ClientStats extends PoolStats {
   /** Requests to servers since the client was made. */

@@ -1,3 +1,4 @@
+import type { Call } from '@stevedore/wire';
 import { FastdfsError, type FastdfsErrorCode, type FastdfsErrorDetails } from './errors.js';
 import { MAX_TIMER_MS } from './options.js';
 
@@ -27,7 +28,7 @@ export interface CallOptions {
   readonly deadlineMs?: number | undefined;
 }
 
-export class Deadline {
+export class Deadline implements Call {
   readonly operation: string;
   readonly fileId: string | undefined;
   readonly #signal: AbortSignal | undefined;

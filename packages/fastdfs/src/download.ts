@@ -8,17 +8,17 @@ import {
   parseFileId,
   Status,
 } from '@stevedore/protocol';
-import type { Address } from './address.js';
-import { type Caller, checkStatus } from './caller.js';
-import type { Connection } from './connection.js';
-import type { Deadline } from './deadline.js';
-import { Elsewhere } from './errors.js';
 import {
+  type Address,
   CollectedReply,
+  type Connection,
   MAX_ERROR_BODY_BYTES,
   ReplyReader,
   type ReplySink,
-} from './reply-reader.js';
+} from '@stevedore/wire';
+import { type Caller, checkStatus } from './caller.js';
+import type { Deadline } from './deadline.js';
+import { Elsewhere } from './errors.js';
 
 /**
  * Bytes of a file, as a stream or in one piece. The number announced is the number
@@ -90,11 +90,12 @@ export function downloadWhole(
 ): Promise<Buffer> {
   const frame = encodeRequest(downloadFile, request, flags);
   return caller.withConnection(address, deadline, stepMs, async (connection) => {
-    const reply = new CollectedReply(maxBytes, (bytes) =>
-      deadline.error('too_large', `${bytes} bytes, ${maxBytes} are allowed`, {
-        address: address.text,
-      }),
-    );
+    const reply = new CollectedReply(maxBytes, (bytes) => {
+      const tooLarge = `${bytes} bytes, ${maxBytes} are allowed`;
+      const error = deadline.error('too_large', tooLarge, { address: address.text });
+      connection.destroy(error);
+      return error;
+    });
     const sink: ReplySink = {
       head(header) {
         checkAnnounced(header, request.length);

@@ -10,7 +10,8 @@ export {
   type StorageRecord,
   type TokenCheck,
 } from '@stevedore/protocol';
-export { DEFAULT_TRACKER_PORT } from './address.js';
+export type { PoolStats } from '@stevedore/wire';
+export { DEFAULT_TRACKER_PORT } from '@stevedore/wire';
 export type { AddressMap } from './address-map.js';
 export type { Body } from './body.js';
 export { CHANNELS, type ConnectMessage, type RequestMessage } from './channels.js';
@@ -34,5 +35,4 @@ export type { SetMetadataOptions } from './operations/metadata.js';
 export type { SlaveOptions } from './operations/slave.js';
 export type { UploadOptions } from './operations/upload.js';
 export type { FastdfsOptions } from './options.js';
-export type { PoolStats } from './pools.js';
 export { type SignedUrlOptions, signedUrl } from './signed-url.js';

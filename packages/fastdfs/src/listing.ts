@@ -12,12 +12,16 @@ import {
   ProtocolError,
   Status,
 } from '@stevedore/protocol';
-import type { Address } from './address.js';
+import {
+  type Address,
+  type Connection,
+  MAX_ERROR_BODY_BYTES,
+  ReplyReader,
+  type ReplySink,
+} from '@stevedore/wire';
 import { type Caller, checkStatus } from './caller.js';
-import type { Connection } from './connection.js';
 import type { Deadline } from './deadline.js';
 import { FastdfsError } from './errors.js';
-import { MAX_ERROR_BODY_BYTES, ReplyReader, type ReplySink } from './reply-reader.js';
 
 /**
  * A storage's list of its files, read as it comes: at most what the stream buffers and

@@ -1,6 +1,6 @@
 import { tmpdir } from 'node:os';
 import { secretsProblem } from '@stevedore/protocol';
-import { type Address, DEFAULT_TRACKER_PORT, parseAddress } from './address.js';
+import { type Address, DEFAULT_TRACKER_PORT, parseAddress } from '@stevedore/wire';
 import { type AddressMap, checkAddressMap, type MapAddress } from './address-map.js';
 import { AllowList } from './allow-list.js';
 import { FastdfsError } from './errors.js';

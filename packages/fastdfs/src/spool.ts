@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { BodySource, type PreparedBody } from './body-source.js';
+import { BodySource, type PreparedBody, SourceCursor } from '@stevedore/wire';
 import type { Deadline } from './deadline.js';
 import { readFrom } from './file-chunks.js';
 import type { Settings } from './options.js';
-import { SourceCursor } from './source-cursor.js';
 
 /**
  * Keeps a body of unknown length until its length is known, because every upload

@@ -1,5 +1,5 @@
 import type { ServerAddress } from '@stevedore/protocol';
-import { type Address, makeAddress } from './address.js';
+import { type Address, makeAddress } from '@stevedore/wire';
 import type { Deadline } from './deadline.js';
 import { FastdfsError } from './errors.js';
 import type { Settings } from './options.js';

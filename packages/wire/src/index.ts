@@ -1,15 +1,40 @@
 /** FastDFS frames over sockets, both sides. */
-export { FrameClient, type FrameClientOptions, type PeerAccess } from './client/frame-client.js';
-export { keepSession, openToTracker } from './client/tracker-session.js';
+
+export { OptionError } from '@stevedore/options';
+export {
+  type Address,
+  addressKey,
+  addressText,
+  checkAddress,
+  DEFAULT_TRACKER_PORT,
+  hasPort,
+  idOfAddress,
+  isOwnAddress,
+  makeAddress,
+  parseAddress,
+} from './address.js';
+export { authenticate } from './client/authentication.js';
+export { BodySource, type PreparedBody } from './client/body-source.js';
+export type { Call } from './client/call.js';
+export type { Connection } from './client/connection.js';
+export { Peer, type PeerAccess, type PeerOptions } from './client/peer.js';
+export { type PoolStats, Pools } from './client/pools.js';
+export {
+  CollectedReply,
+  MAX_ERROR_BODY_BYTES,
+  MAX_SMALL_BODY_BYTES,
+  ReplyReader,
+  type ReplySink,
+} from './client/reply-reader.js';
+export { SourceCursor } from './client/source-cursor.js';
+export { type Environment, nowSeconds, randomDigits, systemEnvironment } from './environment.js';
 export {
   AuthenticationError,
   asError,
   ConnectionError,
   codeOf,
-  OptionError,
   StartError,
   StatusError,
-  statusOf,
 } from './errors.js';
 export {
   type ConnectionLimits,
@@ -18,12 +43,7 @@ export {
   connectionLimits,
   DEFAULT_HOST,
   DEFAULT_STORAGE_PORT,
-  DEFAULT_TRACKER_PORT,
-  type Endpoint,
-  endpointText,
-  isOwnAddress,
   PROTOCOL_VERSION,
-  parseEndpoint,
 } from './options.js';
 export {
   type AccessOptions,

@@ -1,5 +1,4 @@
-import { isIP, isIPv4, isIPv6 } from 'node:net';
-import { OptionError } from './errors.js';
+import { OptionError } from '@stevedore/options';
 
 /**
  * What tracker and storage options have in common. Each daemon fills in its
@@ -7,7 +6,6 @@ import { OptionError } from './errors.js';
  */
 
 export const DEFAULT_HOST = '127.0.0.1';
-export const DEFAULT_TRACKER_PORT = 22_122;
 export const DEFAULT_STORAGE_PORT = 23_000;
 
 /** What stock trackers and tools show as the version: the protocol these daemons speak. */
@@ -64,31 +62,4 @@ export function checkInteger(name: string, value: number, least: number, most: n
   if (!Number.isInteger(value) || value < least || value > most) {
     throw new OptionError(`${name} must be an integer from ${least} to ${most}, not ${value}`);
   }
-}
-
-export interface Endpoint {
-  readonly host: string;
-  readonly port: number;
-}
-
-/** `host:port`, or a host alone with `defaultPort`; an IPv6 host with a port in brackets. */
-export function parseEndpoint(text: string, defaultPort: number): Endpoint {
-  if (isIPv6(text)) return { host: text, port: defaultPort };
-  const bracketed = /^\[([^\]]+)\](?::(\d{1,5}))?$/.exec(text);
-  const match = bracketed ?? /^([^\s:[\]]+)(?::(\d{1,5}))?$/.exec(text);
-  const port = Number(match?.[2] ?? defaultPort);
-  if (!match || (bracketed && !isIPv6(match[1]!)) || port < 1 || port > 65_535) {
-    throw new OptionError(`"${text}" is not an address of the form host:port or [ipv6]:port`);
-  }
-  return { host: match[1]!, port };
-}
-
-/** `host:port`, an IPv6 host in brackets. */
-export function endpointText({ host, port }: Endpoint): string {
-  return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`;
-}
-
-/** True for an address that names one machine, so that peers can connect to it. */
-export function isOwnAddress(host: string): boolean {
-  return isIPv4(host) ? !host.startsWith('0.') : isIP(host) === 6 && host !== '::';
 }

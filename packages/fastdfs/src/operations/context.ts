@@ -1,11 +1,11 @@
 import { type FileId, type FileName, parseFileId, Status } from '@stevedore/protocol';
+import { Pools } from '@stevedore/wire';
 import { invalid } from '../body.js';
-import { Caller } from '../caller.js';
+import { Caller, greet } from '../caller.js';
 import type { Deadline } from '../deadline.js';
 import { FastdfsError } from '../errors.js';
 import type { PossibleOrphan } from '../events.js';
 import type { Settings } from '../options.js';
-import { Pools } from '../pools.js';
 import { StorageAddresses } from '../storage-addresses.js';
 import { Trackers } from '../trackers.js';
 import { Places } from './places.js';
@@ -35,7 +35,7 @@ export class Context {
 
   constructor(settings: Settings, reportOrphan: (orphan: PossibleOrphan | undefined) => void) {
     this.settings = settings;
-    this.pools = new Pools(settings);
+    this.pools = new Pools({ ...settings, hello: (...parts) => greet(settings.secret, ...parts) });
     this.caller = new Caller(this.pools, settings);
     this.trackers = new Trackers(this.caller, settings.trackers);
     this.storeChoice = new StoreChoice(this.trackers, settings.uploadsPerStoreAnswer);

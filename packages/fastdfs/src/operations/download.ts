@@ -3,7 +3,7 @@ import { open, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { type FileId, queryFetch, queryFileInfo, Status } from '@stevedore/protocol';
-import type { Address } from '../address.js';
+import type { Address } from '@stevedore/wire';
 import { invalid, isSize } from '../body.js';
 import { Deadline } from '../deadline.js';
 import { toldSize } from '../description.js';

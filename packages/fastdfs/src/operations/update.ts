@@ -1,5 +1,5 @@
 import { type FileId, queryUpdate } from '@stevedore/protocol';
-import type { Address } from '../address.js';
+import type { Address } from '@stevedore/wire';
 import type { Deadline } from '../deadline.js';
 import { type Context, nameOf } from './context.js';
 

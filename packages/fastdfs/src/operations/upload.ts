@@ -14,7 +14,7 @@ import {
   uploadExtensionOf,
   uploadFile,
 } from '@stevedore/protocol';
-import type { Address } from '../address.js';
+import type { Address, PreparedBody } from '@stevedore/wire';
 import {
   type Body,
   type BodyOptions,
@@ -23,7 +23,6 @@ import {
   knownSize,
   prepareBody,
 } from '../body.js';
-import type { PreparedBody } from '../body-source.js';
 import { type CallOptions, Deadline } from '../deadline.js';
 import { FastdfsError, type FastdfsErrorCode } from '../errors.js';
 import { orphanOf } from '../events.js';

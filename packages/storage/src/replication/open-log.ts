@@ -1,10 +1,10 @@
 import { dirname, join } from 'node:path';
 import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
-import { asError } from '@stevedore/wire';
-import type { Environment } from '../environment.js';
-import { dataDirectory, logDirectory } from '../storage/layout.js';
-import type { StorageSettings } from '../storage/options.js';
-import type { StorePath } from '../storage/store-path.js';
+import { asError, type Environment } from '@stevedore/wire';
+import type { FileBackend } from '../files/file-backend.js';
+import type { StorePath } from '../files/store-path.js';
+import { dataDirectory, logDirectory } from '../layout.js';
+import type { StorageSettings } from '../storage-options.js';
 import { Binlog } from './binlog.js';
 import { noteRedone } from './note-redone.js';
 import { presentFiles } from './present-files.js';
@@ -34,11 +34,12 @@ const BATCH_RECORDS = 1000;
 export async function openLog(
   { disk, environment, onError }: StorageSettings,
   storePaths: readonly StorePath[],
+  backend: FileBackend,
 ): Promise<OpenedLog> {
   const directory = logDirectory(storePaths[0]!.path);
   const log = new Binlog({ disk, directory, onError });
   try {
-    const filled = await fill({ disk, environment, log, directory, storePaths });
+    const filled = await fill({ disk, backend, environment, log, directory, storePaths });
     await noteRedone(log, storePaths, environment);
     return { log, ...filled };
   } catch (error) {
@@ -49,6 +50,7 @@ export async function openLog(
 
 interface Parts {
   readonly disk: Disk;
+  readonly backend: FileBackend;
   readonly environment: Environment;
   readonly log: Binlog;
   readonly directory: string;
@@ -61,7 +63,7 @@ async function fill(parts: Parts): Promise<Omit<OpenedLog, 'log'>> {
   const file = join(directory, INSTANCE_FILE);
   const known = parse(await readSmallFile(disk, file, MAX_INSTANCE_BYTES));
   if (!known) {
-    await makeLog(disk, log, directory, storePaths);
+    await makeLog(parts);
     const instance = newInstance(environment);
     await settle(disk, directory, storePaths, instance);
     return { lostFiles: false };
@@ -78,19 +80,14 @@ async function fill(parts: Parts): Promise<Omit<OpenedLog, 'log'>> {
   return { lostFiles };
 }
 
-async function makeLog(
-  disk: Disk,
-  log: Binlog,
-  directory: string,
-  storePaths: readonly StorePath[],
-): Promise<void> {
+async function makeLog({ disk, backend, log, directory, storePaths }: Parts): Promise<void> {
   await disk.makeDirectory(directory);
   await disk.syncDirectory(dirname(directory));
   for (const name of await disk.list(directory)) await disk.unlink(join(directory, name));
   await log.open();
   let written: Promise<unknown>[] = [];
   for (const [index, { path }] of storePaths.entries()) {
-    for await (const record of presentFiles(disk, path, index)) {
+    for await (const record of presentFiles(disk, backend, path, index)) {
       const appended = log.append(record);
       // Its failure is thrown where all of them are waited for.
       appended.catch(() => {});

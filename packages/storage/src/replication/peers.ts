@@ -1,7 +1,7 @@
 import { decodeFields, type FileId } from '@stevedore/protocol';
-import { asError, type Endpoint, isOwnAddress } from '@stevedore/wire';
-import { logDirectory } from '../storage/layout.js';
-import type { StorageService } from '../storage/service.js';
+import { type Address, asError, isOwnAddress } from '@stevedore/wire';
+import { logDirectory } from '../layout.js';
+import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import { FirstCopies } from './first-copies.js';
 import { MarkFile } from './mark-file.js';
@@ -20,7 +20,7 @@ import { TrackerCalls } from './tracker-calls.js';
 
 export interface PeersOptions {
   readonly service: StorageService;
-  readonly trackers: readonly Endpoint[];
+  readonly trackers: readonly Address[];
 }
 
 /** Between two looks at which deletions all members have. */
@@ -28,7 +28,7 @@ const FORGET_INTERVAL_MS = 5000;
 
 export class Peers implements Copiers {
   readonly #service: StorageService;
-  readonly #trackers: readonly Endpoint[];
+  readonly #trackers: readonly Address[];
   readonly #sending: Sending;
   readonly #calls: TrackerCalls;
   readonly #firstCopies: FirstCopies;

@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import { type Disk, hasCode } from '@stevedore/disk';
 import { decodeFields, encodePath, hexByte, parseFileName } from '@stevedore/protocol';
-import { DELETED_SUFFIX, dataDirectory, METADATA_SUFFIX } from '../storage/layout.js';
+import type { FileBackend } from '../files/file-backend.js';
+import { DELETED_SUFFIX, dataDirectory, METADATA_SUFFIX } from '../layout.js';
 import type { LogRecord } from './log-record.js';
 
 /**
@@ -11,6 +12,7 @@ import type { LogRecord } from './log-record.js';
  */
 export async function* presentFiles(
   disk: Disk,
+  backend: FileBackend,
   storePath: string,
   storePathIndex: number,
 ): AsyncGenerator<LogRecord> {
@@ -23,11 +25,11 @@ export async function* presentFiles(
         Number.parseInt(high, 16),
         Number.parseInt(low, 16),
       );
-      const names = await disk.list(directory);
+      const names = await backend.list(directory);
       // Files first, so that what belongs to them finds them.
       const order = (name: string): number => (isBeside(name) ? 1 : 0);
       for (const name of names.sort((one, other) => order(one) - order(other))) {
-        const record = await recordOf(disk, join(directory, name), prefix + name);
+        const record = await recordOf(backend, join(directory, name), prefix + name);
         if (record) yield record;
       }
     }
@@ -44,14 +46,18 @@ function isBeside(name: string): boolean {
   return name.endsWith(METADATA_SUFFIX) || name.endsWith(DELETED_SUFFIX);
 }
 
-async function recordOf(disk: Disk, path: string, name: string): Promise<LogRecord | undefined> {
+async function recordOf(
+  backend: FileBackend,
+  path: string,
+  name: string,
+): Promise<LogRecord | undefined> {
   const bare = name.replace(new RegExp(`(${METADATA_SUFFIX}|${DELETED_SUFFIX})$`), '');
   const id = parseFileName('group', bare);
   if (!id) return undefined;
   const atSeconds = Math.max(decodeFields(id.base).createdAtSeconds, 0);
   const record = { atSeconds, own: true, name, extra: '' } as const;
   if (name.endsWith(DELETED_SUFFIX)) return { ...record, operation: 'U' };
-  const target = isBeside(name) ? undefined : await linkTarget(disk, path);
+  const target = isBeside(name) ? undefined : await linkTarget(backend, path);
   if (target === undefined) return { ...record, operation: 'C' };
   // `../../3F/A2/base`, or `../../../../other path/data/3F/A2/base`.
   const [high = '', low = '', base = ''] = target.split(/[/\\]/).slice(-3);
@@ -64,9 +70,9 @@ async function recordOf(disk: Disk, path: string, name: string): Promise<LogReco
   return { ...record, operation: 'L', extra: source, name };
 }
 
-async function linkTarget(disk: Disk, path: string): Promise<string | undefined> {
+async function linkTarget(backend: FileBackend, path: string): Promise<string | undefined> {
   try {
-    return (await disk.readLink(path)).target;
+    return (await backend.readLink(path)).target;
   } catch (error) {
     if (hasCode(error, 'EINVAL')) return undefined;
     throw error;

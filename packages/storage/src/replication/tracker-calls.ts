@@ -1,16 +1,10 @@
 import type { Command } from '@stevedore/protocol';
-import {
-  ConnectionError,
-  type Endpoint,
-  FrameClient,
-  type PeerAccess,
-  StatusError,
-} from '@stevedore/wire';
+import { type Address, ConnectionError, Peer, type PeerAccess, StatusError } from '@stevedore/wire';
 
 /** Questions to all trackers at once, each over a connection of its own. */
 
 export interface TrackerCallsOptions {
-  readonly trackers: readonly Endpoint[];
+  readonly trackers: readonly Address[];
   readonly localAddress: string | undefined;
   readonly timeoutMs: number;
   readonly access: PeerAccess;
@@ -49,22 +43,17 @@ export class TrackerCalls {
   }
 
   async #ask<Request, Answer>(
-    tracker: Endpoint,
+    tracker: Address,
     command: Command<Request, Answer>,
     request: Request,
   ): Promise<Told<Answer>> {
     const { localAddress, timeoutMs, access } = this.#options;
-    const client = await FrameClient.open(
-      { ...tracker, timeoutMs, access, ...(localAddress === undefined ? {} : { localAddress }) },
-      this.#stop.signal,
-    );
+    const peer = { address: tracker, localAddress, timeoutMs, access };
     try {
-      return { answer: await client.ask(command, request), status: 0 };
+      return { answer: await Peer.ask(peer, command, request, this.#stop.signal), status: 0 };
     } catch (error) {
       if (error instanceof StatusError) return { answer: undefined, status: error.status };
       throw error;
-    } finally {
-      client.close();
     }
   }
 }

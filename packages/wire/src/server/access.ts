@@ -1,5 +1,5 @@
+import { OptionError } from '@stevedore/options';
 import { secretsProblem } from '@stevedore/protocol';
-import { OptionError } from '../errors.js';
 import { checkInteger } from '../options.js';
 
 /** Who may use a daemon's port: options, defaults and check. Without secrets, everybody. */

@@ -1,0 +1,92 @@
+import { type Assignment, chooseTarget, type ServerLoad } from '@stevedore/balance';
+import { type MigrationRoom, migrationRoom } from '@stevedore/protocol';
+import { type Address, Peer, type PeerAccess } from '@stevedore/wire';
+
+/**
+ * Which other metadata server takes a load (section 4.2.2): all storages of the groups
+ * that share are asked what they expect, one is chosen, and asked to take it. One that is
+ * away, or knows no such question, is no target.
+ */
+
+export interface OtherRoomsParts {
+  readonly groups: readonly string[];
+  /** The storages of a group that are there. */
+  readonly storagesOf: (group: string) => Promise<readonly Address[]>;
+  readonly access: PeerAccess;
+}
+
+export interface OtherRoom {
+  readonly group: string;
+  /** Load of an interval that may go there. */
+  readonly roomBytes: number;
+}
+
+interface Asked {
+  readonly group: string;
+  readonly at: Address;
+  readonly load: ServerLoad;
+}
+
+const TIMEOUT_MS = 1000;
+const MAX_ASKED = 64;
+
+export class OtherRooms {
+  readonly #parts: OtherRoomsParts;
+  readonly #closing = new AbortController();
+
+  constructor(parts: OtherRoomsParts) {
+    this.#parts = parts;
+  }
+
+  close(): void {
+    this.#closing.abort();
+  }
+
+  /** Who takes so much of an interval's load; undefined: none has room. */
+  async find(totalLoadBytes: number, intervalMs: number): Promise<OtherRoom | undefined> {
+    const perSecond = 1000 / intervalMs;
+    const wanted = Math.ceil(totalLoadBytes * perSecond);
+    const asked = await this.#askAll();
+    const loads = asked.map(({ load }) => load);
+    const chosen: Assignment | undefined = chooseTarget({ id: '', totalLoadBytes: wanted }, loads);
+    const target = asked.find(({ load }) => load.id === chosen?.targetId);
+    if (!chosen || !target) return undefined;
+    const answer = await this.#ask(target.at, Math.ceil(chosen.roomBytes));
+    if (!answer || answer.takenBytes === 0) return undefined;
+    return { group: target.group, roomBytes: answer.takenBytes / perSecond };
+  }
+
+  async #askAll(): Promise<Asked[]> {
+    const { groups, storagesOf } = this.#parts;
+    const lists = await Promise.all(
+      groups.map(async (group) => {
+        const storages = await storagesOf(group).catch(() => []);
+        return storages.map((at) => ({ group, at }));
+      }),
+    );
+    const answers = await Promise.all(
+      lists
+        .flat()
+        .slice(0, MAX_ASKED)
+        .map(async ({ group, at }, index) => {
+          const room = await this.#ask(at, 0);
+          return room && { group, at, load: serverLoad(String(index), room) };
+        }),
+    );
+    return answers.filter((each) => each !== undefined);
+  }
+
+  async #ask(address: Address, load: number): Promise<MigrationRoom | undefined> {
+    const { access } = this.#parts;
+    try {
+      const peer = { address, timeoutMs: TIMEOUT_MS, access };
+      return await Peer.ask(peer, migrationRoom, load, this.#closing.signal);
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+function serverLoad(id: string, { markPerMille, ...room }: MigrationRoom): ServerLoad {
+  return { id, ...room, efficiencyMark: markPerMille / 1000 };
+}
