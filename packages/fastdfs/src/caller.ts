@@ -16,7 +16,7 @@ import {
   CollectedReply,
   type Connection,
   MAX_SMALL_BODY_BYTES,
-  type Pools,
+  type Pool,
   ReplyReader,
 } from '@stevedore/wire';
 import { connectChannel, requestChannel, traced } from './channels.js';
@@ -58,15 +58,15 @@ export interface FailedExchange {
 }
 
 export class Caller {
-  readonly #pools: Pools;
+  readonly #pool: Pool;
   readonly #settings: Settings;
   /** Requests begun, those that ended in an error, and those sent again over a fresh connection. */
   requests = 0;
   failedRequests = 0;
   replacedConnections = 0;
 
-  constructor(pools: Pools, settings: Settings) {
-    this.#pools = pools;
+  constructor(pool: Pool, settings: Settings) {
+    this.#pool = pool;
     this.#settings = settings;
   }
 
@@ -185,8 +185,7 @@ export class Caller {
     use: (connection: Connection) => Promise<T>,
     repeatable: () => boolean,
   ): Promise<T> {
-    const pool = this.#pools.of(address);
-    const connection = await pool.lease(deadline, stepMs);
+    const connection = await this.#pool.lease(address, deadline, stepMs);
     const reused = connection.replies > 0;
     try {
       return await use(connection);
@@ -198,7 +197,7 @@ export class Caller {
         error.code === 'connection_lost';
       if (!stale || !repeatable()) throw error;
     } finally {
-      pool.release(connection);
+      this.#pool.release(connection);
     }
     this.replacedConnections += 1;
     return this.#useFresh(address, deadline, stepMs, use);
@@ -215,12 +214,11 @@ export class Caller {
     stepMs: number,
     use: (connection: Connection) => Promise<T>,
   ): Promise<T> {
-    const pool = this.#pools.of(address);
-    const connection = await pool.lease(deadline, stepMs, true);
+    const connection = await this.#pool.lease(address, deadline, stepMs, true);
     try {
       return await use(connection);
     } finally {
-      pool.release(connection);
+      this.#pool.release(connection);
     }
   }
 

@@ -208,9 +208,9 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
   }
 
   stats(): ClientStats {
-    const { pools, caller, busyRepeats } = this.#context;
+    const { pool, caller, busyRepeats } = this.#context;
     return {
-      ...pools.stats(),
+      ...pool.stats(),
       requests: caller.requests,
       failedRequests: caller.failedRequests,
       repeatedRequests: caller.replacedConnections + busyRepeats,
@@ -219,7 +219,7 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
 
   /** Ends calls in flight with `closed` and resolves when every socket is released. */
   close(): Promise<void> {
-    return this.#context.pools.close();
+    return this.#context.pool.close();
   }
 
   [Symbol.asyncDispose](): Promise<void> {

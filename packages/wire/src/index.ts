@@ -15,7 +15,7 @@ export { BodySource, type PreparedBody } from './client/body-source.js';
 export type { Call } from './client/call.js';
 export type { Connection } from './client/connection.js';
 export { Peer, type PeerAccess, type PeerOptions } from './client/peer.js';
-export { type PoolStats, Pools } from './client/pools.js';
+export { Pool, type PoolStats } from './client/pool.js';
 export {
   CollectedReply,
   MAX_ERROR_BODY_BYTES,

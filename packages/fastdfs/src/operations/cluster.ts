@@ -105,7 +105,7 @@ export async function* listFiles(
   }
   const deadline = new Deadline('listFiles', options);
   try {
-    if (context.pools.closed) throw deadline.error('closed', 'the client is closed');
+    if (context.pool.closed) throw deadline.error('closed', 'the client is closed');
     const storage = context.addresses.named({ address, port }, deadline);
     const lines = readListing(context.caller, storage, { group, storePathIndex }, deadline);
     for await (const { seconds, isSource, name, linkTo } of lines) {

@@ -1,5 +1,5 @@
 import { type FileId, type FileName, parseFileId, Status } from '@stevedore/protocol';
-import { Pools } from '@stevedore/wire';
+import { Pool } from '@stevedore/wire';
 import { invalid } from '../body.js';
 import { Caller, greet } from '../caller.js';
 import type { Deadline } from '../deadline.js';
@@ -23,7 +23,7 @@ const LONGEST_BUSY_PAUSE_MS = 5_000;
 
 export class Context {
   readonly settings: Settings;
-  readonly pools: Pools;
+  readonly pool: Pool;
   readonly caller: Caller;
   readonly trackers: Trackers;
   readonly storeChoice: StoreChoice;
@@ -35,8 +35,8 @@ export class Context {
 
   constructor(settings: Settings, reportOrphan: (orphan: PossibleOrphan | undefined) => void) {
     this.settings = settings;
-    this.pools = new Pools({ ...settings, hello: (...parts) => greet(settings.secret, ...parts) });
-    this.caller = new Caller(this.pools, settings);
+    this.pool = new Pool({ ...settings, hello: (...parts) => greet(settings.secret, ...parts) });
+    this.caller = new Caller(this.pool, settings);
     this.trackers = new Trackers(this.caller, settings.trackers);
     this.storeChoice = new StoreChoice(this.trackers, settings.uploadsPerStoreAnswer);
     this.addresses = new StorageAddresses(settings);
@@ -64,7 +64,7 @@ export class Context {
   ): Promise<T> {
     let pauseMs = FIRST_BUSY_PAUSE_MS;
     for (let attempt = 0; ; attempt++) {
-      if (this.pools.closed) throw deadline.error('closed', 'the client is closed');
+      if (this.pool.closed) throw deadline.error('closed', 'the client is closed');
       try {
         return await use(deadline);
       } catch (error) {

@@ -13,7 +13,7 @@ import { authenticate } from './authentication.js';
 import { BodySource } from './body-source.js';
 import type { Call, FailureCode } from './call.js';
 import type { Connection } from './connection.js';
-import { Pools } from './pools.js';
+import { Pool } from './pool.js';
 import { CollectedReply, ReplyReader } from './reply-reader.js';
 
 /**
@@ -53,7 +53,7 @@ export class Peer {
   /** Resolves when the peer or its owner has closed the connections. */
   readonly ended: Promise<void>;
   readonly #options: PeerOptions;
-  readonly #pools: Pools;
+  readonly #pool: Pool;
   #hasEnded = false;
   #end: () => void = () => {};
   #remoteAddress = '';
@@ -66,7 +66,7 @@ export class Peer {
     this.ended = new Promise((resolve) => {
       this.#end = resolve;
     });
-    this.#pools = new Pools({
+    this.#pool = new Pool({
       maxConnections,
       maxConnectionsPerAddress: maxConnections,
       maxQueuedPerAddress: Number.POSITIVE_INFINITY,
@@ -94,7 +94,7 @@ export class Peer {
         if (!peer.#isPlain) throw error;
         return peer.#lease();
       });
-      peer.#release(connection);
+      peer.#pool.release(connection);
       return peer;
     } catch (error) {
       peer.close();
@@ -135,7 +135,7 @@ export class Peer {
     try {
       return await this.#ask(connection, command, request, flags);
     } finally {
-      this.#release(connection);
+      this.#pool.release(connection);
     }
   }
 
@@ -157,23 +157,19 @@ export class Peer {
       if (connection.state !== 'closed') return answer;
       throw new ConnectionError('ERR_CONNECTION_LOST', `${command.name}: answered before its end`);
     } finally {
-      this.#release(connection);
+      this.#pool.release(connection);
     }
   }
 
   close(): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
-    void this.#pools.close();
+    void this.#pool.close();
     this.#end();
   }
 
   #lease(): Promise<Connection> {
-    return this.#pools.of(this.#options.address).lease(REQUEST, Number.POSITIVE_INFINITY);
-  }
-
-  #release(connection: Connection): void {
-    this.#pools.of(this.#options.address).release(connection);
+    return this.#pool.lease(this.#options.address, REQUEST);
   }
 
   async #hello(connection: Connection, connected: Promise<void>): Promise<void> {
