@@ -8,12 +8,12 @@ import {
 } from '@stevedore/protocol';
 import type { Address } from '../address.js';
 import { AuthenticationError, ConnectionError, StatusError } from '../errors.js';
-import type { AccessSettings } from '../server/access.js';
+import type { AccessSettings } from '../server/guard.js';
 import { authenticate } from './authentication.js';
 import { BodySource } from './body-source.js';
 import type { Call, FailureCode } from './call.js';
 import type { Connection } from './connection.js';
-import { Pool } from './pool.js';
+import { MAX_TIMER_MS, Pool } from './pool.js';
 import { CollectedReply, ReplyReader } from './reply-reader.js';
 
 /**
@@ -46,8 +46,6 @@ type Ask = <Request, Answer>(
 ) => Promise<Answer>;
 
 const MAX_REPLY_BYTES = 1024 * 1024;
-/** The longest delay that a timer takes. */
-const NEVER_MS = 2 ** 31 - 1;
 
 export class Peer {
   /** Resolves when the peer or its owner has closed the connections. */
@@ -70,7 +68,7 @@ export class Peer {
       maxConnections,
       maxConnectionsPerAddress: maxConnections,
       maxQueuedPerAddress: Number.POSITIVE_INFINITY,
-      leaseTimeoutMs: NEVER_MS,
+      leaseTimeoutMs: MAX_TIMER_MS,
       connectTimeoutMs: timeoutMs,
       maxIdleMs: Number.POSITIVE_INFINITY,
       socket: { keepAlive: true, localAddress },

@@ -66,6 +66,8 @@ interface Lane {
   readonly queue: Set<Waiter>;
 }
 
+/** The longest delay that a timer takes. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
 const MAX_SWEEP_MS = 5_000;
 
 export class Pool {

@@ -1,4 +1,4 @@
-import { OptionError } from './errors.js';
+import { OptionError } from '../errors.js';
 
 /**
  * What tracker and storage options have in common. Each daemon fills in its
