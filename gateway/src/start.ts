@@ -122,7 +122,7 @@ function resourcePolicyOf(options: GatewayOptions): ResourcePolicy {
 /** Loads the daemons' side only once a console is looked at. */
 function migrationAsker({ clusterSecretFile }: GatewayOptions): AskMigration {
   return async (address) => {
-    const { askMigration, NoMigrationError } = await import('@stevedore/storage/migration');
+    const { askMigration, NoMigrationError } = await import('@stevedore/tiering/control');
     const [secret] = await readClusterSecrets(clusterSecretFile);
     try {
       return await askMigration(address, 'status', { timeoutMs: MIGRATION_TIMEOUT_MS, secret });

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import type { MigrationStatus } from '@stevedore/storage/migration';
+import type { MigrationStatus } from '@stevedore/tiering/control';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { Access } from '../../gateway/dist/access/access.js';
 import { makeApiKey, writeKeyFile } from '../../gateway/dist/access/api-keys.js';

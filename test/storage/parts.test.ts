@@ -2,12 +2,12 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Disk, decoratedFile, localDisk } from '@stevedore/disk';
 import { describe, expect, it } from 'vitest';
-import { ByteBoundedCache } from '../../packages/storage/dist/storage/byte-bounded-cache.js';
-import { DirectoryRotation } from '../../packages/storage/dist/storage/directory-rotation.js';
-import { FilesOnDisk } from '../../packages/storage/dist/storage/files-on-disk.js';
-import { KeyedLock } from '../../packages/storage/dist/storage/keyed-lock.js';
-import { OpenFiles } from '../../packages/storage/dist/storage/open-files.js';
-import { StateFile } from '../../packages/storage/dist/storage/state-file.js';
+import { DirectoryRotation } from '../../packages/storage/dist/files/directory-rotation.js';
+import { FilesOnDisk } from '../../packages/storage/dist/files/files-on-disk.js';
+import { KeyedLock } from '../../packages/storage/dist/files/keyed-lock.js';
+import { OpenFiles } from '../../packages/storage/dist/files/open-files.js';
+import { ByteBoundedCache } from '../../packages/storage/dist/slices/byte-bounded-cache.js';
+import { StateFile } from '../../packages/storage/dist/state-file.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 const noError = (error: Error): void => {

@@ -1,4 +1,5 @@
-import { type FsckReport, formatBytes } from '@stevedore/client';
+import type { FsckReport } from '@stevedore/client';
+import { formatBytes } from '@stevedore/options';
 import type { Command } from 'commander';
 import { startProgress } from './progress.js';
 import { addStoreFlags, print, withUpkeep } from './upkeep.js';

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
-import { environmentName, formatBytes } from '@stevedore/client';
 import { maxFormBytes } from '@stevedore/middleware/core';
+import { environmentName, formatBytes } from '@stevedore/options';
 import type { Command } from 'commander';
 import type { Limits } from '../limits.js';
 import {

@@ -1,5 +1,5 @@
 import { stat } from 'node:fs/promises';
-import { fromFlags, type OptionSpec, parseOptions } from '@stevedore/client';
+import { fromFlags, type OptionSpec, parseOptions } from '@stevedore/options';
 import type { Command } from 'commander';
 import {
   type ApiKey,

@@ -1,6 +1,7 @@
-import { formatBytes, readClusterSecrets } from '@stevedore/client';
+import { readClusterSecrets } from '@stevedore/client';
+import { formatBytes } from '@stevedore/options';
 import type { MigrationAction } from '@stevedore/protocol';
-import type { ClassStatus, MigrationStatus } from '@stevedore/storage/migration';
+import type { ClassStatus, MigrationStatus } from '@stevedore/tiering/control';
 import { type Command, Option } from 'commander';
 import { print } from './upkeep.js';
 import { UsageError } from './usage.js';
@@ -51,7 +52,7 @@ export function configure(command: Command): void {
       const action = ACTIONS.find((each) => each === text);
       if (!action) throw new UsageError(`"${text}" is none of ${ACTIONS.join(', ')}`);
       const [secret] = await readClusterSecrets(flags.clusterSecretFile);
-      const { askMigration, prometheusText } = await import('@stevedore/storage/migration');
+      const { askMigration, prometheusText } = await import('@stevedore/tiering/control');
       const status = await askMigration(flags.storage, action, { secret });
       if (flags.prometheus) process.stdout.write(prometheusText(status));
       else print(flags.json ? JSON.stringify(status) : describe(status));

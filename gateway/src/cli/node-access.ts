@@ -1,5 +1,5 @@
 import { readClusterSecrets } from '@stevedore/client';
-import type { AccessOptions, WithoutSecret } from '@stevedore/storage';
+import type { AccessOptions, WithoutSecret } from '@stevedore/wire';
 import { UsageError } from './usage.js';
 
 /** Who may use the port of a tracker or a storage, as their flags say. */

@@ -7,7 +7,7 @@ import {
   type OptionTable,
   type OptionValues,
   parseOptions,
-} from '@stevedore/client';
+} from '@stevedore/options';
 import type { Command } from 'commander';
 import type { MetricsText } from '../observe/node-metrics.js';
 import { version } from '../version.js';

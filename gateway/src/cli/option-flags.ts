@@ -4,7 +4,7 @@ import {
   formatBytes,
   type OptionSpec,
   type OptionTable,
-} from '@stevedore/client';
+} from '@stevedore/options';
 import { type Command, Option } from 'commander';
 
 /**

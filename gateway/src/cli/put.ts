@@ -1,4 +1,4 @@
-import { formatBytes } from '@stevedore/client';
+import { formatBytes } from '@stevedore/options';
 import type { Command } from 'commander';
 import { explain } from './explain.js';
 import { GatewayClient } from './gateway-client.js';

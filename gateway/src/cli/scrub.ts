@@ -1,10 +1,5 @@
-import {
-  formatBytes,
-  fromFlags,
-  type OptionSpec,
-  parseOptions,
-  type ScrubReport,
-} from '@stevedore/client';
+import type { ScrubReport } from '@stevedore/client';
+import { formatBytes, fromFlags, type OptionSpec, parseOptions } from '@stevedore/options';
 import type { Command } from 'commander';
 import { startProgress } from './progress.js';
 import { addStoreFlags, print, withUpkeep } from './upkeep.js';

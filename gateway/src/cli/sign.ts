@@ -1,5 +1,5 @@
-import { fromFlags, type OptionSpec, parseOptions } from '@stevedore/client';
 import { presignedUpload, signedDownload } from '@stevedore/middleware/core';
+import { fromFlags, type OptionSpec, parseOptions } from '@stevedore/options';
 import type { Command } from 'commander';
 import { parseGatewayOptions } from '../options.js';
 import { readConfigFile } from './config-file.js';

@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import type { Storage } from '@stevedore/storage';
+import type { Storage } from '@stevedore/node';
 import type { Command } from 'commander';
 import { type StorageNodeOptions, storageOptions } from '../node-options.js';
 import { nodeAccess } from './node-access.js';
@@ -31,7 +31,7 @@ async function start(
   const { moveTo, shareWith, bandwidth, moveRate, ...another } = more;
   const { clusterSecretFile, withoutSecret, metrics: _metrics, ...rest } = another;
   const access = await nodeAccess({ clusterSecretFile, withoutSecret });
-  const { startStorage } = await import('@stevedore/storage');
+  const { startStorage } = await import('@stevedore/node');
   return startStorage({
     ...rest,
     ...access,

@@ -17,7 +17,7 @@ export function configure(command: Command): void {
         ...options
       } = given;
       const access = await nodeAccess({ clusterSecretFile, withoutSecret });
-      const { startTracker } = await import('@stevedore/storage');
+      const { startTracker } = await import('@stevedore/tracker');
       const width = addressWidth === 'auto' ? {} : { addressWidth };
       return startTracker({ ...options, ...width, ...access, onError });
     },

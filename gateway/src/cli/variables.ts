@@ -1,4 +1,4 @@
-import { environmentName, nearestName } from '@stevedore/client';
+import { environmentName, nearestName } from '@stevedore/options';
 import { storageOptions, trackerOptions } from '../node-options.js';
 import { gatewayOptions } from '../options.js';
 

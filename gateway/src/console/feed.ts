@@ -1,5 +1,5 @@
 import type { FileStore, StorageMember, TrunkEvent } from '@stevedore/client';
-import type { MigrationStatus } from '@stevedore/storage/migration';
+import type { MigrationStatus } from '@stevedore/tiering/control';
 import { redactIds } from '../observe/redact.js';
 import { errorCode } from '../observe/store-metrics.js';
 

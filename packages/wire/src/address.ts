@@ -1,6 +1,7 @@
 import { isIP, isIPv4, isIPv6 } from 'node:net';
+import { crc32 } from 'node:zlib';
+import { OptionError } from '@stevedore/options';
 import { MAX_PORT } from '@stevedore/protocol';
-import { OptionError } from './errors.js';
 
 /** Addresses of servers: text as people write it, and the one form that names a pool. */
 
@@ -70,4 +71,12 @@ export function isOwnAddress(host: string): boolean {
 /** `::ffff:10.0.0.1`, as a socket of both families has it, is 10.0.0.1. */
 export function plainAddress(address: string): string {
   return address.startsWith('::ffff:') ? address.slice(7) : address;
+}
+
+/** Without ids an IPv4 address is the id; an IPv6 address is too long and gets a short code. */
+export function idOfAddress(address: string): string {
+  if (!isIPv6(address)) return address;
+  const code = Buffer.alloc(8);
+  code.writeUInt32LE(~crc32(address) >>> 0, 0);
+  return `${code.toString('base64url')}.`;
 }

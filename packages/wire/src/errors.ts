@@ -54,12 +54,6 @@ export class StartError extends Error {
   }
 }
 
-/** Options that make no sense, alone or together. */
-export class OptionError extends Error {
-  override readonly name = 'OptionError';
-  readonly code = 'ERR_OPTION';
-}
-
 const STATUS_OF_CODE: Readonly<Record<string, number>> = {
   ENOENT: Status.notFound,
   ENOTDIR: Status.notFound,

@@ -1,4 +1,6 @@
 /** FastDFS frames over sockets, both sides. */
+
+export { OptionError } from '@stevedore/options';
 export {
   type Address,
   addressKey,
@@ -6,6 +8,7 @@ export {
   checkAddress,
   DEFAULT_TRACKER_PORT,
   hasPort,
+  idOfAddress,
   isOwnAddress,
   makeAddress,
   parseAddress,
@@ -23,12 +26,12 @@ export {
   ReplyReader,
   type ReplySink,
 } from './client/reply-reader.js';
+export { type Environment, nowSeconds, randomDigits, systemEnvironment } from './environment.js';
 export {
   AuthenticationError,
   asError,
   ConnectionError,
   codeOf,
-  OptionError,
   StartError,
   StatusError,
 } from './errors.js';

@@ -1,9 +1,11 @@
-import type { Forecaster, Observation, Parameters } from '@stevedore/balance';
 import {
   type AccessedFile,
   assignTargets,
   decideInterval,
+  type Forecaster,
   fileThreshold,
+  type Observation,
+  type Parameters,
   type PolicyState,
   splitByRoom,
   startPolicy,

@@ -1,5 +1,4 @@
-import type { Forecaster } from '@stevedore/balance';
-import { parameters as checked, type Parameters } from '@stevedore/balance';
+import { parameters as checked, type Forecaster, type Parameters } from '@stevedore/balance';
 import { SeededRandom } from '../../harness/seeded-random.js';
 import { EventQueue } from './events.js';
 import type { ReplayInterval } from './interval.js';

@@ -1,4 +1,4 @@
-import { type Environment, nowSeconds } from '../environment.js';
+import { type Environment, nowSeconds } from '@stevedore/wire';
 import type { Binlog, Position } from './binlog.js';
 import type { Change } from './change.js';
 import type { LogRecord, Operation } from './log-record.js';

@@ -1,5 +1,5 @@
 import { type FileId, parseFileName } from '@stevedore/protocol';
-import { DELETED_SUFFIX, METADATA_SUFFIX } from '../storage/layout.js';
+import { DELETED_SUFFIX, METADATA_SUFFIX } from '../layout.js';
 
 /** What a name in the log, or in another member's request, stands for. */
 export interface LoggedName {

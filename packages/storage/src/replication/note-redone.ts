@@ -1,7 +1,7 @@
 import { hexByte } from '@stevedore/protocol';
-import { type Environment, nowSeconds } from '../environment.js';
-import type { RedoneChange } from '../storage/change-recovery.js';
-import type { StorePath } from '../storage/store-path.js';
+import { type Environment, nowSeconds } from '@stevedore/wire';
+import type { RedoneChange } from '../files/change-recovery.js';
+import type { StorePath } from '../files/store-path.js';
 import type { Binlog } from './binlog.js';
 import type { LogRecord } from './log-record.js';
 

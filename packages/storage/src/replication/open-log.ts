@@ -1,11 +1,10 @@
 import { dirname, join } from 'node:path';
 import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
-import { asError } from '@stevedore/wire';
-import type { Environment } from '../environment.js';
-import type { FileBackend } from '../storage/file-backend.js';
-import { dataDirectory, logDirectory } from '../storage/layout.js';
-import type { StorageSettings } from '../storage/options.js';
-import type { StorePath } from '../storage/store-path.js';
+import { asError, type Environment } from '@stevedore/wire';
+import type { FileBackend } from '../files/file-backend.js';
+import type { StorePath } from '../files/store-path.js';
+import { dataDirectory, logDirectory } from '../layout.js';
+import type { StorageSettings } from '../storage-options.js';
 import { Binlog } from './binlog.js';
 import { noteRedone } from './note-redone.js';
 import { presentFiles } from './present-files.js';

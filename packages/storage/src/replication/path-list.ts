@@ -6,7 +6,7 @@ import {
   Status,
 } from '@stevedore/protocol';
 import { type Handler, type Reply, StatusError, type StreamedReply } from '@stevedore/wire';
-import type { StorageService } from '../storage/service.js';
+import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import { parseLoggedName } from './log-name.js';
 import type { LogRecord } from './log-record.js';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ASKS_FOR_LINKS, reportServerId, type ServerBrief } from '@stevedore/protocol';
 import { asError, makeAddress, Peer } from '@stevedore/wire';
-import type { StorageService } from '../storage/service.js';
+import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import type { FirstCopies } from './first-copies.js';
 import type { MarkFile } from './mark-file.js';

@@ -1,7 +1,7 @@
 import { decodeFields, type FileId } from '@stevedore/protocol';
 import { type Address, asError, isOwnAddress } from '@stevedore/wire';
-import { logDirectory } from '../storage/layout.js';
-import type { StorageService } from '../storage/service.js';
+import { logDirectory } from '../layout.js';
+import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import { FirstCopies } from './first-copies.js';
 import { MarkFile } from './mark-file.js';

@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import { type Disk, hasCode } from '@stevedore/disk';
 import { decodeFields, encodePath, hexByte, parseFileName } from '@stevedore/protocol';
-import type { FileBackend } from '../storage/file-backend.js';
-import { DELETED_SUFFIX, dataDirectory, METADATA_SUFFIX } from '../storage/layout.js';
+import type { FileBackend } from '../files/file-backend.js';
+import { DELETED_SUFFIX, dataDirectory, METADATA_SUFFIX } from '../layout.js';
 import type { LogRecord } from './log-record.js';
 
 /**

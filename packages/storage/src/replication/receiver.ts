@@ -10,10 +10,10 @@ import {
   type SyncTruncation,
 } from '@stevedore/protocol';
 import { type Payload, StatusError } from '@stevedore/wire';
-import { cutting, writing } from '../storage/changing-files.js';
-import { removeFile } from '../storage/handlers/delete.js';
-import { receivePiece } from '../storage/piece.js';
-import type { StorageService } from '../storage/service.js';
+import { cutting, writing } from '../files/changing-files.js';
+import { receivePiece } from '../files/piece.js';
+import { removeFile } from '../handlers/delete.js';
+import type { StorageService } from '../service.js';
 import { ReceivedChange } from './journal.js';
 import type { LoggedName } from './log-name.js';
 import type { StorageSession } from './session.js';

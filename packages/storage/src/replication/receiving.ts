@@ -25,7 +25,7 @@ import {
   receiving,
   StatusError,
 } from '@stevedore/wire';
-import type { StorageService } from '../storage/service.js';
+import type { StorageService } from '../service.js';
 import { type LoggedName, parseLoggedName } from './log-name.js';
 import { Receiver } from './receiver.js';
 import { admit, type StorageSession } from './session.js';

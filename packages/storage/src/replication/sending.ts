@@ -17,10 +17,10 @@ import {
   syncUpdateFile,
 } from '@stevedore/protocol';
 import { type Peer, StatusError } from '@stevedore/wire';
-import { crcOf } from '../storage/handlers/appender.js';
-import { DELETED_SUFFIX, METADATA_SUFFIX } from '../storage/layout.js';
-import type { OpenFile } from '../storage/open-files.js';
-import type { StorageService } from '../storage/service.js';
+import type { OpenFile } from '../files/open-files.js';
+import { crcOf } from '../handlers/appender.js';
+import { DELETED_SUFFIX, METADATA_SUFFIX } from '../layout.js';
+import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import { parseLoggedName } from './log-name.js';
 import { type LogRecord, numbersOf } from './log-record.js';

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { OptionError } from '@stevedore/options';
 import {
   beginAuthentication,
   CommandCode,
@@ -10,7 +11,7 @@ import {
   secretsProblem,
   serverProof,
 } from '@stevedore/protocol';
-import { AuthenticationError, OptionError, StatusError } from '../errors.js';
+import { AuthenticationError, StatusError } from '../errors.js';
 import { checkInteger } from './limits.js';
 
 /**

@@ -1,4 +1,4 @@
-import { OptionError } from '../errors.js';
+import { OptionError } from '@stevedore/options';
 
 /**
  * What tracker and storage options have in common. Each daemon fills in its
