@@ -102,7 +102,7 @@ describe('when FastDFS is back after an hour', () => {
     const trunks: number[][] = [];
     staging.on('trunk', ({ fileId }) => {
       const rows = [...numbers].filter(
-        ([key]) => staging.find(parseKey(key)!)?.trunkFileId === fileId,
+        ([key]) => staging.find(parseKey(key)!)?.trunk?.fileId === fileId,
       );
       trunks.push(rows.map(([, number]) => number));
     });
@@ -175,7 +175,7 @@ describe('when the disk fails', () => {
     expect(staging.find(refused)).toBeUndefined();
     expect(await staging.read(staging.find(before)!)).toEqual(Buffer.from('before'));
     expect(await staging.read(staging.find(after)!)).toEqual(Buffer.from('after'));
-    expect(staging.find(after)!.segment).toBeGreaterThan(staging.find(before)!.segment);
+    expect(staging.find(after)!.local.segment).toBeGreaterThan(staging.find(before)!.local.segment);
     await staging.close();
     const again = await openStaging(folder);
     expect(again.staging.stats().waitingFiles).toBe(2);

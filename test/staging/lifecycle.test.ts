@@ -16,7 +16,7 @@ describe('staging', () => {
     const bytes = randomBytes(30_000);
     const key = await stageFile(staging, bytes, { name: 'a.jpg', group: 'page' });
     const row = staging.find(key)!;
-    expect(row).toMatchObject({ name: 'a.jpg', group: 'page', size: 30_000, trunk: null });
+    expect(row).toMatchObject({ name: 'a.jpg', group: 'page', size: 30_000, trunk: undefined });
     expect((await staging.read(row))?.equals(bytes)).toBe(true);
     expect(fileIdOf(row)).toBeUndefined();
   });
@@ -71,11 +71,11 @@ describe('staging', () => {
     for (const group of ['g1', 'g2', 'g3']) {
       const offsets = keys
         .filter((one) => one.group === group)
-        .map(({ key }) => staging.find(key)!.trunkOffset!);
+        .map(({ key }) => staging.find(key)!.trunk!.offset);
       expect(offsets).toEqual([...offsets].sort((a, b) => a - b));
       const others = keys
         .filter((one) => one.group !== group)
-        .map(({ key }) => staging.find(key)!.trunkOffset!);
+        .map(({ key }) => staging.find(key)!.trunk!.offset);
       const between = others.filter((at) => at > offsets[0]! && at < offsets.at(-1)!);
       expect(between).toEqual([]);
     }

@@ -124,8 +124,8 @@ export class Ledger {
   checkCounters(staging: Staging): void {
     const rows = this.entries().flatMap(({ key }) => staging.find(key) ?? []);
     const { waitingFiles, waitingBytes, spooledFiles, mergedFiles, mergedBytes } = staging.stats();
-    const merged = rows.filter((row) => row.trunk !== null);
-    const small = rows.filter((row) => row.trunk === null && row.spooled === 0);
+    const merged = rows.filter((row) => row.trunk);
+    const small = rows.filter((row) => !row.trunk && row.local.at === 'container');
     const sum = (of: FileRow[]) => of.reduce((bytes, { size }) => bytes + size, 0);
     assert.deepEqual(
       { waitingFiles, waitingBytes, spooledFiles, mergedFiles, mergedBytes },
@@ -158,20 +158,20 @@ async function checkFile(
     // Until all trunks are read, a FileMap that is made anew does not know every file.
     if (!row && !staging.isComplete) return;
     assert.ok(row, `${name} is not there`);
-    assert.deepEqual([row.name, row.group], [entry.name, entry.group ?? null], `${name}: meta`);
+    assert.deepEqual([row.name, row.group], [entry.name, entry.group], `${name}: meta`);
     const local = await readLocal(staging, row).catch((error: Error) => {
       if (reads === 'must work') assert.fail(`${name}: ${error.message}`);
       return entry.bytes;
     });
     const stored = readStored(store, row);
     // It may have been merged, and its local copy dropped, since it was looked up.
-    const isOld = staging.find(entry.key)?.trunkFileId !== row.trunkFileId;
+    const isOld = staging.find(entry.key)?.trunk?.fileId !== row.trunk?.fileId;
     if (isOld && attempt < ATTEMPTS) continue;
-    if (row.trunkFileId !== null) assert.ok(stored, `${name}: its trunk has been removed`);
+    if (row.trunk) assert.ok(stored, `${name}: its trunk has been removed`);
     assert.ok(local ?? stored, `${name} cannot be read`);
     assert.ok((local ?? entry.bytes).equals(entry.bytes), `${name}: other bytes on the disk`);
     assert.ok((stored ?? entry.bytes).equals(entry.bytes), `${name}: other bytes in its trunk`);
-    if (row.trunkFileId !== null) entry.places.add(`${row.trunkFileId} ${row.trunkOffset}`);
+    if (row.trunk) entry.places.add(`${row.trunk.fileId} ${row.trunk.offset}`);
     return;
   }
 }
@@ -216,7 +216,7 @@ function isSettled(trunk: TrunkRow | undefined): boolean {
 
 async function readLocal(staging: Staging, row: FileRow): Promise<Buffer | undefined> {
   if (!staging.isLocal(row)) return undefined;
-  if (row.spooled === 0) return staging.read(row);
+  if (row.local.at === 'container') return staging.read(row);
   const chunks: Buffer[] = [];
   for await (const chunk of staging.readSpooled(row)) chunks.push(chunk);
   return Buffer.concat(chunks);
@@ -224,9 +224,9 @@ async function readLocal(staging: Staging, row: FileRow): Promise<Buffer | undef
 
 /** The file's bytes in FastDFS; undefined when its trunk is not there. */
 function readStored(store: MemoryTrunkStore, row: FileRow): Buffer | undefined {
-  if (row.trunkFileId === null) return undefined;
-  const trunk = store.files.get(row.trunkFileId);
-  return trunk?.subarray(row.trunkOffset!, row.trunkOffset! + row.size);
+  if (!row.trunk) return undefined;
+  const { fileId, offset } = row.trunk;
+  return store.files.get(fileId)?.subarray(offset, offset + row.size);
 }
 
 function describe(entry: LedgerEntry): string {

@@ -102,13 +102,13 @@ export class Lookup {
     const now = this.#now();
     return this.#staging
       .findOnce(once, since)
-      .filter(({ expiresAt }) => expiresAt === null || expiresAt > now)
+      .filter(({ expiresAt }) => expiresAt === undefined || expiresAt > now)
       .map((row) => this.#factsOf(row));
   }
 
   /** A file whose time is over is gone, even before it is deleted. */
   #alive(row: FileRow, id: string): FileRow {
-    if (row.expiresAt !== null && row.expiresAt <= this.#now()) throw notFound(id);
+    if (row.expiresAt !== undefined && row.expiresAt <= this.#now()) throw notFound(id);
     return row;
   }
 
@@ -128,14 +128,14 @@ export class Lookup {
       crc32: row.crc32,
       state: this.#stateOf(row),
       stagedAt: new Date(row.stagedAt),
-      ...(row.group === null ? {} : { group: row.group }),
-      ...(row.expiresAt === null ? {} : { expiresAt: new Date(row.expiresAt) }),
+      ...(row.group === undefined ? {} : { group: row.group }),
+      ...(row.expiresAt === undefined ? {} : { expiresAt: new Date(row.expiresAt) }),
       ...(fileId === undefined ? {} : { fileId }),
     };
   }
 
   #stateOf(row: FileRow): FileState {
-    if (row.trunkFileId !== null) return 'merged';
+    if (row.trunk) return 'merged';
     return this.#staging.isPacking(row.key) ? 'packing' : 'staged';
   }
 

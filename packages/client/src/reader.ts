@@ -97,7 +97,7 @@ export class Reader {
     signal: AbortSignal | undefined,
   ): Promise<Buffer | Readable> {
     if (row.size === 0) return Buffer.alloc(0);
-    if (row.spooled > 0) return this.#readLargeRow(row, range, signal);
+    if (row.local.at !== 'container') return this.#readLargeRow(row, range, signal);
     try {
       return slice(await this.#readSmall(row, signal), range);
     } catch (error) {
@@ -121,16 +121,15 @@ export class Reader {
       const expiresAt = row.expiresAt ?? Number.POSITIVE_INFINITY;
       return this.#hot.noteRead(name, local, expiresAt, () => staging.find(row.key) !== undefined);
     }
-    const { trunkFileId, trunkOffset, size } = row;
-    if (trunkFileId === null || trunkOffset === null) {
-      throw new StoreError('corrupt', `${formatKey(row.key)} is neither staged nor merged`);
-    }
-    const file = { fileId: trunkFileId, offset: trunkOffset, size, crc32: row.crc32 };
+    const { trunk, size } = row;
+    if (!trunk) throw new StoreError('corrupt', `${name} is neither staged nor merged`);
+    const { fileId, offset } = trunk;
+    const file = { fileId, offset, size, crc32: row.crc32 };
     const source = {
-      trunkFileId,
+      trunkFileId: fileId,
       readPart: (from: number, bytes: number, stop: AbortSignal) =>
-        this.#own(trunkFileId, this.readRange(trunkFileId, from, bytes, stop)),
-      readAlone: (stop: AbortSignal) => this.#own(trunkFileId, this.#downloadRow(row, file, stop)),
+        this.#own(fileId, this.readRange(fileId, from, bytes, stop)),
+      readAlone: (stop: AbortSignal) => this.#own(fileId, this.#downloadRow(row, file, stop)),
     };
     return this.#cache.readRow(row, source, signal);
   }
@@ -207,9 +206,8 @@ export class Reader {
     if (!staging.isLocal(row)) await staging.takeBack(row.key);
     const current = staging.find(row.key);
     if (!current) throw notFound(formatKey(row.key));
-    const fileId = current.trunkFileId;
-    if (fileId === null) return;
-    const offset = current.trunkOffset ?? 0;
+    if (!current.trunk) return;
+    const { fileId, offset } = current.trunk;
     const bad = staging.damagedAt(row.key);
     if (bad.length === 0) yield this.#remoteSource(fileId, offset, signal);
     for (const { holder, storage } of await this.#holders(fileId, signal)) {
@@ -356,9 +354,9 @@ function aborted(signal: AbortSignal): StoreError {
 
 function isElsewhere(row: FileRow, current: FileRow): boolean {
   return (
-    row.segment !== current.segment ||
-    row.position !== current.position ||
-    row.trunk !== current.trunk
+    row.local.segment !== current.local.segment ||
+    row.local.position !== current.local.position ||
+    row.trunk?.id !== current.trunk?.id
   );
 }
 

@@ -186,10 +186,10 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   #fileIdOf(key: string): string | undefined {
     const row = this.#lookup.row(key);
     const id = fileIdOf(row);
-    if (id !== undefined || row.trunkFileId === null) return id;
+    if (id !== undefined || !row.trunk) return id;
     throw new StoreError(
       'not_found',
-      `${key} is merged, but no FastDFS id can be made for it from ${row.trunkFileId}; it is read by its key`,
+      `${key} is merged, but no FastDFS id can be made for it from ${row.trunk.fileId}; it is read by its key`,
     );
   }
 

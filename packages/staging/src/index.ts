@@ -1,3 +1,4 @@
+export type { RoomStats } from './container/acceptance.js';
 export {
   BLOCK_BYTES,
   BlockChecksums,
@@ -10,7 +11,6 @@ export {
   MAX_TYPE_BYTES,
 } from './container/constants.js';
 export type { FileMeta, NewFile } from './container/records.js';
-export type { RoomStats } from './container/room.js';
 export type { SpoolWriter } from './container/spool.js';
 export { DirectoryLock } from './directory-lock.js';
 export * from './errors.js';

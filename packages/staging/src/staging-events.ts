@@ -1,5 +1,5 @@
-import type { RoomStats } from './container/room.js';
-import type { Counters } from './filemap/counters.js';
+import type { RoomStats } from './container/acceptance.js';
+import type { Counters } from './filemap/rows.js';
 import type { MergeStats } from './merge/merge-task.js';
 import type { OrphanStats } from './repair/orphan-watch.js';
 import type { DamageEvent, DamageStats } from './repair/quarantine.js';

@@ -1,12 +1,13 @@
 import { privateDisk } from '@stevedore/disk';
 import { Acceptance } from './container/acceptance.js';
 import { LocalCopies } from './container/local-copies.js';
-import type { FileRow } from './filemap/filemap.js';
+import { type FileRow, localDamage } from './filemap/filemap.js';
 import { KeyMaker } from './key.js';
 import { Copies } from './merge/copies.js';
 import { MergeTask } from './merge/merge-task.js';
 import { seededRandom } from './merge/random.js';
 import { type SentTrunk, TrunkSender } from './merge/trunk-sender.js';
+import { WaitingFiles } from './merge/waiting-files.js';
 import { OrphanWatch } from './repair/orphan-watch.js';
 import type { OrphanReport } from './repair/orphans.js';
 import { type DamageEvent, Quarantine } from './repair/quarantine.js';
@@ -54,9 +55,8 @@ export function assemble(options: StagingOptions, started: StartedParts, hooks: 
 
   const retention = new Retention({
     ...{ container, spool, fileMap, now, retainBytes: options.retainBytes },
-    oldestInUse: () => merging.oldestSegmentInUse(),
-    setAside: (segment, isRoomNeeded) =>
-      setAside({ ...upkeep, leaveOut: (key) => merging.leaveOut(key) }, segment, isRoomNeeded),
+    oldestInUse: () => files.oldestSegmentInUse(),
+    setAside: (segment, isRoomNeeded) => setAside({ ...upkeep, files }, segment, isRoomNeeded),
   });
   const acceptance = new Acceptance({
     ...{ container, spool, retention, sync: options.sync, freeBytes: started.freeBytes },
@@ -68,17 +68,21 @@ export function assemble(options: StagingOptions, started: StartedParts, hooks: 
   const rebuild = new Rebuild({
     ...{ fileMap, trunkStore, trunks: started.unread, onProgress: options.onRebuild, onError },
     onAnswered: () => {
-      merging.lookAgain();
+      files.lookAgain();
+      merging.wake();
       tidying.want();
     },
   });
+  const files = new WaitingFiles({
+    fileMap,
+    // Trunks that have not been read may hold files of the container already.
+    firstSegment: () => (rebuild.isWaiting ? container.firstOwnSegment : 0),
+  });
   const merging = new MergeTask({
-    ...{ fileMap, now, trunkBytes, maxAgeMs, onError, onSent: hooks.onSent },
+    ...{ files, fileMap, now, trunkBytes, maxAgeMs, onError, onSent: hooks.onSent },
     sender: new TrunkSender({ container, spool, fileMap, trunkStore, now }),
     random: seededRandom(options.packingSeed),
     newTaskId: () => keys.next(),
-    // Trunks that have not been read may hold files of the container already.
-    firstSegment: () => (rebuild.isWaiting ? container.firstOwnSegment : 0),
     isShort: () => acceptance.isShort,
     onReleased: ({ kind, rows }) => {
       trim();
@@ -87,13 +91,16 @@ export function assemble(options: StagingOptions, started: StartedParts, hooks: 
       const [{ key }] = rows as [FileRow];
       if (kind === 'whole' && !fileMap.find(key)) background.run(spool.remove(key));
     },
-    onDamaged: (row) => local.noteDamage(row, row.spooled > 0 ? 'spool' : 'container'),
+    onDamaged: (row) => local.noteDamage(row, localDamage(row)),
   });
+  const takeIn = (key: Buffer) => {
+    if (files.takeIn(key)) merging.wake();
+  };
   const quarantine = new Quarantine({
     ...{ fileMap, now, onError, onDamage: hooks.onDamage },
-    onLifted: (key) => merging.takeIn(key),
+    onLifted: takeIn,
   });
-  for (const { key } of quarantine.onlyCopies()) merging.leaveOut(key);
+  for (const { key } of quarantine.onlyCopies()) files.leaveOut(key);
   const upkeep: RepairParts = {
     ...{ quarantine, container, spool, fileMap, trunkStore, now },
     onMoved: (bytes, spooled) => merging.noteStaged(bytes, spooled),
@@ -105,8 +112,8 @@ export function assemble(options: StagingOptions, started: StartedParts, hooks: 
   const local = new LocalCopies({
     ...{ container, spool, fileMap, quarantine },
     onDamaged: ({ key, trunk, was }) => {
-      if (trunk === null) merging.leaveOut(key);
-      if (trunk !== null || was !== null) repairs.want(key);
+      if (!trunk) files.leaveOut(key);
+      if (trunk || was.length > 0) repairs.want(key);
     },
     takeBack: (row) => takeBack(upkeep, row, undefined),
   });
@@ -121,7 +128,7 @@ export function assemble(options: StagingOptions, started: StartedParts, hooks: 
   });
   const tidying = new Tidying(retirement, compaction, rebuild, background);
   const deletions = new Deletions({
-    ...{ container, fileMap, spool, quarantine, merging, background, now },
+    ...{ container, fileMap, spool, quarantine, files, background, now, takeIn },
     isComplete: () => rebuild.isComplete,
     onDead: () => tidying.want(),
   });
@@ -134,7 +141,7 @@ export function assemble(options: StagingOptions, started: StartedParts, hooks: 
     graceMs: options.listingGraceMs ?? DEFAULT_LISTING_GRACE_MS,
     syncRecords: () => container.sync(),
     // While a FileMap is made anew, a file that seems to wait may be in another trunk.
-    adopt: async (plan, fileId) => rebuild.isComplete && merging.adopt(plan, fileId),
+    adopt: async (plan, fileId) => rebuild.isComplete && merging.sendings.adopt(plan, fileId),
     replace: (trunk, fileId) => container.append([recordOf(fileMap, { ...trunk, fileId }, now())]),
   });
   const scrubs = new ScrubWatch(upkeep, {

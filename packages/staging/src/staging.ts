@@ -69,7 +69,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     scrubs.start();
     background.run(retention.trim());
     tidying.want();
-    for (const { key, was } of quarantine.onlyCopies()) if (was !== null) repairs.want(key);
+    for (const { key, was } of quarantine.onlyCopies()) if (was.length > 0) repairs.want(key);
     background.every(FREE_SPACE_INTERVAL_MS, () => acceptance.lookAtDisk());
     background.every(this.#options.expiryIntervalMs ?? EXPIRY_INTERVAL_MS, async () => {
       await this.deleteExpired();

@@ -86,7 +86,7 @@ async function openContainer(
     segmentBytes,
     nextSegment,
     commit: (changes, { number, synced }, bytes) => fileMap.apply(changes, number, bytes, synced),
-    onSynced: ({ number, synced }) => fileMap.setSynced(number, synced),
+    onSynced: ({ number, synced }) => fileMap.setSynced(synced, number),
   });
   for (const segment of segments) container.adopt(segment);
   return { container, short, damaged };
@@ -94,7 +94,7 @@ async function openContainer(
 
 async function openSpool(options: StagingOptions, fileMap: FileMap): Promise<Spool> {
   const spool = new Spool(options.disk ?? privateDisk, `${options.directory}/spool`);
-  await spool.recover((key) => fileMap.find(key)?.spooled === 1);
+  await spool.recover((key) => fileMap.find(key)?.local.at === 'spool');
   return spool;
 }
 

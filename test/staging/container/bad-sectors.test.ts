@@ -27,7 +27,7 @@ function read(staging: Staging, key: Buffer): Promise<Buffer | undefined> {
 }
 
 function isMerged(staging: Staging, key: Buffer): boolean {
-  return staging.find(key)!.trunk !== null;
+  return staging.find(key)!.trunk !== undefined;
 }
 
 function forgetFileMap(folder: string): void {
@@ -161,7 +161,7 @@ test('it keeps its segment until the room is needed, then what can be read of it
   // What is needed is more than there is: nobody is refused.
   for (let round = 0; round < 8; round++) await put();
   await until(() => !readdirSync(container).includes(oldest!));
-  expect(staging.find(key)).toMatchObject({ spooled: 1, trunk: null });
+  expect(staging.find(key)).toMatchObject({ local: { at: 'spool' }, trunk: undefined });
   expect(staging.isLocal(staging.find(key)!)).toBe(false);
   const kept = readFileSync(join(folder, 'spool', key.toString('hex')));
   const lost = [...kept.keys()].filter((at) => kept[at] !== bytes[at]);
@@ -193,7 +193,7 @@ test('a FileMap that is made anew knows it, and those behind it', async () => {
   sectors.spoil(container, bytes, 1, 10);
   const anew = await openStaging(folder, { disk: sectors.disk }, store);
   expect(anew.staging.stats().damage.quarantined).toBe(1);
-  expect(anew.staging.find(key)).toMatchObject({ name: 'a.jpg', trunk: null });
+  expect(anew.staging.find(key)).toMatchObject({ name: 'a.jpg', trunk: undefined });
   await anew.staging.flush(AbortSignal.timeout(20_000));
   expect([before, behind].map((each) => isMerged(anew.staging, each))).toEqual([true, true]);
   await expect(read(anew.staging, key)).rejects.toMatchObject({ code: 'corrupt' });

@@ -71,14 +71,14 @@ async function look(host: SimulatedHost, settled: readonly Buffer[]): Promise<vo
     expect(row.crc32).toBe(crc32(bytes));
     try {
       let found: Buffer | undefined;
-      if (row.spooled === 0) found = await staging.read(row);
+      if (row.local.at === 'container') found = await staging.read(row);
       else if (staging.isLocal(row)) {
         const chunks: Buffer[] = [];
         for await (const chunk of staging.readSpooled(row)) chunks.push(chunk);
         found = Buffer.concat(chunks);
       }
-      const trunk = row.trunkFileId === null ? undefined : store.files.get(row.trunkFileId);
-      found ??= trunk?.subarray(row.trunkOffset!, row.trunkOffset! + row.size);
+      const trunk = row.trunk && store.files.get(row.trunk.fileId);
+      found ??= trunk?.subarray(row.trunk!.offset, row.trunk!.offset + row.size);
       if (!found) errors += 1;
       else expect(found.equals(bytes), `${name} has other bytes`).toBe(true);
       expect(found !== undefined || !isSettled, `${name} cannot be read any more`).toBe(true);

@@ -38,8 +38,8 @@ function bytesInStore(store: MemoryTrunkStore): number {
 async function expectStored(staging: Staging, store: MemoryTrunkStore, key: Buffer, bytes: Buffer) {
   const row = staging.find(key)!;
   const slice = store.files
-    .get(row.trunkFileId!)
-    ?.subarray(row.trunkOffset!, row.trunkOffset! + row.size);
+    .get(row.trunk?.fileId ?? '')
+    ?.subarray(row.trunk!.offset, row.trunk!.offset + row.size);
   expect(slice?.equals(bytes)).toBe(true);
 }
 
@@ -121,7 +121,7 @@ test('a trunk that was sent twice, because a reply was lost, is stored once', as
   expect(staging.stats().orphans.openPlans).toBe(1);
   const report = await staging.fsck(REPAIR);
   expect(report.orphans.map(({ fate }) => fate)).toEqual(['deleted', 'deleted']);
-  expect([...store.files.keys()]).toEqual([staging.find(key)!.trunkFileId]);
+  expect([...store.files.keys()]).toEqual([staging.find(key)!.trunk?.fileId]);
   await expectStored(staging, store, key, bytes);
   expect(staging.stats().orphans.openPlans).toBe(0);
 });
@@ -144,7 +144,7 @@ test('that a trunk may have been stored twice is known after the FileMap was los
   }
   const { staging } = await openStaging(folder, {}, store);
   await until(() => staging.stats().orphans.deleted === 1);
-  expect([...store.files.keys()]).toEqual([staging.find(key)!.trunkFileId]);
+  expect([...store.files.keys()]).toEqual([staging.find(key)!.trunk?.fileId]);
   await expectStored(staging, store, key, bytes);
 });
 
@@ -185,7 +185,7 @@ test('trunks of other containers are left alone', async () => {
   expect(report.orphans.length).toBeLessThanOrEqual(1);
   await staging.flush();
   await staging.fsck(REPAIR);
-  expect(store.files.has(other.staging.find(key)!.trunkFileId!)).toBe(true);
+  expect(store.files.has(other.staging.find(key)!.trunk!.fileId)).toBe(true);
   expect((await other.staging.fsck(CHECK)).problems).toEqual([]);
 });
 
@@ -198,7 +198,7 @@ test('a trunk that is being sent is not taken for an orphan', async () => {
   const key = await stageFile(staging, randomBytes(5000));
   await staging.flush();
   expect((await fsck)?.orphans).toEqual([]);
-  expect(store.files.has(staging.find(key)!.trunkFileId!)).toBe(true);
+  expect(store.files.has(staging.find(key)!.trunk!.fileId)).toBe(true);
 });
 
 test('a second copy stands in for a recorded trunk that is lost', async () => {
@@ -211,7 +211,7 @@ test('a second copy stands in for a recorded trunk that is lost', async () => {
   const bytes = randomBytes(5000);
   const key = await stageFile(staging, bytes);
   await staging.flush();
-  store.files.delete(staging.find(key)!.trunkFileId!);
+  store.files.delete(staging.find(key)!.trunk!.fileId);
   const report = await staging.fsck(REPAIR);
   expect(report.orphans).toMatchObject([{ fate: 'adopted' }]);
   expect(report.problems).toMatchObject([{ code: 'orphan', repaired: true }]);

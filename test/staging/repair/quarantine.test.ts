@@ -42,13 +42,13 @@ test('an only copy that is damaged is not read again, in no later process either
   await expect(read(staging)).rejects.toMatchObject({ code: 'corrupt' });
   const sound = await stageFile(staging, randomBytes(1000));
   await staging.flush();
-  expect(staging.find(sound)?.trunk).not.toBeNull();
-  expect(staging.find(key)?.trunk).toBeNull();
+  expect(staging.find(sound)?.trunk).toBeDefined();
+  expect(staging.find(key)?.trunk).toBeUndefined();
   expect((await staging.scrub(FAST)).damaged).toEqual([]);
   expect(staging.stats().damage.quarantined).toBe(0);
   expect((await read(staging))?.equals(bytes)).toBe(true);
   await staging.flush();
-  expect(staging.find(key)?.trunk).not.toBeNull();
+  expect(staging.find(key)?.trunk).toBeDefined();
   expect(store.files.size).toBe(2);
 });
 
@@ -96,7 +96,7 @@ test('a slice that one of two storages has damaged is stored again from the othe
   await stageFile(staging, randomBytes(2000));
   await staging.flush();
   await until(() => !staging.isLocal(staging.find(key)!));
-  const before = staging.find(key)!.trunkFileId;
+  const before = staging.find(key)!.trunk?.fileId;
   const events = damageOf(staging);
   store.rot = (part, holder) => {
     const at = part.indexOf(bytes.subarray(0, 50));
@@ -115,7 +115,7 @@ test('a slice that one of two storages has damaged is stored again from the othe
   expect((await staging.scrub(FAST)).damaged).toMatchObject([{ repaired: true }]);
   expect(staging.damagedAt(key)).toEqual([]);
   await staging.flush();
-  expect(staging.find(key)!.trunkFileId).not.toBe(before);
+  expect(staging.find(key)!.trunk?.fileId).not.toBe(before);
   store.rot = (part) => part;
   expect((await staging.scrub(FAST)).damaged).toEqual([]);
 });
@@ -160,13 +160,13 @@ test('a trunk with a file that no storage has sound holds up no other compaction
     if (at >= 0) part[at + 7]! ^= 1;
     return part;
   };
-  const before = staging.find(moving!.key)!.trunkFileId;
+  const before = staging.find(moving!.key)!.trunk?.fileId;
   await staging.delete(trunks[1]!.key);
   await staging.delete(trunks[3]!.key);
   await staging.compact();
   await staging.flush();
-  await until(() => staging.find(moving!.key)!.trunkFileId !== before);
-  expect(staging.find(stuck!.key)?.trunk).not.toBeNull();
+  await until(() => staging.find(moving!.key)!.trunk?.fileId !== before);
+  expect(staging.find(stuck!.key)?.trunk).toBeDefined();
 });
 
 test.each([
@@ -198,11 +198,11 @@ test.each([
     store.rot = (part) => part;
     expect(staging.damagedAt(key)).toEqual([]);
     await staging.flush();
-    await until(() => !store.files.has(before.trunkFileId!));
+    await until(() => !store.files.has(before.trunk!.fileId));
     const after = staging.find(key)!;
-    expect(after.trunkFileId).not.toBe(before.trunkFileId);
-    expect(store.files.get(after.trunkFileId!)?.equals(bytes)).toBe(true);
-    expect(staging.forwarded(before.trunkFileId!, 0)?.key.equals(key)).toBe(true);
+    expect(after.trunk?.fileId).not.toBe(before.trunk?.fileId);
+    expect(store.files.get(after.trunk!.fileId)?.equals(bytes)).toBe(true);
+    expect(staging.forwarded(before.trunk!.fileId, 0)?.key.equals(key)).toBe(true);
     expect((await staging.scrub(FAST)).damaged).toEqual([]);
     expect((await staging.fsck({ repair: false })).problems).toEqual([]);
     await staging.close();
@@ -213,10 +213,10 @@ test.each([
     }
     const again = await openStaging(folder, options, store);
     expect(again.staging.find(key)).toMatchObject({
-      trunkFileId: after.trunkFileId,
+      trunk: { fileId: after.trunk?.fileId },
       size: 3 * MIB,
     });
-    expect(again.staging.forwarded(before.trunkFileId!, 0)?.key.equals(key)).toBe(true);
+    expect(again.staging.forwarded(before.trunk!.fileId, 0)?.key.equals(key)).toBe(true);
     await again.staging.delete(key);
     await until(() => store.files.size === 1);
   },

@@ -46,10 +46,10 @@ async function movedAndRotten(options: Partial<StagingOptions> = {}) {
   await until(() => !staging.isLocal(staging.find(key)!));
   const reopen = shut(store);
   await staging.delete(dead);
-  await until(() => staging.find(key)!.trunk === null);
+  await until(() => staging.find(key)!.trunk === undefined);
   turnBit(container, bytes);
-  const trunk = place.trunkFileId!;
-  const isBack = () => staging.find(key)!.trunkFileId === trunk;
+  const trunk = place.trunk!.fileId;
+  const isBack = () => staging.find(key)!.trunk?.fileId === trunk;
   return { folder, container, staging, store, errors, damage, bytes, key, place, reopen, isBack };
 }
 
@@ -57,9 +57,10 @@ test('a read finds it where it was before, and its row is there again', async ()
   const { staging, store, damage, bytes, key, place, reopen, isBack } = await movedAndRotten();
   expect(await staging.read(staging.find(key)!)).toBeUndefined();
   expect(isBack()).toBe(true);
-  const { trunk, trunkOffset, name } = place;
-  expect(staging.find(key)).toMatchObject({ trunk, trunkOffset, name, spooled: 0, was: null });
-  const slice = await store.read(place.trunkFileId!, trunkOffset!, bytes.length);
+  const { trunk, name } = place;
+  const local = { at: 'container' };
+  expect(staging.find(key)).toMatchObject({ trunk, name, local, was: [] });
+  const slice = await store.read(trunk!.fileId, trunk!.offset, bytes.length);
   expect(slice.equals(bytes)).toBe(true);
   expect(damage).toMatchObject([{ key: formatKey(key), place: 'container' }]);
   expect(staging.stats()).toMatchObject({
@@ -72,10 +73,10 @@ test('a read finds it where it was before, and its row is there again', async ()
   expect(await staging.compact()).toBe(1);
   await staging.flush();
   await staging.compact();
-  expect(staging.find(key)!.trunkFileId).not.toBe(place.trunkFileId);
-  expect(store.files.has(place.trunkFileId!)).toBe(false);
+  expect(staging.find(key)!.trunk?.fileId).not.toBe(place.trunk?.fileId);
+  expect(store.files.has(place.trunk!.fileId)).toBe(false);
   expect((await staging.scrub(FAST)).damaged).toEqual([]);
-  expect(staging.forwarded(place.trunkFileId!, trunkOffset!)?.key.equals(key)).toBe(true);
+  expect(staging.forwarded(trunk!.fileId, trunk!.offset)?.key.equals(key)).toBe(true);
 });
 
 test('the Merge Task that meets it goes on with the others', async () => {
@@ -83,8 +84,8 @@ test('the Merge Task that meets it goes on with the others', async () => {
   const other = await stageFile(staging, randomBytes(500));
   reopen();
   await staging.flush(AbortSignal.timeout(20_000));
-  expect(staging.find(other)!.trunk).not.toBeNull();
-  await until(() => staging.find(key)!.trunk !== null);
+  expect(staging.find(other)!.trunk).toBeDefined();
+  await until(() => staging.find(key)!.trunk !== undefined);
   expect(damage).toHaveLength(1);
   expect(staging.stats()).toMatchObject({ unpackableFiles: 0, damage: { quarantined: 0 } });
 });
@@ -113,7 +114,7 @@ test.each([
     await expect(staging.read(staging.find(key)!)).rejects.toMatchObject({ code: 'corrupt' });
     expect(await staging.scrub({ ...FAST, repair: true }).catch(() => 'away')).toBeDefined();
   }
-  expect(staging.find(key)).toMatchObject({ trunk: null });
+  expect(staging.find(key)).toMatchObject({ trunk: undefined });
   expect(staging.stats()).toMatchObject({ unpackableFiles: 1 });
 });
 
@@ -136,7 +137,7 @@ test('one that was set aside meanwhile is put back too, and leaves no file behin
   const { staging, store, folder, container, key, place, reopen, isBack } = await movedAndRotten();
   const { copiesOf } = store;
   store.copiesOf = (fileId) => {
-    if (fileId === place.trunkFileId) throw new StoreError('storage_unavailable', 'away');
+    if (fileId === place.trunk?.fileId) throw new StoreError('storage_unavailable', 'away');
     return copiesOf(fileId);
   };
   await expect(staging.read(staging.find(key)!)).rejects.toThrow('away');
@@ -147,11 +148,14 @@ test('one that was set aside meanwhile is put back too, and leaves no file behin
     await staging.flush(AbortSignal.timeout(20_000));
   }
   await until(() => !readdirSync(container).includes(oldest!));
-  await until(() => staging.find(key)!.spooled === 1);
+  await until(() => staging.find(key)!.local.at === 'spool');
   store.copiesOf = copiesOf;
   expect(await staging.takeBack(key)).toBe(true);
   expect(isBack()).toBe(true);
-  expect(staging.find(key)).toMatchObject({ spooled: 0, trunkOffset: place.trunkOffset });
+  expect(staging.find(key)).toMatchObject({
+    local: { at: 'container' },
+    trunk: { offset: place.trunk?.offset },
+  });
   expect(readdirSync(join(folder, 'spool'))).toEqual([]);
   expect((await staging.fsck({ repair: false })).problems).toEqual([]);
 });
@@ -165,7 +169,7 @@ test('a FileMap that is made anew comes to the same', async () => {
   for (const suffix of ['', '-wal', '-shm'])
     rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
   const anew = await openStaging(folder, OPTIONS, store);
-  await until(() => anew.staging.find(key)!.trunkFileId === place.trunkFileId);
+  await until(() => anew.staging.find(key)!.trunk?.fileId === place.trunk?.fileId);
   expect(anew.staging.stats().damage.quarantined).toBe(0);
 });
 
@@ -179,17 +183,17 @@ test('a large file is put back where a storage has it sound', async () => {
   const bytes = randomBytes(2 * MIB);
   const key = await spoolFile(staging, bytes);
   await staging.flush();
-  await until(() => staging.find(key)!.spooled === 2);
-  const { trunkFileId } = staging.find(key)!;
+  await until(() => staging.find(key)!.local.at === 'gone');
+  const trunkFileId = staging.find(key)!.trunk?.fileId;
   shut(store);
   store.rot = (part, holder) => (holder === bad ? part.fill(0) : part);
   await staging.scrub(FAST);
-  await until(() => staging.find(key)!.trunk === null);
+  await until(() => staging.find(key)!.trunk === undefined);
   expect(readFileSync(join(spool, key.toString('hex'))).equals(bytes)).toBe(true);
   turnBit(spool, bytes);
   staging.noteDamage(staging.find(key)!, 'spool');
-  await until(() => staging.find(key)!.trunkFileId === trunkFileId);
-  expect(staging.find(key)).toMatchObject({ spooled: 2, trunkOffset: 0 });
+  await until(() => staging.find(key)!.trunk?.fileId === trunkFileId);
+  expect(staging.find(key)).toMatchObject({ local: { at: 'gone' }, trunk: { offset: 0 } });
   await until(() => readdirSync(spool).length === 0);
   expect(staging.stats()).toMatchObject({ unpackableFiles: 0, spooledFiles: 0, mergedFiles: 1 });
 });

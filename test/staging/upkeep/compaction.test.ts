@@ -33,11 +33,12 @@ async function stageMany(staging: Staging, count: number, size = 3000): Promise<
 async function readAnywhere(staging: Staging, store: MemoryTrunkStore, key: Buffer) {
   const row = staging.find(key);
   if (!row) return undefined;
-  if (row.spooled > 0 && !staging.isLocal(row)) return store.files.get(row.trunkFileId!);
-  const local = row.spooled > 0 ? undefined : await staging.read(row);
+  if (row.local.at !== 'container' && !staging.isLocal(row))
+    return store.files.get(row.trunk?.fileId ?? '');
+  const local = row.local.at !== 'container' ? undefined : await staging.read(row);
   if (local) return local;
-  const trunk = store.files.get(row.trunkFileId!);
-  return trunk?.subarray(row.trunkOffset!, row.trunkOffset! + row.size);
+  const trunk = store.files.get(row.trunk?.fileId ?? '');
+  return trunk?.subarray(row.trunk!.offset, row.trunk!.offset + row.size);
 }
 
 async function expectAll(staging: Staging, store: MemoryTrunkStore, files: readonly File[]) {

@@ -43,7 +43,7 @@ test('a damaged file that waits keeps no segment, and is the same error for ever
 
   const check = async (staging: Staging) => {
     const row = staging.find(key)!;
-    expect(row).toMatchObject({ name: 'a.jpg', group: 'page', size: 2000, trunk: null });
+    expect(row).toMatchObject({ name: 'a.jpg', group: 'page', size: 2000, trunk: undefined });
     expect((await staging.scrub(FAST)).damaged).toMatchObject([{ where: 'spool' }]);
     expect(staging.isLocal(row)).toBe(false);
     expect(staging.stats().damage.quarantined).toBe(1);
@@ -103,7 +103,11 @@ test('the record of a damaged large file that waits goes on from segment to segm
   await staging.close();
   forgetFileMap(folder);
   const anew = await openStaging(folder, OPTIONS, store);
-  expect(anew.staging.find(key)).toMatchObject({ spooled: 1, trunk: null, size: 2 * MIB });
+  expect(anew.staging.find(key)).toMatchObject({
+    local: { at: 'spool' },
+    trunk: undefined,
+    size: 2 * MIB,
+  });
   await anew.staging.flush();
   expect(anew.staging.stats()).toMatchObject({ unpackableFiles: 1, damage: { quarantined: 1 } });
 });
@@ -115,16 +119,16 @@ test('one that is found sound again is merged like any other', async () => {
   const key = await stageFile(staging, bytes);
   turnBit(join(folder, 'container'), bytes);
   await mergeOthers(staging);
-  expect(staging.find(key)?.trunk).toBeNull();
+  expect(staging.find(key)?.trunk).toBeUndefined();
   turnBit(join(folder, 'container'), bytes);
   await staging.close();
   // Its segment is looked at before the scrub has been.
   const again = await openStaging(folder, OPTIONS, store);
   await mergeOthers(again.staging);
-  expect(again.staging.find(key)).toMatchObject({ trunk: null, spooled: 0 });
+  expect(again.staging.find(key)).toMatchObject({ trunk: undefined, local: { at: 'container' } });
   expect((await again.staging.scrub(FAST)).damaged).toEqual([]);
   await again.staging.flush();
-  expect(again.staging.find(key)?.trunk).not.toBeNull();
+  expect(again.staging.find(key)?.trunk).toBeDefined();
 });
 
 test('a single small file is merged beside a damaged large one', async () => {
@@ -137,7 +141,7 @@ test('a single small file is merged beside a damaged large one', async () => {
   expect(staging.stats().unpackableFiles).toBe(1);
   const key = await stageFile(staging, randomBytes(100));
   await staging.flush(AbortSignal.timeout(10_000));
-  expect(staging.find(key)?.trunk).not.toBeNull();
+  expect(staging.find(key)?.trunk).toBeDefined();
   expect(store.files.size).toBe(1);
 });
 
@@ -160,11 +164,11 @@ test('what stands behind a damaged file in its segment is in a FileMap that is m
 
   const anew = await openStaging(folder, {}, store);
   for (const [each, size] of files) expect(anew.staging.find(each)).toMatchObject({ size });
-  expect(anew.staging.find(key)).toMatchObject({ name: 'a.jpg', trunk: null });
+  expect(anew.staging.find(key)).toMatchObject({ name: 'a.jpg', trunk: undefined });
   await until(() => anew.errors.some((error) => error.message.includes('1 file(s)')));
   expect(anew.staging.stats().damage.quarantined).toBe(1);
   await anew.staging.flush();
-  for (const each of files.keys()) expect(anew.staging.find(each)!.trunk).not.toBeNull();
+  for (const each of files.keys()) expect(anew.staging.find(each)!.trunk).toBeDefined();
   await expect(anew.staging.read(anew.staging.find(key)!)).rejects.toMatchObject({
     code: 'corrupt',
   });

@@ -82,8 +82,8 @@ describe('the check', () => {
     await until(async () => (await staging.fsck(CHECK)).problems.length === 0);
     for (const [key, bytes] of files) {
       const row = staging.find(key)!;
-      const stored = store.files.get(row.trunkFileId!)!;
-      const slice = stored.subarray(row.trunkOffset!, row.trunkOffset! + row.size);
+      const stored = store.files.get(row.trunk!.fileId)!;
+      const slice = stored.subarray(row.trunk!.offset, row.trunk!.offset + row.size);
       expect(slice.equals(bytes)).toBe(true);
     }
   });

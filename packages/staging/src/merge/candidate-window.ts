@@ -33,10 +33,10 @@ export class CandidateWindow {
     if (this.#bytes < bytes && this.rows.length < files) {
       this.rows.push(row);
       this.#bytes += row.size;
-      if (row.group !== null) this.#groups.add(row.group);
+      if (row.group !== undefined) this.#groups.add(row.group);
       return true;
     }
-    if (row.group !== null && this.#groups.has(row.group)) this.rows.push(row);
+    if (row.group !== undefined && this.#groups.has(row.group)) this.rows.push(row);
     this.#beyond += 1;
     return this.#groups.size > 0 && this.#beyond < filesBeyond;
   }

@@ -33,7 +33,7 @@ export function makeUnits(rows: readonly FileRow[], limits: UnitLimits): Candida
   const openGroups = new Map<string, number>();
   for (const row of rows) {
     const bytes = bytesInTrunk(row);
-    const open = row.group === null ? undefined : openGroups.get(row.group);
+    const open = row.group === undefined ? undefined : openGroups.get(row.group);
     const unit = open === undefined ? undefined : units[open]!;
     if (unit && unit.bytes + bytes <= limits.capacityBytes) {
       unit.rows.push(row);
@@ -41,7 +41,7 @@ export function makeUnits(rows: readonly FileRow[], limits: UnitLimits): Candida
       unit.files += 1;
       continue;
     }
-    if (row.group !== null) openGroups.set(row.group, units.length);
+    if (row.group !== undefined) openGroups.set(row.group, units.length);
     const penalty = agePenalty(limits.now - row.stagedAt, limits.maxAgeMs);
     units.push({ rows: [row], bytes, files: 1, penalty });
   }

@@ -40,22 +40,7 @@ export function directTrunk(taskId: Buffer, files: readonly NewFile[]): DirectTr
 
 function rowOf(file: NewFile): FileRow {
   const { key, name, type, group, size, stagedAt, expiresAt } = file;
-  return {
-    key,
-    name,
-    type,
-    group: group ?? null,
-    size,
-    crc32: file.crc32,
-    stagedAt,
-    segment: 0,
-    position: 0,
-    spooled: 0,
-    trunk: null,
-    trunkOffset: null,
-    trunkKind: null,
-    trunkFileId: null,
-    was: null,
-    expiresAt: expiresAt ?? null,
-  };
+  const about = { key, name, type, group, size, crc32: file.crc32, stagedAt, expiresAt };
+  const local = { at: 'container', segment: 0, position: 0 } as const;
+  return { ...about, was: [], local, trunk: undefined };
 }

@@ -16,9 +16,9 @@ import type { FileRow } from '../filemap/filemap.js';
  * can be made, as a cluster gives them that merges by itself: such a file is read by key.
  */
 export function fileIdOf(row: FileRow): string | undefined {
-  if (row.trunkFileId === null || row.trunkOffset === null) return undefined;
-  if (row.trunkKind === 'whole') return row.trunkFileId;
-  return sliceIdOf(row, row.trunkFileId, row.trunkOffset);
+  const { trunk } = row;
+  if (!trunk || trunk.kind === 'whole') return trunk?.fileId;
+  return sliceIdOf(row, trunk.fileId, trunk.offset);
 }
 
 /** The slice id of a file at this place of a trunk; undefined when none can be made. */

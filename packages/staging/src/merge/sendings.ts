@@ -140,7 +140,7 @@ export class Sendings {
         files.leaveOut(row.key);
         onDamaged(row);
       }
-      fileMap.abandonTrunk(fileMap.trunkByTask(plan.taskId)!.id, now());
+      fileMap.abandonTrunk(now(), fileMap.trunkByTask(plan.taskId)!.id);
       return true;
     } catch (error) {
       onError(error as Error);

@@ -8,8 +8,8 @@ import {
   memberBytes,
   type TrunkMember,
 } from '@stevedore/protocol';
-import type { PlannedMember, TrunkKind } from '../filemap/changes.js';
 import type { FileRow } from '../filemap/filemap.js';
+import type { PlannedMember, TrunkKind } from '../filemap/rows.js';
 import { formatKey } from '../key.js';
 
 /**
@@ -98,10 +98,10 @@ function entryComment(row: FileRow): string {
   return JSON.stringify({
     name,
     type,
-    ...(group === null ? {} : { group }),
+    ...(group === undefined ? {} : { group }),
     stagedAt,
-    ...(expiresAt === null ? {} : { expires: expiresAt }),
-    ...(was === null ? {} : { was: JSON.parse(was) as unknown }),
+    ...(expiresAt === undefined ? {} : { expires: expiresAt }),
+    ...(was.length === 0 ? {} : { was }),
   });
 }
 

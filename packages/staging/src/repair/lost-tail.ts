@@ -1,10 +1,10 @@
 import type { Container } from '../container/container.js';
 import type { Spool } from '../container/spool.js';
-import { soundBytes } from '../container/staged-bytes.js';
 import { StoreError } from '../errors.js';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
 import { waitingIn } from '../merge/waiting-files.js';
 import { neededRecords } from '../upkeep/retention.js';
+import { soundBytes } from './sound-copies.js';
 
 /**
  * Files that the FileMap knows and the disk does not have: with durability `os` a power
@@ -30,7 +30,7 @@ export async function settleLostTail(
   let lost = 0;
   for (const number of segments) {
     for (const row of waitingIn(fileMap, number)) {
-      if (row.spooled === 0 && !(await soundBytes(container, row)))
+      if (row.local.at === 'container' && !(await soundBytes(container, row)))
         lost += giveUp(parts, row, 'container');
     }
     const records = neededRecords(fileMap, number, now());

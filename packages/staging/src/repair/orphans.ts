@@ -114,7 +114,7 @@ class Search {
     const startedAt = now();
     // A clock that was set back since would keep them in doubt until it is there again.
     for (const { id, doubtfulSince } of fileMap.doubtfulTrunks()) {
-      if (doubtfulSince! > startedAt) fileMap.doubt(id, startedAt);
+      if (doubtfulSince! > startedAt) fileMap.doubt(startedAt, id);
     }
     const doubtful = fileMap.doubtfulTrunks();
     await this.#removeUnwanted();
@@ -155,7 +155,7 @@ class Search {
 
   #noteWhole(trunk: TrunkRow): void {
     const { fileMap } = this.#parts;
-    const key = fileMap.members(trunk.id)[0]?.key ?? fileMap.onlyMember(trunk.id)?.key;
+    const key = fileMap.members(trunk.id)[0]?.key ?? fileMap.findInTrunk(trunk.id, 0)?.key;
     const crc32 = trunk.crc32 ?? (key && fileMap.find(key)?.crc32);
     const same = this.#wholes.get(trunk.size) ?? [];
     same.push({ key, crc32, task: nameOf(trunk.taskId) });
@@ -265,7 +265,7 @@ class Search {
       const of = { fileId, size, taskId };
       const entries = await readTrunkDirectory(trunkStore, of, this.#search.signal);
       const rows = entries.flatMap(({ file }) => fileMap.find(file.key) ?? []);
-      const waits = rows.every((row) => row.trunk === null && row.spooled === 0);
+      const waits = rows.every((row) => !row.trunk && row.local.at === 'container');
       if (rows.length !== entries.length || !waits) return undefined;
       const plan = planTrunk(taskId, rows, TRUNK_EXTENSION);
       const isSame = plan.members.every(({ offset }, index) => offset === entries[index]!.offset);

@@ -26,7 +26,7 @@ export function repairLarge(
   return parts.inTurn(async () => {
     const current = parts.fileMap.find(row.key);
     // Another repair came first, or it was deleted.
-    if (current?.trunk !== row.trunk) return true;
+    if (!current || current.trunk?.id !== row.trunk?.id) return true;
     return repair(parts, current, signal);
   });
 }
@@ -85,7 +85,7 @@ async function fetchFrom(
   const writer = await beginAgain(row.key, row.size);
   let isSound: boolean | undefined;
   try {
-    const trunk = { fileId: row.trunkFileId };
+    const trunk = row.trunk!;
     while (writer.size < row.size) {
       const count = Math.min(PART_BYTES, row.size - writer.size);
       const bytes = await readTrunk(trunkStore, trunk, writer.size, count, signal, holder);
@@ -107,7 +107,7 @@ async function storeAgain(parts: RepairParts, row: FileRow): Promise<boolean> {
   const { fileMap, spool, quarantine } = parts;
   const isDone = await parts.alone(async () => {
     await spool.syncNames();
-    const isThere = spool.has(row.key) && fileMap.find(row.key)?.trunk === row.trunk;
+    const isThere = spool.has(row.key) && fileMap.find(row.key)?.trunk?.id === row.trunk?.id;
     if (isThere) await stageAgain(parts, row, undefined);
     return isThere;
   });

@@ -1,7 +1,6 @@
-import { soundBytes } from '../container/staged-bytes.js';
-import type { FileRow } from '../filemap/filemap.js';
+import { type FileRow, localDamage } from '../filemap/filemap.js';
 import { repairLarge } from './repair-large.js';
-import { type RepairParts, soundSlice } from './sound-copies.js';
+import { type RepairParts, soundBytes, soundSlice } from './sound-copies.js';
 import { takeBack } from './take-back.js';
 import { stageAgain } from './upkeep.js';
 
@@ -25,10 +24,10 @@ export async function repairFile(
   const { fileMap, quarantine } = parts;
   const row = fileMap.find(key);
   if (!row) return true;
-  if (row.trunk === null) return repairWaiting(parts, row, signal);
-  const isMended = await (row.spooled > 0
-    ? repairLarge(parts, row, signal)
-    : repairSmall(parts, row, signal));
+  if (!row.trunk) return repairWaiting(parts, row, signal);
+  const isMended = await (row.local.at === 'container'
+    ? repairSmall(parts, row, signal)
+    : repairLarge(parts, row, signal));
   if (isMended) quarantine.countRepaired();
   return isMended;
 }
@@ -39,7 +38,7 @@ async function repairWaiting(
   row: FileRow,
   signal: AbortSignal | undefined,
 ): Promise<boolean> {
-  if (!parts.quarantine.has(row.key, row.spooled > 0 ? 'spool' : 'container')) return false;
+  if (!parts.quarantine.has(row.key, localDamage(row))) return false;
   return takeBack(parts, row, signal);
 }
 
@@ -56,7 +55,7 @@ async function repairSmall(
     : await soundBytes(parts.container, row).catch(() => undefined);
   if (isTrunkBad) {
     const bytes = local ?? (await soundSlice(parts, row, signal));
-    if (!bytes || fileMap.find(row.key)?.trunk !== row.trunk) return false;
+    if (!bytes || fileMap.find(row.key)?.trunk?.id !== row.trunk?.id) return false;
     await stageAgain(parts, row, bytes);
     quarantine.forget(row.key);
     return true;

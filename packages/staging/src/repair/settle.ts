@@ -33,7 +33,7 @@ export async function settleKnown(fileMap: FileMap): Promise<TrunkRow[]> {
     // them, and to take them for deleted would be to delete them.
     const isKnown = ({ key, offset }: (typeof members)[number]) => {
       const row = fileMap.find(key);
-      if (row) return row.trunk === null || row.trunk === trunk.id || isForwarded(offset);
+      if (row) return (row.trunk?.id ?? trunk.id) === trunk.id || isForwarded(offset);
       return fileMap.isDeleted(key);
     };
     const isForwarded = (offset: number) => fileMap.forwarded(trunk.fileId!, offset) !== undefined;
@@ -93,7 +93,7 @@ function isDamage(error: unknown): boolean {
 /** Plans that were not sent to their end are given up: their files wait again. */
 export function abandonPlans(fileMap: FileMap, now: number): number {
   const unfinished = fileMap.trunksIn('planned');
-  for (const trunk of unfinished) fileMap.abandonTrunk(trunk.id, now);
+  for (const trunk of unfinished) fileMap.abandonTrunk(now, trunk.id);
   return unfinished.length;
 }
 

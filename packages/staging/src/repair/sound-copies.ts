@@ -1,5 +1,7 @@
 import { crc32 } from 'node:zlib';
 import { BlockChecksums, isBlockListOf } from '../container/block-checksums.js';
+import type { Container } from '../container/container.js';
+import { Unreadable } from '../container/segment.js';
 import type { SpoolWriter } from '../container/spool.js';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
 import type { Serial } from '../serial.js';
@@ -33,17 +35,17 @@ export async function isSoundAt(
   onBytes: (bytes: number) => Promise<void> = () => Promise.resolve(),
 ): Promise<boolean> {
   const checksums = new BlockChecksums();
-  const trunk = { fileId: row.trunkFileId };
+  const trunk = row.trunk!;
   for (let at = 0; at < row.size; at += PART_BYTES) {
     const count = Math.min(PART_BYTES, row.size - at);
-    const offset = row.trunkOffset! + at;
+    const offset = trunk.offset + at;
     const bytes = await readTrunk(parts.trunkStore, trunk, offset, count, signal, holder);
     if (bytes?.length !== count) return false;
     checksums.add(bytes);
     await onBytes(count);
   }
   if (checksums.crc32 !== row.crc32) return false;
-  if (row.spooled > 0) learnBlocks(parts.fileMap, row, checksums.list());
+  if (row.local.at !== 'container') learnBlocks(parts.fileMap, row, checksums.list());
   return true;
 }
 
@@ -61,12 +63,12 @@ export async function soundSlice(
   signal: AbortSignal | undefined,
 ): Promise<Buffer | undefined> {
   if (row.size === 0) return Buffer.alloc(0);
-  const trunk = { fileId: row.trunkFileId };
+  const trunk = row.trunk!;
   for (const holder of await goodHolders(parts, row, signal)) {
     const bytes = await readTrunk(
       parts.trunkStore,
       trunk,
-      row.trunkOffset!,
+      trunk.offset,
       row.size,
       signal,
       holder,
@@ -85,7 +87,7 @@ export async function goodHolders(
 ): Promise<string[]> {
   const bad = quarantine.holders(row.key);
   const { holders } = await trunkStore.copies(
-    row.trunkFileId!,
+    row.trunk!.fileId,
     signal ?? AbortSignal.timeout(30_000),
   );
   return holders.filter((holder) => !bad.includes(holder));
@@ -103,4 +105,22 @@ export async function hasSoundHolder(
     if (isSound === false) parts.quarantine.add(row, 'trunk', holder);
   }
   return false;
+}
+
+/**
+ * A small file's bytes in the container, as they were acknowledged. Undefined when they are
+ * not there, are not what was stored, or cannot be read. Rejects where another attempt may
+ * tell otherwise.
+ */
+export async function soundBytes(
+  container: Pick<Container, 'segment'>,
+  { local, size, crc32: expected }: Pick<FileRow, 'local' | 'size' | 'crc32'>,
+): Promise<Buffer | undefined> {
+  try {
+    const bytes = await container.segment(local.segment)?.readFirmly(local.position, size);
+    return bytes?.length === size && crc32(bytes) === expected ? bytes : undefined;
+  } catch (error) {
+    if (error instanceof Unreadable) return undefined;
+    throw error;
+  }
 }

@@ -1,5 +1,4 @@
-import type { FileMap, FileRow } from '../filemap/filemap.js';
-import { placesOf } from '../filemap/filemap.js';
+import { type FileMap, type FileRow, localDamage } from '../filemap/filemap.js';
 import { hasSoundHolder, type RepairParts, soundSlice } from './sound-copies.js';
 
 /**
@@ -10,12 +9,12 @@ import { hasSoundHolder, type RepairParts, soundSlice } from './sound-copies.js'
 
 /** The waiting file at the place in FastDFS that it was moved from; undefined if that is gone. */
 function formerRow(fileMap: FileMap, row: FileRow): FileRow | undefined {
-  if (row.trunk !== null) return undefined;
-  const [trunkFileId, trunkOffset] = placesOf(row).at(-1) ?? [];
-  if (trunkFileId === undefined || trunkOffset === undefined) return undefined;
-  const trunk = fileMap.trunkByFileId(trunkFileId);
+  const place = row.was.at(-1);
+  if (row.trunk || !place) return undefined;
+  const [fileId, offset] = place;
+  const trunk = fileMap.trunkByFileId(fileId);
   if (trunk?.state !== 'confirmed') return undefined;
-  return { ...row, trunk: trunk.id, trunkKind: trunk.kind, trunkFileId, trunkOffset };
+  return { ...row, trunk: { id: trunk.id, kind: trunk.kind, fileId, offset } };
 }
 
 /**
@@ -30,7 +29,7 @@ export async function takeBack(
   const former = formerRow(parts.fileMap, row);
   if (!former) return false;
   const isSound =
-    former.trunkKind === 'whole'
+    former.trunk?.kind === 'whole'
       ? await hasSoundHolder(parts, former, signal)
       : (await soundSlice(parts, former, signal)) !== undefined;
   // What is damaged and waits may be set aside just now.
@@ -46,25 +45,25 @@ async function putBack(
   const current = fileMap.find(row.key);
   if (!current) return false;
   // Somebody else was first, or it was stored meanwhile.
-  if (current.trunk !== null) return true;
-  const place = current.spooled > 0 ? 'spool' : 'container';
+  if (current.trunk) return true;
+  const place = localDamage(current);
   const isBad = isSameCopy(row, current) || quarantine.has(row.key, place);
   if (!isBad || !former || !isSamePlace(former, formerRow(fileMap, current))) return false;
   if (!fileMap.takeBack(row.key)) return false;
   quarantine.lift(row.key, place);
   quarantine.countRepaired();
-  if (current.spooled === 0) return true;
+  if (current.local.at === 'container') return true;
   // A power failure may take the FileMap's changes: then its record speaks of the spool's file.
   await container.sync();
   await fileMap.checkpoint();
-  if (fileMap.find(row.key)?.spooled !== 1) await spool.remove(row.key);
+  if (fileMap.find(row.key)?.local.at !== 'spool') await spool.remove(row.key);
   return true;
 }
 
-function isSameCopy(row: FileRow, { segment, position, spooled }: FileRow): boolean {
-  return segment === row.segment && position === row.position && spooled === row.spooled;
+function isSameCopy({ local: one }: FileRow, { local: other }: FileRow): boolean {
+  return one.segment === other.segment && one.position === other.position && one.at === other.at;
 }
 
 function isSamePlace(one: FileRow, other: FileRow | undefined): boolean {
-  return one.trunk === other?.trunk && one.trunkOffset === other.trunkOffset;
+  return one.trunk?.id === other?.trunk?.id && one.trunk?.offset === other?.trunk?.offset;
 }

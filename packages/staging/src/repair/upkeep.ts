@@ -4,8 +4,8 @@ import type { Container } from '../container/container.js';
 import { deletionRecord, movedRecord } from '../container/records.js';
 import type { Spool } from '../container/spool.js';
 import { isStoreError, StoreError } from '../errors.js';
-import type { FormerPlace } from '../filemap/changes.js';
-import { type FileMap, type FileRow, placesOf, type TrunkRow } from '../filemap/filemap.js';
+import type { FileMap, FileRow, TrunkRow } from '../filemap/filemap.js';
+import type { FormerPlace } from '../filemap/rows.js';
 import type { TrunkStore } from '../merge/trunk-store.js';
 
 /** What the check (fsck.ts) and the scrub (scrub.ts) share. */
@@ -75,15 +75,13 @@ export async function stageAgain(
   const { container, fileMap, onMoved, now } = parts;
   // A record with a list that is not the file's would be taken for a damaged one.
   const list = bytes ? undefined : fileMap.blocks(row.key);
-  const place: FormerPlace = [row.trunkFileId!, row.trunkOffset!];
+  const place: FormerPlace = [row.trunk!.fileId, row.trunk!.offset];
   const file = {
     ...row,
-    group: row.group ?? undefined,
-    expiresAt: row.expiresAt ?? undefined,
     body: bytes && [bytes],
     blocks: list && isBlockListOf(list, row) ? list : undefined,
   };
-  await container.append([movedRecord(file, [...placesOf(row), place])]);
+  await container.append([movedRecord(file, [...row.was, place])]);
   // One that was deleted meanwhile must be deleted behind its new record too.
   if (!fileMap.find(row.key)) await container.append([deletionRecord(row.key, now())]);
   onMoved(row.size, bytes === undefined);

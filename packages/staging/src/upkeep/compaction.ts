@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import type { Container } from '../container/container.js';
 import { deletionRecord, movedRecord } from '../container/records.js';
-import type { FormerPlace } from '../filemap/changes.js';
-import { type FileMap, type FileRow, placesOf, type TrunkRow } from '../filemap/filemap.js';
+import type { FileMap, FileRow, TrunkRow } from '../filemap/filemap.js';
+import type { FormerPlace } from '../filemap/rows.js';
 import type { TrunkStore } from '../merge/trunk-store.js';
 
 /**
@@ -76,7 +76,7 @@ export class Compaction {
       const rows = firstBytes(fileMap.aliveIn(trunk.id, offset, PAGE_ROWS), PAGE_BYTES);
       if (rows.length === 0) break;
       const { bytes, files } = await this.#move(trunk, rows);
-      offset = rows.at(-1)!.trunkOffset!;
+      offset = rows.at(-1)!.trunk!.offset;
       moved += files;
       await this.#pause((bytes / bytesPerSecond) * 1000);
     }
@@ -91,21 +91,11 @@ export class Compaction {
     for (const row of rows) {
       const body = await this.#read(trunk, row).catch((error: unknown) => {
         // Deleted since the page was read, perhaps with its whole trunk.
-        if (fileMap.find(row.key)?.trunk !== trunk.id) return undefined;
+        if (fileMap.find(row.key)?.trunk?.id !== trunk.id) return undefined;
         throw error;
       });
       if (!body) continue;
-      records.push(
-        movedRecord(
-          {
-            ...row,
-            group: row.group ?? undefined,
-            expiresAt: row.expiresAt ?? undefined,
-            body: [body],
-          },
-          places(row),
-        ),
-      );
+      records.push(movedRecord({ ...row, body: [body] }, places(row)));
     }
     if (records.length > 0) await container.append(records);
     onMoved(bytes);
@@ -124,7 +114,7 @@ export class Compaction {
     const bytes =
       row.size === 0
         ? Buffer.alloc(0)
-        : await trunkStore.read(trunk.fileId!, row.trunkOffset!, row.size, signal);
+        : await trunkStore.read(trunk.fileId!, row.trunk!.offset, row.size, signal);
     if (bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
     return this.#parts.readSound(row);
   }
@@ -142,7 +132,7 @@ interface Moved {
 
 /** Where the file has been, its present place in the trunk last. */
 function places(row: FileRow): FormerPlace[] {
-  return [...placesOf(row), [row.trunkFileId!, row.trunkOffset!]];
+  return [...row.was, [row.trunk!.fileId, row.trunk!.offset]];
 }
 
 /** The first rows whose sizes sum up to at most `bytes`; one at least. */
