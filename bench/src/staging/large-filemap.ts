@@ -41,14 +41,14 @@ async function stageBodies(directory: string): Promise<FileRow[]> {
     const body = bodyOf(index, BODY_BYTES);
     return {
       ...described(index),
-      key: staging.newKey(),
+      key: staging.keys.next(),
       crc32: crc32(body),
       stagedAt: now,
       body: [body],
     };
   });
-  await staging.stage(files);
-  const rows = files.map(({ key }) => staging.find(key)!);
+  await staging.acceptance.stage(files);
+  const rows = files.map(({ key }) => staging.fileMap.find(key)!);
   await staging.close();
   return rows;
 }

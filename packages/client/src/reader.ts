@@ -103,7 +103,7 @@ export class Reader {
     } catch (error) {
       if (signal?.aborted) throw aborted(signal);
       // Merged, or moved to another trunk, since the row was looked up.
-      const current = this.#options.staging.find(row.key);
+      const current = this.#options.staging.fileMap.find(row.key);
       if (!current) throw notFound(formatKey(row.key));
       if (!isElsewhere(row, current)) throw error;
       return slice(await this.#readSmall(current, signal), range);
@@ -115,11 +115,16 @@ export class Reader {
     const name = formatKey(row.key);
     const hot = this.#hot?.get(name);
     if (hot) return hot.bytes;
-    const local = await staging.read(row);
+    const local = await staging.local.read(row);
     if (local) {
       if (!this.#hot) return local;
       const expiresAt = row.expiresAt ?? Number.POSITIVE_INFINITY;
-      return this.#hot.noteRead(name, local, expiresAt, () => staging.find(row.key) !== undefined);
+      return this.#hot.noteRead(
+        name,
+        local,
+        expiresAt,
+        () => staging.fileMap.find(row.key) !== undefined,
+      );
     }
     const { trunk, size } = row;
     if (!trunk) throw new StoreError('corrupt', `${name} is neither staged nor merged`);
@@ -186,8 +191,8 @@ export class Reader {
     return readLarge(
       {
         ...{ name: formatKey(row.key), size, crc32: crc, sources },
-        blocks: staging.blocksOf(row),
-        keepBlocks: (list) => staging.keepBlocks(row, list),
+        blocks: staging.local.blocksOf(row),
+        keepBlocks: (list) => staging.local.keepBlocks(row, list),
       },
       range,
     );
@@ -195,24 +200,24 @@ export class Reader {
 
   async *#sourcesOfRow(row: FileRow, signal: AbortSignal | undefined): AsyncGenerator<LargeSource> {
     const { staging } = this.#options;
-    if (staging.isLocal(row)) {
+    if (staging.local.has(row)) {
       yield {
         read: (start, length) =>
-          collect(staging.readSpooled(row, { start, end: start + length - 1 })),
-        onDamage: () => staging.noteDamage(row, 'spool'),
+          collect(staging.local.readSpooled(row, { start, end: start + length - 1 })),
+        onDamage: () => staging.local.noteDamage(row, 'spool'),
       };
     }
     // It may have been stored since it was looked up.
-    if (!staging.isLocal(row)) await staging.takeBack(row.key);
-    const current = staging.find(row.key);
+    if (!staging.local.has(row)) await staging.local.takeBack(row.key);
+    const current = staging.fileMap.find(row.key);
     if (!current) throw notFound(formatKey(row.key));
     if (!current.trunk) return;
     const { fileId, offset } = current.trunk;
-    const bad = staging.damagedAt(row.key);
+    const bad = staging.quarantine.holders(row.key);
     if (bad.length === 0) yield this.#remoteSource(fileId, offset, signal);
     for (const { holder, storage } of await this.#holders(fileId, signal)) {
-      if (staging.damagedAt(row.key).includes(holder)) continue;
-      const onDamage = () => staging.noteDamage(current, 'trunk', holder);
+      if (staging.quarantine.holders(row.key).includes(holder)) continue;
+      const onDamage = () => staging.local.noteDamage(current, 'trunk', holder);
       yield { ...this.#remoteSource(fileId, offset, signal, storage), onDamage };
     }
   }
@@ -281,11 +286,11 @@ export class Reader {
   /** A slice of this store: copies that are known to be damaged are not asked for. */
   #downloadRow(row: FileRow, file: RemoteFile, signal: AbortSignal): Promise<Buffer> {
     const { staging } = this.#options;
-    const bad = staging.damagedAt(row.key);
+    const bad = staging.quarantine.holders(row.key);
     return this.#download(file, signal, {
       isKnown: bad.length > 0,
-      isBad: (holder) => staging.damagedAt(row.key).includes(holder),
-      onDamage: (holder) => staging.noteDamage(row, 'trunk', holder),
+      isBad: (holder) => staging.quarantine.holders(row.key).includes(holder),
+      onDamage: (holder) => staging.local.noteDamage(row, 'trunk', holder),
     });
   }
 

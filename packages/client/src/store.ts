@@ -168,7 +168,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#throwIfClosed();
     const found = await this.#lookup.toDelete(id);
     if ('key' in found) {
-      if (!(await this.#staging.delete(found.key))) throw notFound(id);
+      if (!(await this.#staging.deletions.delete(found.key))) throw notFound(id);
       this.#reader.forget(found.key);
       this.#settling.lookAt(formatKey(found.key));
     } else {
@@ -196,12 +196,12 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.#throwIfClosed();
     void this.#uploads.flushDirect();
-    return this.#staging.flush(options.signal);
+    return this.#staging.merging.flush(options.signal);
   }
 
   async ready(): Promise<Readiness> {
     const problems: string[] = [];
-    const accepting = this.#closing === undefined && this.#staging.hasRoom();
+    const accepting = this.#closing === undefined && this.#staging.acceptance.hasRoom();
     if (!accepting)
       problems.push(
         this.#staging.stats().room.full === 'disk' ? 'the disk is full' : 'the container is full',

@@ -1,9 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import type { FileRow } from '../../../packages/staging/dist/filemap/filemap.js';
-import { CandidateWindow } from '../../../packages/staging/dist/merge/candidate-window.js';
-import { chooseMembers, makeUnits } from '../../../packages/staging/dist/merge/candidates.js';
-import { seededRandom } from '../../../packages/staging/dist/merge/random.js';
+import {
+  chooseMembers,
+  makeUnits,
+  seededRandom,
+} from '../../../packages/staging/dist/merge/candidates.js';
 import { bytesInTrunk } from '../../../packages/staging/dist/merge/trunk-plan.js';
+import { CandidateWindow } from '../../../packages/staging/dist/merge/waiting-files.js';
 
 let count = 0;
 

@@ -1,6 +1,6 @@
+import { serial } from '../background.js';
 import { StoreError } from '../errors.js';
 import type { MergeTask } from '../merge/merge-task.js';
-import { serial } from '../serial.js';
 import type { Retention } from '../upkeep/retention.js';
 import type { Container } from './container.js';
 import { fileRecord, type NewFile } from './records.js';
@@ -17,7 +17,7 @@ export interface AcceptanceParts {
   readonly container: Container;
   readonly spool: Spool;
   readonly retention: Retention;
-  readonly merging: () => MergeTask;
+  readonly merging: MergeTask;
   /** Acknowledge once a file is durable; false: once the system has it. */
   readonly sync: boolean;
   /** At this many bytes uploads are refused. */
@@ -92,7 +92,7 @@ export class Acceptance {
     const inPlace = files.reduce((sum, file) => sum + (file.body ? file.size : 0), 0);
     await this.makeRoom(inPlace + RECORD_ROOM_BYTES * files.length);
     await container.append(files.map(fileRecord), sync && this.#parts.sync);
-    for (const file of files) merging().noteStaged(file.size, file.body === undefined);
+    for (const file of files) merging.noteStaged(file.size, file.body === undefined);
   }
 
   /** Begins a file of its own for a large body; `bytes` is what is known of its length. */
@@ -110,7 +110,7 @@ export class Acceptance {
   /** Read copies go first. Throws `container_full`, `disk_full`. */
   async makeRoom(bytes: number): Promise<void> {
     if (this.#shortage(bytes) > 0) {
-      this.#parts.merging().wake();
+      this.#parts.merging.wake();
       await this.#inTurn(() => this.#trim(this.#shortage(bytes)));
     }
     this.#demand(bytes);

@@ -72,3 +72,17 @@ function agePenalty(ageMs: number, maxAgeMs: number): number {
   if (ageMs * 2 < maxAgeMs) return 0;
   return Math.ceil((AGING_PENALTY_BYTES * ageMs) / maxAgeMs);
 }
+
+/**
+ * A small seeded generator (mulberry32) for decisions that must be repeatable.
+ * Not for keys or anything that must not be guessed.
+ */
+export function seededRandom(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}

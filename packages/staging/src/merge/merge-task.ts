@@ -9,7 +9,7 @@ import {
   type MergeDecision,
 } from './schedule.js';
 import { FIRST_RETRY_MS, Sendings, type SendingsOptions } from './sendings.js';
-import { planTrunk, planWhole, TRUNK_END_BYTES, type TrunkPlan } from './trunk-plan.js';
+import { planTrunk, planWhole, TRUNK_END_BYTES } from './trunk-plan.js';
 import { MAX_FILES } from './waiting-files.js';
 
 /**

@@ -8,8 +8,7 @@ import type { Spool } from '../container/spool.js';
 import { isStoreError } from '../errors.js';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
 import type { PlannedMember } from '../filemap/rows.js';
-import { canHoldSlices } from './file-id.js';
-import type { TrunkPlan } from './trunk-plan.js';
+import { canHoldSlices, type TrunkPlan } from './trunk-plan.js';
 import type { TrunkStore } from './trunk-store.js';
 import { DamagedMembers, trunkBytes } from './trunk-stream.js';
 

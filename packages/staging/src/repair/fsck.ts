@@ -2,18 +2,18 @@ import { LOST_SEGMENT } from '../container/constants.js';
 import { type FileRow, localDamage, type TrunkRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
 import type { Orphan, OrphanReport, PossibleOrphan } from './orphans.js';
-import type { RepairParts } from './sound-copies.js';
-import { soundBytes } from './sound-copies.js';
-import { takeBack } from './take-back.js';
+import { takeBack } from './repair.js';
 import {
   allFiles,
+  type RepairParts,
   ROWS_PER_PAGE,
   readTrunk,
+  soundBytes,
   stageAgain,
   stopped,
   type UpkeepOptions,
   type UpkeepParts,
-} from './upkeep.js';
+} from './sound-copies.js';
 
 /**
  * Holds FileMap, container and FastDFS against each other, and adds up where every byte

@@ -4,8 +4,17 @@ import { hasCode } from '@stevedore/disk';
 import { type FileRow, localDamage, type TrunkRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
 import { repairFile } from './repair.js';
-import { isSoundAt, learnBlocks, type RepairParts, soundBytes } from './sound-copies.js';
-import { allFiles, ROWS_PER_PAGE, readTrunk, stopped, type UpkeepOptions } from './upkeep.js';
+import {
+  allFiles,
+  isSoundAt,
+  learnBlocks,
+  type RepairParts,
+  ROWS_PER_PAGE,
+  readTrunk,
+  soundBytes,
+  stopped,
+  type UpkeepOptions,
+} from './sound-copies.js';
 
 /**
  * Reads every byte there is, at a bounded rate, and holds it against its CRC-32:

@@ -1,10 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
+import type { Background } from '../background.js';
 import type { Container } from '../container/container.js';
-import { deletionRecord, movedRecord } from '../container/records.js';
+import { deletionRecord, movedRecord, retiredRecord } from '../container/records.js';
 import type { FileMap, FileRow, TrunkRow } from '../filemap/filemap.js';
 import type { FormerPlace } from '../filemap/rows.js';
 import type { TrunkStore } from '../merge/trunk-store.js';
+import type { Rebuild } from '../repair/rebuild.js';
+import type { Retention } from './retention.js';
 
 /**
  * Gives the room of deleted files back. The living files of a trunk that is more
@@ -143,4 +146,112 @@ function firstBytes(rows: readonly FileRow[], bytes: number): FileRow[] {
     return index > 0 && sum > bytes;
   });
   return rows.slice(0, count === -1 ? rows.length : count);
+}
+
+/**
+ * Deletes trunks from FastDFS in which nothing is alive any more. That a trunk is given
+ * up is a durable record before FastDFS is asked to delete it: from then on no file is
+ * looked for in it, whatever becomes of the FileMap, and the deletions of its files
+ * need no longer be kept. Asking is repeated until FastDFS has done it.
+ */
+export interface RetirementParts {
+  readonly container: Container;
+  readonly fileMap: FileMap;
+  readonly retention: Retention;
+  readonly trunkStore: TrunkStore;
+  readonly now: () => number;
+}
+
+const REMOVE_TIMEOUT_MS = 30_000;
+
+export class Retirement {
+  readonly #parts: RetirementParts;
+  #stopped = false;
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(parts: RetirementParts) {
+    this.#parts = parts;
+  }
+
+  /** One run at a time; a run that fails leaves the rest to the next. */
+  run(): Promise<void> {
+    const retired = this.#running.then(() => this.#retireAll());
+    this.#running = retired.catch(() => undefined);
+    return retired;
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    await this.#running;
+  }
+
+  async #retireAll(): Promise<void> {
+    const { container, fileMap, trunkStore } = this.#parts;
+    for (const trunk of fileMap.deadTrunks()) {
+      if (this.#stopped) return;
+      if (!this.#isNeeded(trunk)) await this.#giveUp(trunk);
+    }
+    const retiring = fileMap.trunksIn('retiring');
+    if (retiring.length > 0) await container.sync();
+    for (const trunk of retiring) {
+      if (this.#stopped) return;
+      await trunkStore.remove(trunk.fileId!, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
+      fileMap.retireTrunk(trunk.id);
+    }
+  }
+
+  /** Not while retention may write the record of its storing again, behind this one. */
+  #giveUp(trunk: TrunkRow): Promise<void> {
+    const { taskId, kind, fileId, size, crc32, files, doubtfulSince } = trunk;
+    const { container, retention, now } = this.#parts;
+    const doubtful = doubtfulSince !== null;
+    const stored = { taskId, kind, fileId: fileId!, size, crc32: crc32 ?? 0, files, doubtful };
+    return retention.alone(async () => {
+      if (this.#isNeeded(trunk)) return;
+      await container.append([retiredRecord(stored, now())]);
+    });
+  }
+
+  /** Until its last file is stored elsewhere, that file can be read in it, or come back to it. */
+  #isNeeded(trunk: TrunkRow): boolean {
+    const { fileMap } = this.#parts;
+    return fileMap.hasUnsettledMoves(trunk) || fileMap.aliveIn(trunk.id, -1, 1).length > 0;
+  }
+}
+
+export interface TidyingParts {
+  readonly retirement: Retirement;
+  readonly compaction: Compaction;
+  readonly rebuild: Rebuild;
+  readonly background: Background;
+}
+
+/** Deletes trunks that are dead and empties those that are nearly so, when it is wanted. */
+export class Tidying {
+  readonly #parts: TidyingParts;
+  #isWanted = false;
+  #isUnderWay = false;
+
+  constructor(parts: TidyingParts) {
+    this.#parts = parts;
+  }
+
+  want(): void {
+    this.#isWanted = true;
+    if (!this.#isUnderWay) this.#parts.background.run(this.#run());
+  }
+
+  async #run(): Promise<void> {
+    const { retirement, compaction, rebuild, background } = this.#parts;
+    this.#isUnderWay = true;
+    try {
+      while (this.#isWanted && !background.isOver) {
+        this.#isWanted = false;
+        await retirement.run();
+        if (!background.isOver && !rebuild.isWaiting) await compaction.run();
+      }
+    } finally {
+      this.#isUnderWay = false;
+    }
+  }
 }

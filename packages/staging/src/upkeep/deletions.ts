@@ -1,3 +1,4 @@
+import type { Background } from '../background.js';
 import type { Container } from '../container/container.js';
 import { deletionRecord } from '../container/records.js';
 import type { Spool } from '../container/spool.js';
@@ -6,7 +7,7 @@ import type { FileMap, FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
 import type { WaitingFiles } from '../merge/waiting-files.js';
 import type { Quarantine } from '../repair/quarantine.js';
-import type { Background } from './background.js';
+import type { Rebuild } from '../repair/rebuild.js';
 
 /** Deletes files: when their owners ask for it, and when their time is over. */
 export interface DeletionsParts {
@@ -17,8 +18,7 @@ export interface DeletionsParts {
   readonly files: WaitingFiles;
   readonly background: Background;
   readonly now: () => number;
-  /** False while a file that is not found may be one that is not known yet. */
-  readonly isComplete: () => boolean;
+  readonly rebuild: Rebuild;
   /** The file is no longer left out of trunks. */
   readonly takeIn: (key: Buffer) => void;
   /** Trunks have lost files. */
@@ -37,10 +37,10 @@ export class Deletions {
 
   /** False if there is no such file (any more). Durable when it resolves. */
   async delete(key: Buffer): Promise<boolean> {
-    const { fileMap, isComplete } = this.#parts;
+    const { fileMap, rebuild } = this.#parts;
     const row = fileMap.find(key);
     if (!row) {
-      if (!isComplete() && !fileMap.isDeleted(key)) throw unknownYet(key);
+      if (!rebuild.isComplete && !fileMap.isDeleted(key)) throw unknownYet(key);
       return false;
     }
     await this.#deleteRows([row]);
