@@ -38,7 +38,7 @@ export class Background {
   }
 
   /** Repeats the work until all is closed; one run at a time. */
-  every(ms: number, work: () => Promise<void>): void {
+  every(ms: number, work: () => Promise<unknown>): void {
     let running = false;
     const timer = setInterval(() => {
       if (running) return;
@@ -57,4 +57,17 @@ export class Background {
     this.#isOver = true;
     for (const timer of this.#timers) clearInterval(timer);
   }
+}
+
+/** Runs one piece of work after the other. */
+export type Serial = <T>(work: () => Promise<T>) => Promise<T>;
+
+/** One that fails is its caller's concern, not the next one's. */
+export function serial(): Serial {
+  let last: Promise<unknown> = Promise.resolve();
+  return (work) => {
+    const done = last.then(work);
+    last = done.catch(() => undefined);
+    return done;
+  };
 }
