@@ -265,7 +265,7 @@ export class Deployment {
   /** Drops from the caches what others have deleted. */
   async #hear(): Promise<void> {
     const { map, now } = this.#parts;
-    const from = (this.#heardUpTo ??= await map.now());
+    const from = this.#heardUpTo ?? (await map.now());
     const isThorough = now() - this.#heardAllAt >= THOROUGH_INTERVAL_MS;
     const overlapMs = isThorough ? LATEST_COMMIT_MS : OVERLAP_MS;
     let last: Removal = { key: NO_KEY, removedAt: from - overlapMs };

@@ -1,8 +1,9 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Gateway, MapError, type MappedFile, originOf } from '@stevedore/map';
 import { isTrunkId, parseFileId } from '@stevedore/protocol';
-import { formatKey, isStoreError, sliceIdOf, StoreError } from '@stevedore/staging';
-import { type Gateway, MapError, type MappedFile } from '@stevedore/map';
+import { formatKey, isStoreError, StoreError, sliceIdOf } from '@stevedore/staging';
 import { type FileFacts, makeStoredFile, type ReadContent } from '../stored-file.js';
 import type { ByteRange, FileInfo, StoredFile } from '../types.js';
 import type { Deployment } from './deployment.js';
@@ -18,13 +19,16 @@ import { GatewayFiles } from './gateway-files.js';
 export interface ElsewhereParts {
   readonly deployment: Deployment;
   /** Reads a part of a FastDFS file through the caches. */
-  readonly readMapped: (file: MappedFile, ...rest: Parameters<ReadContent>) => ReturnType<ReadContent>;
+  readonly readMapped: (
+    file: MappedFile,
+    ...rest: Parameters<ReadContent>
+  ) => ReturnType<ReadContent>;
   /** Counts a read. */
-  readonly onRead: (
+  readonly onRead: <Result>(
     key: string,
     bytes: number,
-    read: () => Promise<Buffer | Readable>,
-  ) => Promise<Buffer | Readable>;
+    read: () => Promise<Result>,
+  ) => Promise<Result>;
   /** Larger files are streamed. */
   readonly smallFileBytes: number;
   readonly now: () => number;
@@ -36,6 +40,7 @@ export const PEER_HEADER = 'stevedore-peer';
 const MAX_CONNECTIONS = 64;
 const CONNECT_TIMEOUT_MS = 2_000;
 const ANSWER_TIMEOUT_MS = 10_000;
+const SETTLED_INTERVAL_MS = 1_000;
 const DEFAULT_TYPE = 'application/octet-stream';
 
 export class Elsewhere {
@@ -44,6 +49,30 @@ export class Elsewhere {
 
   constructor(parts: ElsewhereParts) {
     this.#parts = parts;
+  }
+
+  /** True for a key that another server gave out. */
+  isForeign(key: Buffer): boolean {
+    return originOf(key) !== this.#parts.deployment.origin;
+  }
+
+  /** True if the map knows that the file is deleted. */
+  async isRemoved(key: Buffer): Promise<boolean> {
+    try {
+      return (await this.#parts.deployment.find(key)) === 'removed';
+    } catch (error) {
+      if (error instanceof MapError) return false;
+      throw error;
+    }
+  }
+
+  /** Its FastDFS id, once it is merged. */
+  async settled(key: Buffer, signal: AbortSignal | undefined): Promise<string> {
+    for (;;) {
+      const { fileId } = await this.find(key, signal);
+      if (fileId !== undefined) return fileId;
+      await sleep(SETTLED_INTERVAL_MS, undefined, signal ? { signal } : {});
+    }
   }
 
   /** Rejects with `not_found` and `storage_unavailable`. */
@@ -168,12 +197,7 @@ export function peerToken(secret: string, method: string, path: string): string 
   return createHmac('sha256', secret).update(`${method} ${path}`).digest('base64url');
 }
 
-export function isPeerToken(
-  token: string,
-  secret: string,
-  method: string,
-  path: string,
-): boolean {
+export function isPeerToken(token: string, secret: string, method: string, path: string): boolean {
   const expected = Buffer.from(peerToken(secret, method, path));
   const given = Buffer.from(token);
   return given.length === expected.length && timingSafeEqual(given, expected);

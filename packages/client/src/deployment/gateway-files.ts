@@ -156,7 +156,8 @@ class Checked extends Transform {
   ): void {
     this.#left -= chunk.length;
     if (this.#expected !== undefined) this.#crc32 = crc32(chunk, this.#crc32);
-    const isWrong = this.#left === 0 && this.#expected !== undefined && this.#crc32 !== this.#expected;
+    const isWrong =
+      this.#left === 0 && this.#expected !== undefined && this.#crc32 !== this.#expected;
     // The last bytes stay behind, so that nobody takes the file for whole.
     if (this.#left < 0 || isWrong) done(corrupt(this.#url));
     else done(null, chunk);
