@@ -1,4 +1,5 @@
-import { join } from 'node:path';
+import { cp } from 'node:fs/promises';
+import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type FileStore, type OpenOptions, open } from '@stevedore/client';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -101,13 +102,23 @@ function suite(newMap: () => Promise<string>): void {
     await soon(() => expect(second.get(gone.key)).rejects.toMatchObject({ code: 'not_found' }));
   });
 
-  it('refuses a copy of a directory', async () => {
+  it('refuses a copy of a directory while the other one is in use', async () => {
     const map = await newMap();
     const { first } = await pair(map);
-    const { key } = await first.put('staged');
-    const other = await server({ map, trackers: first.trackers as string[] });
-    expect(key).toBeTruthy();
-    expect(other.stats().map).toMatchObject({ isMapAvailable: true });
+    const directory = temporaryFolder();
+    const second = await server({ map, directory, trackers: first.trackers as string[] });
+    await second.put('staged');
+    const copy = temporaryFolder();
+    const isHeld = ({ name }: { name: string }) => name === 'lock';
+    await cp(directory, copy, {
+      recursive: true,
+      filter: (path) => !isHeld({ name: basename(path) }),
+    });
+    const opened = open({ map, directory: copy, trackers: first.trackers as string[] });
+    await expect(opened).rejects.toMatchObject({ code: 'origin_taken' });
+    await second.close();
+    const again = await server({ map, directory: copy, trackers: first.trackers as string[] });
+    expect(again.stats()).toMatchObject({ stagedFiles: 1, map: { isMapAvailable: true } });
   });
 }
 

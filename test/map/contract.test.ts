@@ -38,13 +38,19 @@ function contract(open: () => Promise<DeploymentMap>): void {
       instance: instance(),
       origin: undefined,
       url: undefined,
+      place: 'here',
     });
     return { map, origin, secret };
   }
 
   it('gives every directory an origin of its own, and the same again', async () => {
     const { map, secret } = await joined();
-    const mine = { instance: instance(), origin: undefined, url: 'http://10.0.0.1:8080' };
+    const mine = {
+      instance: instance(),
+      origin: undefined,
+      url: 'http://10.0.0.1:8080',
+      place: 'here',
+    };
     const first = await map.join(mine);
     expect(await map.join({ ...mine, origin: first.origin })).toEqual(first);
     expect(first.secret).toBe(secret);
@@ -58,12 +64,24 @@ function contract(open: () => Promise<DeploymentMap>): void {
 
   it('refuses an origin that another directory has, and a directory with another origin', async () => {
     const { map, origin } = await joined();
-    const wrong = { instance: instance(), origin, url: undefined };
+    const wrong = { instance: instance(), origin, url: undefined, place: 'here' };
     await expect(map.join(wrong)).rejects.toMatchObject({ code: 'origin_taken' });
-    const mine = { instance: instance(), origin: undefined, url: undefined };
+    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'here' };
     const { origin: own } = await map.join(mine);
     const copied = map.join({ ...mine, origin: (own % 0xffff) + 1 });
     await expect(copied).rejects.toMatchObject({ code: 'origin_taken' });
+  });
+
+  it('refuses a directory that is in use at another place, until it has left there', async () => {
+    const { map } = await joined();
+    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'one' };
+    const { origin } = await map.join(mine);
+    await expect(map.join({ ...mine, place: 'other' })).rejects.toMatchObject({
+      code: 'origin_taken',
+    });
+    expect((await map.join(mine)).origin).toBe(origin);
+    await map.leave(origin);
+    expect((await map.join({ ...mine, place: 'other' })).origin).toBe(origin);
   });
 
   it('finds what was placed, in the order of the question', async () => {
@@ -152,7 +170,9 @@ function contract(open: () => Promise<DeploymentMap>): void {
       for (const map of maps) await map.close();
     });
     const all = await Promise.all(
-      maps.map((map) => map.join({ instance: instance(), origin: undefined, url: undefined })),
+      maps.map((map) =>
+        map.join({ instance: instance(), origin: undefined, url: undefined, place: 'here' }),
+      ),
     );
     expect(new Set(all.map(({ origin }) => origin)).size).toBe(6);
     expect(new Set(all.map(({ secret }) => secret)).size).toBe(1);
@@ -179,7 +199,7 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
     const own = await PostgresServer.start();
     const map = await openMap(own.url);
     onTestFinished(() => map.close());
-    const mine = { instance: instance(), origin: undefined, url: undefined };
+    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'here' };
     await map.join(mine);
     own.run('UPDATE stevedore_map SET version = 99');
     await expect(map.join(mine)).rejects.toMatchObject({ code: 'map_schema', retryable: false });
@@ -189,7 +209,12 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
     const own = await PostgresServer.start();
     const map = await openMap(`${own.url}?spread=true`);
     onTestFinished(() => map.close());
-    const { origin } = await map.join({ instance: instance(), origin: undefined, url: undefined });
+    const { origin } = await map.join({
+      instance: instance(),
+      origin: undefined,
+      url: undefined,
+      place: 'here',
+    });
     const placed = file(origin);
     await map.place({ number: trunkNumber(origin, 1), fileId: TRUNK }, [placed]);
     const stored = own.run("SELECT encode(file_key, 'hex') FROM stevedore_file").trim();
@@ -198,7 +223,7 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
     // Another gateway is not told, and finds it so.
     const other = await openMap(own.url);
     onTestFinished(() => other.close());
-    await other.join({ instance: instance(), origin: undefined, url: undefined });
+    await other.join({ instance: instance(), origin: undefined, url: undefined, place: 'here' });
     expect(await other.find([placed.key])).toMatchObject([{ trunkFileId: TRUNK }]);
     await other.remove([placed.key], false);
     expect((await map.removalsFor(origin, 10)).map(Buffer.from)).toEqual([placed.key]);
@@ -208,7 +233,12 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
     const own = await PostgresServer.start();
     const map = await openMap(own.url, { timeoutMs: 1000 });
     onTestFinished(() => map.close());
-    const { origin } = await map.join({ instance: instance(), origin: undefined, url: undefined });
+    const { origin } = await map.join({
+      instance: instance(),
+      origin: undefined,
+      url: undefined,
+      place: 'here',
+    });
     const placed = file(origin);
     await map.place({ number: trunkNumber(origin, 1), fileId: TRUNK }, [placed]);
     await own.kill();
@@ -230,7 +260,7 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
     const url = `postgres://test@127.0.0.1:${first.port},127.0.0.1:${second.port}/postgres`;
     const map = await openMap(url, { timeoutMs: 3000 });
     onTestFinished(() => map.close());
-    const mine = { instance: instance(), origin: undefined, url: undefined };
+    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'here' };
     await map.join(mine);
     await first.kill();
     await expect(map.gateways()).rejects.toMatchObject({ retryable: true });
@@ -241,7 +271,7 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
   it('refuses a URL that leads nowhere', async () => {
     const map = await openMap('postgres://test@127.0.0.1:1/postgres', { timeoutMs: 2000 });
     onTestFinished(() => map.close());
-    const mine = { instance: instance(), origin: undefined, url: undefined };
+    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'here' };
     await expect(map.join(mine)).rejects.toMatchObject({ code: 'map_unavailable' });
   });
 });

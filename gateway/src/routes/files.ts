@@ -21,6 +21,7 @@ import type { Policies } from '../access/policies.js';
 import type { ReadyAnswers } from '../http/ready-answers.js';
 import { route } from '../http/route.js';
 import { POLICY_UPLOAD } from '../openapi/operations.js';
+import { peerRoutes } from './peers.js';
 
 /** Where files are: by their keys, by their FastDFS ids, and where they are uploaded to. */
 
@@ -51,9 +52,10 @@ export function fileRoutes(app: FastifyInstance, routes: FileRoutes): void {
   keyRoutes(app, routes, answering);
   fastdfsRoutes(app, routes, answering);
   uploadRoutes(app, routes, answering);
+  peerRoutes(app, files, answering);
 }
 
-type Answering = (call: Call) => RouteHandlerMethod;
+export type Answering = (call: Call) => RouteHandlerMethod;
 
 /** `/files/KEY` */
 function keyRoutes(

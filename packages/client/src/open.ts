@@ -13,7 +13,7 @@ import {
   type UpkeepOptions,
 } from '@stevedore/staging';
 import { readClusterSecrets } from './cluster-secret.js';
-import { readInstance } from './deployment/instance.js';
+import { placeOf, readInstance } from './deployment/instance.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import {
   invalidOption,
@@ -46,7 +46,11 @@ async function openStore(
   const node = new NodeHolder(parsed, secrets);
   const directory = resolve(parsed.directory);
   const map = parsed.map === '' ? undefined : await openMap(parsed.map);
-  const url = parsed.url === '' ? undefined : parsed.url;
+  const identity = async () => ({
+    instance: await readInstance(directory),
+    place: await placeOf(directory),
+    url: parsed.url === '' ? undefined : parsed.url,
+  });
   let trackers: readonly string[] = [];
   let clients: Clients | undefined;
   let store: LocalFileStore | undefined;
@@ -57,8 +61,8 @@ async function openStore(
         ? {
             hasMap: true,
             origin: async () => {
-              const instance = await readInstance(directory);
-              return (await map.join({ instance, origin: undefined, url })).origin;
+              const joining = { ...(await identity()), origin: undefined };
+              return (await map.join(joining)).origin;
             },
           }
         : {}),
@@ -90,7 +94,7 @@ async function openStore(
       ...(map
         ? {
             map,
-            joining: { instance: await readInstance(directory), origin: staging.origin, url },
+            joining: { ...(await identity()), origin: staging.origin },
           }
         : {}),
     });

@@ -281,7 +281,7 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
    * for a whole trunk. A slice of a trunk that another store, or direct mode, has written is
    * deleted by the storage: one of Stevedore does that, a stock one does not know slices.
    */
-  delete(id: string, options?: { readonly onlyHere?: boolean }): Promise<void>;
+  delete(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<void>;
   /** The server's part in a deployment; undefined without a map. */
   readonly deployment?: { readonly secret: string | undefined };
   /** The FastDFS id, once the file is merged. */

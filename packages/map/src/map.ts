@@ -47,6 +47,8 @@ export interface Joining {
   /** The origin of keys that were already given out; undefined: any that is free. */
   readonly origin: number | undefined;
   readonly url: string | undefined;
+  /** Where the directory is, host and path: one that is in use is not taken over elsewhere. */
+  readonly place: string;
 }
 
 export interface Joined {
@@ -65,11 +67,13 @@ export interface Removal {
 export interface DeploymentMap {
   /**
    * Makes the schema where there is none, and enters this gateway. Rejects with
-   * `origin_taken` if another directory has this origin.
+   * `origin_taken` if another directory has this origin, or another place this directory.
    */
   join(gateway: Joining): Promise<Joined>;
   /** Says that this gateway is alive. */
   seen(origin: number): Promise<void>;
+  /** Says that it is not any more: its directory may be used elsewhere at once. */
+  leave(origin: number): Promise<void>;
   gateways(): Promise<Gateway[]>;
   /** Enters the files of a trunk, or moves them there; what was removed stays removed. */
   place(trunk: Trunk, files: readonly PlacedFile[]): Promise<void>;
@@ -95,6 +99,9 @@ export interface DeploymentMap {
   now(): Promise<number>;
   close(): Promise<void>;
 }
+
+/** A directory that was not heard of for so long may be used elsewhere. */
+export const IN_USE_MS = 30_000;
 
 const TASKS_PER_ORIGIN = 2 ** 36;
 

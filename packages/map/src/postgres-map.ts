@@ -1,9 +1,10 @@
 import { randomBytes, randomInt } from 'node:crypto';
 import postgres from 'postgres';
-import { MapError } from './errors.js';
+import { checkOrigin, inUse, MapError, originTaken } from './errors.js';
 import {
   type DeploymentMap,
   type Gateway,
+  IN_USE_MS,
   type Joined,
   type Joining,
   type MappedFile,
@@ -51,44 +52,44 @@ export class PostgresMap implements DeploymentMap {
   async join(gateway: Joining): Promise<Joined> {
     const { secret, spread } = await this.#prepared();
     this.#keys = new StoredKeys(spread);
-    const { instance } = gateway;
+    const { instance, place } = gateway;
     const url = gateway.url ?? null;
     const [known] = await this.#run(
-      `UPDATE stevedore_gateway SET url = $2, seen_at = ${NOW} WHERE instance = $1 RETURNING origin`,
-      [instance, url],
+      'SELECT origin, place, seen_at FROM stevedore_gateway WHERE instance = $1',
+      [instance],
     );
-    if (known) {
-      if (gateway.origin !== undefined && known.origin !== gateway.origin) {
-        throw new MapError(
-          'origin_taken',
-          `the map knows this directory as origin ${known.origin}, its own keys say ${gateway.origin}: was it copied?`,
-        );
-      }
-      return { origin: known.origin as number, secret };
-    }
-    return { origin: await this.#entered(gateway), secret };
+    if (!known) return { origin: await this.#entered(gateway), secret };
+    const origin = known.origin as number;
+    checkOrigin(gateway, origin);
+    const [entered] = await this.#run(
+      `UPDATE stevedore_gateway SET url = $2, place = $3, seen_at = ${NOW}
+        WHERE instance = $1 AND (place = $3 OR seen_at < ${NOW} - ${IN_USE_MS}) RETURNING origin`,
+      [instance, url, place],
+    );
+    if (!entered) throw inUse(known.place as string);
+    return { origin, secret };
   }
 
-  async #entered({ instance, origin, url }: Joining): Promise<number> {
+  async #entered({ instance, origin, url, place }: Joining): Promise<number> {
     for (let attempt = 0; attempt < MAX_ORIGIN; attempt++) {
       const wanted = origin ?? randomInt(1, MAX_ORIGIN + 1);
       const rows = await this.#run(
-        `INSERT INTO stevedore_gateway (origin, instance, url, seen_at) VALUES ($1, $2, $3, ${NOW})
-          ON CONFLICT (origin) DO NOTHING RETURNING origin`,
-        [wanted, instance, url ?? null],
+        `INSERT INTO stevedore_gateway (origin, instance, url, place, seen_at)
+          VALUES ($1, $2, $3, $4, ${NOW}) ON CONFLICT (origin) DO NOTHING RETURNING origin`,
+        [wanted, instance, url ?? null, place],
       );
       if (rows.length > 0) return wanted;
-      if (origin === undefined) continue;
-      throw new MapError(
-        'origin_taken',
-        `another directory gives out keys of origin ${origin}: one of the two is a copy, or was made without the map; start with a new directory`,
-      );
+      if (origin !== undefined) throw originTaken(origin);
     }
     throw new MapError('origin_taken', 'every origin is taken');
   }
 
   async seen(origin: number): Promise<void> {
     await this.#run(`UPDATE stevedore_gateway SET seen_at = ${NOW} WHERE origin = $1`, [origin]);
+  }
+
+  async leave(origin: number): Promise<void> {
+    await this.#run('UPDATE stevedore_gateway SET seen_at = 0 WHERE origin = $1', [origin]);
   }
 
   async gateways(): Promise<Gateway[]> {

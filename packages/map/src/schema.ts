@@ -8,6 +8,7 @@ export const STEPS: readonly (readonly string[])[] = [
       origin INTEGER PRIMARY KEY,
       instance TEXT NOT NULL UNIQUE,
       url TEXT,
+      place TEXT NOT NULL,
       seen_at BIGINT NOT NULL)`,
     `CREATE TABLE IF NOT EXISTS stevedore_trunk (
       trunk BIGINT PRIMARY KEY,

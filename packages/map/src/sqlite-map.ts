@@ -1,9 +1,10 @@
 import { randomBytes, randomInt } from 'node:crypto';
 import { openDatabase, type SqliteDatabase, type SqliteStatement } from '@stevedore/disk/sqlite';
-import { MapError } from './errors.js';
+import { checkOrigin, inUse, MapError, originTaken } from './errors.js';
 import {
   type DeploymentMap,
   type Gateway,
+  IN_USE_MS,
   type Joined,
   type Joining,
   type MappedFile,
@@ -37,41 +38,42 @@ export class SqliteMap implements DeploymentMap {
     });
   }
 
-  async join({ instance, origin, url }: Joining): Promise<Joined> {
+  async join(gateway: Joining): Promise<Joined> {
+    const { instance, url, place } = gateway;
     return this.#together(() => {
       const secret = this.#prepare();
-      const known = this.#get('SELECT origin FROM stevedore_gateway WHERE instance = ?', instance);
-      const mine = known?.origin as number | undefined;
-      if (mine !== undefined && origin !== undefined && mine !== origin) {
-        throw new MapError(
-          'origin_taken',
-          `the map knows this directory as origin ${mine}, its own keys say ${origin}: was it copied?`,
-        );
-      }
+      const known = this.#get(
+        'SELECT origin, place, seen_at FROM stevedore_gateway WHERE instance = ?',
+        instance,
+      );
+      if (known) checkOrigin(gateway, known.origin as number);
+      const isSeen = known && (known.seen_at as number) >= this.#now() - IN_USE_MS;
+      if (isSeen && known.place !== place) throw inUse(known.place as string);
       const isTaken = (each: number) =>
         this.#get('SELECT 1 FROM stevedore_gateway WHERE origin = ?', each) !== undefined;
-      if (mine === undefined && origin !== undefined && isTaken(origin)) {
-        throw new MapError(
-          'origin_taken',
-          `another directory gives out keys of origin ${origin}: one of the two is a copy, or was made without the map; start with a new directory`,
-        );
-      }
-      let entered = mine ?? origin;
-      while (entered === undefined) {
+      let origin = (known?.origin as number | undefined) ?? gateway.origin;
+      if (!known && origin !== undefined && isTaken(origin)) throw originTaken(origin);
+      while (origin === undefined) {
         const drawn = randomInt(1, MAX_ORIGIN + 1);
-        if (!isTaken(drawn)) entered = drawn;
+        if (!isTaken(drawn)) origin = drawn;
       }
       this.#run(
-        `INSERT INTO stevedore_gateway (origin, instance, url, seen_at) VALUES (?, ?, ?, ?)
-          ON CONFLICT (origin) DO UPDATE SET url = excluded.url, seen_at = excluded.seen_at`,
-        ...[entered, instance, url ?? null, this.#now()],
+        `INSERT INTO stevedore_gateway (origin, instance, url, place, seen_at)
+          VALUES (?, ?, ?, ?, ?)
+          ON CONFLICT (origin) DO UPDATE
+            SET url = excluded.url, place = excluded.place, seen_at = excluded.seen_at`,
+        ...[origin, instance, url ?? null, place, this.#now()],
       );
-      return { origin: entered, secret };
+      return { origin, secret };
     });
   }
 
   async seen(origin: number): Promise<void> {
     this.#run('UPDATE stevedore_gateway SET seen_at = ? WHERE origin = ?', this.#now(), origin);
+  }
+
+  async leave(origin: number): Promise<void> {
+    this.#run('UPDATE stevedore_gateway SET seen_at = 0 WHERE origin = ?', origin);
   }
 
   async gateways(): Promise<Gateway[]> {

@@ -169,7 +169,10 @@ export class Deployment {
     clearTimeout(this.#timer);
     await this.#round;
     try {
-      if (this.#failures === 0) await this.#publish();
+      if (this.#failures === 0) {
+        await this.#publish();
+        await this.#parts.map.leave(this.origin);
+      }
     } catch {
       // The outbox keeps it for the next start.
     }

@@ -59,7 +59,7 @@ export class GatewayFiles {
   }
 
   async stat(key: string, signal: AbortSignal | undefined): Promise<FileInfo> {
-    const { body } = await this.#ask('GET', `/files/${key}/info`, {}, signal);
+    const { body } = await this.#ask('GET', `/peer/files/${key}/info`, {}, signal);
     const text = await textOf(body, MAX_INFO_BYTES, this.#url);
     const info = parsed(text);
     if (!info || info.key !== key) {
@@ -86,7 +86,7 @@ export class GatewayFiles {
     signal: AbortSignal | undefined,
   ): Promise<Readable> {
     const headers = range ? { range: `bytes=${range.start}-${range.end}` } : {};
-    const path = `/files/${info.key}`;
+    const path = `/peer/files/${info.key}`;
     const { body, statusCode, headers: answer } = await this.#ask('GET', path, headers, signal);
     const bytes = range ? range.end - range.start + 1 : info.size;
     if (statusCode !== (range ? 206 : 200) || lengthOf(answer) !== bytes) {
@@ -99,7 +99,7 @@ export class GatewayFiles {
   }
 
   async delete(key: string): Promise<void> {
-    const { body } = await this.#ask('DELETE', `/files/${key}`, {}, undefined);
+    const { body } = await this.#ask('DELETE', `/peer/files/${key}`, {}, undefined);
     await body.dump();
   }
 
@@ -129,7 +129,7 @@ export class GatewayFiles {
     if (statusCode < 300) return answer;
     await body.dump().catch(() => {});
     if (statusCode === 404 || statusCode === 410) {
-      throw new StoreError('not_found', `there is no file ${path.split('/')[2]}`);
+      throw new StoreError('not_found', `there is no file ${path.split('/')[3]}`);
     }
     throw unavailable(this.#url, new Error(`status ${statusCode}`));
   }

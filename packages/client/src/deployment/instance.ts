@@ -1,7 +1,13 @@
 import { randomBytes } from 'node:crypto';
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, realpath, writeFile } from 'node:fs/promises';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { StoreError } from '@stevedore/staging';
+
+/** Host and path of a directory. */
+export async function placeOf(directory: string): Promise<string> {
+  return `${hostname()}:${await realpath(directory)}`;
+}
 
 /**
  * The name of a directory in its deployment, made once: a copy of the directory has the same
