@@ -1,4 +1,4 @@
-import { privateDisk } from '@stevedore/disk';
+import { privateDisk, serial } from '@stevedore/disk';
 import { Acceptance } from './container/acceptance.js';
 import { LocalCopies } from './container/local-copies.js';
 import type { FileRow } from './filemap/filemap.js';
@@ -15,7 +15,6 @@ import { Repairs } from './repair/repair.js';
 import { ScrubWatch } from './repair/scrub-watch.js';
 import { type RepairParts, soundSlice } from './repair/sound-copies.js';
 import { takeBack } from './repair/take-back.js';
-import { serial } from './serial.js';
 import type { StagingOptions } from './staging-options.js';
 import type { StartedParts } from './startup.js';
 import { Background } from './upkeep/background.js';

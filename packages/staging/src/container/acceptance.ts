@@ -1,5 +1,5 @@
+import { serial } from '@stevedore/disk';
 import type { MergeTask } from '../merge/merge-task.js';
-import { serial } from '../serial.js';
 import type { Retention } from '../upkeep/retention.js';
 import type { Container } from './container.js';
 import { fileRecord, type NewFile } from './records.js';

@@ -1,7 +1,6 @@
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { type Disk, type DiskFile, isMediumFailure, removeIfThere } from '@stevedore/disk';
-import { serial } from '../serial.js';
+import { type Disk, type DiskFile, isMediumFailure, removeIfThere, serial } from '@stevedore/disk';
 import { isBlockListOf } from './block-checksums.js';
 import { RECORD_HEADER_BYTES, RecordType, SEGMENT_HEADER_BYTES } from './constants.js';
 import { readFirmly, Unreadable } from './firm-read.js';

@@ -1,8 +1,8 @@
 import { crc32 } from 'node:zlib';
+import type { Serial } from '@stevedore/disk';
 import { BlockChecksums, isBlockListOf } from '../container/block-checksums.js';
 import type { SpoolWriter } from '../container/spool.js';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
-import type { Serial } from '../serial.js';
 import type { Quarantine } from './quarantine.js';
 import { readTrunk, type UpkeepParts } from './upkeep.js';
 

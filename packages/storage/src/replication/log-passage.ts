@@ -1,7 +1,7 @@
+import type { News } from '../news.js';
 import type { Binlog, Entry, Position } from './binlog.js';
 import type { LogRecord } from './log-record.js';
 import type { MarkKeeper } from './mark-keeper.js';
-import type { News } from './news.js';
 import { SendWindow } from './send-window.js';
 import type { Sending } from './sending.js';
 import { isWholeFile } from './tombstones.js';

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ASKS_FOR_LINKS, reportServerId, type ServerBrief } from '@stevedore/protocol';
 import { asError, makeAddress, Peer } from '@stevedore/wire';
+import { News } from '../news.js';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import type { FirstCopies } from './first-copies.js';
 import type { MarkFile } from './mark-file.js';
 import { MarkKeeper } from './mark-keeper.js';
-import { News } from './news.js';
 import { PeerSession } from './peer-session.js';
 import type { Sending } from './sending.js';
 import type { MemberStatus } from './status.js';
