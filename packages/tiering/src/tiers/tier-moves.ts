@@ -4,7 +4,7 @@ import { StatusError } from '@stevedore/wire';
 import { AwayError, type AwayFiles, isCopy, isMovedName, tagOf } from './away-files.js';
 import { type CopySource, chunksOf, type LocalFiles } from './local-files.js';
 import type { Move, MovesUnderWay } from './moves-under-way.js';
-import { AwayFile } from './open-content.js';
+import { AwayFile } from './read-files.js';
 import { type FileRecord, MAX_DEPARTURES, MAX_OPEN_COPIES, Place } from './record-rows.js';
 import type { Records } from './records.js';
 

@@ -5,7 +5,7 @@ import type { Disk, DiskFile } from '@stevedore/disk';
 import type { AwayFiles } from './away-files.js';
 import { chunksOf, LocalFiles } from './local-files.js';
 import { MovesUnderWay } from './moves-under-way.js';
-import { AwayFile } from './open-content.js';
+import { AwayFile } from './read-files.js';
 import { type FileRecord, Place } from './record-rows.js';
 import type { Records } from './records.js';
 import { TierMoves } from './tier-moves.js';

@@ -9,7 +9,8 @@ import {
   type StoredMetadata,
   TEMPORARY_DIRECTORY,
 } from '@stevedore/storage';
-import { ChangedFile, ChangedRow, RowFile } from './open-content.js';
+import { ChangedFile, ChangedRow } from './changed-files.js';
+import { RowFile } from './read-files.js';
 import { type FileRecord, Place } from './record-rows.js';
 import { SpillingFile } from './spilling-file.js';
 import type { Tier } from './tier.js';
