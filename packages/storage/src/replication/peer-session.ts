@@ -7,7 +7,7 @@ import type { Position } from './binlog.js';
 import type { FirstCopies } from './first-copies.js';
 import { LogPassage } from './log-passage.js';
 import type { LogRecord } from './log-record.js';
-import type { MarkKeeper } from './mark-keeper.js';
+import type { MarkKeeper } from './marks.js';
 import { isUnfinished } from './members.js';
 import { type Sending, SentFiles } from './sending.js';
 

@@ -5,12 +5,11 @@ import { Listeners } from '../news.js';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import { FirstCopies } from './first-copies.js';
-import { MarkFile } from './mark-file.js';
+import { MarkFile } from './marks.js';
 import { isUnfinished } from './members.js';
-import { PeerSender } from './peer-sender.js';
+import { PeerSender, type ReplicationStatus } from './peer-sender.js';
 import { type Copiers, tryAgain } from './replication.js';
 import { Sending } from './sending.js';
-import type { ReplicationStatus } from './status.js';
 
 /**
  * A sender for every other member of the group, and who makes which change: a file is
