@@ -1,6 +1,5 @@
-import type { Call } from '@stevedore/wire';
+import { type Call, MAX_TIMER_MS } from '@stevedore/wire';
 import { FastdfsError, type FastdfsErrorCode, type FastdfsErrorDetails } from './errors.js';
-import { MAX_TIMER_MS } from './options.js';
 
 /**
  * One call from its start to its end. A Deadline ends a call at most once, by its

@@ -27,10 +27,10 @@ import {
   type PeerAccess,
   StatusError,
 } from '@stevedore/wire';
-import type { FirstSync } from './first-sync.js';
 import type { Identity } from './identity.js';
 import { isUnfinished } from './replication/members.js';
 import type { Replication } from './replication/replication.js';
+import type { FirstSync } from './state-file.js';
 
 /**
  * The long connection of a storage to one tracker: asks for the own address, the

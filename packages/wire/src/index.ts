@@ -14,11 +14,11 @@ export {
   parseAddress,
 } from './address.js';
 export { authenticate } from './client/authentication.js';
-export { BodySource, type PreparedBody } from './client/body-source.js';
+export { BodySource, type PreparedBody, SourceCursor } from './client/body-source.js';
 export type { Call } from './client/call.js';
 export type { Connection } from './client/connection.js';
 export { Peer, type PeerAccess, type PeerOptions } from './client/peer.js';
-export { type PoolStats, Pools } from './client/pools.js';
+export { MAX_TIMER_MS, Pool, type PoolStats } from './client/pool.js';
 export {
   CollectedReply,
   MAX_ERROR_BODY_BYTES,
@@ -26,7 +26,6 @@ export {
   ReplyReader,
   type ReplySink,
 } from './client/reply-reader.js';
-export { SourceCursor } from './client/source-cursor.js';
 export { type Environment, nowSeconds, randomDigits, systemEnvironment } from './environment.js';
 export {
   AuthenticationError,
@@ -36,6 +35,24 @@ export {
   StartError,
   StatusError,
 } from './errors.js';
+export { type ConnectionEnds, FrameServer } from './server/frame-server.js';
+export {
+  type AccessOptions,
+  type AccessSettings,
+  accessSettings,
+  type WithoutSecret,
+} from './server/guard.js';
+export {
+  type Context,
+  control,
+  type Handler,
+  handlerTable,
+  Payload,
+  type Reply,
+  receiving,
+  type StreamedReply,
+  streaming,
+} from './server/handler.js';
 export {
   type ConnectionLimits,
   type ConnectionOptions,
@@ -44,22 +61,4 @@ export {
   DEFAULT_HOST,
   DEFAULT_STORAGE_PORT,
   PROTOCOL_VERSION,
-} from './options.js';
-export {
-  type AccessOptions,
-  type AccessSettings,
-  accessSettings,
-  type WithoutSecret,
-} from './server/access.js';
-export { type ConnectionEnds, FrameServer } from './server/frame-server.js';
-export {
-  type Context,
-  control,
-  type Handler,
-  handlerTable,
-  type Reply,
-  receiving,
-  type StreamedReply,
-  streaming,
-} from './server/handler.js';
-export { Payload } from './server/payload.js';
+} from './server/limits.js';

@@ -4,11 +4,10 @@ import { asError, ConnectionError, type Peer, StatusError } from '@stevedore/wir
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import type { FirstCopies } from './first-copies.js';
-import { LogPassage } from './log-passage.js';
+import { LogPassage, type News } from './log-passage.js';
 import type { LogRecord } from './log-record.js';
-import type { MarkKeeper } from './mark-keeper.js';
+import type { MarkKeeper } from './marks.js';
 import { isUnfinished } from './members.js';
-import type { News } from './news.js';
 import { type Sending, SentFiles } from './sending.js';
 
 /**

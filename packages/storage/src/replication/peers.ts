@@ -3,14 +3,12 @@ import { type Address, asError, isOwnAddress } from '@stevedore/wire';
 import { logDirectory } from '../layout.js';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
-import { FirstCopies } from './first-copies.js';
-import { MarkFile } from './mark-file.js';
+import { FirstCopies, TrackerCalls } from './first-copies.js';
+import { MarkFile } from './marks.js';
 import { isUnfinished } from './members.js';
-import { PeerSender } from './peer-sender.js';
+import { PeerSender, type ReplicationStatus } from './peer-sender.js';
 import { type Copiers, tryAgain } from './replication.js';
 import { Sending } from './sending.js';
-import type { ReplicationStatus } from './status.js';
-import { TrackerCalls } from './tracker-calls.js';
 
 /**
  * A sender for every other member of the group, and who makes which change: a file is

@@ -8,12 +8,12 @@ import {
 } from '@stevedore/protocol';
 import type { Address } from '../address.js';
 import { AuthenticationError, ConnectionError, StatusError } from '../errors.js';
-import type { AccessSettings } from '../server/access.js';
+import type { AccessSettings } from '../server/guard.js';
 import { authenticate } from './authentication.js';
 import { BodySource } from './body-source.js';
 import type { Call, FailureCode } from './call.js';
 import type { Connection } from './connection.js';
-import { Pools } from './pools.js';
+import { MAX_TIMER_MS, Pool } from './pool.js';
 import { CollectedReply, ReplyReader } from './reply-reader.js';
 
 /**
@@ -46,14 +46,12 @@ type Ask = <Request, Answer>(
 ) => Promise<Answer>;
 
 const MAX_REPLY_BYTES = 1024 * 1024;
-/** The longest delay that a timer takes. */
-const NEVER_MS = 2 ** 31 - 1;
 
 export class Peer {
   /** Resolves when the peer or its owner has closed the connections. */
   readonly ended: Promise<void>;
   readonly #options: PeerOptions;
-  readonly #pools: Pools;
+  readonly #pool: Pool;
   #hasEnded = false;
   #end: () => void = () => {};
   #remoteAddress = '';
@@ -66,11 +64,11 @@ export class Peer {
     this.ended = new Promise((resolve) => {
       this.#end = resolve;
     });
-    this.#pools = new Pools({
+    this.#pool = new Pool({
       maxConnections,
       maxConnectionsPerAddress: maxConnections,
       maxQueuedPerAddress: Number.POSITIVE_INFINITY,
-      leaseTimeoutMs: NEVER_MS,
+      leaseTimeoutMs: MAX_TIMER_MS,
       connectTimeoutMs: timeoutMs,
       maxIdleMs: Number.POSITIVE_INFINITY,
       socket: { keepAlive: true, localAddress },
@@ -94,7 +92,7 @@ export class Peer {
         if (!peer.#isPlain) throw error;
         return peer.#lease();
       });
-      peer.#release(connection);
+      peer.#pool.release(connection);
       return peer;
     } catch (error) {
       peer.close();
@@ -135,7 +133,7 @@ export class Peer {
     try {
       return await this.#ask(connection, command, request, flags);
     } finally {
-      this.#release(connection);
+      this.#pool.release(connection);
     }
   }
 
@@ -157,23 +155,19 @@ export class Peer {
       if (connection.state !== 'closed') return answer;
       throw new ConnectionError('ERR_CONNECTION_LOST', `${command.name}: answered before its end`);
     } finally {
-      this.#release(connection);
+      this.#pool.release(connection);
     }
   }
 
   close(): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
-    void this.#pools.close();
+    void this.#pool.close();
     this.#end();
   }
 
   #lease(): Promise<Connection> {
-    return this.#pools.of(this.#options.address).lease(REQUEST, Number.POSITIVE_INFINITY);
-  }
-
-  #release(connection: Connection): void {
-    this.#pools.of(this.#options.address).release(connection);
+    return this.#pool.lease(this.#options.address, REQUEST);
   }
 
   async #hello(connection: Connection, connected: Promise<void>): Promise<void> {

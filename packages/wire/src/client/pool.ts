@@ -1,12 +1,13 @@
 import type { Address } from '../address.js';
-import type { Budget, Sharer } from './budget.js';
 import type { Call } from './call.js';
 import { Connection, type SocketOptions } from './connection.js';
 
 /**
- * The connections to one address: a bounded number, the last used first, each
- * leased to one call at a time. Calls that find none free, here or within the budget
- * of all pools, wait in order, a bounded number of them for a bounded time.
+ * Connections to any number of addresses, bounded for each and for all together; each is
+ * leased to one call at a time, the last used first. Calls that find none free, or no room
+ * among all, wait in order, a bounded number of them for a bounded time. Where there is room
+ * at an address but not among all, a connection that lies idle elsewhere gives way, and the
+ * room that one leaves goes to the call that waits longest.
  */
 
 export interface PoolPolicy {
@@ -35,64 +36,62 @@ export interface PoolPolicy {
   readonly onLost?: () => void;
 }
 
+export interface PoolStats {
+  /** Sockets, those being connected included. */
+  readonly open: number;
+  readonly idle: number;
+  /** Sockets in the hands of a call. */
+  readonly leased: number;
+  /** Calls that wait for a connection. */
+  readonly queued: number;
+}
+
 interface Waiter {
   readonly call: Call;
   readonly connectMs: number;
-  /** Running number over all pools. */
+  /** Running number over all addresses. */
   readonly turn: number;
   readonly resolve: (connection: Connection | Promise<Connection>) => void;
   readonly reject: (error: unknown) => void;
   timer: NodeJS.Timeout | undefined;
 }
 
-export class Pool implements Sharer {
+/** What there is of one address. */
+interface Lane {
   readonly address: Address;
-  readonly #policy: PoolPolicy;
-  readonly #budget: Budget;
-  readonly #all = new Set<Connection>();
+  readonly all: Set<Connection>;
   /** The most recently used is the last. */
-  readonly #idle: Connection[] = [];
+  readonly idle: Connection[];
   /** Insertion order is the order of service. */
-  readonly #queue = new Set<Waiter>();
+  readonly queue: Set<Waiter>;
+}
+
+/** The longest delay that a timer takes. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
+const MAX_SWEEP_MS = 5_000;
+
+export class Pool {
+  readonly #policy: PoolPolicy;
+  readonly #lanes = new Map<string, Lane>();
+  #open = 0;
+  #queued = 0;
+  #turn = 0;
+  /** Closes what lay idle for too long. It never keeps the process alive. */
+  #sweeper: NodeJS.Timeout | undefined;
   #closed = false;
 
-  constructor(address: Address, policy: PoolPolicy, budget: Budget) {
-    this.address = address;
+  constructor(policy: PoolPolicy) {
     this.#policy = policy;
-    this.#budget = budget;
   }
 
-  get open(): number {
-    return this.#all.size;
+  get closed(): boolean {
+    return this.#closed;
   }
 
-  get idle(): number {
-    return this.#idle.length;
-  }
-
-  get queued(): number {
-    return this.#queue.size;
-  }
-
-  get unused(): boolean {
-    return this.#all.size === 0 && this.#queue.size === 0;
-  }
-
-  get waitingSince(): number | undefined {
-    return this.#full ? undefined : this.#firstWaiter?.turn;
-  }
-
-  get idleSinceMs(): number | undefined {
-    return this.#idle[0]?.idleSinceMs;
-  }
-
-  closeIdle(): void {
-    this.#idle[0]?.destroy();
-  }
-
-  useRoom(): void {
-    const waiter = this.#nextWaiter();
-    waiter?.resolve(this.#connect(waiter.call, waiter.connectMs));
+  stats(): PoolStats {
+    let idle = 0;
+    for (const lane of this.#lanes.values()) idle += lane.idle.length;
+    return { open: this.#open, idle, leased: this.#open - idle, queued: this.#queued };
   }
 
   /**
@@ -101,88 +100,109 @@ export class Pool implements Sharer {
    * new one. Rejects with `pool_exhausted`, `connect_failed`, `closed`,
    * or the error that ended the call.
    */
-  async lease(call: Call, stepMs: number, fresh = false): Promise<Connection> {
+  async lease(
+    address: Address,
+    call: Call,
+    stepMs = Number.POSITIVE_INFINITY,
+    fresh = false,
+  ): Promise<Connection> {
     call.throwIfEnded();
     if (this.#closed) throw call.error('closed', 'the client is closed');
+    const lane = this.#lane(address);
     if (fresh) {
       // Makes room: what lies idle here is as doubtful as the one that just failed.
-      if (this.#full || this.#budget.full) this.closeIdle();
+      if (this.#isFull(lane) || this.#hasNoRoom) lane.idle[0]?.destroy();
     } else {
-      const idle = this.#takeIdle();
-      if (idle) return idle;
+      this.#evict(lane, performance.now());
+      const idle = lane.idle.pop();
+      if (idle) {
+        idle.lease();
+        return idle;
+      }
     }
-    const connectMs = Math.min(this.#policy.connectTimeoutMs, stepMs);
-    if (!this.#full) {
-      if (!this.#budget.full || this.#budget.makeRoom()) return this.#connect(call, connectMs);
-      this.#budget.starve(this);
+    const { connectTimeoutMs, leaseTimeoutMs } = this.#policy;
+    const connectMs = Math.min(connectTimeoutMs, stepMs);
+    if (!this.#isFull(lane) && (!this.#hasNoRoom || this.#makeRoom())) {
+      return this.#connect(lane, call, connectMs);
     }
-    return this.#enqueue(call, connectMs, Math.min(this.#policy.leaseTimeoutMs, stepMs));
+    return this.#enqueue(lane, call, connectMs, Math.min(leaseTimeoutMs, stepMs));
   }
 
   /** Takes a connection back. One in any doubt has been closed before. */
   release(connection: Connection): void {
-    if (connection.state !== 'leased') {
+    const lane = this.#lanes.get(connection.address.text);
+    if (connection.state !== 'leased' || !lane) {
       connection.destroy();
       return;
     }
-    if (this.#budget.owesRoom(this, this.#firstWaiter?.turn)) {
-      connection.destroy();
-      return;
+    const waiter = firstOf(lane);
+    if (this.#queued > lane.queue.size) {
+      const first = this.#longestWaiting();
+      if (first && first !== lane && (!waiter || isBefore(first, lane))) {
+        connection.destroy();
+        return;
+      }
     }
-    const waiter = this.#nextWaiter();
     if (waiter) {
+      this.#drop(lane, waiter);
       waiter.resolve(connection);
       return;
     }
     connection.rest();
-    this.#idle.push(connection);
-  }
-
-  /** Closes what has been idle for too long. */
-  evict(now: number): void {
-    // The first are the longest unused.
-    while (this.#idle[0] && now - this.#idle[0].idleSinceMs > this.#policy.maxIdleMs) {
-      this.#idle[0].destroy();
-    }
+    lane.idle.push(connection);
   }
 
   /** Ends all waits and connections with `closed`; resolves when every socket is released. */
   async close(): Promise<void> {
     this.#closed = true;
-    for (let waiter = this.#nextWaiter(); waiter; waiter = this.#nextWaiter()) {
-      waiter.reject(waiter.call.error('closed', 'the client was closed'));
+    clearInterval(this.#sweeper);
+    const lanes = [...this.#lanes.values()];
+    for (const lane of lanes) {
+      for (const waiter of lane.queue) {
+        this.#drop(lane, waiter);
+        waiter.reject(waiter.call.error('closed', 'the client was closed'));
+      }
     }
-    const connections = [...this.#all];
+    const connections = lanes.flatMap(({ all }) => [...all]);
     for (const connection of connections) connection.close();
     await Promise.all(connections.map((connection) => connection.whenReleased()));
   }
 
-  get #full(): boolean {
-    return this.#all.size >= this.#policy.maxConnectionsPerAddress;
+  get #hasNoRoom(): boolean {
+    return this.#open >= this.#policy.maxConnections;
   }
 
-  #takeIdle(): Connection | undefined {
-    this.evict(performance.now());
-    const connection = this.#idle.pop();
-    connection?.lease();
-    return connection;
+  #isFull({ all }: Lane): boolean {
+    return all.size >= this.#policy.maxConnectionsPerAddress;
   }
 
-  async #connect(call: Call, connectMs: number): Promise<Connection> {
+  #lane(address: Address): Lane {
+    let lane = this.#lanes.get(address.text);
+    if (!lane) {
+      lane = { address, all: new Set(), idle: [], queue: new Set() };
+      this.#lanes.set(address.text, lane);
+      const everyMs = Math.min(MAX_SWEEP_MS, Math.ceil(this.#policy.maxIdleMs / 2));
+      this.#sweeper ??= setInterval(() => this.#sweep(), everyMs).unref();
+    }
+    return lane;
+  }
+
+  async #connect(lane: Lane, call: Call, connectMs: number): Promise<Connection> {
+    const { hello, socket = {} } = this.#policy;
     const { connection, connected } = Connection.open(
-      this.address,
-      this.#policy.socket ?? {},
+      lane.address,
+      socket,
       connectMs,
       call,
-      (closed) => this.#onClosed(closed),
+      (closed) => this.#onClosed(lane, closed),
     );
     // An ended call gives up at once, before the connection could be counted.
     if (connection.state !== 'closed') {
-      this.#all.add(connection);
-      this.#budget.opened();
+      lane.all.add(connection);
+      this.#open++;
     }
     try {
-      await this.#policy.hello(connection, connected, call, connectMs);
+      await hello(connection, connected, call, connectMs);
       return connection;
     } catch (error) {
       connection.destroy(error);
@@ -190,53 +210,96 @@ export class Pool implements Sharer {
     }
   }
 
-  #enqueue(call: Call, connectMs: number, leaseMs: number): Promise<Connection> {
-    const address = this.address.text;
-    if (this.#queue.size >= this.#policy.maxQueuedPerAddress) {
-      throw call.error('pool_exhausted', `${this.#queue.size} calls wait already`, { address });
+  #enqueue(lane: Lane, call: Call, connectMs: number, leaseMs: number): Promise<Connection> {
+    const { queue } = lane;
+    const address = lane.address.text;
+    if (queue.size >= this.#policy.maxQueuedPerAddress) {
+      throw call.error('pool_exhausted', `${queue.size} calls wait already`, { address });
     }
     return new Promise((resolve, reject) => {
-      const turn = this.#budget.nextTurn();
+      const turn = ++this.#turn;
       const waiter: Waiter = { call, connectMs, turn, resolve, reject, timer: undefined };
       const giveUp = (error: unknown): void => {
-        this.#drop(waiter);
+        this.#drop(lane, waiter);
         reject(error);
       };
       waiter.timer = setTimeout(() => {
-        giveUp(
-          call.error('pool_exhausted', `no connection became free in ${leaseMs} ms`, {
-            address,
-          }),
-        );
+        const message = `no connection became free in ${leaseMs} ms`;
+        giveUp(call.error('pool_exhausted', message, { address }));
       }, leaseMs);
-      this.#queue.add(waiter);
+      queue.add(waiter);
+      this.#queued++;
       call.watch(giveUp);
     });
   }
 
-  #drop(waiter: Waiter): void {
+  #drop({ queue }: Lane, waiter: Waiter): void {
     clearTimeout(waiter.timer);
     waiter.call.unwatch();
-    this.#queue.delete(waiter);
+    if (queue.delete(waiter)) this.#queued--;
   }
 
-  get #firstWaiter(): Waiter | undefined {
-    return this.#queue.size === 0 ? undefined : this.#queue.values().next().value;
+  /** The address whose first call waits longest of those that may have more connections. */
+  #longestWaiting(): Lane | undefined {
+    let longest: Lane | undefined;
+    for (const lane of this.#lanes.values()) {
+      if (lane.queue.size === 0 || this.#isFull(lane)) continue;
+      if (!longest || isBefore(lane, longest)) longest = lane;
+    }
+    return longest;
   }
 
-  #nextWaiter(): Waiter | undefined {
-    const waiter = this.#firstWaiter;
-    if (waiter) this.#drop(waiter);
-    return waiter;
+  /** Closes the connection that is unused for longest; false when there is none. */
+  #makeRoom(): boolean {
+    let oldest: Connection | undefined;
+    for (const { idle } of this.#lanes.values()) {
+      const first = idle[0];
+      if (first && (!oldest || first.idleSinceMs < oldest.idleSinceMs)) oldest = first;
+    }
+    oldest?.destroy();
+    return !this.#hasNoRoom;
   }
 
-  #onClosed(connection: Connection): void {
-    const counted = this.#all.delete(connection);
-    const at = this.#idle.indexOf(connection);
-    if (at !== -1) this.#idle.splice(at, 1);
-    // A pool that was full, and so had no claim, may have one now.
-    if (this.#queue.size > 0) this.#budget.starve(this);
-    if (counted) this.#budget.closed();
+  #onClosed(lane: Lane, connection: Connection): void {
+    const at = lane.idle.indexOf(connection);
+    if (at !== -1) lane.idle.splice(at, 1);
+    if (lane.all.delete(connection)) {
+      this.#open--;
+      if (this.#queued > 0 && !this.#hasNoRoom) this.#useRoom();
+    }
     if (connection.lost) this.#policy.onLost?.();
   }
+
+  #useRoom(): void {
+    const lane = this.#longestWaiting();
+    const waiter = lane && firstOf(lane);
+    if (!lane || !waiter) return;
+    this.#drop(lane, waiter);
+    waiter.resolve(this.#connect(lane, waiter.call, waiter.connectMs));
+  }
+
+  #evict({ idle }: Lane, now: number): void {
+    // The first are the longest unused.
+    while (idle[0] && now - idle[0].idleSinceMs > this.#policy.maxIdleMs) idle[0].destroy();
+  }
+
+  #sweep(): void {
+    const now = performance.now();
+    for (const [text, lane] of this.#lanes) {
+      this.#evict(lane, now);
+      if (lane.all.size === 0 && lane.queue.size === 0) this.#lanes.delete(text);
+    }
+    if (this.#lanes.size > 0) return;
+    clearInterval(this.#sweeper);
+    this.#sweeper = undefined;
+  }
+}
+
+function firstOf({ queue }: Lane): Waiter | undefined {
+  return queue.size === 0 ? undefined : queue.values().next().value;
+}
+
+/** Whether the first call of `one` waits for longer than that of `other`. */
+function isBefore(one: Lane, other: Lane): boolean {
+  return (firstOf(one)?.turn ?? 0) < (firstOf(other)?.turn ?? 0);
 }

@@ -2,8 +2,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import type { ConnectionCounts } from '@stevedore/protocol';
 import { addressText, plainAddress } from '../address.js';
 import { asError, codeOf, StartError } from '../errors.js';
-import type { AccessSettings } from './access.js';
-import { Guard } from './guard.js';
+import { type AccessSettings, Guard } from './guard.js';
 import { type ConnectionRules, ServedConnection } from './served-connection.js';
 
 /**
