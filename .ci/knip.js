@@ -20,7 +20,10 @@ export default {
     'packages/disk': inner,
     'packages/protocol': inner,
     'packages/staging': inner,
+    'packages/node': inner,
     'packages/storage': inner,
+    'packages/tiering': inner,
+    'packages/tracker': inner,
     'packages/wire': inner,
     gateway: {
       entry: ['src/cli/main.ts!', 'console/*.js!'],

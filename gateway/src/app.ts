@@ -1,27 +1,20 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { FileStore } from '@stevedore/client';
 import {
+  Files,
   ProblemError,
-  ProgressGuard,
   type ResourcePolicy,
-  toProblem,
-  UnsentBytes,
+  type UnsentBytes,
 } from '@stevedore/middleware/core';
-import { type FastifyInstance, fastify } from 'fastify';
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import type { Logger } from 'pino';
 import { Access } from './access/access.js';
-import { allowOrigins } from './access/cors.js';
-import type { HostNames } from './access/hosts.js';
+import { allowOrigins, demandHost, type HostNames } from './access/origins.js';
 import type { Policies } from './access/policies.js';
-import { ConsoleFeed } from './console/feed.js';
-import type { AskMigration } from './console/migrations.js';
-import { answerClientError } from './http/client-error.js';
-import { refuseWhileClosing } from './http/closing.js';
-import { Connections } from './http/connections.js';
-import { demandHost } from './http/one-host.js';
+import { type AskMigration, ConsoleFeed } from './console/feed.js';
+import { answerClientError, Connections, refuseWhileClosing } from './http/connections.js';
 import { ReadyAnswers } from './http/ready-answers.js';
-import { sendProblem } from './http/send-problem.js';
-import { refuseUnwantedBodies } from './http/unwanted-body.js';
+import { problemOf } from './http/route.js';
 import { defaultLimits, type Limits } from './limits.js';
 import { makeLog } from './observe/log.js';
 import { observe } from './observe/observe.js';
@@ -30,11 +23,8 @@ import type { RequestDurations } from './observe/request-durations.js';
 import { type RequestIds, requestIds } from './observe/request-id.js';
 import { describeApi, openapiRoute } from './openapi/openapi.js';
 import { consoleRoutes } from './routes/console.js';
-import { fastdfsRoutes } from './routes/fastdfs.js';
 import { fileRoutes } from './routes/files.js';
-import { healthRoutes } from './routes/health.js';
-import { metricsRoutes } from './routes/metrics.js';
-import { uploadRoutes } from './routes/upload.js';
+import { healthRoutes, metricsRoutes } from './routes/watching.js';
 import { version } from './version.js';
 
 /** The gateway's HTTP side over any FileStore, apart from listening. It never closes the store. */
@@ -77,6 +67,18 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const limits: Limits = Object.freeze({ ...defaultLimits, ...options.limits });
   const { store, log = makeLog('silent'), trustProxy = [], hostNames } = options;
   const { access = new Access({ corsOrigins: options.corsOrigins ?? [] }) } = options;
+  const files = new Files({
+    store,
+    limits,
+    presentation: {
+      inlineTypes: new Set(options.inlineTypes),
+      resourcePolicy: options.resourcePolicy ?? 'same-site',
+    },
+  });
+  const refuse = ({ raw }: FastifyRequest, reply: FastifyReply, problem: ProblemError): void => {
+    const others = reply.getHeaders() as OutgoingHttpHeaders;
+    files.refuse(raw, reply.hijack().raw, problem, others);
+  };
   const requestId = requestIds();
   const refusals = new Refusals(log);
   const app = fastify({
@@ -102,12 +104,12 @@ export function buildApp(options: AppOptions): FastifyInstance {
       if (code !== undefined) refusals.note(code, socket.remoteAddress);
     },
     frameworkErrors: (error, request, reply) => {
-      const problem = toProblem(error);
+      const problem = problemOf(error);
       refusals.note(problem.code, request.ip);
-      sendProblem(request, reply, problem, limits);
+      refuse(request, reply, problem);
     },
   });
-  const unsent = new UnsentBytes(limits);
+  const { unsent } = files;
   const connections = new Connections(limits.maxConnections, unsent);
   const processMetrics = options.processMetrics ?? false;
   const { registry, durations } = observe(app, {
@@ -119,24 +121,27 @@ export function buildApp(options: AppOptions): FastifyInstance {
   // After CORS, so that a page may read a refusal.
   app.after(() => {
     refuseWhileClosing(app, connections);
-    refuseUnwantedBodies(app, limits);
+    // Never read, and so never timed: a body of no upload could arrive without end.
+    app.addHook('onRequest', ({ method, raw }, reply, done) => {
+      if (method !== 'POST') files.closeIfUnread(raw, reply.raw);
+      done();
+    });
     demandHost(app, hostNames);
   });
 
   app.setErrorHandler((error, request, reply) => {
-    const problem = toProblem(error);
+    const problem = problemOf(error);
     if (problem.code === 'internal' || problem.code === 'corrupt') {
       log.error({ requestId: request.id, err: error }, 'request failed');
       options.onError?.(error);
     }
-    sendProblem(request, reply, problem, limits);
+    refuse(request, reply, problem);
   });
   app.setNotFoundHandler((request, reply) => {
     const problem = new ProblemError('route_not_found', 'There is nothing at this path.');
-    sendProblem(request, reply, problem, limits);
+    refuse(request, reply, problem);
   });
 
-  const guard = new ProgressGuard(limits);
   const { embedded = false, askMigration } = options;
   const feed = new ConsoleFeed({
     ...{ store, version: version(), embedded, askMigration },
@@ -145,28 +150,22 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const ready = readyAnswers(app, store, log, { requestId, durations, unsent, hostNames });
   connections.attach(app.server);
   app.addHook('onClose', async () => {
-    guard.close();
     access.close();
     feed.close();
-    unsent.close();
+    files.close();
   });
   describeApi(app);
   app.register(async (scope) => {
     healthRoutes(scope, store);
     metricsRoutes(scope, registry, access);
     consoleRoutes(scope, feed, access);
-    const inlineTypes = new Set(options.inlineTypes);
-    const context = { store, limits, guard };
-    uploadRoutes(scope, { context, access, policies: options.policies ?? {} });
-    const { resourcePolicy = 'same-site' } = options;
-    fileRoutes(scope, { store, access, inlineTypes, resourcePolicy, unsent, ready });
-    fastdfsRoutes(scope, {
-      store,
+    fileRoutes(scope, {
+      files,
       access,
-      inlineTypes,
-      resourcePolicy,
-      unsent,
+      policies: options.policies ?? {},
+      maxFileBytes: limits.maxFileBytes,
       serveTrunks: options.serveTrunks ?? false,
+      ready,
     });
     openapiRoute(scope);
   });

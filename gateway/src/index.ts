@@ -1,5 +1,11 @@
-export { type ApiKey, makeApiKey, type NewApiKey, type Scope } from './access/api-key.js';
-export { readKeyFile, writeKeyFile } from './access/key-file.js';
+export {
+  type ApiKey,
+  makeApiKey,
+  type NewApiKey,
+  readKeyFile,
+  type Scope,
+  writeKeyFile,
+} from './access/api-keys.js';
 export { type AppOptions, buildApp } from './app.js';
 export { defaultLimits, type Limits } from './limits.js';
 export { type GatewayOptions, gatewayOptions } from './options.js';

@@ -1,167 +1,113 @@
-import type { OptionSpec, OptionTable, OptionValues } from '@stevedore/client';
-import type { WithoutSecret } from '@stevedore/storage';
+import { type OptionTable, option } from '@stevedore/options';
 
 /** The options of a tracker and of a storage that run on their own. */
 
-/** Where their figures are. */
-const metricsOptions = {
-  metrics: {
-    kind: 'text',
-    default: '',
-    help: 'HOST:PORT that answers GET /metrics, for Prometheus; a port alone is one of 127.0.0.1; empty: none',
-  } as OptionSpec<string>,
-} satisfies OptionTable;
-
-/** Who may use their ports. */
-const accessOptions = {
-  clusterSecretFile: {
-    kind: 'text',
-    default: '',
-    help: 'file of the secret that every connection must begin with, one a line; the first is used, all are taken',
-  } as OptionSpec<string>,
-  withoutSecret: {
-    kind: 'text',
-    default: 'nothing',
-    choices: ['nothing', 'read', 'all'] satisfies readonly WithoutSecret[],
-    help: 'what a client may do that does not show the secret: nothing, read, or all (while members are given it)',
-  } as OptionSpec<WithoutSecret>,
+const commonOptions = {
+  clusterSecretFile: option.text(
+    '',
+    'file of the secret that every connection must begin with, one a line; the first is used for connections to others, all are accepted',
+    { see: 'OPERATIONS.md#who-may-use-the-ports-of-trackers-and-storages' },
+  ),
+  withoutSecret: option.choice(
+    'nothing',
+    ['nothing', 'read', 'all'],
+    'what a client may do that does not show the secret; all: while members are given it',
+  ),
+  metrics: option.text(
+    '',
+    'HOST:PORT that answers GET /metrics, for Prometheus; a port alone is one of 127.0.0.1, 0 a free one',
+  ),
 } satisfies OptionTable;
 
 export const trackerOptions = {
-  host: {
-    kind: 'text',
-    default: '127.0.0.1',
-    help: 'address to listen on',
-  } as OptionSpec<string>,
-  port: {
-    kind: 'port',
-    default: 22_122,
-    help: 'port to listen on; 0 takes a free one',
-  } as OptionSpec<number>,
-  storeLookup: {
-    kind: 'text',
-    default: 'round-robin',
-    choices: ['round-robin', 'group', 'most-free'],
-    help: 'group of an upload: in turns, always --store-group, or the one with most free room',
-  } as OptionSpec<'round-robin' | 'group' | 'most-free'>,
-  storeGroup: {
-    kind: 'text',
-    default: '',
-    help: 'the group of all uploads, for --store-lookup group',
-  } as OptionSpec<string>,
-  storageIds: {
-    kind: 'list',
-    default: [],
-    help: 'storages by id instead of address: "100001 group1 10.0.0.7:23000",...',
-  } as OptionSpec<readonly string[]>,
-  addressWidth: {
-    kind: 'text',
-    default: 'auto',
-    choices: ['auto', 'narrow', 'wide'],
-    help: 'address fields in answers: narrow for IPv4, wide for IPv6 too; auto: as --storage-ids need',
-  } as OptionSpec<'auto' | 'narrow' | 'wide'>,
-  ...accessOptions,
-  ...metricsOptions,
+  host: option.text('127.0.0.1', 'address to listen on'),
+  port: option.port(22_122, 'port to listen on; 0 takes a free one'),
+  storeLookup: option.choice(
+    'round-robin',
+    ['round-robin', 'group', 'most-free'],
+    'group of an upload: in turns, always --store-group, or the one with most free room',
+  ),
+  storeGroup: option.text('', 'the group of all uploads, for --store-lookup group'),
+  storageIds: option.list(
+    [],
+    'storages by id instead of address: "100001 group1 10.0.0.7:23000",...',
+  ),
+  addressWidth: option.choice(
+    'auto',
+    ['auto', 'narrow', 'wide'],
+    'address fields in answers: narrow for IPv4, wide for IPv6 too; auto: as --storage-ids need',
+  ),
+  ...commonOptions,
 } satisfies OptionTable;
 
 export const storageOptions = {
-  host: {
-    kind: 'text',
-    default: '127.0.0.1',
-    help: 'address to listen on, and to reach trackers from',
-  } as OptionSpec<string>,
-  port: {
-    kind: 'port',
-    default: 23_000,
-    help: 'port to listen on; 0 takes a free one',
-  } as OptionSpec<number>,
-  trackers: {
-    kind: 'list',
-    default: [],
-    help: 'trackers to join, HOST:PORT,...',
-  } as OptionSpec<readonly string[]>,
-  group: {
-    kind: 'text',
-    default: 'group1',
-    help: 'group of storages this one belongs to: letters and digits, 16 at most',
-  } as OptionSpec<string>,
-  storePaths: {
-    kind: 'list',
-    default: ['./stevedore-storage'],
-    help: 'directories that hold the files, DIRECTORY,...',
-  } as OptionSpec<readonly string[]>,
-  cacheSize: {
-    kind: 'size',
-    default: 64 * 2 ** 20,
-    help: 'memory for small files that were read; 0 switches the cache off',
-  } as OptionSpec<number>,
-  cacheFilter: {
-    kind: 'boolean',
-    default: false,
-    help: 'a Bloom filter in front of the cache',
-  } as OptionSpec<boolean>,
-  readAhead: {
-    kind: 'size',
-    default: 2 ** 20,
-    maximum: 64 * 2 ** 20,
-    help: 'read at a time for files of one affinity group; 0 reads every file alone',
-  } as OptionSpec<number>,
-  writeCopies: {
-    kind: 'integer',
-    default: 1,
-    minimum: 1,
-    maximum: 32,
-    help: 'members of the group that must have a new file before it is answered',
-  } as OptionSpec<number>,
-  metadataTier: {
-    kind: 'boolean',
-    default: false,
-    help: 'keep small files as rows beside their metadata, and move them by size, load and room',
-  } as OptionSpec<boolean>,
-  metadataTierSize: {
-    kind: 'size',
-    default: 4 * 2 ** 30,
-    minimum: 2 ** 20,
-    help: 'bytes of files that the rows may hold; beyond 80 % of it those asked for least leave',
-  } as OptionSpec<number>,
-  moveTo: {
-    kind: 'text',
-    default: '',
-    help: 'group that takes files which outgrew their rows, or for which there is no room or load to spare; empty: they become files here',
-  } as OptionSpec<string>,
-  shareWith: {
-    kind: 'list',
-    default: [],
-    help: 'groups of other storages with a metadata tier, which take load while they have room, GROUP,...',
-  } as OptionSpec<readonly string[]>,
-  smallFileShare: {
-    kind: 'integer',
-    default: 20,
-    minimum: 1,
-    maximum: 100,
-    help: 'percent of what the storage can serve that small files have at least, however much metadata is asked for',
-  } as OptionSpec<number>,
-  smallFileThreshold: {
-    kind: 'size',
-    default: 64 * 2 ** 10,
-    minimum: 2 ** 10,
-    maximum: 2 * 2 ** 20,
-    help: 'largest file that becomes a row, to begin with; it adapts up to 2MiB',
-  } as OptionSpec<number>,
-  bandwidth: {
-    kind: 'size',
-    default: 0,
-    help: 'bytes a second that the disk serves; 0 measures it at the first start',
-  } as OptionSpec<number>,
-  moveRate: {
-    kind: 'integer',
-    default: 50,
+  host: option.text(
+    '127.0.0.1',
+    'address to listen on, and to reach trackers and members of the group from',
+  ),
+  port: option.port(23_000, 'port to listen on; 0 takes a free one'),
+  trackers: option.list([], 'trackers to join, HOST:PORT,...'),
+  group: option.text(
+    'group1',
+    'group of storages this one belongs to: letters and digits, 16 at most',
+  ),
+  storePaths: option.list(
+    ['./stevedore-storage'],
+    'directories that hold the files, DIRECTORY,...; the log of changes is in the first',
+  ),
+  cacheSize: option.size(
+    '64MiB',
+    'memory for small files that were read; 0 switches the cache off',
+  ),
+  cacheFilter: option.boolean(false, 'put a Bloom filter in front of that cache'),
+  readAhead: option.size(
+    '1MiB',
+    'bytes read at a time for files of one affinity group; 0 reads every file alone',
+    { maximum: '64MiB' },
+  ),
+  writeCopies: option.integer(
+    1,
+    'members of the group, itself included, that must have a new file before it is acknowledged; with fewer it is refused and removed, with status 11',
+    { minimum: 1, maximum: 32, see: '../packages/storage/README.md#what-is-promised' },
+  ),
+  metadataTier: option.boolean(
+    false,
+    'keep small files, and slices that are read often, as rows beside their metadata, and move them by size, load and room; off: files in rows are still served',
+    { see: '../packages/storage/FORMAT.md#the-metadata-tier' },
+  ),
+  metadataTierSize: option.size(
+    '4GiB',
+    'bytes of files that the rows may hold; beyond 80 % of it slices go, then the files read least',
+    { minimum: '1MiB' },
+  ),
+  moveTo: option.text(
+    '',
+    'group that takes files which outgrew their rows, or for which there is no room or load to spare: any group of the trackers, one of C storages too; none: they become files here',
+    { see: '../packages/storage/FORMAT.md#files-in-another-group' },
+  ),
+  shareWith: option.list(
+    [],
+    'groups of other storages with a metadata tier, which take load while they have room, GROUP,...',
+  ),
+  smallFileShare: option.integer(
+    20,
+    'percent of what the storage can serve that small files get at least, however much metadata is asked for',
+    { minimum: 1, maximum: 100 },
+  ),
+  smallFileThreshold: option.size(
+    '64KiB',
+    'longest file that becomes a row, to begin with; it adapts, up to 2MiB',
+    { minimum: '1KiB', maximum: '2MiB' },
+  ),
+  bandwidth: option.size(
+    0,
+    'bytes a second that the disk serves; 0 measures it at the first start',
+  ),
+  moveRate: option.integer(50, 'files that move a second, at most', {
     minimum: 1,
     maximum: 100_000,
-    help: 'files that move a second, at most',
-  } as OptionSpec<number>,
-  ...accessOptions,
-  ...metricsOptions,
+  }),
+  ...commonOptions,
 } satisfies OptionTable;
 
-export type StorageNodeOptions = OptionValues<typeof storageOptions>;
+export type NodeOptions = typeof commonOptions;

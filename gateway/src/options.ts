@@ -1,106 +1,81 @@
+import { asStoreError, checkStoreOptions, type OpenOptions, storeOptions } from '@stevedore/client';
 import {
-  checkStoreOptions,
   fromEnvironment,
   fromFile,
   fromFlags,
   fromProgram,
-  invalidOption,
-  type OpenOptions,
-  type OptionSpec,
+  OptionError,
   type OptionTable,
   type OptionValues,
+  option,
   parseOptions,
   type RawOptions,
-  storeOptions,
-} from '@stevedore/client';
-import type { ResourcePolicy } from '@stevedore/middleware/core';
-import { LOG_LEVELS, type LogLevel } from './observe/log-levels.js';
+} from '@stevedore/options';
 
 /** The options of the gateway: those of the store, and where it listens. */
 
+/** Here and not beside the log, which who only checks options does not load. */
+const LOG_LEVELS = ['silent', 'error', 'warn', 'info', 'debug'] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
 export const gatewayOptions = {
-  host: {
-    kind: 'text',
-    default: '127.0.0.1',
-    help: 'address to listen on; 0.0.0.0 for every one of this machine',
-  } as OptionSpec<string>,
-  port: {
-    kind: 'port',
-    default: 8080,
-    help: 'port to listen on; 0 takes a free one',
-  } as OptionSpec<number>,
+  host: option.text('127.0.0.1', 'address to listen on; 0.0.0.0 for every one of this machine'),
+  port: option.port(8080, 'port to listen on; 0 takes a free one'),
   ...storeOptions,
-  trackerPort: { ...storeOptions.trackerPort, default: 22_122 } as OptionSpec<number>,
-  storagePort: { ...storeOptions.storagePort, default: 23_000 } as OptionSpec<number>,
-  downloadBuffer: {
-    kind: 'size',
-    default: 24 * 2 ** 20,
-    minimum: 2 ** 20,
-    help: 'memory for bytes that were read and that clients have not taken yet, of all downloads together',
-  } as OptionSpec<number>,
-  serveTrunks: {
-    kind: 'boolean',
-    default: false,
-    help: 'serve whole trunks by their FastDFS ids too; who has one reads every file in it',
-  } as OptionSpec<boolean>,
-  apiKeys: {
-    kind: 'text',
-    default: '',
-    help: 'file of API keys that writes and deletes need, made by `stevedore keys`; read again when it changes',
-  } as OptionSpec<string>,
-  urlSecret: {
-    kind: 'list',
-    default: [],
-    help: 'secrets of signed URLs, which reads need then; the first signs, all are valid',
-  } as OptionSpec<readonly string[]>,
-  antiLeechSecret: {
-    kind: 'text',
-    default: '',
-    help: 'secret of the token and ts that FastDFS paths need then, as the nginx module has it',
-  } as OptionSpec<string>,
-  antiLeechTtl: {
-    kind: 'duration',
-    default: 600_000,
-    minimum: 1000,
-    help: 'how long such a token is valid',
-  } as OptionSpec<number>,
-  policies: {
-    kind: 'text',
-    default: '',
-    help: 'JSON file of upload policies by name',
-  } as OptionSpec<string>,
-  inlineTypes: {
-    kind: 'list',
-    default: [],
-    help: 'media types that browsers may show in place although they might run them, sandboxed',
-  } as OptionSpec<readonly string[]>,
-  corsOrigins: {
-    kind: 'list',
-    default: [],
-    help: 'origins whose pages may use the gateway, https://app.example,...; * for all',
-  } as OptionSpec<readonly string[]>,
-  resourcePolicy: {
-    kind: 'text',
-    default: 'auto',
-    choices: ['auto', 'same-origin', 'same-site', 'cross-origin'],
-    help: 'Cross-Origin-Resource-Policy of files: whose pages may show them; auto: same-site while the gateway is open on loopback and corsOrigins is empty, else cross-origin',
-  } as OptionSpec<'auto' | ResourcePolicy>,
-  hostNames: {
-    kind: 'list',
-    default: [],
-    help: 'host names to serve beside localhost and its addresses, while the gateway is open on loopback; else every name is served',
-  } as OptionSpec<readonly string[]>,
-  trustProxy: {
-    kind: 'list',
-    default: [],
-    help: 'addresses or networks of proxies whose X-Forwarded headers are believed',
-  } as OptionSpec<readonly string[]>,
-  logLevel: {
-    kind: 'text',
-    default: 'warn',
-    choices: LOG_LEVELS,
-    help: 'what is logged to stderr as JSON lines: silent, error, warn, info (every request), debug',
-  } as OptionSpec<LogLevel>,
+  trackerPort: { ...storeOptions.trackerPort, default: 22_122 },
+  storagePort: { ...storeOptions.storagePort, default: 23_000 },
+  downloadBuffer: option.size(
+    '24MiB',
+    'memory for bytes that were read and that clients have not taken yet, of all downloads together',
+    { minimum: '1MiB', see: 'HTTP.md#slow-clients' },
+  ),
+  serveTrunks: option.boolean(
+    false,
+    'serve whole trunks by their FastDFS ids too; who has one reads every file in it',
+  ),
+  apiKeys: option.text(
+    '',
+    'file of the API keys that uploads and deletions need, made by `stevedore keys`; read again when it changes',
+    { see: 'HTTP.md#who-may' },
+  ),
+  urlSecret: option.list(
+    [],
+    'secrets of signed URLs, which reads need then; the first signs, all are valid',
+    { see: 'HTTP.md#who-may' },
+  ),
+  antiLeechSecret: option.text(
+    '',
+    'secret of the token that FastDFS paths need then, as the FastDFS nginx module has it',
+    { see: 'HTTP.md#fastdfs-paths' },
+  ),
+  antiLeechTtl: option.duration('600s', 'how long such a token is valid', { minimum: '1s' }),
+  policies: option.text('', 'JSON file of upload policies by name', { see: 'HTTP.md#policies' }),
+  inlineTypes: option.list(
+    [],
+    'media types that browsers may show in place, sandboxed, although they might run them',
+  ),
+  corsOrigins: option.list(
+    [],
+    'origins whose pages may use the gateway, https://app.example,...; * for all',
+  ),
+  resourcePolicy: option.choice(
+    'auto',
+    ['auto', 'same-origin', 'same-site', 'cross-origin'],
+    'Cross-Origin-Resource-Policy of files: whose pages may show them; auto: same-site while the gateway is open on loopback and corsOrigins is empty, else cross-origin',
+  ),
+  hostNames: option.list(
+    [],
+    'host names to serve beside localhost and its addresses, while the gateway is open on loopback; else every name is served',
+  ),
+  trustProxy: option.list(
+    [],
+    'addresses or networks of proxies whose X-Forwarded headers are believed',
+  ),
+  logLevel: option.choice(
+    'warn',
+    LOG_LEVELS,
+    'what is logged to stderr as JSON lines; info: every request',
+  ),
 } satisfies OptionTable;
 
 export type GatewayOptions = OptionValues<typeof gatewayOptions>;
@@ -127,9 +102,9 @@ export function parseGatewayOptions(
   return parseOptions(table, sources, check);
 }
 
-/** As `parseGatewayOptions`, for values a program gives. */
+/** As `parseGatewayOptions`, for values a program gives; throws StoreError. */
 export function checkGatewayOptions(values: RawOptions): GatewayOptions {
-  return parseOptions(gatewayOptions, [fromProgram(values)], check);
+  return asStoreError(() => parseOptions(gatewayOptions, [fromProgram(values)], check));
 }
 
 /** Options that contradict each other or could be guessed. */
@@ -137,12 +112,12 @@ function check(options: GatewayOptions, nameOf: (option: string) => string): voi
   checkStoreOptions(options, nameOf);
   for (const secret of options.urlSecret) {
     if (Buffer.byteLength(secret) < 16) {
-      throw invalidOption(`${nameOf('urlSecret')}: 16 bytes at least`);
+      throw new OptionError(`${nameOf('urlSecret')}: 16 bytes at least`);
     }
   }
   for (const origin of options.corsOrigins) {
     if (origin === '*' || (URL.canParse(origin) && new URL(origin).origin === origin)) continue;
-    throw invalidOption(
+    throw new OptionError(
       `${nameOf('corsOrigins')}: "${origin}" is no origin; write it like https://app.example`,
     );
   }

@@ -4,11 +4,11 @@ import type { ResourcePolicy } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { Access } from './access/access.js';
-import { HostNames, isLoopback } from './access/hosts.js';
 import { KeyRing } from './access/key-ring.js';
+import { HostNames, isLoopback } from './access/origins.js';
 import { readPolicies } from './access/policies.js';
 import { buildApp } from './app.js';
-import type { AskMigration } from './console/migrations.js';
+import type { AskMigration } from './console/feed.js';
 import { defaultLimits, type Limits } from './limits.js';
 import { logTrouble, makeLog } from './observe/log.js';
 import { checkGatewayOptions, type GatewayOptions, openOptions } from './options.js';
@@ -122,7 +122,7 @@ function resourcePolicyOf(options: GatewayOptions): ResourcePolicy {
 /** Loads the daemons' side only once a console is looked at. */
 function migrationAsker({ clusterSecretFile }: GatewayOptions): AskMigration {
   return async (address) => {
-    const { askMigration, NoMigrationError } = await import('@stevedore/storage/migration');
+    const { askMigration, NoMigrationError } = await import('@stevedore/tiering/control');
     const [secret] = await readClusterSecrets(clusterSecretFile);
     try {
       return await askMigration(address, 'status', { timeoutMs: MIGRATION_TIMEOUT_MS, secret });

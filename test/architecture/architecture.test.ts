@@ -20,15 +20,29 @@ import {
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   protocol: [],
   disk: [],
+  options: [],
   balance: [],
   cache: [],
-  wire: ['protocol'],
-  fastdfs: ['protocol'],
+  wire: ['options', 'protocol'],
+  fastdfs: ['protocol', 'wire'],
   staging: ['protocol', 'disk'],
-  storage: ['protocol', 'disk', 'balance', 'cache', 'wire', 'fastdfs'],
-  client: ['protocol', 'cache', 'fastdfs', 'staging', 'storage'],
+  tracker: ['protocol', 'wire'],
+  storage: ['protocol', 'disk', 'cache', 'wire'],
+  tiering: ['protocol', 'disk', 'balance', 'cache', 'wire', 'fastdfs', 'storage'],
+  node: ['wire', 'tracker', 'storage', 'tiering'],
+  client: ['protocol', 'options', 'cache', 'fastdfs', 'staging', 'node'],
   middleware: ['client'],
-  gateway: ['protocol', 'disk', 'storage', 'client', 'middleware'],
+  gateway: [
+    'protocol',
+    'options',
+    'disk',
+    'wire',
+    'tracker',
+    'tiering',
+    'node',
+    'client',
+    'middleware',
+  ],
 };
 
 /** Folders of tests that are of no package alone. */
@@ -44,7 +58,6 @@ const COMMON_TESTS = [
   'gateway',
   'interop',
   'support',
-  'tiers',
   'vectors',
 ];
 

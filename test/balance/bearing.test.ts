@@ -1,5 +1,6 @@
-import { bearableBytes, keptShare, SeededRandom, type ServedIn } from '@stevedore/balance';
+import { bearableBytes, keptShare, type ServedIn } from '@stevedore/balance';
 import { describe, expect, test } from 'vitest';
+import { SeededRandom } from '../../bench/dist/harness/seeded-random.js';
 
 function served(perMs: number, requests: number): ServedIn {
   return { bytes: perMs * 100, requests, ms: 100 };

@@ -7,10 +7,10 @@ import {
   meanAbsoluteError,
   type Observation,
   panel,
-  SeededRandom,
   sesm,
 } from '@stevedore/balance';
 import { describe, expect, test } from 'vitest';
+import { SeededRandom } from '../../bench/dist/harness/seeded-random.js';
 
 const CAPACITY = 1000;
 const served = (servedBytes: number, waitingBytes = 0): Observation => ({

@@ -1,5 +1,6 @@
-import { heated, isWorthRow, SeededRandom } from '@stevedore/balance';
+import { heated, isWorthRow } from '@stevedore/balance';
 import { expect, test } from 'vitest';
+import { SeededRandom } from '../../bench/dist/harness/seeded-random.js';
 
 const HOUR_MS = 3_600_000;
 

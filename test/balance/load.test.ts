@@ -6,12 +6,12 @@ import {
   type Load,
   loadToMove,
   remainder,
-  SeededRandom,
   smallFileAllowance,
   smallFileRoom,
   spareLoad,
 } from '@stevedore/balance';
 import { describe, expect, test } from 'vitest';
+import { SeededRandom } from '../../bench/dist/harness/seeded-random.js';
 
 const RUNS = 2000;
 

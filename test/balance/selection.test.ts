@@ -4,12 +4,12 @@ import {
   chooseTarget,
   efficiency,
   migrationProfit,
-  SeededRandom,
   type ServerLoad,
   selectByProfit,
   splitByRoom,
 } from '@stevedore/balance';
 import { describe, expect, test } from 'vitest';
+import { SeededRandom } from '../../bench/dist/harness/seeded-random.js';
 
 const RUNS = 1000;
 

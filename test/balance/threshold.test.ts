@@ -1,11 +1,6 @@
-import {
-  defaultParameters,
-  fileThreshold,
-  globalThreshold,
-  parameters,
-  SeededRandom,
-} from '@stevedore/balance';
+import { defaultParameters, fileThreshold, globalThreshold, parameters } from '@stevedore/balance';
 import { describe, expect, test } from 'vitest';
+import { SeededRandom } from '../../bench/dist/harness/seeded-random.js';
 
 const MIB = 2 ** 20;
 

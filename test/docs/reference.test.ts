@@ -1,5 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { STORE_CHANNELS } from '@stevedore/client';
+import { CHANNELS } from '@stevedore/fastdfs';
+import { problemBody, problemCodes } from '@stevedore/middleware/core';
+import { startStorage } from '@stevedore/node';
 import {
   environmentName,
   flagName,
@@ -7,11 +11,8 @@ import {
   type OptionSpec,
   type OptionTable,
   parseOptions,
-  STORE_CHANNELS,
-} from '@stevedore/client';
-import { CHANNELS } from '@stevedore/fastdfs';
-import { problemBody, problemCodes } from '@stevedore/middleware/core';
-import { startStorage, startTracker } from '@stevedore/storage';
+} from '@stevedore/options';
+import { startTracker } from '@stevedore/tracker';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../gateway/dist/app.js';
 import { storageOptions, trackerOptions } from '../../gateway/dist/node-options.js';

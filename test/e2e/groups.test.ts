@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { open } from '@stevedore/client';
 import { FastdfsClient } from '@stevedore/fastdfs';
+import { startStorage } from '@stevedore/node';
 import { parseFileId, parseSliceId } from '@stevedore/protocol';
-import { startStorage, startTracker } from '@stevedore/storage';
+import { startTracker } from '@stevedore/tracker';
 import { expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 

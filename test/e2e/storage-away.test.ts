@@ -1,7 +1,8 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { open } from '@stevedore/client';
-import { type Storage, startStorage, startTracker, type Tracker } from '@stevedore/storage';
+import { type Storage, startStorage } from '@stevedore/node';
+import { startTracker, type Tracker } from '@stevedore/tracker';
 import { expect, onTestFinished, test } from 'vitest';
 import { until } from '../support/staging.js';
 import { temporaryFolder } from '../support/temporary.js';

@@ -2,8 +2,12 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { formatKeyFile, parseKeyFile } from '../../gateway/dist/access/api-key.js';
-import { readKeyFile, writeKeyFile } from '../../gateway/dist/access/key-file.js';
+import {
+  formatKeyFile,
+  parseKeyFile,
+  readKeyFile,
+  writeKeyFile,
+} from '../../gateway/dist/access/api-keys.js';
 import { KeyRing } from '../../gateway/dist/access/key-ring.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { call, guarded, NOW, newKey } from './guarded.js';

@@ -2,8 +2,7 @@ import { chmodSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ClusterFinding } from '@stevedore/client';
 import { describe, expect, test } from 'vitest';
-import { makeApiKey } from '../../gateway/dist/access/api-key.js';
-import { writeKeyFile } from '../../gateway/dist/access/key-file.js';
+import { makeApiKey, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import {
   checkAccessFiles,
   checkConfigFile,

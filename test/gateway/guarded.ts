@@ -1,7 +1,6 @@
 import { join } from 'node:path';
 import { Access } from '../../gateway/dist/access/access.js';
-import { type ApiKey, makeApiKey } from '../../gateway/dist/access/api-key.js';
-import { writeKeyFile } from '../../gateway/dist/access/key-file.js';
+import { type ApiKey, makeApiKey, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { KeyRing } from '../../gateway/dist/access/key-ring.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { type Running, running } from './harness.js';

@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { Access } from '../../gateway/dist/access/access.js';
-import { HostNames } from '../../gateway/dist/access/hosts.js';
+import { HostNames } from '../../gateway/dist/access/origins.js';
 import { ConsoleFeed } from '../../gateway/dist/console/feed.js';
 import { startGateway } from '../../gateway/dist/start.js';
 import { temporaryFolder } from '../support/temporary.js';

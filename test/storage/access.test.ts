@@ -1,6 +1,7 @@
 import { createRequire } from 'node:module';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { ScriptedServer } from '@stevedore/fastdfs/testing';
+import type { StorageOptions } from '@stevedore/node';
 import {
   activeTest,
   beginAuthentication,
@@ -19,8 +20,8 @@ import {
   serverProof,
   uploadFile,
 } from '@stevedore/protocol';
-import { type StorageOptions, startTracker } from '@stevedore/storage';
-import { askMigration } from '@stevedore/storage/migration';
+import { askMigration } from '@stevedore/tiering/control';
+import { startTracker } from '@stevedore/tracker';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { groupOf, type MemberOfTest } from './group.js';
 import { filesIn, type RawClient, storageOf, trackerOf, until } from './support.js';

@@ -1,5 +1,6 @@
 import { open } from 'node:fs/promises';
 import { type Disk, decoratedFile, localDisk } from '@stevedore/disk';
+import type { StorageOptions } from '@stevedore/node';
 import {
   appendFile,
   createLink,
@@ -14,7 +15,6 @@ import {
   uploadAppenderFile,
   uploadSlaveFile,
 } from '@stevedore/protocol';
-import type { StorageOptions } from '@stevedore/storage';
 import { describe, expect, it } from 'vitest';
 import { Random } from '../support/random.js';
 import { idOf, pathOf, type RawClient, storageOf } from './support.js';

@@ -1,3 +1,4 @@
+import { startStorage } from '@stevedore/node';
 import {
   decodeFields,
   downloadFile,
@@ -15,7 +16,7 @@ import {
   reportDiskUsage,
   syncNotify,
 } from '@stevedore/protocol';
-import { startStorage, startTracker, type TrackerOptions } from '@stevedore/storage';
+import { startTracker, type TrackerOptions } from '@stevedore/tracker';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import { idOf, RawClient, trackerOf, until } from './support.js';
@@ -77,7 +78,9 @@ describe('an upload', () => {
     expect(await groupsOf({ storeLookup: 'group', storeGroup: 'none' })).toEqual(
       Array.from({ length: 4 }, () => '2'),
     );
-    await expect(trackerOf({ storeLookup: 'group' })).rejects.toMatchObject({ code: 'ERR_OPTION' });
+    await expect(trackerOf({ storeLookup: 'group' })).rejects.toMatchObject({
+      code: 'invalid_option',
+    });
   });
 });
 

@@ -1,5 +1,6 @@
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { type Storage, type StorageOptions, startStorage } from '@stevedore/node';
 import {
   type Command,
   encodeRequestHead,
@@ -8,14 +9,7 @@ import {
   type PayloadCommand,
   StorageStatus,
 } from '@stevedore/protocol';
-import {
-  type Storage,
-  type StorageOptions,
-  startStorage,
-  startTracker,
-  type Tracker,
-  type TrackerOptions,
-} from '@stevedore/storage';
+import { startTracker, type Tracker, type TrackerOptions } from '@stevedore/tracker';
 import { onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import { RawClient, until } from './support.js';

@@ -1,6 +1,7 @@
 import { connect } from 'node:net';
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { startStorage, startTracker } from '@stevedore/storage';
+import { startStorage } from '@stevedore/node';
+import { startTracker } from '@stevedore/tracker';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import { until } from './support.js';

@@ -4,7 +4,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { listStorage, StorageStatus } from '@stevedore/protocol';
-import { startTracker, type Tracker } from '@stevedore/storage';
+import { startTracker, type Tracker } from '@stevedore/tracker';
 import { onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import { RawClient } from './support.js';

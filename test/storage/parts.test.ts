@@ -2,11 +2,11 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Disk, decoratedFile, localDisk } from '@stevedore/disk';
 import { describe, expect, it } from 'vitest';
-import { ByteBoundedCache } from '../../packages/storage/dist/storage/byte-bounded-cache.js';
-import { DirectoryRotation } from '../../packages/storage/dist/storage/directory-rotation.js';
-import { KeyedLock } from '../../packages/storage/dist/storage/keyed-lock.js';
-import { OpenFiles } from '../../packages/storage/dist/storage/open-files.js';
-import { StateFile } from '../../packages/storage/dist/storage/state-file.js';
+import { DirectoryRotation } from '../../packages/storage/dist/files/file-names.js';
+import { FilesOnDisk } from '../../packages/storage/dist/files/files-on-disk.js';
+import { OpenFiles } from '../../packages/storage/dist/files/open-files.js';
+import { ByteBoundedCache } from '../../packages/storage/dist/slices/byte-bounded-cache.js';
+import { StateFile } from '../../packages/storage/dist/state-file.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 const noError = (error: Error): void => {
@@ -50,30 +50,12 @@ describe('the directory rotation', () => {
   });
 });
 
-describe('the keyed lock', () => {
-  it('runs actions of one key in turns, also after one that failed', async () => {
-    const lock = new KeyedLock();
-    const order: string[] = [];
-    const step =
-      (name: string, fails = false) =>
-      async () => {
-        order.push(`${name} begins`);
-        await new Promise((resolve) => setImmediate(resolve));
-        order.push(`${name} ends`);
-        if (fails) throw new Error(name);
-      };
-    const failed = lock.run('key', step('a', true));
-    const second = lock.run('key', step('b'));
-    await expect(failed).rejects.toThrow('a');
-    await second;
-    expect(order).toEqual(['a begins', 'a ends', 'b begins', 'b ends']);
-  });
-});
+const onDisk = (disk: Disk) => new FilesOnDisk(disk, () => '');
 
 describe('the open files', () => {
   it('are shared, and at most so many stay open unused', async () => {
     const folder = temporaryFolder();
-    const files = new OpenFiles(localDisk, 2, noError);
+    const files = new OpenFiles(onDisk(localDisk), 2, noError);
     const paths = ['a', 'b', 'c'].map((name) => join(folder, name));
     for (const path of paths) await writeFile(path, path);
     const [one, same] = await Promise.all([files.acquire(paths[0]!), files.acquire(paths[0]!)]);
@@ -90,7 +72,7 @@ describe('the open files', () => {
   it('that are forgotten serve those who read them to the end', async () => {
     const path = join(temporaryFolder(), 'file');
     await writeFile(path, 'content');
-    const files = new OpenFiles(localDisk, 2, noError);
+    const files = new OpenFiles(onDisk(localDisk), 2, noError);
     const reader = await files.acquire(path);
     await localDisk.unlink(path);
     files.forget(path);
@@ -119,7 +101,7 @@ describe('the open files', () => {
         });
       },
     };
-    const files = new OpenFiles(limited, 100, noError);
+    const files = new OpenFiles(onDisk(limited), 100, noError);
     for (let index = 0; index < 10; index++) {
       const path = join(folder, String(index));
       await writeFile(path, 'content');
@@ -133,7 +115,7 @@ describe('the open files', () => {
   it('are files: a directory is status 21', async () => {
     const path = join(temporaryFolder(), 'directory');
     await mkdir(path);
-    const files = new OpenFiles(localDisk, 2, noError);
+    const files = new OpenFiles(onDisk(localDisk), 2, noError);
     await expect(files.acquire(path)).rejects.toMatchObject({ status: 21 });
   });
 });

@@ -1,6 +1,7 @@
 import { connect } from 'node:net';
+import { startStorage } from '@stevedore/node';
 import { beat, type JoinRequest, join } from '@stevedore/protocol';
-import { startStorage, startTracker, type TrackerOptions } from '@stevedore/storage';
+import { startTracker, type TrackerOptions } from '@stevedore/tracker';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import { type Recorded, Replay, recorded, type Target } from './replay.js';

@@ -1,7 +1,7 @@
 import { appendFile as appendToFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Storage, StorageOptions } from '@stevedore/node';
 import { deleteFile, type FileName, uploadSlaveFile } from '@stevedore/protocol';
-import type { Storage, StorageOptions } from '@stevedore/storage';
 import { describe, expect, it } from 'vitest';
 import {
   contentsOf,

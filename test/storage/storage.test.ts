@@ -256,8 +256,10 @@ describe('a storage', () => {
     await expect(storageOf({ storePaths: [join(file, 'below')] })).rejects.toMatchObject({
       code: 'ENOTDIR',
     });
-    await expect(storageOf({ storePaths: [] })).rejects.toMatchObject({ code: 'ERR_OPTION' });
-    await expect(storageOf({ group: 'not a group' })).rejects.toMatchObject({ code: 'ERR_OPTION' });
+    await expect(storageOf({ storePaths: [] })).rejects.toMatchObject({ code: 'invalid_option' });
+    await expect(storageOf({ group: 'not a group' })).rejects.toMatchObject({
+      code: 'invalid_option',
+    });
     await expect(
       storageOf({ maxControlBodyBytes: 9000, receiveBufferBytes: 8000 }),
     ).rejects.toThrow('must fit receiveBufferBytes');

@@ -3,6 +3,7 @@ import { readdir } from 'node:fs/promises';
 import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { FileCacheStats } from '@stevedore/cache';
+import { type StorageOptions, startStorage } from '@stevedore/node';
 import {
   type Command,
   decodeHeader,
@@ -14,12 +15,7 @@ import {
   parseFileName,
   uploadFile,
 } from '@stevedore/protocol';
-import {
-  type StorageOptions,
-  startStorage,
-  startTracker,
-  type TrackerOptions,
-} from '@stevedore/storage';
+import { startTracker, type TrackerOptions } from '@stevedore/tracker';
 import { onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 

@@ -21,13 +21,10 @@ import {
   uploadFile,
   uploadSlaveFile,
 } from '@stevedore/protocol';
-import { statusOf } from '@stevedore/wire';
-import type { OpenFile } from '../../packages/storage/dist/storage/open-files.js';
-import {
-  type OpenedStorage,
-  openStorage,
-} from '../../packages/storage/dist/storage/open-storage.js';
-import { storageSettings } from '../../packages/storage/dist/storage/options.js';
+import type { OpenFile } from '../../packages/storage/dist/files/open-files.js';
+import { type OpenedStorage, openStorage } from '../../packages/storage/dist/open-storage.js';
+import { storageSettings } from '../../packages/storage/dist/storage-options.js';
+import { statusOf } from '../../packages/wire/dist/errors.js';
 import { trunkOf } from '../storage/trunks.js';
 import type { Random } from './random.js';
 import { DiskStopped, SimulatedDisk } from './simulated-disk.js';

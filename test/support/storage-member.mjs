@@ -3,7 +3,7 @@
 // own network, until `join`; clients still reach it.
 import net from 'node:net';
 import { createInterface } from 'node:readline';
-import { startStorage } from '@stevedore/storage';
+import { startStorage } from '@stevedore/node';
 
 const options = JSON.parse(process.argv[2]);
 const network = options.host.replace(/\d+$/, '');

@@ -6,8 +6,8 @@ import {
   type PayloadCommand,
 } from '@stevedore/protocol';
 import { ConnectionError, Payload } from '@stevedore/wire';
-import { StorageSession } from '../../packages/storage/dist/replication/session.js';
-import type { OpenedStorage } from '../../packages/storage/dist/storage/open-storage.js';
+import type { OpenedStorage } from '../../packages/storage/dist/open-storage.js';
+import { StorageSession } from '../../packages/storage/dist/replication/members.js';
 
 /** Requests to the handlers of a storage, without sockets: each gives the bytes of its reply. */
 

@@ -1,5 +1,7 @@
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { type Storage, startStorage, startTracker, type TierOptions } from '@stevedore/storage';
+import { type Storage, startStorage } from '@stevedore/node';
+import type { TierOptions } from '@stevedore/tiering';
+import { startTracker } from '@stevedore/tracker';
 import { onTestFinished } from 'vitest';
 import { until } from '../storage/support.js';
 import { temporaryFolder } from './temporary.js';

@@ -8,8 +8,8 @@
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
+import { startStorage } from '@stevedore/node';
 import { encodeRequest, encodeRequestHead, setMetadata, uploadFile } from '@stevedore/protocol';
-import { startStorage } from '@stevedore/storage';
 
 const REQUESTS = 40;
 const HEADER_BYTES = 10;

@@ -1,6 +1,7 @@
 import { closeSync, ftruncateSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
+import { startStorage } from '@stevedore/node';
 import {
   encodeDirectoryEntry,
   encodeEnd,
@@ -14,7 +15,6 @@ import {
   parseFileName,
   type SliceEntry,
 } from '@stevedore/protocol';
-import { startStorage } from '@stevedore/storage';
 import { seededRandom } from '../harness/seeded-random.js';
 import { serve } from '../harness/serve.js';
 import { SEED, TRUNK_BYTES } from './plan.js';

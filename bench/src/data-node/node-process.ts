@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { type Storage, startStorage } from '@stevedore/storage';
+import { type Storage, startStorage } from '@stevedore/node';
 import { cpuUsed, serve } from '../harness/serve.js';
 import { DirectDisk } from './direct-disk.js';
 import { PageCache } from './page-cache.js';

@@ -1,4 +1,4 @@
-import { type Storage, startStorage } from '@stevedore/storage';
+import { type Storage, startStorage } from '@stevedore/node';
 import { serve } from '../harness/serve.js';
 
 /** The measured process: a storage over a directory that is full, without a cache. */

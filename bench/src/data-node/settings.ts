@@ -1,4 +1,4 @@
-import type { StorageOptions } from '@stevedore/storage';
+import type { StorageOptions } from '@stevedore/node';
 import { AHEAD_BUFFER_BYTES, CACHE_BYTES, READ_AHEAD_BYTES } from './plan.js';
 
 /**

@@ -1,4 +1,29 @@
-import { SeededRandom } from '@stevedore/balance';
+/** A seeded generator (mulberry32): the same seed gives the same sequence everywhere. */
+export class SeededRandom {
+  #state: number;
+
+  constructor(seed: number) {
+    this.#state = seed >>> 0;
+  }
+
+  /** 0 to below 1. */
+  next(): number {
+    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  }
+
+  /** A whole number from 0 to below `limit`. */
+  below(limit: number): number {
+    return Math.floor(this.next() * limit);
+  }
+
+  /** Exponentially distributed. */
+  exponential(mean: number): number {
+    return -mean * Math.log(1 - this.next());
+  }
+}
 
 /** Numbers from 0 to below 1, the same for the same seed. */
 export function seededRandom(seed: number): () => number {

@@ -1,4 +1,5 @@
-import { type Storage, startStorage, startTracker, type Tracker } from '@stevedore/storage';
+import { type Storage, startStorage } from '@stevedore/node';
+import { startTracker, type Tracker } from '@stevedore/tracker';
 import { serve } from './serve.js';
 
 /** A tracker and a storage in a process of their own, on free loopback ports. */

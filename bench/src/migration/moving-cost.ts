@@ -1,5 +1,5 @@
 import { FastdfsClient } from '@stevedore/fastdfs';
-import type { TierOptions } from '@stevedore/storage';
+import type { TierOptions } from '@stevedore/tiering';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
 import { lineChart } from '../harness/line-chart.js';

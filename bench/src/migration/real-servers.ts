@@ -1,4 +1,4 @@
-import type { TierOptions } from '@stevedore/storage';
+import type { TierOptions } from '@stevedore/tiering';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import type { Child } from '../harness/child.js';
 import { round, spread, table } from '../harness/markdown.js';

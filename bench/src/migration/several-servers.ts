@@ -1,14 +1,11 @@
-import { panel, SeededRandom } from '@stevedore/balance';
-import {
-  defaultIor,
-  ior,
-  metadataTrace,
-  paperMetadataTrace,
-  replay,
-  together,
-} from '@stevedore/balance/replay';
+import { panel } from '@stevedore/balance';
 import type { BenchmarkContext } from '../harness/benchmark.js';
+import { SeededRandom } from '../harness/seeded-random.js';
 import type { Plan } from './plan.js';
+import { defaultIor, ior } from './replay/ior.js';
+import { metadataTrace, paperMetadataTrace } from './replay/metadata-trace.js';
+import { replay } from './replay/replay.js';
+import { together } from './replay/workload.js';
 import { VARIANTS, type Variant } from './trade-off.js';
 
 /**

@@ -1,11 +1,7 @@
-import {
-  type Storage,
-  startStorage,
-  startTracker,
-  type TierOptions,
-  type Tracker,
-} from '@stevedore/storage';
-import type { MigrationStatus } from '@stevedore/storage/migration';
+import { type Storage, startStorage } from '@stevedore/node';
+import type { TierOptions } from '@stevedore/tiering';
+import type { MigrationStatus } from '@stevedore/tiering/control';
+import { startTracker, type Tracker } from '@stevedore/tracker';
 import { serve } from '../harness/serve.js';
 
 /** A storage with a metadata tier in a process of its own, and a tracker if none is given. */

@@ -1,15 +1,14 @@
-import { type Observation, SeededRandom, sesm } from '@stevedore/balance';
+import { type Observation, sesm } from '@stevedore/balance';
+import { SeededRandom } from '../harness/seeded-random.js';
+import type { Plan } from './plan.js';
+import { defaultIor, type IorOptions, ior } from './replay/ior.js';
 import {
-  defaultIor,
-  type IorOptions,
-  ior,
   type MetadataTraceOptions,
   metadataTrace,
   paperMetadataTrace,
-  type RequestClass,
-  replay,
-} from '@stevedore/balance/replay';
-import type { Plan } from './plan.js';
+} from './replay/metadata-trace.js';
+import { replay } from './replay/replay.js';
+import type { RequestClass } from './replay/workload.js';
 
 /**
  * The loads that are forecast: the paper's two, the same metadata load on a scheduler

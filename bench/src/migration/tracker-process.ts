@@ -1,4 +1,4 @@
-import { startTracker, type Tracker } from '@stevedore/storage';
+import { startTracker, type Tracker } from '@stevedore/tracker';
 import { serve } from '../harness/serve.js';
 
 /** A tracker in a process of its own. */

@@ -1,4 +1,4 @@
-import type { TierOptions } from '@stevedore/storage';
+import type { TierOptions } from '@stevedore/tiering';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
 import { lineChart } from '../harness/line-chart.js';

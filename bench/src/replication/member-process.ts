@@ -1,4 +1,4 @@
-import { type Storage, startStorage } from '@stevedore/storage';
+import { type Storage, startStorage } from '@stevedore/node';
 import { serve } from '../harness/serve.js';
 
 /** A member of a group in a process of its own. */

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { startTracker, type Tracker } from '@stevedore/storage';
+import { startTracker, type Tracker } from '@stevedore/tracker';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
 import type { MemberHandlers } from './member-process.js';

@@ -8,12 +8,12 @@ import {
   type Verified,
   verifyQuery,
 } from '@stevedore/middleware/core';
-import { type AntiLeech, demandToken } from './anti-leech.js';
-import type { ApiKey, Scope } from './api-key.js';
-import { CrossSite } from './cross-site.js';
+import { checkToken } from '@stevedore/protocol';
+import { LRUCache } from 'lru-cache';
+import type { ApiKey, Scope } from './api-keys.js';
 import type { KeyRing } from './key-ring.js';
-import { SpentMarks } from './spent-marks.js';
-import { Usage } from './usage.js';
+import { CrossSite } from './origins.js';
+import { Usage } from './quotas.js';
 
 /**
  * Who may do what. With API keys, writes and deletes need one; with a URL secret,
@@ -250,4 +250,70 @@ function wholeNumber(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   if (/^[1-9]\d{0,14}$/.test(text)) return Number(text);
   throw new ProblemError('signature_invalid', 'A condition of the URL is no number.');
+}
+
+/**
+ * URLs that were good for one upload and had it, until they end: the record of the file
+ * says so as long as there is the file, and this once it was deleted or its time is over.
+ * Known to this process alone, and bounded: of very many the oldest are forgotten.
+ */
+
+const MAX_MARKS = 100_000;
+
+export class SpentMarks {
+  readonly #now: () => number;
+  readonly #until = new LRUCache<string, number>({ max: MAX_MARKS });
+
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  /** `until` is when the URL is refused anyway, in Unix milliseconds. */
+  add(mark: Buffer, until: number): void {
+    if (until > this.#now()) this.#until.set(mark.toString('base64url'), until);
+  }
+
+  /** Throws `signature_expired`. */
+  demandUnspent(mark: Buffer): void {
+    if (!this.#until.has(mark.toString('base64url'))) return;
+    const message = 'This URL was good for one file, which was uploaded and is gone.';
+    throw new ProblemError('signature_expired', message);
+  }
+}
+
+/**
+ * The anti-leech token of FastDFS URLs, as the FastDFS nginx module checks it: a
+ * URL without a token is as wrong as one with a false one (400 both, as the module
+ * has it), and a `ts` of 0 never ends. It keeps links from being taken elsewhere
+ * and is no match for a signed URL.
+ */
+export interface AntiLeech {
+  readonly secret: string;
+  readonly ttlMs: number;
+}
+
+/** Throws `token_required`, `token_invalid`. `name` is the id without its group. */
+function demandToken(
+  name: string,
+  query: Readonly<Record<string, unknown>>,
+  { secret, ttlMs }: AntiLeech,
+  now: number,
+): void {
+  const { token, ts } = query;
+  if (typeof token !== 'string' || typeof ts !== 'string') {
+    throw new ProblemError('token_required', 'This path needs the parameters token and ts.');
+  }
+  const result = /^\d{1,10}$/.test(ts)
+    ? checkToken({
+        name,
+        secret,
+        token,
+        timestampSeconds: Number(ts),
+        nowSeconds: Math.floor(now / 1000),
+        lifetimeSeconds: Math.floor(ttlMs / 1000),
+      })
+    : 'wrong';
+  if (result === 'ok') return;
+  const message = result === 'expired' ? 'The time of this token is over.' : 'The token is wrong.';
+  throw new ProblemError('token_invalid', message);
 }

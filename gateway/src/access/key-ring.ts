@@ -1,6 +1,6 @@
 import { readFile, stat } from 'node:fs/promises';
 import { isStoreError, StoreError } from '@stevedore/client';
-import { type ApiKey, isSecretOf, parseApiKey, parseKeyFile } from './api-key.js';
+import { type ApiKey, isSecretOf, parseApiKey, parseKeyFile } from './api-keys.js';
 
 /**
  * The API keys of a file, read again when the file changes: a key is added, ended

@@ -1,12 +1,7 @@
 import { readFileSync } from 'node:fs';
-import {
-  fromFile,
-  invalidOption,
-  type OptionSpec,
-  parseOptions,
-  type RawOptions,
-} from '@stevedore/client';
+import { asStoreError, invalidOption } from '@stevedore/client';
 import { checkPolicy, type UploadPolicy } from '@stevedore/middleware/core';
+import { fromFile, option, parseOptions, type RawOptions } from '@stevedore/options';
 
 /**
  * Upload policies by name, from a JSON file: `default` is that of `POST /files`,
@@ -19,23 +14,17 @@ export type Policies = Readonly<Record<string, UploadPolicy>>;
 
 /** 0 and empty stand for what is not said. */
 export const policyOptions = {
-  maxFileSize: { kind: 'size', default: 0, help: 'one file' } as OptionSpec<number>,
-  maxFiles: { kind: 'integer', default: 0, help: 'files of one request' } as OptionSpec<number>,
-  maxTotalSize: {
-    kind: 'size',
-    default: 0,
-    help: 'all files of one request',
-  } as OptionSpec<number>,
-  types: { kind: 'list', default: [], help: 'declared types' } as OptionSpec<readonly string[]>,
-  checkContent: { kind: 'boolean', default: false, help: 'first bytes' } as OptionSpec<boolean>,
-  durability: {
-    kind: 'text',
-    default: '',
-    choices: ['', 'sync', 'os'],
-    help: 'when it is acknowledged',
-  } as OptionSpec<'' | 'sync' | 'os'>,
-  group: { kind: 'text', default: '', help: 'affinity group' } as OptionSpec<string>,
-  ttl: { kind: 'duration', default: 0, help: 'how long files live' } as OptionSpec<number>,
+  maxFileSize: option.size(0, 'longest file'),
+  maxFiles: option.integer(0, 'most files in one request'),
+  maxTotalSize: option.size(0, 'all files of one request'),
+  types: option.list([], 'declared types that are taken'),
+  checkContent: option.boolean(
+    false,
+    'hold the first bytes of each file against its declared type',
+  ),
+  durability: option.choice('', ['', 'sync', 'os'], 'what an upload is acknowledged after'),
+  group: option.text('', 'affinity group'),
+  ttl: option.duration(0, 'how long files live'),
 };
 
 const NAME = /^[A-Za-z0-9_-]{1,64}$/;
@@ -64,7 +53,8 @@ export function parsePolicies(content: unknown, path: string): Policies {
     if (typeof values !== 'object' || values === null) {
       throw invalidOption(`${where}: an object is needed`);
     }
-    const read = parseOptions(policyOptions, [fromFile(where, values as RawOptions)]);
+    const source = fromFile(where, values as RawOptions);
+    const read = asStoreError(() => parseOptions(policyOptions, [source]));
     policies[name] = checkPolicy({
       ...(read.maxFileSize === 0 ? {} : { maxFileBytes: read.maxFileSize }),
       ...(read.maxFiles === 0 ? {} : { maxFiles: read.maxFiles }),

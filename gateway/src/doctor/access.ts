@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { readClusterSecrets } from '@stevedore/client';
-import { readKeyFile } from '../access/key-file.js';
+import { readKeyFile } from '../access/api-keys.js';
 import { readPolicies } from '../access/policies.js';
 import type { GatewayOptions } from '../options.js';
 import { type Finding, ok, problem, warning } from './finding.js';

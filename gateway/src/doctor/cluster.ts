@@ -1,4 +1,5 @@
-import { type ClusterFinding, formatBytes, type StorageMember } from '@stevedore/client';
+import type { ClusterFinding, StorageMember } from '@stevedore/client';
+import { formatBytes } from '@stevedore/options';
 import { type Finding, ok, problem, warning } from './finding.js';
 
 /** What a look at a cluster means: who answers, who has room, whose clock is wrong. */

@@ -1,6 +1,7 @@
 import { mkdir, open, readdir, rename, rm, stat, statfs, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { formatBytes, isStoreError } from '@stevedore/client';
+import { isStoreError } from '@stevedore/client';
+import { formatBytes } from '@stevedore/options';
 import { type Finding, ok, problem, warning } from './finding.js';
 
 /** The directory and its disk: rights, room, clock, and what a sync costs there. */

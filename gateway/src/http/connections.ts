@@ -1,6 +1,16 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { Turns, type UnsentBytes } from '@stevedore/middleware/core';
+import {
+  closeAfterReply,
+  PROBLEM_TYPE,
+  type ProblemCode,
+  ProblemError,
+  problemBody,
+  Turns,
+  type UnsentBytes,
+} from '@stevedore/middleware/core';
+import type { FastifyInstance } from 'fastify';
+import type { Limits } from '../limits.js';
 
 /**
  * The connections of HTTP clients: a bounded number, and one request at a time on each.
@@ -71,5 +81,75 @@ export class Connections {
     response.once('close', () => {
       if (this.#open.has(socket)) this.#idle.add(socket);
     });
+  }
+}
+
+/**
+ * Shutdown of the HTTP side: requests under way are finished, new ones on open
+ * connections are answered with `shutting_down`, and connections without a
+ * request are ended, so that nothing idle holds the process.
+ */
+
+const CLOSE_IDLE_INTERVAL_MS = 50;
+
+export function refuseWhileClosing(app: FastifyInstance, connections: Connections): void {
+  const { server } = app;
+  let closing = false;
+
+  const closeIdle = (): void => {
+    server.closeIdleConnections();
+    // The server counts a connection that was opened ahead of any request as busy.
+    connections.closeUnused();
+  };
+
+  app.addHook('preClose', async () => {
+    closing = true;
+    closeIdle();
+    // A connection that had a request at first is idle once that is answered.
+    const timer = setInterval(closeIdle, CLOSE_IDLE_INTERVAL_MS).unref();
+    server.once('close', () => clearInterval(timer));
+  });
+  app.addHook('onRequest', (_request, _reply, done) => {
+    if (closing) done(new ProblemError('shutting_down', 'The gateway is shutting down.'));
+    else done();
+  });
+}
+
+/**
+ * What is no HTTP request is answered by hand: there is no request object for
+ * it. The connection ends with the answer. Gives the answer's code; undefined where the
+ * client has gone.
+ */
+export function answerClientError(
+  error: Error & { readonly code?: string },
+  socket: Socket,
+  limits: Limits,
+): ProblemCode | undefined {
+  if (error.code === 'ECONNRESET' || socket.destroyed || !socket.writable) {
+    socket.destroy();
+    return undefined;
+  }
+  const [code, message] = describe(error.code);
+  const body = problemBody(code, message);
+  const text = JSON.stringify(body);
+  closeAfterReply(socket, limits);
+  socket.write(
+    `HTTP/1.1 ${body.status} ${body.title}\r\n` +
+      `Content-Type: ${PROBLEM_TYPE}\r\n` +
+      `Content-Length: ${Buffer.byteLength(text)}\r\n` +
+      `Connection: close\r\n\r\n${text}`,
+  );
+  socket.destroySoon();
+  return code;
+}
+
+function describe(code: string | undefined): readonly [ProblemCode, string] {
+  switch (code) {
+    case 'HPE_HEADER_OVERFLOW':
+      return ['headers_too_large', 'The headers of the request are too large.'];
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return ['header_timeout', 'The headers of the request took too long.'];
+    default:
+      return ['bad_request', 'This is not a well-formed HTTP/1.1 request.'];
   }
 }

@@ -7,8 +7,7 @@ import {
 import type { CachedFile, CachedFiles, Room } from '@stevedore/client';
 import type { UnsentBytes } from '@stevedore/middleware/core';
 import { LRUCache } from 'lru-cache';
-import type { HostNames } from '../access/hosts.js';
-import { isHost } from './one-host.js';
+import { type HostNames, isHost } from '../access/origins.js';
 import { sendInOnePiece, sendWithHead, takesHeads } from './response-head.js';
 
 /**

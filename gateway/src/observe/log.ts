@@ -1,5 +1,5 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
-import type { LogLevel } from './log-levels.js';
+import type { LogLevel } from '../options.js';
 import { redactKeys } from './redact.js';
 
 /** The log: one JSON object a line, with words for levels and times that people can read. */

@@ -1,5 +1,6 @@
-import type { Storage, Tracker } from '@stevedore/storage';
-import { prometheusText } from '@stevedore/storage/migration';
+import type { Storage } from '@stevedore/node';
+import { prometheusText } from '@stevedore/tiering/control';
+import type { Tracker } from '@stevedore/tracker';
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import { CACHE_COUNTERS, CACHE_GAUGES, type HasCache } from './cache-metrics.js';
 import { addFigures, type Figure } from './figures.js';

@@ -1,7 +1,13 @@
 import swagger from '@fastify/swagger';
+import type { Readiness } from '@stevedore/client';
+import {
+  type InfoJson,
+  type ProblemBody,
+  problemCodes,
+  type ReceiptJson,
+} from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
 import { version } from '../version.js';
-import { schemas } from './schemas.js';
 
 /**
  * The description of the API, made from the schemas of the routes that are registered
@@ -53,3 +59,66 @@ export function openapiRoute(app: FastifyInstance): void {
       .send(description);
   });
 }
+
+/**
+ * The JSON that the gateway answers with, for its description and for writing it. Each
+ * schema names every property of the type it stands for: the compiler sees to it.
+ */
+
+type Schema = Readonly<Record<string, unknown>>;
+type PropertiesOf<Value> = { readonly [Name in keyof Required<Value>]: Schema };
+
+/** Of an object with these properties; those that are not named in `optional` are required. */
+function objectOf<Value>(
+  id: string,
+  properties: PropertiesOf<Value>,
+  ...optional: (keyof Value)[]
+) {
+  const names = Object.keys(properties) as (keyof Value)[];
+  const required = names.filter((name) => !optional.includes(name));
+  return { $id: id, type: 'object', properties, required, additionalProperties: false } as const;
+}
+
+const text = { type: 'string' };
+const time = { type: 'string', format: 'date-time' };
+
+const receipt: PropertiesOf<ReceiptJson> = {
+  key: { ...text, pattern: '^[A-Za-z0-9_-]{22}$', description: 'who has it can read the file' },
+  url: { ...text, description: 'relative to the gateway' },
+  name: { ...text, description: "the client's name for the file; may be empty" },
+  size: { type: 'integer', minimum: 0 },
+  type: { ...text, description: 'media type' },
+  crc32: { ...text, pattern: '^[0-9a-f]{8}$' },
+  state: { ...text, enum: ['staged', 'packing', 'merged'] },
+  expiresAt: { ...time, description: 'absent for a file without an end' },
+};
+
+const schemas: readonly Schema[] = [
+  objectOf<ReceiptJson>('Receipt', receipt, 'expiresAt'),
+  objectOf<InfoJson>(
+    'Info',
+    {
+      ...receipt,
+      fileId: { ...text, description: 'FastDFS id, once the file is merged' },
+      affinityGroup: text,
+      stagedAt: time,
+    },
+    'expiresAt',
+    'fileId',
+    'affinityGroup',
+  ),
+  objectOf<ProblemBody>('Problem', {
+    type: { ...text, enum: ['about:blank'] },
+    title: text,
+    status: { type: 'integer', minimum: 400, maximum: 599 },
+    detail: { ...text, description: 'for people' },
+    code: { ...text, enum: [...problemCodes()].sort(), description: 'for programs; stable' },
+  }),
+  objectOf<Readiness>('Readiness', {
+    ready: { type: 'boolean' },
+    accepting: { type: 'boolean', description: 'uploads are taken' },
+    trackerReachable: { type: 'boolean' },
+    problems: { type: 'array', items: text, description: 'what stands in the way, for people' },
+  }),
+  objectOf<{ live: boolean }>('Liveness', { live: { type: 'boolean' } }),
+];

@@ -201,6 +201,7 @@ function upload(operationId: string, summary: string) {
           anyOf: [{ $ref: 'Receipt#' }, { type: 'array', items: { $ref: 'Receipt#' } }],
         },
         {
+          'X-Content-Type-Options': text,
           Location: { ...text, description: 'of a single file' },
           'Idempotency-Replayed': { ...text, description: '`true`: stored before, not again' },
         },
@@ -228,7 +229,10 @@ const described: Readonly<Record<string, FastifySchema & Schema>> = {
     tags: ['files'],
     security: withKey,
     params: key,
-    response: { 200: json('the file', { $ref: 'Info#' }), ...problems },
+    response: {
+      200: json('the file', { $ref: 'Info#' }, { 'X-Content-Type-Options': text }),
+      ...problems,
+    },
   },
   'DELETE /files/:key': {
     operationId: 'remove',

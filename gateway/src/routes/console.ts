@@ -1,8 +1,11 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { DEFAULT_TYPE } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { contentType } from 'mime-types';
 import type { Access, AskedBy } from '../access/access.js';
-import { type Asset, readAsset } from '../console/assets.js';
 import type { ConsoleFeed } from '../console/feed.js';
-import { route } from '../http/methods.js';
+import { route } from '../http/route.js';
 
 /**
  * `GET /`: the web console, a page with no build step that loads nothing from anywhere
@@ -71,4 +74,22 @@ function sendAsset(request: FastifyRequest, reply: FastifyReply, asset: Asset): 
   if (request.headers['if-none-match'] === asset.etag) return reply.code(304).send();
   reply.header('content-type', asset.type).header('content-length', String(asset.bytes.length));
   return reply.send(request.method === 'HEAD' ? undefined : asset.bytes);
+}
+
+/** The files of the console as they are in the package: read once, never built. */
+
+export interface Asset {
+  readonly bytes: Buffer;
+  readonly type: string;
+  readonly etag: string;
+}
+
+const FOLDER = new URL('../../console/', import.meta.url);
+
+function readAsset(name: string): Asset {
+  const bytes = readFileSync(new URL(name, FOLDER));
+  const digest = createHash('sha256').update(bytes).digest('base64url');
+  const type = contentType(name) || DEFAULT_TYPE;
+  // By its bytes: all files of an installed package have the same time.
+  return { bytes, type, etag: `"${digest.slice(0, 22)}"` };
 }

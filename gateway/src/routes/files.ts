@@ -1,90 +1,227 @@
-import type { FileStore } from '@stevedore/client';
+import type { IncomingMessage, OutgoingHttpHeaders } from 'node:http';
+import type { StoredFile } from '@stevedore/client';
 import {
+  type Answer,
   cacheControl,
   checkKey,
-  infoJson,
-  type Presentation,
-  type ResourcePolicy,
+  DEFAULT_TYPE,
+  essence,
+  type Files,
+  narrowPolicy,
+  ProblemError,
   SKEW_MS,
-  type UnsentBytes,
+  type UploadPolicy,
+  uploadPath,
 } from '@stevedore/middleware/core';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { Access, AskedBy } from '../access/access.js';
-import { route } from '../http/methods.js';
+import { extensionOf, type FileId, fileKind, isTrunkId, parseFileId } from '@stevedore/protocol';
+import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify';
+import { lookup } from 'mime-types';
+import type { Access, AskedBy, ReadGrant } from '../access/access.js';
+import type { Policies } from '../access/policies.js';
 import type { ReadyAnswers } from '../http/ready-answers.js';
-import { answerRequest, sendFile } from '../http/serve-file.js';
+import { route } from '../http/route.js';
+import { POLICY_UPLOAD } from '../openapi/operations.js';
 
-/** `/files/KEY`: files by their keys. */
+/** Where files are: by their keys, by their FastDFS ids, and where they are uploaded to. */
 
 export interface FileRoutes {
-  readonly store: FileStore;
+  readonly files: Files;
   readonly access: Access;
-  /** Types shown in place although a browser might run them. */
-  readonly inlineTypes: ReadonlySet<string>;
-  readonly resourcePolicy: ResourcePolicy;
-  readonly unsent: UnsentBytes;
+  readonly policies: Policies;
+  readonly maxFileBytes: number;
+  /** Serves whole trunks by their ids too. */
+  readonly serveTrunks: boolean;
   /** Takes answers that can be given again. */
-  readonly ready?: ReadyAnswers | undefined;
+  readonly ready: ReadyAnswers | undefined;
 }
 
+type Call = (request: FastifyRequest, reply: FastifyReply) => Promise<Answer>;
+
 export function fileRoutes(app: FastifyInstance, routes: FileRoutes): void {
-  const { store, access, inlineTypes, resourcePolicy, unsent, ready } = routes;
-  const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+  const { files } = routes;
+  // Past the framework, which would read a long file ahead of its client.
+  const answering =
+    (call: Call): RouteHandlerMethod =>
+    async (request, reply) => {
+      const answer = await call(request, reply);
+      const others = reply.getHeaders() as OutgoingHttpHeaders;
+      files.send(reply.hijack().raw, answer, others);
+      return reply;
+    };
+  keyRoutes(app, routes, answering);
+  fastdfsRoutes(app, routes, answering);
+  uploadRoutes(app, routes, answering);
+}
+
+type Answering = (call: Call) => RouteHandlerMethod;
+
+/** `/files/KEY` */
+function keyRoutes(
+  app: FastifyInstance,
+  { files, access, ready }: FileRoutes,
+  answering: Answering,
+): void {
+  const read = answering(async (request, reply) => {
     const key = keyOf(request);
     const grant = access.read(request as AskedBy, key);
-    const file = await store.get(key);
-    const { type, name } = file;
-    const presentation = { type, name, immutable: true, inlineTypes, resourcePolicy, ...grant };
-    const answer = await answerRequest(request, file, presentation, unsent);
+    const file = await files.store.get(key);
+    const answer = await files.read(request.raw, file, grant);
     if (ready && answer.status === 200 && Buffer.isBuffer(answer.content)) {
-      const { freshUntil } = grant;
       ready.keep(request.raw, {
         key,
         route: request.routeOptions.url ?? '',
         content: answer.content,
         headers: { ...reply.getHeaders(), ...answer.headers },
-        cacheControl: ageOf(presentation, freshUntil, file.expiresAt),
-        until: (freshUntil ?? Number.POSITIVE_INFINITY) + SKEW_MS,
+        cacheControl: ageOf(grant, file),
+        until: (grant.freshUntil ?? Number.POSITIVE_INFINITY) + SKEW_MS,
       });
     }
-    return sendFile(reply, answer, unsent);
-  };
-
-  const info = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    return answer;
+  });
+  const info = answering(async (request) => {
     const key = keyOf(request);
     access.info(request as AskedBy);
-    const found = await store.stat(key);
-    return reply.header('cache-control', 'no-cache').send(infoJson(found));
-  };
-
-  const remove = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    return files.info(request.raw, key);
+  });
+  const remove = answering(async (request) => {
     const key = keyOf(request);
     access.remove(request as AskedBy);
-    await store.delete(key);
-    return reply.code(204).send();
-  };
-
-  route(app, '/files/:key', { GET: serve, HEAD: serve, DELETE: remove });
+    return files.remove(key);
+  });
+  route(app, '/files/:key', { GET: read, HEAD: read, DELETE: remove });
   route(app, '/files/:key/info', { GET: info, HEAD: info });
   // The second part is for people and for `Save as`; the key alone finds the file.
-  route(app, '/files/:key/:filename', { GET: serve, HEAD: serve });
-}
-
-/** `Cache-Control` at a time; undefined where it is always the same. */
-function ageOf(
-  presentation: Presentation,
-  freshUntil: number | undefined,
-  expiresAt: Date | undefined,
-): ((now: number) => string) | undefined {
-  if (freshUntil === undefined) {
-    return expiresAt && ((now) => cacheControl(presentation, expiresAt, now));
-  }
-  return (now) => {
-    const freshSeconds = Math.floor((freshUntil - now) / 1000);
-    return cacheControl({ ...presentation, freshSeconds }, expiresAt, now);
-  };
+  route(app, '/files/:key/:filename', { GET: read, HEAD: read });
 }
 
 function keyOf(request: FastifyRequest): string {
   return checkKey((request.params as { readonly key: string }).key);
+}
+
+/** `Cache-Control` at a time; undefined where it is always the same. */
+function ageOf(grant: ReadGrant, { expiresAt }: StoredFile): ((now: number) => string) | undefined {
+  const { freshUntil } = grant;
+  if (freshUntil === undefined && !expiresAt) return undefined;
+  return (now) => {
+    const left =
+      freshUntil === undefined ? {} : { freshSeconds: Math.floor((freshUntil - now) / 1000) };
+    return cacheControl({ ...grant, ...left, immutable: true }, expiresAt, now);
+  };
+}
+
+/** What the path of an id looks like up to its file. */
+const STORE_PATH = /^M[0-9A-Fa-f]{2}\//;
+
+/**
+ * `/group1/M00/..`: files by their FastDFS ids, plain or of a slice, as the FastDFS
+ * nginx module serves them: with its anti-leech token where one is asked for, and
+ * with `filename` for an attachment of that name. The path is decoded once and has
+ * to be an id then: 400 for a wrong one below a store path, 404 elsewhere. A trunk
+ * holds the files of many, so its id is honoured only where an operator says so.
+ */
+function fastdfsRoutes(
+  app: FastifyInstance,
+  { files, access, serveTrunks }: FileRoutes,
+  answering: Answering,
+): void {
+  const named = (request: FastifyRequest) => {
+    const params = request.params as { readonly group: string; readonly '*': string };
+    const name = params['*'];
+    const text = `${params.group}/${name}`;
+    const id = parseFileId(text);
+    const kind = id && kindOf(id);
+    if (!id || kind === undefined) throw STORE_PATH.test(name) ? noId() : notFound();
+    if (!serveTrunks && mayBeTrunk(id)) throw notFound();
+    return { text, id, kind };
+  };
+  const read = answering(async (request) => {
+    const { text, id, kind } = named(request);
+    const asked = request as AskedBy;
+    const grant = access.readId(asked, text, id.name);
+    const file = await files.store.get(text);
+    const { filename } = asked.query;
+    // The client wants to keep the file, under this name.
+    const isAttachment = typeof filename === 'string' && filename !== '';
+    return files.read(request.raw, file, {
+      ...grant,
+      type: lookup(extensionOf(id.base)) || DEFAULT_TYPE,
+      name: isAttachment ? filename : file.name || id.base,
+      immutable: kind !== 'appender',
+      ...(isAttachment ? { download: true } : {}),
+    });
+  });
+  const remove = answering(async (request) => {
+    const { text } = named(request);
+    access.removeId(request as AskedBy);
+    return files.remove(text);
+  });
+  route(app, '/:group/*', { GET: read, HEAD: read, DELETE: remove });
+}
+
+function mayBeTrunk(id: FileId): boolean {
+  return isTrunkId(id) || /\.merged$/i.test(id.base);
+}
+
+/** Undefined for a name whose 27 characters are not those of 20 bytes. */
+function kindOf(id: FileId): ReturnType<typeof fileKind> | undefined {
+  try {
+    return fileKind(id);
+  } catch {
+    return undefined;
+  }
+}
+
+function notFound(): ProblemError {
+  return new ProblemError('not_found', 'There is no such file.');
+}
+
+function noId(): ProblemError {
+  return new ProblemError('invalid_file_id', 'This is not the path of a file in FastDFS.');
+}
+
+/** `POST /files` and, for every policy, `POST /uploads/NAME`. */
+function uploadRoutes(app: FastifyInstance, routes: FileRoutes, answering: Answering): void {
+  route(app, '/files', { POST: answering(upload(routes, undefined)) });
+  for (const name of Object.keys(routes.policies)) {
+    if (name === 'default') continue;
+    route(app, `/uploads/${name}`, { POST: answering(upload(routes, name)) }, POLICY_UPLOAD);
+  }
+}
+
+function upload(
+  { files, access, policies, maxFileBytes }: FileRoutes,
+  name: string | undefined,
+): Call {
+  const own = policies[name ?? 'default'] ?? {};
+  const path = uploadPath(name);
+  return async (request, reply) => {
+    const { raw } = request;
+    const { headers, query } = request as AskedBy;
+    const maxBytes = mostBytes(raw, own, maxFileBytes);
+    const grant = access.upload({ headers, query, maxBytes }, path);
+    let storedBytes: number | undefined;
+    try {
+      const stored = await files.upload(raw, reply.raw, {
+        policy: narrowPolicy(own, grant.policy),
+        scope: `${grant.scope} ${path}`,
+        // Without keys, all requests from one address are one client's.
+        client: grant.scope === '' ? request.ip : grant.scope,
+        mark: grant.mark,
+        begin: grant.begin,
+      });
+      storedBytes = 0;
+      if (!stored.replayed) for (const { size } of stored.receipts) storedBytes += size;
+      return files.uploaded(stored);
+    } finally {
+      grant.done(storedBytes);
+    }
+  };
+}
+
+/** What the upload may store, by its length or, where it does not say, by what is taken. */
+function mostBytes({ headers }: IncomingMessage, own: UploadPolicy, serverBytes: number): number {
+  const length = headers['content-length'];
+  if (length !== undefined) return Number(length);
+  const isForm = essence(headers['content-type'] ?? '') === 'multipart/form-data';
+  return (isForm ? own.maxTotalBytes : own.maxFileBytes) ?? serverBytes;
 }

@@ -37,7 +37,6 @@ export {
   type PolicyState,
   startPolicy,
 } from './policy.js';
-export { SeededRandom } from './random.js';
 export {
   type AccessedFile,
   migrationProfit,

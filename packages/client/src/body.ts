@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { ReadableStream } from 'node:stream/web';
-import { invalidOption } from './config.js';
+import { invalidOption } from './options.js';
 import type { Body } from './types.js';
 
 /** A body in one of two forms: bytes that are there, or chunks that arrive. */

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { parseSecrets, secretsProblem } from '@stevedore/protocol';
-import { invalidOption } from './config.js';
+import { invalidOption } from './options.js';
 
 /**
  * The secrets of a cluster, from a file with one a line; lines that begin with # are

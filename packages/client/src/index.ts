@@ -24,7 +24,6 @@ export {
   type TrunkMessage,
 } from './channels.js';
 export { readClusterSecrets } from './cluster-secret.js';
-export * from './config.js';
 export {
   type ClusterFinding,
   inspectCluster,
@@ -35,8 +34,10 @@ export {
 } from './inspect.js';
 export * from './open.js';
 export {
+  asStoreError,
   checkStoreOptions,
   type Durability,
+  invalidOption,
   type OpenOptions,
   type StoreOptions,
   storeOptions,

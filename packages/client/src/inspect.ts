@@ -1,7 +1,7 @@
 import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
 import { StorageStatus } from '@stevedore/protocol';
 import { DirectoryLock } from '@stevedore/staging';
-import { invalidOption } from './config.js';
+import { invalidOption } from './options.js';
 
 /**
  * A look at a cluster before a store relies on it: each tracker by itself, the storages

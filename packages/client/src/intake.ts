@@ -11,7 +11,7 @@ import {
 } from '@stevedore/staging';
 import { normalizeBody } from './body.js';
 import type { ByteBudget } from './byte-budget.js';
-import { invalidOption } from './config.js';
+import { invalidOption } from './options.js';
 import type { Body, PutOptions } from './types.js';
 
 /**

@@ -12,9 +12,13 @@ import {
   type UpkeepOptions,
 } from '@stevedore/staging';
 import { readClusterSecrets } from './cluster-secret.js';
-import { invalidOption } from './config.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
+import {
+  invalidOption,
+  type OpenOptions,
+  parseStoreOptions,
+  type StoreOptions,
+} from './options.js';
 import { type Clients, LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
 
@@ -173,7 +177,7 @@ class NodeHolder {
     const { trackers, directory, trackerPort, storagePort, metadataTier } = this.#options;
     if (trackers.length > 0) return trackers;
     // Loaded only when it is used: an app with a cluster of its own never needs it.
-    const { startEmbeddedNode } = await import('@stevedore/storage/embedded');
+    const { startEmbeddedNode } = await import('@stevedore/node/embedded');
     try {
       const node = await startEmbeddedNode({
         directory: resolve(directory, 'node'),

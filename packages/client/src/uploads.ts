@@ -2,11 +2,11 @@ import type { FastdfsClient } from '@stevedore/fastdfs';
 import { formatKey, type Staging, StoreError } from '@stevedore/staging';
 import { ByteBudget } from './byte-budget.js';
 import { type PutMessage, putChannel, traced } from './channels.js';
-import { invalidOption } from './config.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { checkText, Intake, type StageOptions } from './intake.js';
 import type { StoreOptions } from './options.js';
+import { invalidOption } from './options.js';
 import type {
   Body,
   FileStore,

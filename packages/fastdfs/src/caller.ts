@@ -8,15 +8,21 @@ import {
   Status,
   statusText,
 } from '@stevedore/protocol';
-import type { Address } from './address.js';
-import type { BodySource } from './body-source.js';
-import { requestChannel, traced } from './channels.js';
-import type { Connection } from './connection.js';
+import {
+  type Address,
+  authenticate,
+  type BodySource,
+  type Call,
+  CollectedReply,
+  type Connection,
+  MAX_SMALL_BODY_BYTES,
+  type Pool,
+  ReplyReader,
+} from '@stevedore/wire';
 import type { Deadline } from './deadline.js';
-import { codeOfStatus, Elsewhere, FastdfsError } from './errors.js';
+import { codeOfStatus, Elsewhere, type FastdfsError, isLost } from './errors.js';
+import { connectChannel, type FailedExchange, requestChannel, traced } from './events.js';
 import type { Settings } from './options.js';
-import type { Pools } from './pools.js';
-import { CollectedReply, MAX_SMALL_BODY_BYTES, ReplyReader } from './reply-reader.js';
 
 /**
  * Carries commands to servers: `call` for those whose request is whole at once,
@@ -42,29 +48,20 @@ export interface CallPlan {
   readonly onFailed?: (failed: FailedExchange) => void;
 }
 
-export interface FailedExchange {
-  readonly error: unknown;
-  readonly address: string;
-  /** Whether all of the request was sent, so that the server may have acted on it. */
-  readonly sent: boolean;
-  /** Whether any byte of a reply came. */
-  readonly answered: boolean;
-}
-
 export class Caller {
-  readonly #pools: Pools;
+  readonly #pool: Pool;
   readonly #settings: Settings;
   /** Requests begun, those that ended in an error, and those sent again over a fresh connection. */
   requests = 0;
   failedRequests = 0;
   replacedConnections = 0;
 
-  constructor(pools: Pools, settings: Settings) {
-    this.#pools = pools;
+  constructor(pool: Pool, settings: Settings) {
+    this.#pool = pool;
     this.#settings = settings;
   }
 
-  async call<Request, Reply>(
+  call<Request, Reply>(
     address: Address,
     command: Command<Request, Reply>,
     request: Request,
@@ -72,6 +69,42 @@ export class Caller {
     plan: CallPlan = {},
   ): Promise<Reply> {
     const frame = encodeRequest(command, request, plan.flags);
+    return this.#ask(address, command, deadline, plan, false, (connection, reader, progressMs) =>
+      connection.exchange([frame], reader, deadline, progressMs),
+    );
+  }
+
+  /** Sends a command with the body behind its head. */
+  callWithPayload<Request, Reply>(
+    address: Address,
+    command: PayloadCommand<Request, Reply>,
+    request: Request,
+    body: Buffer | BodySource,
+    deadline: Deadline,
+    plan: CallPlan = {},
+  ): Promise<Reply> {
+    const head = encodeRequestHead(command, request);
+    if (Buffer.isBuffer(body)) {
+      const parts = joinBody(head, body);
+      return this.#ask(address, command, deadline, plan, true, (connection, reader, progressMs) =>
+        connection.exchange(parts, reader, deadline, progressMs),
+      );
+    }
+    const repeatable = body.repeatable && plan.repeatable !== false;
+    const once = { ...plan, repeatable };
+    return this.#ask(address, command, deadline, once, true, (connection, reader, progressMs) =>
+      body.sendOver(connection, head, reader, deadline, progressMs),
+    );
+  }
+
+  #ask<Reply>(
+    address: Address,
+    command: Pick<Command<never, Reply>, 'name' | 'reply'>,
+    deadline: Deadline,
+    plan: CallPlan,
+    hasPayload: boolean,
+    exchange: (connection: Connection, reader: ReplyReader, progressMs: number) => Promise<void>,
+  ): Promise<Reply> {
     const { stepMs = Number.POSITIVE_INFINITY, repeatable = true } = plan;
     const progressMs = this.progressMs(stepMs);
     let begun = false;
@@ -86,59 +119,16 @@ export class Caller {
         begun = true;
         const reply = new CollectedReply(plan.maxReplyBytes ?? MAX_SMALL_BODY_BYTES);
         try {
-          await connection.exchange([frame], new ReplyReader(reply), deadline, progressMs);
+          await exchange(connection, new ReplyReader(reply, hasPayload), progressMs);
         } catch (error) {
           plan.onFailed?.(failedExchange(connection, error));
           throw error;
         }
+        // A server that refuses while the body is under way may take the rest of it
+        // for requests, so this connection carries no more.
+        if (hasPayload && reply.status !== Status.ok) connection.destroy();
         checkStatus(connection, reply.status, deadline);
-        return decodeReply(connection, command, reply.body, deadline, plan);
-      },
-      () => repeatable || !begun,
-    );
-  }
-
-  /** Sends a command with the body behind its head. */
-  async callWithPayload<Request, Reply>(
-    address: Address,
-    command: PayloadCommand<Request, Reply>,
-    request: Request,
-    body: Buffer | BodySource,
-    deadline: Deadline,
-    plan: CallPlan = {},
-  ): Promise<Reply> {
-    const head = encodeRequestHead(command, request);
-    const source = Buffer.isBuffer(body) ? undefined : body;
-    const parts = Buffer.isBuffer(body) ? joinBody(head, body) : undefined;
-    const { stepMs = Number.POSITIVE_INFINITY } = plan;
-    const repeatable = plan.repeatable !== false && source?.repeatable !== false;
-    const progressMs = this.progressMs(stepMs);
-    let begun = false;
-    return this.withConnection(
-      address,
-      deadline,
-      stepMs,
-      async (connection) => {
-        if (!repeatable && connection.replies > 0) {
-          await this.#test(connection, deadline, progressMs);
-        }
-        begun = true;
-        const reply = new CollectedReply(MAX_SMALL_BODY_BYTES);
-        const reader = new ReplyReader(reply, true);
-        try {
-          if (parts) await connection.exchange(parts, reader, deadline, progressMs);
-          else await source?.sendOver(connection, head, reader, deadline, progressMs);
-        } catch (error) {
-          plan.onFailed?.(failedExchange(connection, error));
-          throw error;
-        }
-        if (reply.status !== Status.ok) {
-          // A server that refuses while the body is under way may take the rest of it
-          // for requests, so this connection carries no more.
-          connection.destroy();
-          throw statusError(connection, reply.status, deadline);
-        }
-        if (connection.state === 'closed') {
+        if (hasPayload && connection.state === 'closed') {
           throw badReply(connection, 'success was reported before the body was sent', deadline);
         }
         return decodeReply(connection, command, reply.body, deadline, plan);
@@ -179,43 +169,24 @@ export class Caller {
     use: (connection: Connection) => Promise<T>,
     repeatable: () => boolean,
   ): Promise<T> {
-    const pool = this.#pools.of(address);
-    const connection = await pool.lease(deadline, stepMs);
-    const reused = connection.replies > 0;
-    try {
-      return await use(connection);
-    } catch (error) {
-      const stale =
-        reused &&
-        connection.unanswered &&
-        error instanceof FastdfsError &&
-        error.code === 'connection_lost';
-      if (!stale || !repeatable()) throw error;
-    } finally {
-      pool.release(connection);
+    for (let fresh = false; ; fresh = true) {
+      const connection = await this.#pool.lease(address, deadline, stepMs, fresh);
+      const reused = connection.replies > 0;
+      try {
+        return await use(connection);
+      } catch (error) {
+        const stale = !fresh && reused && connection.unanswered && isLost(error);
+        if (!stale || !repeatable()) throw error;
+        this.replacedConnections += 1;
+      } finally {
+        this.#pool.release(connection);
+      }
     }
-    this.replacedConnections += 1;
-    return this.#useFresh(address, deadline, stepMs, use);
   }
 
   /** Milliseconds that a server may take without any progress. */
   progressMs(stepMs: number): number {
     return Math.max(1, Math.min(this.#settings.idleTimeoutMs, Math.ceil(stepMs)));
-  }
-
-  async #useFresh<T>(
-    address: Address,
-    deadline: Deadline,
-    stepMs: number,
-    use: (connection: Connection) => Promise<T>,
-  ): Promise<T> {
-    const pool = this.#pools.of(address);
-    const connection = await pool.lease(deadline, stepMs, true);
-    try {
-      return await use(connection);
-    } finally {
-      pool.release(connection);
-    }
   }
 
   async #test(connection: Connection, deadline: Deadline, progressMs: number): Promise<void> {
@@ -232,7 +203,10 @@ export function checkStatus(connection: Connection, status: number, deadline: De
   if (status === Status.ok) return;
   // A storage closes right after this status; the next call should not find out.
   if (status === Status.invalid) connection.destroy();
-  throw statusError(connection, status, deadline);
+  throw deadline.error(codeOfStatus(status), `the server answered ${statusText(status)}`, {
+    address: connection.address.text,
+    status,
+  });
 }
 
 /** An error about bytes that broke the protocol; closes the connection they came from. */
@@ -244,13 +218,6 @@ function badReply(
 ): FastdfsError {
   connection.destroy();
   return deadline.error('bad_reply', message, { address: connection.address.text, cause });
-}
-
-function statusError(connection: Connection, status: number, deadline: Deadline): FastdfsError {
-  return deadline.error(codeOfStatus(status), `the server answered ${statusText(status)}`, {
-    address: connection.address.text,
-    status,
-  });
 }
 
 function decodeReply<Reply>(
@@ -282,4 +249,21 @@ function failedExchange(connection: Connection, error: unknown): FailedExchange 
 function joinBody(head: Buffer, body: Buffer): readonly Buffer[] {
   if (body.length === 0) return [head];
   return body.length <= COPY_BODY_BYTES ? [Buffer.concat([head, body])] : [head, body];
+}
+
+/** What a new connection begins with: the secret, where the cluster has one. */
+export function greet(
+  secret: string | undefined,
+  connection: Connection,
+  connected: Promise<void>,
+  call: Call,
+  timeoutMs: number,
+): Promise<void> {
+  const address = connection.address.text;
+  const introduced = async (): Promise<void> => {
+    await connected;
+    if (secret === undefined || (await authenticate(connection, secret, call, timeoutMs))) return;
+    throw call.error('access_denied', 'the server has no secret', { address });
+  };
+  return traced(connectChannel, () => ({ address }), introduced);
 }

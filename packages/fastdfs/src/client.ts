@@ -8,21 +8,21 @@ import {
   type RemoteFileInfo,
   type StorageRecord,
 } from '@stevedore/protocol';
+import type { PoolStats } from '@stevedore/wire';
 import type { Body } from './body.js';
 import type { CallOptions } from './deadline.js';
-import { describeFile, type FileDescription } from './description.js';
-import type { Download } from './download.js';
+import { FastdfsError } from './errors.js';
 import type { FastdfsEvents, PossibleOrphan } from './events.js';
+import { describeFile, type FileDescription } from './file-ids.js';
 import * as appender from './operations/appender.js';
 import * as cluster from './operations/cluster.js';
 import { Context } from './operations/context.js';
 import * as downloads from './operations/download.js';
 import * as file from './operations/file.js';
-import * as metadata from './operations/metadata.js';
-import { type SlaveOptions, uploadSlave } from './operations/slave.js';
-import { type UploadOptions, upload } from './operations/upload.js';
+import * as metadata from './operations/file.js';
+import { type SlaveOptions, type UploadOptions, upload, uploadSlave } from './operations/upload.js';
 import { checkOptions, type FastdfsOptions } from './options.js';
-import type { PoolStats } from './pools.js';
+import type { Download } from './streaming.js';
 
 export interface ClientStats extends PoolStats {
   /** Requests to servers since the client was made. */
@@ -208,9 +208,9 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
   }
 
   stats(): ClientStats {
-    const { pools, caller, busyRepeats } = this.#context;
+    const { pool, caller, busyRepeats } = this.#context;
     return {
-      ...pools.stats(),
+      ...pool.stats(),
       requests: caller.requests,
       failedRequests: caller.failedRequests,
       repeatedRequests: caller.replacedConnections + busyRepeats,
@@ -219,7 +219,7 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
 
   /** Ends calls in flight with `closed` and resolves when every socket is released. */
   close(): Promise<void> {
-    return this.#context.pools.close();
+    return this.#context.pool.close();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -236,5 +236,37 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
         throw error;
       });
     }
+  }
+}
+
+/** Clients of several clusters side by side, each with its own trackers and pools. */
+export class FastdfsClusters implements AsyncDisposable {
+  readonly #clients: ReadonlyMap<string, FastdfsClient>;
+
+  /** Does no I/O. Throws FastdfsError `invalid_argument`. */
+  constructor(clusters: Readonly<Record<string, FastdfsOptions>>) {
+    this.#clients = new Map(
+      Object.entries(clusters).map(([name, options]) => [name, new FastdfsClient(options)]),
+    );
+  }
+
+  get names(): readonly string[] {
+    return [...this.#clients.keys()];
+  }
+
+  /** Throws FastdfsError `invalid_argument` for a name that was not given. */
+  get(name: string): FastdfsClient {
+    const client = this.#clients.get(name);
+    if (client) return client;
+    throw new FastdfsError('invalid_argument', `no cluster "${name}"`, { operation: 'clusters' });
+  }
+
+  /** Closes every client. */
+  async close(): Promise<void> {
+    await Promise.all([...this.#clients.values()].map((client) => client.close()));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 }

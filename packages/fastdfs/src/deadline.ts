@@ -1,5 +1,5 @@
+import { type Call, MAX_TIMER_MS } from '@stevedore/wire';
 import { FastdfsError, type FastdfsErrorCode, type FastdfsErrorDetails } from './errors.js';
-import { MAX_TIMER_MS } from './options.js';
 
 /**
  * One call from its start to its end. A Deadline ends a call at most once, by its
@@ -27,7 +27,7 @@ export interface CallOptions {
   readonly deadlineMs?: number | undefined;
 }
 
-export class Deadline {
+export class Deadline implements Call {
   readonly operation: string;
   readonly fileId: string | undefined;
   readonly #signal: AbortSignal | undefined;

@@ -145,6 +145,11 @@ export function isUnreachable(error: unknown): error is FastdfsError {
   return error instanceof FastdfsError && UNREACHABLE.has(error.code);
 }
 
+/** True when a connection ended before its reply was complete. */
+export function isLost(error: unknown): boolean {
+  return error instanceof FastdfsError && error.code === 'connection_lost';
+}
+
 /** The bytes are at another id. No failure: the read goes on there. */
 export class Elsewhere extends Error {
   override readonly name = 'Elsewhere';

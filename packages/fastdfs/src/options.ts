@@ -1,9 +1,13 @@
 import { tmpdir } from 'node:os';
 import { secretsProblem } from '@stevedore/protocol';
-import { type Address, DEFAULT_TRACKER_PORT, parseAddress } from './address.js';
-import { type AddressMap, checkAddressMap, type MapAddress } from './address-map.js';
-import { AllowList } from './allow-list.js';
+import { type Address, DEFAULT_TRACKER_PORT, MAX_TIMER_MS, parseAddress } from '@stevedore/wire';
 import { FastdfsError } from './errors.js';
+import {
+  type AddressMap,
+  AllowList,
+  checkAddressMap,
+  type MapAddress,
+} from './storage-addresses.js';
 
 /** The options of a client: type, defaults and check. Checked once, then frozen. */
 
@@ -65,9 +69,6 @@ export interface Settings
   readonly allowList: AllowList | undefined;
   readonly secret: string | undefined;
 }
-
-/** The longest delay a timer takes. */
-export const MAX_TIMER_MS = 2 ** 31 - 1;
 
 const NUMBER_OPTIONS = {
   connectTimeoutMs: { default: 5_000, min: 1, max: MAX_TIMER_MS },

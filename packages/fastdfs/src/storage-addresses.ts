@@ -1,20 +1,25 @@
+import { BlockList, isIP } from 'node:net';
 import type { ServerAddress } from '@stevedore/protocol';
-import { type Address, makeAddress } from './address.js';
+import { type Address, addressKey, hasPort, makeAddress, parseAddress } from '@stevedore/wire';
 import type { Deadline } from './deadline.js';
 import { FastdfsError } from './errors.js';
-import type { Settings } from './options.js';
 
 /** From what a tracker says about a storage to the address that is connected to. */
+
+interface AddressRules {
+  readonly mapAddress: MapAddress | undefined;
+  readonly allowList: AllowList | undefined;
+}
 
 /** More than any cluster has; beyond it the table starts anew. */
 const MAX_KNOWN = 4096;
 
 export class StorageAddresses {
-  readonly #settings: Pick<Settings, 'mapAddress' | 'allowList'>;
+  readonly #rules: AddressRules;
   readonly #known = new Map<string, Address>();
 
-  constructor(settings: Pick<Settings, 'mapAddress' | 'allowList'>) {
-    this.#settings = settings;
+  constructor(rules: AddressRules) {
+    this.#rules = rules;
   }
 
   /** Of a storage that the caller names. Throws `invalid_argument`, `address_not_allowed`. */
@@ -40,7 +45,7 @@ export class StorageAddresses {
       const message = `the tracker named the storage "${server.address}", port ${server.port}`;
       throw deadline.error('bad_reply', message, { address: tracker });
     }
-    const { mapAddress, allowList } = this.#settings;
+    const { mapAddress, allowList } = this.#rules;
     const address = mapAddress ? mapAddress(named) : named;
     if (!address) {
       throw deadline.error('invalid_argument', `addressMap has no address for ${named.text}`, {
@@ -68,4 +73,99 @@ export class StorageAddresses {
       }
     });
   }
+}
+
+/**
+ * Other addresses for storages, for clients outside of the network of the cluster: behind
+ * NAT, or beside containers.
+ *
+ * From `ip:port` or `ip` to `host:port` or `host`, which keeps the port; the longer
+ * key wins. A function gets `ip:port` and answers undefined for an address that
+ * stays as it is.
+ */
+export type AddressMap =
+  | Readonly<Record<string, string>>
+  | ((address: string) => string | undefined);
+
+/** The address to connect to; undefined when the map answered something impossible. */
+export type MapAddress = (address: Address) => Address | undefined;
+
+export function checkAddressMap(
+  map: AddressMap,
+  invalid: (message: string) => FastdfsError,
+): MapAddress {
+  if (typeof map === 'function') return (address) => translated(address, map(address.text));
+  if (typeof map !== 'object' || map === null) {
+    throw invalid('addressMap must be a table of addresses or a function');
+  }
+  const table = new Map<string, string>();
+  for (const [from, to] of Object.entries(map)) {
+    const key = addressKey(from);
+    if (key === undefined) throw invalid(`addressMap: "${from}" is neither host nor host:port`);
+    if (typeof to !== 'string' || !parseAddress(to, 1)) {
+      throw invalid(`addressMap: "${to}" is neither host nor host:port`);
+    }
+    table.set(key, to);
+  }
+  return (address) => translated(address, table.get(address.text) ?? table.get(address.host));
+}
+
+function translated(address: Address, to: string | undefined): Address | undefined {
+  if (to === undefined) return address;
+  if (typeof to !== 'string') return undefined;
+  return parseAddress(to, hasPort(to) ? 1 : address.port);
+}
+
+/**
+ * Storages that a client may connect to. A tracker's reply decides where a client
+ * goes next; this keeps a wrong or forged one from leading it to other services. A
+ * name is compared as text and never looked up, so only a name listed passes.
+ */
+
+const NETWORK = /^(.+)\/(\d{1,3})$/;
+
+export class AllowList {
+  readonly #exact = new Set<string>();
+  readonly #networks = new BlockList();
+
+  constructor(entries: readonly string[], invalid: (message: string) => FastdfsError) {
+    if (!Array.isArray(entries)) throw invalid('allowedStorages must be a list');
+    for (const entry of entries) {
+      if (!this.#add(entry)) {
+        throw invalid(`allowedStorages: "${entry}" is no address, network or name`);
+      }
+    }
+  }
+
+  has(address: Address): boolean {
+    if (this.#exact.has(address.text) || this.#exact.has(address.host)) return true;
+    const family = familyOf(address.host);
+    return family !== undefined && this.#networks.check(address.host, family);
+  }
+
+  #add(entry: unknown): boolean {
+    if (typeof entry !== 'string') return false;
+    const network = NETWORK.exec(entry);
+    if (network) return this.#addNetwork(network[1]!, Number(network[2]));
+    const key = addressKey(entry);
+    if (key === undefined) return false;
+    // One form of several that an IPv6 address has would not match as text.
+    const family = familyOf(key);
+    if (family === undefined) this.#exact.add(key);
+    else this.#networks.addAddress(key, family);
+    return true;
+  }
+
+  #addNetwork(host: string, bits: number): boolean {
+    const family = familyOf(host);
+    if (family === undefined || bits > (family === 'ipv4' ? 32 : 128)) return false;
+    this.#networks.addSubnet(host, bits, family);
+    return true;
+  }
+}
+
+function familyOf(host: string): 'ipv4' | 'ipv6' | undefined {
+  const version = isIP(host);
+  if (version === 0 || host.includes('%')) return undefined;
+  return version === 4 ? 'ipv4' : 'ipv6';
 }

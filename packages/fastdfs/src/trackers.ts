@@ -8,7 +8,7 @@ import {
   queryStoreInGroup,
   queryUpdate,
 } from '@stevedore/protocol';
-import type { Address } from './address.js';
+import type { Address } from '@stevedore/wire';
 import type { Caller } from './caller.js';
 import type { Deadline } from './deadline.js';
 import { FastdfsError, isUnreachable } from './errors.js';

@@ -1,9 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FileStore, Receipt } from '@stevedore/client';
-import { ProblemError } from './core/problems.js';
-import { asHttpError, Files, type FilesOptions } from './files.js';
-import { multerProblem } from './multer-errors.js';
-import type { UploadRules } from './rules.js';
+import { type ProblemCode, ProblemError } from './core/problems.js';
+import type { UploadRules } from './core/upload/policy.js';
+import { asHttpError, type FilesOptions, MountedFiles } from './mounted-files.js';
 
 /**
  * For Express, 4 or 5, and for whatever else takes its middleware. Errors go to `next`,
@@ -41,15 +40,15 @@ export function upload(
   policy: UploadRules = {},
   options: Options = {},
 ): Middleware {
-  const files = new Files({ ...options, store, policy });
+  const files = new MountedFiles({ ...options, store, policy });
   return (request, response, next) => {
     files.receive(request, response).then(
-      (receipts) => {
+      ({ receipts }) => {
         request.stored = receipts;
         next();
       },
       (error: unknown) => {
-        files.prepare(request, response);
+        files.closeIfUnread(request, response);
         next(asHttpError(error));
       },
     );
@@ -64,10 +63,10 @@ export interface DownloadOptions extends Omit<Options, 'policy' | 'limits'> {
 /** Sends the file whose key the route's parameter holds. */
 export function download(store: FileStore, options: DownloadOptions = {}): Middleware {
   const { parameter = 'key', ...rest } = options;
-  const files = new Files({ ...rest, store });
+  const files = new MountedFiles({ ...rest, store });
   return (request, response, next) => {
     files
-      .send(request, response, keyOf(request, parameter))
+      .sendFile(request, response, keyOf(request, parameter))
       .catch((error: unknown) => next(asHttpError(error)));
   };
 }
@@ -87,7 +86,7 @@ export function remove(
 
 /** Answers the errors of the others, and multer's, as problem+json; hands on all the rest. */
 export function problems(store: FileStore) {
-  const files = new Files({ store });
+  const files = new MountedFiles({ store });
   return (error: unknown, request: ExpressRequest, response: ServerResponse, next: Next): void => {
     const problem = error instanceof ProblemError ? error : multerProblem(error);
     if (problem && problem.code !== 'internal') {
@@ -100,4 +99,36 @@ export function problems(store: FileStore) {
 
 function keyOf(request: ExpressRequest, parameter: string): string {
   return String(request.params?.[parameter] ?? '');
+}
+
+/**
+ * What multer itself refuses, by its `limits` or because the form is none. It gives these
+ * errors no status, so Express would take them for failures of the server.
+ */
+
+const CODES: Readonly<Record<string, ProblemCode>> = {
+  LIMIT_FILE_SIZE: 'too_large',
+  LIMIT_FILE_COUNT: 'too_many_files',
+  LIMIT_PART_COUNT: 'too_many_parts',
+  LIMIT_FIELD_COUNT: 'too_many_parts',
+  LIMIT_FIELD_VALUE: 'field_too_large',
+  LIMIT_FIELD_KEY: 'part_headers_too_large',
+};
+
+/** Of the parser that multer uses; they have no code. */
+const MALFORMED =
+  /^(?:Unexpected end of form|Malformed part header|Multipart: Boundary not found)$/;
+
+/** Undefined for what is not multer's, or not the client's fault. */
+function multerProblem(error: unknown): ProblemError | undefined {
+  if (!(error instanceof Error)) return undefined;
+  const { name, message } = error;
+  if (name === 'MulterError') {
+    const { code, field } = error as { readonly code?: string; readonly field?: string };
+    const detail = field === undefined ? `${message}.` : `${message}: ${field}.`;
+    return new ProblemError(CODES[code ?? ''] ?? 'malformed_multipart', detail, error);
+  }
+  return MALFORMED.test(message)
+    ? new ProblemError('malformed_multipart', `${message}.`, error)
+    : undefined;
 }

@@ -7,9 +7,11 @@ import type {
   FastifyRequest,
   onRequestAsyncHookHandler,
 } from 'fastify';
-import { infoJson, receiptJson } from './core/http/receipt-json.js';
-import { asHttpError, Files, type FilesOptions } from './files.js';
-import type { UploadRules } from './rules.js';
+import type { Answer } from './core/http/file-answer.js';
+import { checkKey } from './core/http/receipt-json.js';
+import type { Stored } from './core/upload/idempotency.js';
+import type { UploadRules } from './core/upload/policy.js';
+import { asHttpError, type FilesOptions, MountedFiles } from './mounted-files.js';
 
 /**
  * A Fastify plugin, 5 and later. Registered with a `prefix`, it has the routes of a place
@@ -34,63 +36,63 @@ export interface FastifyFilesOptions extends FilesOptions {
 }
 
 export const stevedore: FastifyPluginAsync<FastifyFilesOptions> = async (app, options) => {
-  const files = new Files(options);
+  const files = new MountedFiles(options);
   const { onStored, allowDelete = false } = options;
   streamBodies(app);
   for (const hook of [options.onRequest ?? []].flat()) app.addHook('onRequest', hook);
 
+  const base = app.prefix.replace(/\/$/, '');
+
   app.post('/', async (request, reply) => {
-    const receipts = await receive(files, request, reply);
-    const answer = await onStored?.(receipts, request, reply);
+    const stored = await receive(files, request, reply);
+    const answer = await onStored?.(stored.receipts, request, reply);
     if (reply.sent) return reply;
-    reply.code(201).header('cache-control', 'no-store');
-    if (answer !== undefined) return answer;
-    const base = app.prefix.replace(/\/$/, '');
-    const stored = receipts.map((receipt) => receiptJson(receipt, base));
-    const [first] = stored;
-    if (stored.length !== 1 || !first) return stored;
-    reply.header('location', first.url);
-    return first;
+    if (answer === undefined) return send(reply, files.uploaded(stored, base));
+    return reply.code(201).header('cache-control', 'no-store').send(answer);
   });
 
-  const send = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
-    answer(files, request, reply, keyOf(request));
+  const read = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
+    sendFile(files, request, reply, keyOf(request));
   for (const url of ['/:key', '/:key/:filename']) {
-    app.route({ method: ['GET', 'HEAD'], url, exposeHeadRoute: false, handler: send });
+    app.route({ method: ['GET', 'HEAD'], url, exposeHeadRoute: false, handler: read });
   }
 
-  app.get('/:key/info', async (request, reply) => {
-    const info = await files.store.stat(keyOf(request)).catch(rethrow);
-    reply.header('cache-control', 'no-cache');
-    return { ...infoJson(info), url: `${app.prefix.replace(/\/$/, '')}/${info.key}` };
+  app.route({
+    method: ['GET', 'HEAD'],
+    url: '/:key/info',
+    exposeHeadRoute: false,
+    handler: async (request, reply) => {
+      const info = async () => files.info(request.raw, checkKey(keyOf(request)), base);
+      return send(reply, await info().catch(rethrow));
+    },
   });
 
   if (allowDelete) {
     app.delete('/:key', async (request, reply) => {
-      await files.store.delete(keyOf(request)).catch(rethrow);
-      return reply.code(204).send();
+      const remove = async () => files.remove(checkKey(keyOf(request)));
+      return send(reply, await remove().catch(rethrow));
     });
   }
 };
 
 export default stevedore;
 
-type Upload = (request: FastifyRequest, reply: FastifyReply) => Promise<Receipt[]>;
+type Upload = (request: FastifyRequest, reply: FastifyReply) => Promise<readonly Receipt[]>;
 
 /**
  * Stores what a request of a route brings: `await photos(request, reply)`. The route has
  * to be in a scope for which `streamBodies` was called.
  */
 export function upload(store: FileStore, policy: UploadRules = {}): Upload {
-  const files = new Files({ store, policy });
-  return (request, reply) => receive(files, request, reply);
+  const files = new MountedFiles({ store, policy });
+  return async (request, reply) => (await receive(files, request, reply)).receipts;
 }
 
 /** Answers with a file: `return photo(request, reply, key)`. */
 export function download(store: FileStore, options: Omit<FilesOptions, 'store' | 'policy'> = {}) {
-  const files = new Files({ ...options, store });
+  const files = new MountedFiles({ ...options, store });
   return (request: FastifyRequest, reply: FastifyReply, key: string): Promise<FastifyReply> =>
-    answer(files, request, reply, key);
+    sendFile(files, request, reply, key);
 }
 
 /** In this scope bodies are left to the routes, whatever their type. */
@@ -100,32 +102,37 @@ export function streamBodies(app: FastifyInstance): void {
 }
 
 async function receive(
-  files: Files,
+  files: MountedFiles,
   request: FastifyRequest,
   reply: FastifyReply,
-): Promise<Receipt[]> {
+): Promise<Stored> {
   try {
     return await files.receive(request.raw, reply.raw);
   } catch (error) {
-    files.prepare(request.raw, reply.raw);
+    files.closeIfUnread(request.raw, reply.raw);
     return rethrow(error);
   }
 }
 
-async function answer(
-  files: Files,
+async function sendFile(
+  files: MountedFiles,
   request: FastifyRequest,
   reply: FastifyReply,
   key: string,
 ): Promise<FastifyReply> {
   // Written past Fastify, which would read a long file ahead of its client.
   await files
-    .send(request.raw, reply.raw, key, () => {
+    .sendFile(request.raw, reply.raw, key, () => {
       reply.hijack();
       return reply.getHeaders() as OutgoingHttpHeaders;
     })
     .catch(rethrow);
   return reply;
+}
+
+/** By way of Fastify, whose hooks may look at it. */
+function send(reply: FastifyReply, { status, headers, content }: Answer): FastifyReply {
+  return reply.code(status).headers(headers).send(content);
 }
 
 /** Fastify answers an error with its `statusCode` and `headers`. */

@@ -1,9 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Receipt } from '@stevedore/client';
-import { checkKey } from './core/http/key.js';
-import { infoJson, receiptJson } from './core/http/receipt-json.js';
-import { ProblemError, toProblem } from './core/problems.js';
-import { Files, type FilesOptions, methodNotAllowed } from './files.js';
+import { checkKey } from './core/http/receipt-json.js';
+import { methodNotAllowed, ProblemError, toProblem } from './core/problems.js';
+import { type FilesOptions, MountedFiles } from './mounted-files.js';
 
 /**
  * A handler for node's own server, and for all that hand on its request and response:
@@ -12,7 +11,7 @@ import { Files, type FilesOptions, methodNotAllowed } from './files.js';
  * its path itself, errors as problem+json.
  */
 
-export type { UploadRules } from './rules.js';
+export type { UploadRules } from './core/upload/policy.js';
 export type { FilesOptions };
 
 export type FileAction = 'upload' | 'read' | 'delete';
@@ -53,12 +52,12 @@ export function httpHandler(options: HandlerOptions): NodeHandler {
 
 class Handler {
   readonly #options: HandlerOptions;
-  readonly #files: Files;
+  readonly #files: MountedFiles;
   readonly #path: string;
 
   constructor(options: HandlerOptions) {
     this.#options = options;
-    this.#files = new Files(options);
+    this.#files = new MountedFiles(options);
     this.#path = (options.path ?? '/files').replace(/\/+$/, '');
   }
 
@@ -71,7 +70,7 @@ class Handler {
       const route = this.#routeOf(request.url ?? '/');
       if (route) await this.#run(request, response, route);
       else if (next) next();
-      else throw new ProblemError('route_not_found', 'There is nothing at this path.');
+      else throw nothingHere();
     } catch (error) {
       const { code } = toProblem(error);
       if (code === 'internal' || code === 'corrupt') this.#options.onError?.(error);
@@ -92,53 +91,30 @@ class Handler {
     response: ServerResponse,
     [key, more, ...rest]: readonly string[],
   ): Promise<void> {
+    if (rest.length > 0) throw nothingHere();
     const { method } = request;
-    const reads = method === 'GET' || method === 'HEAD';
-    if (rest.length > 0)
-      throw new ProblemError('route_not_found', 'There is nothing at this path.');
+    const files = this.#files;
     if (key === undefined) {
       if (method !== 'POST') throw methodNotAllowed(method, 'POST');
-      await this.#upload(request, response);
+      await this.#allow(request, 'upload', undefined);
+      const stored = await files.receive(request, response);
+      await this.#options.onStored?.(stored.receipts, request);
+      files.send(response, files.uploaded(stored, this.#baseOf(request)));
       return;
     }
     checkKey(key);
-    if (reads) {
+    if (method === 'GET' || method === 'HEAD') {
       await this.#allow(request, 'read', key);
-      if (more === 'info') await this.#tell(request, response, key);
-      else await this.#files.send(request, response, key);
+      if (more !== 'info') await files.sendFile(request, response, key);
+      else files.send(response, await files.info(request, key, this.#baseOf(request)));
       return;
     }
-    const { allowDelete } = this.#options;
-    if (method !== 'DELETE' || !allowDelete || more !== undefined) {
-      throw methodNotAllowed(
-        method,
-        allowDelete && more === undefined ? 'GET, HEAD, DELETE' : 'GET, HEAD',
-      );
+    const mayDelete = this.#options.allowDelete && more === undefined;
+    if (method !== 'DELETE' || !mayDelete) {
+      throw methodNotAllowed(method, mayDelete ? 'GET, HEAD, DELETE' : 'GET, HEAD');
     }
     await this.#allow(request, 'delete', key);
-    await this.#files.store.delete(key);
-    response.writeHead(204).end();
-  }
-
-  async #upload(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    await this.#allow(request, 'upload', undefined);
-    const receipts = await this.#files.receive(request, response);
-    await this.#options.onStored?.(receipts, request);
-    const base = this.#baseOf(request);
-    const stored = receipts.map((receipt) => receiptJson(receipt, base));
-    const [first] = stored;
-    const single = stored.length === 1 && first;
-    sendJson(response, 201, single ? first : stored, {
-      'cache-control': 'no-store',
-      ...(single ? { location: first.url } : {}),
-    });
-  }
-
-  async #tell(request: IncomingMessage, response: ServerResponse, key: string): Promise<void> {
-    const info = await this.#files.store.stat(key);
-    const headers = { 'cache-control': 'no-cache' };
-    const told = { ...infoJson(info), url: `${this.#baseOf(request)}/${key}` };
-    sendJson(response, 200, told, headers, request.method);
+    files.send(response, await files.remove(key));
   }
 
   /** Our path as clients have it: Express takes off where a router is mounted. */
@@ -158,19 +134,6 @@ class Handler {
   }
 }
 
-function sendJson(
-  response: ServerResponse,
-  status: number,
-  value: unknown,
-  headers: Readonly<Record<string, string>>,
-  method = 'POST',
-): void {
-  const body = Buffer.from(JSON.stringify(value));
-  response.writeHead(status, {
-    ...headers,
-    'content-type': 'application/json; charset=utf-8',
-    'content-length': String(body.length),
-    'x-content-type-options': 'nosniff',
-  });
-  response.end(method === 'HEAD' ? undefined : body);
+function nothingHere(): ProblemError {
+  return new ProblemError('route_not_found', 'There is nothing at this path.');
 }

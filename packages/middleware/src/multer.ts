@@ -2,13 +2,17 @@ import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import { type FileStore, type PutOptions, type Receipt, StoreError } from '@stevedore/client';
-import { headerText } from './core/http/content-disposition.js';
-import { DEFAULT_TYPE, mediaType } from './core/http/media-type.js';
+import { DEFAULT_TYPE, headerText, mediaType } from './core/http/content-headers.js';
 import { ProblemError } from './core/problems.js';
-import { checkedBody } from './core/upload/checked-body.js';
-import { expiryOf, typeProblem, type UploadPolicy } from './core/upload/policy.js';
-import { asHttpError } from './files.js';
-import { Rules, type UploadRules } from './rules.js';
+import { checkedBody } from './core/upload/content-check.js';
+import {
+  expiryOf,
+  Rules,
+  typeProblem,
+  type UploadPolicy,
+  type UploadRules,
+} from './core/upload/policy.js';
+import { asHttpError } from './mounted-files.js';
 
 /**
  * A storage engine for multer: each file of a form goes into the store as it arrives.

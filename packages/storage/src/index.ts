@@ -1,7 +1,19 @@
-/** Tracker and storage daemons that speak the FastDFS protocol. */
-export { type AccessOptions, StartError, type WithoutSecret } from '@stevedore/wire';
-export type { StorageOptions } from './storage/options.js';
-export { type Storage, startStorage } from './storage/storage.js';
-export type { TierOptions } from './tiers/tier-options.js';
-export type { TrackerOptions } from './tracker/options.js';
-export { startTracker, type Tracker } from './tracker/tracker.js';
+/** A FastDFS storage, and what a backend of its files has to do with it. */
+export type { FileBackend, NewFile, StoredMetadata } from './files/file-backend.js';
+export { FilesOnDisk } from './files/files-on-disk.js';
+export { sizeOf } from './files/small-files.js';
+export {
+  dataDirectory,
+  hasRecords,
+  METADATA_SUFFIX,
+  RECORDS_FILE,
+  TEMPORARY_DIRECTORY,
+  temporaryDirectory,
+} from './layout.js';
+export type { StorageBackend } from './open-storage.js';
+export type { StorageSession } from './replication/members.js';
+export type { StorageService } from './service.js';
+export { ByteBoundedCache } from './slices/byte-bounded-cache.js';
+export type { HotSlices } from './slices/slices.js';
+export { type Storage, startStorage } from './storage-daemon.js';
+export type { StorageOptions, StorageSettings } from './storage-options.js';

@@ -21,13 +21,18 @@ export class StatusError extends Error {
   }
 }
 
-/** The connection cannot go on: the peer has gone or has been silent for too long. */
+type ConnectionErrorCode =
+  | 'ERR_CONNECTION_FAILED'
+  | 'ERR_CONNECTION_LOST'
+  | 'ERR_CONNECTION_TIMEOUT';
+
+/** No connection, or one that cannot go on: the peer has gone or was silent for too long. */
 export class ConnectionError extends Error {
   override readonly name = 'ConnectionError';
-  readonly code: 'ERR_CONNECTION_LOST' | 'ERR_CONNECTION_TIMEOUT';
+  readonly code: ConnectionErrorCode;
 
-  constructor(code: 'ERR_CONNECTION_LOST' | 'ERR_CONNECTION_TIMEOUT', message: string) {
-    super(message);
+  constructor(code: ConnectionErrorCode, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
     this.code = code;
   }
 }
@@ -47,12 +52,6 @@ export class StartError extends Error {
     super(message, cause === undefined ? undefined : { cause });
     this.code = code;
   }
-}
-
-/** Options that make no sense, alone or together. */
-export class OptionError extends Error {
-  override readonly name = 'OptionError';
-  readonly code = 'ERR_OPTION';
 }
 
 const STATUS_OF_CODE: Readonly<Record<string, number>> = {

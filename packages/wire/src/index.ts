@@ -1,16 +1,58 @@
 /** FastDFS frames over sockets, both sides. */
-export { FrameClient, type FrameClientOptions, type PeerAccess } from './client/frame-client.js';
-export { keepSession, openToTracker } from './client/tracker-session.js';
+
+export { OptionError } from '@stevedore/options';
+export {
+  type Address,
+  addressKey,
+  addressText,
+  checkAddress,
+  DEFAULT_TRACKER_PORT,
+  hasPort,
+  idOfAddress,
+  isOwnAddress,
+  makeAddress,
+  parseAddress,
+} from './address.js';
+export { authenticate } from './client/authentication.js';
+export { BodySource, type PreparedBody, SourceCursor } from './client/body-source.js';
+export type { Call } from './client/call.js';
+export type { Connection } from './client/connection.js';
+export { Peer, type PeerAccess, type PeerOptions } from './client/peer.js';
+export { MAX_TIMER_MS, Pool, type PoolStats } from './client/pool.js';
+export {
+  CollectedReply,
+  MAX_ERROR_BODY_BYTES,
+  MAX_SMALL_BODY_BYTES,
+  ReplyReader,
+  type ReplySink,
+} from './client/reply-reader.js';
+export { type Environment, nowSeconds, randomDigits, systemEnvironment } from './environment.js';
 export {
   AuthenticationError,
   asError,
   ConnectionError,
   codeOf,
-  OptionError,
   StartError,
   StatusError,
-  statusOf,
 } from './errors.js';
+export { type ConnectionEnds, FrameServer } from './server/frame-server.js';
+export {
+  type AccessOptions,
+  type AccessSettings,
+  accessSettings,
+  type WithoutSecret,
+} from './server/guard.js';
+export {
+  type Context,
+  control,
+  type Handler,
+  handlerTable,
+  Payload,
+  type Reply,
+  receiving,
+  type StreamedReply,
+  streaming,
+} from './server/handler.js';
 export {
   type ConnectionLimits,
   type ConnectionOptions,
@@ -18,28 +60,5 @@ export {
   connectionLimits,
   DEFAULT_HOST,
   DEFAULT_STORAGE_PORT,
-  DEFAULT_TRACKER_PORT,
-  type Endpoint,
-  endpointText,
-  isOwnAddress,
   PROTOCOL_VERSION,
-  parseEndpoint,
-} from './options.js';
-export {
-  type AccessOptions,
-  type AccessSettings,
-  accessSettings,
-  type WithoutSecret,
-} from './server/access.js';
-export { type ConnectionEnds, FrameServer } from './server/frame-server.js';
-export {
-  type Context,
-  control,
-  type Handler,
-  handlerTable,
-  type Reply,
-  receiving,
-  type StreamedReply,
-  streaming,
-} from './server/handler.js';
-export { Payload } from './server/payload.js';
+} from './server/limits.js';

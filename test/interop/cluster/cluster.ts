@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
-import { type Storage, startStorage, startTracker, type Tracker } from '@stevedore/storage';
+import { type Storage, startStorage } from '@stevedore/node';
+import { startTracker, type Tracker } from '@stevedore/tracker';
 import { afterAll, beforeAll, onTestFinished } from 'vitest';
 
 /**

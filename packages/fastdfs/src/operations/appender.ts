@@ -21,7 +21,6 @@ import {
 import { type CallOptions, Deadline } from '../deadline.js';
 import { orphanOf } from '../events.js';
 import { type Context, checkFileId } from './context.js';
-import { updateTarget } from './update.js';
 import { namedFile, withBody } from './upload.js';
 
 /**
@@ -51,7 +50,7 @@ export async function append(
     deadline,
     () => prepareBody(checked, context.settings, deadline),
     async ({ size, payload }) => {
-      const storage = await updateTarget(context, id, deadline);
+      const storage = await context.updateTarget(id, deadline);
       const request = { name: id.name, size };
       const command = tolerant(appendFile, size === 0 ? appendFile.request.encode(request) : NONE);
       await context.caller.callWithPayload(storage, command, request, payload, deadline, {
@@ -77,7 +76,7 @@ export async function modify(
     deadline,
     () => prepareBody(checked, context.settings, deadline),
     async ({ size, payload }) => {
-      const storage = await updateTarget(context, id, deadline);
+      const storage = await context.updateTarget(id, deadline);
       const request = { name: id.name, offset, size };
       const command = tolerant(modifyFile, size === 0 ? modifyFile.request.encode(request) : NONE);
       await context.caller.callWithPayload(storage, command, request, payload, deadline);
@@ -94,7 +93,7 @@ export async function truncate(
   const id = checkFileId('truncate', fileId);
   if (!isSize(size)) throw invalid('truncate', `size is ${size}`);
   await context.run(new Deadline('truncate', options, 0, fileId), async (deadline) => {
-    const storage = await updateTarget(context, id, deadline);
+    const storage = await context.updateTarget(id, deadline);
     const request = { name: id.name, size };
     const command = tolerant(truncateFile, truncateFile.request.encode(request));
     await context.caller.call(storage, command, request, deadline);
@@ -108,7 +107,7 @@ export async function regenerate(
 ): Promise<string> {
   const id = checkFileId('regenerate', fileId);
   return context.run(new Deadline('regenerate', options, 0, fileId), async (deadline) => {
-    const storage = await updateTarget(context, id, deadline);
+    const storage = await context.updateTarget(id, deadline);
     const request = { name: id.name };
     const stored = await context.caller.call(storage, regenerateNamed, request, deadline, {
       repeatable: false,

@@ -1,14 +1,14 @@
-import { type FileId, type FileName, parseFileId, Status } from '@stevedore/protocol';
+import { type FileId, type FileName, parseFileId, queryUpdate, Status } from '@stevedore/protocol';
+import { type Address, Pool } from '@stevedore/wire';
+import { LRUCache } from 'lru-cache';
 import { invalid } from '../body.js';
-import { Caller } from '../caller.js';
+import { Caller, greet } from '../caller.js';
 import type { Deadline } from '../deadline.js';
 import { FastdfsError } from '../errors.js';
 import type { PossibleOrphan } from '../events.js';
 import type { Settings } from '../options.js';
-import { Pools } from '../pools.js';
 import { StorageAddresses } from '../storage-addresses.js';
 import { Trackers } from '../trackers.js';
-import { Places } from './places.js';
 import { StoreChoice } from './store-choice.js';
 
 /**
@@ -21,26 +21,37 @@ const FIRST_BUSY_PAUSE_MS = 100;
 const BUSY_PAUSE_GROWTH = 3;
 const LONGEST_BUSY_PAUSE_MS = 5_000;
 
+const MAX_PLACES = 10_000;
+/** A file that another client deletes can be read for so long after that. */
+const PLACE_MS = 10_000;
+
 export class Context {
   readonly settings: Settings;
-  readonly pools: Pools;
+  readonly pool: Pool;
   readonly caller: Caller;
   readonly trackers: Trackers;
   readonly storeChoice: StoreChoice;
   readonly addresses: StorageAddresses;
-  readonly places = new Places();
+  /** Where files are whose bytes are in another group, as their storages said lately. */
+  readonly places = new LRUCache<string, FileId>({ max: MAX_PLACES, ttl: PLACE_MS });
   readonly reportOrphan: (orphan: PossibleOrphan | undefined) => void;
   /** Calls that were repeated because a server was not ready for them. */
   busyRepeats = 0;
 
   constructor(settings: Settings, reportOrphan: (orphan: PossibleOrphan | undefined) => void) {
     this.settings = settings;
-    this.pools = new Pools(settings);
-    this.caller = new Caller(this.pools, settings);
+    this.pool = new Pool({ ...settings, hello: (...parts) => greet(settings.secret, ...parts) });
+    this.caller = new Caller(this.pool, settings);
     this.trackers = new Trackers(this.caller, settings.trackers);
     this.storeChoice = new StoreChoice(this.trackers, settings.uploadsPerStoreAnswer);
     this.addresses = new StorageAddresses(settings);
     this.reportOrphan = reportOrphan;
+  }
+
+  /** The storage on which a file may be changed: the tracker's choice, and the only one. */
+  async updateTarget(id: FileId, deadline: Deadline): Promise<Address> {
+    const { reply, tracker } = await this.trackers.ask(queryUpdate, nameOf(id), deadline);
+    return this.addresses.of(reply, tracker, deadline);
   }
 
   /** Runs one call. With `repeatable` false by then, EAGAIN is final. */
@@ -64,7 +75,7 @@ export class Context {
   ): Promise<T> {
     let pauseMs = FIRST_BUSY_PAUSE_MS;
     for (let attempt = 0; ; attempt++) {
-      if (this.pools.closed) throw deadline.error('closed', 'the client is closed');
+      if (this.pool.closed) throw deadline.error('closed', 'the client is closed');
       try {
         return await use(deadline);
       } catch (error) {

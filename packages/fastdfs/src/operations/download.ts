@@ -1,14 +1,26 @@
 import { randomUUID } from 'node:crypto';
 import { open, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { type FileId, queryFetch, queryFileInfo, Status } from '@stevedore/protocol';
-import type { Address } from '../address.js';
+import {
+  type DownloadRequest,
+  downloadFile,
+  encodeRequest,
+  type FileId,
+  type FrameHeader,
+  ProtocolError,
+  queryFetch,
+  queryFileInfo,
+  Status,
+} from '@stevedore/protocol';
+import { type Address, CollectedReply, ReplyReader, type ReplySink } from '@stevedore/wire';
 import { invalid, isSize } from '../body.js';
+import { type Caller, checkStatus } from '../caller.js';
 import { Deadline } from '../deadline.js';
-import { toldSize } from '../description.js';
-import { type Download, downloadWhole, emptyDownload, openDownload } from '../download.js';
 import { FastdfsError } from '../errors.js';
+import { toldSize } from '../file-ids.js';
+import { checkPlace, type Download, openStream } from '../streaming.js';
 import { type Context, checkFileId, nameOf } from './context.js';
 import { readAtPlace } from './moved.js';
 import { type Attempt, type ReadOptions, readFromAny } from './reading.js';
@@ -191,4 +203,65 @@ function checkRange(operation: string, { offset = 0, length }: DownloadOptions):
   if (!isSize(offset)) throw invalid(operation, `offset is ${offset}`);
   if (length !== undefined && !isSize(length)) throw invalid(operation, `length is ${length}`);
   return length === 0 ? undefined : { offset, length: length ?? 0 };
+}
+
+/** Settles the deadline once the stream has ended. */
+function openDownload(
+  caller: Caller,
+  address: Address,
+  request: DownloadRequest,
+  deadline: Deadline,
+  stepMs: number,
+  flags = 0,
+): Promise<Download> {
+  const frame = encodeRequest(downloadFile, request, flags);
+  const check = (header: FrameHeader): void => checkAnnounced(header, request.length);
+  return openStream(caller, address, { frame, check }, deadline, stepMs);
+}
+
+/** At most `maxBytes` in memory; more is refused with `too_large` before any is read. */
+function downloadWhole(
+  caller: Caller,
+  address: Address,
+  request: DownloadRequest,
+  maxBytes: number,
+  deadline: Deadline,
+  stepMs: number,
+  flags = 0,
+): Promise<Buffer> {
+  const frame = encodeRequest(downloadFile, request, flags);
+  return caller.withConnection(address, deadline, stepMs, async (connection) => {
+    const reply = new CollectedReply(maxBytes, (bytes) => {
+      const tooLarge = `${bytes} bytes, ${maxBytes} are allowed`;
+      const error = deadline.error('too_large', tooLarge, { address: address.text });
+      connection.destroy(error);
+      return error;
+    });
+    const sink: ReplySink = {
+      head(header) {
+        checkAnnounced(header, request.length);
+        reply.head(header);
+        if (header.status === Status.ok) deadline.allowBytes(header.bodyBytes);
+      },
+      chunk: (bytes) => reply.chunk(bytes),
+    };
+    const progressMs = caller.progressMs(stepMs);
+    await connection.exchange([frame], new ReplyReader(sink), deadline, progressMs);
+    checkPlace(reply.status, reply.body);
+    checkStatus(connection, reply.status, deadline);
+    return reply.body;
+  });
+}
+
+function checkAnnounced(header: FrameHeader, requested: number): void {
+  if (header.status === Status.ok && requested > 0 && header.bodyBytes > requested) {
+    throw new ProtocolError(`${header.bodyBytes} bytes are announced, ${requested} were requested`);
+  }
+}
+
+/** A stream of nothing. */
+function emptyDownload(): Download {
+  const stream = new Readable({ read() {} });
+  stream.push(null);
+  return { size: 0, stream };
 }

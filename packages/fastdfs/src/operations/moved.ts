@@ -1,4 +1,4 @@
-import { DownloadFlag, type FileId } from '@stevedore/protocol';
+import { DownloadFlag, type FileId, formatFileId } from '@stevedore/protocol';
 import type { Deadline } from '../deadline.js';
 import { Elsewhere, FastdfsError } from '../errors.js';
 import type { Context } from './context.js';
@@ -18,14 +18,15 @@ export async function readAtPlace<T>(
 ): Promise<T> {
   // Who names a storage wants that one's answer.
   if (!settings.followMoves || storage) return read(id, 0);
-  let place = places.of(id);
+  const key = formatFileId(id);
+  let place = places.get(key);
   if (!place) {
     try {
       return await read(id, DownloadFlag.placeWanted);
     } catch (error) {
       if (!(error instanceof Elsewhere)) throw error;
       place = error.place;
-      places.set(id, place);
+      places.set(key, place);
     }
   }
   try {
@@ -33,7 +34,7 @@ export async function readAtPlace<T>(
   } catch (error) {
     deadline.throwIfEnded();
     if (!(error instanceof FastdfsError) || error.code === 'too_large') throw error;
-    places.forget(id);
+    places.delete(key);
     return read(id, 0);
   }
 }

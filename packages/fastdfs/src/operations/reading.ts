@@ -12,7 +12,7 @@ import {
   type StorageRecord,
   StorageStatus,
 } from '@stevedore/protocol';
-import type { Address } from '../address.js';
+import type { Address } from '@stevedore/wire';
 import type { CallOptions, Deadline } from '../deadline.js';
 import { FastdfsError, isUnreachable } from '../errors.js';
 import { type Context, nameOf } from './context.js';

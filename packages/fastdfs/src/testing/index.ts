@@ -1,7 +1,8 @@
 /** For tests of programs that use FastDFS: a cluster in memory, and servers that go wrong. */
 export { CommandCode } from '@stevedore/protocol';
 export { MemoryCluster, type MemoryClusterOptions, startMemoryCluster } from './memory-cluster.js';
-export type { MemoryFile, MemoryFiles } from './memory-files.js';
+export type { LastReply, MemoryNode } from './memory-node.js';
+export type { MemoryFile, MemoryFiles } from './memory-storage.js';
 export {
   type Answer,
   byteByByte,
@@ -17,5 +18,4 @@ export {
   stall,
   wrongCommand,
 } from './misbehaviour.js';
-export type { LastReply, MemoryNode } from './node.js';
 export { type FrameHandler, type Received, replyFrame, ScriptedServer } from './scripted-server.js';

@@ -1,9 +1,8 @@
 import { isIPv6 } from 'node:net';
 import { type IpWidth, isGroupName } from '@stevedore/protocol';
-import { MemoryFiles } from './memory-files.js';
-import { storageHandlers } from './memory-storage.js';
+import { MemoryNode } from './memory-node.js';
+import { MemoryFiles, storageHandlers } from './memory-storage.js';
 import { trackerHandlers } from './memory-tracker.js';
-import { MemoryNode } from './node.js';
 
 /**
  * A FastDFS cluster within the process, for tests of programs that use one: a

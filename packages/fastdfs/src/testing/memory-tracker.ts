@@ -24,7 +24,7 @@ import {
   type StorageRecord,
   StorageStatus,
 } from '@stevedore/protocol';
-import { type Handler, type Handlers, handle } from './node.js';
+import { type Handler, type Handlers, handle } from './memory-node.js';
 
 /** A tracker's answers about one group whose storages are all active. */
 

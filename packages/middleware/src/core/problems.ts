@@ -1,3 +1,4 @@
+import { STATUS_CODES } from 'node:http';
 import type { StoreError, StoreErrorCode } from '@stevedore/client';
 
 /**
@@ -113,29 +114,13 @@ export type ProblemCode = keyof typeof ownProblems | StoreErrorCode;
 
 const problems: Readonly<Record<ProblemCode, ProblemSpec>> = { ...storeProblems, ...ownProblems };
 
+/** As RFC 9110 has them, where Node has older ones. */
 const TITLES: Readonly<Record<number, string>> = {
-  400: 'Bad Request',
-  401: 'Unauthorized',
-  403: 'Forbidden',
-  404: 'Not Found',
-  405: 'Method Not Allowed',
-  408: 'Request Timeout',
-  409: 'Conflict',
-  411: 'Length Required',
-  412: 'Precondition Failed',
+  ...STATUS_CODES,
   413: 'Content Too Large',
-  415: 'Unsupported Media Type',
-  416: 'Range Not Satisfiable',
-  421: 'Misdirected Request',
   422: 'Unprocessable Content',
-  429: 'Too Many Requests',
-  431: 'Request Header Fields Too Large',
   499: 'Client Closed Request',
-  500: 'Internal Server Error',
-  501: 'Not Implemented',
-  503: 'Service Unavailable',
-  507: 'Insufficient Storage',
-};
+} as Record<number, string>;
 
 /** An error with an answer: thrown anywhere, sent by the error handler. */
 export class ProblemError extends Error {
@@ -172,10 +157,6 @@ export function problemBody(code: ProblemCode, message: string): ProblemBody {
   return { type: 'about:blank', title: TITLES[status] ?? 'Error', status, detail, code };
 }
 
-export function retryAfterSeconds(code: ProblemCode): number | undefined {
-  return problems[code].retryAfterSeconds;
-}
-
 /** Codes, for the documents and their test. */
 export function problemCodes(): readonly ProblemCode[] {
   return Object.keys(problems) as ProblemCode[];
@@ -185,7 +166,7 @@ export function problemCodes(): readonly ProblemCode[] {
 export function toProblem(error: unknown): ProblemError {
   if (error instanceof ProblemError) return error;
   if (isStoreError(error)) return new ProblemError(error.code, error.message, error);
-  return fastifyProblem(error) ?? new ProblemError('internal', 'internal', error);
+  return new ProblemError('internal', 'internal', error);
 }
 
 /** By name and not by class: a program may hold two copies of the package. */
@@ -199,22 +180,29 @@ export function isStoreError(error: unknown): error is StoreError {
   );
 }
 
-/** What the framework refuses before a route is asked. */
-function fastifyProblem(error: unknown): ProblemError | undefined {
-  if (!(error instanceof Error) || !('code' in error)) return undefined;
-  switch (error.code) {
-    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
-      return new ProblemError('invalid_media_type', 'Content-Type is not a media type.', error);
-    case 'FST_ERR_BAD_URL':
-      return new ProblemError('bad_request', 'The path is not valid percent-encoded UTF-8.', error);
-    default:
-      return isRefusal(error) ? new ProblemError('bad_request', error.message, error) : undefined;
-  }
+/** A problem as an answer, with the bytes of its JSON. */
+export function problemAnswer(problem: ProblemError) {
+  const { code, message } = problem;
+  const body = problemBody(code, message);
+  const content = Buffer.from(JSON.stringify(body));
+  const retryAfter = problem.headers['retry-after'] ?? problems[code].retryAfterSeconds;
+  return {
+    body,
+    status: body.status,
+    headers: {
+      ...problem.headers,
+      ...(retryAfter === undefined ? {} : { 'retry-after': String(retryAfter) }),
+      'content-type': PROBLEM_TYPE,
+      'content-length': String(content.length),
+      'cache-control': 'no-store',
+      'x-content-type-options': 'nosniff',
+    },
+    content,
+  };
 }
 
-/** Whatever else the framework blames the client for. */
-function isRefusal(error: Error): boolean {
-  const { code, statusCode } = error as { readonly code?: unknown; readonly statusCode?: unknown };
-  const isFrameworks = typeof code === 'string' && code.startsWith('FST_');
-  return isFrameworks && typeof statusCode === 'number' && statusCode >= 400 && statusCode < 500;
+/** `allow` names the methods of the path. */
+export function methodNotAllowed(method: string | undefined, allow: string): ProblemError {
+  const message = `${method} is not possible here; ${allow} is.`;
+  return new ProblemError('method_not_allowed', message, undefined, { allow });
 }

@@ -6,11 +6,9 @@ import {
   Status,
 } from '@stevedore/protocol';
 import { type Handler, type Reply, StatusError, type StreamedReply } from '@stevedore/wire';
-import { METADATA_SUFFIX } from '../storage/layout.js';
-import type { StorageService } from '../storage/service.js';
+import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
-import { parseLoggedName } from './log-name.js';
-import type { LogRecord } from './log-record.js';
+import { type LogRecord, parseLoggedName } from './log-record.js';
 
 /**
  * FETCH_ONE_PATH_BINLOG: the files that are in one store path now, as the log has
@@ -69,13 +67,14 @@ async function lineOf(
 ): Promise<string> {
   const operation = record.operation === 'R' ? 'C' : record.operation;
   if (operation !== 'C' && operation !== 'L') return '';
-  const { settings, store, storePaths } = service;
+  const { backend, settings, store, storePaths } = service;
   const name = parseLoggedName(settings.group, record.name, storePaths.length);
   if (!name || name.part === 'deleted slices' || name.id.storePathIndex !== storePathIndex) {
     return '';
   }
-  const path = store.pathOf(name.id) + (name.part === 'metadata' ? METADATA_SUFFIX : '');
-  if (!(await settings.disk.exists(path))) return '';
+  const path = store.pathOf(name.id);
+  const isMetadata = name.part === 'metadata';
+  if (!(await (isMetadata ? backend.hasMetadata(path) : backend.exists(path)))) return '';
   return encodeListingLine({
     seconds: record.atSeconds,
     isSource: record.own,

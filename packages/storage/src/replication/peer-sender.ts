@@ -1,16 +1,28 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { ServerBrief } from '@stevedore/protocol';
-import { asError } from '@stevedore/wire';
-import type { StorageService } from '../storage/service.js';
+import { ASKS_FOR_LINKS, reportServerId, type ServerBrief } from '@stevedore/protocol';
+import { asError, makeAddress, Peer } from '@stevedore/wire';
+import { News } from '../news.js';
+import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import type { FirstCopies } from './first-copies.js';
-import type { MarkFile } from './mark-file.js';
-import { MarkKeeper } from './mark-keeper.js';
-import { News } from './news.js';
-import { PeerConnections } from './peer-connections.js';
+import { type MarkFile, MarkKeeper } from './marks.js';
 import { PeerSession } from './peer-session.js';
 import type { Sending } from './sending.js';
-import type { MemberStatus } from './status.js';
+
+/** How far the other members of a storage's group have its log, for who watches it. */
+
+export interface ReplicationStatus {
+  readonly members: readonly MemberStatus[];
+}
+
+export interface MemberStatus {
+  readonly id: string;
+  readonly isConnected: boolean;
+  /** Of this storage's log, what it has not acknowledged. */
+  readonly lagBytes: number;
+  /** Changes that it refused. */
+  readonly refused: number;
+}
 
 /**
  * Pushes this storage's log to one other member, in one session after the other
@@ -102,42 +114,45 @@ export class PeerSender {
     const { service, sending, member, localAddress, firstCopies, progressed } = this.#parts;
     const { settings, replication } = service;
     const { log, members } = replication;
-    const peer = member();
+    const listed = member();
     const { ownId } = members;
-    if (!peer || ownId === undefined) throw new Error('no tracker has listed the member');
+    const address = listed && makeAddress(listed.address, listed.port);
+    if (!address || ownId === undefined) throw new Error('no tracker has listed the member');
     const { signal } = this.#stop;
-    const wake = (): void => this.#news.wake();
-    const connections = await PeerConnections.open(
+    let takesLinks = false;
+    const peer = await Peer.open(
       {
-        host: peer.address,
-        port: peer.port,
-        ...(localAddress === undefined ? {} : { localAddress }),
+        ...{ address, localAddress, maxConnections: MAX_CONNECTIONS },
         timeoutMs: settings.limits.requestTimeoutMs,
         access: settings.access,
-        ownId,
-        maxConnections: MAX_CONNECTIONS,
+        hello: async (ask) => {
+          takesLinks = await ask(reportServerId, ownId, ASKS_FOR_LINKS);
+        },
       },
       signal,
-      wake,
     );
+    const wake = (): void => this.#news.wake();
+    void peer.ended.then(wake);
     const off = log.onGrown(wake);
     try {
       connected();
-      const asked = await firstCopies.of(peer);
-      this.#keeper.begin(peer.status, asked?.seconds, log.end);
+      const asked = await firstCopies.of(listed);
+      this.#keeper.begin(listed.status, asked?.seconds, log.end);
       const session = new PeerSession({
-        ...{ service, sending, firstCopies, connections, member, progressed, signal },
+        ...{ service, sending, firstCopies, peer, member, progressed, signal },
+        maxInFlight: MAX_CONNECTIONS,
+        takesLinks: () => takesLinks,
         keeper: this.#keeper,
         news: this.#news,
         report: (error) => this.#report(error),
       });
       this.#session = session;
       progressed();
-      await session.run(peer, asked?.isSource === true);
+      await session.run(listed, asked?.isSource === true);
     } finally {
       off();
       this.#session = undefined;
-      connections.close();
+      peer.close();
       void this.#keeper.save();
       progressed();
     }

@@ -1,15 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { activeTest, type ServerBrief, Status } from '@stevedore/protocol';
-import { asError, ConnectionError, StatusError } from '@stevedore/wire';
-import type { StorageService } from '../storage/service.js';
+import { asError, ConnectionError, type Peer, StatusError } from '@stevedore/wire';
+import type { News } from '../news.js';
+import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import type { FirstCopies } from './first-copies.js';
 import { LogPassage } from './log-passage.js';
 import type { LogRecord } from './log-record.js';
-import type { MarkKeeper } from './mark-keeper.js';
+import type { MarkKeeper } from './marks.js';
 import { isUnfinished } from './members.js';
-import type { News } from './news.js';
-import type { PeerConnections } from './peer-connections.js';
 import { type Sending, SentFiles } from './sending.js';
 
 /**
@@ -21,7 +20,11 @@ export interface PeerSessionParts {
   readonly service: StorageService;
   readonly sending: Sending;
   readonly firstCopies: FirstCopies;
-  readonly connections: PeerConnections;
+  readonly peer: Peer;
+  /** Requests under way at a time. */
+  readonly maxInFlight: number;
+  /** The member can be sent links; others are sent files in their places. */
+  readonly takesLinks: () => boolean;
   readonly keeper: MarkKeeper;
   /** The member as the trackers last listed it; undefined once it is gone for good. */
   readonly member: () => ServerBrief | undefined;
@@ -54,13 +57,12 @@ export class PeerSession {
   #failure: Error | undefined;
 
   constructor(parts: PeerSessionParts) {
-    const { service, keeper, connections, sending } = parts;
+    const { service, keeper, maxInFlight, sending } = parts;
     const { log } = service.replication;
     this.#parts = parts;
     this.#beginning = log.end;
     this.#passage = new LogPassage({
-      ...{ log, sending, keeper },
-      maxInFlight: connections.max,
+      ...{ log, sending, keeper, maxInFlight },
       news: parts.news,
       deliver: (record, end) => this.#deliver(record, end),
       check: () => this.#check(),
@@ -75,19 +77,19 @@ export class PeerSession {
   }
 
   /** Rejects with what has failed. `isSource`: the member takes its first copy from here. */
-  async run(peer: ServerBrief, isSource: boolean): Promise<void> {
+  async run(member: ServerBrief, isSource: boolean): Promise<void> {
     try {
-      if (isSource) await this.#parts.firstCopies.begun(peer);
+      if (isSource) await this.#parts.firstCopies.begun(member);
       await this.#pass();
     } finally {
       this.#fail(new ConnectionError('ERR_CONNECTION_LOST', 'the session has ended'));
-      this.#parts.connections.close();
+      this.#parts.peer.close();
       await this.#passage.window.settled();
     }
   }
 
   async #pass(): Promise<void> {
-    const { connections, service, keeper, news, signal } = this.#parts;
+    const { peer, service, keeper, news, signal } = this.#parts;
     const { beatIntervalMs } = service.settings;
     let lookedAt = Number.NEGATIVE_INFINITY;
     let heardAt = performance.now();
@@ -107,7 +109,7 @@ export class PeerSession {
       }
       if (now - heardAt >= beatIntervalMs) {
         heardAt = now;
-        await connections.use((peer) => peer.ask(activeTest, undefined));
+        await peer.ask(activeTest, undefined);
       }
       await news.next(LOOK_INTERVAL_MS);
     }
@@ -128,12 +130,12 @@ export class PeerSession {
 
   /** Never rejects: what fails ends the session. True once the member has it. */
   async #deliver(record: LogRecord, end: Position): Promise<boolean> {
-    const { sending, connections, keeper, report, service, signal } = this.#parts;
-    const { takesLinks } = connections;
+    const { sending, peer, keeper, report, service, signal } = this.#parts;
+    const takesLinks = this.#parts.takesLinks();
     const about = { end, again: end <= this.#beginning, sent: this.#sent, takesLinks };
     for (let attempt = 1; ; attempt++) {
       try {
-        await connections.use((peer) => sending.send(record, peer, about));
+        await sending.send(record, peer, about);
         return true;
       } catch (error) {
         const isAnswer = error instanceof StatusError;
@@ -160,7 +162,7 @@ export class PeerSession {
   /** Throws what has gone wrong meanwhile. */
   #check(): void {
     if (this.#failure) throw this.#failure;
-    if (this.#parts.connections.hasEnded || this.#parts.signal.aborted) {
+    if (this.#parts.peer.hasEnded || this.#parts.signal.aborted) {
       throw new ConnectionError('ERR_CONNECTION_LOST', 'the connection has ended');
     }
   }

@@ -10,14 +10,13 @@ import {
   type SyncTruncation,
 } from '@stevedore/protocol';
 import { type Payload, StatusError } from '@stevedore/wire';
-import { cutting, writing } from '../storage/changing-files.js';
-import { removeFile } from '../storage/handlers/delete.js';
-import { METADATA_SUFFIX } from '../storage/layout.js';
-import { receivePiece } from '../storage/piece.js';
-import type { StorageService } from '../storage/service.js';
+import { cutting, writing } from '../files/changing-files.js';
+import { receivePiece } from '../files/incoming-file.js';
+import { removeFile } from '../handlers/upload.js';
+import type { StorageService } from '../service.js';
 import { ReceivedChange } from './journal.js';
-import type { LoggedName } from './log-name.js';
-import type { StorageSession } from './session.js';
+import type { LoggedName } from './log-record.js';
+import type { StorageSession } from './members.js';
 
 /**
  * Applies what other members of the group have changed. Everything may come twice, or
@@ -78,10 +77,10 @@ export class Receiver {
 
   /** The sender has found out that the file is here. */
   async alreadyThere({ id, part }: LoggedName): Promise<void> {
-    const { disk } = this.#service.settings;
-    const path = this.#service.store.pathOf(id) + (part === 'metadata' ? METADATA_SUFFIX : '');
-    const status = (await disk.exists(path)) ? Status.exists : Status.notFound;
-    throw new StatusError(status, id.name);
+    const { backend, store } = this.#service;
+    const path = store.pathOf(id);
+    const isThere = await (part === 'metadata' ? backend.hasMetadata(path) : backend.exists(path));
+    throw new StatusError(isThere ? Status.exists : Status.notFound, id.name);
   }
 
   append(id: FileId, request: SyncPart, payload: Payload): Promise<void> {
@@ -157,11 +156,11 @@ export class Receiver {
   }
 
   async rename(id: FileId, old: FileId, atSeconds: number): Promise<void> {
-    const { store, changing, settings } = this.#service;
+    const { backend, store, changing } = this.#service;
     if (id.name === old.name || id.directory.join() !== old.directory.join()) {
       throw new StatusError(Status.invalid, 'a new name is in the same directory');
     }
-    if (await settings.disk.exists(store.pathOf(id))) throw new StatusError(Status.exists, id.name);
+    if (await backend.exists(store.pathOf(id))) throw new StatusError(Status.exists, id.name);
     this.#unlessDeleted(id, atSeconds);
     const change = this.#change(id, atSeconds);
     await changing.exclusively(store.pathOf(old), () => store.renameAs(old, id, change));

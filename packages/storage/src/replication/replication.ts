@@ -1,10 +1,8 @@
 import { decodeFields, type FileId, Status } from '@stevedore/protocol';
-import { asError, StatusError } from '@stevedore/wire';
-import type { Environment } from '../environment.js';
-import type { StorageSettings } from '../storage/options.js';
+import { asError, type Environment, StatusError } from '@stevedore/wire';
+import type { StorageSettings } from '../storage-options.js';
 import type { Binlog, Position } from './binlog.js';
-import type { Change } from './change.js';
-import { Journal } from './journal.js';
+import { type Change, Journal } from './journal.js';
 import { Members } from './members.js';
 import type { OpenedLog } from './open-log.js';
 import { SyncedTimes } from './synced-times.js';

@@ -16,14 +16,13 @@ import {
   syncTruncateFile,
   syncUpdateFile,
 } from '@stevedore/protocol';
-import { type FrameClient, StatusError } from '@stevedore/wire';
-import { crcOf } from '../storage/handlers/appender.js';
-import { DELETED_SUFFIX, METADATA_SUFFIX } from '../storage/layout.js';
-import type { OpenFile } from '../storage/open-files.js';
-import type { StorageService } from '../storage/service.js';
+import { type Peer, StatusError } from '@stevedore/wire';
+import type { OpenFile } from '../files/open-files.js';
+import { crcOf } from '../handlers/appender.js';
+import { DELETED_SUFFIX, METADATA_SUFFIX } from '../layout.js';
+import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
-import { parseLoggedName } from './log-name.js';
-import { type LogRecord, numbersOf } from './log-record.js';
+import { type LogRecord, numbersOf, parseLoggedName } from './log-record.js';
 
 /**
  * Sends one change to another member. What is sent is the file as it is now, not as
@@ -84,7 +83,7 @@ export class Sending {
   }
 
   /** Throws StatusError for what the member refuses. */
-  async send(record: LogRecord, peer: FrameClient, about: About): Promise<void> {
+  async send(record: LogRecord, peer: Peer, about: About): Promise<void> {
     const name = this.#parse(record.name);
     // Damage, or a store path that this storage does not have any more.
     if (!name) return;
@@ -111,7 +110,7 @@ export class Sending {
     }
   }
 
-  async #created(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<void> {
+  async #created(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
     const { again, sent: files } = about;
     const until = this.#service.replication.log.end;
     const opened = await this.#open(id);
@@ -141,7 +140,7 @@ export class Sending {
    * A change of a file. The member is believed to have the file as it was before only
    * where this session has seen that; else what it has is compared first.
    */
-  async #changed(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<void> {
+  async #changed(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
     // What a start has made whole of a change that came from the file's source, that one sends.
     if (!this.#isInCharge(id)) return;
     const until = about.sent.until(id.name);
@@ -152,7 +151,7 @@ export class Sending {
   }
 
   /** True if the change fitted what the member has, or there is nothing to be changed. */
-  async #part(id: FileId, record: LogRecord, peer: FrameClient): Promise<boolean> {
+  async #part(id: FileId, record: LogRecord, peer: Peer): Promise<boolean> {
     const [first, second] = numbersOf(record) ?? [0, 0];
     const opened = await this.#open(id);
     if (!opened) return true;
@@ -173,7 +172,7 @@ export class Sending {
   }
 
   /** Has the member have the file as it is here; what it has of it is not sent again. */
-  async #level(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<void> {
+  async #level(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
     const until = this.#service.replication.log.end;
     const opened = await this.#open(id);
     if (!opened) return;
@@ -185,12 +184,7 @@ export class Sending {
     }
   }
 
-  async #levelled(
-    id: FileId,
-    record: LogRecord,
-    opened: OpenFile,
-    peer: FrameClient,
-  ): Promise<void> {
+  async #levelled(id: FileId, record: LogRecord, opened: OpenFile, peer: Peer): Promise<void> {
     // The name of a normal file tells its content.
     if (fileKind(id) === 'normal') {
       const there = await this.#info(id, peer, QueryInfoFlag.noCrc);
@@ -209,7 +203,7 @@ export class Sending {
     record: LogRecord,
     opened: OpenFile,
     there: RemoteFileInfo,
-    peer: FrameClient,
+    peer: Peer,
   ): Promise<boolean> {
     const { size, mtimeSeconds } = opened.stat;
     const { readChunkBytes } = this.#service.settings;
@@ -222,20 +216,15 @@ export class Sending {
   }
 
   /** Sends the file as it is; the member keeps a younger one that it has. */
-  async #replace(
-    id: FileId,
-    record: LogRecord,
-    opened: OpenFile,
-    peer: FrameClient,
-  ): Promise<void> {
+  async #replace(id: FileId, record: LogRecord, opened: OpenFile, peer: Peer): Promise<void> {
     const request = this.#wholeFile(id, record, opened);
     await accepted(this.#send(syncUpdateFile, request, opened, 0, peer), Status.exists);
   }
 
-  async #deleted(id: FileId, record: LogRecord, peer: FrameClient, about: About): Promise<void> {
+  async #deleted(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
     const isHere = parseSliceId(id)
       ? await this.#service.has(id)
-      : await this.#settled(id, (path) => this.#service.settings.disk.exists(path));
+      : await this.#settled(id, (path) => this.#service.backend.exists(path));
     if (!isHere) {
       await accepted(peer.ask(syncDeleteFile, this.#change(id, record)), Status.notFound);
     } else if (fileKind(id) === 'slave' && !parseSliceId(id)) {
@@ -244,13 +233,13 @@ export class Sending {
     }
   }
 
-  async #linked(id: FileId, record: LogRecord, peer: FrameClient): Promise<void> {
-    const { disk } = this.#service.settings;
-    if (!(await this.#settled(id, (path) => disk.exists(path)))) return;
+  async #linked(id: FileId, record: LogRecord, peer: Peer): Promise<void> {
+    const { backend } = this.#service;
+    if (!(await this.#settled(id, (path) => backend.exists(path)))) return;
     await peer.ask(syncCreateLink, { ...this.#change(id, record), source: record.extra });
   }
 
-  async #renamed(id: FileId, record: LogRecord, peer: FrameClient): Promise<void> {
+  async #renamed(id: FileId, record: LogRecord, peer: Peer): Promise<void> {
     const old = this.#parse(record.extra)?.id;
     const opened = await this.#open(id, record.extra);
     if (!opened) return;
@@ -272,9 +261,9 @@ export class Sending {
   }
 
   /** Metadata as a whole. */
-  async #metadata(id: FileId, record: LogRecord, peer: FrameClient): Promise<void> {
+  async #metadata(id: FileId, record: LogRecord, peer: Peer): Promise<void> {
     // Metadata that a killed deletion has left belongs to no file.
-    const isHere = await this.#settled(id, (path) => this.#service.settings.disk.exists(path));
+    const isHere = await this.#settled(id, (path) => this.#service.backend.exists(path));
     if (!isHere) return;
     const found = await this.#service.metadata.toSend(this.#service.store.pathOf(id));
     const change = { ...this.#change(id, record), name: id.name + METADATA_SUFFIX };
@@ -282,13 +271,13 @@ export class Sending {
       await accepted(peer.ask(syncDeleteFile, change), Status.notFound);
       return;
     }
-    const { metadata, mtimeSeconds } = found;
-    const request = { ...change, atSeconds: mtimeSeconds, size: metadata.length };
-    const sent = peer.send(syncUpdateFile, request, async (at) => metadata.subarray(at));
+    const { text, mtimeSeconds } = found;
+    const request = { ...change, atSeconds: mtimeSeconds, size: text.length };
+    const sent = peer.send(syncUpdateFile, request, async (at) => text.subarray(at));
     await accepted(sent, Status.exists);
   }
 
-  async #deletedSlices(id: FileId, record: LogRecord, peer: FrameClient): Promise<void> {
+  async #deletedSlices(id: FileId, record: LogRecord, peer: Peer): Promise<void> {
     const list = await this.#service.slices.listToSend(this.#service.store.pathOf(id));
     if (!list) return;
     const name = id.name + DELETED_SUFFIX;
@@ -334,7 +323,7 @@ export class Sending {
     request: Request,
     { file }: OpenFile,
     from: number,
-    peer: FrameClient,
+    peer: Peer,
   ): Promise<undefined> {
     const { readChunkBytes } = this.#service.settings;
     const { replication } = this.#service;
@@ -347,7 +336,7 @@ export class Sending {
     });
   }
 
-  async #hasSame(id: FileId, opened: OpenFile, peer: FrameClient): Promise<boolean> {
+  async #hasSame(id: FileId, opened: OpenFile, peer: Peer): Promise<boolean> {
     // The name of a normal file tells its content.
     const flags = fileKind(id) === 'normal' ? QueryInfoFlag.noCrc : 0;
     const there = await this.#info(id, peer, flags);
@@ -360,7 +349,7 @@ export class Sending {
     return there.crc32 === (await crcOf(opened, this.#service.settings.readChunkBytes));
   }
 
-  async #info(id: FileId, peer: FrameClient, flags: number): Promise<RemoteFileInfo | undefined> {
+  async #info(id: FileId, peer: Peer, flags: number): Promise<RemoteFileInfo | undefined> {
     try {
       const request = { group: this.#group, name: id.name };
       return await peer.ask(queryFileInfo, request, flags);

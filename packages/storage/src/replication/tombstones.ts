@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
 import { parseFileName, parseSliceId } from '@stevedore/protocol';
 import { asError } from '@stevedore/wire';
-import { METADATA_SUFFIX } from '../storage/layout.js';
+import { METADATA_SUFFIX } from '../layout.js';
 import type { Binlog, Position } from './binlog.js';
 import type { LogRecord } from './log-record.js';
 

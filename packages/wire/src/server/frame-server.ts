@@ -1,9 +1,8 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import type { ConnectionCounts } from '@stevedore/protocol';
+import { addressText, plainAddress } from '../address.js';
 import { asError, codeOf, StartError } from '../errors.js';
-import { endpointText } from '../options.js';
-import type { AccessSettings } from './access.js';
-import { Guard } from './guard.js';
+import { type AccessSettings, Guard } from './guard.js';
 import { type ConnectionRules, ServedConnection } from './served-connection.js';
 
 /**
@@ -125,14 +124,9 @@ export class FrameServer<Session> {
   }
 }
 
-/** `::ffff:10.0.0.1`, as a socket of both families has it, is 10.0.0.1. */
-export function plainAddress(address: string): string {
-  return address.startsWith('::ffff:') ? address.slice(7) : address;
-}
-
 function listenError(role: string, host: string, port: number, error: Error): StartError {
   const code = codeOf(error) ?? 'ERR_LISTEN';
-  const where = `The ${role} cannot listen on ${endpointText({ host, port })}`;
+  const where = `The ${role} cannot listen on ${addressText(host, port)}`;
   const reasons: Readonly<Record<string, string>> = {
     EADDRINUSE: `port ${port} is in use. Stop the program that holds it, or choose another ${role} port (0 picks a free one).`,
     EACCES: `this user may not use port ${port}. Choose a ${role} port above 1023.`,

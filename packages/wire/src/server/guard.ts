@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { OptionError } from '@stevedore/options';
 import {
   beginAuthentication,
   CommandCode,
@@ -7,18 +8,63 @@ import {
   NONCE_BYTES,
   proveAuthentication,
   Status,
+  secretsProblem,
   serverProof,
 } from '@stevedore/protocol';
 import { AuthenticationError, StatusError } from '../errors.js';
-import type { AccessSettings } from './access.js';
+import { checkInteger } from './limits.js';
 
 /**
+ * Who may use a daemon's port; without secrets, everybody.
+ *
  * Who is at the other end of an accepted connection. It is a stranger until it has
  * shown that it has a secret; a stranger gets no further than `withoutSecret` says.
  * What it sent to show it is used up with the connection.
  *
  *     stranger --> asked --> trusted            anything out of turn: refused, and closed
  */
+
+/** What those may do who do not show that they have a secret. */
+export type WithoutSecret = 'nothing' | 'read' | 'all';
+
+export interface AccessOptions {
+  /**
+   * Secrets that a connection must begin with, one at least 16 bytes. The first is
+   * used for connections to others, all are taken. Default none: no secret is asked for, as in FastDFS.
+   */
+  readonly secrets?: readonly string[];
+  /**
+   * What is answered without a secret: `nothing`, `read` (looking up and reading files) or
+   * `all` (for the time in which members are given the secret one by one). Default `nothing`.
+   */
+  readonly withoutSecret?: WithoutSecret;
+  /** Time for a connection to show that it has a secret. Default 10,000. */
+  readonly authenticationTimeoutMs?: number;
+}
+
+export interface AccessSettings {
+  readonly secrets: readonly string[];
+  /** The one to use for connections to others. */
+  readonly secret: string | undefined;
+  readonly withoutSecret: WithoutSecret;
+  readonly timeoutMs: number;
+}
+
+export function accessSettings(options: AccessOptions): AccessSettings {
+  const { secrets = [], withoutSecret, authenticationTimeoutMs = 10_000 } = options;
+  if (secrets.length === 0 && withoutSecret !== undefined && withoutSecret !== 'all') {
+    throw new OptionError('withoutSecret needs secrets');
+  }
+  const problem = secrets.length === 0 ? undefined : secretsProblem(secrets);
+  if (problem !== undefined) throw new OptionError(`secrets: ${problem}`);
+  checkInteger('authenticationTimeoutMs', authenticationTimeoutMs, 1, 3_600_000);
+  return Object.freeze({
+    secrets: Object.freeze([...secrets]),
+    secret: secrets[0],
+    withoutSecret: withoutSecret ?? 'nothing',
+    timeoutMs: authenticationTimeoutMs,
+  });
+}
 
 /** What a client asks to find and read a file, and to know whether anybody is there. */
 const READING: ReadonlySet<number> = new Set([

@@ -11,13 +11,18 @@ import {
   Status,
 } from '@stevedore/protocol';
 import { asError, ConnectionError, isForeseen, StatusError, statusOf } from '../errors.js';
-import type { ConnectionLimits } from '../options.js';
-import { ByteSource } from './byte-source.js';
 import { type Guard, Visitor } from './guard.js';
-import type { Context, Handler, PayloadHandler, Reply, StreamedReply } from './handler.js';
-import { Payload } from './payload.js';
+import {
+  type Context,
+  type Handler,
+  Payload,
+  type PayloadHandler,
+  type Reply,
+  type StreamedReply,
+} from './handler.js';
+import type { ConnectionLimits } from './limits.js';
 import { quickAck } from './quick-ack.js';
-import { SocketSink } from './socket-sink.js';
+import { ByteSource, SocketSink } from './socket-bytes.js';
 
 /**
  * One accepted connection: reads a request, has its handler answer it, writes

@@ -1,12 +1,16 @@
-import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerResponse } from 'node:http';
+import type { IncomingHttpHeaders } from 'node:http';
 import type { ByteRange, StoredFile } from '@stevedore/client';
 import { ProblemError } from '../problems.js';
 import { wanted } from './conditions.js';
-import { formatDisposition } from './content-disposition.js';
-import { DEFAULT_TYPE, essence, mayShowInline, mediaType } from './media-type.js';
-import { multiRange } from './multi-range.js';
+import {
+  DEFAULT_TYPE,
+  essence,
+  formatDisposition,
+  mayShowInline,
+  mediaType,
+} from './content-headers.js';
 import { type ContentPart, type Pace, type PacedContent, pacedContent } from './paced-content.js';
-import type { UnsentBytes } from './unsent-bytes.js';
+import { multiRange } from './ranges.js';
 
 /**
  * The answer to a GET or HEAD of a stored file, as values that any server can
@@ -42,28 +46,12 @@ export interface Presentation {
 
 export type ResourcePolicy = 'same-origin' | 'same-site' | 'cross-origin';
 
-export interface FileAnswer {
-  readonly status: 200 | 206 | 304;
+export interface Answer {
+  readonly status: number;
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Absent for HEAD and 304. */
+  /** Absent for HEAD, 204 and 304. */
   readonly content?: Buffer | PacedContent;
-}
-
-/** Sends the answer, with other headers beside its own. */
-export function sendAnswer(
-  response: ServerResponse,
-  { status, headers, content }: FileAnswer,
-  unsent: UnsentBytes,
-  others: OutgoingHttpHeaders = {},
-): void {
-  response.writeHead(status, { ...others, ...headers });
-  if (content !== undefined && !Buffer.isBuffer(content)) {
-    content.send(response);
-    return;
-  }
-  response.end(content);
-  if (content) unsent.watch(response, content.length);
 }
 
 /** Rejects with the store's errors, `range_not_satisfiable` and `precondition_failed`. */
@@ -72,7 +60,7 @@ export async function answerFile(
   file: StoredFile,
   presentation: Presentation,
   pace: Pace,
-): Promise<FileAnswer> {
+): Promise<Answer> {
   const { etag, size, stagedAt } = file;
   const lastModified = stagedAt.toUTCString();
   const validators = { etag, 'last-modified': lastModified };
@@ -113,7 +101,7 @@ async function send(
   presentation: Presentation,
   pace: Pace,
   ranges: readonly ByteRange[] | undefined,
-): Promise<FileAnswer> {
+): Promise<Answer> {
   const { size } = file;
   const type = mediaType(presentation.type) ?? DEFAULT_TYPE;
   const inline = !request.download && isInline(type, presentation.inlineTypes);

@@ -1,4 +1,5 @@
 import type { FileInfo, Receipt } from '@stevedore/client';
+import { ProblemError } from '../problems.js';
 
 /** Receipts as the gateway's JSON shows them. */
 
@@ -24,10 +25,6 @@ export interface InfoJson extends ReceiptJson {
   readonly stagedAt: string;
 }
 
-export function fileUrl(key: string): string {
-  return `/files/${key}`;
-}
-
 /** `base`: where the files are served. */
 export function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
   const json: { -readonly [Name in keyof ReceiptJson]: ReceiptJson[Name] } = {
@@ -43,11 +40,23 @@ export function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
   return json;
 }
 
-export function infoJson(info: FileInfo): InfoJson {
+export function infoJson(info: FileInfo, base?: string): InfoJson {
   return {
-    ...receiptJson(info),
+    ...receiptJson(info, base),
     ...(info.fileId === undefined ? {} : { fileId: info.fileId }),
     ...(info.group === undefined ? {} : { affinityGroup: info.group }),
     stagedAt: info.stagedAt.toISOString(),
   };
+}
+
+/**
+ * The grammar of keys: 16 bytes as 22 base64url characters, of which the last
+ * one carries two bits. Anything else never reaches the store, which would
+ * take a FastDFS id as well.
+ */
+const KEY = /^[A-Za-z0-9_-]{21}[AQgw]$/;
+
+export function checkKey(text: string): string {
+  if (KEY.test(text)) return text;
+  throw new ProblemError('invalid_key', 'A key has 22 characters: letters, digits, - and _.');
 }

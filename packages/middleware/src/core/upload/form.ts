@@ -1,13 +1,17 @@
 import { randomBytes } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import type { PutOptions, PutPart } from '@stevedore/client';
-import { headerText, parseDisposition } from '../http/content-disposition.js';
-import { DEFAULT_TYPE, mediaType } from '../http/media-type.js';
+import {
+  checkName,
+  DEFAULT_TYPE,
+  headerText,
+  mediaType,
+  parseDisposition,
+} from '../http/content-headers.js';
 import type { BodyLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
-import { checkedBody } from './checked-body.js';
+import { checkedBody } from './content-check.js';
 import { type DigestCheck, digestCheck } from './digests.js';
-import { checkName } from './file-name.js';
 import { type FormPart, FormParts } from './form-parts.js';
 import { typeProblem, type UploadPolicy } from './policy.js';
 import { type RequestBody, tooLarge } from './request-body.js';

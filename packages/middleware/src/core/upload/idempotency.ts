@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FileStore, Receipt } from '@stevedore/client';
-import { essence } from '../http/media-type.js';
+import { essence } from '../http/content-headers.js';
 import { type BodyLimits, maxFormBytes } from '../limits.js';
 import { ProblemError } from '../problems.js';
+import type { ProgressGuard } from './client-bounds.js';
 import { boundaryOf, Form } from './form.js';
-import type { ProgressGuard } from './progress-guard.js';
 import { continueIfAsked, RequestBody } from './request-body.js';
 
 /**
@@ -23,16 +23,18 @@ const MARK_BYTES = 16;
 const MAX_KEY_CHARS = 255;
 const DAY_MS = 24 * 3_600_000;
 
-export interface Repeatable {
-  readonly receipts: Receipt[];
-  /** True if this is the answer to an earlier request. */
+/** What an upload stored, now or before. */
+export interface Stored {
+  /** In the order of the form; one for a raw body. */
+  readonly receipts: readonly Receipt[];
+  /** True if an earlier request stored it. */
   readonly replayed: boolean;
 }
 
-export interface IdempotentUploadsOptions {
-  readonly store: FileStore;
-  readonly guard: ProgressGuard;
-  readonly limits: BodyLimits;
+export interface RepeatScope {
+  /** Keeps the keys of one client apart from those of another. */
+  readonly scope: string;
+  readonly mark?: Buffer | undefined;
 }
 
 export class IdempotentUploads {
@@ -42,41 +44,21 @@ export class IdempotentUploads {
   /** Bounded by the requests under way. */
   readonly #underWay = new Set<string>();
 
-  constructor({ store, guard, limits }: IdempotentUploadsOptions) {
+  constructor(store: FileStore, guard: ProgressGuard, limits: BodyLimits) {
     this.#store = store;
     this.#guard = guard;
     this.#limits = limits;
   }
 
-  /** `scope` keeps the keys of one client from meeting those of another. */
+  /** A mark of the caller stands for a key of the client, for as long as its file is there. */
   async run(
     request: IncomingMessage,
     response: ServerResponse,
-    scope: string,
+    { scope, mark: given }: RepeatScope,
     upload: (once: Uint8Array | undefined) => Promise<Receipt[]>,
-  ): Promise<Repeatable> {
-    const key = idempotencyKey(request.headers['idempotency-key']);
-    if (key === undefined) return { receipts: await upload(undefined), replayed: false };
-    return this.#runMarked(request, response, uploadMark(scope, key), DAY_MS, upload);
-  }
-
-  /** As `run`, with a mark that is known otherwise and for as long as there is its file. */
-  async runOnce(
-    request: IncomingMessage,
-    response: ServerResponse,
-    mark: Buffer,
-    upload: (once: Uint8Array | undefined) => Promise<Receipt[]>,
-  ): Promise<Repeatable> {
-    return this.#runMarked(request, response, mark, Number.POSITIVE_INFINITY, upload);
-  }
-
-  async #runMarked(
-    request: IncomingMessage,
-    response: ServerResponse,
-    mark: Buffer,
-    withinMs: number,
-    upload: (once: Uint8Array | undefined) => Promise<Receipt[]>,
-  ): Promise<Repeatable> {
+  ): Promise<Stored> {
+    const mark = given ?? markOf(request.headers['idempotency-key'], scope);
+    if (!mark) return { receipts: await upload(undefined), replayed: false };
     const name = mark.toString('base64url');
     if (this.#underWay.has(name)) {
       const message = 'An upload with this Idempotency-Key is under way.';
@@ -84,7 +66,9 @@ export class IdempotentUploads {
     }
     this.#underWay.add(name);
     try {
-      const receipts = await this.#store.findOnce(mark, { withinMs });
+      const receipts = await this.#store.findOnce(mark, {
+        withinMs: given ? Number.POSITIVE_INFINITY : DAY_MS,
+      });
       if (receipts.length === 0) return { receipts: await upload(mark), replayed: false };
       await this.#demandSame(request, response, receipts);
       return { receipts, replayed: true };
@@ -205,12 +189,12 @@ export function uploadMark(scope: string, key: string): Buffer {
   return hash.subarray(0, MARK_BYTES);
 }
 
-/** Undefined when there is none. Throws `invalid_idempotency_key`. */
-function idempotencyKey(header: string | string[] | undefined): string | undefined {
+/** Undefined where there is no key. Throws `invalid_idempotency_key`. */
+function markOf(header: string | string[] | undefined, scope: string): Buffer | undefined {
   if (header === undefined) return undefined;
   const text = String(header);
   const key = /^"([^"\\]+)"$/.exec(text)?.[1] ?? text;
-  if (key.length <= MAX_KEY_CHARS && /^[\x21-\x7e]+$/.test(key)) return key;
+  if (key.length <= MAX_KEY_CHARS && /^[\x21-\x7e]+$/.test(key)) return uploadMark(scope, key);
   const message = `An Idempotency-Key has 1 to ${MAX_KEY_CHARS} visible characters.`;
   throw new ProblemError('invalid_idempotency_key', message);
 }

@@ -1,5 +1,5 @@
-import { invalidOption, type PutOptions } from '@stevedore/client';
-import { essence, mediaType } from '../http/media-type.js';
+import { type AffinityFunction, groupOf, invalidOption, type PutOptions } from '@stevedore/client';
+import { essence, mediaType } from '../http/content-headers.js';
 import type { BodyLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 
@@ -147,4 +147,44 @@ function commonTypes(
     patterns.includes(type) || patterns.includes(`${type.slice(0, type.indexOf('/'))}/*`);
   const common = [...a.filter((type) => within(type, b)), ...b.filter((type) => within(type, a))];
   return [...new Set(common)];
+}
+
+/**
+ * The policies of the middleware: those of the core, where the affinity group may also
+ * be a function of the request.
+ */
+export interface UploadRules extends Omit<UploadPolicy, 'group'> {
+  /**
+   * Affinity group of all files, whatever the client says; or a function of the request,
+   * such as `byPage()`. Where the function gives none, the client's word counts.
+   */
+  readonly group?: string | AffinityFunction;
+}
+
+/** What of a request a group function is given. */
+export interface GroupSource {
+  readonly url?: string | undefined;
+  /** The whole path where a framework has shortened `url`. */
+  readonly originalUrl?: string | undefined;
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
+}
+
+export class Rules {
+  readonly #policy: UploadPolicy;
+  readonly #affinity: AffinityFunction | undefined;
+
+  /** Throws `invalid_option`. */
+  constructor({ group, ...policy }: UploadRules = {}) {
+    this.#affinity = typeof group === 'function' ? group : undefined;
+    const named = group === undefined || typeof group === 'function' ? {} : { group };
+    this.#policy = checkPolicy({ ...policy, ...named });
+  }
+
+  /** The policy of one request. `form` is a text that all parts of one form share. */
+  of(request: GroupSource, form: string | undefined): UploadPolicy {
+    if (!this.#affinity) return this.#policy;
+    const url = request.originalUrl ?? request.url ?? '/';
+    const group = groupOf(this.#affinity, { url, headers: request.headers, form });
+    return group === undefined ? this.#policy : { ...this.#policy, group };
+  }
 }

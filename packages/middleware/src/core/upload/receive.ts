@@ -1,16 +1,13 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { FileStore, PutOptions, Receipt } from '@stevedore/client';
-import { headerText } from '../http/content-disposition.js';
-import { DEFAULT_TYPE, essence } from '../http/media-type.js';
+import { DEFAULT_TYPE, essence, fileNameOf, headerText } from '../http/content-headers.js';
 import { type BodyLimits, maxFormBytes } from '../limits.js';
 import { ProblemError } from '../problems.js';
-import { checkBytes, checkedBody } from './checked-body.js';
-import type { UploadRoom } from './client-room.js';
+import type { ProgressGuard, UploadRoom } from './client-bounds.js';
+import { checkBytes, checkedBody } from './content-check.js';
 import { digestCheck } from './digests.js';
-import { fileNameOf } from './file-name.js';
 import { boundaryOf, Form } from './form.js';
 import { expiryOf, limitsUnder, typeProblem, type UploadPolicy } from './policy.js';
-import type { ProgressGuard } from './progress-guard.js';
 import { continueIfAsked, RequestBody, readWhole, tooLarge } from './request-body.js';
 
 /**

@@ -1,9 +1,8 @@
 import type { EventEmitter } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ProblemError } from '../problems.js';
-import type { UploadRoom } from './client-room.js';
+import type { ProgressGuard, UploadRoom } from './client-bounds.js';
 import type { DigestCheck } from './digests.js';
-import type { ProgressGuard } from './progress-guard.js';
 
 /**
  * The body of a request as it arrives: pulled, counted, bounded. Whatever ends

@@ -1,0 +1,158 @@
+import { createHash, hash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { open, readFile, rename, rm } from 'node:fs/promises';
+import { invalidOption } from '@stevedore/client';
+
+/**
+ * API keys. A key is `stv_ID_SECRET`; only the SHA-256 of its secret is kept,
+ * which is enough for 256 random bits. Pure, but for the randomness of new keys.
+ *
+ *   { "keys": [{ "id", "name", "hash", "scopes", "createdAt", "expiresAt"?,
+ *     "requestsPerSecond"?, "bytesPerDay"? }] }
+ */
+
+export const SCOPES = ['read', 'write', 'delete'] as const;
+export type Scope = (typeof SCOPES)[number];
+
+export interface ApiKey {
+  readonly id: string;
+  readonly name: string;
+  /** SHA-256 of the secret, base64url. */
+  readonly hash: string;
+  readonly scopes: readonly Scope[];
+  /** ISO 8601. */
+  readonly createdAt: string;
+  readonly expiresAt?: string;
+  readonly requestsPerSecond?: number;
+  /** Bytes that may be uploaded in a day of UTC. */
+  readonly bytesPerDay?: number;
+}
+
+const ID_BYTES = 9;
+const SECRET_BYTES = 32;
+const KEY = /^stv_([A-Za-z0-9]{12})_([A-Za-z0-9_-]{43})$/;
+const MAX_KEYS = 100_000;
+
+export interface NewApiKey {
+  readonly key: ApiKey;
+  /** Shown once; it cannot be found out later. */
+  readonly text: string;
+}
+
+export function makeApiKey(
+  about: Omit<ApiKey, 'id' | 'hash' | 'createdAt'>,
+  now: Date,
+  random: (bytes: number) => Buffer = randomBytes,
+): NewApiKey {
+  // The two characters that are no letters are replaced: a double click takes all of it.
+  const id = random(ID_BYTES).toString('base64url').replace(/[-_]/g, 'x');
+  const secret = random(SECRET_BYTES).toString('base64url');
+  const key: ApiKey = { id, hash: hashOf(secret), createdAt: now.toISOString(), ...about };
+  return { key, text: `stv_${id}_${secret}` };
+}
+
+export interface PresentedKey {
+  readonly id: string;
+  readonly secret: string;
+}
+
+/** Undefined for what does not have the form of a key. */
+export function parseApiKey(text: string): PresentedKey | undefined {
+  const match = KEY.exec(text);
+  return match ? { id: match[1]!, secret: match[2]! } : undefined;
+}
+
+/** In constant time. */
+export function isSecretOf(key: ApiKey, secret: string): boolean {
+  const expected = Buffer.from(key.hash, 'base64url');
+  const given = hash('sha256', secret, 'buffer');
+  return expected.length === given.length && timingSafeEqual(expected, given);
+}
+
+function hashOf(secret: string): string {
+  return createHash('sha256').update(secret).digest('base64url');
+}
+
+export function formatKeyFile(keys: readonly ApiKey[]): string {
+  return `${JSON.stringify({ keys }, null, 2)}\n`;
+}
+
+/** Throws `invalid_option`. */
+export function parseKeyFile(text: string, path: string): ApiKey[] {
+  const content = readJson(text, path) as { readonly keys?: unknown } | null;
+  if (!Array.isArray(content?.keys) || content.keys.length > MAX_KEYS) {
+    throw invalidOption(`${path}: an object with a list "keys" is needed`);
+  }
+  const seen = new Set<string>();
+  return content.keys.map((value: unknown, index) => {
+    const key = checkKey(value, `${path}: key ${index + 1}`);
+    if (seen.has(key.id)) throw invalidOption(`${path}: ${key.id} is there twice`);
+    seen.add(key.id);
+    return key;
+  });
+}
+
+function readJson(text: string, path: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw invalidOption(`${path}: ${(error as Error).message}`);
+  }
+}
+
+function checkKey(value: unknown, where: string): ApiKey {
+  const key = (value ?? {}) as Record<string, unknown>;
+  const demand = (condition: boolean, what: string): void => {
+    if (!condition) throw invalidOption(`${where}: ${what}`);
+  };
+  demand(/^[A-Za-z0-9]{12}$/.test(String(key.id)), 'id has 12 letters and digits');
+  demand(typeof key.name === 'string', 'name is a text');
+  const hash = Buffer.from(String(key.hash), 'base64url');
+  demand(hash.length === SECRET_BYTES, 'hash is a SHA-256 in base64url');
+  const scopes: readonly unknown[] = Array.isArray(key.scopes) ? key.scopes : [];
+  const known = scopes.every((scope) => (SCOPES as readonly unknown[]).includes(scope));
+  demand(scopes.length > 0 && known, `scopes are some of ${SCOPES.join(', ')}`);
+  demand(isDate(key.createdAt), 'createdAt is a date');
+  demand(key.expiresAt === undefined || isDate(key.expiresAt), 'expiresAt is a date');
+  for (const name of ['requestsPerSecond', 'bytesPerDay'] as const) {
+    const number = key[name];
+    demand(number === undefined || (typeof number === 'number' && number > 0), `${name} is > 0`);
+  }
+  return Object.freeze({ ...key }) as unknown as ApiKey;
+}
+
+function isDate(value: unknown): boolean {
+  return typeof value === 'string' && !Number.isNaN(Date.parse(value));
+}
+
+/**
+ * The file of API keys, changed as a whole: the new content is synced under another
+ * name and takes the file's place at once, so that a gateway never reads half of it.
+ * Only its owner may read it.
+ */
+
+/** No file has no keys. Rejects with `invalid_option`. */
+export async function readKeyFile(path: string): Promise<ApiKey[]> {
+  try {
+    return parseKeyFile(await readFile(path, 'utf8'), path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+export async function writeKeyFile(path: string, keys: readonly ApiKey[]): Promise<void> {
+  const temporary = `${path}.${randomBytes(6).toString('hex')}`;
+  try {
+    const file = await open(temporary, 'wx', 0o600);
+    try {
+      await file.writeFile(formatKeyFile(keys));
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(temporary, path);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+}

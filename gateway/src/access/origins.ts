@@ -1,0 +1,145 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { isIP } from 'node:net';
+import cors from '@fastify/cors';
+import { ProblemError } from '@stevedore/middleware/core';
+import type { FastifyInstance } from 'fastify';
+
+/**
+ * The host names that requests may be for. A page can have its own name lead to this
+ * machine (DNS rebinding) and then reads answers as its own: a gateway that asks nobody who
+ * he is, and trusts in being reached from this machine alone, answers to local names only.
+ */
+export class HostNames {
+  readonly #names: ReadonlySet<string>;
+  /** The last `Host` that was looked at: it is nearly always the same. */
+  #last = '';
+  #isLastKnown = false;
+
+  constructor(names: readonly string[]) {
+    this.#names = new Set(names.map((name) => name.toLowerCase()));
+  }
+
+  /** `host` is the value of the header. */
+  has(host: string): boolean {
+    if (host === this.#last) return this.#isLastKnown;
+    const name = nameOf(host);
+    this.#isLastKnown = isLocal(name) || this.#names.has(name);
+    this.#last = host;
+    return this.#isLastKnown;
+  }
+
+  /** Throws `host_not_served`. */
+  demand(host: string | undefined): void {
+    if (host !== undefined && this.has(host)) return;
+    throw new ProblemError(
+      'host_not_served',
+      'The gateway is open, and serves local names alone: name this host in hostNames, or ask for API keys.',
+    );
+  }
+}
+
+/** Addresses by which a machine reaches itself. */
+export function isLoopback(address: string): boolean {
+  return isLocal(nameOf(address));
+}
+
+/** Without port and brackets, in lower case. */
+function nameOf(host: string): string {
+  if (isIP(host) === 6) return host.toLowerCase();
+  const match = /^(?:\[([^\]]*)\]|([^:]*))(?::\d*)?$/.exec(host);
+  return (match?.[1] ?? match?.[2] ?? '').toLowerCase().replace(/\.$/, '');
+}
+
+function isLocal(name: string): boolean {
+  if (name === 'localhost' || name.endsWith('.localhost')) return true;
+  return name === '::1' || (isIP(name) === 4 && name.startsWith('127.'));
+}
+
+/**
+ * A request that names two hosts may mean one to the proxy in front and the other here: it
+ * is refused, as RFC 9112 (section 3.2) demands. That there is one at all is seen to by
+ * the HTTP server. `names` are those to serve, where not every one is.
+ */
+export function demandHost(app: FastifyInstance, names: HostNames | undefined): void {
+  app.addHook('onRequest', async ({ raw }) => {
+    if (!hasOneHost(raw.rawHeaders)) {
+      throw new ProblemError('bad_request', 'The request names more than one host.');
+    }
+    names?.demand(raw.headers.host);
+  });
+}
+
+/** Names and values in turns. */
+function hasOneHost(rawHeaders: readonly string[]): boolean {
+  let hosts = 0;
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    if (isHost(rawHeaders[index]!)) hosts += 1;
+  }
+  return hosts <= 1;
+}
+
+export function isHost(name: string): boolean {
+  return name.length === 4 && name.toLowerCase() === 'host';
+}
+
+/**
+ * Requests that a page of another site makes its visitor's browser send. Where no key is
+ * asked for they would do whatever the visitor may do: writes are refused, unless
+ * `corsOrigins` names the page's origin.
+ */
+export class CrossSite {
+  readonly #origins: ReadonlySet<string>;
+
+  constructor(corsOrigins: readonly string[]) {
+    this.#origins = new Set(corsOrigins);
+  }
+
+  /** Throws `cross_site`. */
+  demandOwn(headers: IncomingHttpHeaders): void {
+    const { origin, host } = headers;
+    if (this.#origins.has('*') || (origin !== undefined && this.#origins.has(origin))) return;
+    const isForeign = origin !== undefined && hostOf(origin) !== host?.toLowerCase();
+    if (!isForeign && headers['sec-fetch-site'] !== 'cross-site') return;
+    throw new ProblemError(
+      'cross_site',
+      'A page of another origin may not write here while there are no API keys: name its origin in corsOrigins.',
+    );
+  }
+}
+
+/** Undefined for `null`, which pages without an origin send. */
+function hostOf(origin: string): string | undefined {
+  return URL.canParse(origin) ? new URL(origin).host : undefined;
+}
+
+/**
+ * Cross-origin requests of browsers (Fetch, section 3.2): answered for the origins
+ * that are named, for nobody else. Credentials are never allowed: an API key is a
+ * header that a page sets, not a cookie.
+ */
+
+const METHODS = ['GET', 'HEAD', 'POST', 'DELETE', 'OPTIONS'];
+const EXPOSED = [
+  'Accept-Ranges',
+  'Content-Disposition',
+  'Content-Range',
+  'ETag',
+  'Idempotency-Replayed',
+  'Location',
+  'Retry-After',
+];
+const PREFLIGHT_SECONDS = 600;
+
+export function allowOrigins(app: FastifyInstance, origins: readonly string[]): void {
+  if (origins.length === 0) return;
+  const known = new Set<string | undefined>(origins);
+  app.register(cors, {
+    // A function, and not the list: an origin that is not in it is not even told what is allowed.
+    origin: known.has('*') ? '*' : (origin, decide) => decide(null, known.has(origin)),
+    methods: METHODS,
+    exposedHeaders: EXPOSED,
+    maxAge: PREFLIGHT_SECONDS,
+    // An OPTIONS that is no preflight would be refused in plain text.
+    strictPreflight: false,
+  });
+}

@@ -1,0 +1,71 @@
+/**
+ * One sentence for an error: what happened, to what, and what to do. No stack:
+ * the reader is an operator.
+ */
+
+const SYSTEM: Readonly<Record<string, (error: NodeJS.ErrnoException) => string>> = {
+  EADDRINUSE: (error) =>
+    `${address(error)} is already in use; stop what runs there or choose another with --port`,
+  EADDRNOTAVAIL: (error) => `${address(error)} is no address of this machine; choose --host`,
+  EACCES: (error) =>
+    error.path === undefined
+      ? `${address(error)} may not be used by this user`
+      : `${error.path} may not be accessed by this user`,
+  EROFS: (error) => `${error.path} is on a read-only file system`,
+  ENOENT: (error) => `${error.path} does not exist`,
+  ENOTDIR: (error) => `${error.path} is not in a directory`,
+  EISDIR: () => 'a directory is where a file was expected',
+  ENOSPC: () => 'the disk is full',
+  ECONNREFUSED: (error) => `nothing answers at ${address(error)}; is the gateway running?`,
+  ENOTFOUND: (error) => `there is no host of the name ${hostOf(error)}`,
+};
+
+/** Of the HTTP client, which names no system call. */
+const REQUEST: Readonly<Record<string, string>> = {
+  UND_ERR_CONNECT_TIMEOUT: 'the gateway did not answer in time',
+  UND_ERR_HEADERS_TIMEOUT: 'the gateway did not answer in time',
+  UND_ERR_BODY_TIMEOUT: 'the gateway stopped sending',
+  UND_ERR_SOCKET: 'the gateway closed the connection',
+  UND_ERR_REQ_CONTENT_LENGTH_MISMATCH: 'the file changed while it was read',
+};
+
+export function explain(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const system = error as NodeJS.ErrnoException;
+  const known = system.syscall === undefined ? undefined : SYSTEM[system.code ?? ''];
+  if (known) return known(system);
+  const request = REQUEST[system.code ?? ''];
+  if (request !== undefined) return request;
+  if (error instanceof AggregateError && error.errors[0]) return explain(error.errors[0]);
+  if (error.message === 'fetch failed' && error.cause) return explain(error.cause);
+  return error.message.split('\n')[0] ?? error.name;
+}
+
+function address(error: NodeJS.ErrnoException): string {
+  const { address: host, port } = error as { readonly address?: string; readonly port?: number };
+  if (host === undefined) return 'the address';
+  return port === undefined || port < 0
+    ? host
+    : `${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+function hostOf(error: NodeJS.ErrnoException): string {
+  return (error as { readonly hostname?: string }).hostname ?? '';
+}
+
+/** Exit codes, and errors of the person who typed the command. */
+
+export const EXIT_FAILED = 1;
+export const EXIT_USAGE = 2;
+
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+/** Options that are wrong are the user's doing wherever they are found out. */
+export function isUsageError(error: unknown): boolean {
+  if (error instanceof UsageError) return true;
+  if (!(error instanceof Error)) return false;
+  const code = 'code' in error ? error.code : undefined;
+  return code === 'invalid_option' || error.name === 'OptionError';
+}

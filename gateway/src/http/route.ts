@@ -1,0 +1,80 @@
+import { methodNotAllowed, ProblemError, toProblem } from '@stevedore/middleware/core';
+import type { FastifyInstance, FastifyRequest, RouteHandlerMethod } from 'fastify';
+import { operations } from '../openapi/operations.js';
+
+/**
+ * Registers a path with all its methods at once, so that every other method is
+ * answered with 405 and an Allow header instead of 404.
+ */
+
+const METHODS = [
+  'GET',
+  'HEAD',
+  'POST',
+  'PUT',
+  'PATCH',
+  'DELETE',
+  'OPTIONS',
+  'QUERY',
+  'TRACE',
+] as const;
+type Method = (typeof METHODS)[number];
+
+export type Handlers = { readonly [Name in Method]?: RouteHandlerMethod };
+
+/** Not in the description of the API. */
+const HIDDEN = { hide: true } as const;
+
+/** `operation` is where the description has it, for a path that it has under another name. */
+export function route(
+  app: FastifyInstance,
+  url: string,
+  handlers: Handlers,
+  operation?: string,
+): void {
+  const allowed = METHODS.filter((method) => handlers[method] !== undefined);
+  const others = METHODS.filter((method) => handlers[method] === undefined);
+  for (const method of allowed) {
+    const handler = handlers[method];
+    const schema = operations[operation ?? `${method} ${url}`] ?? HIDDEN;
+    if (handler) app.route({ method, url, handler, schema });
+  }
+  const allow = allowed.join(', ');
+  app.route({
+    method: others,
+    url,
+    schema: HIDDEN,
+    // Ahead of what the framework demands of a request with a body.
+    onRequest: async (request) => refuse(request, allow),
+    handler: async (request) => refuse(request, allow),
+  });
+}
+
+function refuse({ method }: FastifyRequest, allow: string): never {
+  throw methodNotAllowed(method, allow);
+}
+
+/** What to answer an error with, the framework's own refusals too. */
+export function problemOf(error: unknown): ProblemError {
+  return frameworkProblem(error) ?? toProblem(error);
+}
+
+/** Of what the framework refuses before a route is asked. */
+function frameworkProblem(error: unknown): ProblemError | undefined {
+  if (!(error instanceof Error) || !('code' in error)) return undefined;
+  switch (error.code) {
+    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
+      return new ProblemError('invalid_media_type', 'Content-Type is not a media type.', error);
+    case 'FST_ERR_BAD_URL':
+      return new ProblemError('bad_request', 'The path is not valid percent-encoded UTF-8.', error);
+    default:
+      return isRefusal(error) ? new ProblemError('bad_request', error.message, error) : undefined;
+  }
+}
+
+/** Whatever else the framework blames the client for. */
+function isRefusal(error: Error): boolean {
+  const { code, statusCode } = error as { readonly code?: unknown; readonly statusCode?: unknown };
+  const isFrameworks = typeof code === 'string' && code.startsWith('FST_');
+  return isFrameworks && typeof statusCode === 'number' && statusCode >= 400 && statusCode < 500;
+}

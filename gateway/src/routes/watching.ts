@@ -1,0 +1,35 @@
+import type { FileStore } from '@stevedore/client';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Registry } from 'prom-client';
+import type { Access, AskedBy } from '../access/access.js';
+import { route } from '../http/route.js';
+
+/** `/health`: live while the process answers; ready while files can be stored durably. */
+export function healthRoutes(app: FastifyInstance, store: FileStore): void {
+  const live = async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
+    reply.header('cache-control', 'no-store').send({ live: true });
+
+  const ready = async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const { ready, accepting, trackerReachable, problems } = await store.ready();
+    return reply
+      .code(ready ? 200 : 503)
+      .header('cache-control', 'no-store')
+      .send({ ready, accepting, trackerReachable, problems });
+  };
+
+  route(app, '/health/live', { GET: live, HEAD: live });
+  route(app, '/health/ready', { GET: ready, HEAD: ready });
+}
+
+/** `/metrics`, in the text format of Prometheus. */
+export function metricsRoutes(app: FastifyInstance, registry: Registry, access: Access): void {
+  const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    access.watch(request as AskedBy);
+    return reply
+      .header('content-type', registry.contentType)
+      .header('cache-control', 'no-store')
+      .send(await registry.metrics());
+  };
+
+  route(app, '/metrics', { GET: serve, HEAD: serve });
+}

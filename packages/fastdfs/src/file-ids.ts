@@ -1,0 +1,98 @@
+import {
+  decodeFields,
+  type FileId,
+  type FileKind,
+  fileKind,
+  makeToken,
+  sizeOfField,
+  TAIL_CHARS,
+} from '@stevedore/protocol';
+import { invalid } from './body.js';
+import { checkFileId } from './operations/context.js';
+
+/** What a file id tells by itself, without a server. */
+
+export interface FileDescription {
+  readonly group: string;
+  /** The id without its group. */
+  readonly name: string;
+  /**
+   * `slot` is a file that a stock storage merged into a trunk of its own. Slaves are
+   * told from the length of the name: one with a short prefix and no extension is
+   * taken for a normal file, by the servers too.
+   */
+  readonly kind: FileKind;
+  /** Bytes; undefined for appenders, which may change, and slaves, which bear their master's. */
+  readonly size: number | undefined;
+  /** CRC-32, unsigned; undefined as `size` is. */
+  readonly crc32: number | undefined;
+  /** For slaves, when the master was made. */
+  readonly createdAt: Date;
+  /** IPv4 address or storage id of the storage that first took the file. */
+  readonly source: string;
+  /** Without its dot; may be empty. */
+  readonly extension: string;
+  readonly storePathIndex: number;
+}
+
+/** Throws FastdfsError `invalid_argument` for what is no file id. */
+export function describeFile(fileId: string): FileDescription {
+  const id = checkFileId('describe', fileId);
+  const fields = decodeFields(id.base);
+  const size = toldSize(id);
+  return {
+    group: id.group,
+    name: id.name,
+    kind: fileKind(id),
+    size,
+    crc32: size === undefined ? undefined : fields.crc32,
+    createdAt: new Date(fields.createdAtSeconds * 1000),
+    source: fields.source,
+    extension: storedExtension(id.name),
+    storePathIndex: id.storePathIndex,
+  };
+}
+
+/** Bytes of the file, as far as its id tells. */
+export function toldSize(id: FileId): number | undefined {
+  const kind = fileKind(id);
+  if (kind !== 'normal' && kind !== 'slot') return undefined;
+  const size = sizeOfField(decodeFields(id.base).sizeField);
+  // A size that no file can have is of an id that somebody made up.
+  return Number.isSafeInteger(size) ? size : undefined;
+}
+
+/** The extension in the tail of a name. */
+export function storedExtension(name: string): string {
+  const dot = name.indexOf('.', name.length - TAIL_CHARS);
+  return dot === -1 ? '' : name.slice(dot + 1);
+}
+
+/** Links to the FastDFS nginx module with its anti-leech token. */
+
+export interface SignedUrlOptions {
+  /** Where the module serves, `https://files.example.com` or with a path. */
+  readonly baseUrl: string;
+  /** `http.anti_steal.secret_key` of the module. */
+  readonly secret: string;
+  /** Unix seconds from which the module counts the lifetime; 0 never ends. Default now. */
+  readonly timestampSeconds?: number | undefined;
+  /** Name under which a browser saves the file. */
+  readonly fileName?: string | undefined;
+}
+
+/** Throws FastdfsError `invalid_argument`. */
+export function signedUrl(fileId: string, options: SignedUrlOptions): string {
+  const id = checkFileId('signedUrl', fileId);
+  const { baseUrl, secret, fileName, timestampSeconds = Math.floor(Date.now() / 1000) } = options;
+  if (!Number.isSafeInteger(timestampSeconds) || timestampSeconds < 0) {
+    throw invalid('signedUrl', `timestampSeconds is ${timestampSeconds}`);
+  }
+  if (!URL.canParse(baseUrl)) throw invalid('signedUrl', `baseUrl "${baseUrl}"`);
+  const url = new URL(baseUrl);
+  url.pathname = `${url.pathname.replace(/\/+$/, '')}/${fileId}`;
+  url.searchParams.set('token', makeToken(id.name, secret, timestampSeconds));
+  url.searchParams.set('ts', String(timestampSeconds));
+  if (fileName !== undefined) url.searchParams.set('filename', fileName);
+  return url.href;
+}

@@ -1,0 +1,174 @@
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
+import type { FileStore, StoredFile } from '@stevedore/client';
+import { closeAfterReply, hasUnreadBody } from './http/connection.js';
+import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
+import { infoJson, receiptJson } from './http/receipt-json.js';
+import { UnsentBytes, type UnsentLimits } from './http/unsent-bytes.js';
+import type { BodyLimits } from './limits.js';
+import { problemAnswer, toProblem } from './problems.js';
+import { ClientRoom, ProgressGuard } from './upload/client-bounds.js';
+import { IdempotentUploads, type Stored } from './upload/idempotency.js';
+import type { UploadPolicy } from './upload/policy.js';
+import { receiveUpload } from './upload/receive.js';
+
+/**
+ * The files of a store as an HTTP resource: what POST, GET, HEAD and DELETE do and answer,
+ * over node's own request and response. Paths, permissions and policies are the caller's.
+ * An upload that fails, or whose client goes, leaves nothing behind.
+ */
+
+export interface FilesOptions {
+  readonly store: FileStore;
+  readonly limits: BodyLimits & UnsentLimits;
+  /** How every file is shown, as far as `read` does not say otherwise. */
+  readonly presentation?: Pick<Presentation, 'private' | 'inlineTypes' | 'resourcePolicy'>;
+}
+
+export interface Upload {
+  readonly policy: UploadPolicy;
+  /** Keeps the idempotency keys of one client or route apart from those of another. */
+  readonly scope: string;
+  /** Whose room the upload takes until it has ended. */
+  readonly client: string;
+  /** Of a permission that is good for one upload. */
+  readonly mark?: Buffer | undefined;
+  /** Called before anything is stored; what it throws is the answer. */
+  readonly begin?: () => void;
+}
+
+export interface Reading extends Partial<Presentation> {
+  /** The client asks for a file to keep; else the URL says so with `?download`. */
+  readonly download?: boolean;
+}
+
+export class Files {
+  readonly store: FileStore;
+  /** What clients have not taken of their downloads. */
+  readonly unsent: UnsentBytes;
+  readonly #limits: BodyLimits;
+  readonly #guard: ProgressGuard;
+  readonly #room: ClientRoom;
+  readonly #repeats: IdempotentUploads;
+  readonly #presentation: FilesOptions['presentation'];
+
+  constructor({ store, limits, presentation }: FilesOptions) {
+    this.store = store;
+    this.unsent = new UnsentBytes(limits);
+    this.#limits = limits;
+    this.#guard = new ProgressGuard(limits);
+    this.#room = new ClientRoom(limits.maxClientBytes);
+    this.#repeats = new IdempotentUploads(store, this.#guard, limits);
+    this.#presentation = presentation;
+  }
+
+  /** POST. Rejects with ProblemError or the store's error; then comes `refuse` or `closeIfUnread`. */
+  upload(request: IncomingMessage, response: ServerResponse, upload: Upload): Promise<Stored> {
+    const { policy, client, begin } = upload;
+    return this.#repeats.run(request, response, upload, (once) => {
+      begin?.();
+      return receiveUpload(request, response, {
+        store: this.store,
+        limits: this.#limits,
+        guard: this.#guard,
+        policy,
+        once,
+        room: this.#room.of(client),
+      });
+    });
+  }
+
+  /** Of one file an object and its Location, of several an array. `base` is their path. */
+  uploaded({ receipts, replayed }: Stored, base = '/files'): Answer {
+    const stored = receipts.map((receipt) => receiptJson(receipt, base));
+    const [first] = stored;
+    const single = stored.length === 1 && first;
+    return json(201, single || stored, {
+      'cache-control': 'no-store',
+      ...(single ? { location: single.url } : {}),
+      ...(replayed ? { 'idempotency-replayed': 'true' } : {}),
+    });
+  }
+
+  /** GET and HEAD. Rejects with the store's errors, `range_not_satisfiable`, `precondition_failed`. */
+  read(request: IncomingMessage, file: StoredFile, reading: Reading = {}): Promise<Answer> {
+    const { method = 'GET', headers, url = '', socket } = request;
+    const { download = /[?&]download(?:[=&]|$)/.test(url), ...how } = reading;
+    const { type, name } = file;
+    const presentation = { type, name, immutable: true, ...this.#presentation, ...how };
+    return answerFile({ method, headers, download }, file, presentation, {
+      unsent: this.unsent,
+      isGone: () => socket.destroyed,
+    });
+  }
+
+  /** GET and HEAD of what is known about a file. */
+  async info({ method }: IncomingMessage, key: string, base?: string): Promise<Answer> {
+    const told = infoJson(await this.store.stat(key), base);
+    const { content, ...head } = json(200, told, { 'cache-control': 'no-cache' });
+    return method === 'HEAD' || !content ? head : { ...head, content };
+  }
+
+  /** DELETE. */
+  async remove(id: string): Promise<Answer> {
+    await this.store.delete(id);
+    return { status: 204, headers: {} };
+  }
+
+  /** Sends the answer, with other headers beside its own. */
+  send(
+    response: ServerResponse,
+    { status, headers, content }: Answer,
+    others: OutgoingHttpHeaders = {},
+  ): void {
+    response.writeHead(status, { ...others, ...headers });
+    if (content !== undefined && !Buffer.isBuffer(content)) {
+      content.send(response);
+      return;
+    }
+    response.end(content);
+    if (content) this.unsent.watch(response, content.length);
+  }
+
+  /** Answers with a problem. */
+  refuse(
+    request: IncomingMessage,
+    response: ServerResponse,
+    error: unknown,
+    others: OutgoingHttpHeaders = {},
+  ): void {
+    if (response.headersSent || request.socket.destroyed) {
+      response.destroy();
+      return;
+    }
+    const { status, headers, content } = problemAnswer(toProblem(error));
+    this.closeIfUnread(request, response);
+    response.writeHead(status, { ...others, ...headers });
+    response.end(request.method === 'HEAD' ? undefined : content);
+  }
+
+  /** Ends the connection with the answer where bytes of the request's body may be under way. */
+  closeIfUnread(request: IncomingMessage, response: ServerResponse): void {
+    if (!hasUnreadBody(request) || response.headersSent) return;
+    response.setHeader('connection', 'close');
+    closeAfterReply(request.socket, this.#limits);
+  }
+
+  close(): void {
+    this.#guard.close();
+    this.unsent.close();
+  }
+}
+
+function json(status: number, value: unknown, headers: Answer['headers']): Answer {
+  const content = Buffer.from(JSON.stringify(value));
+  return {
+    status,
+    headers: {
+      ...headers,
+      'content-type': 'application/json; charset=utf-8',
+      'content-length': String(content.length),
+      'x-content-type-options': 'nosniff',
+    },
+    content,
+  };
+}

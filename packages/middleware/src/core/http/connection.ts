@@ -1,0 +1,105 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { BodyLimits } from '../limits.js';
+
+/**
+ * One request of a connection at a time. A client may send many requests without waiting
+ * for answers (pipelining); each is begun when the answer to the one before it is sent.
+ * How many wait, over all connections, is bounded: a connection that adds more is ended.
+ */
+
+/** Each costs two to three KiB. */
+const MAX_WAITING = 8_192;
+/** What the HTTP parser of Node.js takes as "this is the last request here". */
+const LAST_REQUEST = 2;
+
+type Resolve = (isItsTurn: boolean) => void;
+
+export class Turns {
+  readonly #maxWaiting: number;
+  readonly #waiting = new Map<Socket, Set<Resolve>>();
+  #count = 0;
+
+  constructor(maxWaiting = MAX_WAITING) {
+    this.#maxWaiting = maxWaiting;
+  }
+
+  /**
+   * Undefined where it is the request's turn already, as it is for most; else resolves when
+   * it is, with false if the connection has ended before.
+   */
+  wait({ socket }: IncomingMessage, response: ServerResponse): Promise<boolean> | undefined {
+    // The HTTP server gives the connection to one answer after the other.
+    if (response.socket !== null) return undefined;
+    if (this.#count >= this.#maxWaiting) end(socket);
+    if (socket.destroyed) return Promise.resolve(false);
+    return new Promise((resolve) => {
+      this.#waitingOn(socket).add(resolve);
+      this.#count += 1;
+      response.once('socket', () => {
+        if (!this.#waiting.get(socket)?.delete(resolve)) return;
+        this.#count -= 1;
+        resolve(true);
+      });
+    });
+  }
+
+  #waitingOn(socket: Socket): Set<Resolve> {
+    const known = this.#waiting.get(socket);
+    if (known) return known;
+    const waiting = new Set<Resolve>();
+    this.#waiting.set(socket, waiting);
+    socket.once('close', () => {
+      this.#waiting.delete(socket);
+      this.#count -= waiting.size;
+      for (const resolve of waiting) resolve(false);
+    });
+    return waiting;
+  }
+}
+
+/** Ends the connection, and the parsing of what it has sent: a read can bring a thousand requests. */
+function end(socket: Socket): void {
+  const { parser } = socket as { parser?: { onIncoming?: () => number } | null };
+  if (parser?.onIncoming) parser.onIncoming = () => LAST_REQUEST;
+  socket.destroy();
+}
+
+/**
+ * Closes a connection on which a body is still arriving so that the client gets
+ * to read the answer. Closing a socket with unread bytes resets it, and a reset
+ * may overtake the answer; so our side is ended first, and what still comes in
+ * is thrown away for a moment. Beyond a bound it is left where it is: the client
+ * cannot send on, but reads the answer.
+ */
+export function closeAfterReply(socket: Socket, limits: BodyLimits): void {
+  // Called by the HTTP server once the last byte of the answer has been handed over.
+  socket.destroySoon = () => linger(socket, limits);
+}
+
+function linger(socket: Socket, limits: BodyLimits): void {
+  if (socket.destroyed) return;
+  let discardedBytes = 0;
+  const cut = (): void => {
+    socket.destroy();
+  };
+  const timer = setTimeout(cut, limits.lingerMs);
+  socket.on('error', cut);
+  socket.once('close', () => clearTimeout(timer));
+  socket.once('end', cut);
+  socket.on('data', (chunk: Buffer) => {
+    discardedBytes += chunk.length;
+    if (discardedBytes > limits.maxLingerBytes) socket.pause();
+  });
+  socket.end();
+}
+
+/**
+ * True if bytes of the request's body may still be under way. `complete` alone
+ * would not do: it is still false while the handler of a GET runs.
+ */
+export function hasUnreadBody({ complete, headers }: IncomingMessage): boolean {
+  if (complete) return false;
+  const length = headers['content-length'];
+  return headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
+}

@@ -1,0 +1,171 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { decodeExtended, encodeExtended } from 'content-disposition';
+import { safeParse } from 'fast-content-type-parse';
+import type { BodyLimits } from '../limits.js';
+import { ProblemError } from '../problems.js';
+
+/**
+ * Content-Disposition, written (RFC 6266, RFC 8187) and read, and text in
+ * headers. Nothing written here holds a control character, whatever the name, nor one
+ * that turns the direction of text around and makes `fdp.exe` look like `exe.pdf`.
+ */
+
+export interface Disposition {
+  /** `attachment`, `form-data`; lower case. */
+  readonly kind: string;
+  /** Name of a form's field. */
+  readonly name?: string;
+  readonly filename?: string;
+}
+
+/** The header for a file of this name. */
+export function formatDisposition(kind: 'inline' | 'attachment', filename: string): string {
+  const name = cleanName(filename);
+  if (name === '') return kind;
+  if (/^[A-Za-z0-9 ._+~!@#$&()=-]+$/.test(name)) return `${kind}; filename="${name}"`;
+  const fallback = name.replace(/[^\x20-\x7e]/g, '_').replace(/["\\%]/g, '_');
+  return `${kind}; filename="${fallback}"; filename*=${encodeExtended(name)}`;
+}
+
+const CONTROLS = /[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+/** No control characters, no half of a pair, and no separators: some clients take a name for a path. */
+function cleanName(name: string): string {
+  return name.toWellFormed().replace(CONTROLS, '').replace(/[/\\]/g, '_');
+}
+
+const PARAMETER =
+  /;[ \t]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\[\s\S])*)"|([^;"\t ]*))[ \t]*/y;
+
+/** Takes a header apart; undefined when it does not have the form of one. */
+export function parseDisposition(header: string): Disposition | undefined {
+  const kind = /^[ \t]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)[ \t]*/.exec(header);
+  if (!kind) return undefined;
+  const values = new Map<string, string>();
+  PARAMETER.lastIndex = kind[0].length;
+  while (PARAMETER.lastIndex < header.length) {
+    // A lone semicolon at the end is common and harmless.
+    if (/^;[ \t]*$/.test(header.slice(PARAMETER.lastIndex))) break;
+    const match = PARAMETER.exec(header);
+    if (!match) return undefined;
+    const name = match[1]!.toLowerCase();
+    // Of two parameters with one name neither can be trusted.
+    if (values.has(name)) return undefined;
+    values.set(name, match[2] === undefined ? match[3]! : match[2].replace(/\\(["\\])/g, '$1'));
+  }
+  const plain = values.get('filename');
+  const extended = decodeExtended(values.get('filename*') ?? '');
+  const filename = extended ?? (plain === undefined ? undefined : headerText(plain));
+  const field = values.get('name');
+  return {
+    kind: kind[1]!.toLowerCase(),
+    ...(field === undefined ? {} : { name: headerText(field) }),
+    ...(filename === undefined ? {} : { filename }),
+  };
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+/** Headers arrive as one character per byte; bytes that are not UTF-8 are Latin-1. */
+export function headerText(value: string): string {
+  if (!/[\x80-\xff]/.test(value)) return value;
+  return decodeUtf8(Buffer.from(value, 'latin1')) ?? value;
+}
+
+/** Percent-decoded UTF-8; undefined when it is not that. */
+function percentDecode(value: string): string | undefined {
+  if (/^[\x20-\x24\x26-\x7e]*$/.test(value)) return value;
+  try {
+    return decodeURIComponent(headerText(value));
+  } catch {
+    return undefined;
+  }
+}
+
+function decodeUtf8(bytes: Buffer): string | undefined {
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Media types: which are well formed, and which a browser may show in place.
+ */
+
+export const DEFAULT_TYPE = 'application/octet-stream';
+
+const MAX_TYPE_CHARS = 255;
+
+/** The type as given if it is one, else undefined. */
+export function mediaType(text: string | undefined): string | undefined {
+  if (text === undefined || text.length > MAX_TYPE_CHARS) return undefined;
+  const trimmed = text.trim();
+  return safeParse(trimmed).type === '' ? undefined : trimmed;
+}
+
+/** `text/plain; charset=utf-8` -> `text/plain`, also where the parameters are malformed. */
+export function essence(type: string): string {
+  const semicolon = type.indexOf(';');
+  return (semicolon < 0 ? type : type.slice(0, semicolon)).trim().toLowerCase();
+}
+
+/** Types without a script in them. SVG is an image and not one of them. */
+const INLINE = new Set([
+  'application/pdf',
+  'image/apng',
+  'image/avif',
+  'image/bmp',
+  'image/gif',
+  'image/heic',
+  'image/heif',
+  'image/jpeg',
+  'image/png',
+  'image/tiff',
+  'image/vnd.microsoft.icon',
+  'image/webp',
+  'image/x-icon',
+  'text/plain',
+]);
+
+/** True if a browser may show the type in place; anything else is only ever downloaded. */
+export function mayShowInline(type: string): boolean {
+  const name = essence(type);
+  return INLINE.has(name) || /^(?:audio|video)\/[a-z0-9.-]+$/.test(name);
+}
+
+/**
+ * The client's name for a file. It is a text that is kept and given back, never
+ * a path: any character may be in it, only its length is bounded.
+ */
+
+/** Of a raw upload: `X-Filename`, else what Content-Disposition says, else none. */
+export function fileNameOf(headers: IncomingHttpHeaders, limits: BodyLimits): string {
+  const name = ownHeader(headers['x-filename']) ?? disposition(headers['content-disposition']);
+  const problem = checkName(name, limits);
+  if (problem) throw problem;
+  return name;
+}
+
+export function checkName(name: string, limits: BodyLimits): ProblemError | undefined {
+  if (Buffer.byteLength(name) <= limits.maxNameBytes) return undefined;
+  const message = `A file name may have at most ${limits.maxNameBytes} bytes.`;
+  return new ProblemError('invalid_name', message);
+}
+
+function ownHeader(value: string | string[] | undefined): string | undefined {
+  if (value === undefined) return undefined;
+  const name = percentDecode(String(value));
+  if (name === undefined) {
+    throw new ProblemError('invalid_name', 'X-Filename is not percent-encoded UTF-8.');
+  }
+  return name;
+}
+
+function disposition(value: string | undefined): string {
+  if (value === undefined) return '';
+  const parsed = parseDisposition(value);
+  if (!parsed) throw new ProblemError('invalid_name', 'Content-Disposition is malformed.');
+  return parsed.filename ?? '';
+}

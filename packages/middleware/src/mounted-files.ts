@@ -1,0 +1,112 @@
+import { randomBytes } from 'node:crypto';
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
+import type { FileStore } from '@stevedore/client';
+import { Files } from './core/files.js';
+import { Turns } from './core/http/connection.js';
+import { DEFAULT_TYPE, essence } from './core/http/content-headers.js';
+import type { ResourcePolicy } from './core/http/file-answer.js';
+import { checkKey } from './core/http/receipt-json.js';
+import type { UnsentLimits } from './core/http/unsent-bytes.js';
+import { type BodyLimits, defaultBodyLimits, defaultUnsentLimits } from './core/limits.js';
+import { ProblemError, problemAnswer, toProblem } from './core/problems.js';
+import type { Stored } from './core/upload/idempotency.js';
+import { Rules, typeProblem, type UploadRules } from './core/upload/policy.js';
+
+/** Files as a route of somebody else's app: under one policy, one request of a connection at a time. */
+
+export interface FilesOptions {
+  readonly store: FileStore;
+  /** Sizes, types, counts, durability, group, time to live. */
+  readonly policy?: UploadRules;
+  /** Bounds of bodies and of downloads; `maxFileBytes` is the policy's business. */
+  readonly limits?: Partial<Omit<BodyLimits & UnsentLimits, 'maxFileBytes'>>;
+  /** Types shown in place although a browser might run them, such as `text/html`. */
+  readonly inlineTypes?: readonly string[];
+  /** Answers with files are kept by the browser that asked alone; default false. */
+  readonly private?: boolean;
+  /** `Cross-Origin-Resource-Policy` of files: whose pages may show them; default `same-site`. */
+  readonly resourcePolicy?: ResourcePolicy;
+}
+
+/** Idempotency keys of different routes are kept apart. */
+let scopes = 0;
+
+export class MountedFiles extends Files {
+  readonly #rules: Rules;
+  readonly #turns = new Turns();
+  readonly #scope: string;
+
+  /** Throws `invalid_option` for a policy that is none. */
+  constructor(options: FilesOptions) {
+    const { store, private: isPrivate = false, resourcePolicy = 'same-site' } = options;
+    super({
+      store,
+      limits: Object.freeze({ ...defaultBodyLimits, ...defaultUnsentLimits, ...options.limits }),
+      presentation: {
+        private: isPrivate,
+        inlineTypes: new Set(options.inlineTypes),
+        resourcePolicy,
+      },
+    });
+    this.#rules = new Rules(options.policy);
+    scopes += 1;
+    this.#scope = `middleware ${scopes}`;
+  }
+
+  /** Stores what the request brings. Rejects as `upload` does. */
+  async receive(request: IncomingMessage, response: ServerResponse): Promise<Stored> {
+    await this.#itsTurn(request, response);
+    const { headers, socket } = request;
+    const isForm = essence(headers['content-type'] ?? '') === 'multipart/form-data';
+    const policy = this.#rules.of(
+      request,
+      isForm ? randomBytes(12).toString('base64url') : undefined,
+    );
+    if (request.readableDidRead) {
+      // A parser took it for its type: where the policy refuses that type, the client is to blame.
+      throw (
+        (!isForm && typeProblem(headers['content-type'] ?? DEFAULT_TYPE, policy)) ||
+        new Error('the body was read before the upload; put it ahead of body parsers')
+      );
+    }
+    const client = socket.remoteAddress ?? '';
+    return this.upload(request, response, { policy, scope: this.#scope, client });
+  }
+
+  /** Answers a GET or HEAD of a file; `others` are headers beside its own. */
+  async sendFile(
+    request: IncomingMessage,
+    response: ServerResponse,
+    key: string,
+    others: () => OutgoingHttpHeaders = () => ({}),
+  ): Promise<void> {
+    await this.#itsTurn(request, response);
+    const answer = await this.read(request, await this.store.get(checkKey(key)));
+    this.send(response, answer, others());
+  }
+
+  async #itsTurn(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const turn = this.#turns.wait(request, response);
+    if (!turn || (await turn)) return;
+    throw new ProblemError('aborted', 'The client closed the connection.');
+  }
+}
+
+/** An error with what frameworks look for in one: `status`, and headers for the answer. */
+export function asHttpError(error: unknown): ProblemError {
+  const problem = toProblem(error);
+  const { status, headers, body } = problemAnswer(problem);
+  const { 'content-length': _, 'content-type': __, ...rest } = headers;
+  // What logs show: where it happened, and not where it was turned into an answer.
+  if (problem.code === 'internal' && problem.cause instanceof Error && problem.cause.stack) {
+    problem.stack = problem.cause.stack;
+  }
+  return Object.assign(problem, {
+    // Frameworks send it to the client; what happened inside is in `cause`.
+    message: body.detail,
+    status,
+    statusCode: status,
+    expose: status < 500,
+    headers: rest,
+  });
+}

@@ -1,0 +1,12 @@
+/** Options: declared once, read from flags, the environment, a file or a program. */
+export {
+  type OptionKind,
+  type OptionSpec,
+  type OptionTable,
+  type OptionValues,
+  option,
+  type RawOptions,
+  typedDefault,
+} from './option.js';
+export * from './parse.js';
+export { formatBytes } from './units.js';

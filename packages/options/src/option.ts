@@ -1,0 +1,104 @@
+import { formatBytes, withUnit } from './units.js';
+
+/**
+ * The declaration of an option: its kind, its default and one sentence, beside what it
+ * configures. Its flag, its environment variable, the help and the reference are made of it.
+ */
+
+export type OptionKind = 'size' | 'duration' | 'text' | 'list' | 'boolean' | 'port' | 'integer';
+
+export interface OptionSpec<Value = unknown> {
+  readonly kind: OptionKind;
+  /** The value after parsing: bytes, milliseconds, text, list, boolean or number. */
+  readonly default: Value;
+  readonly help: string;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  /** The words allowed, for `text`. */
+  readonly choices?: readonly string[];
+  /** Where the reference says more: a link from the folder of documents. */
+  readonly see?: string;
+  /** `environment`: no flag, as other users see those; `flag`: of one command alone. */
+  readonly only?: 'flag' | 'environment';
+  /** One letter, for a flag. */
+  readonly short?: string;
+}
+
+export type OptionTable = Readonly<Record<string, OptionSpec>>;
+
+/** The parsed values of a table. */
+export type OptionValues<Table extends OptionTable> = {
+  readonly [Name in keyof Table]: Table[Name] extends OptionSpec<infer Value> ? Value : never;
+};
+
+/** Raw values, as they come from an object, a flag, the environment or the file. */
+export type RawOptions = Readonly<Record<string, unknown>>;
+
+type More = Pick<OptionSpec, 'see' | 'only' | 'short'>;
+type Bounds<Value> = More & { readonly minimum?: Value; readonly maximum?: Value };
+
+/** One function a kind. Sizes and durations are written as `64MiB`, `60s`; 0 is nothing. */
+export const option = {
+  size: (value: string | 0, help: string, more: Bounds<string> = {}) =>
+    measured('size', value, help, more),
+  duration: (value: string | 0, help: string, more: Bounds<string> = {}) =>
+    measured('duration', value, help, more),
+  integer: (value: number, help: string, more: Bounds<number> = {}): OptionSpec<number> => ({
+    ...{ kind: 'integer', default: value, help },
+    ...more,
+  }),
+  port: (value: number, help: string, more: More = {}): OptionSpec<number> => ({
+    ...{ kind: 'port', default: value, help, minimum: 0, maximum: 65_535 },
+    ...more,
+  }),
+  boolean: (value: boolean, help: string, more: More = {}): OptionSpec<boolean> => ({
+    ...{ kind: 'boolean', default: value, help },
+    ...more,
+  }),
+  text: (value: string, help: string, more: More = {}): OptionSpec<string> => ({
+    ...{ kind: 'text', default: value, help },
+    ...more,
+  }),
+  list: (
+    value: readonly string[],
+    help: string,
+    more: More = {},
+  ): OptionSpec<readonly string[]> => ({
+    ...{ kind: 'list', default: value, help },
+    ...more,
+  }),
+  choice: <const Choice extends string>(
+    value: NoInfer<Choice>,
+    choices: readonly Choice[],
+    help: string,
+    more: More = {},
+  ): OptionSpec<Choice> => ({ ...{ kind: 'text', default: value, choices, help }, ...more }),
+};
+
+function measured(
+  kind: 'size' | 'duration',
+  value: string | 0,
+  help: string,
+  { minimum, maximum, ...more }: Bounds<string>,
+): OptionSpec<number> {
+  const measure = (text: string): number => withUnit(kind, text)!;
+  return {
+    kind,
+    default: value === 0 ? 0 : measure(value),
+    help,
+    ...(minimum === undefined ? {} : { minimum: measure(minimum) }),
+    ...(maximum === undefined ? {} : { maximum: measure(maximum) }),
+    ...more,
+  };
+}
+
+/** The default as it would be typed: `64MiB`, `60s`; `none`, `on` and `off` for people. */
+export function typedDefault({ kind, default: value }: OptionSpec): string {
+  if (Array.isArray(value)) return value.length === 0 ? 'none' : value.join(',');
+  if (kind === 'size' && value !== 0) return formatBytes(Number(value)).replace(' ', '');
+  if (kind === 'duration' && value !== 0) {
+    return Number(value) < 1000 ? `${value}ms` : `${Number(value) / 1000}s`;
+  }
+  if (kind === 'boolean') return value === true ? 'on' : 'off';
+  return value === '' ? 'none' : String(value);
+}

@@ -1,0 +1,169 @@
+import { closestMatch } from 'leven';
+import type { OptionSpec, OptionTable, OptionValues, RawOptions } from './option.js';
+import { formatBytes, UNITS, withUnit } from './units.js';
+
+/**
+ * Options from where they are given: a program, the command line, the environment or a file.
+ * An unknown name, a wrong unit or a value out of bounds is an OptionError, which calls the
+ * option what it is called there.
+ */
+
+/** Options that make no sense, alone or together. */
+export class OptionError extends Error {
+  override readonly name = 'OptionError';
+  readonly code = 'invalid_option';
+}
+
+/** `trunkSize` -> `STEVEDORE_TRUNK_SIZE` */
+export function environmentName(option: string): string {
+  return `STEVEDORE_${option.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()}`;
+}
+
+/** `trunkSize` -> `--trunk-size` */
+export function flagName(option: string): string {
+  return `--${option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+/** Where options come from, and what an option is called there: errors say what was typed. */
+export interface OptionSource {
+  readonly values: RawOptions;
+  readonly nameOf: (option: string) => string;
+}
+
+export function fromFlags(values: RawOptions): OptionSource {
+  return { values, nameOf: flagName };
+}
+
+export function fromEnvironment(table: OptionTable, environment: NodeJS.ProcessEnv): OptionSource {
+  const values: Record<string, unknown> = {};
+  for (const [name, { only }] of Object.entries(table)) {
+    const value = environment[environmentName(name)];
+    if (only !== 'flag' && value !== undefined && value !== '') values[name] = value;
+  }
+  return { values, nameOf: environmentName };
+}
+
+export function fromFile(path: string, values: RawOptions): OptionSource {
+  return { values, nameOf: (option) => `${path}: ${option}` };
+}
+
+export function fromProgram(values: RawOptions): OptionSource {
+  return { values, nameOf: (option) => option };
+}
+
+/**
+ * Values for every option of the table, from sources in order of precedence. `check`
+ * finds options that contradict each other; `nameOf` tells it what each is called where
+ * it was given, and of a default what it would be called in the first source.
+ */
+export function parseOptions<Table extends OptionTable>(
+  table: Table,
+  sources: readonly OptionSource[],
+  check?: (values: OptionValues<Table>, nameOf: (option: string) => string) => void,
+): OptionValues<Table> {
+  const values: Record<string, unknown> = {};
+  const names = new Map<string, string>();
+  for (const [name, spec] of Object.entries(table)) values[name] = spec.default;
+  for (const { values: raw, nameOf } of [...sources].reverse()) {
+    for (const [name, value] of Object.entries(raw)) {
+      if (value === undefined) continue;
+      const spec = Object.hasOwn(table, name) ? table[name] : undefined;
+      if (!spec) throw unknownOption(nameOf, name, Object.keys(table));
+      names.set(name, nameOf(name));
+      values[name] = parseOption(nameOf(name), spec, value);
+    }
+  }
+  const parsed = Object.freeze(values) as OptionValues<Table>;
+  check?.(parsed, (option) => names.get(option) ?? sources[0]?.nameOf(option) ?? option);
+  return parsed;
+}
+
+function parseOption(label: string, spec: OptionSpec, value: unknown): unknown {
+  switch (spec.kind) {
+    case 'size':
+    case 'duration':
+      return bounded(label, spec, measured(label, spec.kind, value));
+    case 'integer':
+    case 'port':
+      return bounded(label, spec, wholeNumber(label, value));
+    case 'boolean':
+      return parseBoolean(label, value);
+    case 'list':
+      return parseList(label, value);
+    case 'text':
+      return parseText(label, spec, value);
+  }
+}
+
+/** Numbers are bytes or milliseconds as they are. */
+function measured(label: string, kind: 'size' | 'duration', value: unknown): number {
+  if (typeof value === 'number') return wholeNumber(label, value);
+  if (value === '0') return 0;
+  const number = withUnit(kind, String(value));
+  if (number !== undefined) return number;
+  const { units, example } = UNITS[kind];
+  const what = /^\d+$/.test(String(value)) ? 'no unit' : 'no known unit';
+  const known = Object.keys(units).join(', ');
+  throw new OptionError(`${label}: "${value}" has ${what}; write it like ${example} (${known})`);
+}
+
+function wholeNumber(label: string, value: unknown): number {
+  const number = typeof value === 'string' && /^\d+$/.test(value) ? Number(value) : value;
+  if (typeof number !== 'number' || !Number.isSafeInteger(number) || number < 0) {
+    throw new OptionError(`${label}: "${value}" is not a whole number`);
+  }
+  return number;
+}
+
+function bounded(label: string, spec: OptionSpec, value: number): number {
+  const { minimum = 0, maximum = Number.MAX_SAFE_INTEGER } = spec;
+  const shown = (number: number): string => {
+    if (spec.kind === 'size') return formatBytes(number);
+    return spec.kind === 'duration' ? `${number} ms` : String(number);
+  };
+  if (value < minimum) {
+    throw new OptionError(`${label}: ${shown(value)} is less than ${shown(minimum)}`);
+  }
+  if (value > maximum) {
+    throw new OptionError(`${label}: ${shown(value)} is more than ${shown(maximum)}`);
+  }
+  return value;
+}
+
+function parseBoolean(label: string, value: unknown): boolean {
+  if (value === true || value === 'true' || value === '1') return true;
+  if (value === false || value === 'false' || value === '0') return false;
+  throw new OptionError(`${label}: "${value}" is neither true nor false`);
+}
+
+function parseList(label: string, value: unknown): readonly string[] {
+  const items = typeof value === 'string' ? value.split(',') : value;
+  if (!Array.isArray(items) || items.some((item) => typeof item !== 'string')) {
+    throw new OptionError(`${label}: a list of texts is needed`);
+  }
+  return items.map((item: string) => item.trim()).filter((item) => item !== '');
+}
+
+function parseText(label: string, spec: OptionSpec, value: unknown): string {
+  if (typeof value !== 'string') throw new OptionError(`${label}: a text is needed`);
+  if (spec.choices && !spec.choices.includes(value)) {
+    throw new OptionError(`${label}: "${value}" is none of ${spec.choices.join(', ')}`);
+  }
+  return value;
+}
+
+function unknownOption(
+  nameOf: (option: string) => string,
+  name: string,
+  known: readonly string[],
+): OptionError {
+  const near = nearestName(name, known);
+  const hint = near === undefined ? `known are ${known.join(', ')}` : `did you mean ${near}?`;
+  return new OptionError(`${nameOf(name)} is no option; ${hint}`);
+}
+
+/** The known name that differs in a third of its letters at most. */
+export function nearestName(name: string, known: readonly string[]): string | undefined {
+  const maxDistance = Math.max(2, Math.floor(name.length / 3));
+  return closestMatch(name, [...known], { maxDistance });
+}

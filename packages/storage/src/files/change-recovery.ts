@@ -1,0 +1,116 @@
+import { dirname, join } from 'node:path';
+import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
+import { DELETED_SUFFIX, TEMPORARY_DIRECTORY } from '../layout.js';
+import { decodeRecords, type JournalChange, type JournalRecord } from './change-journal-format.js';
+import type { FileBackend } from './file-backend.js';
+
+/**
+ * What a crash left of changes is carried through. Doing again, in order, what had
+ * been done already changes nothing, because the journal has every change of a file
+ * since the first one that it has.
+ */
+
+const COPY_BYTES = 2 ** 20;
+
+/** A change that was carried through, and the bytes of its body. */
+export interface RedoneChange {
+  readonly change: JournalChange;
+  readonly bytes: number;
+}
+
+/** Answers with the changes that have, or may have, happened only now. */
+export async function redoChanges(
+  disk: Disk,
+  backend: FileBackend,
+  directory: string,
+  journal: Buffer,
+): Promise<RedoneChange[]> {
+  const records = [...decodeRecords(journal)];
+  /** Of each file the last record that makes those before it void. */
+  const settled = new Map<string, number>();
+  for (const { sequence, change } of records) {
+    if (change.what !== 'write') settled.set(change.path, sequence);
+  }
+  /** A path in each directory that something was done in. */
+  const touched = new Map<string, string>();
+  const redone: RedoneChange[] = [];
+  for (const record of records) {
+    const { change, sequence } = record;
+    const isVoid = sequence < (settled.get(change.path) ?? 0);
+    if (isVoid || change.what === 'settled') continue;
+    const path = join(directory, change.path);
+    if (change.what === 'write' && backend.isAtomic(path)) continue;
+    const bytes = await redo(disk, backend, directory, record);
+    if (bytes !== undefined) redone.push({ change, bytes });
+    touched.set(dirname(path), path);
+  }
+  for (const path of touched.values()) await backend.sync(path);
+  return redone;
+}
+
+/** Bytes written; undefined if there was nothing to do. */
+async function redo(
+  disk: Disk,
+  backend: FileBackend,
+  directory: string,
+  record: JournalRecord,
+): Promise<number | undefined> {
+  const { change } = record;
+  const path = join(directory, change.path);
+  const isThere = await backend.exists(path);
+  switch (change.what) {
+    case 'write':
+      return isThere ? write(disk, backend, directory, change, record.body) : undefined;
+    case 'move': {
+      const to = join(directory, change.to);
+      if (isThere || (await backend.exists(to))) await backend.move(path, to);
+      else await backend.setMetadata(path, undefined);
+      return isThere ? 0 : undefined;
+    }
+    case 'remove':
+      if (isThere) return undefined;
+      await removeIfThere(disk, path + DELETED_SUFFIX);
+      await backend.setMetadata(path, undefined);
+      return 0;
+    case 'settled':
+      return undefined;
+  }
+}
+
+async function write(
+  disk: Disk,
+  backend: FileBackend,
+  directory: string,
+  { path, offset, size, piece }: Extract<JournalChange, { what: 'write' }>,
+  body: Buffer,
+): Promise<number | undefined> {
+  const piecePath = piece && join(directory, TEMPORARY_DIRECTORY, piece);
+  // Its client was refused before the file was touched.
+  if (piecePath && !(await disk.exists(piecePath))) return undefined;
+  const file = await backend.openToChange(join(directory, path));
+  try {
+    let bytes = body.length;
+    if (piecePath) bytes = await copy(disk, piecePath, file, offset);
+    else await file.writeAt([body], offset);
+    if ((await file.stat()).size !== size) await file.truncate(size);
+    await file.sync();
+    return bytes;
+  } finally {
+    await file.close();
+  }
+}
+
+async function copy(disk: Disk, from: string, to: DiskFile, offset: number): Promise<number> {
+  const source = await disk.openToRead(from);
+  try {
+    const { size } = await source.stat();
+    for (let at = 0; at < size; at += COPY_BYTES) {
+      const chunk = Buffer.allocUnsafe(Math.min(COPY_BYTES, size - at));
+      await source.readAt(chunk, at);
+      await to.writeAt([chunk], offset + at);
+    }
+    return size;
+  } finally {
+    await source.close();
+  }
+}

@@ -1,0 +1,51 @@
+import type { DiskFile, DiskLink } from '@stevedore/disk';
+
+/**
+ * Where stored files and their metadata are. A file is known by the path that its name
+ * stands for; what of it is on the disk there is the backend's business. Either every file
+ * is one on the disk (files-on-disk.ts), or small files are rows (@stevedore/tiering).
+ *
+ * Content is durable with the `sync` of the open file, metadata when `setMetadata` resolves,
+ * and what was created, moved, linked or removed with `sync` of its path.
+ */
+export interface FileBackend {
+  /** A file without a name; `temporary` is free for it on the disk until it gets one. */
+  create(temporary: string): Promise<NewFile>;
+  /** ENOENT if there is none; ELOOP for a link. */
+  openToRead(path: string): Promise<DiskFile>;
+  /** To read and to change in place. */
+  openToChange(path: string): Promise<DiskFile>;
+  /** True also for a link that leads nowhere. */
+  exists(path: string): Promise<boolean>;
+  /** Gives a file and its metadata another name; again after a failure, it moves the rest. */
+  move(from: string, to: string): Promise<void>;
+  /** ENOENT if there is none. Metadata may remain. */
+  remove(path: string): Promise<void>;
+  /** EEXIST if there is a file. */
+  makeLink(target: string, path: string): Promise<void>;
+  /** EINVAL if it is no link. */
+  readLink(path: string): Promise<DiskLink>;
+  sync(path: string): Promise<void>;
+  hasMetadata(path: string): Promise<boolean>;
+  metadata(path: string): Promise<StoredMetadata | undefined>;
+  /** Undefined removes it. */
+  setMetadata(path: string, metadata: StoredMetadata | undefined): Promise<void>;
+  /** Base names in a directory, those of metadata with their suffix. */
+  list(directory: string): Promise<string[]>;
+  /** True where a change happens wholly or not at all: nothing is to be redone after a crash. */
+  isAtomic(path: string): boolean;
+}
+
+/** A file that is being written. Close its content, then give it its name or discard it. */
+export interface NewFile {
+  readonly content: DiskFile;
+  /** It takes the place of what is there. */
+  moveTo(path: string): Promise<void>;
+  discard(): Promise<void>;
+}
+
+export interface StoredMetadata {
+  readonly text: Buffer;
+  /** Unix seconds. */
+  readonly mtimeSeconds: number;
+}

@@ -1,0 +1,218 @@
+import {
+  appenderSizeField,
+  encodeFields,
+  encodePath,
+  encodeTail,
+  type FileId,
+  type FileName,
+  MAX_NAME_BYTES,
+  normalSizeField,
+  parseFileName,
+  RANDOM_BITS,
+  Status,
+  TAIL_CHARS,
+} from '@stevedore/protocol';
+import { type Environment, randomDigits, StatusError } from '@stevedore/wire';
+import { filePath, isReservedName } from '../layout.js';
+import type { FileBackend } from './file-backend.js';
+import type { StorePath } from './store-path.js';
+
+/**
+ * The file that a request names. Nothing but store path, two directories and a
+ * plain base name gets through, so a name cannot lead out of the store paths.
+ */
+
+const SHAPE = /^M[0-9A-F]{2}\/[0-9A-F]{2}\/[0-9A-F]{2}\/[^/]+$/;
+
+/**
+ * Status 22 for another group or a name without the form of one, status 2 for
+ * one that no file here can have.
+ */
+export function requestedFile(request: FileName, group: string, storePathCount: number): FileId {
+  if (request.group !== group) throw invalid(`this is not group ${request.group}`);
+  if (request.name.length > MAX_NAME_BYTES) throw invalid('a name too long');
+  // Files of the first FastDFS versions have no store path in their name.
+  const name = request.name.startsWith('M') ? request.name : `M00/${request.name}`;
+  if (!SHAPE.test(name)) throw invalid('a malformed name');
+  if (Number.parseInt(name.slice(1, 3), 16) >= storePathCount) throw invalid('no such store path');
+  const id = parseFileName(group, name);
+  if (!id || isReservedName(id.base)) {
+    throw new StatusError(Status.notFound, 'no file has such a name');
+  }
+  return id;
+}
+
+function invalid(message: string): StatusError {
+  return new StatusError(Status.invalid, message);
+}
+
+/**
+ * The directory pair that takes new files: moves on after so many files, the
+ * second number first, and wraps around.
+ */
+
+export interface RotationState {
+  readonly high: number;
+  readonly low: number;
+  /** Files put into the pair so far. */
+  readonly files: number;
+}
+
+export class DirectoryRotation {
+  readonly #subdirectories: number;
+  readonly #filesPerDirectory: number;
+  readonly #moved: () => void;
+  #state: RotationState;
+
+  /** `moved` is called for every new pair. */
+  constructor(
+    start: RotationState,
+    subdirectories: number,
+    filesPerDirectory: number,
+    moved: () => void,
+  ) {
+    this.#subdirectories = subdirectories;
+    this.#filesPerDirectory = filesPerDirectory;
+    this.#moved = moved;
+    const fits = start.high < subdirectories && start.low < subdirectories;
+    this.#state = fits ? start : { high: 0, low: 0, files: 0 };
+  }
+
+  get state(): RotationState {
+    return this.#state;
+  }
+
+  /** The pair for one more file. */
+  next(): { readonly high: number; readonly low: number } {
+    const { high, low, files } = this.#state;
+    if (files < this.#filesPerDirectory) {
+      this.#state = { high, low, files: files + 1 };
+      return this.#state;
+    }
+    const overflow = low + 1 >= this.#subdirectories;
+    this.#state = {
+      high: overflow ? (high + 1) % this.#subdirectories : high,
+      low: overflow ? 0 : low + 1,
+      files: 1,
+    };
+    this.#moved();
+    return this.#state;
+  }
+}
+
+/**
+ * Names of stored files and where they lie. A name is drawn until no other file has it,
+ * and kept for the one that asked while that is not on the disk yet.
+ */
+
+/** What the file of a new name holds: an appender's size and CRC-32 are not kept up. */
+export type NewKind = 'normal' | 'appender';
+
+export interface Content {
+  readonly bytes: number;
+  readonly crc32: number;
+}
+
+/** What a new name is made of, but for what is drawn. */
+export interface NameParts extends Content {
+  readonly kind: NewKind;
+  /** This storage as file names give it: IPv4 text or a storage id. */
+  readonly source: string;
+  readonly createdAtSeconds: number;
+  /** `M00/3F/A2/`. */
+  readonly directory: string;
+  /** What stands behind the encoded fields, drawn anew for each name where it is random. */
+  readonly tail: () => string;
+}
+
+export interface FileNamesParts {
+  readonly group: string;
+  readonly backend: FileBackend;
+  readonly environment: Environment;
+  readonly storePaths: readonly StorePath[];
+  readonly rotation: DirectoryRotation;
+}
+
+/** Draws of random bits before a name clash is called impossible. */
+const MAX_NAME_DRAWS = 16;
+
+export class FileNames {
+  readonly #parts: FileNamesParts;
+  /** Names given to files that are not on disk yet. */
+  readonly #reserved = new Set<string>();
+
+  constructor(parts: FileNamesParts) {
+    this.#parts = parts;
+  }
+
+  /** Where the file of this name is, if it is anywhere. */
+  pathOf(id: FileId): string {
+    return filePath(this.storePath(id.storePathIndex).path, id);
+  }
+
+  storePath(index: number): StorePath {
+    const storePath = this.#parts.storePaths[index];
+    if (!storePath) throw new StatusError(Status.invalid, `no store path ${index}`);
+    return storePath;
+  }
+
+  async makeDirectory({ storePathIndex, directory: [high, low] }: FileId): Promise<void> {
+    const storePath = this.storePath(storePathIndex);
+    await storePath.makePair(Number.parseInt(high, 16), Number.parseInt(low, 16));
+  }
+
+  /** The next directory for a file, `M00/3F/A2/`. */
+  async nextDirectory(storePathIndex: number): Promise<string> {
+    const { high, low } = this.#parts.rotation.next();
+    await this.storePath(storePathIndex).makePair(high, low);
+    return encodePath(storePathIndex, high, low);
+  }
+
+  newTail(extension: string): string {
+    return encodeTail(extension, randomDigits(this.#parts.environment, TAIL_CHARS));
+  }
+
+  /** Draws names until one is free, and has a file appear under it. */
+  async underNewName(
+    name: NameParts,
+    appear: (path: string, id: FileId) => Promise<void>,
+  ): Promise<FileId> {
+    for (let count = 0; count < MAX_NAME_DRAWS; count++) {
+      const id = this.#draw(name);
+      const path = this.pathOf(id);
+      if (this.#reserved.has(path)) continue;
+      this.#reserved.add(path);
+      try {
+        if (await this.#parts.backend.exists(path)) continue;
+        await appear(path, id);
+        return id;
+      } finally {
+        this.#reserved.delete(path);
+      }
+    }
+    throw new StatusError(Status.busy, 'no unique name');
+  }
+
+  /** Keeps a settled name for one file. Only this process gives names here, so a look suffices. */
+  async reserving(path: string, action: () => Promise<void>): Promise<void> {
+    if (this.#reserved.has(path)) throw new StatusError(Status.exists, path);
+    this.#reserved.add(path);
+    try {
+      if (await this.#parts.backend.exists(path)) throw new StatusError(Status.exists, path);
+      await action();
+    } finally {
+      this.#reserved.delete(path);
+    }
+  }
+
+  #draw({ kind, source, createdAtSeconds, bytes, crc32, directory, tail }: NameParts): FileId {
+    const random = this.#parts.environment.random(2 ** RANDOM_BITS);
+    const sizeField =
+      kind === 'appender' ? appenderSizeField(random) : normalSizeField(bytes, random);
+    const fields = encodeFields({ source, createdAtSeconds, sizeField, crc32 });
+    const text = `${directory}${fields}${tail()}`;
+    const id = parseFileName(this.#parts.group, text);
+    if (!id) throw new TypeError(`"${text}" is not a file name`);
+    return id;
+  }
+}

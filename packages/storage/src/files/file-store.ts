@@ -1,0 +1,294 @@
+import type { Disk } from '@stevedore/disk';
+import { ENCODED_FIELDS_CHARS, type FileId } from '@stevedore/protocol';
+import type { Environment, Payload } from '@stevedore/wire';
+import { METADATA_SUFFIX } from '../layout.js';
+import type { Change } from '../replication/journal.js';
+import type { FileBackend } from './file-backend.js';
+import { type Content, FileNames, type FileNamesParts, type NewKind } from './file-names.js';
+import { IncomingFile } from './incoming-file.js';
+import type { ChangeJournals, FileLocks } from './locks.js';
+import type { OpenFiles } from './open-files.js';
+import { SeveralSteps } from './several-steps.js';
+
+/**
+ * The stored files, by name. A file appears whole, durable and under a name that no
+ * other file has, or not at all; then it never changes, unless it is an appender.
+ */
+
+export interface NewFile {
+  readonly kind: NewKind;
+  readonly storePathIndex: number;
+  readonly extension: string;
+  /** This storage as file names give it: IPv4 text or a storage id. */
+  readonly source: string;
+}
+
+/** What a link leads to. */
+export interface LinkTarget {
+  /** As the link shall hold it: relative to its own directory. */
+  readonly path: string;
+  /** The file's name. */
+  readonly name: string;
+  readonly bytes: number;
+}
+
+export interface FileStoreParts extends FileNamesParts {
+  readonly disk: Disk;
+  readonly backend: FileBackend;
+  readonly environment: Environment;
+  readonly files: OpenFiles;
+  readonly locks: FileLocks;
+  readonly journals: ChangeJournals;
+  readonly onError: (error: Error) => void;
+}
+
+export class FileStore {
+  readonly #parts: FileStoreParts;
+  readonly #names: FileNames;
+  readonly #steps: SeveralSteps;
+
+  constructor(parts: FileStoreParts) {
+    this.#parts = parts;
+    this.#names = new FileNames(parts);
+    this.#steps = new SeveralSteps(parts);
+  }
+
+  /** Where the file of this name is, if it is anywhere. */
+  pathOf(id: FileId): string {
+    return this.#names.pathOf(id);
+  }
+
+  /** A free name for a file that may later be renamed to `path`. */
+  temporaryFile(path: string): string {
+    return this.#parts.journals.storePathOf(path).temporaryFile();
+  }
+
+  /** Receives a file and answers with its name once it is durable. */
+  async store(file: NewFile, payload: Payload, change: Change): Promise<FileId> {
+    const temporary = this.#names.storePath(file.storePathIndex).temporaryFile();
+    return this.#receive(temporary, payload, async (incoming) => {
+      const createdAtSeconds = change.seconds();
+      await incoming.finish(createdAtSeconds);
+      return this.#underNewName(file, createdAtSeconds, incoming, (path, id) =>
+        this.#appear(
+          path,
+          () => incoming.moveTo(path),
+          () => change.note('C', id.name),
+        ),
+      );
+    });
+  }
+
+  /** Receives a file under a name that is settled, later than `after`; status 17 if there is one. */
+  async storeAs(id: FileId, payload: Payload, change: Change, after = 0): Promise<void> {
+    const path = this.pathOf(id);
+    await this.#names.reserving(path, async () => {
+      await this.#receive(this.temporaryFile(path), payload, async (incoming) => {
+        await incoming.finish(change.seconds(after));
+        await this.#appear(
+          path,
+          () => incoming.moveTo(path),
+          () => change.note('C', id.name),
+        );
+      });
+    });
+  }
+
+  /**
+   * Receives a file that another member has, under its settled name, in the place of
+   * one that is there. `keep` is asked once all bytes are here, and no other change of
+   * the file is under way, whether what is there is to stay; then the bytes are dropped.
+   */
+  async receive(
+    id: FileId,
+    payload: Payload,
+    change: Change,
+    keep: (path: string) => Promise<boolean>,
+  ): Promise<void> {
+    const { files, journals, locks } = this.#parts;
+    const path = this.pathOf(id);
+    await this.#names.makeDirectory(id);
+    await this.#receive(this.temporaryFile(path), payload, async (incoming) => {
+      await incoming.finish(change.seconds());
+      await locks.run(path, async () => {
+        if (await keep(path)) {
+          await incoming.discard();
+          return;
+        }
+        // What was once changed in the old file must not be repeated in the new one.
+        if (journals.has(path)) await journals.forget(path);
+        try {
+          await incoming.moveTo(path);
+          await this.#noted(path, change.note('C', id.name));
+        } finally {
+          files.forget(path);
+        }
+      });
+    });
+  }
+
+  /** A link that another member has; nothing happens if there is something of its name. */
+  async receiveLink(
+    id: FileId,
+    target: Pick<LinkTarget, 'path' | 'name'>,
+    change: Change,
+  ): Promise<void> {
+    const { backend, files, locks } = this.#parts;
+    const path = this.pathOf(id);
+    await this.#names.makeDirectory(id);
+    await locks.run(path, async () => {
+      if (await backend.exists(path)) return;
+      await backend.makeLink(target.path, path);
+      files.forget(path);
+      await this.#noted(path, change.note('L', id.name, target.name));
+    });
+  }
+
+  /** What has appeared is durable, and so is its note. */
+  #noted(path: string, note: Promise<void>): Promise<void> {
+    return bothDone(this.#parts.backend.sync(path), note);
+  }
+
+  /** A link of a new name to a file of `bytes`; its CRC-32 is no content's, but random. */
+  async linkTo(target: LinkTarget, file: NewFile, change: Change): Promise<FileId> {
+    const { environment, backend } = this.#parts;
+    const content = { bytes: target.bytes, crc32: environment.random(2 ** 32) };
+    return this.#underNewName(file, change.seconds(), content, (path, id) =>
+      this.#appear(
+        path,
+        () => backend.makeLink(target.path, path),
+        () => change.note('L', id.name, target.name),
+      ),
+    );
+  }
+
+  /** A link under a name that is settled; status 17 if there is a file. */
+  async linkAs(
+    id: FileId,
+    target: Pick<LinkTarget, 'path' | 'name'>,
+    change: Change,
+  ): Promise<void> {
+    const path = this.pathOf(id);
+    await this.#names.reserving(path, () =>
+      this.#appear(
+        path,
+        () => this.#parts.backend.makeLink(target.path, path),
+        () => change.note('L', id.name, target.name),
+      ),
+    );
+  }
+
+  /**
+   * Turns an appender into a normal file: a new name in the same directory with the
+   * same tail, the present time, and the size and CRC-32 given. Its metadata goes with it.
+   */
+  async rename(from: FileId, content: Content, source: string, change: Change): Promise<FileId> {
+    const fromPath = this.pathOf(from);
+    const name = {
+      ...content,
+      kind: 'normal' as const,
+      source,
+      createdAtSeconds: change.seconds(),
+      directory: from.name.slice(0, -from.base.length),
+      tail: () => from.base.slice(ENCODED_FIELDS_CHARS),
+    };
+    return this.#names.underNewName(name, (path, id) =>
+      this.#steps.move(fromPath, path, () => this.#noteMove(from, id, change)),
+    );
+  }
+
+  /** Gives a file and its metadata another settled name in the same directory; status 17 if it is taken. */
+  async renameAs(from: FileId, id: FileId, change: Change): Promise<void> {
+    const path = this.pathOf(id);
+    await this.#names.reserving(path, () =>
+      this.#steps.move(this.pathOf(from), path, () => this.#noteMove(from, id, change)),
+    );
+  }
+
+  /** Metadata under its new name is news to members that have not got the old one. */
+  async #noteMove(from: FileId, id: FileId, change: Change): Promise<void> {
+    const hasMetadata = await this.#parts.backend.hasMetadata(this.pathOf(from));
+    await Promise.all([
+      change.note('R', id.name, from.name),
+      ...(hasMetadata ? [change.note('C', id.name + METADATA_SUFFIX)] : []),
+    ]);
+  }
+
+  /**
+   * Removes a file and what lies beside it durably; status 2 if it is not there. `keep` is
+   * asked while no other change of the file is under way.
+   */
+  remove(
+    id: FileId,
+    change: Change,
+    keep: (path: string) => Promise<boolean> = async () => false,
+  ): Promise<void> {
+    const path = this.pathOf(id);
+    const note = async (hasMetadata: boolean): Promise<void> => {
+      await Promise.all([
+        change.note('D', id.name),
+        ...(hasMetadata ? [change.note('D', id.name + METADATA_SUFFIX)] : []),
+      ]);
+    };
+    return this.#parts.locks.run(path, async () => {
+      if (!(await keep(path))) await this.#steps.remove(path, note);
+    });
+  }
+
+  /** Has a file appear under a name that is made for it. */
+  async #underNewName(
+    { kind, source, storePathIndex, extension }: NewFile,
+    createdAtSeconds: number,
+    { bytes, crc32 }: Content,
+    appear: (path: string, id: FileId) => Promise<void>,
+  ): Promise<FileId> {
+    const directory = await this.#names.nextDirectory(storePathIndex);
+    const tail = (): string => this.#names.newTail(extension);
+    const name = { kind, source, createdAtSeconds, bytes, crc32, directory, tail };
+    return this.#names.underNewName(name, appear);
+  }
+
+  async #receive<Result>(
+    temporary: string,
+    payload: Payload,
+    use: (incoming: IncomingFile) => Promise<Result>,
+  ): Promise<Result> {
+    const incoming = new IncomingFile(await this.#parts.backend.create(temporary));
+    try {
+      await incoming.receive(payload);
+      return await use(incoming);
+    } catch (error) {
+      await incoming.discard().catch(() => {});
+      throw error;
+    }
+  }
+
+  /**
+   * Durable and noted when it resolves; whatever of it was there when it fails is
+   * taken back. A note of a file that is not there does no harm.
+   */
+  async #appear(
+    path: string,
+    appear: () => Promise<void>,
+    note: () => Promise<void>,
+  ): Promise<void> {
+    const { backend, files } = this.#parts;
+    try {
+      await appear();
+      await this.#noted(path, note());
+    } catch (error) {
+      await backend.remove(path).catch(() => {});
+      throw error;
+    } finally {
+      // Somebody may have looked for it before it was there, or read it before it was taken back.
+      files.forget(path);
+    }
+  }
+}
+
+/** Waits for both, even if one fails. */
+async function bothDone(one: Promise<void>, other: Promise<void>): Promise<void> {
+  for (const outcome of await Promise.allSettled([one, other])) {
+    if (outcome.status === 'rejected') throw outcome.reason;
+  }
+}

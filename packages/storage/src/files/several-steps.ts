@@ -1,0 +1,103 @@
+import { type Disk, removeIfThere } from '@stevedore/disk';
+import { Status } from '@stevedore/protocol';
+import { asError, StatusError } from '@stevedore/wire';
+import { DELETED_SUFFIX } from '../layout.js';
+import type { FileBackend } from './file-backend.js';
+import type { ChangeJournals } from './locks.js';
+import { foreseen, type OpenFiles } from './open-files.js';
+
+/**
+ * A file that is moved or removed with all that lies beside it, which takes several steps
+ * of the disk: the journal knows of it before the first one, so that after a power failure
+ * in the midst it has happened as a whole or not at all. Only to be called by who has the
+ * file for itself.
+ */
+export interface SeveralStepsParts {
+  readonly disk: Disk;
+  readonly backend: FileBackend;
+  readonly files: OpenFiles;
+  readonly journals: ChangeJournals;
+  readonly onError: (error: Error) => void;
+}
+
+export class SeveralSteps {
+  readonly #parts: SeveralStepsParts;
+
+  constructor(parts: SeveralStepsParts) {
+    this.#parts = parts;
+  }
+
+  /** Gives a file and its metadata another name in the same directory, both or none. */
+  async move(from: string, to: string, note: () => Promise<void>): Promise<void> {
+    const { backend, files, journals, onError } = this.#parts;
+    await note();
+    const recorded = await journals.record({ what: 'move', path: from, to });
+    try {
+      await backend.move(from, to);
+      files.forget(from);
+      await backend.sync(to);
+    } catch (error) {
+      recorded.unsettled(() => this.#moveBack(from, to));
+      await journals.settle(from).catch((again: unknown) => onError(asError(again)));
+      throw error;
+    } finally {
+      // Somebody may have looked for it before it was there.
+      files.forget(to);
+    }
+    recorded.done();
+  }
+
+  async #moveBack(from: string, to: string): Promise<void> {
+    const { backend, files, journals } = this.#parts;
+    await backend.move(to, from);
+    files.forget(to);
+    files.forget(from);
+    await backend.sync(from);
+    await journals.forget(from);
+  }
+
+  /**
+   * Removes a file and what lies beside it durably; status 2 if it is not there. `note` is
+   * told whether it has metadata.
+   */
+  async remove(path: string, note: (hasMetadata: boolean) => Promise<void>): Promise<void> {
+    const { backend, disk, files, journals, onError } = this.#parts;
+    if (!(await backend.exists(path))) throw new StatusError(Status.notFound, path);
+    const hasMetadata = await backend.hasMetadata(path);
+    const hasCompanions = hasMetadata || (await disk.exists(path + DELETED_SUFFIX));
+    await note(hasMetadata);
+    const recorded =
+      hasCompanions || journals.has(path)
+        ? await journals.record({ what: 'remove', path })
+        : undefined;
+    try {
+      await backend.remove(path);
+    } catch (error) {
+      recorded?.done();
+      throw foreseen(error, path);
+    }
+    // After the unlink, so that no reader opens it again.
+    files.forget(path);
+    try {
+      await backend.sync(path);
+    } catch (error) {
+      recorded?.unsettled(() => this.#removeCompanions(path));
+      throw error;
+    }
+    if (!hasCompanions) {
+      recorded?.done();
+      return;
+    }
+    // The file is gone for good; what belonged to it goes now, or later.
+    recorded?.unsettled(() => this.#removeCompanions(path));
+    await journals.settle(path).catch((error: unknown) => onError(asError(error)));
+  }
+
+  async #removeCompanions(path: string): Promise<void> {
+    const { backend, disk } = this.#parts;
+    // Before this the file could come back, and would then have lost its companions.
+    await backend.sync(path);
+    await removeIfThere(disk, path + DELETED_SUFFIX);
+    await backend.setMetadata(path, undefined);
+  }
+}

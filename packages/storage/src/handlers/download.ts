@@ -1,0 +1,99 @@
+import { downloadFile, type FileId, parseSliceId, Status } from '@stevedore/protocol';
+import { type Handler, StatusError, type StreamedReply, streaming } from '@stevedore/wire';
+import type { OpenFile } from '../files/open-files.js';
+import { type FileRange, sizeOf } from '../files/small-files.js';
+import type { StorageService } from '../service.js';
+
+/**
+ * DOWNLOAD_FILE: bytes of a file, or of a slice with offset and length relative
+ * to the slice. More than there is is clamped; nothing at all is status 22, so
+ * an empty file cannot be downloaded.
+ */
+export function downloadHandler<Session>(service: StorageService): Handler<Session> {
+  return streaming(downloadFile, async (request) =>
+    answer(service, service.requested(request), request),
+  );
+}
+
+const WHOLE: FileRange = { offset: 0, length: 0 };
+
+async function answer(
+  service: StorageService,
+  id: FileId,
+  range: FileRange,
+): Promise<StreamedReply> {
+  const { readChunkBytes } = service.settings;
+  const found = smallFile(service, id, range);
+  const small = found instanceof Promise ? await found : found;
+  if (small) return kept(small, range, readChunkBytes);
+  const asked = service.small.readPart(id, range);
+  const row = asked && (await asked);
+  if (row) return kept(row, WHOLE, readChunkBytes);
+  const slice = parseSliceId(id);
+  const opened = await service.open(id);
+  const from = slice ? slice.offset : 0;
+  try {
+    const size = slice ? slice.size : opened.stat.size;
+    const { offset, bytes } = rangeOf(range, size);
+    return await part(opened, from + offset, bytes, readChunkBytes);
+  } catch (error) {
+    opened.release();
+    throw error;
+  }
+}
+
+/** Who wants only a part is not made to wait for the whole, unless it is there. */
+function smallFile(
+  service: StorageService,
+  id: FileId,
+  { offset, length }: FileRange,
+): Buffer | undefined | Promise<Buffer | undefined> {
+  const whole = offset === 0 && (length === 0 || length === sizeOf(id));
+  return whole ? service.small.read(id) : service.small.find(id);
+}
+
+/** What of the file is wanted; status 22 if that is nothing. */
+function rangeOf({ offset, length }: FileRange, size: number): { offset: number; bytes: number } {
+  if (offset >= size) throw new StatusError(Status.invalid, `offset ${offset} of ${size} bytes`);
+  const rest = size - offset;
+  return { offset, bytes: length === 0 ? rest : Math.min(length, rest) };
+}
+
+function kept(file: Buffer, range: FileRange, chunkBytes: number): StreamedReply {
+  const { offset, bytes } = rangeOf(range, file.length);
+  const end = offset + bytes;
+  return {
+    bytes,
+    read: async (position) => {
+      const from = offset + position;
+      return file.subarray(from, Math.min(from + chunkBytes, end));
+    },
+    release: () => {},
+  };
+}
+
+/** The first bytes are read before anything is answered: what fails then has a status. */
+async function part(
+  opened: OpenFile,
+  from: number,
+  bytes: number,
+  chunkBytes: number,
+): Promise<StreamedReply> {
+  const read = async (position: number): Promise<Buffer> => {
+    const chunk = Buffer.allocUnsafe(Math.min(chunkBytes, bytes - position));
+    const count = await opened.file.readAt(chunk, from + position);
+    if (count < chunk.length) throw new Error(`a file is ${chunk.length - count} bytes short`);
+    return chunk;
+  };
+  let first: Buffer | undefined = await read(0);
+  return {
+    bytes,
+    async read(position) {
+      if (position > 0 || !first) return read(position);
+      const chunk = first;
+      first = undefined;
+      return chunk;
+    },
+    release: () => opened.release(),
+  };
+}

@@ -1,0 +1,113 @@
+import { dirname, relative, resolve } from 'node:path';
+import {
+  createLink,
+  type FileId,
+  fileKind,
+  isExtension,
+  parseFileName,
+  parseSliceId,
+  Status,
+  slaveName,
+  uploadSlaveFile,
+} from '@stevedore/protocol';
+import { codeOf, control, type Handler, receiving, StatusError } from '@stevedore/wire';
+import { isReservedName } from '../layout.js';
+import type { StorageService } from '../service.js';
+import { checkExtension, forget } from './upload.js';
+
+/** UPLOAD_SLAVE_FILE and CREATE_LINK: files that hang on another one. */
+export function slaveHandlers<Session>(service: StorageService): Handler<Session>[] {
+  const { backend, store, settings, storePaths, identity, replication } = service;
+  const { group } = settings;
+
+  /** The name of a slave, by the master's; status 22 if there can be none, 2 without the master. */
+  const slaveOf = async (master: string, prefix: string, extension: string): Promise<FileId> => {
+    if (prefix === '') throw new StatusError(Status.invalid, 'a slave needs a prefix');
+    if (!isPrefix(prefix)) throw new StatusError(Status.invalid, 'a malformed prefix');
+    checkExtension(extension);
+    const masterId = service.requested({ group, name: master });
+    const id = parseFileName(group, slaveName(masterId.name, prefix, extension));
+    // Such a name would be taken for a file of the storage itself or for a slice.
+    if (!id || isReservedName(id.base) || parseSliceId(id)) {
+      throw new StatusError(Status.invalid, 'a slave cannot have such a name');
+    }
+    if (!(await service.has(masterId))) throw new StatusError(Status.notFound, master);
+    return id;
+  };
+
+  return [
+    receiving(uploadSlaveFile, async ({ master, prefix, extension, size }, payload) => {
+      const id = await slaveOf(master, prefix, extension);
+      const { storePath } = await service.roomFor(size, id.storePathIndex);
+      const done = storePath.announce(size);
+      try {
+        const after = replication.tombstones.at(id.name) ?? 0;
+        await replication.run(
+          'new',
+          (change) => store.storeAs(id, payload, change, after),
+          (_, change) => forget(service, id, change),
+        );
+      } finally {
+        done();
+      }
+      return { group, name: id.name };
+    }),
+    control(createLink, async (request) => {
+      if (request.group !== group) throw new StatusError(Status.invalid, 'another group');
+      checkExtension(request.extension);
+      const { master, prefix, extension } = request;
+      const sourceId = service.requested({ group, name: request.source });
+      if (fileKind(sourceId) === 'appender') {
+        throw new StatusError(Status.invalid, 'a link leads to a file that never changes');
+      }
+      const slave = master === '' ? undefined : await slaveOf(master, prefix, extension);
+      if (slave && fileKind(slave) === 'appender') {
+        throw new StatusError(Status.invalid, 'a link cannot change');
+      }
+      const path = store.pathOf(sourceId);
+      const opened = await service.files.acquire(path);
+      opened.release();
+      const target = await endOf(path);
+      const storePathIndex = slave ? slave.storePathIndex : sourceId.storePathIndex;
+      const root = storePaths[storePathIndex]!.path;
+      // Good from any directory: no two digits are the same as these letters.
+      const from = (each: string): string => relative(resolve(root, 'data', 'HH', 'LL'), each);
+      const linked = { path: from(target), name: sourceId.name, bytes: opened.stat.size };
+      if (slave) {
+        await replication.run(
+          'new',
+          (change) => store.linkAs(slave, linked, change),
+          (_, change) => forget(service, slave, change),
+        );
+        return { group, name: slave.name };
+      }
+      const source = identity.source();
+      const id = await replication.run(
+        'new',
+        (change) =>
+          store.linkTo(linked, { kind: 'normal', storePathIndex, extension, source }, change),
+        (made, change) => forget(service, made, change),
+      );
+      return { group, name: id.name };
+    }),
+  ];
+
+  /** The file itself, if `path` is a link to it. */
+  async function endOf(path: string): Promise<string> {
+    try {
+      return resolve(dirname(path), (await backend.readLink(path)).target);
+    } catch (error) {
+      if (codeOf(error) === 'EINVAL') return path;
+      throw error;
+    }
+  }
+}
+
+/** As an extension, but longer. */
+function isPrefix(prefix: string): boolean {
+  return (
+    isExtension(prefix.slice(0, 6)) &&
+    isExtension(prefix.slice(6, 12)) &&
+    isExtension(prefix.slice(12))
+  );
+}

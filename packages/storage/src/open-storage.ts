@@ -1,0 +1,236 @@
+import type { Disk } from '@stevedore/disk';
+import { activeTest } from '@stevedore/protocol';
+import { asError, control, type Handler, handlerTable, nowSeconds } from '@stevedore/wire';
+import { StorageCounters } from './counters.js';
+import { ChangingFiles } from './files/changing-files.js';
+import type { FileBackend } from './files/file-backend.js';
+import { forgetPath, storageCache } from './files/file-cache.js';
+import { DirectoryRotation } from './files/file-names.js';
+import { FileStore } from './files/file-store.js';
+import { FilesOnDisk, SharedSyncs } from './files/files-on-disk.js';
+import { ChangeJournals, FileLocks } from './files/locks.js';
+import { MetadataStore } from './files/metadata-store.js';
+import { OpenFiles } from './files/open-files.js';
+import { SmallFiles } from './files/small-files.js';
+import { StorePath } from './files/store-path.js';
+import { appenderHandlers } from './handlers/appender.js';
+import { downloadHandler } from './handlers/download.js';
+import { metadataHandlers, queryInfoHandler } from './handlers/metadata.js';
+import { slaveHandlers } from './handlers/slave.js';
+import { deleteHandler, uploadHandlers } from './handlers/upload.js';
+import { Identity } from './identity.js';
+import { dataDirectory, logDirectory } from './layout.js';
+import type { StorageSession } from './replication/members.js';
+import { type OpenedLog, openLog } from './replication/open-log.js';
+import { pathListHandler } from './replication/path-list.js';
+import { receivingHandlers } from './replication/receiving.js';
+import { openReplication, type Replication } from './replication/replication.js';
+import { StorageService } from './service.js';
+import { SliceReader } from './slices/slice-reader.js';
+import { type HotSlices, Slices } from './slices/slices.js';
+import { type FirstSync, StateFile, type StorageState } from './state-file.js';
+import type { StorageSettings } from './storage-options.js';
+
+/** A backend of files with what it brings along. */
+export interface StorageBackend {
+  readonly files: FileBackend;
+  readonly hotSlices: HotSlices | undefined;
+  /** The storage's handlers as they are asked with this backend, and the backend's own. */
+  handlers(
+    service: StorageService,
+    handlers: readonly Handler<StorageSession>[],
+  ): Handler<StorageSession>[];
+  /** From now on it may move content by itself; `forget` is told of the paths. */
+  start(forget: (path: string) => void): void;
+  /** To be called when no request is under way any more. */
+  close(): Promise<void>;
+}
+
+/**
+ * A storage without its sockets: store paths that are ready, what it remembers of
+ * earlier starts, and a handler for each command. All that a disk can do to a
+ * storage it does to this.
+ */
+export interface OpenedStorage {
+  readonly service: StorageService;
+  readonly handlers: ReadonlyMap<number, Handler<StorageSession>>;
+  readonly counters: StorageCounters;
+  /** First start of this storage. */
+  readonly joinedAtSeconds: number;
+  /** Not done where nothing was there of an earlier start, or some of it has been lost. */
+  readonly firstSync: FirstSync;
+  saveState(): Promise<void>;
+  /** To be called when no request is under way any more. */
+  close(): Promise<void>;
+}
+
+/**
+ * Closes the backend with the storage, or if that cannot be opened. Without a backend every
+ * file is one on the disk. Rejects with StartError where a store path cannot be used.
+ */
+export async function openStorage(
+  settings: StorageSettings,
+  backend?: StorageBackend,
+): Promise<OpenedStorage> {
+  try {
+    return await openOn(settings, backend);
+  } catch (error) {
+    await backend?.close();
+    throw error;
+  }
+}
+
+async function openOn(
+  settings: StorageSettings,
+  backend: StorageBackend | undefined,
+): Promise<OpenedStorage> {
+  const { disk, environment, onError } = settings;
+  const storePaths = settings.storePaths.map((path) => new StorePath(path, disk, environment));
+  const journals = new ChangeJournals(storePaths);
+  const onDisk = (each: Disk): FileBackend =>
+    backend?.files ?? new FilesOnDisk(each, (path) => journals.storePathOf(path).temporaryFile());
+  const files = onDisk(disk);
+  const stateFile = new StateFile(disk, dataDirectory(storePaths[0]!.path), onError);
+  const closePaths = async (): Promise<void> => {
+    await Promise.all(storePaths.map((storePath) => storePath.close()));
+  };
+  let saved: StorageState | undefined;
+  let opened: OpenedLog;
+  let replication: Replication;
+  try {
+    for (const storePath of storePaths) await storePath.prepare(files);
+    saved = await stateFile.load();
+    opened = await openLog(settings, storePaths, files);
+    const directory = logDirectory(storePaths[0]!.path);
+    replication = await openReplication(opened, directory, settings);
+  } catch (error) {
+    await closePaths().catch((again: unknown) => onError(asError(again)));
+    throw error;
+  }
+  const joinedAtSeconds = saved?.joinedAtSeconds ?? nowSeconds(environment);
+  let complete = (saved?.complete ?? false) && !opened.lostFiles;
+  const state = (): StorageState => ({ joinedAtSeconds, complete, ...rotation.state });
+  const rotation = new DirectoryRotation(
+    saved ?? { high: 0, low: 0, files: 0 },
+    settings.subdirectoriesPerPath,
+    settings.filesPerDirectory,
+    () => void stateFile.save(state()),
+  );
+  const counters = new StorageCounters(() => nowSeconds(environment));
+  const syncs = new SharedSyncs((path) => disk.syncDirectory(path));
+  const shared = { ...counters.counting(disk), syncDirectory: (path: string) => syncs.sync(path) };
+  const service = assemble({
+    settings: { ...settings, disk: shared },
+    backend: onDisk(shared),
+    storePaths,
+    journals,
+    rotation,
+    replication,
+    hotSlices: backend?.hotSlices,
+  });
+  const plain = handlersOf(service);
+  const handlers = backend ? backend.handlers(service, plain) : plain;
+  backend?.start((path) => service.files.forget(path));
+  return {
+    service,
+    handlers: handlerTable(
+      handlers.map((handler: Handler<StorageSession>) => counters.counted(handler)),
+    ),
+    counters,
+    joinedAtSeconds,
+    firstSync: {
+      get done() {
+        return complete;
+      },
+      finish: () => {
+        if (complete) return;
+        complete = true;
+        void stateFile.save(state());
+      },
+    },
+    saveState: () => stateFile.save(state()),
+    close: async () => {
+      service.files.close();
+      await replication.close();
+      await stateFile.save(state());
+      await closePaths();
+      await backend?.close();
+    },
+  };
+}
+
+function handlersOf(service: StorageService): Handler<StorageSession>[] {
+  return [
+    control(activeTest, () => undefined),
+    ...uploadHandlers(service),
+    ...appenderHandlers(service),
+    ...slaveHandlers(service),
+    ...metadataHandlers(service),
+    downloadHandler(service),
+    queryInfoHandler(service),
+    deleteHandler(service),
+    pathListHandler(service),
+    ...receivingHandlers(service),
+  ];
+}
+
+interface Assembled {
+  readonly settings: StorageSettings;
+  readonly backend: FileBackend;
+  readonly storePaths: readonly StorePath[];
+  readonly journals: ChangeJournals;
+  readonly rotation: DirectoryRotation;
+  readonly replication: Replication;
+  readonly hotSlices: HotSlices | undefined;
+}
+
+function assemble(parts: Assembled): StorageService {
+  const { settings, backend, storePaths, journals, hotSlices } = parts;
+  const { disk, onError, readAheadBytes } = settings;
+  const cache = storageCache(settings);
+  const files = new OpenFiles(backend, settings.maxIdleFiles, onError, (path) =>
+    forgetPath(cache, path),
+  );
+  const locks = new FileLocks(journals);
+  const { group, environment } = settings;
+  const shared = { disk, backend, files, locks, journals, onError };
+  const store = new FileStore({
+    ...shared,
+    group,
+    environment,
+    storePaths,
+    rotation: parts.rotation,
+  });
+  const changing = new ChangingFiles({
+    ...shared,
+    temporaryFile: (path) => store.temporaryFile(path),
+  });
+  const slices = new Slices({ ...shared, ...settings, disk, cache, hotSlices });
+  const hasRoom = async (path: string, bytes: number): Promise<boolean> => {
+    const { freeBytes } = await journals.storePathOf(path).space();
+    return freeBytes - bytes >= settings.reservedSpaceMegabytes * 1024 * 1024;
+  };
+  const sliceReader = new SliceReader({
+    slices,
+    cache,
+    readAheadBytes,
+    rows: hotSlices,
+    hasRoom,
+    onError,
+  });
+  return new StorageService({
+    settings,
+    backend,
+    identity: new Identity(settings.address, settings.host),
+    storePaths,
+    files,
+    store,
+    changing,
+    replication: parts.replication,
+    metadata: new MetadataStore(backend, locks),
+    slices,
+    cache,
+    locks,
+    small: new SmallFiles({ cache, store, files, changing, slices: sliceReader }),
+  });
+}

@@ -1,0 +1,238 @@
+import { type FileCache, type Flight, isWhole, loadGroup } from '@stevedore/cache';
+import { type SliceEntry, Status } from '@stevedore/protocol';
+import { StatusError } from '@stevedore/wire';
+import { sliceKey } from '../files/file-cache.js';
+import type { OpenFile } from '../files/open-files.js';
+import type { HotSlices, Slices } from './slices.js';
+
+/**
+ * Reads whole slices through the cache. On a miss one read takes the slice and, if
+ * that has paid so far, the members of its affinity group around it, which lie side
+ * by side in the trunk: they are kept for when they are asked for. Every slice is held
+ * against its CRC-32 before it is kept. Where there is a metadata tier, a slice that is
+ * asked for often becomes a row, which is read in the place of the trunk.
+ */
+
+export interface SliceReaderParts {
+  readonly slices: Slices;
+  readonly cache: FileCache;
+  /** Bytes read at a time for a group; 0 reads slices alone. */
+  readonly readAheadBytes: number;
+  /** Undefined: slices are no rows. */
+  readonly rows: HotSlices | undefined;
+  /** False if the disk of this path is needed for files. */
+  readonly hasRoom: (path: string, bytes: number) => Promise<boolean>;
+  readonly onError: (error: Error) => void;
+}
+
+/** Memory for extents that is kept for the next ones, in units of `readAheadBytes`. */
+const MAX_SPARE = 8;
+
+export class SliceReader {
+  readonly #parts: SliceReaderParts;
+  readonly #spare: SpareBuffers;
+
+  constructor(parts: SliceReaderParts) {
+    this.#parts = parts;
+    this.#spare = new SpareBuffers(MAX_SPARE * parts.readAheadBytes);
+  }
+
+  /** Then slices are read whole, even if the cache keeps nothing. */
+  get hasRows(): boolean {
+    return this.#parts.rows !== undefined;
+  }
+
+  /** At once if it is in memory. Status 2 if there is no such slice. */
+  read(slice: SliceEntry, trunkPath: string): Buffer | Promise<Buffer> {
+    this.#parts.rows?.count(trunkPath, slice.offset);
+    return this.#read(slice, trunkPath);
+  }
+
+  /**
+   * These bytes of a trunk if they are a slice that is asked for often: who knows no slice
+   * ids asks for slices so. Undefined: read the trunk.
+   */
+  async readPart(trunkPath: string, offset: number, size: number): Promise<Buffer | undefined> {
+    const { rows, slices } = this.#parts;
+    if (!rows) return undefined;
+    rows.count(trunkPath, offset);
+    const row = rows.find(trunkPath, offset);
+    if (!row && !rows.isWanted(trunkPath, offset, size)) return undefined;
+    try {
+      const slice = row ?? (await slices.directory(trunkPath)).sliceAt(offset, size);
+      return slice?.size === size ? await this.#read(slice, trunkPath) : undefined;
+    } catch (error) {
+      // Of a slice that is deleted the trunk still has the bytes.
+      if (error instanceof StatusError && error.status === Status.notFound) return undefined;
+      throw error;
+    }
+  }
+
+  isRow(slice: SliceEntry, trunkPath: string): boolean {
+    return this.#parts.rows?.find(trunkPath, slice.offset) !== undefined;
+  }
+
+  #read(slice: SliceEntry, trunkPath: string): Buffer | Promise<Buffer> {
+    const key = sliceKey(trunkPath, slice);
+    return this.#parts.cache.find(key) ?? this.#fetch(key, slice, trunkPath);
+  }
+
+  async #fetch(key: string, slice: SliceEntry, trunkPath: string): Promise<Buffer> {
+    const bytes = await this.#parts.cache.fetch(key, (flight) =>
+      this.#load(slice, trunkPath, flight),
+    );
+    if (!bytes) throw new StatusError(Status.notFound, 'no such slice');
+    return bytes;
+  }
+
+  async #load(slice: SliceEntry, trunkPath: string, flight: Flight): Promise<Buffer | undefined> {
+    const { rows, slices } = this.#parts;
+    const row = rows?.read(trunkPath, slice);
+    if (row) {
+      if (await slices.isStillThere(slice, trunkPath)) return row;
+      // Left by a crash.
+      rows?.remove(trunkPath, slice.offset);
+      return undefined;
+    }
+    const trunk = await this.#open(slice, trunkPath);
+    if (!trunk) return undefined;
+    try {
+      const bytes =
+        (await this.#loadGroup(slice, trunkPath, trunk, flight)) ??
+        (await this.#loadAlone(slice, trunkPath, trunk, flight));
+      await this.#makeRow(slice, trunkPath, bytes);
+      return bytes;
+    } finally {
+      trunk.release();
+    }
+  }
+
+  async #makeRow(slice: SliceEntry, trunkPath: string, bytes: Buffer): Promise<void> {
+    const { rows, slices, hasRoom } = this.#parts;
+    if (!rows?.isWanted(trunkPath, slice.offset, slice.size) || !isWhole(slice, bytes)) return;
+    if (!(await hasRoom(trunkPath, slice.size).catch(() => false))) return;
+    // At once: a deletion that comes now finds the row and removes it.
+    if (slices.knownDirectory(trunkPath)?.holds(slice)) rows.keep(trunkPath, slice, bytes);
+  }
+
+  async #open(slice: SliceEntry, trunkPath: string): Promise<OpenFile | undefined> {
+    try {
+      return await this.#parts.slices.open(slice, trunkPath);
+    } catch (error) {
+      if (error instanceof StatusError && error.status === Status.notFound) return undefined;
+      throw error;
+    }
+  }
+
+  async #loadAlone(
+    slice: SliceEntry,
+    trunkPath: string,
+    trunk: OpenFile,
+    flight: Flight,
+  ): Promise<Buffer> {
+    const bytes = await readExactly(trunk, slice.offset, slice.size);
+    if (!isWhole(slice, bytes)) {
+      // The client sees it too and asks another storage.
+      this.#parts.onError(new Error(`${sliceKey(trunkPath, slice)} has another CRC-32`));
+      flight.doNotKeep();
+    }
+    return bytes;
+  }
+
+  /** Undefined if the slice is to be read alone. */
+  async #loadGroup(
+    slice: SliceEntry,
+    trunkPath: string,
+    trunk: OpenFile,
+    flight: Flight,
+  ): Promise<Buffer | undefined> {
+    const { slices, cache, readAheadBytes } = this.#parts;
+    if (readAheadBytes === 0) return undefined;
+    // The one that deletions are marked in from now on; without one there is no group.
+    const directory = slices.knownDirectory(trunkPath);
+    const group = directory?.groupAround(slice.offset, readAheadBytes);
+    if (!directory || !group) return undefined;
+    return loadGroup({
+      cache,
+      flight,
+      source: trunkPath,
+      members: group.members.map((member) => {
+        const { offset, size, crc32 } = member;
+        const alive = directory.holds(member);
+        return { offset, size, crc32, alive, id: sliceKey(trunkPath, member) };
+      }),
+      asked: group.asked,
+      maxBytes: readAheadBytes,
+      read: (offset, bytes) => readInto(this.#spare.take(bytes), trunk, offset),
+      // A read that failed has lost its memory: it may still be written to.
+      release: (bytes) => this.#spare.giveBack(bytes),
+    });
+  }
+}
+
+/** In memory of its own, not of Node's pool: what is kept would keep its neighbours there. */
+export function readExactly(opened: OpenFile, offset: number, size: number): Promise<Buffer> {
+  return readInto(Buffer.allocUnsafeSlow(size), opened, offset);
+}
+
+async function readInto(target: Buffer, opened: OpenFile, offset: number): Promise<Buffer> {
+  const read = await opened.file.readAt(target, offset);
+  if (read < target.length) throw new Error(`a file is ${target.length - read} bytes short`);
+  return target;
+}
+
+/**
+ * Memory for reads that is used again and again: making it anew for each of them costs
+ * more than the read. Pieces are powers of two, so that one serves many lengths.
+ */
+
+const MIN_PIECE_BYTES = 64 * 1024;
+
+export class SpareBuffers {
+  readonly #maxBytes: number;
+  /** Unused buffers by their size, the smallest first. */
+  readonly #pieces: Buffer[] = [];
+  #bytes = 0;
+
+  /** Keeps at most `maxBytes` of unused buffers. */
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Bytes of unused buffers. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** With bytes of earlier uses in it. */
+  take(bytes: number): Buffer {
+    const at = this.#pieces.findIndex((piece) => piece.length >= bytes);
+    if (at === -1) return Buffer.allocUnsafeSlow(pieceBytes(bytes)).subarray(0, bytes);
+    const [piece] = this.#pieces.splice(at, 1);
+    this.#bytes -= piece!.length;
+    return piece!.subarray(0, bytes);
+  }
+
+  /** Once for what was taken, when nothing reads it or writes to it any more. */
+  giveBack(taken: Buffer): void {
+    const piece = Buffer.from(taken.buffer);
+    // Smaller ones make room: a larger one serves their lengths too.
+    let smaller = 0;
+    let room = this.#maxBytes - this.#bytes;
+    while (room < piece.length && smaller < this.#pieces.length) {
+      const { length } = this.#pieces[smaller]!;
+      if (length >= piece.length) return;
+      room += length;
+      smaller += 1;
+    }
+    if (room < piece.length) return;
+    for (const { length } of this.#pieces.splice(0, smaller)) this.#bytes -= length;
+    const at = this.#pieces.findIndex(({ length }) => length >= piece.length);
+    this.#pieces.splice(at === -1 ? this.#pieces.length : at, 0, piece);
+    this.#bytes += piece.length;
+  }
+}
+
+function pieceBytes(bytes: number): number {
+  return Math.max(MIN_PIECE_BYTES, 2 ** Math.ceil(Math.log2(bytes)));
+}

@@ -1,0 +1,132 @@
+import { crc32 } from 'node:zlib';
+import {
+  ProtocolError,
+  parseTrunkEnd,
+  type SliceEntry,
+  type SliceGroup,
+  SliceTable,
+  TAIL_BYTES,
+} from '@stevedore/protocol';
+import type { OpenFile } from '../files/open-files.js';
+
+/** What a storage keeps in memory of a trunk: its slices and which of them are deleted. */
+export class TrunkDirectory {
+  readonly #table: SliceTable;
+  /** Offsets; two slices of one trunk never share theirs. */
+  readonly #deleted: Set<number>;
+
+  constructor(table: SliceTable, deleted: Iterable<number>) {
+    this.#table = table;
+    this.#deleted = new Set(deleted);
+  }
+
+  /** Memory held, about. */
+  get byteLength(): number {
+    return 512 + this.#table.byteLength + this.#deleted.size * 40;
+  }
+
+  /** True only for an entry of the trunk that has not been deleted. */
+  holds(slice: SliceEntry): boolean {
+    return this.#table.has(slice) && !this.#deleted.has(slice.offset);
+  }
+
+  /** The slice that these bytes of the trunk are, if they are one that is not deleted. */
+  sliceAt(offset: number, size: number): SliceEntry | undefined {
+    const slice = this.#table.groupAround(offset, 0)?.members[0];
+    return slice?.size === size && this.holds(slice) ? slice : undefined;
+  }
+
+  /** The slice and its affinity group around it, deleted ones among them. */
+  groupAround(offset: number, maxBytes: number): SliceGroup | undefined {
+    return this.#table.groupAround(offset, maxBytes);
+  }
+
+  markDeleted(slice: SliceEntry): void {
+    this.#deleted.add(slice.offset);
+  }
+}
+
+/**
+ * The table of the trunk's slices. A file that is no trunk, whatever its name
+ * says, has none; so has one whose directory is longer than `maxDirectoryBytes`.
+ */
+export async function readSliceTable(
+  trunk: OpenFile,
+  maxDirectoryBytes: number,
+): Promise<SliceTable> {
+  const { size } = trunk.stat;
+  const tail = await readPart(trunk, Math.max(size - TAIL_BYTES, 0), Math.min(size, TAIL_BYTES));
+  try {
+    const end = parseTrunkEnd(tail, size);
+    if (end.directoryBytes > maxDirectoryBytes) return new SliceTable([]);
+    const directory = await readPart(trunk, end.directoryOffset, end.directoryBytes);
+    return SliceTable.ofDirectory(directory, end);
+  } catch (error) {
+    if (error instanceof ProtocolError) return new SliceTable([]);
+    throw error;
+  }
+}
+
+async function readPart(trunk: OpenFile, position: number, bytes: number): Promise<Buffer> {
+  const part = Buffer.allocUnsafe(bytes);
+  const read = await trunk.file.readAt(part, position);
+  return part.subarray(0, read);
+}
+
+/**
+ * Record of a deleted slice, 24 bytes, big-endian; FORMAT.md has the table.
+ * Writer and reader share this file.
+ */
+
+const RECORD_BYTES = 24;
+/** `SVDL` */
+const MAGIC = 0x5356444c;
+const CHECKED_BYTES = 20;
+
+export interface DeletedSlice extends SliceEntry {
+  /** Unix seconds. */
+  readonly deletedAtSeconds: number;
+}
+
+export function encodeDeletedSlice(slice: DeletedSlice): Buffer {
+  const record = Buffer.alloc(RECORD_BYTES);
+  record.writeUInt32BE(MAGIC, 0);
+  record.writeUInt32BE(slice.offset, 4);
+  record.writeUInt32BE(slice.size, 8);
+  record.writeUInt32BE(slice.crc32, 12);
+  record.writeUInt32BE(slice.deletedAtSeconds >>> 0, 16);
+  record.writeUInt32BE(crc32(record.subarray(0, CHECKED_BYTES)), CHECKED_BYTES);
+  return record;
+}
+
+export interface DeletedSlices {
+  readonly slices: readonly DeletedSlice[];
+  /** Whole records that are not what was written. */
+  readonly damaged: number;
+  /** Where the next record belongs: behind the last whole one. */
+  readonly endOffset: number;
+}
+
+/** Reads a whole list; an incomplete record at its end does not count. */
+export function decodeDeletedSlices(bytes: Buffer): DeletedSlices {
+  const slices: DeletedSlice[] = [];
+  let damaged = 0;
+  const endOffset = bytes.length - (bytes.length % RECORD_BYTES);
+  for (let at = 0; at < endOffset; at += RECORD_BYTES) {
+    const record = bytes.subarray(at, at + RECORD_BYTES);
+    if (
+      record.readUInt32BE(0) !== MAGIC ||
+      record.readUInt32BE(CHECKED_BYTES) !== crc32(record.subarray(0, CHECKED_BYTES))
+    ) {
+      damaged += 1;
+      continue;
+    }
+    slices.push({
+      offset: record.readUInt32BE(4),
+      size: record.readUInt32BE(8),
+      crc32: record.readUInt32BE(12),
+      deletedAtSeconds: record.readUInt32BE(16),
+    });
+  }
+  return { slices, damaged, endOffset };
+}

@@ -1,0 +1,158 @@
+import type { FileCacheStats } from '@stevedore/cache';
+import { type DiskUsage, encodeStatistics, type StorageStatistics } from '@stevedore/protocol';
+import { type ConnectionEnds, FrameServer, nowSeconds, PROTOCOL_VERSION } from '@stevedore/wire';
+import { deferred } from './deferred.js';
+import { openStorage, type StorageBackend } from './open-storage.js';
+import { StorageSession } from './replication/members.js';
+import type { ReplicationStatus } from './replication/peer-sender.js';
+import { Peers } from './replication/peers.js';
+import type { StorageService } from './service.js';
+import type { FirstSync } from './state-file.js';
+import { type StorageOptions, type StorageSettings, storageSettings } from './storage-options.js';
+import { TrackerLink } from './tracker-link.js';
+
+/** A running storage daemon. */
+export interface Storage extends AsyncDisposable {
+  readonly host: string;
+  readonly port: number;
+  readonly group: string;
+  /** Resolves once a tracker counts it as active, so that uploads are sent to it. */
+  active(): Promise<void>;
+  /** What the cache of small files and slices has done. */
+  cacheStats(): FileCacheStats;
+  /** Connections, operations and bytes since the start, as they are reported to trackers. */
+  statistics(): StorageStatistics;
+  /** How it stands with the other members of its group. */
+  replicationStatus(): ReplicationStatus;
+  /** Stops listening, lets requests under way finish for a moment, closes everything. */
+  close(): Promise<void>;
+}
+
+const UPLOAD_PRIORITY = 10;
+const MIB = 1024 * 1024;
+
+/**
+ * Starts a storage; resolves when it listens, whether or not a tracker is there
+ * (see `active`). Rejects with StartError or OptionError. Without a backend every file
+ * is one on the disk.
+ */
+export async function startStorage(
+  options: StorageOptions,
+  openBackend?: (settings: StorageSettings) => Promise<StorageBackend | undefined>,
+): Promise<Storage> {
+  const settings = storageSettings(options);
+  const { onError, host, group } = settings;
+  const opened = await openStorage(settings, await openBackend?.(settings));
+  const server = new FrameServer<StorageSession>({
+    role: 'storage',
+    host,
+    port: settings.port,
+    limits: settings.limits,
+    access: settings.access,
+    handlers: opened.handlers,
+    closesAfterInvalid: true,
+    onError,
+    openSession: ({ peerAddress }: ConnectionEnds) => new StorageSession(peerAddress),
+    closeSession: () => {},
+  });
+  try {
+    await server.listen();
+  } catch (error) {
+    await opened.close();
+    throw error;
+  }
+  await opened.saveState();
+
+  const { port } = server;
+  const statistics = (): StorageStatistics =>
+    opened.counters.statistics(server.counts, opened.service.replication);
+  const membership = join(opened.service, port, {
+    firstSync: opened.firstSync,
+    joinedAtSeconds: opened.joinedAtSeconds,
+    statistics: () => encodeStatistics(statistics()),
+  });
+  const peers = new Peers({ service: opened.service, trackers: settings.trackers });
+  opened.service.replication.passTo(peers);
+  let closed: Promise<void> | undefined;
+  const close = (): Promise<void> => {
+    closed ??= (async () => {
+      await membership.close();
+      await server.close();
+      await peers.close();
+      await opened.close();
+    })();
+    return closed;
+  };
+  return {
+    host,
+    port,
+    group,
+    active: () => membership.active,
+    cacheStats: () => opened.service.cache.stats(),
+    statistics,
+    replicationStatus: () => peers.status(),
+    close,
+    [Symbol.asyncDispose]: close,
+  };
+}
+
+/** Joins every tracker and stays joined. */
+function join(
+  service: StorageService,
+  port: number,
+  about: {
+    readonly firstSync: FirstSync;
+    readonly joinedAtSeconds: number;
+    readonly statistics: () => Buffer;
+  },
+): { readonly active: Promise<void>; close(): Promise<void> } {
+  const { settings, identity, storePaths } = service;
+  const active = deferred<void>();
+  const usage = (): Promise<DiskUsage[]> =>
+    Promise.all(
+      storePaths.map(async (path) => {
+        const { totalBytes, freeBytes } = await path.space();
+        return {
+          totalMegabytes: Math.floor(totalBytes / MIB),
+          freeMegabytes: Math.floor(freeBytes / MIB),
+        };
+      }),
+    );
+  const links = settings.trackers.map(
+    (tracker) =>
+      new TrackerLink({
+        tracker,
+        host: settings.host,
+        port,
+        identity,
+        timeoutMs: settings.limits.requestTimeoutMs,
+        access: settings.access,
+        beatIntervalMs: settings.beatIntervalMs,
+        diskReportIntervalMs: settings.diskReportIntervalMs,
+        reconnectDelayMs: settings.reconnectDelayMs,
+        joinRequest: {
+          group: settings.group,
+          port,
+          storePathCount: storePaths.length,
+          subdirectoriesPerPath: settings.subdirectoriesPerPath,
+          uploadPriority: UPLOAD_PRIORITY,
+          joinedAtSeconds: about.joinedAtSeconds,
+          startedAtSeconds: nowSeconds(settings.environment),
+          version: PROTOCOL_VERSION,
+          trackers: settings.trackers.map(({ text }) => text),
+        },
+        firstSync: about.firstSync,
+        replication: service.replication,
+        statistics: about.statistics,
+        usage,
+        onActive: active.resolve,
+        onError: settings.onError,
+      }),
+  );
+  return {
+    active: active.promise,
+    close: async () => {
+      await Promise.all(links.map((link) => link.close()));
+    },
+  };
+}

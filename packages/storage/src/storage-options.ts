@@ -1,0 +1,166 @@
+import { resolve } from 'node:path';
+import { type Disk, localDisk } from '@stevedore/disk';
+import { isGroupName, MAX_GROUP_SERVERS } from '@stevedore/protocol';
+import {
+  type AccessOptions,
+  type AccessSettings,
+  type Address,
+  accessSettings,
+  type ConnectionLimits,
+  type ConnectionOptions,
+  checkAddress,
+  checkInteger,
+  connectionLimits,
+  DEFAULT_HOST,
+  DEFAULT_STORAGE_PORT,
+  DEFAULT_TRACKER_PORT,
+  type Environment,
+  isOwnAddress,
+  OptionError,
+  systemEnvironment,
+} from '@stevedore/wire';
+
+export interface StorageOptions extends ConnectionOptions, AccessOptions {
+  /** Directories that hold the files; made if they are not there. At least one. */
+  readonly storePaths: readonly string[];
+  /** Trackers to join, `host:port`. None: the storage serves those who know it. */
+  readonly trackers?: readonly string[];
+  /** Address to listen on, and to connect to trackers from. Default 127.0.0.1. */
+  readonly host?: string;
+  /** Default 23000; 0 picks a free one. */
+  readonly port?: number;
+  /** 1 to 16 letters and digits. Default `group1`. */
+  readonly group?: string;
+  /** IPv4 address for file names. Default: as the trackers see this storage. */
+  readonly address?: string;
+  /** Directories per level, 1 to 256. Default 256. */
+  readonly subdirectoriesPerPath?: number;
+  /** Files put into a directory before the next one is used. Default 100. */
+  readonly filesPerDirectory?: number;
+  /** Room that uploads must leave on a store path, MiB. Default 0: the tracker looks after it. */
+  readonly reservedSpaceMegabytes?: number;
+  /** Files kept open without being read; fewer where the system allows fewer. Default 2560. */
+  readonly maxIdleFiles?: number;
+  /** Bytes read and sent at a time. Default 256 KiB. */
+  readonly readChunkBytes?: number;
+  /** Memory for directories of trunks: 13 bytes a slice. Default 128 MiB. */
+  readonly maxDirectoryCacheBytes?: number;
+  /** Longest directory of a trunk. Default 32 MiB. */
+  readonly maxTrunkDirectoryBytes?: number;
+  /** Memory for small files and slices that were read. Default 64 MiB; 0: none. */
+  readonly cacheBytes?: number;
+  /** The Bloom filter in front of that cache. Default false: the map behind it is as fast. */
+  readonly cacheFilter?: boolean;
+  /** Bytes read at a time for slices of one affinity group. Default 1 MiB; 0: slices are read alone. */
+  readonly readAheadBytes?: number;
+  /**
+   * Of the cache, what is for slices that were read so and not asked for yet, 0 to 1.
+   * Default a quarter; with 1 nothing else is kept.
+   */
+  readonly readAheadShare?: number;
+  /**
+   * Members of the group that must have a new file before it is answered, this storage
+   * included; with fewer, it is refused and removed (status 11). Default 1, as in FastDFS.
+   */
+  readonly writeCopies?: number;
+  /** Longest time that a new file waits for the other members. Default 5000. */
+  readonly writeTimeoutMs?: number;
+  /** Default 30,000. */
+  readonly beatIntervalMs?: number;
+  /** Default 60,000. */
+  readonly diskReportIntervalMs?: number;
+  /** Pause before a lost tracker is tried again. Default 1000. */
+  readonly reconnectDelayMs?: number;
+  readonly disk?: Disk;
+  readonly environment?: Environment;
+  /** Called with failures that no answer carries. Default: they are dropped. */
+  readonly onError?: (error: Error) => void;
+}
+
+export interface StorageSettings
+  extends Required<
+    Omit<StorageOptions, 'trackers' | 'address' | keyof ConnectionOptions | keyof AccessOptions>
+  > {
+  readonly trackers: readonly Address[];
+  readonly address: string | undefined;
+  readonly limits: ConnectionLimits;
+  readonly access: AccessSettings;
+}
+
+const MIB = 1024 * 1024;
+const DAY_MS = 86_400_000;
+const MAX_STORE_PATHS = 256;
+const MAX_TRACKERS = 16;
+
+export function storageSettings(options: StorageOptions): StorageSettings {
+  const host = options.host ?? DEFAULT_HOST;
+  const settings: StorageSettings = {
+    storePaths: options.storePaths.map((path) => resolve(path)),
+    trackers: (options.trackers ?? []).map((text) => checkAddress(text, DEFAULT_TRACKER_PORT)),
+    host,
+    port: options.port ?? DEFAULT_STORAGE_PORT,
+    group: options.group ?? 'group1',
+    address: options.address,
+    subdirectoriesPerPath: options.subdirectoriesPerPath ?? 256,
+    filesPerDirectory: options.filesPerDirectory ?? 100,
+    reservedSpaceMegabytes: options.reservedSpaceMegabytes ?? 0,
+    maxIdleFiles: options.maxIdleFiles ?? 2560,
+    readChunkBytes: options.readChunkBytes ?? 256 * 1024,
+    maxDirectoryCacheBytes: options.maxDirectoryCacheBytes ?? 128 * MIB,
+    maxTrunkDirectoryBytes: options.maxTrunkDirectoryBytes ?? 32 * MIB,
+    cacheBytes: options.cacheBytes ?? 64 * MIB,
+    cacheFilter: options.cacheFilter ?? false,
+    readAheadBytes: options.readAheadBytes ?? MIB,
+    readAheadShare: options.readAheadShare ?? 0.25,
+    writeCopies: options.writeCopies ?? 1,
+    writeTimeoutMs: options.writeTimeoutMs ?? 5000,
+    beatIntervalMs: options.beatIntervalMs ?? 30_000,
+    diskReportIntervalMs: options.diskReportIntervalMs ?? 60_000,
+    reconnectDelayMs: options.reconnectDelayMs ?? 1000,
+    disk: options.disk ?? localDisk,
+    environment: options.environment ?? systemEnvironment,
+    onError: options.onError ?? (() => {}),
+    limits: connectionLimits(options),
+    access: accessSettings(options),
+  };
+  check(settings);
+  return Object.freeze(settings);
+}
+
+function check(settings: StorageSettings): void {
+  const { storePaths, trackers, group, address } = settings;
+  if (storePaths.length < 1 || storePaths.length > MAX_STORE_PATHS) {
+    throw new OptionError(`storePaths must name 1 to ${MAX_STORE_PATHS} directories`);
+  }
+  if (new Set(storePaths).size !== storePaths.length) {
+    throw new OptionError('storePaths names a directory twice');
+  }
+  if (trackers.length > MAX_TRACKERS) throw new OptionError(`more than ${MAX_TRACKERS} trackers`);
+  if (!isGroupName(group)) {
+    throw new OptionError(`group must be 1 to 16 letters and digits, not "${group}"`);
+  }
+  if (address !== undefined && !isOwnAddress(address)) {
+    throw new OptionError(`address must be an IPv4 address, not "${address}"`);
+  }
+  checkInteger('port', settings.port, 0, 65_535);
+  checkInteger('subdirectoriesPerPath', settings.subdirectoriesPerPath, 1, 256);
+  checkInteger('filesPerDirectory', settings.filesPerDirectory, 1, 1_000_000_000);
+  checkInteger('reservedSpaceMegabytes', settings.reservedSpaceMegabytes, 0, 2 ** 40);
+  checkInteger('maxIdleFiles', settings.maxIdleFiles, 0, 1_000_000);
+  checkInteger('readChunkBytes', settings.readChunkBytes, 512, 64 * MIB);
+  checkInteger('maxDirectoryCacheBytes', settings.maxDirectoryCacheBytes, 0, 2 ** 40);
+  checkInteger('maxTrunkDirectoryBytes', settings.maxTrunkDirectoryBytes, 1, 2 ** 31);
+  checkInteger('cacheBytes', settings.cacheBytes, 0, 2 ** 40);
+  checkInteger('readAheadBytes', settings.readAheadBytes, 0, 64 * MIB);
+  if (!(settings.readAheadShare >= 0 && settings.readAheadShare <= 1)) {
+    throw new OptionError(`readAheadShare must be from 0 to 1, not ${settings.readAheadShare}`);
+  }
+  checkInteger('writeCopies', settings.writeCopies, 1, MAX_GROUP_SERVERS);
+  if (settings.writeCopies > 1 && trackers.length === 0) {
+    throw new OptionError('writeCopies needs trackers, which list the other members');
+  }
+  checkInteger('writeTimeoutMs', settings.writeTimeoutMs, 1, DAY_MS);
+  checkInteger('beatIntervalMs', settings.beatIntervalMs, 1, DAY_MS);
+  checkInteger('diskReportIntervalMs', settings.diskReportIntervalMs, 1, DAY_MS);
+  checkInteger('reconnectDelayMs', settings.reconnectDelayMs, 1, DAY_MS);
+}

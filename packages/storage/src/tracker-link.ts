@@ -1,0 +1,321 @@
+import { isIPv6 } from 'node:net';
+import {
+  beat,
+  type ChangeList,
+  changeStatus,
+  type DiskUsage,
+  fetchStorageIds,
+  getMyIp,
+  getServerId,
+  type JoinRequest,
+  join,
+  parameterReq,
+  reportDiskUsage,
+  Status,
+  StorageStatus,
+  type SyncSource,
+  syncDestReq,
+  syncNotify,
+  syncReport,
+} from '@stevedore/protocol';
+import {
+  type Address,
+  asError,
+  idOfAddress,
+  isOwnAddress,
+  Peer,
+  type PeerAccess,
+  StatusError,
+} from '@stevedore/wire';
+import type { Identity } from './identity.js';
+import { News } from './news.js';
+import { isUnfinished } from './replication/members.js';
+import type { Replication } from './replication/replication.js';
+import type { FirstSync } from './state-file.js';
+
+/**
+ * The long connection of a storage to one tracker: asks for the own address, the
+ * cluster's settings and the own id, joins, reports room and life, and begins again
+ * whenever it breaks.
+ *
+ * A new storage asks whom to take its first copy from. That member sends it, and the
+ * trackers send no requests here until it is whole. If the member goes away meanwhile,
+ * another one is asked for. Every answer tells of the group's members, and up to when
+ * this storage has what each of them changed is reported in turn.
+ */
+
+/** Ids that a tracker may list before it is not believed any more. */
+const MAX_STORAGE_IDS = 512 * 32;
+
+/** Between two reports on what has come from the other members. */
+const SYNC_REPORT_INTERVAL_MS = 500;
+/** How long the source of a first copy may be away before another one is asked for. */
+const SOURCE_AWAY_MS = 5000;
+/**
+ * A first copy begins within so many beats, but not before so long; else this storage leaves
+ * for so many.
+ */
+const COPY_BEGINS_BEATS = 2;
+const COPY_BEGINS_MIN_MS = 12_000;
+const AWAY_BEATS = 1.2;
+/** News are asked for at most so often. */
+const REFRESH_INTERVAL_MS = 100;
+
+export interface TrackerLinkOptions {
+  readonly tracker: Address;
+  /** Address the storage listens on; the connection comes from it if it names one. */
+  readonly host: string;
+  readonly port: number;
+  readonly identity: Identity;
+  readonly timeoutMs: number;
+  readonly access: PeerAccess;
+  readonly beatIntervalMs: number;
+  readonly diskReportIntervalMs: number;
+  readonly reconnectDelayMs: number;
+  /** The join of this storage, but for what the connection tells. */
+  readonly joinRequest: Omit<JoinRequest, 'status' | 'trackerAddress' | 'initial' | 'storageId'>;
+  readonly firstSync: FirstSync;
+  readonly replication: Replication;
+  /** The 348 bytes of what this storage has done. */
+  statistics(): Buffer;
+  usage(): Promise<readonly DiskUsage[]>;
+  readonly onActive: () => void;
+  readonly onError: (error: Error) => void;
+}
+
+export class TrackerLink {
+  readonly #options: TrackerLinkOptions;
+  readonly #stop = new AbortController();
+  readonly #running: Promise<void>;
+  /** Own status as this tracker last sent it. */
+  #status: number = StorageStatus.init;
+  /** Whom the first copy comes from. */
+  #source: SyncSource | undefined;
+  #sourceSeenAt = 0;
+  /** When the source was asked for. */
+  #askedAt = 0;
+  /** Longer than the usual pause where the members are to see that this storage is away. */
+  #awayMs = 0;
+  /** True once the tracker has sent the group's members. */
+  #told = false;
+  /** Woken whenever there may be something to do. */
+  readonly #news = new News();
+
+  constructor(options: TrackerLinkOptions) {
+    this.#options = options;
+    options.replication.members.onRefresh(() => this.#news.wake());
+    this.#running = this.#run();
+  }
+
+  close(): Promise<void> {
+    this.#stop.abort();
+    this.#news.wake();
+    return this.#running;
+  }
+
+  /** Only the first failure in a row is reported. */
+  async #run(): Promise<void> {
+    const { tracker, reconnectDelayMs, onError } = this.#options;
+    const { signal } = this.#stop;
+    let hasFailed = false;
+    while (!signal.aborted) {
+      try {
+        await this.#session(() => {
+          hasFailed = false;
+        });
+      } catch (error) {
+        if (!hasFailed && !signal.aborted) {
+          const { message } = asError(error);
+          onError(new Error(`Tracker ${tracker.text}: ${message}`, { cause: error }));
+        }
+        hasFailed = true;
+      }
+      const until = performance.now() + this.#awayMs;
+      this.#awayMs = 0;
+      if (!signal.aborted) await this.#news.next(reconnectDelayMs);
+      while (performance.now() < until && !signal.aborted) {
+        await this.#news.next(until - performance.now());
+      }
+    }
+  }
+
+  async #session(active: () => void): Promise<void> {
+    const { tracker, host, identity, joinRequest, timeoutMs, access } = this.#options;
+    const localAddress = isOwnAddress(host) ? host : undefined;
+    const client = await Peer.open(
+      { address: tracker, localAddress, timeoutMs, access },
+      this.#stop.signal,
+    );
+    try {
+      const { group, port } = joinRequest;
+      const seen = await client.ask(getMyIp, { group, port });
+      identity.learnAddress(seen);
+      identity.learnParameters(await client.ask(parameterReq, undefined));
+      if (!identity.usesIds && isIPv6(identity.address ?? '')) {
+        throw new Error('a storage at an IPv6 address needs a storage id; the tracker has none');
+      }
+      const storageId = identity.usesIds ? await this.#learnIds(client) : '';
+      const memberId = storageId === '' ? idOfAddress(seen) : storageId;
+      this.#options.replication.members.learnOwnId(memberId);
+      const trackerAddress = client.remoteAddress;
+      const initial = !this.#options.firstSync.done;
+      const request = { ...joinRequest, initial, storageId, status: this.#status, trackerAddress };
+      this.#status = (await client.ask(join, request)).status;
+      await this.#settleSync(client, initial);
+      await this.#reports(client, active);
+    } finally {
+      client.close();
+    }
+  }
+
+  /** The list of all ids and the own one, which is the answer. */
+  async #learnIds(client: Peer): Promise<string> {
+    const { identity, joinRequest } = this.#options;
+    const lines: string[] = [];
+    for (let total = 1; lines.length < total; ) {
+      const page = await client.ask(fetchStorageIds, { start: lines.length, allowEmpty: true });
+      if (page.total > MAX_STORAGE_IDS || (page.lines.length === 0 && page.total > 0)) {
+        throw new Error(`the tracker lists ${page.total} storage ids`);
+      }
+      total = page.total;
+      lines.push(...page.lines);
+    }
+    const { group, port } = joinRequest;
+    const address = identity.address ?? '';
+    const own = await client.ask(getServerId, { group, address, port });
+    identity.learnIds(own, lines);
+    return own;
+  }
+
+  /** Whom to take the first copy from, if it is still to be made. */
+  async #settleSync(client: Peer, initial: boolean): Promise<void> {
+    if (!initial) {
+      // A first copy that this tracker still waits for goes on.
+      if (!isUnfinished(this.#status)) await this.#notify(client, undefined);
+      return;
+    }
+    while (!(await this.#choosesSource(client))) {
+      // For a C tracker it is still ONLINE, and would be ACTIVE with its first beat.
+      if (isUnfinished(this.#status)) return;
+      await this.#news.next(SYNC_REPORT_INTERVAL_MS);
+    }
+  }
+
+  /** False while those that it could copy from are away; see #reports. */
+  async #choosesSource(client: Peer): Promise<boolean> {
+    try {
+      await this.#chooseSource(client);
+      return true;
+    } catch (error) {
+      if (error instanceof StatusError && error.status === Status.notFound) return false;
+      throw error;
+    }
+  }
+
+  async #chooseSource(client: Peer): Promise<void> {
+    const source = await client.ask(syncDestReq, undefined);
+    await this.#notify(client, source);
+    this.#status = source ? StorageStatus.waitSync : StorageStatus.online;
+  }
+
+  async #notify(client: Peer, source: SyncSource | undefined): Promise<void> {
+    await client.ask(syncNotify, source ?? { sourceId: '', untilSeconds: 0 });
+    this.#source = source;
+    this.#sourceSeenAt = performance.now();
+    this.#askedAt = this.#sourceSeenAt;
+  }
+
+  /** Reports until the connection breaks or the link is closed. */
+  async #reports(client: Peer, connected: () => void): Promise<void> {
+    const { beatIntervalMs, diskReportIntervalMs, usage, statistics, replication } = this.#options;
+    const { synced } = replication;
+    let sent: Buffer = Buffer.alloc(0);
+    let reported = '';
+    let ended = false;
+    void client.ended.then(() => {
+      ended = true;
+      this.#news.wake();
+    });
+    let beatAt = performance.now();
+    let diskAt = beatAt;
+    let refreshed = true;
+    while (!ended && !this.#stop.signal.aborted) {
+      const now = performance.now();
+      if (now >= diskAt) {
+        this.#learn(await client.ask(reportDiskUsage, await usage()));
+        diskAt = now + diskReportIntervalMs;
+      }
+      if (now >= beatAt || refreshed) {
+        const current = statistics();
+        this.#learn(await client.ask(beat, current.equals(sent) ? undefined : current));
+        sent = current;
+        beatAt = now + beatIntervalMs;
+        connected();
+      }
+      const times = synced.all;
+      const text = JSON.stringify(times);
+      if (times.length > 0 && text !== reported) {
+        this.#learn(await client.ask(syncReport, times));
+        reported = text;
+        void synced.save();
+      }
+      await this.#follow(client);
+      const untilNext = Math.min(beatAt, diskAt) - performance.now();
+      const waitMs = Math.min(untilNext, SYNC_REPORT_INTERVAL_MS);
+      refreshed = (await this.#news.next(waitMs)) || isUnfinished(this.#status);
+      // However often it is asked for.
+      if (refreshed && !ended) await this.#news.next(REFRESH_INTERVAL_MS);
+    }
+    throw new Error('the tracker has closed the connection');
+  }
+
+  #learn({ members }: ChangeList): void {
+    const { tracker, replication } = this.#options;
+    if (!members) {
+      replication.members.unchanged();
+      return;
+    }
+    this.#told = true;
+    replication.members.learn(tracker.text, members);
+    const own = members.find(({ id }) => id === replication.members.ownId);
+    if (own) this.#status = own.status;
+  }
+
+  /** Goes by the own status: the first copy is done, or its source is gone. */
+  async #follow(client: Peer): Promise<void> {
+    const { firstSync, replication, onActive } = this.#options;
+    if (!isUnfinished(this.#status)) {
+      firstSync.finish();
+      // A C tracker sends the members late; it counts a storage that beats as active.
+      if (!this.#told || this.#status === StorageStatus.active) onActive();
+      return;
+    }
+    const now = performance.now();
+    const source = this.#source && replication.members.find(this.#source.sourceId);
+    if (source?.status === StorageStatus.active) {
+      this.#sourceSeenAt = now;
+      const beginsMs = COPY_BEGINS_BEATS * this.#options.beatIntervalMs;
+      if (
+        this.#status === StorageStatus.waitSync &&
+        now - this.#askedAt > Math.max(beginsMs, COPY_BEGINS_MIN_MS)
+      ) {
+        await this.#leave(client);
+      }
+    } else if (!this.#source || now - this.#sourceSeenAt > SOURCE_AWAY_MS) {
+      await this.#settleSync(client, true);
+    }
+  }
+
+  /**
+   * A C storage does not believe that one which it knows as ACTIVE has to wait for its first
+   * copy, unless it has seen it OFFLINE; and it gets the list of members with its beats only. So
+   * this storage goes OFFLINE, which trackers pass on if it was ACTIVE, and begins anew later.
+   */
+  async #leave(client: Peer): Promise<never> {
+    await client.ask(changeStatus, StorageStatus.offline);
+    await client.ask(beat, undefined);
+    this.#status = StorageStatus.init;
+    this.#awayMs = AWAY_BEATS * this.#options.beatIntervalMs;
+    throw new Error('no member has begun the first copy; leaving for a moment, so that all see it');
+  }
+}

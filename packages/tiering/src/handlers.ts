@@ -1,0 +1,128 @@
+import {
+  CommandCode,
+  DownloadFlag,
+  downloadFile,
+  migrationControl,
+  Status,
+} from '@stevedore/protocol';
+import { type Context, control, type Handler, Payload, StatusError } from '@stevedore/wire';
+import type { Migration } from './migration/migration.js';
+import { type Access, type Costs, costOf } from './scheduler/costs.js';
+import type { RequestClass, Scheduler } from './scheduler/scheduler.js';
+
+/**
+ * Handlers that take their turn at the scheduler. The bytes of a small upload are
+ * received before that, so that no slow client holds a place at the disk; large files
+ * are not scheduled, nor is what lies in another group: the disk has no part in it.
+ */
+
+const CLASSES: ReadonlyMap<number, RequestClass> = new Map([
+  [CommandCode.setMetadata, 'metadata'],
+  [CommandCode.getMetadata, 'metadata'],
+  [CommandCode.queryFileInfo, 'metadata'],
+  [CommandCode.deleteFile, 'metadata'],
+  [CommandCode.createLink, 'metadata'],
+  [CommandCode.uploadFile, 'smallFile'],
+  [CommandCode.uploadAppenderFile, 'smallFile'],
+  [CommandCode.uploadSlaveFile, 'smallFile'],
+  [CommandCode.appendFile, 'smallFile'],
+  [CommandCode.modifyFile, 'smallFile'],
+  [CommandCode.truncateFile, 'smallFile'],
+  [CommandCode.downloadFile, 'smallFile'],
+]);
+
+const READS: ReadonlySet<number> = new Set([
+  CommandCode.getMetadata,
+  CommandCode.queryFileInfo,
+  CommandCode.downloadFile,
+]);
+
+/** The payload is in memory already: no wait is long. */
+const MEMORY_TIMEOUT_MS = 1000;
+
+export function scheduled<Session>(
+  handler: Handler<Session>,
+  scheduler: Scheduler,
+  costs: Costs,
+  /** Largest payload that counts as small. */
+  maxSmallBytes: () => number,
+  /** What a request without a payload reads or writes; undefined: it is not scheduled. */
+  bytesOf: (code: number, body: Buffer) => number | undefined,
+): Handler<Session> {
+  const kind = CLASSES.get(handler.code);
+  if (kind === undefined) return handler;
+  const access: Access = READS.has(handler.code) ? 'read' : 'write';
+  if (handler.kind === 'control') {
+    return {
+      ...handler,
+      handle: async (body: Buffer, context: Context<Session>) => {
+        const bytes = bytesOf(handler.code, body);
+        const handle = async () => handler.handle(body, context);
+        return bytes === undefined
+          ? handle()
+          : scheduler.run(kind, costOf(costs, access, bytes), handle);
+      },
+    };
+  }
+  return {
+    ...handler,
+    headBytes: (prefix) => handler.headBytes(prefix),
+    handle: async (head, payload, context) => {
+      const bytes = payload.remaining;
+      if (bytes > maxSmallBytes()) return handler.handle(head, payload, context);
+      const received: Buffer[] = [];
+      while (payload.remaining > 0) received.push(...(await payload.next()));
+      const memory = new Payload(inMemory(received), bytes, MEMORY_TIMEOUT_MS);
+      const cost = costOf(costs, access, bytes);
+      return scheduler.run(kind, cost, () => handler.handle(head, memory, context));
+    },
+  };
+}
+
+/** All at once; a payload never asks for less than there is. */
+function inMemory(chunks: Buffer[]) {
+  return { some: async () => chunks.splice(0) };
+}
+
+/**
+ * DOWNLOAD_FILE of a file that lies in another group: a client that asks for it is answered
+ * with its place, and reads there. For every other client the home fetches the bytes.
+ */
+export function redirecting<Session>(
+  handler: Handler<Session>,
+  placeOf: (body: Buffer) => string | undefined,
+): Handler<Session> {
+  if (handler.code !== downloadFile.code || handler.kind !== 'control') return handler;
+  return {
+    ...handler,
+    handle: (body: Buffer, context: Context<Session>) => {
+      const isWanted = (context.header.status & DownloadFlag.placeWanted) !== 0;
+      const place = isWanted ? placeOf(body) : undefined;
+      if (place === undefined) return handler.handle(body, context);
+      throw new StatusError(Status.elsewhere, place, Buffer.from(place));
+    },
+  };
+}
+
+/** MIGRATION_CONTROL: status, pause, resume, dry-run, recall. Answers with the status after it. */
+export function migrationHandler<Session>(migration: Migration): Handler<Session> {
+  return control(migrationControl, (action) => {
+    switch (action) {
+      case 'pause':
+        migration.pause();
+        break;
+      case 'resume':
+        migration.resume();
+        break;
+      case 'dry-run':
+        migration.dryRun();
+        break;
+      case 'recall':
+        migration.recall();
+        break;
+      case 'status':
+        break;
+    }
+    return Buffer.from(JSON.stringify(migration.status()));
+  });
+}

@@ -1,0 +1,349 @@
+import {
+  type AccessedFile,
+  decideInterval,
+  type Forecaster,
+  fileThreshold,
+  type IntervalDecision,
+  migrationProfit,
+  type PanelState,
+  type PolicyState,
+  panel,
+  smallFileAllowance,
+  splitByRoom,
+  startPolicy,
+} from '@stevedore/balance';
+import type { Competition } from '../scheduler/competition.js';
+import type { ClassInterval, Scheduler } from '../scheduler/scheduler.js';
+import type { TierSettings } from '../tier-options.js';
+import { Place } from '../tiers/record-rows.js';
+import type { Records } from '../tiers/records.js';
+import type { Tier } from '../tiers/tier.js';
+import type { Tiers } from '../tiers/tiers.js';
+import type { Audit } from './audit.js';
+import { AccessedFiles, coldestRows, heatRows, LoadFigures } from './interval.js';
+import { type MoveTarget, Plans } from './moves.js';
+import type { OtherRoom, OwnRoom } from './rooms.js';
+import type { FileCounts, MigrationStatus } from './status.js';
+
+/**
+ * Adaptive migration of a storage. At the end of every interval the scheduler tells what
+ * it served and what waits; the policy of @stevedore/balance decides, and this carries it
+ * out: the threshold, what small-file load is let through, and which files leave their
+ * rows. Between the intervals a file that is larger than its threshold leaves its row
+ * when it is read, and one that was cut small enough comes back into one.
+ */
+
+export interface MigrationParts {
+  readonly settings: TierSettings;
+  readonly tiers: Tiers;
+  readonly scheduler: Scheduler;
+  readonly competition: Competition;
+  readonly audit: Audit;
+  /** B_logic of the disk, bytes per second. */
+  readonly bytesPerSecond: number;
+  readonly ownRoom: OwnRoom;
+  /** A metadata server of another group that takes so much load of an interval. */
+  readonly findRoom: (loadBytes: number) => Promise<OtherRoom | undefined>;
+  readonly orphans: () => number;
+  readonly now: () => number;
+  readonly onError: (error: unknown) => void;
+}
+
+export class Migration {
+  readonly #parts: MigrationParts;
+  readonly #forecaster: Forecaster<PanelState>;
+  readonly #plans: Plans;
+  readonly #diskBytes: number;
+  #state: PolicyState<PanelState>;
+  #decision: IntervalDecision<PanelState> | undefined;
+  #hasMetadata = false;
+  #accessed: AccessedFiles;
+  #isRecalling = false;
+  #timer: NodeJS.Timeout | undefined;
+  /** Others are asked for room, which may take longer than an interval. */
+  #relieving: Promise<void> | undefined;
+  #usedShare = 0;
+  #roomBytes: number | undefined;
+  readonly #load = new LoadFigures();
+
+  constructor(parts: MigrationParts) {
+    this.#parts = parts;
+    const { settings, bytesPerSecond, tiers } = parts;
+    this.#diskBytes = (bytesPerSecond * settings.intervalMs) / 1000;
+    this.#forecaster = panel({ capacityBytes: this.#diskBytes });
+    this.#state = startPolicy(this.#forecaster, settings.thresholdBytes);
+    this.#accessed = new AccessedFiles(tiers);
+    this.#plans = new Plans({
+      audit: parts.audit,
+      movesPerSecond: settings.movesPerSecond,
+      thresholdBytes: () => this.#state.thresholdBytes,
+      now: parts.now,
+      onError: parts.onError,
+    });
+  }
+
+  /** An interval ends by itself from now on. */
+  start(): void {
+    const { settings, competition } = this.#parts;
+    if (this.#adapts) competition.start(() => this.#limitSmallFiles());
+    this.#timer = setInterval(() => {
+      try {
+        this.endInterval();
+      } catch (error) {
+        this.#parts.onError(error);
+      }
+    }, settings.intervalMs);
+    this.#timer.unref();
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    this.#parts.competition.close();
+    this.#parts.scheduler.close();
+    await this.#relieving;
+    await this.#plans.close();
+  }
+
+  pause(): void {
+    this.#plans.pause();
+  }
+
+  resume(): void {
+    this.#isRecalling = false;
+    this.#plans.resume();
+  }
+
+  /** Decisions are written down and not carried out, until `resume`. */
+  dryRun(): void {
+    this.#plans.dryRun();
+  }
+
+  /** No file goes to another group, and those that did come home, until `resume`. */
+  recall(): void {
+    this.#isRecalling = true;
+  }
+
+  /** Bytes of a row were read or written, for so much load. */
+  accessed(path: string, loadBytes: number, size: number, isNew: boolean): void {
+    const file = this.#accessed.add(path, loadBytes, size, isNew);
+    if (file) this.#outgrown(file.tier, file.name, size);
+  }
+
+  /** A file of this storage has become smaller. */
+  cut(tier: Tier, name: string, size: number): void {
+    const { settings } = this.#parts;
+    if (!settings.enabled) return;
+    const moves = tier.records.find(name)?.moves ?? 0;
+    // A file that has moved often has the larger threshold to grow to, and to come back
+    // the global one, so that it does not go to and fro.
+    if (size > this.#state.thresholdBytes) return;
+    this.#plans.add({ tier, name, to: 'home', reason: 'shrunk', size, numbers: { moves } });
+  }
+
+  /** A change has made a file too large for its row: it is a file here, and goes on from there. */
+  grown(tier: Tier, name: string, size: number): void {
+    const target = this.#target;
+    if (!this.#parts.settings.enabled || target === 'file') return;
+    this.#plans.add({ tier, name, to: target, reason: 'threshold', size, numbers: {} });
+  }
+
+  /** Ends an interval and carries out what is decided. */
+  endInterval(): void {
+    const { settings, scheduler, competition, tiers } = this.#parts;
+    this.#usedShare = tiers.usedShare;
+    const served = scheduler.endInterval();
+    if (this.#adapts) competition.observe(served);
+    const accessed = this.#accessed;
+    this.#accessed = new AccessedFiles(tiers);
+    const alone = competition.alone(served);
+    const decision = decideInterval(
+      this.#state,
+      {
+        metadata: served.metadata,
+        smallFile: served.smallFile,
+        alone,
+        bearableBytes: competition.bearableBytes,
+        bandwidthBytes: this.#diskBytes,
+        usedShare: this.#usedShare,
+        accessed: accessed.movable,
+      },
+      this.#forecaster,
+      competition.capacityBytes,
+      settings.parameters,
+    );
+    this.#load.ended(served, alone, decision.forecast);
+    this.#decision = decision;
+    heatRows(accessed, this.#parts.now());
+    tiers.sliceRows?.endInterval();
+    if (!this.#adapts) {
+      this.#state = { ...decision.state, thresholdBytes: settings.thresholdBytes };
+      return;
+    }
+    this.#state = decision.state;
+    tiers.thresholdBytes = Math.floor(decision.state.thresholdBytes);
+    this.#hasMetadata = isThere(served.metadata);
+    this.#allow(decision.allowedSmallFileBytes);
+    this.#tellRoom(decision);
+    this.#relieving ??= this.#relieve(accessed, decision)
+      .catch(this.#parts.onError)
+      .finally(() => {
+        this.#relieving = undefined;
+      });
+    this.#makeRoom();
+    if (this.#isRecalling) this.#recall();
+  }
+
+  status(): MigrationStatus {
+    const { settings, tiers, competition } = this.#parts;
+    const sum = (of: (tier: Tier) => number): number =>
+      tiers.all.reduce((before, tier) => before + of(tier), 0);
+    const counted = (of: (records: Records) => FileCounts): FileCounts => ({
+      files: sum(({ records }) => of(records).files),
+      bytes: sum(({ records }) => of(records).bytes),
+    });
+    return {
+      ...this.#plans.status,
+      migrates: settings.migrates,
+      isRecalling: this.#isRecalling,
+      intervalMs: settings.intervalMs,
+      capacityBytes: competition.capacityBytes,
+      thresholdBytes: Math.floor(this.#state.thresholdBytes),
+      usedShare: this.#usedShare,
+      rows: counted((records) => records.counts(Place.row)),
+      slices: counted(({ slices }) => slices.counts),
+      roomBytes: settings.roomBytes,
+      away: counted((records) => records.counts(Place.away)),
+      waitingDepartures: sum(({ records }) => records.waitingDepartures),
+      openCopies: sum(({ records }) => records.openCopies().length),
+      orphans: this.#parts.orphans(),
+      intervals: this.#load.intervals,
+      load: this.#load.classes,
+      metadataAloneBytes: competition.metadataAloneBytes ?? 0,
+      metadataKeptShare: competition.metadataKeptShare ?? 1,
+      smallFileRoomBytes: this.#roomBytes ?? 0,
+      loadToMoveBytes: this.#decision?.loadToMoveBytes ?? 0,
+      revokes: sum(({ revokes }) => revokes),
+    };
+  }
+
+  /** Files move by load, threshold and room. */
+  get #adapts(): boolean {
+    const { enabled, migrates } = this.#parts.settings;
+    return enabled && migrates;
+  }
+
+  /** Where files go that leave their rows for good. */
+  get #target(): MoveTarget {
+    const { moveTo } = this.#parts.settings;
+    return moveTo === undefined || this.#isRecalling ? 'file' : { group: moveTo };
+  }
+
+  /**
+   * What has to go goes to one other metadata server with room, the rest to the group for
+   * what has outgrown its rows. A file of its own on the same disk would relieve no disk.
+   */
+  async #relieve(
+    accessed: AccessedFiles,
+    { selection }: IntervalDecision<PanelState>,
+  ): Promise<void> {
+    if (selection.files.length === 0 || this.#isRecalling) return;
+    const room = await this.#parts.findRoom(selection.totalLoadBytes);
+    const split = splitByRoom(selection.files, room?.roomBytes ?? 0);
+    for (const file of split.toTarget) this.#planForLoad(accessed, file, { group: room!.group });
+    const target = this.#target;
+    if (target === 'file') return;
+    for (const file of split.rest) this.#planForLoad(accessed, file, target);
+  }
+
+  /** Who has load to move takes none. */
+  #tellRoom({ forecast, loadToMoveBytes }: IntervalDecision<PanelState>): void {
+    const { settings, competition, ownRoom } = this.#parts;
+    const perSecond = 1000 / settings.intervalMs;
+    ownRoom.begin(
+      {
+        metadataBytes: forecast.metadataBytes * perSecond,
+        smallFileBytes: forecast.smallFileBytes * perSecond,
+      },
+      competition.capacityBytes * perSecond,
+      settings.parameters.efficiencyMark,
+      loadToMoveBytes === 0 && this.#usedShare < settings.parameters.usedMark,
+    );
+  }
+
+  /** Everything that other groups have of this storage comes home. */
+  #recall(): void {
+    const { tiers, settings } = this.#parts;
+    for (const tier of tiers.all) {
+      for (const { name, size } of tier.records.coldest(Place.away, settings.movesPerSecond)) {
+        this.#plans.add({ tier, name, to: 'home', reason: 'recall', size, numbers: {} });
+      }
+    }
+  }
+
+  #planForLoad(accessed: AccessedFiles, file: AccessedFile, to: MoveTarget): void {
+    const { tier, name } = accessed.find(file.id)!;
+    const numbers = {
+      loadBytes: file.loadBytes,
+      profit: migrationProfit(file),
+      loadToMoveBytes: this.#decision!.loadToMoveBytes,
+      forecastMetadataBytes: this.#decision!.forecast.metadataBytes,
+      forecastSmallFileBytes: this.#decision!.forecast.smallFileBytes,
+      capacityBytes: this.#parts.competition.capacityBytes,
+    };
+    this.#plans.add({ tier, name, to, reason: 'load', size: file.sizeBytes, numbers });
+  }
+
+  /** Something was learnt of what metadata bears: small files have more or less at once. */
+  #limitSmallFiles(): void {
+    const { settings, competition } = this.#parts;
+    const { metadataBytes = 0 } = this.#decision?.forecast ?? {};
+    const hasMetadata = competition.isThere || this.#hasMetadata;
+    const { bearableBytes } = competition;
+    this.#allow(
+      smallFileAllowance(
+        { metadataBytes, hasMetadata, bearableBytes },
+        competition.capacityBytes,
+        settings.parameters,
+      ),
+    );
+  }
+
+  #allow(bytes: number | undefined): void {
+    const { settings, scheduler } = this.#parts;
+    this.#roomBytes = bytes;
+    scheduler.allow(bytes === undefined ? undefined : bytes / settings.intervalMs);
+  }
+
+  /** The rows take too much room: those that are asked for least go. */
+  #makeRoom(): void {
+    const { settings, tiers } = this.#parts;
+    const { usedMark } = settings.parameters;
+    const most = Math.max(1, Math.ceil((settings.movesPerSecond * settings.intervalMs) / 1000));
+    const beyondBytes = (this.#usedShare - usedMark) * settings.roomBytes;
+    for (const { tier, name, size } of coldestRows(tiers.all, beyondBytes, most)) {
+      const numbers = { usedShare: this.#usedShare };
+      this.#plans.add({ tier, name, to: this.#target, reason: 'space', size, numbers });
+    }
+    for (const { records } of tiers.all) records.shrink();
+  }
+
+  /** Section 4.2.1: whoever asks for a file finds out whether it is still a small one. */
+  #outgrown(tier: Tier, name: string, size: number): void {
+    const { settings } = this.#parts;
+    if (!this.#adapts || size <= this.#state.thresholdBytes) return;
+    const moves = tier.records.find(name)?.moves ?? 0;
+    if (size <= fileThreshold(this.#state.thresholdBytes, moves, settings.parameters)) return;
+    this.#plans.add({
+      tier,
+      name,
+      to: this.#target,
+      reason: 'threshold',
+      size,
+      numbers: { moves },
+    });
+  }
+}
+
+function isThere({ servedBytes, waitingBytes }: ClassInterval): boolean {
+  return servedBytes > 0 || waitingBytes > 0;
+}

@@ -1,0 +1,138 @@
+import {
+  type Assignment,
+  chooseTarget,
+  type Load,
+  type ServerLoad,
+  spareLoad,
+} from '@stevedore/balance';
+import { type MigrationRoom, migrationRoom } from '@stevedore/protocol';
+import { type Address, control, type Handler, Peer, type PeerAccess } from '@stevedore/wire';
+
+/**
+ * What this metadata server has room for. It takes load from one other server in an
+ * interval at most, and none while it has load to move itself.
+ */
+export class OwnRoom {
+  #load: Load = { metadataBytes: 0, smallFileBytes: 0 };
+  /** Nothing is known before the first interval has ended. */
+  #capacityBytes = 0;
+  #mark = 0;
+  #mayTake = false;
+
+  /** An interval has ended; loads in bytes a second. */
+  begin(load: Load, capacityBytes: number, mark: number, mayTake: boolean): void {
+    this.#load = load;
+    this.#capacityBytes = capacityBytes;
+    this.#mark = mark;
+    this.#mayTake = mayTake;
+  }
+
+  /** Answers who asks for room for so much, and takes it where there is some. */
+  take(wantedBytes: number): MigrationRoom {
+    const spare = this.#mayTake ? spareLoad(this.#load, this.#capacityBytes, this.#mark) : 0;
+    const takenBytes = Math.floor(Math.min(wantedBytes, spare));
+    if (takenBytes > 0) this.#mayTake = false;
+    return {
+      capacityBytes: Math.max(1, Math.round(this.#capacityBytes)),
+      metadataBytes: Math.round(this.#load.metadataBytes),
+      smallFileBytes: Math.round(this.#load.smallFileBytes),
+      // Who takes nothing is no target.
+      markPerMille: spare > 0 ? Math.round(this.#mark * 1000) : 0,
+      takenBytes,
+    };
+  }
+}
+
+/** MIGRATION_ROOM. */
+export function roomHandler<Session>(room: OwnRoom): Handler<Session> {
+  return control(migrationRoom, (wantedBytes) => room.take(wantedBytes));
+}
+
+/**
+ * Which other metadata server takes a load (section 4.2.2): all storages of the groups
+ * that share are asked what they expect, one is chosen, and asked to take it. One that is
+ * away, or knows no such question, is no target.
+ */
+
+export interface OtherRoomsParts {
+  readonly groups: readonly string[];
+  /** The storages of a group that are there. */
+  readonly storagesOf: (group: string) => Promise<readonly Address[]>;
+  readonly access: PeerAccess;
+}
+
+export interface OtherRoom {
+  readonly group: string;
+  /** Load of an interval that may go there. */
+  readonly roomBytes: number;
+}
+
+interface Asked {
+  readonly group: string;
+  readonly at: Address;
+  readonly load: ServerLoad;
+}
+
+const TIMEOUT_MS = 1000;
+const MAX_ASKED = 64;
+
+export class OtherRooms {
+  readonly #parts: OtherRoomsParts;
+  readonly #closing = new AbortController();
+
+  constructor(parts: OtherRoomsParts) {
+    this.#parts = parts;
+  }
+
+  close(): void {
+    this.#closing.abort();
+  }
+
+  /** Who takes so much of an interval's load; undefined: none has room. */
+  async find(totalLoadBytes: number, intervalMs: number): Promise<OtherRoom | undefined> {
+    const perSecond = 1000 / intervalMs;
+    const wanted = Math.ceil(totalLoadBytes * perSecond);
+    const asked = await this.#askAll();
+    const loads = asked.map(({ load }) => load);
+    const chosen: Assignment | undefined = chooseTarget({ id: '', totalLoadBytes: wanted }, loads);
+    const target = asked.find(({ load }) => load.id === chosen?.targetId);
+    if (!chosen || !target) return undefined;
+    const answer = await this.#ask(target.at, Math.ceil(chosen.roomBytes));
+    if (!answer || answer.takenBytes === 0) return undefined;
+    return { group: target.group, roomBytes: answer.takenBytes / perSecond };
+  }
+
+  async #askAll(): Promise<Asked[]> {
+    const { groups, storagesOf } = this.#parts;
+    const lists = await Promise.all(
+      groups.map(async (group) => {
+        const storages = await storagesOf(group).catch(() => []);
+        return storages.map((at) => ({ group, at }));
+      }),
+    );
+    const answers = await Promise.all(
+      lists
+        .flat()
+        .slice(0, MAX_ASKED)
+        .map(async ({ group, at }, index) => {
+          const room = await this.#ask(at, 0);
+          return room && { group, at, load: serverLoad(String(index), room) };
+        }),
+    );
+    return answers.filter((each) => each !== undefined);
+  }
+
+  async #ask(address: Address, load: number): Promise<MigrationRoom | undefined> {
+    const { access } = this.#parts;
+    try {
+      const peer = { address, timeoutMs: TIMEOUT_MS, access };
+      return await Peer.ask(peer, migrationRoom, load, this.#closing.signal);
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+function serverLoad(id: string, { markPerMille, ...room }: MigrationRoom): ServerLoad {
+  return { id, ...room, efficiencyMark: markPerMille / 1000 };
+}

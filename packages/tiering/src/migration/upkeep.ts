@@ -1,0 +1,119 @@
+import { type AwayFiles, groupOf, isCopy, tagOf } from '../tiers/away-files.js';
+import type { OpenCopy } from '../tiers/record-rows.js';
+import type { Tier } from '../tiers/tier.js';
+
+/**
+ * Clears away what moves have left in other groups: copies that no record needs any more,
+ * once those who were reading them have had time; and orphans, copies that were stored
+ * although this storage never learned of it, because it crashed or an answer was lost. An
+ * orphan has the extension of these records, the size and the CRC-32 of a copy whose outcome
+ * is unknown, and no record.
+ */
+
+export interface UpkeepParts {
+  readonly tiers: readonly Tier[];
+  readonly away: AwayFiles;
+  readonly graceMs: number;
+  readonly now: () => number;
+  readonly onError: (error: unknown) => void;
+}
+
+const INTERVAL_MS = 1000;
+/** Of a store path, in one turn. */
+const MAX_DELETIONS = 500;
+/** Stock storages write down late what they have stored: a list may lack the last minute. */
+const LIST_AFTER_MS = 120_000;
+/** After a group could not be listed. */
+const LIST_PAUSE_MS = 60_000;
+
+export class Upkeep {
+  readonly #parts: UpkeepParts;
+  #timer: NodeJS.Timeout | undefined;
+  #working: Promise<void> | undefined;
+  #isClosed = false;
+  #listAfterMs = 0;
+  #orphans = 0;
+
+  constructor(parts: UpkeepParts) {
+    this.#parts = parts;
+  }
+
+  /** Found since the start. */
+  get orphans(): number {
+    return this.#orphans;
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => {
+      this.#working ??= this.work().finally(() => {
+        this.#working = undefined;
+      });
+    }, INTERVAL_MS);
+    this.#timer.unref();
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    clearInterval(this.#timer);
+    await this.#working;
+  }
+
+  /** One turn; what fails is tried again in a later one. */
+  async work(): Promise<void> {
+    const { tiers, now, onError } = this.#parts;
+    for (const tier of tiers) await this.#deleteDeparted(tier);
+    if (now() < this.#listAfterMs) return;
+    try {
+      for (const tier of tiers) await this.#findOrphans(tier);
+    } catch (error) {
+      this.#listAfterMs = now() + LIST_PAUSE_MS;
+      if (!this.#isClosed) onError(error);
+    }
+  }
+
+  async #deleteDeparted({ records }: Tier): Promise<void> {
+    const { away, graceMs, now } = this.#parts;
+    const since = Math.floor((now() - graceMs) / 1000);
+    const lost = new Set<string>();
+    for (const id of records.departures(since, MAX_DELETIONS)) {
+      const group = groupOf(id);
+      if (this.#isClosed || lost.has(group)) continue;
+      try {
+        await away.remove(id);
+        records.removeDeparture(id);
+      } catch {
+        // The group is away.
+        lost.add(group);
+      }
+    }
+  }
+
+  async #findOrphans(tier: Tier): Promise<void> {
+    const { away, now } = this.#parts;
+    const { records } = tier;
+    const before = Math.floor((now() - LIST_AFTER_MS) / 1000);
+    const isOver = ({ id, sinceSeconds }: OpenCopy): boolean =>
+      sinceSeconds <= before && !tier.moves.isCopying(id);
+    const over = records.openCopies().filter(isOver);
+    for (const target of new Set(over.map((each) => each.target))) {
+      const copies = over.filter((each) => each.target === target);
+      const unsure = new Set<number>();
+      for await (const id of away.list(target, tagOf(records.owner))) {
+        if (this.#isClosed) return;
+        const mayBe = records.openCopies().filter((each) => isCopy(id, each.size, each.crc32));
+        if (mayBe.length === 0 || records.hasAway(id)) continue;
+        if (!mayBe.every(isOver)) {
+          // It may be one that is being made now: its record comes yet.
+          for (const each of mayBe) unsure.add(each.id);
+          continue;
+        }
+        this.#orphans += 1;
+        records.addDeparture(id, 0);
+      }
+      for (const { id } of copies) {
+        if (!unsure.has(id)) records.endCopy(id);
+      }
+    }
+    if (over.length > 0) await records.commit();
+  }
+}

@@ -1,0 +1,165 @@
+import type { ServedIn } from '@stevedore/balance';
+import { type Counts, REQUEST_CLASSES, type Scheduler } from './scheduler.js';
+
+/**
+ * Moments in which metadata has the server to itself: while both classes are there, small
+ * files are held back for a twentieth of the time, each time after a pause of another
+ * length. A moment begins when no small file is at the disk any more and what one held up
+ * has been made up for, and lasts as long as several metadata requests take. What metadata
+ * does then, and what it does between two such moments, is seen on the same machine within
+ * a second or so: whatever else disturbs it disturbs both.
+ */
+
+export interface AloneMomentsOptions {
+  readonly scheduler: Scheduler;
+  readonly intervalMs: number;
+  readonly busyMeter: () => BusyMeter;
+  readonly now: () => number;
+  /** Both are there, or not any more. */
+  readonly onCompetition: (isThere: boolean) => void;
+  readonly onMoment: (moment: AloneMoment) => void;
+}
+
+/** Share of the time since its last call in which the thread was busy, 0 to 1. */
+export type BusyMeter = () => number;
+
+export interface AloneMoment {
+  readonly alone: ServedIn;
+  /** From the moment before to this one; undefined for the first. */
+  readonly beside: ServedIn | undefined;
+  /** Share of the moment in which the thread was busy. */
+  readonly busyShare: number;
+}
+
+/** Shares of an interval. */
+const LOOK_SHARE = 0.05;
+const LEAST_MOMENT_SHARE = 0.0125;
+/** Requests that one loop of a client could have had answered in a moment, at least. */
+const LEAST_REQUESTS = 3;
+/** Pauses are so many times as long as a moment: 15 to 23, one after the other. */
+const LEAST_PAUSE = 15;
+const PAUSE_SPREAD = 8;
+const PAUSE_STEP = 0.618;
+/** Small files that do not leave the disk in so many times a moment are not waited for. */
+const PATIENCE = 4;
+
+export class AloneMoments {
+  readonly #options: AloneMomentsOptions;
+  readonly #busy: BusyMeter;
+  #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
+  #isCompetition = false;
+  /** When a class was last there, and what had been served of it then. */
+  readonly #seen = {
+    metadata: { atMs: Number.NEGATIVE_INFINITY, requests: 0 },
+    smallFile: { atMs: Number.NEGATIVE_INFINITY, requests: 0 },
+  };
+  #pause = 0;
+  #nextAtMs = 0;
+  /** The end of the last moment. */
+  #since: { readonly atMs: number; readonly metadata: Counts } | undefined;
+
+  constructor(options: AloneMomentsOptions) {
+    this.#options = options;
+    this.#busy = options.busyMeter();
+  }
+
+  start(): void {
+    this.#after(this.#options.intervalMs * LOOK_SHARE, () => this.#look());
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    this.#options.scheduler.release();
+  }
+
+  #look(): void {
+    const { now, intervalMs, onCompetition } = this.#options;
+    this.#lookWhoIsThere();
+    const since = now() - intervalMs;
+    const isCompetition = REQUEST_CLASSES.every((kind) => this.#seen[kind].atMs > since);
+    if (isCompetition !== this.#isCompetition) {
+      this.#isCompetition = isCompetition;
+      this.#since = undefined;
+      this.#nextAtMs = 0;
+      onCompetition(isCompetition);
+    }
+    if (isCompetition && now() >= this.#nextAtMs) this.#begin();
+    else this.start();
+  }
+
+  #lookWhoIsThere(): void {
+    const { scheduler, now } = this.#options;
+    for (const kind of REQUEST_CLASSES) {
+      const seen = this.#seen[kind];
+      const { servedRequests } = scheduler.totals(kind);
+      if (scheduler.has(kind) || servedRequests > seen.requests) seen.atMs = now();
+      seen.requests = servedRequests;
+    }
+  }
+
+  #begin(): void {
+    const { scheduler, intervalMs } = this.#options;
+    const requestMs = this.#requestMs();
+    const leastMs = Math.max(intervalMs * LEAST_MOMENT_SHARE, requestMs * LEAST_REQUESTS);
+    const lastsMs = Math.min(leastMs, intervalMs);
+    this.#after(lastsMs * PATIENCE, () => this.#end(lastsMs));
+    scheduler.hold(() => {
+      this.#after(Math.min(requestMs, lastsMs), () => this.#alone(lastsMs));
+    });
+  }
+
+  /** What a metadata request has taken since the last moment. */
+  #requestMs(): number {
+    const { scheduler, now } = this.#options;
+    const { ranMs, servedRequests } = scheduler.totals('metadata');
+    const before = this.#since;
+    if (!before) return ranMs / Math.max(1, servedRequests);
+    const requests = servedRequests - before.metadata.servedRequests;
+    return requests > 0 ? (ranMs - before.metadata.ranMs) / requests : now() - before.atMs;
+  }
+
+  #alone(lastsMs: number): void {
+    const { now, onMoment, scheduler } = this.#options;
+    const begunAtMs = now();
+    const before = scheduler.totals('metadata');
+    const beside =
+      this.#since && between(this.#since.metadata, before, begunAtMs - this.#since.atMs);
+    this.#busy();
+    this.#after(lastsMs, () => {
+      const after = scheduler.totals('metadata');
+      const ms = now() - begunAtMs;
+      const busyShare = this.#busy();
+      this.#end(lastsMs);
+      if (ms <= 0) return;
+      const alone = between(before, after, ms);
+      onMoment({ alone, beside, busyShare });
+    });
+  }
+
+  #end(lastsMs: number): void {
+    const { scheduler, now } = this.#options;
+    this.#pause = (this.#pause + PAUSE_STEP) % 1;
+    this.#nextAtMs = now() + lastsMs * (LEAST_PAUSE + PAUSE_SPREAD * this.#pause);
+    this.#since = { atMs: now(), metadata: scheduler.totals('metadata') };
+    scheduler.release();
+    this.start();
+  }
+
+  /** One timer at a time. */
+  #after(ms: number, action: () => void): void {
+    clearTimeout(this.#timer);
+    if (this.#isClosed) return;
+    this.#timer = setTimeout(action, ms);
+    this.#timer.unref();
+  }
+}
+
+function between(before: Counts, after: Counts, ms: number): ServedIn {
+  return {
+    bytes: after.servedBytes - before.servedBytes,
+    requests: after.servedRequests - before.servedRequests,
+    ms,
+  };
+}

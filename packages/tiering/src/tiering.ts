@@ -1,0 +1,292 @@
+import { join } from 'node:path';
+import { performance } from 'node:perf_hooks';
+import { FastdfsClient } from '@stevedore/fastdfs';
+import { CommandCode, downloadFile, isTrunkId, StorageStatus } from '@stevedore/protocol';
+import {
+  dataDirectory,
+  type FileBackend,
+  type HotSlices,
+  type StorageBackend,
+  type StorageService,
+  type StorageSession,
+  type StorageSettings,
+  sizeOf,
+} from '@stevedore/storage';
+import {
+  type Address,
+  asError,
+  type Handler,
+  makeAddress,
+  nowSeconds,
+  OptionError,
+} from '@stevedore/wire';
+import { migrationHandler, redirecting, scheduled } from './handlers.js';
+import { Audit } from './migration/audit.js';
+import { Migration } from './migration/migration.js';
+import { OtherRooms, OwnRoom, roomHandler } from './migration/rooms.js';
+import type { MigrationStatus } from './migration/status.js';
+import { Upkeep } from './migration/upkeep.js';
+import type { BusyMeter } from './scheduler/alone-moments.js';
+import { Competition } from './scheduler/competition.js';
+import { type Costs, calibrate, costOf } from './scheduler/costs.js';
+import { Scheduler } from './scheduler/scheduler.js';
+import { type TierOptions, type TierSettings, tierSettings } from './tier-options.js';
+import { FastdfsAwayFiles } from './tiers/away-files.js';
+import { type FileRecord, Place } from './tiers/record-rows.js';
+import { TieredFiles } from './tiers/tiered-files.js';
+import { Tiers } from './tiers/tiers.js';
+
+/**
+ * The metadata tiers of a storage with all that belongs to them: files of which the small ones
+ * are rows, and handlers that take their turn.
+ */
+
+const CALIBRATION_FILE = '.stevedore-calibrating';
+const CONNECT_TIMEOUT_MS = 2000;
+const IDLE_TIMEOUT_MS = 10_000;
+
+interface TieringParts {
+  readonly settings: TierSettings;
+  readonly tiers: Tiers;
+  readonly files: TieredFiles;
+  readonly scheduler: Scheduler;
+  readonly costs: Costs;
+  readonly migration: Migration;
+  readonly ownRoom: OwnRoom;
+  readonly elsewhere: Elsewhere | undefined;
+  readonly upkeep: Upkeep | undefined;
+}
+
+export class Tiering implements StorageBackend {
+  readonly #parts: TieringParts;
+
+  private constructor(parts: TieringParts) {
+    this.#parts = parts;
+  }
+
+  /** Rejects with OptionError or StartError. */
+  static async open(given: StorageSettings, options: TierOptions): Promise<Tiering> {
+    const settings = tierSettings(options, given.group);
+    const elsewhere = openElsewhere(given, settings);
+    try {
+      return new Tiering(await openWith(given, settings, elsewhere));
+    } catch (error) {
+      await elsewhere?.close();
+      throw error;
+    }
+  }
+
+  get files(): FileBackend {
+    return this.#parts.files;
+  }
+
+  get hotSlices(): HotSlices | undefined {
+    return this.#parts.tiers.sliceRows;
+  }
+
+  status(): MigrationStatus {
+    return this.#parts.migration.status();
+  }
+
+  /** The storage's handlers, each in its turn, and those of migration itself. */
+  handlers(
+    service: StorageService,
+    handlers: readonly Handler<StorageSession>[],
+  ): Handler<StorageSession>[] {
+    const { scheduler, costs, migration, ownRoom } = this.#parts;
+    const bytesOf = (code: number, body: Buffer): number | undefined =>
+      code === CommandCode.downloadFile ? this.#downloaded(service, body) : body.length;
+    return [
+      ...handlers.map((each) =>
+        redirecting(
+          scheduled(each, scheduler, costs, () => this.#maxSmallBytes, bytesOf),
+          (body) => this.#movedTo(service, body),
+        ),
+      ),
+      migrationHandler(migration),
+      roomHandler(ownRoom),
+    ];
+  }
+
+  start(forget: (path: string) => void): void {
+    const { tiers, migration, upkeep } = this.#parts;
+    for (const tier of tiers.all) tier.onMoved(forget);
+    migration.start();
+    upkeep?.start();
+  }
+
+  async close(): Promise<void> {
+    const { migration, upkeep, elsewhere, tiers } = this.#parts;
+    // Moves and reads that wait for another group end now.
+    await elsewhere?.close();
+    await upkeep?.close();
+    await migration.close();
+    await tiers.close();
+  }
+
+  /**
+   * The largest file that takes its turn: where the threshold has shrunk, files that were
+   * small before are in the way of metadata as they were.
+   */
+  get #maxSmallBytes(): number {
+    const { settings, tiers } = this.#parts;
+    return Math.max(settings.thresholdBytes, tiers.thresholdBytes);
+  }
+
+  #placeOf(path: string): Pick<FileRecord, 'place' | 'size'> | undefined {
+    const { tier, name } = this.#parts.tiers.locate(path) ?? {};
+    return tier?.records.placeOf(name!);
+  }
+
+  /** The id of the bytes that a download asks for, if they are in another group and never change. */
+  #movedTo(service: StorageService, body: Buffer): string | undefined {
+    const id = service.requested(downloadFile.request.decode(body));
+    const path = service.store.pathOf(id);
+    const mayChange = sizeOf(id) === undefined;
+    if (mayChange || service.cache.has(path)) return undefined;
+    if (this.#placeOf(path)?.place !== Place.away) return undefined;
+    const { tier, name } = this.#parts.tiers.locate(path)!;
+    return tier.records.find(name)?.away;
+  }
+
+  /** What a download reads from the disk, if that is little. */
+  #downloaded(service: StorageService, body: Buffer): number | undefined {
+    const { migration, costs } = this.#parts;
+    try {
+      const request = downloadFile.request.decode(body);
+      const id = service.requested(request);
+      const path = service.store.pathOf(id);
+      if (service.cache.has(path)) {
+        const size = sizeOf(id);
+        // No load, but asked for.
+        if (size !== undefined) migration.accessed(path, 0, size, false);
+        return undefined;
+      }
+      const record = this.#placeOf(path);
+      if (record?.place === Place.row) {
+        migration.accessed(path, costOf(costs, 'read', record.size), record.size, false);
+        return record.size;
+      }
+      if (record?.place === Place.away) return undefined;
+      // A small part of a trunk is most often a slice of it, as a gateway asks for one.
+      const bytes = isTrunkId(id) && request.length > 0 ? request.length : sizeOf(id);
+      return bytes !== undefined && bytes <= this.#maxSmallBytes ? bytes : undefined;
+    } catch {
+      // The handler says what is wrong with the request.
+      return undefined;
+    }
+  }
+}
+
+async function openWith(
+  given: StorageSettings,
+  settings: TierSettings,
+  elsewhere: Elsewhere | undefined,
+): Promise<TieringParts> {
+  const { environment, disk, storePaths } = given;
+  const clock = (): number => performance.now();
+  const now = (): number => environment.now();
+  const onError = (error: unknown): void => given.onError(asError(error));
+  const away = elsewhere?.away;
+  const tiers = await Tiers.open({ disk, environment, storePaths, away, onError }, settings);
+  const costs = await costsOf(given, settings, clock).catch(async (error: unknown) => {
+    await tiers.close();
+    throw error;
+  });
+  const { intervalMs, graceMs, parameters } = settings;
+  const scheduler = new Scheduler({ ...settings, now: clock });
+  const upkeep = away && new Upkeep({ tiers: tiers.all, away, graceMs, now, onError });
+  const ownRoom = new OwnRoom();
+  const migration = new Migration({
+    settings,
+    tiers,
+    scheduler,
+    competition: new Competition({
+      scheduler,
+      intervalMs,
+      diskBytes: (costs.bytesPerSecond * intervalMs) / 1000,
+      learns: settings.bytesPerSecond === 0,
+      parameters,
+      busyMeter,
+      now: clock,
+    }),
+    audit: new Audit(disk, dataDirectory(storePaths[0]!), onError),
+    bytesPerSecond: costs.bytesPerSecond,
+    ownRoom,
+    findRoom: async (bytes) => elsewhere?.rooms.find(bytes, intervalMs),
+    orphans: () => upkeep?.orphans ?? 0,
+    now,
+    onError,
+  });
+  const files = new TieredFiles({
+    disk,
+    tiers,
+    nowSeconds: () => nowSeconds(environment),
+    onAccess: (path, bytes, size, isNew) =>
+      migration.accessed(path, costOf(costs, 'write', bytes), size, isNew),
+    onCut: (tier, name, size) => migration.cut(tier, name, size),
+    onGrown: (tier, name, size) => migration.grown(tier, name, size),
+  });
+  return { settings, tiers, files, scheduler, costs, migration, ownRoom, elsewhere, upkeep };
+}
+
+/** Other groups, through the trackers that the storage joins. */
+interface Elsewhere {
+  readonly away: FastdfsAwayFiles;
+  readonly rooms: OtherRooms;
+  close(): Promise<void>;
+}
+
+function openElsewhere(
+  { trackers, access }: StorageSettings,
+  { moveTo, shareWith }: TierSettings,
+): Elsewhere | undefined {
+  if (trackers.length === 0) {
+    if (moveTo === undefined && shareWith.length === 0) return undefined;
+    throw new OptionError('files move to another group through trackers, and there are none');
+  }
+  const client = new FastdfsClient({
+    trackers: trackers.map(({ text }) => text),
+    secret: access.secret,
+    connectTimeoutMs: CONNECT_TIMEOUT_MS,
+    idleTimeoutMs: IDLE_TIMEOUT_MS,
+  });
+  const storagesOf = async (group: string): Promise<Address[]> =>
+    (await client.listStorages(group))
+      .filter(({ status }) => status === StorageStatus.active)
+      .map(({ address, storagePort }) => makeAddress(address, storagePort))
+      .filter((address) => address !== undefined);
+  const rooms = new OtherRooms({ groups: shareWith, storagesOf, access });
+  return {
+    away: new FastdfsAwayFiles(client),
+    rooms,
+    close: async () => {
+      rooms.close();
+      await client.close();
+    },
+  };
+}
+
+/** As given, or as measured. */
+function costsOf(
+  { disk, storePaths }: StorageSettings,
+  { bytesPerSecond, accessBytes, readAccessBytes }: TierSettings,
+  clock: () => number,
+): Promise<Costs> {
+  if (bytesPerSecond > 0) {
+    return Promise.resolve({ bytesPerSecond, accessBytes, readAccessBytes, readByteShare: 1 });
+  }
+  const data = dataDirectory(storePaths[0]!);
+  return calibrate(disk, data, join(data, CALIBRATION_FILE), clock);
+}
+
+/** Of this thread. */
+function busyMeter(): BusyMeter {
+  let last = performance.eventLoopUtilization();
+  return () => {
+    const now = performance.eventLoopUtilization();
+    const { utilization } = performance.eventLoopUtilization(now, last);
+    last = now;
+    return utilization;
+  };
+}

@@ -1,0 +1,146 @@
+import { dirname, join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import { type Disk, type DiskFile, hasCode, readSmallFile, removeIfThere } from '@stevedore/disk';
+import { METADATA_SUFFIX, temporaryDirectory } from '@stevedore/storage';
+
+/** The files of a store path that are on this disk, as moves need them. */
+
+export interface LocalFilesParts {
+  readonly disk: Disk;
+  /** Of the store path. */
+  readonly path: string;
+  /** The data directory, with a separator behind it. */
+  readonly data: string;
+}
+
+/** What is copied, and what its copy must be. */
+export interface CopySource {
+  readonly size: number;
+  readonly crc32: number;
+  readonly mtimeSeconds: number;
+  readonly chunks: () => AsyncIterable<Buffer>;
+}
+
+const CHUNK_BYTES = 256 * 1024;
+
+export class LocalFiles {
+  readonly #parts: LocalFilesParts;
+  #temporaries = 0;
+
+  constructor(parts: LocalFilesParts) {
+    this.#parts = parts;
+  }
+
+  pathOf(name: string): string {
+    return join(this.#parts.data, name);
+  }
+
+  /** A temporary name that nothing has. */
+  temporaryFile(): string {
+    this.#temporaries += 1;
+    return join(temporaryDirectory(this.#parts.path), `tier-${this.#temporaries}`);
+  }
+
+  exists(name: string): Promise<boolean> {
+    return this.#parts.disk.exists(this.pathOf(name));
+  }
+
+  /** Writes the content under a temporary name, synced; leaves nothing where that fails. */
+  async copyOut(name: string, source: CopySource): Promise<string> {
+    const { disk } = this.#parts;
+    const temporary = this.temporaryFile();
+    try {
+      const file = await disk.create(temporary);
+      try {
+        let size = 0;
+        let sum = 0;
+        for await (const chunk of source.chunks()) {
+          await file.writeAt([chunk], size);
+          size += chunk.length;
+          sum = crc32(chunk, sum);
+        }
+        if (size !== source.size || sum !== source.crc32) throw new Error(`${name} is damaged`);
+        await file.setModified(source.mtimeSeconds);
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+      return temporary;
+    } catch (error) {
+      await removeIfThere(disk, temporary);
+      throw error;
+    }
+  }
+
+  /** What was copied out gets its name, durably, or goes. */
+  async giveName(name: string, temporary: string): Promise<void> {
+    const { disk } = this.#parts;
+    const directory = dirname(this.pathOf(name));
+    try {
+      await this.#makeDirectory(directory);
+      await disk.rename(temporary, this.pathOf(name));
+      await disk.syncDirectory(directory);
+    } catch (error) {
+      await removeIfThere(disk, temporary);
+      throw error;
+    }
+  }
+
+  /** Rows need no directory: that of a name may never have been made. */
+  async #makeDirectory(directory: string): Promise<void> {
+    const { disk } = this.#parts;
+    if (await disk.exists(directory)) return;
+    await disk.makeDirectory(directory);
+    await disk.syncDirectory(dirname(directory));
+    await disk.syncDirectory(dirname(dirname(directory)));
+  }
+
+  /** What was copied out, or written to become a file, is not needed. */
+  async drop(temporary: string): Promise<void> {
+    await removeIfThere(this.#parts.disk, temporary);
+  }
+
+  open(name: string): Promise<DiskFile> {
+    return this.#parts.disk.openToRead(this.pathOf(name));
+  }
+
+  /** Of a file without a record. */
+  metadataBeside(name: string): Promise<Buffer | undefined> {
+    return readSmallFile(this.#parts.disk, this.pathOf(name) + METADATA_SUFFIX);
+  }
+
+  async delete(name: string): Promise<void> {
+    const { disk } = this.#parts;
+    const path = this.pathOf(name);
+    await removeIfThere(disk, path);
+    await removeIfThere(disk, path + METADATA_SUFFIX);
+    if (await disk.exists(dirname(path))) await disk.syncDirectory(dirname(path));
+  }
+
+  /** Size and time; undefined if there is no such file. */
+  async statOf(name: string): Promise<{ size: number; mtimeSeconds: number } | undefined> {
+    try {
+      const file = await this.open(name);
+      try {
+        return await file.stat();
+      } finally {
+        await file.close();
+      }
+    } catch (error) {
+      // A link is no stored file.
+      if (hasCode(error, 'ENOENT') || hasCode(error, 'ELOOP')) return undefined;
+      throw error;
+    }
+  }
+}
+
+/** All of an open file's bytes, in order. */
+export async function* chunksOf(file: DiskFile, size: number): AsyncGenerator<Buffer> {
+  for (let at = 0; at < size; ) {
+    const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, size - at));
+    const read = await file.readAt(chunk, at);
+    if (read !== chunk.length) throw new Error(`a file is ${chunk.length - read} bytes short`);
+    yield chunk;
+    at += read;
+  }
+}

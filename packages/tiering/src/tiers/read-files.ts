@@ -1,0 +1,101 @@
+import { crc32 } from 'node:zlib';
+import type { DiskFile, FileStat } from '@stevedore/disk';
+import { Status } from '@stevedore/protocol';
+import { codeOf, StatusError } from '@stevedore/wire';
+import type { AwayFiles } from './away-files.js';
+import type { FileRecord } from './record-rows.js';
+
+/** Files that are open for reading and are not on the disk. */
+
+/** Whatever would change it is refused. */
+abstract class ReadOnlyFile implements DiskFile {
+  abstract stat(): Promise<FileStat>;
+  abstract readAt(target: Buffer, position: number): Promise<number>;
+
+  writeAt(): Promise<void> {
+    return Promise.reject(readOnly());
+  }
+
+  truncate(): Promise<void> {
+    return Promise.reject(readOnly());
+  }
+
+  setModified(): Promise<void> {
+    return Promise.reject(readOnly());
+  }
+
+  async sync(): Promise<void> {}
+
+  async close(): Promise<void> {}
+}
+
+/** Content in memory: what a row holds. */
+export class RowFile extends ReadOnlyFile {
+  readonly #bytes: Buffer;
+  readonly #mtimeSeconds: number;
+
+  constructor(bytes: Buffer, mtimeSeconds: number) {
+    super();
+    this.#bytes = bytes;
+    this.#mtimeSeconds = mtimeSeconds;
+  }
+
+  async stat(): Promise<FileStat> {
+    return { size: this.#bytes.length, mtimeSeconds: this.#mtimeSeconds, isFile: true };
+  }
+
+  async readAt(target: Buffer, position: number): Promise<number> {
+    if (position >= this.#bytes.length) return 0;
+    return this.#bytes.copy(target, 0, position);
+  }
+}
+
+/** Content in another group: each read is a download of its range. */
+export class AwayFile extends ReadOnlyFile {
+  readonly #away: AwayFiles;
+  readonly #record: FileRecord;
+
+  constructor(away: AwayFiles, record: FileRecord) {
+    super();
+    this.#away = away;
+    this.#record = record;
+  }
+
+  async stat(): Promise<FileStat> {
+    const { size, mtimeSeconds } = this.#record;
+    return { size, mtimeSeconds, isFile: true };
+  }
+
+  async readAt(target: Buffer, position: number): Promise<number> {
+    const { size, crc32: sum } = this.#record;
+    const wanted = Math.min(target.length, size - position);
+    if (wanted <= 0) return 0;
+    const bytes = await this.#read(position, wanted);
+    const isWhole = wanted === size;
+    if (bytes.length !== wanted || (isWhole && crc32(bytes) !== sum)) {
+      throw damaged(`${this.#record.away} has other bytes than ${this.#record.name}`);
+    }
+    return bytes.copy(target);
+  }
+
+  async #read(position: number, bytes: number): Promise<Buffer> {
+    const id = this.#record.away!;
+    try {
+      return await this.#away.read(id, position, bytes);
+    } catch (error) {
+      // The file is there, whatever the other group says: its name must not look free.
+      if (codeOf(error) === 'not_found') throw damaged(`${id} is lost`);
+      throw Object.assign(new StatusError(Status.tryAgain, `${id} cannot be read`), {
+        cause: error,
+      });
+    }
+  }
+}
+
+function readOnly(): Error {
+  return Object.assign(new Error('the file was opened for reading'), { code: 'EBADF' });
+}
+
+function damaged(message: string): Error {
+  return Object.assign(new Error(message), { code: 'EIO' });
+}

@@ -1,0 +1,305 @@
+import { closeSync, fdatasync, openSync } from 'node:fs';
+import { promisify } from 'node:util';
+import {
+  applySchema,
+  openDatabase,
+  SqliteBindingError,
+  type SqliteDatabase,
+} from '@stevedore/disk/sqlite';
+import { StartError } from '@stevedore/wire';
+import {
+  type FileRecord,
+  type OpenCopy,
+  Place,
+  RECORDS_SCHEMA,
+  type RecordStatements,
+  recordOf,
+  recordStatements,
+  rowOf,
+} from './record-rows.js';
+import { SliceRecords } from './slice-records.js';
+
+/**
+ * The records of a store path: where the bytes of a file are, and, for a small one,
+ * the bytes and the metadata themselves, in one row of SQLite.
+ *
+ * Changes are seen at once by everybody and are durable after `commit`. All that was
+ * changed since the last commit goes into one transaction and one sync, which does not
+ * hold up the thread: SQLite writes its log without syncing it (`synchronous` NORMAL),
+ * and the log is synced through a descriptor of its own. After a failed commit nobody
+ * knows what is on the disk: nothing is changed any more until the next start.
+ */
+
+/** Files at a place, and their bytes. */
+export interface RecordCounts {
+  readonly files: number;
+  readonly bytes: number;
+}
+
+export interface FileContent {
+  readonly record: FileRecord;
+  /** Undefined: they are not in the row. */
+  readonly bytes: Buffer | undefined;
+}
+
+/** Pages of SQLite that one call gives back to the disk. */
+const VACUUM_PAGES = 1000;
+
+const dataSync = promisify(fdatasync);
+
+export class Records {
+  readonly #db: SqliteDatabase;
+  readonly #log: number;
+  readonly #statements: RecordStatements;
+  /** Counts changes; `#durable` of them are on the medium. */
+  #changes = 0;
+  #durable = 0;
+  #inTransaction = false;
+  #syncing: Promise<void> | undefined;
+  #broken: Error | undefined;
+  #departures: number;
+  readonly #counts = new Map<number, { files: number; bytes: number }>();
+  /** Tells these records from all others. */
+  readonly owner: Buffer;
+  readonly slices: SliceRecords;
+
+  private constructor(db: SqliteDatabase, log: number) {
+    this.#db = db;
+    this.#log = log;
+    this.#statements = recordStatements(db);
+    this.owner = this.#statements.owner.get()!.id;
+    this.slices = new SliceRecords(db, (make) => {
+      if (!this.#broken) this.#change(make);
+    });
+    this.#departures = this.#statements.countDepartures.get()!.count;
+    for (const { place, files, bytes } of this.#statements.counts.all()) {
+      this.#counts.set(place, { files, bytes });
+    }
+  }
+
+  /** Opens or makes them; StartError if they are of a later version or damaged. */
+  static open(path: string): Records {
+    let db: SqliteDatabase | undefined;
+    try {
+      db = openDatabase(path);
+      // Counts for a new file alone, and before anything else is written to it.
+      db.pragma('auto_vacuum = INCREMENTAL');
+      db.pragma('journal_mode = WAL');
+      db.pragma('synchronous = NORMAL');
+      db.pragma('wal_autocheckpoint = 4000');
+      applySchema(db, RECORDS_SCHEMA);
+      return new Records(db, openSync(`${path}-wal`, 'r+'));
+    } catch (error) {
+      db?.close();
+      if (error instanceof SqliteBindingError) throw error;
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new StartError('ERR_RECORDS', `The storage cannot use ${path}: ${reason}.`, error);
+    }
+  }
+
+  find(name: string): FileRecord | undefined {
+    const row = this.#statements.find.get(name);
+    return row && recordOf(row);
+  }
+
+  /** Where the bytes of a file are, and how many. */
+  placeOf(name: string): Pick<FileRecord, 'place' | 'size'> | undefined {
+    return this.#statements.placeOf.get(name);
+  }
+
+  /** A record with the bytes of the file, if its place is the row: one look for both. */
+  findContent(name: string): FileContent | undefined {
+    const found = this.#statements.content.get(name);
+    return found && { record: recordOf(found), bytes: found.bytes ?? undefined };
+  }
+
+  /** The bytes of a file whose place is the row. */
+  bytes(name: string): Buffer | undefined {
+    return this.#statements.bytes.get(name)?.bytes ?? undefined;
+  }
+
+  metadata(name: string): Buffer | undefined {
+    return this.#statements.metadata.get(name)?.metadata ?? undefined;
+  }
+
+  hasMetadata(name: string): boolean {
+    return this.#statements.hasMetadata.get(name) !== undefined;
+  }
+
+  /** Makes or replaces a record; what it has of metadata stays. `bytes` only where the place is the row. */
+  put(entry: FileRecord, bytes: Buffer | undefined): void {
+    const row = { ...rowOf(entry), bytes: bytes ?? null };
+    this.#changeCounted([entry.name], () => this.#statements.put.run(row));
+  }
+
+  /** True if a record's bytes are at this id. */
+  hasAway(id: string): boolean {
+    return this.#statements.hasAway.get(id) !== undefined;
+  }
+
+  /** A copy is about to be stored in another group; gives what `endCopy` takes. */
+  beginCopy({ target, size, crc32, sinceSeconds }: Omit<OpenCopy, 'id'>): number {
+    return this.#change(() =>
+      Number(this.#statements.beginCopy.run(target, size, crc32, sinceSeconds).lastInsertRowid),
+    );
+  }
+
+  /** Whether it was stored, and under which id, is known. */
+  endCopy(id: number): void {
+    this.#change(() => this.#statements.endCopy.run(id));
+  }
+
+  /** Copies that were begun and whose outcome is unknown. */
+  openCopies(): OpenCopy[] {
+    return this.#statements.copies.all();
+  }
+
+  /** The copy at this id is to be deleted, once that is committed. */
+  addDeparture(id: string, nowSeconds: number): void {
+    this.#change(() => {
+      this.#departures += this.#statements.addDeparture.run(id, nowSeconds).changes;
+    });
+  }
+
+  /** It is deleted. That is not worth a commit of its own. */
+  removeDeparture(id: string): void {
+    this.#change(() => {
+      this.#departures -= this.#statements.removeDeparture.run(id).changes;
+    });
+  }
+
+  /** Those since then or earlier, at most so many. */
+  departures(sinceSeconds: number, most: number): string[] {
+    return this.#statements.departures.all(sinceSeconds, most).map(({ away }) => away);
+  }
+
+  get waitingDepartures(): number {
+    return this.#departures;
+  }
+
+  setMoving(name: string, moving: boolean): void {
+    this.#change(() => this.#statements.setMoving.run(moving ? 1 : 0, name));
+  }
+
+  /** A crash may lose it: it is not worth a commit of its own. */
+  setHeat(name: string, heat: number): void {
+    this.#change(() => this.#statements.setHeat.run(heat, name));
+  }
+
+  setMetadata(name: string, metadata: Buffer | undefined): void {
+    this.#change(() => this.#statements.setMetadata.run(metadata ?? null, name));
+  }
+
+  /** Gives all of a record another name, which no record has or which is replaced. */
+  rename(from: string, to: string): void {
+    this.#changeCounted([from, to], () => {
+      this.#statements.remove.run(to);
+      this.#statements.rename.run(to, from);
+    });
+  }
+
+  /** Another record that is like this one of a file on the disk, its metadata included. */
+  copy(from: string, to: string): void {
+    this.#changeCounted([to], () => {
+      this.#statements.remove.run(to);
+      this.#statements.copy.run(to, from);
+    });
+  }
+
+  remove(name: string): void {
+    this.#changeCounted([name], () => this.#statements.remove.run(name));
+  }
+
+  /** Names in a directory `3F/A2/`, without it, and of those the ones with metadata. */
+  list(directory: string): { readonly name: string; readonly hasMetadata: boolean }[] {
+    // '0' comes after '/', so the range is that of the directory.
+    const end = `${directory.slice(0, -1)}0`;
+    return this.#statements.list.all(directory, end).map(({ name, described }) => ({
+      name: name.slice(directory.length),
+      hasMetadata: described === 1,
+    }));
+  }
+
+  /** Records of moves that did not end. */
+  moving(): FileRecord[] {
+    return this.#statements.moving.all().map(recordOf);
+  }
+
+  /** The files at a place that are asked for least, at most so many; none without bytes. */
+  coldest(place: Place, most: number): { readonly name: string; readonly size: number }[] {
+    return this.#statements.coldest.all(place, most);
+  }
+
+  /** Files whose bytes are at this place. */
+  counts(place: Place = Place.row): RecordCounts {
+    return this.#counts.get(place) ?? { files: 0, bytes: 0 };
+  }
+
+  /** Gives pages that nothing needs any more back to the disk, so many at most. */
+  shrink(): void {
+    if (this.#broken) return;
+    const free = this.#db.pragma('freelist_count', { simple: true }) as number;
+    if (free > VACUUM_PAGES)
+      this.#change(() => this.#db.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`));
+  }
+
+  /** Resolves once all that was changed before is durable. */
+  async commit(): Promise<void> {
+    const wanted = this.#changes;
+    while (this.#durable < wanted) {
+      if (this.#broken) throw this.#broken;
+      if (this.#syncing) await this.#syncing.catch(() => {});
+      else await this.#sync();
+    }
+  }
+
+  /** Ends the transaction, with a checkpoint; to be called when no request waits any more. */
+  async close(): Promise<void> {
+    await this.commit().catch(() => {});
+    closeSync(this.#log);
+    this.#db.close();
+  }
+
+  #sync(): Promise<void> {
+    const upTo = this.#changes;
+    const syncing = (async () => {
+      try {
+        if (this.#inTransaction) this.#db.exec('COMMIT');
+        this.#inTransaction = false;
+        await dataSync(this.#log);
+        this.#durable = upTo;
+      } catch (error) {
+        this.#broken = error instanceof Error ? error : new Error(String(error));
+        throw error;
+      } finally {
+        this.#syncing = undefined;
+      }
+    })();
+    this.#syncing = syncing;
+    return syncing;
+  }
+
+  #change<Result>(make: () => Result): Result {
+    if (this.#broken) throw this.#broken;
+    if (!this.#inTransaction) {
+      this.#db.exec('BEGIN IMMEDIATE');
+      this.#inTransaction = true;
+    }
+    this.#changes += 1;
+    return make();
+  }
+
+  /** Changes these records, which are counted with their places. */
+  #changeCounted(names: readonly string[], make: () => void): void {
+    const before = names.map((name) => this.find(name));
+    this.#change(make);
+    for (const each of before) this.#count(each, -1);
+    for (const name of names) this.#count(this.find(name), 1);
+  }
+
+  #count(entry: FileRecord | undefined, sign: 1 | -1): void {
+    if (!entry) return;
+    const { files, bytes } = this.counts(entry.place);
+    this.#counts.set(entry.place, { files: files + sign, bytes: bytes + sign * entry.size });
+  }
+}

@@ -1,0 +1,208 @@
+import { dirname } from 'node:path';
+import { crc32 } from 'node:zlib';
+import { heated } from '@stevedore/balance';
+import type { Disk, DiskFile } from '@stevedore/disk';
+import type { AwayFiles } from './away-files.js';
+import { chunksOf, LocalFiles } from './local-files.js';
+import { MovesUnderWay } from './moves-under-way.js';
+import { AwayFile } from './read-files.js';
+import { type FileRecord, Place } from './record-rows.js';
+import type { Records } from './records.js';
+import { TierMoves } from './tier-moves.js';
+
+/**
+ * The files of one store path: what they become when they are stored or changed, and the
+ * way to their moves, which tier-moves.ts makes. A change or deletion of a file revokes
+ * its move first and waits until nothing of it is left. Readers are not held up: they have
+ * the old copy.
+ */
+
+export interface TierParts {
+  readonly disk: Disk;
+  /** Of the store path. */
+  readonly path: string;
+  /** The data directory, with a separator behind it. */
+  readonly data: string;
+  readonly records: Records;
+  /** Undefined: no file goes to another group. */
+  readonly away: AwayFiles | undefined;
+  readonly now: () => number;
+}
+
+/** A file's content that takes the place of what was there. */
+export interface NewContent {
+  readonly bytes: Buffer;
+  readonly mtimeSeconds: number;
+}
+
+export class Tier {
+  readonly records: Records;
+  readonly data: string;
+  readonly moves: TierMoves;
+  readonly #parts: TierParts;
+  readonly #local: LocalFiles;
+  readonly #underWay = new MovesUnderWay();
+  #onMoved: (path: string) => void = () => {};
+
+  constructor(parts: TierParts) {
+    const { records, away, now } = parts;
+    this.#parts = parts;
+    this.records = records;
+    this.data = parts.data;
+    this.#local = new LocalFiles(parts);
+    this.moves = new TierMoves({
+      records,
+      away,
+      now,
+      local: this.#local,
+      underWay: this.#underWay,
+      onMoved: (name) => this.#onMoved(this.pathOf(name)),
+    });
+  }
+
+  /** The listener is told of every path whose content is elsewhere from then on. */
+  onMoved(listener: (path: string) => void): void {
+    this.#onMoved = listener;
+  }
+
+  /** Moves that a change of their file has ended. */
+  get revokes(): number {
+    return this.#underWay.revokes;
+  }
+
+  pathOf(name: string): string {
+    return this.#local.pathOf(name);
+  }
+
+  temporaryFile(): string {
+    return this.#local.temporaryFile();
+  }
+
+  dropTemporary(path: string): Promise<void> {
+    return this.#local.drop(path);
+  }
+
+  /** Removes what moves have left that did not end; to be called before anything else. */
+  async recover(): Promise<void> {
+    for (const { name, place } of this.records.moving()) {
+      if (place !== Place.file) await this.#local.delete(name);
+      this.records.setMoving(name, false);
+    }
+    await this.records.commit();
+  }
+
+  /** Ends a move of the file; it is not moved until the function that this returns is called. */
+  async beginChange(name: string): Promise<() => void> {
+    const done = this.#underWay.change(name);
+    await this.#underWay.revoke(name);
+    return done;
+  }
+
+  /** The bytes that are in another group. */
+  openAway(record: FileRecord): DiskFile {
+    const { away } = this.#parts;
+    if (!away) throw new Error(`${record.name} is in another group, and there are no trackers`);
+    return new AwayFile(away, record);
+  }
+
+  /** The record goes, and with it a copy in another group; durable with the next commit. */
+  remove({ name, away }: FileRecord): void {
+    this.records.remove(name);
+    if (away !== undefined) this.#depart(away);
+  }
+
+  /** The content becomes the file's row, in the place of what there is; durable with the next commit. */
+  becomeRow(name: string, { bytes, mtimeSeconds }: NewContent): void {
+    const before = this.records.find(name);
+    this.#put(name, before, {
+      place: Place.row,
+      size: bytes.length,
+      mtimeSeconds,
+      crc32: crc32(bytes),
+      moving: false,
+      bytes,
+    });
+  }
+
+  /**
+   * The content becomes the row of a file that may be one on this disk, which goes; durably
+   * if it is, else with the next commit.
+   */
+  async replaceByRow(name: string, { bytes, mtimeSeconds }: NewContent): Promise<void> {
+    const before = this.records.find(name);
+    const onDisk = before ? before.place === Place.file : await this.#local.exists(name);
+    if (!onDisk) return this.becomeRow(name, { bytes, mtimeSeconds });
+    const metadata = before ? undefined : await this.#local.metadataBeside(name);
+    const size = bytes.length;
+    const sum = crc32(bytes);
+    this.#put(name, before, {
+      place: Place.row,
+      size,
+      mtimeSeconds,
+      crc32: sum,
+      moving: true,
+      bytes,
+    });
+    if (metadata) this.records.setMetadata(name, metadata);
+    await this.records.commit();
+    await this.#local.delete(name);
+    this.records.setMoving(name, false);
+    await this.records.commit();
+  }
+
+  /**
+   * A file on the disk, whole and synced, gets the name. Where a record says that the bytes
+   * are elsewhere it is switched, durably.
+   */
+  async becomeFile(name: string, temporary: string, mtimeSeconds: number): Promise<void> {
+    const { disk } = this.#parts;
+    const before = this.records.find(name);
+    if (!before) return disk.rename(temporary, this.pathOf(name));
+    if (before.place === Place.file) {
+      await disk.rename(temporary, this.pathOf(name));
+      await disk.syncDirectory(dirname(this.pathOf(name)));
+    } else {
+      this.records.setMoving(name, true);
+      await this.records.commit();
+      try {
+        await this.#local.giveName(name, temporary);
+      } catch (error) {
+        this.records.setMoving(name, false);
+        throw error;
+      }
+    }
+    const size = (await this.#local.statOf(name))?.size ?? before.size;
+    this.#put(name, before, { place: Place.file, size, mtimeSeconds, crc32: 0, moving: false });
+    await this.records.commit();
+    this.#onMoved(this.pathOf(name));
+  }
+
+  /** Brings a file home from another group onto this disk; to be called while it is being changed. */
+  async bringHome(record: FileRecord): Promise<void> {
+    const file = this.openAway(record);
+    const temporary = await this.#local.copyOut(record.name, {
+      ...record,
+      chunks: () => chunksOf(file, record.size),
+    });
+    await this.becomeFile(record.name, temporary, record.mtimeSeconds);
+  }
+
+  #put(
+    name: string,
+    before: FileRecord | undefined,
+    now: Pick<FileRecord, 'place' | 'size' | 'mtimeSeconds' | 'crc32' | 'moving'> & {
+      readonly bytes?: Buffer;
+    },
+  ): void {
+    const { bytes, ...entry } = now;
+    const hasMoved = (before?.place ?? entry.place) !== entry.place;
+    const moves = (before?.moves ?? 0) + (hasMoved ? 1 : 0);
+    const heat = before?.heat ?? heated(undefined, this.#parts.now());
+    this.records.put({ name, ...entry, moves, heat }, bytes);
+    if (before?.away !== undefined) this.#depart(before.away);
+  }
+
+  #depart(id: string): void {
+    this.records.addDeparture(id, Math.floor(this.#parts.now() / 1000));
+  }
+}

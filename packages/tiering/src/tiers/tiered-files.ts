@@ -1,0 +1,300 @@
+import { dirname, join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import type { Disk, DiskFile, DiskLink } from '@stevedore/disk';
+import {
+  type FileBackend,
+  FilesOnDisk,
+  METADATA_SUFFIX,
+  type NewFile,
+  type StoredMetadata,
+  TEMPORARY_DIRECTORY,
+} from '@stevedore/storage';
+import { ChangedFile, ChangedRow } from './changed-files.js';
+import { RowFile } from './read-files.js';
+import { type FileRecord, Place } from './record-rows.js';
+import { SpillingFile } from './spilling-file.js';
+import type { Tier } from './tier.js';
+import type { Tiers } from './tiers.js';
+
+/**
+ * Small files are rows with their metadata beside them; what is larger, and every file that was
+ * there before, is on the disk. Content that is in another group is read there, and a change
+ * brings it home.
+ */
+
+export interface TieredFilesParts {
+  readonly disk: Disk;
+  readonly tiers: Tiers;
+  readonly nowSeconds: () => number;
+  /** Bytes of a row are written; `isNew`: the row was made with them. */
+  readonly onAccess: (path: string, bytes: number, size: number, isNew: boolean) => void;
+  /** A file was cut and may be small enough for a row now. */
+  readonly onCut: (tier: Tier, name: string, size: number) => void;
+  /** A file has outgrown its row and is a file of its own now. */
+  readonly onGrown: (tier: Tier, name: string, size: number) => void;
+}
+
+export class TieredFiles implements FileBackend {
+  readonly #parts: TieredFilesParts;
+  readonly #below: FilesOnDisk;
+  readonly #touched: TouchedDirectories;
+  #temporaries = 0;
+
+  constructor(parts: TieredFilesParts) {
+    this.#parts = parts;
+    this.#touched = new TouchedDirectories(parts.disk);
+    this.#below = new FilesOnDisk(parts.disk, (path) => {
+      this.#temporaries += 1;
+      return join(dirname(path), '../..', TEMPORARY_DIRECTORY, `metadata-${this.#temporaries}`);
+    });
+  }
+
+  async create(temporary: string): Promise<NewFile> {
+    const { disk, tiers, nowSeconds } = this.#parts;
+    if (!tiers.locate(temporary)) return this.#below.create(temporary);
+    const content = new SpillingFile({
+      disk,
+      path: temporary,
+      limitBytes: tiers.rowLimitBytes,
+      mtimeSeconds: nowSeconds(),
+    });
+    return {
+      content,
+      moveTo: (path) => this.#appear(content, path),
+      discard: async () => {
+        if (!content.memory) await disk.unlink(temporary);
+      },
+    };
+  }
+
+  async openToRead(path: string): Promise<DiskFile> {
+    const { tier, name } = this.#parts.tiers.locate(path) ?? {};
+    const found = tier?.records.findContent(name!);
+    if (found?.record.place === Place.away) return tier!.openAway(found.record);
+    if (found?.record.place !== Place.row) return this.#below.openToRead(path);
+    const { record, bytes } = found;
+    return new RowFile(soundBytes(record, bytes, path), record.mtimeSeconds);
+  }
+
+  async openToChange(path: string): Promise<DiskFile> {
+    const at = this.#parts.tiers.locate(path);
+    if (!at) return this.#below.openToChange(path);
+    const done = await at.tier.beginChange(at.name);
+    try {
+      return await this.#openToChange(at.tier, at.name, path, done);
+    } catch (error) {
+      done();
+      throw error;
+    }
+  }
+
+  /** What is in another group comes home: as a row if it is small enough for one, with the change. */
+  async #openToChange(tier: Tier, name: string, path: string, done: () => void): Promise<DiskFile> {
+    const { disk, tiers, onCut, onGrown, onAccess } = this.#parts;
+    const found = tier.records.findContent(name);
+    const record = found?.record;
+    const limitBytes = tiers.changeLimitBytes(record?.moves ?? 0);
+    const isSmall = record?.place === Place.away && record.size <= limitBytes;
+    if (record?.place === Place.row || isSmall) {
+      const bytes = isSmall
+        ? await contentOf(tier.openAway(record))
+        : soundBytes(record, found?.bytes, path);
+      onAccess(path, bytes.length, bytes.length, false);
+      // A file that came home to be changed stays: it would come home with every change.
+      const grown = (size: number): void => {
+        if (!isSmall) onGrown(tier, name, size);
+      };
+      return new ChangedRow({ tier, disk, record, bytes, limitBytes, done, onGrown: grown });
+    }
+    if (record?.place === Place.away) await tier.bringHome(record);
+    const file = await disk.openToUpdate(path);
+    return new ChangedFile({ file, onCut: (size) => onCut(tier, name, size), done });
+  }
+
+  async exists(path: string): Promise<boolean> {
+    return !isOnDisk(this.#find(path)) || this.#below.exists(path);
+  }
+
+  async move(from: string, to: string): Promise<void> {
+    const source = this.#parts.tiers.locate(from);
+    const target = this.#parts.tiers.locate(to);
+    if (!source || !target) return this.#below.move(from, to);
+    const { records } = source.tier;
+    const done = await source.tier.beginChange(source.name);
+    try {
+      const record = records.find(source.name);
+      if (record && !isOnDisk(record)) {
+        const replaced = records.find(target.name);
+        if (replaced) source.tier.remove(replaced);
+        records.rename(source.name, target.name);
+        return;
+      }
+      // First the new record, so that a crash leaves no file without its metadata; a record
+      // without a file does no harm.
+      if (record) {
+        records.copy(source.name, target.name);
+        await records.commit();
+      }
+      this.#touched.add(from);
+      this.#touched.add(to);
+      await this.#below.move(from, to);
+      if (record) records.remove(source.name);
+    } finally {
+      done();
+    }
+  }
+
+  async remove(path: string): Promise<void> {
+    const at = this.#parts.tiers.locate(path);
+    if (!at) return this.#below.remove(path);
+    const done = await at.tier.beginChange(at.name);
+    try {
+      const record = at.tier.records.find(at.name);
+      if (isOnDisk(record)) {
+        this.#touched.add(path);
+        await this.#below.remove(path);
+      }
+      if (record) at.tier.remove(record);
+    } finally {
+      done();
+    }
+  }
+
+  makeLink(target: string, path: string): Promise<void> {
+    this.#touched.add(path);
+    return this.#below.makeLink(target, path);
+  }
+
+  async readLink(path: string): Promise<DiskLink> {
+    if (!isOnDisk(this.#find(path))) throw failure('EINVAL', `${path} is no link`);
+    return this.#below.readLink(path);
+  }
+
+  async sync(path: string): Promise<void> {
+    const at = this.#parts.tiers.locate(path);
+    if (!at) return this.#below.sync(path);
+    await Promise.all([at.tier.records.commit(), this.#touched.sync(dirname(path))]);
+  }
+
+  async hasMetadata(path: string): Promise<boolean> {
+    const { tier, name } = this.#parts.tiers.locate(path) ?? {};
+    if (!tier?.records.find(name!)) return this.#below.hasMetadata(path);
+    return tier.records.hasMetadata(name!);
+  }
+
+  async metadata(path: string): Promise<StoredMetadata | undefined> {
+    const { tier, name } = this.#parts.tiers.locate(path) ?? {};
+    const record = tier?.records.find(name!);
+    if (!record) return this.#below.metadata(path);
+    const text = tier!.records.metadata(name!);
+    return text && { text, mtimeSeconds: record.mtimeSeconds };
+  }
+
+  async setMetadata(path: string, metadata: StoredMetadata | undefined): Promise<void> {
+    const { tier, name } = this.#parts.tiers.locate(path) ?? {};
+    if (!tier?.records.find(name!)) return this.#below.setMetadata(path, metadata);
+    tier.records.setMetadata(name!, metadata?.text);
+    await tier.records.commit();
+  }
+
+  async list(directory: string): Promise<string[]> {
+    const names = await this.#below.list(directory);
+    const { tier, name } = this.#parts.tiers.locate(directory) ?? {};
+    if (!tier) return names;
+    const rows = tier.records
+      .list(`${name}/`)
+      .flatMap(({ name: base, hasMetadata }) =>
+        hasMetadata ? [base, base + METADATA_SUFFIX] : [base],
+      );
+    return [...new Set([...names, ...rows])];
+  }
+
+  /** The record of a file in another group is switched when all of a change is there. */
+  isAtomic(path: string): boolean {
+    return this.#find(path)?.place === Place.away;
+  }
+
+  async #appear(content: SpillingFile, path: string): Promise<void> {
+    const { tiers, onAccess } = this.#parts;
+    const { tier, name } = tiers.locate(path)!;
+    const done = await tier.beginChange(name);
+    try {
+      if (content.memory && tiers.rowLimitBytes < 0) await content.spill();
+      const { memory, mtimeSeconds } = content;
+      if (memory) {
+        await tier.replaceByRow(name, { bytes: memory, mtimeSeconds });
+        onAccess(path, memory.length, memory.length, true);
+      } else {
+        this.#touched.add(path);
+        await tier.becomeFile(name, content.path, mtimeSeconds);
+      }
+    } finally {
+      done();
+    }
+  }
+
+  #find(path: string): Pick<FileRecord, 'place'> | undefined {
+    const { tier, name } = this.#parts.tiers.locate(path) ?? {};
+    return tier?.records.placeOf(name!);
+  }
+}
+
+/** True where the content is not, or not known to be, elsewhere. */
+function isOnDisk(record: Pick<FileRecord, 'place'> | undefined): boolean {
+  return record === undefined || record.place === Place.file;
+}
+
+/** The bytes of a row, if they are what its record says. */
+function soundBytes(record: FileRecord, bytes: Buffer | undefined, path: string): Buffer {
+  if (!bytes || bytes.length !== record.size || crc32(bytes) !== record.crc32) {
+    throw failure('EIO', `the row of ${path} is damaged`);
+  }
+  return bytes;
+}
+
+/** All bytes of a file, which is closed. */
+async function contentOf(file: DiskFile): Promise<Buffer> {
+  try {
+    const bytes = Buffer.allocUnsafe((await file.stat()).size);
+    await file.readAt(bytes, 0);
+    return bytes;
+  } finally {
+    await file.close();
+  }
+}
+
+function failure(code: string, message: string): Error {
+  return Object.assign(new Error(message), { code });
+}
+
+/** Directories in which names have changed on the disk: the others need no sync. */
+class TouchedDirectories {
+  readonly #disk: Disk;
+  readonly #touched = new Set<string>();
+  /** Syncs that are under way. */
+  readonly #syncs = new Map<string, Promise<void>>();
+
+  constructor(disk: Disk) {
+    this.#disk = disk;
+  }
+
+  /** The name of this path changes. */
+  add(path: string): void {
+    this.#touched.add(dirname(path));
+  }
+
+  async sync(directory: string): Promise<void> {
+    const underWay = this.#syncs.get(directory);
+    if (!this.#touched.delete(directory)) return underWay;
+    const sync = Promise.all([underWay, this.#disk.syncDirectory(directory)]).then(() => {});
+    this.#syncs.set(directory, sync);
+    try {
+      await sync;
+    } catch (error) {
+      this.#touched.add(directory);
+      throw error;
+    } finally {
+      if (this.#syncs.get(directory) === sync) this.#syncs.delete(directory);
+    }
+  }
+}

@@ -1,0 +1,126 @@
+import { realpath } from 'node:fs/promises';
+import { dirname, join, sep } from 'node:path';
+import { fileThreshold } from '@stevedore/balance';
+import { type Disk, localDisk } from '@stevedore/disk';
+import { dataDirectory, hasRecords, RECORDS_FILE } from '@stevedore/storage';
+import { type Environment, StartError } from '@stevedore/wire';
+import type { TierSettings } from '../tier-options.js';
+import type { AwayFiles } from './away-files.js';
+import { Place } from './record-rows.js';
+import { Records } from './records.js';
+import { SliceRows } from './slice-rows.js';
+import { Tier } from './tier.js';
+
+/**
+ * The metadata tiers of a storage: one for every store path where they are switched on, and
+ * for those where an earlier start has left records, without which files could not be read.
+ */
+
+export interface TierPlaces {
+  readonly disk: Disk;
+  readonly environment: Environment;
+  readonly storePaths: readonly string[];
+  /** Undefined: no file goes to another group. */
+  readonly away: AwayFiles | undefined;
+  readonly onError: (error: Error) => void;
+}
+
+export class Tiers {
+  readonly all: readonly Tier[];
+  /** Undefined where the tiers are switched off. */
+  readonly sliceRows: SliceRows | undefined;
+  /** Th_global. */
+  thresholdBytes: number;
+  readonly #settings: TierSettings;
+
+  private constructor(all: readonly Tier[], settings: TierSettings, places: TierPlaces) {
+    this.all = all;
+    this.#settings = settings;
+    this.thresholdBytes = settings.thresholdBytes;
+    if (!settings.enabled) return;
+    this.sliceRows = new SliceRows({
+      tiers: all,
+      thresholdBytes: () => this.thresholdBytes,
+      roomBytes: settings.roomBytes * settings.parameters.usedMark,
+      now: () => places.environment.now(),
+      onError: places.onError,
+    });
+  }
+
+  static async open(places: TierPlaces, settings: TierSettings): Promise<Tiers> {
+    const all: Tier[] = [];
+    try {
+      for (const path of places.storePaths) {
+        const isWanted = settings.enabled || (await hasRecords(places.disk, path));
+        if (isWanted) all.push(await openTier(path, places));
+      }
+    } catch (error) {
+      for (const { records } of all) await records.close();
+      throw error;
+    }
+    return new Tiers(all, settings, places);
+  }
+
+  /** The tier of this path, and how its records call it. */
+  locate(path: string): { readonly tier: Tier; readonly name: string } | undefined {
+    for (const tier of this.all) {
+      if (!path.startsWith(tier.data)) continue;
+      const name = path.slice(tier.data.length);
+      return { tier, name: sep === '/' ? name : name.replaceAll(sep, '/') };
+    }
+    return undefined;
+  }
+
+  /** The largest file that becomes a row; -1 for none, as in a full tier. */
+  get rowLimitBytes(): number {
+    return this.#settings.enabled && this.usedShare < 1 ? this.thresholdBytes : -1;
+  }
+
+  /** Eq. 14: the largest that a file which has moved so often may grow to in its row. */
+  changeLimitBytes(moves: number): number {
+    return fileThreshold(this.thresholdBytes, moves, this.#settings.parameters);
+  }
+
+  /** Of the room for rows, what those of files take: rows of slices make room for them. */
+  get usedShare(): number {
+    const bytes = this.all.reduce((sum, { records }) => sum + records.counts(Place.row).bytes, 0);
+    return bytes / this.#settings.roomBytes;
+  }
+
+  async close(): Promise<void> {
+    for (const { records } of this.all) await records.close();
+  }
+}
+
+async function openTier(path: string, { disk, environment, away }: TierPlaces): Promise<Tier> {
+  const data = dataDirectory(path);
+  let file = join(data, RECORDS_FILE);
+  try {
+    await disk.makeDirectory(data);
+    // It may be a link to a faster disk.
+    if (await localDisk.exists(file)) file = await realpath(file);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new StartError(
+      'ERR_STORE_PATH',
+      `The storage cannot write to ${path}: ${reason}.`,
+      error,
+    );
+  }
+  // SQLite has its own way to the disk.
+  if (!(await localDisk.exists(data))) {
+    throw new StartError('ERR_STORE_PATH', `The metadata tier needs ${data} on a local disk.`);
+  }
+  const records = Records.open(file);
+  try {
+    await localDisk.syncDirectory(dirname(file));
+    await disk.syncDirectory(data);
+    const now = (): number => environment.now();
+    const tier = new Tier({ disk, path, data: data + sep, records, away, now });
+    await tier.recover();
+    return tier;
+  } catch (error) {
+    await records.close();
+    throw error;
+  }
+}

@@ -1,0 +1,189 @@
+import { Status, StorageStatus } from '@stevedore/protocol';
+import { type Environment, nowSeconds, StatusError } from '@stevedore/wire';
+import { Member } from './member.js';
+import { holds, isSource, likeliest, type NamedFile } from './placement.js';
+
+/** A member and the store path that an upload shall name. */
+export interface StoreChoice {
+  readonly group: Group;
+  readonly member: Member;
+  readonly storePathIndex: number;
+}
+
+/** When members count as there and as full, and who is taken. */
+export interface ChoiceRules {
+  readonly checkActiveIntervalMs: number;
+  readonly reservedSpaceMegabytes: number;
+  readonly storeServer: 'round-robin' | 'first' | 'priority';
+  readonly storePath: 'round-robin' | 'most-free';
+  readonly downloadServer: 'round-robin' | 'source';
+  readonly environment: Environment;
+}
+
+const READS = 4;
+const WRITES = 2;
+
+/** The storages of one group, in the order of their ids, and whose turn it is. */
+export class Group {
+  readonly name: string;
+  readonly #rules: ChoiceRules;
+  #members: readonly Member[] = [];
+  #storeTurn = 0;
+  #fetchTurn = 0;
+
+  constructor(name: string, rules: ChoiceRules) {
+    this.name = name;
+    this.#rules = rules;
+  }
+
+  get members(): readonly Member[] {
+    return this.#members;
+  }
+
+  /** Index among the writable members of the next that takes an upload. */
+  currentWriteServer(nowMs: number): number {
+    return this.#storeTurn % Math.max(this.writable(nowMs).length, 1);
+  }
+
+  /** The member of this id, made if there is none. */
+  member(id: string, address: string, readWriteMode: number): Member {
+    const known = this.find(id);
+    if (known) return known;
+    const { environment } = this.#rules;
+    const member = new Member(id, address, readWriteMode, () => nowSeconds(environment));
+    this.#members = [...this.#members, member].sort((a, b) => (a.id < b.id ? -1 : 1));
+    return member;
+  }
+
+  find(id: string): Member | undefined {
+    return this.#members.find((member) => member.id === id);
+  }
+
+  statusOf(member: Member, nowMs: number): number {
+    return member.statusAt(nowMs, this.#rules.checkActiveIntervalMs);
+  }
+
+  /** Members that answer requests, whichever they may take. */
+  serving(nowMs: number): readonly Member[] {
+    return this.#members.filter((each) => this.statusOf(each, nowMs) === StorageStatus.active);
+  }
+
+  readable(nowMs: number): readonly Member[] {
+    return this.serving(nowMs).filter((each) => (each.readWriteMode & READS) !== 0);
+  }
+
+  writable(nowMs: number): readonly Member[] {
+    return this.serving(nowMs).filter((each) => (each.readWriteMode & WRITES) !== 0);
+  }
+
+  /** Room that every serving member has, MiB; what one lacks the group cannot take. */
+  room(nowMs: number): { readonly totalMegabytes: number; readonly freeMegabytes: number } {
+    const sums = this.serving(nowMs).map(({ usage }) => ({
+      total: usage.reduce((sum, path) => sum + path.totalMegabytes, 0),
+      free: usage.reduce((sum, path) => sum + path.freeMegabytes, 0),
+    }));
+    if (sums.length === 0) return { totalMegabytes: 0, freeMegabytes: 0 };
+    return {
+      totalMegabytes: Math.min(...sums.map(({ total }) => total)),
+      freeMegabytes: Math.min(...sums.map(({ free }) => free)),
+    };
+  }
+
+  /** A member for an upload; undefined if the group is full. */
+  chooseStore(nowMs: number): StoreChoice | undefined {
+    const { reservedSpaceMegabytes, storePath } = this.#rules;
+    const member = this.#storeMember(nowMs);
+    const storePathIndex = member?.nextStorePath(reservedSpaceMegabytes, storePath);
+    if (!member || storePathIndex === undefined) return undefined;
+    return { group: this, member, storePathIndex };
+  }
+
+  /** Every member for an upload; the store path is the first one's. Undefined if none has room. */
+  chooseStoreAll(
+    nowMs: number,
+  ): { readonly members: readonly Member[]; readonly storePathIndex: number } | undefined {
+    const { reservedSpaceMegabytes, storePath } = this.#rules;
+    const members = this.writable(nowMs).filter((each) => each.hasRoom(reservedSpaceMegabytes));
+    const storePathIndex = members[0]?.nextStorePath(reservedSpaceMegabytes, storePath);
+    return storePathIndex === undefined ? undefined : { members, storePathIndex };
+  }
+
+  /** A member to read from, in turns over those that have the file. */
+  chooseFetch(file: NamedFile | undefined, nowMs: number): Member {
+    const { best } = this.#holders(file, nowMs);
+    // Where a file may change, all ask the same one, and see no change undone.
+    if (file?.onlyAtSource) return best[0]!;
+    const source = file && best.find((each) => isSource(file, each));
+    if (source && this.#rules.downloadServer === 'source') return source;
+    return best[this.#fetchTurn++ % best.length]!;
+  }
+
+  /** Every member that has the file, the one to be asked first before the others; never none. */
+  chooseFetchAll(file: NamedFile | undefined, nowMs: number): readonly Member[] {
+    const { best, others } = this.#holders(file, nowMs);
+    return [...best, ...others];
+  }
+
+  /**
+   * The member to change or delete the file on: its source if it serves, else one that has
+   * it, which can delete it but refuses to change it.
+   */
+  chooseUpdate(file: NamedFile | undefined, nowMs: number): Member {
+    const writable = this.writable(nowMs);
+    if (writable.length === 0) throw this.#nobody();
+    const source = writable.find((each) => file && isSource(file, each));
+    const holder = (): Member | undefined =>
+      this.chooseFetchAll(file, nowMs).find((each) => writable.includes(each));
+    return source ?? holder() ?? writable[0]!;
+  }
+
+  /**
+   * Where the file can be read; where no member is known to have it, all that may, the
+   * likeliest first.
+   */
+  #holders(file: NamedFile | undefined, nowMs: number): Holders {
+    const readable = this.readable(nowMs);
+    if (readable.length === 0) throw this.#nobody();
+    const source = file && this.#sourceOf(file);
+    if (file?.onlyAtSource) {
+      const others = likeliest(readable, source?.id);
+      const best = source && readable.includes(source) ? [source] : others;
+      return { best, others: readable.filter((each) => !best.includes(each)) };
+    }
+    const atSeconds = nowSeconds(this.#rules.environment);
+    const known = file ? readable.filter((each) => holds(file, each, source?.id, atSeconds)) : [];
+    if (known.length > 0) return { best: known, others: [] };
+    const likely = source ? likeliest(readable, source.id) : [];
+    const hasReported = source && likely.some((each) => each.syncedFrom(source.id) > 0);
+    const best = hasReported ? likely : [readable[this.#storeTurn % readable.length]!];
+    return { best, others: file ? readable.filter((each) => !best.includes(each)) : [] };
+  }
+
+  #nobody(): StatusError {
+    return new StatusError(Status.notFound, `no active storage in ${this.name}`);
+  }
+
+  #sourceOf(file: NamedFile): Member | undefined {
+    return this.#members.find((each) => isSource(file, each));
+  }
+
+  #storeMember(nowMs: number): Member | undefined {
+    const { reservedSpaceMegabytes, storeServer } = this.#rules;
+    const candidates = this.writable(nowMs).filter((each) => each.hasRoom(reservedSpaceMegabytes));
+    const priority = (member: Member): number => member.joinRequest?.uploadPriority ?? 0;
+    switch (storeServer) {
+      case 'first':
+        return candidates[0];
+      case 'priority':
+        return [...candidates].sort((a, b) => priority(a) - priority(b))[0];
+      case 'round-robin':
+        return candidates[this.#storeTurn++ % Math.max(candidates.length, 1)];
+    }
+  }
+}
+
+/** Who is asked for a file first, and who if they have not got it. */
+interface Holders {
+  readonly best: readonly Member[];
+  readonly others: readonly Member[];
+}

@@ -1,0 +1,106 @@
+import type { Parameters } from '@stevedore/protocol';
+import {
+  activeTest,
+  beat,
+  changelogReq,
+  changeStatus,
+  join,
+  parameterReq,
+  replicaChange,
+  reportDiskUsage,
+  Status,
+  syncReport,
+} from '@stevedore/protocol';
+import { control, type Handler, StatusError } from '@stevedore/wire';
+import type { Cluster } from '../cluster.js';
+import { SYNC_MAX_DELAY_SECONDS } from '../placement.js';
+import type { TrackerSession } from '../session.js';
+import type { TrackerSettings } from '../tracker-options.js';
+
+/** What storages send: what are the settings, I join, I am alive, so much is free. */
+export function membershipHandlers(
+  cluster: Cluster,
+  settings: TrackerSettings,
+): Handler<TrackerSession>[] {
+  const parameters = clusterParameters(settings);
+  const now = (): number => settings.environment.uptimeMs();
+  return [
+    control(activeTest, () => undefined),
+    control(parameterReq, () => parameters),
+    control(join, (request, { session }: { session: TrackerSession }) => {
+      const { group, member, status } = cluster.join(request, session.address, session, now());
+      session.enter(group, member);
+      return { status, sourceId: member.syncSource?.sourceId ?? '' };
+    }),
+    control(beat, (statistics, { session }: { session: TrackerSession }) => {
+      session.joined().member.beat(statistics, now());
+      return session.changes(now());
+    }),
+    control(reportDiskUsage, (usage, { session }: { session: TrackerSession }) => {
+      session.joined().member.reportUsage(usage, now());
+      return session.changes(now());
+    }),
+    control(syncReport, (reports, { session }: { session: TrackerSession }) => {
+      const { group, member } = session.joined();
+      const active = new Set(group.serving(now()).map(({ id }) => id));
+      // In turns, an upload may be anywhere, so what all have sent counts.
+      const mode = settings.storeServer === 'round-robin' ? 'all' : 'any';
+      member.reportSynced(reports, (id) => active.has(id), mode);
+      return session.changes(now());
+    }),
+    control(replicaChange, (_, { session }: { session: TrackerSession }) => {
+      // The leader, which a lone tracker is, knows better.
+      session.joined();
+      return undefined;
+    }),
+    control(changeStatus, (status, { session }: { session: TrackerSession }) => {
+      session.joined().member.changeStatus(status);
+      return undefined;
+    }),
+    control(changelogReq, (request, { session }: { session: TrackerSession }) => {
+      const member = session.hasJoined ? session.joined().member : undefined;
+      if (!member && !request) throw new StatusError(Status.invalid, 'nobody asks for the log');
+      if (member && request) throw new StatusError(Status.invalid, 'a joined storage names itself');
+      const reader = member ?? cluster.member(request!.group, request!.id);
+      const text = cluster.log.since(reader.logPosition);
+      reader.logPosition = cluster.log.end;
+      return text;
+    }),
+  ];
+}
+
+/**
+ * The cluster's settings as storages ask for them. All 26 lines, because a
+ * stock storage falls back to defaults of its own for a missing one, and that
+ * of the address width is not this tracker's.
+ */
+export function clusterParameters(settings: TrackerSettings): Parameters {
+  return new Map([
+    ['use_storage_id', settings.storageIds.used ? '1' : '0'],
+    ['id_type_in_filename', settings.storageIds.used ? 'id' : 'ip'],
+    ['trust_storage_server_id', '1'],
+    ['response_ip_addr_size', settings.addressWidth === 'wide' ? '46' : '16'],
+    ['storage_ip_changed_auto_adjust', '1'],
+    ['storage_sync_file_max_delay', String(SYNC_MAX_DELAY_SECONDS)],
+    ['store_path', settings.storePath === 'most-free' ? '2' : '0'],
+    ['reserved_storage_space', `${settings.reservedSpaceMegabytes}MB`],
+    ['use_trunk_file', '0'],
+    ['slot_min_size', '256'],
+    ['slot_max_size', '1048576'],
+    ['trunk_alloc_alignment_size', '0'],
+    ['trunk_file_size', '67108864'],
+    ['trunk_create_file_advance', '0'],
+    ['trunk_create_file_time_base', '02:00'],
+    ['trunk_create_file_interval', '86400'],
+    ['trunk_create_file_space_threshold', '0'],
+    ['trunk_init_check_occupying', '0'],
+    ['trunk_init_reload_from_binlog', '0'],
+    ['trunk_free_space_merge', '1'],
+    ['delete_unused_trunk_files', '0'],
+    ['trunk_compress_binlog_min_interval', '86400'],
+    ['trunk_compress_binlog_interval', '86400'],
+    ['trunk_compress_binlog_time_base', '03:00'],
+    ['trunk_binlog_max_backups', '7'],
+    ['store_slave_file_use_link', '0'],
+  ]);
+}

@@ -1,0 +1,104 @@
+import {
+  type FetchTarget,
+  MAX_GROUP_SERVERS,
+  queryFetch,
+  queryFetchAll,
+  queryStore,
+  queryStoreAll,
+  queryStoreInGroup,
+  queryStoreInGroupAll,
+  queryUpdate,
+  type ServerAddress,
+  Status,
+  type StoreTarget,
+} from '@stevedore/protocol';
+import { control, type Handler, StatusError } from '@stevedore/wire';
+import type { Cluster } from '../cluster.js';
+import type { Group, StoreChoice } from '../group.js';
+import type { Member } from '../member.js';
+import { readName } from '../placement.js';
+import type { TrackerSession } from '../session.js';
+import type { TrackerSettings } from '../tracker-options.js';
+
+/** What clients ask: where to put a file, where to read it, where to change it. */
+export function queryHandlers(
+  cluster: Cluster,
+  settings: TrackerSettings,
+): Handler<TrackerSession>[] {
+  const now = (): number => settings.environment.uptimeMs();
+  const width = () => settings.addressWidth;
+  return [
+    control(queryStore, () => storeTarget(cluster.chooseStore(now())), width),
+    control(
+      queryStoreInGroup,
+      ({ group }) => storeTarget(inGroup(cluster.group(group), (each) => each.chooseStore(now()))),
+      width,
+    ),
+    control(
+      queryStoreAll,
+      () => {
+        const { group, members, storePathIndex } = cluster.chooseStoreAll(now());
+        return { group: group.name, servers: members.map(address), storePathIndex };
+      },
+      width,
+    ),
+    control(
+      queryStoreInGroupAll,
+      ({ group }) => {
+        const { members, storePathIndex } = inGroup(cluster.group(group), (each) =>
+          each.chooseStoreAll(now()),
+        );
+        return { group, servers: members.map(address), storePathIndex };
+      },
+      width,
+    ),
+    control(
+      queryFetch,
+      (file) => {
+        const group = cluster.group(file.group);
+        return fetchTarget(group, group.chooseFetch(readName(file), now()));
+      },
+      width,
+    ),
+    control(
+      queryFetchAll,
+      (file) => {
+        const group = cluster.group(file.group);
+        const members = group.chooseFetchAll(readName(file), now());
+        // A longer list could not be told from one of wide addresses.
+        return { group: group.name, servers: members.slice(0, MAX_GROUP_SERVERS).map(address) };
+      },
+      width,
+    ),
+    control(
+      queryUpdate,
+      (file) => {
+        const group = cluster.group(file.group);
+        return fetchTarget(group, group.chooseUpdate(readName(file), now()));
+      },
+      width,
+    ),
+  ];
+
+  /** What the group chooses; status 2 without a writable storage, 28 without room. */
+  function inGroup<Choice>(group: Group, choose: (group: Group) => Choice | undefined): Choice {
+    if (group.writable(now()).length === 0) {
+      throw new StatusError(Status.notFound, `no active storage in ${group.name}`);
+    }
+    const choice = choose(group);
+    if (!choice) throw new StatusError(Status.noSpace, `${group.name} is full`);
+    return choice;
+  }
+}
+
+function storeTarget({ group, member, storePathIndex }: StoreChoice): StoreTarget {
+  return { ...fetchTarget(group, member), storePathIndex };
+}
+
+function fetchTarget(group: Group, member: Member): FetchTarget {
+  return { group: group.name, ...address(member) };
+}
+
+function address(member: Member): ServerAddress {
+  return { address: member.address, port: member.port };
+}

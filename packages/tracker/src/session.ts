@@ -1,0 +1,72 @@
+import { type ChangeList, type ServerBrief, Status } from '@stevedore/protocol';
+import { addressText, type ConnectionEnds, StatusError } from '@stevedore/wire';
+import type { Group } from './group.js';
+import type { Member } from './member.js';
+
+/** A connection to the tracker: whose it is and, after a join, which storage's. */
+export class TrackerSession {
+  readonly #ends: ConnectionEnds;
+  #joined: { readonly group: Group; readonly member: Member } | undefined;
+  #toldLeader = false;
+  /** The members as they were last sent on this connection. */
+  #toldMembers = '';
+
+  constructor(ends: ConnectionEnds) {
+    this.#ends = ends;
+  }
+
+  /** The peer's address, which identifies a storage. */
+  get address(): string {
+    return this.#ends.peerAddress;
+  }
+
+  /** This tracker as the peer reaches it, and as the leader that a lone tracker is. */
+  leader(): ServerBrief {
+    const { localAddress, localPort } = this.#ends;
+    return { status: 0, port: localPort, id: localAddress.slice(0, 15), address: localAddress };
+  }
+
+  /** The leader as `ip:port` text. */
+  leaderText(): string {
+    const { address, port } = this.leader();
+    return addressText(address, port);
+  }
+
+  enter(group: Group, member: Member): void {
+    if (this.#joined && this.#joined.member !== member) this.#joined.member.leave(this);
+    this.#joined = { group, member };
+    this.#toldLeader = false;
+    this.#toldMembers = '';
+  }
+
+  get hasJoined(): boolean {
+    return this.#joined !== undefined;
+  }
+
+  /** The storage that has joined on this connection; status 13 if none has. */
+  joined(): { readonly group: Group; readonly member: Member } {
+    if (!this.#joined) throw new StatusError(Status.accessDenied, 'the connection has not joined');
+    return this.#joined;
+  }
+
+  /** What the storage has not been sent yet: the leader once, the members after every change. */
+  changes(nowMs: number): ChangeList {
+    const { group } = this.joined();
+    const members = group.members.map((each) => ({
+      ...each.brief(),
+      status: group.statusOf(each, nowMs),
+    }));
+    const text = JSON.stringify(members);
+    const changes = {
+      ...(this.#toldLeader ? {} : { leader: this.leader() }),
+      ...(this.#toldMembers === text ? {} : { members }),
+    };
+    this.#toldLeader = true;
+    this.#toldMembers = text;
+    return changes;
+  }
+
+  end(): void {
+    this.#joined?.member.leave(this);
+  }
+}

@@ -1,0 +1,82 @@
+import { isIP, isIPv4, isIPv6 } from 'node:net';
+import { crc32 } from 'node:zlib';
+import { OptionError } from '@stevedore/options';
+import { MAX_PORT } from '@stevedore/protocol';
+
+/** Addresses of servers: text as people write it, and the one form that names a pool. */
+
+export const DEFAULT_TRACKER_PORT = 22_122;
+
+export interface Address {
+  readonly host: string;
+  readonly port: number;
+  /** `host:port`, an IPv6 host in brackets. Equal addresses have equal text. */
+  readonly text: string;
+}
+
+const BRACKETED = /^\[([^\]]+)\](?::(\d{1,5}))?$/;
+const PLAIN = /^([A-Za-z0-9._-]+)(?::(\d{1,5}))?$/;
+
+/** The address of a host as a tracker names it; undefined when host or port is impossible. */
+export function makeAddress(host: string, port: number): Address | undefined {
+  const bare = host.startsWith('[') && host.endsWith(']') ? host.slice(1, -1) : host;
+  const ipv6 = isIPv6(bare);
+  if (!ipv6 && !/^[A-Za-z0-9._-]+$/.test(bare)) return undefined;
+  if (!Number.isInteger(port) || port < 1 || port > MAX_PORT) return undefined;
+  return { host: bare, port, text: addressText(bare, port) };
+}
+
+/** `host:port`, an IPv6 host in brackets. */
+export function addressText(host: string, port: number): string {
+  return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+/**
+ * Reads `host`, `host:port`, `[::1]:port`, `[::1]` or a bare IPv6 address;
+ * undefined when the text is none of them.
+ */
+export function parseAddress(text: string, defaultPort: number): Address | undefined {
+  if (isIPv6(text)) return makeAddress(text, defaultPort);
+  const bracketed = BRACKETED.exec(text);
+  if (bracketed && !isIPv6(bracketed[1]!)) return undefined;
+  const match = bracketed ?? PLAIN.exec(text);
+  if (!match) return undefined;
+  return makeAddress(match[1]!, match[2] === undefined ? defaultPort : Number(match[2]));
+}
+
+/** As `parseAddress`; throws OptionError. */
+export function checkAddress(text: string, defaultPort: number): Address {
+  const address = parseAddress(text, defaultPort);
+  if (address) return address;
+  throw new OptionError(`"${text}" is not an address of the form host:port or [ipv6]:port`);
+}
+
+/** Hosts apart from ports, for tables that may name either: `host` or `host:port`. */
+export function addressKey(text: string): string | undefined {
+  const address = parseAddress(text, MAX_PORT);
+  if (!address) return undefined;
+  return hasPort(text) ? address.text : address.host;
+}
+
+/** Whether the text of an address that is valid names a port. */
+export function hasPort(text: string): boolean {
+  return !isIPv6(text) && /:\d{1,5}$/.test(text);
+}
+
+/** True for an address that names one machine, so that peers can connect to it. */
+export function isOwnAddress(host: string): boolean {
+  return isIPv4(host) ? !host.startsWith('0.') : isIP(host) === 6 && host !== '::';
+}
+
+/** `::ffff:10.0.0.1`, as a socket of both families has it, is 10.0.0.1. */
+export function plainAddress(address: string): string {
+  return address.startsWith('::ffff:') ? address.slice(7) : address;
+}
+
+/** Without ids an IPv4 address is the id; an IPv6 address is too long and gets a short code. */
+export function idOfAddress(address: string): string {
+  if (!isIPv6(address)) return address;
+  const code = Buffer.alloc(8);
+  code.writeUInt32LE(~crc32(address) >>> 0, 0);
+  return `${code.toString('base64url')}.`;
+}

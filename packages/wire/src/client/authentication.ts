@@ -1,0 +1,65 @@
+import { randomBytes } from 'node:crypto';
+import {
+  beginAuthentication,
+  type Command,
+  clientProof,
+  encodeRequest,
+  isSameProof,
+  NONCE_BYTES,
+  ProtocolError,
+  proveAuthentication,
+  Status,
+  serverProof,
+} from '@stevedore/protocol';
+import type { Call } from './call.js';
+import type { Connection } from './connection.js';
+import { CollectedReply, MAX_SMALL_BODY_BYTES, ReplyReader } from './reply-reader.js';
+
+/**
+ * The first exchange of a connection where the cluster has a secret: each end shows the
+ * other that it has it. Until then the connection carries nothing else. Rejects with
+ * `access_denied` if the server has another secret, and resolves with false if it has none.
+ */
+export async function authenticate(
+  connection: Connection,
+  secret: string,
+  call: Call,
+  progressMs: number,
+): Promise<boolean> {
+  const client = randomBytes(NONCE_BYTES);
+  const server = await ask(connection, beginAuthentication, client, call, progressMs);
+  if (!server) return false;
+  const nonces = { client, server };
+  const proof = clientProof(secret, nonces);
+  const shown = await ask(connection, proveAuthentication, proof, call, progressMs);
+  if (!shown) return false;
+  if (!isSameProof(shown, serverProof(secret, nonces))) throw refused(connection, call);
+  // What follows is the first request of a connection that is known to be alive.
+  connection.replies = 0;
+  return true;
+}
+
+/** Undefined if the server does not know the command. */
+async function ask(
+  connection: Connection,
+  command: Command<Buffer, Buffer>,
+  request: Buffer,
+  call: Call,
+  progressMs: number,
+): Promise<Buffer | undefined> {
+  const reply = new CollectedReply(MAX_SMALL_BODY_BYTES);
+  const frame = encodeRequest(command, request);
+  await connection.exchange([frame], new ReplyReader(reply), call, progressMs);
+  if (reply.status === Status.accessDenied) throw refused(connection, call);
+  if (reply.status !== Status.ok) return undefined;
+  try {
+    return command.reply.decode(reply.body);
+  } catch (error) {
+    if (!(error instanceof ProtocolError)) throw error;
+    throw refused(connection, call);
+  }
+}
+
+function refused({ address }: Connection, call: Call): Error {
+  return call.error('access_denied', 'the server has another secret', { address: address.text });
+}

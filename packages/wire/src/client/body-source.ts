@@ -1,0 +1,157 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Call } from './call.js';
+import type { Connection } from './connection.js';
+import type { ReplyReader } from './reply-reader.js';
+
+/**
+ * A body that comes in chunks, of a size known beforehand. Never more than
+ * one chunk of it is held. The chunk that completes the size goes out only when
+ * the source has ended, so that a body that is too long is not stored.
+ */
+export class BodySource {
+  /** Whether it can be read again from its start, as a file can. */
+  readonly repeatable: boolean;
+  readonly #open: () => AsyncIterable<Uint8Array>;
+  readonly #size: number;
+  #touched = false;
+
+  constructor(open: () => AsyncIterable<Uint8Array>, size: number, repeatable: boolean) {
+    this.#open = open;
+    this.#size = size;
+    this.repeatable = repeatable;
+  }
+
+  /** True once a byte may have been taken from a source that cannot give it again. */
+  get spent(): boolean {
+    return this.#touched && !this.repeatable;
+  }
+
+  /** The bytes as they come; whoever asks again begins at their start, if it is repeatable. */
+  chunks(): AsyncIterable<Uint8Array> {
+    this.#touched = true;
+    return this.#open();
+  }
+
+  /**
+   * Sends head and body and resolves when `reader` has the reply. Rejects with
+   * `length_mismatch`, with the source's own error, or as `Connection.exchange`;
+   * the connection is closed then, and the source told to stop.
+   */
+  async sendOver(
+    connection: Connection,
+    head: Buffer,
+    reader: ReplyReader,
+    call: Call,
+    progressMs: number,
+  ): Promise<void> {
+    this.#touched = true;
+    const source = new SourceCursor(this.#open());
+    const reply = connection.exchange([], reader, call, progressMs, false);
+    connection.expectNothing();
+    // A reply before the end, or a lost connection, ends the wait for the source.
+    reply.then(source.interrupt, source.interrupt);
+    try {
+      await this.#pump(connection, head, source, call);
+    } catch (error) {
+      connection.destroy(error);
+    } finally {
+      source.stop();
+    }
+    return reply;
+  }
+
+  async #pump(
+    connection: Connection,
+    head: Buffer,
+    source: SourceCursor,
+    call: Call,
+  ): Promise<void> {
+    let held: Uint8Array[] = [head];
+    let left = this.#size;
+    for (;;) {
+      const chunk = await source.next(call);
+      if (source.interrupted) return;
+      if (chunk === undefined) break;
+      if (chunk.length > left) throw this.#mismatch(call, 'more');
+      if (chunk.length === 0) continue;
+      left -= chunk.length;
+      held.push(chunk);
+      if (left === 0) continue;
+      await connection.send(held, false);
+      held = [];
+      // A source that is always ready must not keep a refusal, or other calls, waiting.
+      await nextTurn();
+    }
+    if (left > 0) throw this.#mismatch(call, 'fewer');
+    await connection.send(held, true);
+  }
+
+  #mismatch(call: Call, than: 'more' | 'fewer'): Error {
+    return call.error('length_mismatch', `the body has ${than} than its ${this.#size} bytes`);
+  }
+}
+
+/** The bytes of an upload, ready to be sent. */
+export interface PreparedBody {
+  readonly size: number;
+  readonly payload: Buffer | BodySource;
+  /** Lets go of what the body was kept in. */
+  release(): Promise<void>;
+}
+
+/** Reads an async iterable chunk by chunk; a wait for it can be interrupted. */
+export class SourceCursor {
+  readonly #iterator: AsyncIterator<Uint8Array>;
+  #ended = false;
+  #interrupted = false;
+  #wake: (() => void) | undefined;
+  readonly interrupt = (): void => {
+    this.#interrupted = true;
+    this.#wake?.();
+  };
+
+  constructor(body: AsyncIterable<Uint8Array>) {
+    this.#iterator = body[Symbol.asyncIterator]();
+  }
+
+  get interrupted(): boolean {
+    return this.#interrupted;
+  }
+
+  /** The next chunk; undefined at the end and when interrupted. */
+  async next(call: Call): Promise<Uint8Array | undefined> {
+    if (this.#ended || this.#interrupted) return undefined;
+    const result = await this.#pull();
+    if (!result) return undefined;
+    if (result.done) {
+      this.#ended = true;
+      return undefined;
+    }
+    if (!(result.value instanceof Uint8Array)) {
+      throw call.error('invalid_argument', 'the body yielded something else than bytes');
+    }
+    return result.value;
+  }
+
+  /** Tells the source that no more is wanted, unless it has ended by itself. */
+  stop(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    try {
+      this.#iterator.return?.().then(undefined, () => {});
+    } catch {
+      // The call has its result; a source that fails to stop changes nothing.
+    }
+  }
+
+  async #pull(): Promise<IteratorResult<Uint8Array> | undefined> {
+    try {
+      return await new Promise((resolve, reject) => {
+        this.#wake = () => resolve(undefined);
+        this.#iterator.next().then(resolve, reject);
+      });
+    } finally {
+      this.#wake = undefined;
+    }
+  }
+}

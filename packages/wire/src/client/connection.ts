@@ -1,0 +1,324 @@
+import { type Address, plainAddress } from '../address.js';
+import type { Call } from './call.js';
+import { PatientSocket } from './patient-socket.js';
+import type { ReplyReader } from './reply-reader.js';
+
+/**
+ * One socket to one server, carrying one request at a time. It is in exactly one
+ * state; whatever leaves a doubt about the bytes still under way closes it:
+ * timeout, abort, end, reset, a malformed reply, bytes that were not asked for.
+ *
+ *     connecting --> leased --> awaiting --> receiving --> leased --> idle --> leased ..
+ *
+ * and from everywhere to closed. Every wait on it settles, and its socket has its
+ * listeners from birth, so no error of it is ever unhandled.
+ */
+
+export type ConnectionState =
+  | 'connecting'
+  /** Handed to one call, which has no request out. */
+  | 'leased'
+  /** A request is being sent or is sent; no byte of its reply has come. */
+  | 'awaiting'
+  /** A part of the reply has come. */
+  | 'receiving'
+  /** In the pool. */
+  | 'idle'
+  | 'closed';
+
+const TRANSITIONS: Readonly<Record<ConnectionState, readonly ConnectionState[]>> = {
+  connecting: ['leased', 'closed'],
+  leased: ['awaiting', 'idle', 'closed'],
+  awaiting: ['receiving', 'closed'],
+  receiving: ['leased', 'closed'],
+  idle: ['leased', 'closed'],
+  closed: [],
+};
+
+export interface SocketOptions {
+  /** Has the system find out about a peer that is gone. Default false. */
+  readonly keepAlive?: boolean;
+  /** Address to connect from: servers tell storages apart by it. */
+  readonly localAddress?: string | undefined;
+}
+
+/** What a call is waiting for: the connection itself, or a reply. */
+interface Wait {
+  readonly call: Call;
+  readonly noProgressMs: number;
+  readonly reader?: ReplyReader;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+export class Connection {
+  readonly address: Address;
+  /** Replies received so far: above 0, the server may have dropped it meanwhile. */
+  replies = 0;
+  /** Time of the last return to the pool, in milliseconds of `performance.now()`. */
+  idleSinceMs = 0;
+  /** True once the other end, or the way there, has ended it. */
+  lost = false;
+  readonly #socket = new PatientSocket();
+  readonly #onClosed: (connection: Connection) => void;
+  #state: ConnectionState = 'connecting';
+  #wait: Wait | undefined;
+  #requestComplete = true;
+  #unanswered = false;
+  #paused = false;
+
+  private constructor(
+    address: Address,
+    { keepAlive = false, localAddress }: SocketOptions,
+    onClosed: (connection: Connection) => void,
+  ) {
+    this.address = address;
+    this.#onClosed = onClosed;
+    this.#socket.setNoDelay(true);
+    if (keepAlive) this.#socket.setKeepAlive(true);
+    this.#socket.on('connect', () => this.#onConnect());
+    this.#socket.on('data', (bytes: Buffer) => this.#onData(bytes));
+    this.#socket.on('timeout', () => this.#onTimeout());
+    this.#socket.on('error', (error) => this.#onLost(error));
+    this.#socket.on('end', () => this.#onLost(undefined));
+    this.#socket.on('close', () => this.#onLost(undefined));
+    this.#socket.connect({
+      host: address.host,
+      port: address.port,
+      ...(localAddress === undefined ? {} : { localAddress }),
+    });
+  }
+
+  /**
+   * Begins to connect. `onClosed` is called once, when the connection is given up.
+   * `connected` rejects with `connect_failed`, or with the error that ended the call.
+   */
+  static open(
+    address: Address,
+    options: SocketOptions,
+    timeoutMs: number,
+    call: Call,
+    onClosed: (connection: Connection) => void,
+  ): { connection: Connection; connected: Promise<void> } {
+    const connection = new Connection(address, options, onClosed);
+    return { connection, connected: connection.#waitFor({ call, noProgressMs: timeoutMs }) };
+  }
+
+  /** The server's address as the system has it, even if it was connected to by name. */
+  get remoteAddress(): string {
+    return plainAddress(this.#socket.remoteAddress ?? '');
+  }
+
+  get state(): ConnectionState {
+    return this.#state;
+  }
+
+  /** True while no byte of the reply to the last request has come. */
+  get unanswered(): boolean {
+    return this.#unanswered;
+  }
+
+  /** True when all of the last request was handed to the system, or is about to be. */
+  get requestComplete(): boolean {
+    return this.#requestComplete;
+  }
+
+  /** Takes the connection out of the pool. */
+  lease(): void {
+    this.#enter('leased');
+    this.#socket.ref();
+  }
+
+  /** Puts it into the pool, where it does not keep the process alive. */
+  rest(): void {
+    this.#enter('idle');
+    this.idleSinceMs = performance.now();
+    this.#socket.unref();
+  }
+
+  /**
+   * Sends a request and feeds what comes to `reader` until its reply is complete.
+   * With `complete` false the rest of the request follows by `send`. A reply that
+   * comes before the request is whole closes the connection once it is read.
+   */
+  exchange(
+    parts: readonly Uint8Array[],
+    reader: ReplyReader,
+    call: Call,
+    noProgressMs: number,
+    complete = true,
+  ): Promise<void> {
+    if (this.#state === 'closed') return Promise.reject(this.#lostError(call, undefined));
+    this.#enter('awaiting');
+    this.#unanswered = true;
+    this.#requestComplete = complete;
+    const done = this.#waitFor({ call, noProgressMs, reader });
+    // An ended call has closed the connection already.
+    if (this.#wait) this.#write(parts);
+    return done;
+  }
+
+  /**
+   * Sends more of the request; resolves, never rejects, when the system has taken it
+   * or the exchange is over. Between two parts the server owes nothing, so no
+   * progress is expected of it; `last` says that the reply is due.
+   */
+  async send(parts: readonly Uint8Array[], last: boolean): Promise<void> {
+    const wait = this.#wait;
+    if (!wait) return;
+    this.#requestComplete = last;
+    this.#socket.setTimeout(wait.noProgressMs);
+    await new Promise<void>((resolve) => this.#write(parts, resolve));
+    if (!last && this.#wait === wait) this.#socket.setTimeout(0);
+  }
+
+  /** The caller produces the next part of the request: the server is not to blame for the wait. */
+  expectNothing(): void {
+    if (this.#wait) this.#socket.setTimeout(0);
+  }
+
+  /** Stops reading a reply whose consumer is behind. */
+  pause(): void {
+    if (!this.#wait || this.#paused) return;
+    this.#paused = true;
+    this.#socket.setTimeout(0);
+    this.#socket.pause();
+  }
+
+  resume(): void {
+    if (!this.#paused) return;
+    this.#paused = false;
+    if (this.#wait) this.#socket.setTimeout(this.#wait.noProgressMs);
+    if (this.#state !== 'closed') this.#socket.resume();
+  }
+
+  /** Closes the connection for good; whoever waits on it gets the error. */
+  destroy(error?: unknown): void {
+    if (this.#state === 'closed') return;
+    this.#enter('closed');
+    const wait = this.#takeWait();
+    this.#socket.destroy();
+    this.#onClosed(this);
+    wait?.reject(error);
+  }
+
+  /** Closes the connection because its owner is closed. */
+  close(): void {
+    this.destroy(this.#wait?.call.error('closed', 'the client was closed'));
+  }
+
+  /** Resolves once the socket's descriptor is released. */
+  whenReleased(): Promise<void> {
+    if (this.#socket.closed) return Promise.resolve();
+    return new Promise((resolve) => this.#socket.once('close', () => resolve()));
+  }
+
+  #enter(state: ConnectionState): void {
+    if (!TRANSITIONS[this.#state].includes(state)) {
+      throw new Error(`a connection cannot go from ${this.#state} to ${state}`);
+    }
+    this.#state = state;
+  }
+
+  #waitFor(what: Omit<Wait, 'resolve' | 'reject'>): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#wait = { ...what, resolve, reject };
+      this.#socket.setTimeout(what.noProgressMs);
+      what.call.watch((error) => this.destroy(error));
+    });
+  }
+
+  #takeWait(): Wait | undefined {
+    const wait = this.#wait;
+    this.#wait = undefined;
+    wait?.call.unwatch();
+    this.#socket.setTimeout(0);
+    return wait;
+  }
+
+  #write(parts: readonly Uint8Array[], flushed?: () => void): void {
+    const last = parts.length - 1;
+    if (last < 0) {
+      flushed?.();
+    } else if (last === 0) {
+      this.#socket.write(parts[0]!, flushed);
+    } else {
+      // Corked writes leave in one system call.
+      this.#socket.cork();
+      for (let index = 0; index < last; index++) this.#socket.write(parts[index]!);
+      this.#socket.write(parts[last]!, flushed);
+      this.#socket.uncork();
+    }
+  }
+
+  #onConnect(): void {
+    if (this.#state !== 'connecting') return;
+    this.#enter('leased');
+    this.#takeWait()?.resolve();
+  }
+
+  #onData(bytes: Buffer): void {
+    const wait = this.#wait;
+    if (!wait?.reader) {
+      this.destroy();
+      return;
+    }
+    if (this.#state === 'awaiting') {
+      this.#enter('receiving');
+      this.#unanswered = false;
+    }
+    try {
+      if (wait.reader.push(bytes)) this.#finish();
+    } catch (error) {
+      this.destroy(
+        wait.call.error('bad_reply', messageOf(error), {
+          address: this.address.text,
+          cause: error,
+        }),
+      );
+    }
+  }
+
+  #finish(): void {
+    // The reader's sink may have ended the call meanwhile.
+    if (this.#state === 'closed') return;
+    this.#enter('leased');
+    this.replies++;
+    const wait = this.#takeWait();
+    this.resume();
+    if (!this.#requestComplete || this.#socket.writableLength > 0) this.destroy();
+    wait?.resolve();
+  }
+
+  #onTimeout(): void {
+    const wait = this.#wait;
+    if (!wait) return;
+    const address = this.address.text;
+    this.destroy(
+      this.#state === 'connecting'
+        ? wait.call.error('connect_failed', `no connection within ${wait.noProgressMs} ms`, {
+            address,
+          })
+        : wait.call.error('timeout', `no progress for ${wait.noProgressMs} ms`, { address }),
+    );
+  }
+
+  #onLost(cause: Error | undefined): void {
+    if (this.#state === 'closed') return;
+    this.lost = true;
+    const call = this.#wait?.call;
+    this.destroy(call && this.#lostError(call, cause));
+  }
+
+  #lostError(call: Call, cause: Error | undefined): Error {
+    const why = cause ? messageOf(cause) : 'closed by the server';
+    const details = { address: this.address.text, cause };
+    return this.#state === 'connecting'
+      ? call.error('connect_failed', `cannot connect: ${why}`, details)
+      : call.error('connection_lost', `connection lost: ${why}`, details);
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,167 @@
+import type { Socket } from 'node:net';
+import { ConnectionError } from '../errors.js';
+
+/**
+ * Pulls bytes out of a socket in the amounts that a reader asks for. Holds at
+ * most `limitBytes` and one read of the system; the sender waits beyond that.
+ * Every wait can have a time limit; none ends in silence when the peer goes.
+ */
+export class ByteSource {
+  readonly #socket: Socket;
+  readonly #limitBytes: number;
+  #chunks: Buffer[] = [];
+  #queuedBytes = 0;
+  #finished = false;
+  #wake: (() => void) | undefined;
+
+  constructor(socket: Socket, limitBytes: number) {
+    this.#socket = socket;
+    this.#limitBytes = limitBytes;
+    socket.on('data', (chunk: Buffer) => this.#take(chunk));
+    socket.on('end', () => this.#finish());
+    socket.on('error', () => this.#finish());
+    socket.on('close', () => this.#finish());
+  }
+
+  /** True once the peer sends no more; what it sent before may still be queued. */
+  get finished(): boolean {
+    return this.#finished;
+  }
+
+  /** Bytes that have arrived and wait for a reader. */
+  get queuedBytes(): number {
+    return this.#queuedBytes;
+  }
+
+  /** Waits for a first byte; false if the peer ends instead. Without a limit, for ever. */
+  async ready(timeoutMs?: number): Promise<boolean> {
+    await this.#until(1, timeoutMs);
+    return this.#queuedBytes > 0;
+  }
+
+  /** Exactly `count` bytes, at most `limitBytes`, within the time. */
+  async exactly(count: number, timeoutMs: number): Promise<Buffer> {
+    await this.#until(count, timeoutMs);
+    if (this.#queuedBytes < count) throw lost();
+    return join(this.#remove(count), count);
+  }
+
+  /** What has arrived, from 1 to `most` bytes; waits for the first of them. */
+  async some(most: number, timeoutMs: number): Promise<Buffer[]> {
+    await this.#until(1, timeoutMs);
+    if (this.#queuedBytes === 0) throw lost();
+    return this.#remove(Math.min(most, this.#queuedBytes));
+  }
+
+  #take(chunk: Buffer): void {
+    this.#chunks.push(chunk);
+    this.#queuedBytes += chunk.length;
+    if (this.#queuedBytes >= this.#limitBytes) this.#socket.pause();
+    this.#wake?.();
+  }
+
+  #finish(): void {
+    this.#finished = true;
+    this.#wake?.();
+  }
+
+  async #until(count: number, timeoutMs: number | undefined): Promise<void> {
+    const giveUpAt = timeoutMs === undefined ? undefined : performance.now() + timeoutMs;
+    while (this.#queuedBytes < count && !this.#finished) {
+      const left = giveUpAt === undefined ? undefined : giveUpAt - performance.now();
+      if (left !== undefined && left <= 0) {
+        throw new ConnectionError('ERR_CONNECTION_TIMEOUT', 'the peer has been silent too long');
+      }
+      await this.#arrival(left);
+    }
+  }
+
+  #arrival(timeoutMs: number | undefined): Promise<void> {
+    return new Promise((resolve) => {
+      const timer =
+        timeoutMs === undefined ? undefined : setTimeout(() => this.#wake?.(), timeoutMs + 1);
+      this.#wake = () => {
+        clearTimeout(timer);
+        this.#wake = undefined;
+        resolve();
+      };
+    });
+  }
+
+  #remove(count: number): Buffer[] {
+    const taken: Buffer[] = [];
+    let missing = count;
+    let used = 0;
+    while (missing > 0) {
+      const chunk = this.#chunks[used]!;
+      if (chunk.length <= missing) {
+        taken.push(chunk);
+        used += 1;
+      } else {
+        taken.push(chunk.subarray(0, missing));
+        this.#chunks[used] = chunk.subarray(missing);
+      }
+      missing -= Math.min(chunk.length, missing);
+    }
+    this.#chunks.splice(0, used);
+    this.#queuedBytes -= count;
+    if (this.#queuedBytes < this.#limitBytes && this.#socket.isPaused()) this.#socket.resume();
+    return taken;
+  }
+}
+
+function join(chunks: Buffer[], bytes: number): Buffer {
+  return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, bytes);
+}
+
+function lost(): ConnectionError {
+  return new ConnectionError('ERR_CONNECTION_LOST', 'the peer closed in the middle of a message');
+}
+
+/** Writes to a socket and waits until the peer takes it, though not for ever. */
+export class SocketSink {
+  readonly #socket: Socket;
+  readonly #timeoutMs: number;
+  #wake: (() => void) | undefined;
+
+  constructor(socket: Socket, timeoutMs: number) {
+    this.#socket = socket;
+    this.#timeoutMs = timeoutMs;
+    socket.on('drain', () => this.#wake?.());
+    socket.on('close', () => this.#wake?.());
+  }
+
+  /** Resolves when there is room for more. Several parts travel together. */
+  async write(...parts: Buffer[]): Promise<void> {
+    const socket = this.#socket;
+    if (!socket.writable) throw gone();
+    if (parts.length > 1) socket.cork();
+    let room = true;
+    for (const part of parts) room = socket.write(part);
+    if (parts.length > 1) {
+      socket.uncork();
+      room = !socket.writableNeedDrain;
+    }
+    if (room) return;
+    await this.#drained();
+    if (!socket.writable) throw gone();
+  }
+
+  #drained(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        this.#wake = undefined;
+        reject(new ConnectionError('ERR_CONNECTION_TIMEOUT', 'the peer does not read its answer'));
+      }, this.#timeoutMs);
+      this.#wake = () => {
+        clearTimeout(timer);
+        this.#wake = undefined;
+        resolve();
+      };
+    });
+  }
+}
+
+function gone(): ConnectionError {
+  return new ConnectionError('ERR_CONNECTION_LOST', 'the peer has closed');
+}

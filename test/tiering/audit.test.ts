@@ -1,0 +1,75 @@
+import { appendFileSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Disk, localDisk } from '@stevedore/disk';
+import { describe, expect, it } from 'vitest';
+import { AUDIT_FILE, Audit } from '../../packages/tiering/dist/migration/audit.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+function lines(folder: string): unknown[] {
+  const text = readFileSync(join(folder, AUDIT_FILE), 'utf8');
+  expect(text.endsWith('\n')).toBe(true);
+  return text
+    .slice(0, -1)
+    .split('\n')
+    .map((line) => JSON.parse(line));
+}
+
+describe('the log of moves', () => {
+  it('is synced, lines of one moment together, in their order', async () => {
+    const folder = temporaryFolder();
+    let syncs = 0;
+    const disk: Disk = Object.assign(Object.create(localDisk), {
+      openToUpdate: async (path: string) => {
+        const file = await localDisk.openToUpdate(path);
+        const sync = file.sync.bind(file);
+        return Object.assign(file, {
+          sync: () => {
+            syncs += 1;
+            return sync();
+          },
+        });
+      },
+    });
+    const audit = new Audit(disk, folder, (error) => {
+      throw error;
+    });
+    for (let n = 0; n < 100; n += 1) audit.write({ n });
+    await audit.flush();
+    expect(lines(folder)).toEqual(Array.from({ length: 100 }, (_, n) => ({ n })));
+    expect(syncs).toBe(1);
+    audit.write({ n: 100 });
+    await audit.flush();
+    expect(lines(folder)).toHaveLength(101);
+    expect(syncs).toBe(2);
+  });
+
+  it('cuts off half a line that a crash has left', async () => {
+    const folder = temporaryFolder();
+    const audit = new Audit(localDisk, folder, () => {});
+    audit.write({ n: 1 });
+    await audit.flush();
+    appendFileSync(join(folder, AUDIT_FILE), '{"n":2,"nam');
+    const after = new Audit(localDisk, folder, () => {});
+    after.write({ n: 3 });
+    await after.flush();
+    expect(lines(folder)).toEqual([{ n: 1 }, { n: 3 }]);
+  });
+
+  it('tells of a disk that refuses, and goes on', async () => {
+    const folder = temporaryFolder();
+    const errors: unknown[] = [];
+    let refuses = true;
+    const disk: Disk = Object.assign(Object.create(localDisk), {
+      openToUpdate: (path: string) =>
+        refuses ? Promise.reject(new Error('no')) : localDisk.openToUpdate(path),
+    });
+    const audit = new Audit(disk, folder, (error) => errors.push(error));
+    audit.write({ n: 1 });
+    await audit.flush();
+    refuses = false;
+    audit.write({ n: 2 });
+    await audit.flush();
+    expect(errors).toHaveLength(1);
+    expect(lines(folder)).toEqual([{ n: 2 }]);
+  });
+});

@@ -1,0 +1,165 @@
+import { existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import {
+  appendFile,
+  createLink,
+  deleteFile,
+  downloadFile,
+  encodeRequestHead,
+  type FileName,
+  getMetadata,
+  migrationControl,
+  queryFileInfo,
+  regenerateAppender,
+  setMetadata,
+  truncateFile,
+  uploadAppenderFile,
+} from '@stevedore/protocol';
+import type { TierOptions } from '@stevedore/tiering';
+import { type MigrationStatus, prometheusText } from '@stevedore/tiering/control';
+import { describe, expect, it } from 'vitest';
+import { pathOf, type RawClient, storageOf, until } from '../storage/support.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+/** A storage with a metadata tier, asked over the wire as any client would. */
+
+const TIERS: TierOptions = {
+  enabled: true,
+  thresholdBytes: 8192,
+  parameters: { maximumThresholdBytes: 8192 },
+  bytesPerSecond: 100e6,
+  intervalMs: 20,
+};
+
+const read = async (client: RawClient, file: FileName) =>
+  (await client.ask(downloadFile, { ...file, offset: 0, length: 0 })).answer;
+
+async function append(client: RawClient, { name }: FileName, content: Buffer): Promise<number> {
+  client.send(encodeRequestHead(appendFile, { name, size: content.length }));
+  return (await client.exchange(content)).status;
+}
+
+async function appender(client: RawClient, content: Buffer): Promise<FileName> {
+  const head = { storePathIndex: 0, size: content.length, extension: 'log' };
+  client.send(encodeRequestHead(uploadAppenderFile, head));
+  return uploadAppenderFile.reply.decode((await client.exchange(content)).body);
+}
+
+async function status(client: RawClient): Promise<MigrationStatus> {
+  const { answer } = await client.ask(migrationControl, 'status');
+  return JSON.parse(answer!.toString()) as MigrationStatus;
+}
+
+describe('a storage with a metadata tier', () => {
+  it('keeps small files in rows, with their metadata, and serves them over restarts', async () => {
+    const folder = temporaryFolder();
+    const storage = await storageOf({ folder, tiers: TIERS });
+    const client = await storage.connect();
+    const small = await client.upload(Buffer.from('a small file'));
+    const large = await client.upload(Buffer.alloc(20_000, 3));
+    const metadata = Buffer.from('width\x02100');
+    for (const file of [small, large]) {
+      const set = await client.ask(setMetadata, { ...file, mode: 'overwrite', metadata });
+      expect(set.status).toBe(0);
+    }
+    expect(existsSync(pathOf(folder, small))).toBe(false);
+    expect(existsSync(`${pathOf(folder, small)}-m`)).toBe(false);
+    expect(existsSync(pathOf(folder, large))).toBe(true);
+    await storage.close();
+    const again = await storageOf({ folder, tiers: TIERS });
+    const other = await again.connect();
+    expect(await read(other, small)).toEqual(Buffer.from('a small file'));
+    expect(await read(other, large)).toEqual(Buffer.alloc(20_000, 3));
+    expect((await other.ask(getMetadata, small)).answer).toEqual(metadata);
+    expect((await other.ask(queryFileInfo, small)).answer).toMatchObject({ size: 12 });
+    const link = await other.ask(createLink, {
+      group: small.group,
+      master: '',
+      source: small.name,
+      prefix: '',
+      extension: 'lnk',
+      signature: '',
+    });
+    expect(await read(other, link.answer!)).toEqual(Buffer.from('a small file'));
+    expect((await other.ask(deleteFile, small)).status).toBe(0);
+    expect((await other.ask(downloadFile, { ...small, offset: 0, length: 0 })).status).toBe(2);
+    expect((await other.ask(getMetadata, small)).status).toBe(2);
+    expect(again.errors).toEqual([]);
+  });
+
+  it('an appender grows out of its row and comes back when it is cut; its id stays', async () => {
+    const folder = temporaryFolder();
+    const storage = await storageOf({ folder, tiers: TIERS });
+    const client = await storage.connect();
+    const file = await appender(client, Buffer.alloc(5000, 1));
+    expect(existsSync(pathOf(folder, file))).toBe(false);
+    expect(await append(client, file, Buffer.alloc(5000, 2))).toBe(0);
+    expect(existsSync(pathOf(folder, file))).toBe(true);
+    const grown = Buffer.concat([Buffer.alloc(5000, 1), Buffer.alloc(5000, 2)]);
+    expect(await read(client, file)).toEqual(grown);
+    expect((await client.ask(truncateFile, { ...file, size: 100 })).status).toBe(0);
+    await until(() => !existsSync(pathOf(folder, file)));
+    expect(await read(client, file)).toEqual(Buffer.alloc(100, 1));
+    const renamed = await client.ask(regenerateAppender, file);
+    expect(await read(client, renamed.answer!)).toEqual(Buffer.alloc(100, 1));
+    expect(storage.errors).toEqual([]);
+  });
+
+  it('serves its rows when the tiers are switched off, and a store of before when they are on', async () => {
+    const folder = temporaryFolder();
+    const before = await storageOf({ folder });
+    const old = await (await before.connect()).upload(Buffer.from('as a file'));
+    await before.close();
+    const on = await storageOf({ folder, tiers: TIERS });
+    const client = await on.connect();
+    expect(await read(client, old)).toEqual(Buffer.from('as a file'));
+    const row = await client.upload(Buffer.from('as a row'));
+    await on.close();
+    const off = await storageOf({ folder });
+    const last = await off.connect();
+    expect(await read(last, row)).toEqual(Buffer.from('as a row'));
+    const plain = await last.upload(Buffer.from('as a file again'));
+    expect(existsSync(pathOf(folder, plain))).toBe(true);
+  });
+
+  it('pauses, tells what it would do, and goes on', async () => {
+    const storage = await storageOf({ tiers: TIERS });
+    const client = await storage.connect();
+    await client.upload(Buffer.from('x'));
+    await client.ask(migrationControl, 'pause');
+    expect(await status(client)).toMatchObject({ isPaused: true, isDryRun: false });
+    await client.ask(migrationControl, 'dry-run');
+    await client.ask(migrationControl, 'resume');
+    await until(async () => (await status(client)).intervals > 1);
+    const now = await status(client);
+    expect(now).toMatchObject({ isPaused: false, isDryRun: false, rows: { files: 1, bytes: 1 } });
+    const text = prometheusText(now);
+    expect(text).toContain('stevedore_threshold_bytes 8192\n');
+    expect(text).toContain('stevedore_moves_total{outcome="moved"} 0\n');
+  });
+
+  it('has its records on another disk where a link leads there', async () => {
+    const folder = temporaryFolder();
+    const target = join(temporaryFolder(), 'rows.sqlite');
+    mkdirSync(join(folder, 'data'));
+    symlinkSync(target, join(folder, 'data', '.stevedore-files.sqlite'));
+    const refused = { code: 'ERR_STORE_PATH' };
+    await expect(storageOf({ folder, tiers: TIERS })).rejects.toMatchObject(refused);
+    writeFileSync(target, '');
+    const first = await storageOf({ folder, tiers: TIERS });
+    const file = await (await first.connect()).upload(Buffer.from('a row'));
+    await first.close();
+    expect(existsSync(pathOf(folder, file))).toBe(false);
+    const second = await storageOf({ folder, tiers: TIERS });
+    expect(await read(await second.connect(), file)).toEqual(Buffer.from('a row'));
+    await second.close();
+    rmSync(target);
+    await expect(storageOf({ folder })).rejects.toMatchObject(refused);
+  });
+
+  it('without the tiers there is nothing to control', async () => {
+    const storage = await storageOf();
+    const client = await storage.connect();
+    expect((await client.ask(migrationControl, 'status')).status).not.toBe(0);
+  });
+});
