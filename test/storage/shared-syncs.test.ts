@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { SharedSyncs } from '../../packages/storage/dist/files/shared-syncs.js';
+import { SharedSyncs } from '../../packages/storage/dist/files/files-on-disk.js';
 
 /** Syncs that end when the test says so. */
 function gate() {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { SpareBuffers } from '../../packages/storage/dist/slices/spare-buffers.js';
+import { SpareBuffers } from '../../packages/storage/dist/slices/slice-reader.js';
 
 const KIB = 1024;
 

@@ -7,7 +7,7 @@ import {
 } from '@stevedore/protocol';
 import { ConnectionError, Payload } from '@stevedore/wire';
 import type { OpenedStorage } from '../../packages/storage/dist/open-storage.js';
-import { StorageSession } from '../../packages/storage/dist/replication/session.js';
+import { StorageSession } from '../../packages/storage/dist/replication/members.js';
 
 /** Requests to the handlers of a storage, without sockets: each gives the bytes of its reply. */
 

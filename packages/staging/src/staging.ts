@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events';
-import { privateDisk } from '@stevedore/disk';
-import { Background, serial } from './background.js';
+import { privateDisk, serial } from '@stevedore/disk';
+import { Background } from './background.js';
 import { Acceptance } from './container/acceptance.js';
 import { LocalCopies } from './container/local-copies.js';
 import { type FileMap, type FileRow, localDamage } from './filemap/filemap.js';

@@ -11,7 +11,7 @@ export {
   temporaryDirectory,
 } from './layout.js';
 export type { StorageBackend } from './open-storage.js';
-export type { StorageSession } from './replication/session.js';
+export type { StorageSession } from './replication/members.js';
 export type { StorageService } from './service.js';
 export { ByteBoundedCache } from './slices/byte-bounded-cache.js';
 export type { HotSlices } from './slices/slices.js';

@@ -8,13 +8,13 @@ import {
   Status,
 } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
-import type { FileLocks } from './files/change-journals.js';
 import type { ChangingFiles } from './files/changing-files.js';
 import type { FileBackend } from './files/file-backend.js';
+import { requestedFile } from './files/file-names.js';
 import type { FileStore } from './files/file-store.js';
+import type { FileLocks } from './files/locks.js';
 import type { MetadataStore } from './files/metadata-store.js';
 import type { OpenFile, OpenFiles } from './files/open-files.js';
-import { requestedFile } from './files/requested-name.js';
 import type { SmallFiles } from './files/small-files.js';
 import type { StorePath } from './files/store-path.js';
 import type { Identity } from './identity.js';

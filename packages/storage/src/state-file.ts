@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
 import { asError } from '@stevedore/wire';
-import type { RotationState } from './files/directory-rotation.js';
+import type { RotationState } from './files/file-names.js';
 import { STATE_FILE } from './layout.js';
 
 /** What a storage remembers across restarts; FORMAT.md has the fields. Losing it does no harm. */
@@ -80,4 +80,10 @@ function parse(text: string): StorageState | undefined {
   const complete = fields.get('complete');
   const counts = count('version') === VERSION && Object.values(state).every((each) => each >= 0);
   return counts && typeof complete === 'boolean' ? { ...state, complete } : undefined;
+}
+
+/** Whether a storage has had everything that its group has; kept across restarts. */
+export interface FirstSync {
+  readonly done: boolean;
+  finish(): void;
 }

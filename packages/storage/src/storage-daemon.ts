@@ -2,12 +2,12 @@ import type { FileCacheStats } from '@stevedore/cache';
 import { type DiskUsage, encodeStatistics, type StorageStatistics } from '@stevedore/protocol';
 import { type ConnectionEnds, FrameServer, nowSeconds, PROTOCOL_VERSION } from '@stevedore/wire';
 import { deferred } from './deferred.js';
-import type { FirstSync } from './first-sync.js';
 import { openStorage, type StorageBackend } from './open-storage.js';
+import { StorageSession } from './replication/members.js';
+import type { ReplicationStatus } from './replication/peer-sender.js';
 import { Peers } from './replication/peers.js';
-import { StorageSession } from './replication/session.js';
-import type { ReplicationStatus } from './replication/status.js';
 import type { StorageService } from './service.js';
+import type { FirstSync } from './state-file.js';
 import { type StorageOptions, type StorageSettings, storageSettings } from './storage-options.js';
 import { TrackerLink } from './tracker-link.js';
 

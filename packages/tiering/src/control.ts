@@ -1,3 +1,52 @@
+import { type MigrationAction, migrationControl, Status } from '@stevedore/protocol';
+import {
+  AuthenticationError,
+  checkAddress,
+  DEFAULT_STORAGE_PORT,
+  Peer,
+  type PeerOptions,
+  StatusError,
+} from '@stevedore/wire';
+import type { MigrationStatus } from './migration/status.js';
+
 /** What a storage with a metadata tier tells of it; the daemons need nothing of this. */
-export { askMigration, NoMigrationError } from './migration/ask.js';
 export { type ClassStatus, type MigrationStatus, prometheusText } from './migration/status.js';
+
+/** A storage has no tiers, or is not one of ours. */
+export class NoMigrationError extends Error {
+  override readonly name = 'NoMigrationError';
+  readonly code = 'ERR_NO_MIGRATION';
+}
+
+export interface AskOptions {
+  readonly timeoutMs?: number;
+  /** The cluster's, if it has one. */
+  readonly secret?: string | undefined;
+}
+
+/** Has a storage do something about its migration, and gives the status after it. */
+export async function askMigration(
+  storage: string,
+  action: MigrationAction,
+  { timeoutMs = 10_000, secret }: AskOptions = {},
+): Promise<MigrationStatus> {
+  const address = checkAddress(storage, DEFAULT_STORAGE_PORT);
+  const peer: PeerOptions = { address, timeoutMs, access: { secret, withoutSecret: 'nothing' } };
+  try {
+    const answer = await Peer.ask(peer, migrationControl, action);
+    return JSON.parse(answer.toString()) as MigrationStatus;
+  } catch (error) {
+    if (!(error instanceof StatusError) && !isEnd(error)) throw error;
+    if (error instanceof StatusError && error.status === Status.accessDenied) {
+      throw new AuthenticationError(`${storage} asks for the secret of its cluster`);
+    }
+    throw new NoMigrationError(
+      `${storage} moves no files: it is no storage with a metadata tier (--metadata-tier)`,
+    );
+  }
+}
+
+/** A storage that does not know a command answers and closes, or only closes. */
+function isEnd(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ERR_CONNECTION_LOST';
+}

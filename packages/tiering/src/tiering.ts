@@ -20,24 +20,19 @@ import {
   nowSeconds,
   OptionError,
 } from '@stevedore/wire';
+import { migrationHandler, redirecting, scheduled } from './handlers.js';
 import { Audit } from './migration/audit.js';
 import { Migration } from './migration/migration.js';
-import { migrationHandler } from './migration/migration-handler.js';
-import { OtherRooms } from './migration/other-rooms.js';
-import { OwnRoom, roomHandler } from './migration/own-room.js';
-import { redirecting } from './migration/redirecting.js';
+import { OtherRooms, OwnRoom, roomHandler } from './migration/rooms.js';
 import type { MigrationStatus } from './migration/status.js';
 import { Upkeep } from './migration/upkeep.js';
 import type { BusyMeter } from './scheduler/alone-moments.js';
-import { calibrate } from './scheduler/calibration.js';
 import { Competition } from './scheduler/competition.js';
-import { type Costs, costOf } from './scheduler/costs.js';
-import { scheduled } from './scheduler/scheduled-handlers.js';
+import { type Costs, calibrate, costOf } from './scheduler/costs.js';
 import { Scheduler } from './scheduler/scheduler.js';
 import { type TierOptions, type TierSettings, tierSettings } from './tier-options.js';
 import { FastdfsAwayFiles } from './tiers/away-files.js';
-import { Place } from './tiers/constants.js';
-import type { FileRecord } from './tiers/record-row.js';
+import { type FileRecord, Place } from './tiers/record-rows.js';
 import { TieredFiles } from './tiers/tiered-files.js';
 import { Tiers } from './tiers/tiers.js';
 

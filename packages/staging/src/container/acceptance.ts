@@ -1,4 +1,4 @@
-import { serial } from '../background.js';
+import { serial } from '@stevedore/disk';
 import { StoreError } from '../errors.js';
 import type { MergeTask } from '../merge/merge-task.js';
 import type { Retention } from '../upkeep/retention.js';

@@ -1,11 +1,11 @@
 import type { DiskFile, FileStat } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
 import { asError, StatusError } from '@stevedore/wire';
-import type { Change } from '../replication/change.js';
-import type { ChangeJournals, FileLocks } from './change-journals.js';
+import type { Change } from '../replication/journal.js';
 import type { FileBackend } from './file-backend.js';
+import type { Piece } from './incoming-file.js';
+import type { ChangeJournals, FileLocks } from './locks.js';
 import type { OpenFile, OpenFiles } from './open-files.js';
-import type { Piece } from './piece.js';
 
 /**
  * Files that may change: appenders. Changes of one file take turns, and a reader

@@ -4,6 +4,8 @@ import {
   encodePath,
   encodeTail,
   type FileId,
+  type FileName,
+  MAX_NAME_BYTES,
   normalSizeField,
   parseFileName,
   RANDOM_BITS,
@@ -11,10 +13,92 @@ import {
   TAIL_CHARS,
 } from '@stevedore/protocol';
 import { type Environment, randomDigits, StatusError } from '@stevedore/wire';
-import { filePath } from '../layout.js';
-import type { DirectoryRotation } from './directory-rotation.js';
+import { filePath, isReservedName } from '../layout.js';
 import type { FileBackend } from './file-backend.js';
 import type { StorePath } from './store-path.js';
+
+/**
+ * The file that a request names. Nothing but store path, two directories and a
+ * plain base name gets through, so a name cannot lead out of the store paths.
+ */
+
+const SHAPE = /^M[0-9A-F]{2}\/[0-9A-F]{2}\/[0-9A-F]{2}\/[^/]+$/;
+
+/**
+ * Status 22 for another group or a name without the form of one, status 2 for
+ * one that no file here can have.
+ */
+export function requestedFile(request: FileName, group: string, storePathCount: number): FileId {
+  if (request.group !== group) throw invalid(`this is not group ${request.group}`);
+  if (request.name.length > MAX_NAME_BYTES) throw invalid('a name too long');
+  // Files of the first FastDFS versions have no store path in their name.
+  const name = request.name.startsWith('M') ? request.name : `M00/${request.name}`;
+  if (!SHAPE.test(name)) throw invalid('a malformed name');
+  if (Number.parseInt(name.slice(1, 3), 16) >= storePathCount) throw invalid('no such store path');
+  const id = parseFileName(group, name);
+  if (!id || isReservedName(id.base)) {
+    throw new StatusError(Status.notFound, 'no file has such a name');
+  }
+  return id;
+}
+
+function invalid(message: string): StatusError {
+  return new StatusError(Status.invalid, message);
+}
+
+/**
+ * The directory pair that takes new files: moves on after so many files, the
+ * second number first, and wraps around.
+ */
+
+export interface RotationState {
+  readonly high: number;
+  readonly low: number;
+  /** Files put into the pair so far. */
+  readonly files: number;
+}
+
+export class DirectoryRotation {
+  readonly #subdirectories: number;
+  readonly #filesPerDirectory: number;
+  readonly #moved: () => void;
+  #state: RotationState;
+
+  /** `moved` is called for every new pair. */
+  constructor(
+    start: RotationState,
+    subdirectories: number,
+    filesPerDirectory: number,
+    moved: () => void,
+  ) {
+    this.#subdirectories = subdirectories;
+    this.#filesPerDirectory = filesPerDirectory;
+    this.#moved = moved;
+    const fits = start.high < subdirectories && start.low < subdirectories;
+    this.#state = fits ? start : { high: 0, low: 0, files: 0 };
+  }
+
+  get state(): RotationState {
+    return this.#state;
+  }
+
+  /** The pair for one more file. */
+  next(): { readonly high: number; readonly low: number } {
+    const { high, low, files } = this.#state;
+    if (files < this.#filesPerDirectory) {
+      this.#state = { high, low, files: files + 1 };
+      return this.#state;
+    }
+    const overflow = low + 1 >= this.#subdirectories;
+    this.#state = {
+      high: overflow ? (high + 1) % this.#subdirectories : high,
+      low: overflow ? 0 : low + 1,
+      files: 1,
+    };
+    this.#moved();
+    return this.#state;
+  }
+}
 
 /**
  * Names of stored files and where they lie. A name is drawn until no other file has it,

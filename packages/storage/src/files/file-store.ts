@@ -2,11 +2,11 @@ import type { Disk } from '@stevedore/disk';
 import { ENCODED_FIELDS_CHARS, type FileId } from '@stevedore/protocol';
 import type { Environment, Payload } from '@stevedore/wire';
 import { METADATA_SUFFIX } from '../layout.js';
-import type { Change } from '../replication/change.js';
-import type { ChangeJournals, FileLocks } from './change-journals.js';
+import type { Change } from '../replication/journal.js';
 import type { FileBackend } from './file-backend.js';
 import { type Content, FileNames, type FileNamesParts, type NewKind } from './file-names.js';
 import { IncomingFile } from './incoming-file.js';
+import type { ChangeJournals, FileLocks } from './locks.js';
 import type { OpenFiles } from './open-files.js';
 import { SeveralSteps } from './several-steps.js';
 

@@ -6,9 +6,9 @@ import {
 } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
 import { METADATA_SUFFIX } from '../layout.js';
-import type { Change } from '../replication/change.js';
-import type { FileLocks } from './change-journals.js';
+import type { Change } from '../replication/journal.js';
 import type { FileBackend, StoredMetadata } from './file-backend.js';
+import type { FileLocks } from './locks.js';
 
 /**
  * Metadata of files: the wire text, names in byte order, in a file beside the

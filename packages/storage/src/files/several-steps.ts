@@ -2,8 +2,8 @@ import { type Disk, removeIfThere } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
 import { asError, StatusError } from '@stevedore/wire';
 import { DELETED_SUFFIX } from '../layout.js';
-import type { ChangeJournals } from './change-journals.js';
 import type { FileBackend } from './file-backend.js';
+import type { ChangeJournals } from './locks.js';
 import { foreseen, type OpenFiles } from './open-files.js';
 
 /**

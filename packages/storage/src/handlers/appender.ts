@@ -11,9 +11,9 @@ import {
 } from '@stevedore/protocol';
 import { control, type Handler, type Payload, receiving, StatusError } from '@stevedore/wire';
 import type { ChangingFile } from '../files/changing-files.js';
+import { type Piece, receivePiece } from '../files/incoming-file.js';
 import type { OpenFile } from '../files/open-files.js';
-import { type Piece, receivePiece } from '../files/piece.js';
-import type { Change } from '../replication/change.js';
+import type { Change } from '../replication/journal.js';
 import type { StorageService } from '../service.js';
 
 /**

@@ -1,15 +1,25 @@
 import {
+  deleteFile,
   type FileId,
   isExtension,
+  isTrunkId,
+  parseSliceId,
   Status,
   type UploadRequest,
   uploadAppenderFile,
   uploadFile,
 } from '@stevedore/protocol';
-import { asError, type Handler, type Payload, receiving, StatusError } from '@stevedore/wire';
+import {
+  asError,
+  control,
+  type Handler,
+  type Payload,
+  receiving,
+  StatusError,
+} from '@stevedore/wire';
 import type { NewKind } from '../files/file-names.js';
 import { METADATA_SUFFIX } from '../layout.js';
-import type { Change } from '../replication/change.js';
+import type { Change } from '../replication/journal.js';
 import type { StorageService } from '../service.js';
 
 /** UPLOAD_FILE, UPLOAD_APPENDER_FILE: answered once the file is durable under its name. */
@@ -53,4 +63,28 @@ export function checkExtension(extension: string): void {
   if (!isExtension(extension) || extension.endsWith(METADATA_SUFFIX)) {
     throw new StatusError(Status.invalid, 'a malformed extension');
   }
+}
+
+/** Removes what a name stands for; status 2 if it is not there. `keep`: as in `FileStore.remove`. */
+export function removeFile(
+  service: StorageService,
+  id: FileId,
+  change: Change,
+  keep?: (path: string) => Promise<boolean>,
+): Promise<void> {
+  const { store, slices } = service;
+  const slice = parseSliceId(id);
+  if (slice) return slices.delete(id.name, slice, store.pathOf(slice.trunk), change);
+  if (!isTrunkId(id)) return store.remove(id, change, keep);
+  return slices.deleteTrunk(store.pathOf(id), () => store.remove(id, change));
+}
+
+/** DELETE_FILE: a file, a trunk with all that is known of its slices, or one slice. */
+export function deleteHandler<Session>(service: StorageService): Handler<Session> {
+  const { replication } = service;
+  return control(deleteFile, async (request) => {
+    const id = service.requested(request);
+    await replication.run('gone', (change) => removeFile(service, id, change));
+    return undefined;
+  });
 }

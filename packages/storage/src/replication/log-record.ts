@@ -1,3 +1,6 @@
+import { type FileId, parseFileName } from '@stevedore/protocol';
+import { DELETED_SUFFIX, METADATA_SUFFIX } from '../layout.js';
+
 /**
  * A line of the log of changes, in the layout of FastDFS's binlog:
  *
@@ -50,4 +53,30 @@ export function parseRecord(line: string): LogRecord | undefined {
 export function numbersOf(record: LogRecord): readonly [number, number] | undefined {
   const match = /^(\d{1,16}) (\d{1,16})$/.exec(record.extra);
   return match ? [Number(match[1]), Number(match[2])] : undefined;
+}
+
+/** What a name in the log, or in another member's request, stands for. */
+export interface LoggedName {
+  /** The file itself. */
+  readonly id: FileId;
+  /** Which part of it. */
+  readonly part: 'file' | 'metadata' | 'deleted slices';
+}
+
+/** Undefined for what is no name of a file in one of the store paths. */
+export function parseLoggedName(
+  group: string,
+  name: string,
+  storePathCount: number,
+): LoggedName | undefined {
+  const [bare, part] = name.endsWith(METADATA_SUFFIX)
+    ? ([name.slice(0, -METADATA_SUFFIX.length), 'metadata'] as const)
+    : name.endsWith(DELETED_SUFFIX)
+      ? ([name.slice(0, -DELETED_SUFFIX.length), 'deleted slices'] as const)
+      : ([name, 'file'] as const);
+  const id = parseFileName(group, bare);
+  if (!id || id.storePathIndex >= storePathCount) return undefined;
+  // A name that ends so twice belongs to nothing.
+  if (bare.endsWith(METADATA_SUFFIX) || bare.endsWith(DELETED_SUFFIX)) return undefined;
+  return { id, part };
 }

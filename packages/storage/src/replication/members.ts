@@ -1,4 +1,6 @@
-import { type ServerBrief, StorageStatus } from '@stevedore/protocol';
+import { type ServerBrief, Status, StorageStatus } from '@stevedore/protocol';
+import { StatusError } from '@stevedore/wire';
+import { Listeners } from '../news.js';
 
 /**
  * The members of the group, as the trackers tell them with every answer to a beat.
@@ -9,7 +11,7 @@ export class Members {
   readonly #lists = new Map<string, readonly ServerBrief[]>();
   readonly #listeners = new Set<() => void>();
   /** Those who have asked for news. */
-  readonly #waiting = new Set<() => void>();
+  readonly #waiting = new Listeners();
   readonly #askers = new Set<() => void>();
   #ownId: string | undefined;
 
@@ -43,7 +45,7 @@ export class Members {
 
   /** A tracker has been asked and has no news. */
   unchanged(): void {
-    for (const listener of [...this.#waiting]) listener();
+    this.#waiting.wake();
   }
 
   /** All but this storage and those that are gone for good. */
@@ -83,16 +85,8 @@ export class Members {
   }
 
   /** Resolves when a tracker has been asked, or after so long. */
-  asked(withinMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const done = (): void => {
-        clearTimeout(timer);
-        this.#waiting.delete(done);
-        resolve();
-      };
-      const timer = setTimeout(done, withinMs);
-      this.#waiting.add(done);
-    });
+  async asked(withinMs: number): Promise<void> {
+    await this.#waiting.next(withinMs);
   }
 
   /** Where trackers differ, the furthest status counts. */
@@ -108,7 +102,8 @@ export class Members {
   }
 
   #tell(): void {
-    for (const listener of [...this.#listeners, ...this.#waiting]) listener();
+    for (const listener of [...this.#listeners]) listener();
+    this.#waiting.wake();
   }
 }
 
@@ -118,4 +113,43 @@ const GONE: readonly number[] = [ipChanged, deleted, none];
 /** A member that has not got its first copy. */
 export function isUnfinished(status: number): boolean {
   return status === init || status === waitSync || status === syncing;
+}
+
+/** A connection to a storage: a client's, or another member's once it has said so. */
+export class StorageSession {
+  readonly address: string;
+  /** The member's id; empty for a client. */
+  peer = '';
+
+  constructor(address: string) {
+    this.address = address;
+  }
+}
+
+/** How long a request waits for the trackers to tell of a new member. */
+const NEWS_MS = 2000;
+
+/**
+ * Lets only members send copies: by the connection's address, which the trackers'
+ * lists must have, with the id if one is given. Status 13 for everybody else.
+ */
+export async function admit(
+  members: Members,
+  session: StorageSession,
+  id?: string,
+): Promise<string> {
+  const member = members.at(session.address, id) ?? (await news(members, session.address, id));
+  if (!member) {
+    throw new StatusError(Status.accessDenied, `${session.address} is no member of the group`);
+  }
+  return member.id;
+}
+
+/** A member that joined a moment ago is in no list yet. */
+async function news(members: Members, address: string, id: string | undefined) {
+  if (members.ownId === undefined) return undefined;
+  const asked = members.asked(NEWS_MS);
+  members.refresh();
+  await asked;
+  return members.at(address, id);
 }

@@ -1,13 +1,14 @@
 import { dirname, join } from 'node:path';
-import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
-import { asError, type Environment } from '@stevedore/wire';
+import { type Disk, hasCode, readSmallFile, replaceFile } from '@stevedore/disk';
+import { decodeFields, encodePath, hexByte, parseFileName } from '@stevedore/protocol';
+import { asError, type Environment, nowSeconds } from '@stevedore/wire';
+import type { RedoneChange } from '../files/change-recovery.js';
 import type { FileBackend } from '../files/file-backend.js';
 import type { StorePath } from '../files/store-path.js';
-import { dataDirectory, logDirectory } from '../layout.js';
+import { DELETED_SUFFIX, dataDirectory, logDirectory, METADATA_SUFFIX } from '../layout.js';
 import type { StorageSettings } from '../storage-options.js';
 import { Binlog } from './binlog.js';
-import { noteRedone } from './note-redone.js';
-import { presentFiles } from './present-files.js';
+import type { LogRecord } from './log-record.js';
 
 /**
  * Opens the log of a storage. One that has none gets it from the files that are
@@ -133,4 +134,115 @@ function parse(bytes: Buffer | undefined): { instance: string; storePaths: numbe
     bytes?.toString('latin1') ?? '',
   );
   return match ? { instance: match[1]!, storePaths: Number(match[2]) } : undefined;
+}
+
+/**
+ * The files of a store path without a log: one that was filled before there was
+ * one, or whose log is lost. Every file counts as made here, at the time in its
+ * name; what another member was the source of is sent to it in vain, once.
+ */
+export async function* presentFiles(
+  disk: Disk,
+  backend: FileBackend,
+  storePath: string,
+  storePathIndex: number,
+): AsyncGenerator<LogRecord> {
+  const data = dataDirectory(storePath);
+  for (const high of await twoDigits(disk, data)) {
+    for (const low of await twoDigits(disk, join(data, high))) {
+      const directory = join(data, high, low);
+      const prefix = encodePath(
+        storePathIndex,
+        Number.parseInt(high, 16),
+        Number.parseInt(low, 16),
+      );
+      const names = await backend.list(directory);
+      // Files first, so that what belongs to them finds them.
+      const order = (name: string): number => (isBeside(name) ? 1 : 0);
+      for (const name of names.sort((one, other) => order(one) - order(other))) {
+        const record = await recordOf(backend, join(directory, name), prefix + name);
+        if (record) yield record;
+      }
+    }
+  }
+}
+
+const HEX_BYTES: ReadonlySet<string> = new Set(Array.from({ length: 256 }, (_, n) => hexByte(n)));
+
+async function twoDigits(disk: Disk, directory: string): Promise<string[]> {
+  return (await disk.list(directory)).filter((name) => HEX_BYTES.has(name)).sort();
+}
+
+function isBeside(name: string): boolean {
+  return name.endsWith(METADATA_SUFFIX) || name.endsWith(DELETED_SUFFIX);
+}
+
+async function recordOf(
+  backend: FileBackend,
+  path: string,
+  name: string,
+): Promise<LogRecord | undefined> {
+  const bare = name.replace(new RegExp(`(${METADATA_SUFFIX}|${DELETED_SUFFIX})$`), '');
+  const id = parseFileName('group', bare);
+  if (!id) return undefined;
+  const atSeconds = Math.max(decodeFields(id.base).createdAtSeconds, 0);
+  const record = { atSeconds, own: true, name, extra: '' } as const;
+  if (name.endsWith(DELETED_SUFFIX)) return { ...record, operation: 'U' };
+  const target = isBeside(name) ? undefined : await linkTarget(backend, path);
+  if (target === undefined) return { ...record, operation: 'C' };
+  // `../../3F/A2/base`, or `../../../../other path/data/3F/A2/base`.
+  const [high = '', low = '', base = ''] = target.split(/[/\\]/).slice(-3);
+  const source = `${name.slice(0, 3)}/${high}/${low}/${base}`;
+  const sameStorePath = target
+    .split(/[/\\]/)
+    .slice(0, -3)
+    .every((part) => part === '..');
+  if (!sameStorePath || !parseFileName('group', source)) return undefined;
+  return { ...record, operation: 'L', extra: source, name };
+}
+
+async function linkTarget(backend: FileBackend, path: string): Promise<string | undefined> {
+  try {
+    return (await backend.readLink(path)).target;
+  } catch (error) {
+    if (hasCode(error, 'EINVAL')) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * What a start has carried through of changes that a crash interrupted is noted once
+ * more: a sender that follows the log may have looked at the file before.
+ */
+export async function noteRedone(
+  log: Binlog,
+  storePaths: readonly StorePath[],
+  environment: Environment,
+): Promise<void> {
+  const atSeconds = nowSeconds(environment);
+  const notes = storePaths.flatMap(({ journal }, index) =>
+    journal.redone.map((redone) => ({
+      atSeconds,
+      own: true,
+      ...noteOf(redone, `M${hexByte(index)}/`),
+    })),
+  );
+  await Promise.all(notes.map((note) => log.append(note)));
+}
+
+function noteOf(
+  { change, bytes }: RedoneChange,
+  prefix: string,
+): Pick<LogRecord, 'operation' | 'name' | 'extra'> {
+  const name = prefix + change.path;
+  switch (change.what) {
+    case 'move':
+      return { operation: 'R', name: prefix + change.to, extra: name };
+    case 'write':
+      return bytes > 0
+        ? { operation: 'M', name, extra: `${change.offset} ${bytes}` }
+        : { operation: 'T', name, extra: `${change.offset} ${change.size}` };
+    default:
+      return { operation: 'D', name, extra: '' };
+  }
 }

@@ -8,8 +8,7 @@ import {
 import { type Handler, type Reply, StatusError, type StreamedReply } from '@stevedore/wire';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
-import { parseLoggedName } from './log-name.js';
-import type { LogRecord } from './log-record.js';
+import { type LogRecord, parseLoggedName } from './log-record.js';
 
 /**
  * FETCH_ONE_PATH_BINLOG: the files that are in one store path now, as the log has

@@ -1,15 +1,28 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ASKS_FOR_LINKS, reportServerId, type ServerBrief } from '@stevedore/protocol';
 import { asError, makeAddress, Peer } from '@stevedore/wire';
+import { News } from '../news.js';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import type { FirstCopies } from './first-copies.js';
-import type { MarkFile } from './mark-file.js';
-import { MarkKeeper } from './mark-keeper.js';
-import { News } from './news.js';
+import { type MarkFile, MarkKeeper } from './marks.js';
 import { PeerSession } from './peer-session.js';
 import type { Sending } from './sending.js';
-import type { MemberStatus } from './status.js';
+
+/** How far the other members of a storage's group have its log, for who watches it. */
+
+export interface ReplicationStatus {
+  readonly members: readonly MemberStatus[];
+}
+
+export interface MemberStatus {
+  readonly id: string;
+  readonly isConnected: boolean;
+  /** Of this storage's log, what it has not acknowledged. */
+  readonly lagBytes: number;
+  /** Changes that it refused. */
+  readonly refused: number;
+}
 
 /**
  * Pushes this storage's log to one other member, in one session after the other

@@ -11,12 +11,12 @@ import {
 } from '@stevedore/protocol';
 import { type Payload, StatusError } from '@stevedore/wire';
 import { cutting, writing } from '../files/changing-files.js';
-import { receivePiece } from '../files/piece.js';
-import { removeFile } from '../handlers/delete.js';
+import { receivePiece } from '../files/incoming-file.js';
+import { removeFile } from '../handlers/upload.js';
 import type { StorageService } from '../service.js';
 import { ReceivedChange } from './journal.js';
-import type { LoggedName } from './log-name.js';
-import type { StorageSession } from './session.js';
+import type { LoggedName } from './log-record.js';
+import type { StorageSession } from './members.js';
 
 /**
  * Applies what other members of the group have changed. Everything may come twice, or

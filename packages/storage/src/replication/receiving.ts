@@ -26,9 +26,9 @@ import {
   StatusError,
 } from '@stevedore/wire';
 import type { StorageService } from '../service.js';
-import { type LoggedName, parseLoggedName } from './log-name.js';
+import { type LoggedName, parseLoggedName } from './log-record.js';
+import { admit, type StorageSession } from './members.js';
 import { Receiver } from './receiver.js';
-import { admit, type StorageSession } from './session.js';
 
 /**
  * What other members of the group send: who they are, and their changes. No other server

@@ -22,8 +22,7 @@ import { crcOf } from '../handlers/appender.js';
 import { DELETED_SUFFIX, METADATA_SUFFIX } from '../layout.js';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
-import { parseLoggedName } from './log-name.js';
-import { type LogRecord, numbersOf } from './log-record.js';
+import { type LogRecord, numbersOf, parseLoggedName } from './log-record.js';
 
 /**
  * Sends one change to another member. What is sent is the file as it is now, not as

@@ -1,17 +1,20 @@
 import { dirname } from 'node:path';
 import type { FileCache } from '@stevedore/cache';
-import { type Disk, readSmallFile } from '@stevedore/disk';
+import { type Disk, KeyedLock, readSmallFile } from '@stevedore/disk';
 import { type SliceEntry, type SliceId, Status } from '@stevedore/protocol';
 import { asError, StatusError } from '@stevedore/wire';
 import type { FileBackend } from '../files/file-backend.js';
 import { sliceKey } from '../files/file-cache.js';
-import { KeyedLock } from '../files/keyed-lock.js';
 import type { OpenFile, OpenFiles } from '../files/open-files.js';
 import { DELETED_SUFFIX } from '../layout.js';
-import type { Change } from '../replication/change.js';
+import type { Change } from '../replication/journal.js';
 import { ByteBoundedCache } from './byte-bounded-cache.js';
-import { decodeDeletedSlices, encodeDeletedSlice } from './deleted-slices-format.js';
-import { readSliceTable, TrunkDirectory } from './trunk-directory.js';
+import {
+  decodeDeletedSlices,
+  encodeDeletedSlice,
+  readSliceTable,
+  TrunkDirectory,
+} from './trunk-directory.js';
 
 /**
  * Slices of trunks. A slice id is honoured only if its offset, size and CRC-32

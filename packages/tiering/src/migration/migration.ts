@@ -15,18 +15,14 @@ import {
 import type { Competition } from '../scheduler/competition.js';
 import type { ClassInterval, Scheduler } from '../scheduler/scheduler.js';
 import type { TierSettings } from '../tier-options.js';
-import { Place } from '../tiers/constants.js';
+import { Place } from '../tiers/record-rows.js';
 import type { Records } from '../tiers/records.js';
 import type { Tier } from '../tiers/tier.js';
 import type { Tiers } from '../tiers/tiers.js';
-import { AccessedFiles } from './accessed-files.js';
 import type { Audit } from './audit.js';
-import { LoadFigures } from './load-figures.js';
-import type { MoveTarget } from './mover.js';
-import type { OtherRoom } from './other-rooms.js';
-import type { OwnRoom } from './own-room.js';
-import { Plans } from './plans.js';
-import { coldestRows, heatRows } from './rows-room.js';
+import { AccessedFiles, coldestRows, heatRows, LoadFigures } from './interval.js';
+import { type MoveTarget, Plans } from './moves.js';
+import type { OtherRoom, OwnRoom } from './rooms.js';
 import type { FileCounts, MigrationStatus } from './status.js';
 
 /**

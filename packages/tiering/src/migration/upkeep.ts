@@ -1,6 +1,5 @@
-import type { AwayFiles } from '../tiers/away-files.js';
-import { groupOf, isCopy, tagOf } from '../tiers/away-files.js';
-import type { OpenCopy } from '../tiers/records-statements.js';
+import { type AwayFiles, groupOf, isCopy, tagOf } from '../tiers/away-files.js';
+import type { OpenCopy } from '../tiers/record-rows.js';
 import type { Tier } from '../tiers/tier.js';
 
 /**

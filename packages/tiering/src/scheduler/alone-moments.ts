@@ -1,6 +1,5 @@
 import type { ServedIn } from '@stevedore/balance';
-import { REQUEST_CLASSES, type Scheduler } from './scheduler.js';
-import type { Counts } from './tally.js';
+import { type Counts, REQUEST_CLASSES, type Scheduler } from './scheduler.js';
 
 /**
  * Moments in which metadata has the server to itself: while both classes are there, small

@@ -1,5 +1,5 @@
 import type { Disk, DiskFile, FileStat } from '@stevedore/disk';
-import type { FileRecord } from './record-row.js';
+import type { FileRecord } from './record-rows.js';
 import { SpillingFile } from './spilling-file.js';
 import type { Tier } from './tier.js';
 

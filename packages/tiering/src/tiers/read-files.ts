@@ -3,7 +3,7 @@ import type { DiskFile, FileStat } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
 import { codeOf, StatusError } from '@stevedore/wire';
 import type { AwayFiles } from './away-files.js';
-import type { FileRecord } from './record-row.js';
+import type { FileRecord } from './record-rows.js';
 
 /** Files that are open for reading and are not on the disk. */
 

@@ -7,10 +7,16 @@ import {
   type SqliteDatabase,
 } from '@stevedore/disk/sqlite';
 import { StartError } from '@stevedore/wire';
-import { Place } from './constants.js';
-import { type FileRecord, recordOf, rowOf } from './record-row.js';
-import { RECORDS_SCHEMA } from './records-schema.js';
-import { type OpenCopy, type RecordStatements, recordStatements } from './records-statements.js';
+import {
+  type FileRecord,
+  type OpenCopy,
+  Place,
+  RECORDS_SCHEMA,
+  type RecordStatements,
+  recordOf,
+  recordStatements,
+  rowOf,
+} from './record-rows.js';
 import { SliceRecords } from './slice-records.js';
 
 /**

@@ -2,11 +2,10 @@ import { crc32 } from 'node:zlib';
 import { heated } from '@stevedore/balance';
 import { StatusError } from '@stevedore/wire';
 import { AwayError, type AwayFiles, isCopy, isMovedName, tagOf } from './away-files.js';
-import { MAX_DEPARTURES, MAX_OPEN_COPIES, Place } from './constants.js';
 import { type CopySource, chunksOf, type LocalFiles } from './local-files.js';
 import type { Move, MovesUnderWay } from './moves-under-way.js';
 import { AwayFile } from './read-files.js';
-import type { FileRecord } from './record-row.js';
+import { type FileRecord, MAX_DEPARTURES, MAX_OPEN_COPIES, Place } from './record-rows.js';
 import type { Records } from './records.js';
 
 export type MoveOutcome = 'moved' | 'revoked' | 'refused';

@@ -3,11 +3,10 @@ import { crc32 } from 'node:zlib';
 import { heated } from '@stevedore/balance';
 import type { Disk, DiskFile } from '@stevedore/disk';
 import type { AwayFiles } from './away-files.js';
-import { Place } from './constants.js';
 import { chunksOf, LocalFiles } from './local-files.js';
 import { MovesUnderWay } from './moves-under-way.js';
 import { AwayFile } from './read-files.js';
-import type { FileRecord } from './record-row.js';
+import { type FileRecord, Place } from './record-rows.js';
 import type { Records } from './records.js';
 import { TierMoves } from './tier-moves.js';
 

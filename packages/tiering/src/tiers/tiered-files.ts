@@ -10,9 +10,8 @@ import {
   TEMPORARY_DIRECTORY,
 } from '@stevedore/storage';
 import { ChangedFile, ChangedRow } from './changed-files.js';
-import { Place } from './constants.js';
 import { RowFile } from './read-files.js';
-import type { FileRecord } from './record-row.js';
+import { type FileRecord, Place } from './record-rows.js';
 import { SpillingFile } from './spilling-file.js';
 import type { Tier } from './tier.js';
 import type { Tiers } from './tiers.js';

@@ -6,7 +6,7 @@ import { dataDirectory, hasRecords, RECORDS_FILE } from '@stevedore/storage';
 import { type Environment, StartError } from '@stevedore/wire';
 import type { TierSettings } from '../tier-options.js';
 import type { AwayFiles } from './away-files.js';
-import { Place } from './constants.js';
+import { Place } from './record-rows.js';
 import { Records } from './records.js';
 import { SliceRows } from './slice-rows.js';
 import { Tier } from './tier.js';

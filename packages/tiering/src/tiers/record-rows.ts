@@ -1,6 +1,127 @@
 import type { SqliteDatabase, SqliteStatement } from '@stevedore/disk/sqlite';
-import type { Place } from './constants.js';
-import { COLUMNS, type Row } from './record-row.js';
+
+/** Numbers of the metadata tier; FORMAT.md describes what is on the disk. */
+
+/** Where the bytes of a file are. */
+export const Place = {
+  /** In its record. */
+  row: 0,
+  /** In a file of its own on the store path. */
+  file: 1,
+  /** At a FastDFS id in another group. */
+  away: 2,
+} as const;
+export type Place = (typeof Place)[keyof typeof Place];
+
+/**
+ * Copies in other groups that are yet to be deleted, and copies that may or may not have
+ * been stored; beyond these numbers no file leaves.
+ */
+export const MAX_DEPARTURES = 100_000;
+export const MAX_OPEN_COPIES = 1000;
+
+/** A row that has become hotter is written down as such; less is not worth a write. */
+export const LEAST_HEATING = 0.1;
+
+/** The tables of the records; FORMAT.md says what is in them. */
+
+const TABLES = `
+  CREATE TABLE files (
+    name TEXT PRIMARY KEY,
+    place INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    mtime INTEGER NOT NULL,
+    crc32 INTEGER NOT NULL,
+    moves INTEGER NOT NULL DEFAULT 0,
+    moving INTEGER NOT NULL DEFAULT 0,
+    heat REAL NOT NULL DEFAULT 0,
+    away TEXT,
+    metadata BLOB,
+    bytes BLOB
+  );
+  CREATE INDEX files_by_heat ON files (place, heat);
+  CREATE INDEX files_moving ON files (name) WHERE moving = 1;
+  CREATE UNIQUE INDEX files_away ON files (away) WHERE away IS NOT NULL;
+
+  CREATE TABLE owner (id BLOB NOT NULL);
+  INSERT INTO owner VALUES (randomblob(8));
+  CREATE TABLE copies (
+    id INTEGER PRIMARY KEY,
+    target TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    crc32 INTEGER NOT NULL,
+    since INTEGER NOT NULL
+  );
+  CREATE TABLE departures (away TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID;
+
+  CREATE TABLE slices (
+    trunk TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    crc32 INTEGER NOT NULL,
+    heat REAL NOT NULL,
+    bytes BLOB NOT NULL,
+    PRIMARY KEY (trunk, position)
+  );
+  CREATE INDEX slices_by_heat ON slices (heat);
+`;
+
+export const RECORDS_SCHEMA: readonly string[] = [TABLES];
+
+/** A record, and the row that it is in the table of files. */
+
+export interface FileRecord {
+  /** `3F/A2/base`. */
+  readonly name: string;
+  readonly place: Place;
+  readonly size: number;
+  readonly mtimeSeconds: number;
+  /** Of the bytes while they are in the row or in another group; else 0. */
+  readonly crc32: number;
+  /** How often the bytes have moved. */
+  readonly moves: number;
+  /** True while a move is under way, or was when the storage ended. */
+  readonly moving: boolean;
+  /** How often it is asked for; see `heated` of @stevedore/balance. */
+  readonly heat: number;
+  /** The FastDFS id that the bytes are at, `group/name`, while they are in another group. */
+  readonly away?: string | undefined;
+}
+
+export interface Row {
+  readonly name: string;
+  readonly place: number;
+  readonly size: number;
+  readonly mtime: number;
+  readonly crc32: number;
+  readonly moves: number;
+  readonly moving: number;
+  readonly heat: number;
+  readonly away: string | null;
+}
+
+/** Of a record; its bytes and metadata are columns beside. */
+export const COLUMNS = 'name, place, size, mtime, crc32, moves, moving, heat, away';
+
+/** Part of every read: its fields are named, as a rest and a spread are slow. */
+export function recordOf(row: Row): FileRecord {
+  return {
+    name: row.name,
+    place: row.place as Place,
+    size: row.size,
+    mtimeSeconds: row.mtime,
+    crc32: row.crc32,
+    moves: row.moves,
+    moving: row.moving === 1,
+    heat: row.heat,
+    away: row.away ?? undefined,
+  };
+}
+
+/** What `recordOf` makes the record of again. */
+export function rowOf({ mtimeSeconds, away, moving, ...entry }: FileRecord): Row {
+  return { ...entry, mtime: mtimeSeconds, moving: moving ? 1 : 0, away: away ?? null };
+}
 
 /** What is asked of the records and done to them, prepared once. */
 

@@ -1,7 +1,14 @@
-import { CommandCode } from '@stevedore/protocol';
-import { type Context, type Handler, Payload } from '@stevedore/wire';
-import { type Access, type Costs, costOf } from './costs.js';
-import type { RequestClass, Scheduler } from './scheduler.js';
+import {
+  CommandCode,
+  DownloadFlag,
+  downloadFile,
+  migrationControl,
+  Status,
+} from '@stevedore/protocol';
+import { type Context, control, type Handler, Payload, StatusError } from '@stevedore/wire';
+import type { Migration } from './migration/migration.js';
+import { type Access, type Costs, costOf } from './scheduler/costs.js';
+import type { RequestClass, Scheduler } from './scheduler/scheduler.js';
 
 /**
  * Handlers that take their turn at the scheduler. The bytes of a small upload are
@@ -75,4 +82,47 @@ export function scheduled<Session>(
 /** All at once; a payload never asks for less than there is. */
 function inMemory(chunks: Buffer[]) {
   return { some: async () => chunks.splice(0) };
+}
+
+/**
+ * DOWNLOAD_FILE of a file that lies in another group: a client that asks for it is answered
+ * with its place, and reads there. For every other client the home fetches the bytes.
+ */
+export function redirecting<Session>(
+  handler: Handler<Session>,
+  placeOf: (body: Buffer) => string | undefined,
+): Handler<Session> {
+  if (handler.code !== downloadFile.code || handler.kind !== 'control') return handler;
+  return {
+    ...handler,
+    handle: (body: Buffer, context: Context<Session>) => {
+      const isWanted = (context.header.status & DownloadFlag.placeWanted) !== 0;
+      const place = isWanted ? placeOf(body) : undefined;
+      if (place === undefined) return handler.handle(body, context);
+      throw new StatusError(Status.elsewhere, place, Buffer.from(place));
+    },
+  };
+}
+
+/** MIGRATION_CONTROL: status, pause, resume, dry-run, recall. Answers with the status after it. */
+export function migrationHandler<Session>(migration: Migration): Handler<Session> {
+  return control(migrationControl, (action) => {
+    switch (action) {
+      case 'pause':
+        migration.pause();
+        break;
+      case 'resume':
+        migration.resume();
+        break;
+      case 'dry-run':
+        migration.dryRun();
+        break;
+      case 'recall':
+        migration.recall();
+        break;
+      case 'status':
+        break;
+    }
+    return Buffer.from(JSON.stringify(migration.status()));
+  });
 }

@@ -1,8 +1,8 @@
 import { relative, sep } from 'node:path';
+import { KeyedLock } from '@stevedore/disk';
 import { dataDirectory } from '../layout.js';
 import type { Recorded } from './change-journal.js';
 import type { JournalChange } from './change-journal-format.js';
-import { KeyedLock } from './keyed-lock.js';
 import type { StorePath } from './store-path.js';
 
 /** The change journals of all store paths: a file's changes are in that of its own. */

@@ -1,0 +1,143 @@
+import { type AccessedFile, heated, type Load } from '@stevedore/balance';
+import { type ClassInterval, REQUEST_CLASSES, type RequestClass } from '../scheduler/scheduler.js';
+import { LEAST_HEATING, Place } from '../tiers/record-rows.js';
+import type { Tier } from '../tiers/tier.js';
+import type { Tiers } from '../tiers/tiers.js';
+import type { ClassStatus } from './status.js';
+
+/** The rows that were read or written in an interval, with their load; as many as are remembered. */
+
+const MAX_ACCESSED = 10_000;
+
+export interface AccessedRow {
+  readonly tier: Tier;
+  readonly name: string;
+  readonly size: number;
+  readonly loadBytes: number;
+  readonly accesses: number;
+  /** It was stored in this interval. */
+  readonly isNew: boolean;
+}
+
+export class AccessedFiles {
+  readonly #tiers: Tiers;
+  readonly #rows = new Map<string, AccessedRow>();
+
+  constructor(tiers: Tiers) {
+    this.#tiers = tiers;
+  }
+
+  /** Gives the row where it was not accessed before. */
+  add(path: string, loadBytes: number, size: number, isNew: boolean): AccessedRow | undefined {
+    const known = this.#rows.get(path);
+    if (known) {
+      this.#rows.set(path, {
+        ...known,
+        size,
+        loadBytes: known.loadBytes + loadBytes,
+        accesses: known.accesses + 1,
+        isNew: known.isNew || isNew,
+      });
+      return undefined;
+    }
+    const at = this.#tiers.locate(path);
+    if (!at || this.#rows.size >= MAX_ACCESSED) return undefined;
+    const row: AccessedRow = { ...at, size, loadBytes, accesses: 1, isNew };
+    this.#rows.set(path, row);
+    return row;
+  }
+
+  find(path: string): AccessedRow | undefined {
+    return this.#rows.get(path);
+  }
+
+  /** What was stored just now is left out: most of it will hardly be asked for again. */
+  get movable(): AccessedFile[] {
+    return [...this.#rows]
+      .filter(([, { isNew }]) => !isNew)
+      .map(([id, { size: sizeBytes, loadBytes }]) => ({ id, sizeBytes, loadBytes }));
+  }
+
+  [Symbol.iterator](): IterableIterator<AccessedRow> {
+    return this.#rows.values();
+  }
+}
+
+/** Which rows leave where their room is short: those that are asked for least. */
+
+/** Writes down how often rows were asked for. */
+export function heatRows(accessed: Iterable<AccessedRow>, nowMs: number): void {
+  for (const { tier, name, accesses } of accessed) {
+    const record = tier.records.find(name);
+    if (!record) continue;
+    const heat = heated(record.heat, nowMs, accesses);
+    if (heat > record.heat + LEAST_HEATING) tier.records.setHeat(name, heat);
+  }
+}
+
+/** Rows that together have so many bytes, of each tier at most `most`. */
+export function* coldestRows(
+  tiers: readonly Tier[],
+  bytes: number,
+  most: number,
+): Generator<{ readonly tier: Tier; readonly name: string; readonly size: number }> {
+  let left = bytes;
+  for (const tier of tiers) {
+    if (left <= 0) return;
+    for (const { name, size } of tier.records.coldest(Place.row, most)) {
+      if (left <= 0) return;
+      left -= size;
+      yield { tier, name, size };
+    }
+  }
+}
+
+/** What was served and forecast of each class, interval by interval, for who looks at it. */
+
+const BYTES = { metadata: 'metadataBytes', smallFile: 'smallFileBytes' } as const;
+
+export class LoadFigures {
+  #intervals = 0;
+  #forecast: Load | undefined;
+  readonly #errors = { metadata: 0, smallFile: 0 };
+  #classes: Record<RequestClass, ClassStatus> = { metadata: noLoad(), smallFile: noLoad() };
+
+  get intervals(): number {
+    return this.#intervals;
+  }
+
+  get classes(): Readonly<Record<RequestClass, ClassStatus>> {
+    return { ...this.#classes };
+  }
+
+  /** An interval has ended: `alone` is what its forecast was of, `forecast` the next one. */
+  ended(served: Readonly<Record<RequestClass, ClassInterval>>, alone: Load, forecast: Load): void {
+    this.#intervals += 1;
+    for (const kind of REQUEST_CLASSES) {
+      const bytes = BYTES[kind];
+      if (this.#forecast) this.#errors[kind] += Math.abs(this.#forecast[bytes] - alone[bytes]);
+      this.#classes[kind] = {
+        ...served[kind],
+        forecastBytes: forecast[bytes],
+        meanErrorBytes: this.#errors[kind] / Math.max(1, this.#intervals - 1),
+        busyAnswersTotal: this.#classes[kind].busyAnswersTotal + served[kind].busyAnswers,
+      };
+    }
+    this.#forecast = forecast;
+  }
+}
+
+function noLoad(): ClassStatus {
+  return {
+    servedBytes: 0,
+    waitingBytes: 0,
+    servedRequests: 0,
+    waitingRequests: 0,
+    waitedMs: 0,
+    ranMs: 0,
+    busyAnswers: 0,
+    forecastBytes: 0,
+    meanErrorBytes: 0,
+    busyAnswersTotal: 0,
+  };
+}
