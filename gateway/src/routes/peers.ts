@@ -1,7 +1,7 @@
 import { isPeerToken, PEER_HEADER } from '@stevedore/client';
 import { checkKey, type Files, ProblemError } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { Answering } from './files.js';
+import type { Answering } from '../http/route.js';
 
 /**
  * `/peer/files/KEY`: what the other gateways of a deployment ask for, with a token of the secret

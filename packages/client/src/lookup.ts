@@ -22,7 +22,7 @@ import {
   StoreError,
   type TrunkRow,
 } from '@stevedore/staging';
-import type { Elsewhere } from './deployment/elsewhere.js';
+import type { ForeignFiles } from './deployment/foreign-files.js';
 import { ForeignSlices } from './foreign-slices.js';
 import { notFound, type Reader, storageError } from './reader.js';
 import { type FileFacts, makeStoredFile, type ReadContent } from './stored-file.js';
@@ -58,7 +58,7 @@ export interface LookupParts {
   readonly onRead: OnRead;
   readonly now: () => number;
   /** The other servers of the deployment. */
-  readonly elsewhere: Elsewhere | undefined;
+  readonly foreignFiles: ForeignFiles | undefined;
 }
 
 export class Lookup {
@@ -68,11 +68,11 @@ export class Lookup {
   readonly #directories: TrunkDirectories;
   readonly #foreign: ForeignSlices;
   readonly #onRead: OnRead;
-  readonly #elsewhere: Elsewhere | undefined;
+  readonly #foreignFiles: ForeignFiles | undefined;
   readonly #now: () => number;
 
-  constructor({ staging, client, reader, onRead, now, elsewhere }: LookupParts) {
-    this.#elsewhere = elsewhere;
+  constructor({ staging, client, reader, onRead, now, foreignFiles }: LookupParts) {
+    this.#foreignFiles = foreignFiles;
     this.#staging = staging;
     this.#client = client;
     this.#reader = reader;
@@ -112,9 +112,9 @@ export class Lookup {
   }
 
   /** The other servers, if it is them who know the key. */
-  #foreignKey(key: Buffer, onlyHere: boolean): Elsewhere | undefined {
-    if (onlyHere || !this.#elsewhere?.isForeign(key)) return undefined;
-    return this.#staging.fileMap.find(key) ? undefined : this.#elsewhere;
+  #foreignKey(key: Buffer, onlyHere: boolean): ForeignFiles | undefined {
+    if (onlyHere || !this.#foreignFiles?.isForeign(key)) return undefined;
+    return this.#staging.fileMap.find(key) ? undefined : this.#foreignFiles;
   }
 
   /** A file of another server, from where the map says that its bytes are. */
@@ -225,7 +225,7 @@ export class Lookup {
     if (!key || this.#staging.fileMap.isDeleted(key)) throw notFound(id);
     const known = this.#staging.fileMap.find(key);
     if (known && fileIdOf(known) === id) return { row: known };
-    if (this.#elsewhere?.isForeign(key) && (await this.#elsewhere.isRemoved(key))) {
+    if (this.#foreignFiles?.isForeign(key) && (await this.#foreignFiles.isRemoved(key))) {
       throw notFound(id);
     }
     const others = () => this.#directories.idsIn(slice);

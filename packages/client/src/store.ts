@@ -4,7 +4,7 @@ import type { DeploymentMap, Joining } from '@stevedore/map';
 import { fileIdOf, formatKey, parseKey, type Staging, StoreError } from '@stevedore/staging';
 import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
 import { Deployment } from './deployment/deployment.js';
-import { Elsewhere } from './deployment/elsewhere.js';
+import { ForeignFiles } from './deployment/foreign-files.js';
 import { isHot } from './hot-files.js';
 import { listMembers, type StorageMember } from './inspect.js';
 import { Lookup, type OnRead } from './lookup.js';
@@ -62,7 +62,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #lookup: Lookup;
   readonly #settling: Settling;
   readonly deployment?: Deployment;
-  readonly #elsewhere: Elsewhere | undefined;
+  readonly #foreignFiles: ForeignFiles | undefined;
   readonly #counts = {
     deletedFiles: 0,
     reads: 0,
@@ -99,14 +99,14 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
         forget: (_, file) => file && this.#reader.forgetRemote(file.trunkFileId, file.offset),
         report: (error) => this.report(error),
       });
-      this.#elsewhere = new Elsewhere({
+      this.#foreignFiles = new ForeignFiles({
         ...{ deployment: this.deployment, onRead, now },
         readMapped: (file, range, signal) => this.#lookup.readMapped(file, range, signal),
         smallFileBytes: options.smallFileLimit,
       });
     }
     this.#lookup = new Lookup({
-      ...{ staging, client, reader: this.#reader, onRead, now, elsewhere: this.#elsewhere },
+      ...{ staging, client, reader: this.#reader, onRead, now, foreignFiles: this.#foreignFiles },
     });
     this.#settling = new Settling((key) => this.#fileIdOf(key));
     this.#forwardEvents();
@@ -195,7 +195,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     if ('key' in found) {
       if (!(await this.#deleteHere(found.key))) throw notFound(id);
     } else if ('foreignKey' in found) {
-      await this.#elsewhere!.delete(found.foreignKey);
+      await this.#foreignFiles!.delete(found.foreignKey);
     } else {
       await this.#lookup.deleteRemote(found.fileId, found.slice);
     }
@@ -212,8 +212,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   async settled(key: string, options: { readonly signal?: AbortSignal } = {}): Promise<string> {
     this.#throwIfClosed();
     const parsed = parseKey(key);
-    if (parsed && this.#elsewhere?.isForeign(parsed)) {
-      return this.#elsewhere.settled(parsed, options.signal);
+    if (parsed && this.#foreignFiles?.isForeign(parsed)) {
+      return this.#foreignFiles.settled(parsed, options.signal);
     }
     return this.#fileIdOf(key) ?? this.#settling.wait(key, options.signal);
   }
@@ -324,7 +324,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   async #close(): Promise<void> {
     this.#settling.close();
     await this.#uploads.close();
-    await this.#elsewhere?.close();
+    await this.#foreignFiles?.close();
     await this.deployment?.close();
     await this.#staging.close();
     await Promise.all([this.#parts.clients.reading.close(), this.#parts.clients.merging.close()]);

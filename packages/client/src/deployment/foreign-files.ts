@@ -16,7 +16,7 @@ import { GatewayFiles } from './gateway-files.js';
  * Everything else is `storage_unavailable`, and may be tried again.
  */
 
-export interface ElsewhereParts {
+export interface ForeignFilesParts {
   readonly deployment: Deployment;
   /** Reads a part of a FastDFS file through the caches. */
   readonly readMapped: (
@@ -43,11 +43,11 @@ const ANSWER_TIMEOUT_MS = 10_000;
 const SETTLED_INTERVAL_MS = 1_000;
 const DEFAULT_TYPE = 'application/octet-stream';
 
-export class Elsewhere {
-  readonly #parts: ElsewhereParts;
+export class ForeignFiles {
+  readonly #parts: ForeignFilesParts;
   readonly #gateways = new Map<string, GatewayFiles>();
 
-  constructor(parts: ElsewhereParts) {
+  constructor(parts: ForeignFilesParts) {
     this.#parts = parts;
   }
 
