@@ -163,7 +163,7 @@ function describe(fileMap: FileMap, trunk: TrunkRow): StoredTrunk {
     files,
     doubtful: trunk.doubtfulSince !== null,
   };
-  const row = kind === 'whole' ? fileMap.onlyMember(trunk.id) : undefined;
+  const row = kind === 'whole' ? fileMap.findInTrunk(trunk.id, 0) : undefined;
   if (!row) return stored;
   return { ...stored, blocks: fileMap.blocks(row.key), file: describeWhole(row) };
 }
