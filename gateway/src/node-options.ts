@@ -1,4 +1,4 @@
-import { type OptionTable, type OptionValues, option } from '@stevedore/options';
+import { type OptionTable, option } from '@stevedore/options';
 
 /** The options of a tracker and of a storage that run on their own. */
 
@@ -110,4 +110,4 @@ export const storageOptions = {
   ...commonOptions,
 } satisfies OptionTable;
 
-export type StorageNodeOptions = OptionValues<typeof storageOptions>;
+export type NodeOptions = typeof commonOptions;

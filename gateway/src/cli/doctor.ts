@@ -6,11 +6,15 @@ import {
   gatewayOptions,
   parseGatewayOptions,
 } from '../options.js';
-import { readConfigFile } from './config-file.js';
-import { explain } from './explain.js';
-import { addOptionFlags, givenFlags } from './option-flags.js';
-import { print } from './upkeep.js';
-import { unknownVariables } from './variables.js';
+import { explain } from './errors.js';
+import {
+  addOptions,
+  givenFlags,
+  jsonOption,
+  optionsOf,
+  readConfigFile,
+  unknownVariables,
+} from './options.js';
 
 const HELP = `
 Takes the options of the gateway and looks at what one would rely on; a gateway may be running.
@@ -23,14 +27,14 @@ Examples:
 
 /** `stevedore doctor`: says what is wrong before a gateway does, and what to do about it. */
 export function configure(command: Command): void {
-  addOptionFlags(command, gatewayOptions);
-  command
-    .option('--json', 'print the findings as JSON')
+  addOptions(addOptions(command, gatewayOptions), jsonOption)
     .addHelpText('after', HELP)
-    .action(async (flags: { readonly json?: boolean }) => {
+    .action(async () => {
+      const { json } = optionsOf(command, jsonOption);
       const findings = await examineAll(command);
       const healthy = findings.every(({ verdict }) => verdict !== 'problem');
-      print(flags.json ? JSON.stringify({ healthy, findings }) : describe(findings));
+      const text = json ? JSON.stringify({ healthy, findings }) : describe(findings);
+      process.stdout.write(`${text}\n`);
       if (!healthy) process.exitCode = 1;
     });
 }

@@ -1,10 +1,10 @@
 import type { Readable } from 'node:stream';
+import type { OptionValues } from '@stevedore/options';
 import { type Dispatcher, Pool } from 'undici';
-import { UsageError } from './usage.js';
+import { UsageError } from './errors.js';
+import { type clientOptions, DEFAULT_URL } from './options.js';
 
 /** The gateway as the subcommands see it: a pool of connections and one error. */
-
-export const DEFAULT_URL = 'http://127.0.0.1:8080';
 
 /** What the gateway refused, in its words. */
 export class GatewayError extends Error {
@@ -51,12 +51,11 @@ export class GatewayClient implements AsyncDisposable {
   readonly #base: string;
   readonly #authorization: Readonly<Record<string, string>>;
 
-  constructor(url: string, connections = 1) {
+  constructor({ url, apiKey }: OptionValues<typeof clientOptions>, connections = 1) {
     const { origin, pathname } = parseUrl(url);
     this.#base = pathname.replace(/\/+$/, '');
     this.url = origin + this.#base;
-    const key = process.env.STEVEDORE_API_KEY ?? '';
-    this.#authorization = key === '' ? {} : { authorization: `Bearer ${key}` };
+    this.#authorization = apiKey === '' ? {} : { authorization: `Bearer ${apiKey}` };
     this.#pool = new Pool(origin, { connections, pipelining: 1 });
   }
 
@@ -91,10 +90,6 @@ export class GatewayClient implements AsyncDisposable {
 
   async delete(id: string): Promise<void> {
     await (await this.#request('DELETE', pathOf(id))).body.dump();
-  }
-
-  async close(): Promise<void> {
-    await this.#pool.close();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

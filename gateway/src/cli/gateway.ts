@@ -11,8 +11,7 @@ import {
 } from '../options.js';
 import type { Gateway } from '../start.js';
 import { version } from '../version.js';
-import { readConfigFile } from './config-file.js';
-import { addOptionFlags, givenFlags } from './option-flags.js';
+import { addOptions, givenFlags, readConfigFile } from './options.js';
 import { stopSignal, untilStopped } from './until-stopped.js';
 
 /** `stevedore gateway`: the whole product in one process, until a signal ends it. */
@@ -28,8 +27,8 @@ Examples:
   ${environmentName('port')}=9000 stevedore gateway --merge-max-age 10s`;
 
 export function configure(command: Command): void {
-  addOptionFlags(command, gatewayOptions);
-  command.addHelpText('after', HELP).action(async () => {
+  addOptions(command, gatewayOptions).addHelpText('after', HELP);
+  command.action(async () => {
     const options = parseGatewayOptions({
       flags: givenFlags(command, gatewayOptions),
       environment: process.env,

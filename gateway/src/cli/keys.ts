@@ -1,5 +1,5 @@
 import { stat } from 'node:fs/promises';
-import { fromFlags, type OptionSpec, parseOptions } from '@stevedore/options';
+import { type OptionTable, type OptionValues, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import {
   type ApiKey,
@@ -9,8 +9,8 @@ import {
   type Scope,
   writeKeyFile,
 } from '../access/api-keys.js';
-import { readConfigFile } from './config-file.js';
-import { UsageError } from './usage.js';
+import { UsageError } from './errors.js';
+import { addOptions, flags, optionsOf, readConfigFile } from './options.js';
 
 /** `stevedore keys`: API keys in the file that the gateway's `apiKeys` names. */
 
@@ -25,30 +25,23 @@ Examples:
 A gateway that runs with --api-keys FILE takes the change within a second. To replace a
 key, add a new one, hand it over, and revoke the old one.`;
 
-interface Flags {
-  readonly file?: string;
-  readonly scopes?: string;
-  readonly expiresIn?: string;
-  readonly requestsPerSecond?: string;
-  readonly bytesPerDay?: string;
-}
+const keysOptions = flags({
+  file: option.text('', `file of keys; none: apiKeys of the configuration, or ${DEFAULT_FILE}`),
+  scopes: option.list(SCOPES, 'what the key may do'),
+  expiresIn: option.duration(0, 'when it ends; 0: never'),
+  requestsPerSecond: option.integer(0, 'how often it may be used; 0: no limit'),
+  bytesPerDay: option.size(0, 'what it may upload in a day of UTC; 0: no limit'),
+} satisfies OptionTable);
 
 export function configure(command: Command): void {
-  command
+  addOptions(command, keysOptions)
     .argument('<action>', 'add, list or revoke')
     .argument('[name]', 'of the new key; id or name of the one to revoke')
-    .option(
-      '--file <path>',
-      `file of keys (default: apiKeys of the configuration, or ${DEFAULT_FILE})`,
-    )
-    .option('--scopes <list>', 'what the key may do: read, write, delete (default: all)')
-    .option('--expires-in <duration>', 'when it ends (default: never)')
-    .option('--requests-per-second <number>', 'how often it may be used (default: no limit)')
-    .option('--bytes-per-day <size>', 'what it may upload in a day of UTC (default: no limit)')
     .addHelpText('after', HELP)
-    .action(async (action: string, name: string | undefined, flags: Flags) => {
-      const path = flags.file ?? configuredFile();
-      if (action === 'add') await add(path, name, flags);
+    .action(async (action: string, name: string | undefined) => {
+      const options = optionsOf(command, keysOptions);
+      const path = options.file === '' ? configuredFile() : options.file;
+      if (action === 'add') await add(path, name, options);
       else if (action === 'list') await list(path);
       else if (action === 'revoke') await revoke(path, name);
       else throw new UsageError(`"${action}" is not one of add, list, revoke`);
@@ -60,19 +53,21 @@ function configuredFile(): string {
   return typeof configured === 'string' && configured !== '' ? configured : DEFAULT_FILE;
 }
 
-async function add(path: string, name: string | undefined, flags: Flags): Promise<void> {
+async function add(
+  path: string,
+  name: string | undefined,
+  options: OptionValues<typeof keysOptions>,
+): Promise<void> {
   if (name === undefined) throw new UsageError('a name is needed: whose key is it?');
-  const limits = parseLimits(flags);
+  const { expiresIn, requestsPerSecond, bytesPerDay } = options;
   const now = new Date();
   const { key, text } = makeApiKey(
     {
       name,
-      scopes: parseScopes(flags.scopes),
-      ...(limits.expiresIn === 0
-        ? {}
-        : { expiresAt: new Date(now.getTime() + limits.expiresIn).toISOString() }),
-      ...(limits.requestsPerSecond === 0 ? {} : { requestsPerSecond: limits.requestsPerSecond }),
-      ...(limits.bytesPerDay === 0 ? {} : { bytesPerDay: limits.bytesPerDay }),
+      scopes: checkScopes(options.scopes),
+      ...(expiresIn === 0 ? {} : { expiresAt: new Date(now.getTime() + expiresIn).toISOString() }),
+      ...(requestsPerSecond === 0 ? {} : { requestsPerSecond }),
+      ...(bytesPerDay === 0 ? {} : { bytesPerDay }),
     },
     now,
   );
@@ -116,20 +111,8 @@ async function revoke(path: string, which: string | undefined): Promise<void> {
   process.stderr.write(`${found[0]!.id} of ${found[0]!.name} is revoked\n`);
 }
 
-function parseScopes(text: string | undefined): readonly Scope[] {
-  if (text === undefined) return SCOPES;
-  const scopes = text.split(',').map((scope) => scope.trim());
+function checkScopes(scopes: readonly string[]): readonly Scope[] {
   const wrong = scopes.find((scope) => !(SCOPES as readonly string[]).includes(scope));
   if (wrong !== undefined) throw new UsageError(`"${wrong}" is not one of ${SCOPES.join(', ')}`);
   return scopes as Scope[];
-}
-
-const limitOptions = {
-  expiresIn: { kind: 'duration', default: 0, help: '' } as OptionSpec<number>,
-  requestsPerSecond: { kind: 'integer', default: 0, help: '' } as OptionSpec<number>,
-  bytesPerDay: { kind: 'size', default: 0, help: '' } as OptionSpec<number>,
-};
-
-function parseLimits({ expiresIn, requestsPerSecond, bytesPerDay }: Flags) {
-  return parseOptions(limitOptions, [fromFlags({ expiresIn, requestsPerSecond, bytesPerDay })]);
 }

@@ -1,8 +1,7 @@
 #!/usr/bin/env node
 import { Command, CommanderError } from 'commander';
 import { version } from '../version.js';
-import { explain } from './explain.js';
-import { EXIT_FAILED, EXIT_USAGE, isUsageError, UsageError } from './usage.js';
+import { EXIT_FAILED, EXIT_USAGE, explain, isUsageError, UsageError } from './errors.js';
 
 /**
  * The `stevedore` command. Only the subcommand that is asked for is loaded.
@@ -12,80 +11,80 @@ import { EXIT_FAILED, EXIT_USAGE, isUsageError, UsageError } from './usage.js';
 interface Subcommand {
   readonly usage: string;
   readonly summary: string;
-  readonly load: () => Promise<{ configure(command: Command): void }>;
+  readonly load: () => Promise<(command: Command) => void>;
 }
 
 const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   gateway: {
     usage: 'gateway',
     summary: 'run the HTTP gateway; with no trackers named, a tracker and a storage too',
-    load: () => import('./gateway.js'),
+    load: async () => (await import('./gateway.js')).configure,
   },
   tracker: {
     usage: 'tracker',
     summary: 'run a tracker that speaks the FastDFS protocol',
-    load: () => import('./tracker.js'),
+    load: async () => (await import('./nodes.js')).tracker,
   },
   storage: {
     usage: 'storage',
     summary: 'run a storage that speaks the FastDFS protocol',
-    load: () => import('./storage.js'),
+    load: async () => (await import('./nodes.js')).storage,
   },
   migrate: {
     usage: 'migrate <action>',
     summary:
       'status, pause, resume, dry-run or recall of what a storage moves out of its metadata tier',
-    load: () => import('./migrate.js'),
+    load: async () => (await import('./migrate.js')).configure,
   },
   doctor: {
     usage: 'doctor',
     summary: 'look at what a gateway relies on, and say what is wrong and what to do',
-    load: () => import('./doctor.js'),
+    load: async () => (await import('./doctor.js')).configure,
   },
   keys: {
     usage: 'keys',
     summary: 'add, list and revoke API keys',
-    load: () => import('./keys.js'),
+    load: async () => (await import('./keys.js')).configure,
   },
   sign: {
     usage: 'sign',
     summary: 'make a signed URL for a download or an upload',
-    load: () => import('./sign.js'),
+    load: async () => (await import('./sign.js')).configure,
   },
   fsck: {
     usage: 'fsck',
     summary: 'hold FileMap, container and FastDFS against each other',
-    load: () => import('./fsck.js'),
+    load: async () => (await import('./upkeep.js')).fsck,
   },
   scrub: {
     usage: 'scrub',
     summary: 'read every stored byte against its checksum',
-    load: () => import('./scrub.js'),
+    load: async () => (await import('./upkeep.js')).scrub,
   },
   rebuild: {
     usage: 'rebuild',
     summary: 'make the FileMap anew from container and trunks',
-    load: () => import('./rebuild.js'),
+    load: async () => (await import('./upkeep.js')).rebuild,
   },
   put: {
     usage: 'put <path...>',
     summary: 'upload files and directories',
-    load: () => import('./put.js'),
+    load: async () => (await import('./put.js')).configure,
   },
   get: {
     usage: 'get <id>',
     summary: 'download a file by its key or FastDFS id',
-    load: () => import('./get.js'),
+    load: async () => (await import('./file-commands.js')).get,
   },
   stat: {
     usage: 'stat <id>',
     summary: 'tell about a file: size, type, state, FastDFS id',
-    load: () => import('./stat.js'),
+    load: async () => (await import('./file-commands.js')).stat,
   },
   rm: {
     usage: 'rm <id...>',
     summary: 'delete files by their keys or FastDFS ids',
-    load: () => import('./rm.js'),
+    load: async () => (await import('./file-commands.js')).remove,
   },
 };
 
@@ -123,7 +122,7 @@ async function main(argv: readonly string[]): Promise<void> {
       .command(usage)
       .summary(summary)
       .description(`${sentence(summary)}.`);
-    if (name === asked) (await load()).configure(command);
+    if (name === asked) (await load())(command);
   }
   if (argv.length === 0) program.help({ error: true });
   await program.parseAsync(argv, { from: 'user' });
@@ -135,7 +134,7 @@ async function checkVariables(command: string): Promise<void> {
     (name) => name.startsWith('STEVEDORE_') && !CLIENT_VARIABLES.includes(name),
   );
   if (!ours || command === 'doctor') return;
-  const { unknownVariables } = await import('./variables.js');
+  const { unknownVariables } = await import('./options.js');
   const [unknown] = unknownVariables(process.env);
   if (unknown !== undefined) throw new UsageError(unknown);
 }

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import { type AddressInfo, isIPv6 } from 'node:net';
 import { StartError } from '@stevedore/wire';
 import type { MetricsText } from '../observe/node-metrics.js';
-import { UsageError } from './usage.js';
+import { UsageError } from './errors.js';
 
 /** `GET /metrics` of a tracker or storage, on a port of its own, for one Prometheus and its like. */
 

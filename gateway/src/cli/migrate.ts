@@ -2,9 +2,9 @@ import { readClusterSecrets } from '@stevedore/client';
 import { formatBytes } from '@stevedore/options';
 import type { MigrationAction } from '@stevedore/protocol';
 import type { ClassStatus, MigrationStatus } from '@stevedore/tiering/control';
-import { type Command, Option } from 'commander';
-import { print } from './upkeep.js';
-import { UsageError } from './usage.js';
+import type { Command } from 'commander';
+import { UsageError } from './errors.js';
+import { addOptions, migrateOptions, optionsOf } from './options.js';
 
 /** `stevedore migrate`: what a storage moves out of its metadata tier, and whether it may. */
 
@@ -26,36 +26,21 @@ Examples:
   stevedore migrate pause --storage 10.0.0.7:23000
   stevedore migrate status --prometheus`;
 
-interface Flags {
-  readonly storage: string;
-  readonly clusterSecretFile: string;
-  readonly json?: boolean;
-  readonly prometheus?: boolean;
-}
-
 export function configure(command: Command): void {
-  command
-    .addOption(
-      new Option('-s, --storage <host:port>', 'the storage')
-        .env('STEVEDORE_STORAGE')
-        .default('127.0.0.1:23000'),
-    )
-    .addOption(
-      new Option('--cluster-secret-file <path>', "file of the cluster's secret, if it has one")
-        .env('STEVEDORE_CLUSTER_SECRET_FILE')
-        .default(''),
-    )
-    .option('--json', 'print the status as JSON')
-    .option('--prometheus', 'print the status as Prometheus reads it')
+  addOptions(command, migrateOptions)
     .addHelpText('after', HELP)
-    .action(async (text: string, flags: Flags) => {
+    .action(async (text: string) => {
+      const options = optionsOf(command, migrateOptions);
       const action = ACTIONS.find((each) => each === text);
       if (!action) throw new UsageError(`"${text}" is none of ${ACTIONS.join(', ')}`);
-      const [secret] = await readClusterSecrets(flags.clusterSecretFile);
+      const [secret] = await readClusterSecrets(options.clusterSecretFile);
       const { askMigration, prometheusText } = await import('@stevedore/tiering/control');
-      const status = await askMigration(flags.storage, action, { secret });
-      if (flags.prometheus) process.stdout.write(prometheusText(status));
-      else print(flags.json ? JSON.stringify(status) : describe(status));
+      const status = await askMigration(options.storage, action, { secret });
+      process.stdout.write(
+        options.prometheus
+          ? prometheusText(status)
+          : `${options.json ? JSON.stringify(status) : describe(status)}\n`,
+      );
     });
 }
 

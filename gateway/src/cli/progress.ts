@@ -8,7 +8,7 @@ export interface Progress {
   print(line: string): void;
   /** A line on stderr, above the bar. */
   warn(line: string): void;
-  update(done: number, all: number): void;
+  readonly update: (done: number, all: number) => void;
   stop(): void;
 }
 
@@ -49,13 +49,13 @@ class Bar implements Progress {
     this.#above(process.stderr, line);
   }
 
-  update(done: number, all: number): void {
+  readonly update = (done: number, all: number): void => {
     const now = performance.now();
     if (now - this.#drawnAt < REDRAW_MS) return;
     this.#drawnAt = now;
     const share = all > 0 ? Math.min(done / all, 1) : 0;
     this.#draw(this.#text(share, now - this.#startedAt));
-  }
+  };
 
   stop(): void {
     this.#draw('');

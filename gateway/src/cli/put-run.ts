@@ -1,13 +1,13 @@
 import { createReadStream } from 'node:fs';
-import { extname, resolve } from 'node:path';
+import { opendir, stat } from 'node:fs/promises';
+import { basename, extname, join, resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DEFAULT_TYPE } from '@stevedore/middleware/core';
 import { formatBytes } from '@stevedore/options';
 import { lookup } from 'mime-types';
-import { explain } from './explain.js';
+import { explain } from './errors.js';
 import { endsAll, type GatewayClient, GatewayError } from './gateway-client.js';
-import { type LocalFailure, type LocalFile, localFiles } from './local-files.js';
 import type { Progress } from './progress.js';
 import type { PutJournal } from './put-journal.js';
 
@@ -224,4 +224,48 @@ function endsRun(error: unknown): boolean {
 
 function count(files: number): string {
   return `${files} ${files === 1 ? 'file' : 'files'}`;
+}
+
+/** Files on this disk, as `put` finds them. */
+
+export interface LocalFile {
+  readonly path: string;
+  /** Name to store it under: of a file in a directory with the way to it. */
+  readonly name: string;
+  readonly size: number;
+  /** Changes whenever the file does: size, time of the last change, inode. */
+  readonly state: string;
+}
+
+export interface LocalFailure {
+  readonly path: string;
+  readonly error: unknown;
+}
+
+/** Files as they are, directories with all that is below them; links only where named. */
+export async function* localFiles(
+  paths: readonly string[],
+): AsyncGenerator<LocalFile | LocalFailure, void, undefined> {
+  for (const path of paths) yield* from(path, basename(join(path)));
+}
+
+async function* from(
+  path: string,
+  name: string,
+): AsyncGenerator<LocalFile | LocalFailure, void, undefined> {
+  try {
+    const found = await stat(path, { bigint: true });
+    if (!found.isDirectory()) {
+      if (!found.isFile()) throw new Error(`${path} is neither a file nor a directory`);
+      const { size, mtimeNs, ino } = found;
+      yield { path, name, size: Number(size), state: `${size} ${mtimeNs} ${ino}` };
+      return;
+    }
+    for await (const entry of await opendir(path)) {
+      if (!entry.isFile() && !entry.isDirectory()) continue;
+      yield* from(join(path, entry.name), name === '.' ? entry.name : `${name}/${entry.name}`);
+    }
+  } catch (error) {
+    yield { path, error };
+  }
 }

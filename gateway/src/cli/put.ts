@@ -1,25 +1,26 @@
-import { formatBytes } from '@stevedore/options';
+import { formatBytes, type OptionTable, type OptionValues, option } from '@stevedore/options';
 import type { Command } from 'commander';
-import { explain } from './explain.js';
+import { EXIT_FAILED, explain } from './errors.js';
+import { printable } from './file-commands.js';
 import { GatewayClient } from './gateway-client.js';
-import { localFiles } from './local-files.js';
+import { addOptions, clientOptions, flags, optionsOf } from './options.js';
 import { startProgress } from './progress.js';
 import { PutJournal, putJournalPath } from './put-journal.js';
-import { PutRun, type PutRunOptions } from './put-run.js';
-import { addGatewayAccess } from './url-option.js';
-import { EXIT_FAILED, UsageError } from './usage.js';
+import { localFiles, PutRun, type PutRunOptions } from './put-run.js';
 
 /** `stevedore put`: uploads files and directories, several at a time. */
 
-interface PutFlags {
-  readonly url: string;
-  readonly concurrency: number;
-  readonly again?: boolean;
-  readonly json?: boolean;
-  readonly group?: string;
-}
-
-const MAX_CONCURRENCY = 256;
+const putOptions = {
+  ...clientOptions,
+  ...flags({
+    group: option.text('', 'affinity group: these files are stored next to each other', {
+      short: 'g',
+    }),
+    concurrency: option.integer(8, 'uploads at a time', { short: 'c', minimum: 1, maximum: 256 }),
+    again: option.boolean(false, 'send every file anew, whether it is there or not'),
+    json: option.boolean(false, 'print each receipt as a line of JSON'),
+  }),
+} satisfies OptionTable;
 
 const HELP = `
 Prints a line for each file that the gateway has: its key, its size and its name. Files that
@@ -38,25 +39,25 @@ Examples:
   stevedore put holiday/ --group holiday --json > receipts.ndjson`;
 
 export function configure(command: Command): void {
-  addGatewayAccess(command)
-    .option('-g, --group <name>', 'affinity group: these files are stored next to each other')
-    .option('-c, --concurrency <number>', 'uploads at a time', parseConcurrency, 8)
-    .option('--again', 'send every file anew, whether it is there or not')
-    .option('--json', 'print each receipt as a line of JSON')
+  addOptions(command, putOptions)
     .addHelpText('after', HELP)
-    .action(async (paths: string[], flags: PutFlags) => {
-      if (!(await putAll(paths, flags))) process.exitCode = EXIT_FAILED;
+    .action(async (paths: string[]) => {
+      if (!(await putAll(paths, optionsOf(command, putOptions)))) process.exitCode = EXIT_FAILED;
     });
 }
 
 /** True if the gateway has every file. */
-async function putAll(paths: readonly string[], flags: PutFlags): Promise<boolean> {
-  const client = new GatewayClient(flags.url, flags.concurrency);
+async function putAll(
+  paths: readonly string[],
+  options: OptionValues<typeof putOptions>,
+): Promise<boolean> {
+  const { group, concurrency, again, json } = options;
+  const client = new GatewayClient(options, concurrency);
   const journal = openJournal(client.url);
   const { bytes, files } = process.stderr.isTTY ? await measure(paths) : { bytes: 0, files: 0 };
   const progress = startProgress(`${formatBytes(bytes)} in ${files} files`);
   const onReceipt: PutRunOptions['onReceipt'] = (receipt, isSkipped) => {
-    if (flags.json) {
+    if (json) {
       progress.print(JSON.stringify(isSkipped ? { ...receipt, skipped: true } : receipt));
       return;
     }
@@ -68,9 +69,9 @@ async function putAll(paths: readonly string[], flags: PutFlags): Promise<boolea
     client,
     progress,
     journal,
-    group: flags.group,
-    sendsAgain: flags.again === true,
-    concurrency: flags.concurrency,
+    group: group === '' ? undefined : group,
+    sendsAgain: again,
+    concurrency,
     totalBytes: bytes,
     onReceipt,
   });
@@ -110,15 +111,5 @@ async function measure(
 }
 
 function line({ key, size, name }: Readonly<Record<string, unknown>>): string {
-  // One file, one line: a name may hold anything, a line break too.
-  const shown = String(name).replace(/[\x00-\x1f\x7f]/g, (char) =>
-    JSON.stringify(char).slice(1, -1),
-  );
-  return `${key}  ${size}  ${shown}`;
-}
-
-function parseConcurrency(text: string): number {
-  const number = Number(text);
-  if (Number.isInteger(number) && number >= 1 && number <= MAX_CONCURRENCY) return number;
-  throw new UsageError(`--concurrency: "${text}" is no number from 1 to ${MAX_CONCURRENCY}`);
+  return `${key}  ${size}  ${printable(String(name))}`;
 }

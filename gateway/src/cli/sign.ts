@@ -1,10 +1,9 @@
 import { presignedUpload, signedDownload } from '@stevedore/middleware/core';
-import { fromFlags, type OptionSpec, parseOptions } from '@stevedore/options';
+import { type OptionTable, type OptionValues, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { parseGatewayOptions } from '../options.js';
-import { readConfigFile } from './config-file.js';
-import { addUrlOption } from './url-option.js';
-import { UsageError } from './usage.js';
+import { UsageError } from './errors.js';
+import { addOptions, clientOptions, flags, optionsOf, readConfigFile } from './options.js';
 
 /** `stevedore sign`: a URL for one download or one upload, signed with the gateway's secret. */
 
@@ -16,72 +15,47 @@ Examples:
 
 The secret is the first of urlSecret, from STEVEDORE_URL_SECRET or the configuration file.`;
 
-interface Flags {
-  readonly upload?: boolean;
-  readonly policy?: string;
-  readonly expiresIn?: string;
-  readonly maxSize?: string;
-  readonly type?: string;
-  readonly group?: string;
-  readonly ttl?: string;
-  readonly reusable?: boolean;
-  readonly download?: boolean;
-  readonly url: string;
-}
-
-const numberOptions = {
-  expiresIn: {
-    kind: 'duration',
-    default: 3_600_000,
-    minimum: 1000,
-    help: '',
-  } as OptionSpec<number>,
-  maxSize: { kind: 'size', default: 0, help: '' } as OptionSpec<number>,
-  ttl: { kind: 'duration', default: 0, help: '' } as OptionSpec<number>,
-};
+const signOptions = {
+  url: clientOptions.url,
+  ...flags({
+    expiresIn: option.duration('1h', 'how long the URL is valid', { minimum: '1s' }),
+    download: option.boolean(false, 'the browser keeps the file instead of showing it'),
+    upload: option.boolean(false, 'a URL for an upload instead'),
+    policy: option.text('', 'upload: to this policy of the gateway'),
+    maxSize: option.size(0, 'upload: no longer than this; 0: as the gateway takes it'),
+    type: option.text('', 'upload: of this media type only, like image/*'),
+    group: option.text('', 'upload: affinity group'),
+    ttl: option.duration(0, 'upload: how long the file lives; 0: for ever'),
+    reusable: option.boolean(false, 'upload: any number of files instead of one'),
+  }),
+} satisfies OptionTable;
 
 export function configure(command: Command): void {
-  addUrlOption(command)
+  addOptions(command, signOptions)
     .argument('[id]', 'key or FastDFS id of the file to download')
-    .option('--expires-in <duration>', 'how long the URL is valid (default: 1h)')
-    .option('--download', 'the browser keeps the file instead of showing it')
-    .option('--upload', 'a URL for an upload instead')
-    .option('--policy <name>', 'upload: to this policy of the gateway')
-    .option('--max-size <size>', 'upload: no longer than this')
-    .option('--type <type>', 'upload: of this media type only, like image/*')
-    .option('--group <name>', 'upload: affinity group')
-    .option('--ttl <duration>', 'upload: how long the file lives')
-    .option('--reusable', 'upload: any number of files instead of one')
     .addHelpText('after', HELP)
-    .action((id: string | undefined, flags: Flags) => {
-      const path = flags.upload ? uploadUrl(id, flags) : downloadUrl(id, flags);
-      process.stdout.write(`${flags.url.replace(/\/+$/, '')}${path}\n`);
+    .action((id: string | undefined) => {
+      const options = optionsOf(command, signOptions);
+      process.stdout.write(`${options.url.replace(/\/+$/, '')}${pathOf(id, options)}\n`);
     });
 }
 
-function downloadUrl(id: string | undefined, flags: Flags): string {
+function pathOf(id: string | undefined, options: OptionValues<typeof signOptions>): string {
+  const { upload, download, expiresIn, maxSize, ttl, type, group, policy, reusable } = options;
+  if (upload && id !== undefined) throw new UsageError('a new file has no key yet');
+  const expiresAt = new Date(Date.now() + expiresIn);
+  if (upload) {
+    return presignedUpload(secret(), expiresAt, {
+      ...(maxSize === 0 ? {} : { maxBytes: maxSize }),
+      ...(ttl === 0 ? {} : { ttlSeconds: Math.ceil(ttl / 1000) }),
+      ...(type === '' ? {} : { type }),
+      ...(group === '' ? {} : { group }),
+      ...(policy === '' ? {} : { policy }),
+      reusable,
+    });
+  }
   if (id === undefined) throw new UsageError('which file? or --upload for an upload');
-  const { expiresAt } = parseNumbers(flags);
-  return signedDownload(secret(), id, expiresAt, flags.download ? { download: '1' } : {});
-}
-
-function uploadUrl(id: string | undefined, flags: Flags): string {
-  if (id !== undefined) throw new UsageError('a new file has no key yet');
-  const { expiresAt, maxSize, ttl } = parseNumbers(flags);
-  const { type, group, policy, reusable } = flags;
-  return presignedUpload(secret(), expiresAt, {
-    ...(maxSize === 0 ? {} : { maxBytes: maxSize }),
-    ...(ttl === 0 ? {} : { ttlSeconds: Math.ceil(ttl / 1000) }),
-    ...(type === undefined ? {} : { type }),
-    ...(group === undefined ? {} : { group }),
-    ...(policy === undefined ? {} : { policy }),
-    ...(reusable ? { reusable } : {}),
-  });
-}
-
-function parseNumbers({ expiresIn, maxSize, ttl }: Flags) {
-  const numbers = parseOptions(numberOptions, [fromFlags({ expiresIn, maxSize, ttl })]);
-  return { ...numbers, expiresAt: new Date(Date.now() + numbers.expiresIn) };
+  return signedDownload(secret(), id, expiresAt, download ? { download: '1' } : {});
 }
 
 function secret(): string {

@@ -1,12 +1,150 @@
-import { openForUpkeep, storeOptions, type Upkeep } from '@stevedore/client';
+import {
+  discardFileMap,
+  type FsckReport,
+  openForUpkeep,
+  type ScrubReport,
+  storeOptions,
+  type Upkeep,
+} from '@stevedore/client';
+import { formatBytes, type OptionTable, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { gatewayOptions, openOptions, parseGatewayOptions } from '../options.js';
-import { readConfigFile } from './config-file.js';
-import { explain } from './explain.js';
-import { addOptionFlags, givenFlags } from './option-flags.js';
-import type { Progress } from './progress.js';
+import { explain } from './errors.js';
+import { addOptions, flags, givenFlags, jsonOption, optionsOf, readConfigFile } from './options.js';
+import { type Progress, startProgress } from './progress.js';
 
-/** What `fsck`, `scrub` and `rebuild` share: they work on a directory no gateway has. */
+/** `stevedore fsck`, `scrub` and `rebuild`: they work on a directory that no gateway has. */
+
+const FSCK_HELP = `
+Works on a directory that no gateway has: stop the gateway first. Exit code 1 when there
+are problems that were not repaired.
+
+Examples:
+  stevedore fsck --directory /var/lib/stevedore
+  stevedore fsck --directory /var/lib/stevedore --repair`;
+
+const fsckOptions = {
+  ...flags({ repair: option.boolean(false, 'repair what can be repaired') }),
+  ...jsonOption,
+};
+
+/** Compares FileMap, container and FastDFS. */
+export function fsck(command: Command): void {
+  configure(command, fsckOptions, FSCK_HELP, async () => {
+    const { repair, json } = optionsOf(command, fsckOptions);
+    await withUpkeep(command, 'the trunks', async (upkeep, progress) => {
+      const report = await upkeep.fsck({ repair, onProgress: progress.update });
+      progress.stop();
+      print(json ? JSON.stringify(report) : describeFsck(report));
+      if (report.problems.some((problem) => !problem.repaired)) process.exitCode = 1;
+    });
+  });
+}
+
+function describeFsck(report: FsckReport): string {
+  const rows = [
+    `staged    ${report.waitingFiles} small files, ${formatBytes(report.waitingBytes)}; ${report.spooledFiles} large, ${formatBytes(report.spooledBytes)}`,
+    `merged    ${report.mergedFiles} files in ${report.trunks} trunks`,
+    `live      ${formatBytes(report.liveBytes)}`,
+    `dead      ${formatBytes(report.deadBytes)} of ${report.deadFiles} deleted or moved files`,
+    `overhead  ${formatBytes(report.overheadBytes)} of headers and directories`,
+    `unread    ${formatBytes(report.unreadBytes)} in ${report.unreadTrunks} trunks`,
+    `orphans   ${formatBytes(report.orphanBytes)} in ${report.orphanTrunks} trunks`,
+    `stored    ${formatBytes(report.storedBytes)}, the sum of the five`,
+  ];
+  if (report.openPlans > 0) {
+    rows.push(
+      `open      ${formatBytes(report.openBytes)} more at the most, of ${report.openPlans} plans that were given up`,
+    );
+  }
+  if (report.unconfirmedTrunks > 0) {
+    rows.push(`copies    ${report.unconfirmedTrunks} trunks are not on enough storages yet`);
+  }
+  if (report.damagedCopies > 0) rows.push(`damaged   ${report.damagedCopies} copies are not read`);
+  for (const sentence of report.unlisted) rows.push(`unlisted  ${sentence}`);
+  for (const { fileId, bytes, key } of report.possibleOrphans) {
+    rows.push(
+      `perhaps   ${fileId} (${formatBytes(bytes)}) is a second copy of ${key ?? 'a deleted file'}: delete it if no other program has it`,
+    );
+  }
+  for (const { code, subject, detail, repaired } of report.problems) {
+    rows.push(`${repaired ? 'repaired' : 'problem '}  ${code} ${subject}: ${detail}`);
+  }
+  if (report.problems.length === 0) rows.push('no problems found');
+  return rows.join('\n');
+}
+
+const SCRUB_HELP = `
+Works on a directory that no gateway has: stop the gateway first. A damaged copy is put
+out of use where another one is sound; exit code 1 when a file has no sound copy.
+
+Example:
+  stevedore scrub --directory /var/lib/stevedore --rate 16MiB`;
+
+const scrubOptions = {
+  ...flags({
+    rate: option.size('64MiB', 'bytes read in a second, at most', { minimum: '1KiB' }),
+    dryRun: option.boolean(false, 'report damage and change nothing'),
+  }),
+  ...jsonOption,
+};
+
+/** Reads every stored byte and verifies its checksum. */
+export function scrub(command: Command): void {
+  configure(command, scrubOptions, SCRUB_HELP, async () => {
+    const { rate: bytesPerSecond, dryRun, json } = optionsOf(command, scrubOptions);
+    await withUpkeep(command, 'the bytes', async (upkeep, progress) => {
+      const onProgress = progress.update;
+      const report = await upkeep.scrub({ repair: !dryRun, bytesPerSecond, onProgress });
+      progress.stop();
+      print(json ? JSON.stringify(report) : describeScrub(report));
+      if (report.damaged.some((damage) => !damage.repaired)) process.exitCode = 1;
+      else if (report.damaged.length > 0) await upkeep.flush();
+    });
+  });
+}
+
+function describeScrub(report: ScrubReport): string {
+  const rows = [
+    `on this disk  ${report.localFiles} files, ${formatBytes(report.localBytes)}`,
+    `in trunks     ${report.slices} files, ${formatBytes(report.sliceBytes)}`,
+  ];
+  for (const { key, where, detail, repaired } of report.damaged) {
+    rows.push(`${repaired ? 'repaired' : 'damaged '}      ${key} in the ${where}: ${detail}`);
+  }
+  if (report.damaged.length === 0) rows.push('no damage found');
+  return rows.join('\n');
+}
+
+const REBUILD_HELP = `
+Works on a directory that no gateway has: stop the gateway first. Keys, names, types,
+groups, FastDFS ids and deletions come back from the container and the trunks alone.
+
+Example:
+  stevedore rebuild --directory /var/lib/stevedore`;
+
+/** Throws the FileMap away and makes it anew. */
+export function rebuild(command: Command): void {
+  configure(command, {}, REBUILD_HELP, async () => {
+    await discardFileMap(String(storeOptionsOf(command).directory));
+    await withUpkeep(command, 'the trunks', async (upkeep, progress) => {
+      const { stagedFiles, mergedFiles, trunks } = upkeep.stats();
+      progress.stop();
+      print(
+        `the FileMap has ${stagedFiles} staged and ${mergedFiles} merged files in ${trunks} trunks`,
+      );
+    });
+  });
+}
+
+function configure(
+  command: Command,
+  table: OptionTable,
+  help: string,
+  work: () => Promise<void>,
+): void {
+  addOptions(addOptions(command, storeOptions), table).addHelpText('after', help).action(work);
+}
 
 /**
  * The options of the gateway that owns the directory, but the ports of the embedded node
@@ -15,12 +153,7 @@ import type { Progress } from './progress.js';
 const { trackerPort, storagePort } = storeOptions;
 const upkeepOptions = { ...gatewayOptions, trackerPort, storagePort };
 
-export function addStoreFlags(command: Command): Command {
-  addOptionFlags(command, storeOptions);
-  return command;
-}
-
-export function storeOptionsOf(command: Command) {
+function storeOptionsOf(command: Command) {
   const sources = {
     flags: givenFlags(command, storeOptions),
     environment: process.env,
@@ -29,23 +162,25 @@ export function storeOptionsOf(command: Command) {
   return openOptions(parseGatewayOptions(sources, upkeepOptions));
 }
 
-export async function withUpkeep(
+/** `what` is what the bar shows the progress of. */
+async function withUpkeep(
   command: Command,
-  progress: Progress,
-  work: (upkeep: Upkeep) => Promise<void>,
+  what: string,
+  work: (upkeep: Upkeep, progress: Progress) => Promise<void>,
 ): Promise<void> {
+  const progress = startProgress(what);
   const upkeep = await openForUpkeep(storeOptionsOf(command), {
-    onRebuild: (done, all) => progress.update(done, all),
+    onRebuild: progress.update,
     onError: (error) => progress.warn(`warning: ${explain(error)}`),
   });
   try {
-    await work(upkeep);
+    await work(upkeep, progress);
   } finally {
     progress.stop();
     await upkeep.close();
   }
 }
 
-export function print(line: string): void {
+function print(line: string): void {
   process.stdout.write(`${line}\n`);
 }

@@ -1,9 +1,8 @@
 import type { DirectoryRotation } from '../state-file.js';
 import type { StorageSettings } from '../storage-options.js';
 import type { FileBackend } from './file-backend.js';
-import type { FileLocks } from './locks.js';
 import type { OpenFiles } from './open-files.js';
-import type { StorePaths } from './store-paths.js';
+import type { FileLocks, StorePaths } from './store-paths.js';
 
 /** What all that reads and changes stored files works with. */
 export interface FileParts {

@@ -1,5 +1,5 @@
 import { dirname, join, sep } from 'node:path';
-import type { Disk, DiskSpace } from '@stevedore/disk';
+import { type Disk, type DiskSpace, KeyedLock } from '@stevedore/disk';
 import { ANY_STORE_PATH, hexByte, Status } from '@stevedore/protocol';
 import { codeOf, type Environment, StartError, StatusError } from '@stevedore/wire';
 import { dataDirectory, temporaryDirectory } from '../layout.js';
@@ -169,5 +169,25 @@ export class StorePaths {
 
   async close(): Promise<void> {
     await Promise.all(this.all.map((storePath) => storePath.close()));
+  }
+}
+
+/**
+ * Those who work on one file take turns, and each finds it settled. Where the disk
+ * still fails, its error is theirs.
+ */
+export class FileLocks {
+  readonly #turns = new KeyedLock();
+  readonly #storePaths: StorePaths;
+
+  constructor(storePaths: StorePaths) {
+    this.#storePaths = storePaths;
+  }
+
+  run<Result>(path: string, action: () => Promise<Result>): Promise<Result> {
+    return this.#turns.run(path, async () => {
+      await this.#storePaths.journalOf(path).settle(path);
+      return action();
+    });
   }
 }

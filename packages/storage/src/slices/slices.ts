@@ -1,11 +1,10 @@
 import { dirname } from 'node:path';
 import type { FileCache } from '@stevedore/cache';
-import { readSmallFile } from '@stevedore/disk';
+import { KeyedLock, readSmallFile } from '@stevedore/disk';
 import { type SliceEntry, type SliceId, Status } from '@stevedore/protocol';
 import { asError, StatusError } from '@stevedore/wire';
 import { sliceKey } from '../files/file-cache.js';
 import type { FileParts } from '../files/file-parts.js';
-import { KeyedLock } from '../files/locks.js';
 import type { OpenFile } from '../files/open-files.js';
 import { DELETED_SUFFIX } from '../layout.js';
 import type { Change } from '../replication/journal.js';

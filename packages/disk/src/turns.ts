@@ -1,4 +1,17 @@
-import type { StorePaths } from './store-paths.js';
+/** Pieces of work that wait for each other. */
+
+/** Runs one piece of work after the other. */
+export type Serial = <T>(work: () => Promise<T>) => Promise<T>;
+
+/** One that fails is its caller's concern, not the next one's. */
+export function serial(): Serial {
+  let last: Promise<unknown> = Promise.resolve();
+  return (work) => {
+    const done = last.then(work);
+    last = done.catch(() => undefined);
+    return done;
+  };
+}
 
 /** Runs actions of the same key one after the other; those of different keys do not wait. */
 export class KeyedLock {
@@ -17,25 +30,5 @@ export class KeyedLock {
     } finally {
       if (this.#last.get(key) === done) this.#last.delete(key);
     }
-  }
-}
-
-/**
- * Those who work on one file take turns, and each finds it settled. Where the disk
- * still fails, its error is theirs.
- */
-export class FileLocks {
-  readonly #turns = new KeyedLock();
-  readonly #storePaths: StorePaths;
-
-  constructor(storePaths: StorePaths) {
-    this.#storePaths = storePaths;
-  }
-
-  run<Result>(path: string, action: () => Promise<Result>): Promise<Result> {
-    return this.#turns.run(path, async () => {
-      await this.#storePaths.journalOf(path).settle(path);
-      return action();
-    });
   }
 }

@@ -1,0 +1,139 @@
+import { isIPv6 } from 'node:net';
+import { resolve } from 'node:path';
+import { readClusterSecrets } from '@stevedore/client';
+import { flagName, type OptionTable, type OptionValues, parseOptions } from '@stevedore/options';
+import type { AccessOptions } from '@stevedore/wire';
+import type { Command } from 'commander';
+import { type NodeOptions, storageOptions, trackerOptions } from '../node-options.js';
+import type { MetricsText } from '../observe/node-metrics.js';
+import { version } from '../version.js';
+import { explain, UsageError } from './errors.js';
+import { metricsAddress, startMetricsServer } from './metrics-server.js';
+import { addOptions, optionSources } from './options.js';
+import { stopSignal, untilStopped } from './until-stopped.js';
+
+/** `stevedore tracker` and `stevedore storage`: FastDFS's daemons, until a signal ends them. */
+
+interface Daemon {
+  readonly host: string;
+  readonly port: number;
+  close(): Promise<void>;
+}
+
+interface Kind<Table extends OptionTable, Started extends Daemon> {
+  readonly table: Table;
+  /** Beside its address. */
+  readonly describe: (options: OptionValues<Table>) => string;
+  readonly start: (
+    options: OptionValues<Table>,
+    access: AccessOptions,
+    onError: (error: Error) => void,
+  ) => Promise<Started>;
+  readonly metrics: (daemon: Started) => Promise<MetricsText>;
+}
+
+/** Keeps account of storages and sends clients to them. */
+export function tracker(command: Command): void {
+  configure(command, {
+    table: trackerOptions,
+    describe: () => '',
+    start: async ({ addressWidth, withoutSecret: _, ...options }, access, onError) => {
+      const { startTracker } = await import('@stevedore/tracker');
+      const width = addressWidth === 'auto' ? {} : { addressWidth };
+      return startTracker({ ...options, ...width, ...access, onError });
+    },
+    metrics: async (daemon) => (await import('../observe/node-metrics.js')).trackerMetrics(daemon),
+  });
+}
+
+/** Keeps files, for the trackers it joins and clients that ask it directly. */
+export function storage(command: Command): void {
+  configure(command, {
+    table: storageOptions,
+    describe: ({ group, trackers, storePaths }) => {
+      const paths = storePaths.map((path) => resolve(path)).join(', ');
+      const joined = trackers.length === 0 ? 'no trackers' : `trackers ${trackers.join(', ')}`;
+      return `\n  ${group} in ${paths}; ${joined}`;
+    },
+    start: async ({ withoutSecret: _, ...options }, access, onError) => {
+      const { startStorage } = await import('@stevedore/node');
+      return startStorage({
+        ...options,
+        ...access,
+        cacheBytes: options.cacheSize,
+        readAheadBytes: options.readAhead,
+        tiers: {
+          enabled: options.metadataTier,
+          thresholdBytes: options.smallFileThreshold,
+          roomBytes: options.metadataTierSize,
+          moveTo: options.moveTo === '' ? undefined : options.moveTo,
+          shareWith: options.shareWith,
+          smallFileShare: options.smallFileShare / 100,
+          bytesPerSecond: options.bandwidth,
+          movesPerSecond: options.moveRate,
+        },
+        onError,
+      });
+    },
+    metrics: async (daemon) => (await import('../observe/node-metrics.js')).storageMetrics(daemon),
+  });
+}
+
+function configure<Table extends NodeOptions, Started extends Daemon>(
+  command: Command,
+  { table, describe, start, metrics }: Kind<Table, Started>,
+): void {
+  addOptions(command, table).action(async () => {
+    let nameOf = flagName;
+    const options = parseOptions(table, optionSources(command, table), (_options, names) => {
+      nameOf = names;
+    });
+    const address = metricsAddress(options.metrics as string);
+    const access = await accessOf(options as OptionValues<NodeOptions>);
+    const stopped = stopSignal();
+    const starting = start(options, access, (error) => {
+      process.stderr.write(`error: ${explain(error)}\n`);
+    });
+    const daemon = await starting.catch((error: unknown) => {
+      throw asTyped(error, table, nameOf);
+    });
+    const text = address && (await metrics(daemon));
+    const server =
+      text &&
+      (await startMetricsServer(address, text).catch(async (error: unknown) => {
+        await daemon.close();
+        throw error;
+      }));
+    const what = `stevedore ${version()} ${command.name()}`;
+    const figures = server ? `\n  metrics ${server.url}` : '';
+    process.stdout.write(`${what}${describe(options)}${figures}\nready ${endpoint(daemon)}\n`);
+    await untilStopped(stopped, async () => {
+      await server?.close();
+      await daemon.close();
+    });
+  });
+}
+
+/** Who may use its port. */
+async function accessOf(options: OptionValues<NodeOptions>): Promise<AccessOptions> {
+  const { clusterSecretFile, withoutSecret } = options;
+  const secrets = await readClusterSecrets(clusterSecretFile);
+  if (secrets.length > 0) return { secrets, withoutSecret };
+  if (withoutSecret === 'nothing') return {};
+  throw new UsageError('--without-secret goes with --cluster-secret-file only');
+}
+
+/** The daemons name an option as a program does; here it was typed. */
+function asTyped(error: unknown, table: OptionTable, nameOf: (option: string) => string): unknown {
+  if (!(error instanceof Error) || error.name !== 'OptionError') return error;
+  // Any word at the beginning, later those that are no English ones.
+  const name = /^[a-z]\w*|\b[a-z]+[A-Z]\w*/g;
+  const typed = error.message.replace(name, (word) =>
+    Object.hasOwn(table, word) ? nameOf(word) : word,
+  );
+  return new UsageError(typed);
+}
+
+function endpoint({ host, port }: Daemon): string {
+  return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`;
+}

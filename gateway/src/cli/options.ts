@@ -1,0 +1,148 @@
+import { readFileSync } from 'node:fs';
+import {
+  environmentName,
+  flagName,
+  fromEnvironment,
+  fromFlags,
+  nearestName,
+  type OptionSource,
+  type OptionSpec,
+  type OptionTable,
+  type OptionValues,
+  option,
+  parseOptions,
+  type RawOptions,
+  typedDefault,
+} from '@stevedore/options';
+import { type Command, Option } from 'commander';
+import { storageOptions, trackerOptions } from '../node-options.js';
+import { CONFIG_FILE, gatewayOptions } from '../options.js';
+import { UsageError } from './errors.js';
+
+/**
+ * Tables of options as flags and help of a command, and their values as they were given: on
+ * the command line, in the environment, in ./stevedore.config.json.
+ */
+
+/** Options of one command alone: flags, and no environment variables. */
+export function flags<Table extends OptionTable>(table: Table): Table {
+  const marked = Object.entries(table).map(([name, spec]) => [name, { ...spec, only: 'flag' }]);
+  return Object.fromEntries(marked) as Table;
+}
+
+export const jsonOption = flags({ json: option.boolean(false, 'print JSON') });
+
+export const DEFAULT_URL = 'http://127.0.0.1:8080';
+
+/** Of every command that talks to a gateway. */
+export const clientOptions = {
+  url: option.text(DEFAULT_URL, 'the gateway', { short: 'u' }),
+  apiKey: option.text('', 'the API key, where the gateway asks for one', { only: 'environment' }),
+} satisfies OptionTable;
+
+export const migrateOptions = {
+  storage: option.text('127.0.0.1:23000', 'the storage', { short: 's' }),
+  clusterSecretFile: option.text('', "file of the cluster's secret, if it has one"),
+  ...jsonOption,
+  ...flags({ prometheus: option.boolean(false, 'print the status as Prometheus reads it') }),
+} satisfies OptionTable;
+
+const PLACEHOLDERS: Readonly<Record<OptionSpec['kind'], string>> = {
+  boolean: '',
+  duration: ' <duration>',
+  integer: ' <number>',
+  list: ' <list>',
+  port: ' <port>',
+  size: ' <size>',
+  text: ' <text>',
+};
+
+export function addOptions(command: Command, table: OptionTable): Command {
+  for (const [name, spec] of Object.entries(table)) {
+    if (spec.only === 'environment') {
+      command.addHelpText('after', `\nEnvironment:\n  ${environmentName(name)}  ${spec.help}`);
+      continue;
+    }
+    const short = spec.short === undefined ? '' : `-${spec.short}, `;
+    const flag = `${short}${flagName(name)}${placeholder(spec)}`;
+    // No default for the parser: it could not be told from a flag that was given.
+    command.addOption(new Option(flag, helpOf(name, spec)));
+  }
+  return command;
+}
+
+function placeholder({ kind, default: value, choices }: OptionSpec): string {
+  if (choices) return ` <${choices.join('|')}>`;
+  // The flag alone would say what is so anyway.
+  return kind === 'boolean' && value === true ? ' [true|false]' : PLACEHOLDERS[kind];
+}
+
+function helpOf(name: string, spec: OptionSpec): string {
+  const { help, only, kind } = spec;
+  if (only !== 'flag') return `${help} (default: ${typedDefault(spec)}; ${environmentName(name)})`;
+  return kind === 'boolean' ? help : `${help} (default: ${typedDefault(spec)})`;
+}
+
+/** The flags that were given, by option name. */
+export function givenFlags(command: Command, table: OptionTable): Record<string, unknown> {
+  const given = Object.keys(table).map((name) => [name, command.getOptionValue(name) as unknown]);
+  return Object.fromEntries(given.filter(([, value]) => value !== undefined));
+}
+
+/** A flag goes before the environment. */
+export function optionSources(command: Command, table: OptionTable): readonly OptionSource[] {
+  return [fromFlags(givenFlags(command, table)), fromEnvironment(table, process.env)];
+}
+
+export function optionsOf<Table extends OptionTable>(
+  command: Command,
+  table: Table,
+): OptionValues<Table> {
+  return parseOptions(table, optionSources(command, table));
+}
+
+/** Options in ./stevedore.config.json, if there is one: a JSON object by option name. */
+export function readConfigFile(path = CONFIG_FILE): RawOptions {
+  let value: unknown;
+  try {
+    value = JSON.parse(readFileSync(path, 'utf8'));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return {};
+    if (!(error instanceof SyntaxError)) throw error;
+    throw new UsageError(`${path} is not valid JSON: ${error.message}`);
+  }
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+    return value as RawOptions;
+  }
+  throw new UsageError(`${path} must hold a JSON object of options`);
+}
+
+/** One environment may be that of a gateway, of a storage and of `put` at once. */
+const TABLES = [gatewayOptions, storageOptions, trackerOptions, clientOptions, migrateOptions];
+/** Of this repository's tests and benchmarks. */
+const RESERVED = /^STEVEDORE_(?:TEST|BENCH)_/;
+/** What Kubernetes sets in every container for a service whose name begins with stevedore. */
+const SERVICE_LINK = /_(?:SERVICE_HOST|SERVICE_PORT\w*|PORT_\d+_(?:TCP|UDP|SCTP)\w*)$/;
+const SERVICE_LINK_URL = /^(?:tcp|udp|sctp):\/\//;
+
+/** A sentence for each variable with our prefix that no command reads: most likely mistyped. */
+export function unknownVariables(environment: NodeJS.ProcessEnv): readonly string[] {
+  const options = TABLES.flatMap((table: OptionTable) => Object.entries(table));
+  const read = options.filter(([, { only }]) => only !== 'flag');
+  const known = [...new Set(read.map(([name]) => environmentName(name)))];
+  const isUnknown = ([name, value = '']: [string, string | undefined]): boolean =>
+    name.startsWith('STEVEDORE_') &&
+    value !== '' &&
+    !known.includes(name) &&
+    !RESERVED.test(name) &&
+    !SERVICE_LINK.test(name) &&
+    !SERVICE_LINK_URL.test(value);
+  return Object.entries(environment)
+    .filter(isUnknown)
+    .map(([name]) => {
+      const near = nearestName(name, known);
+      const hint =
+        near === undefined ? 'unset it, or give it another prefix' : `did you mean ${near}?`;
+      return `no command reads ${name}; ${hint}`;
+    });
+}
