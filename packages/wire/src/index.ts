@@ -40,7 +40,6 @@ export {
   type AccessOptions,
   type AccessSettings,
   accessSettings,
-  type WithoutSecret,
 } from './server/guard.js';
 export {
   type Context,
