@@ -59,5 +59,6 @@ export {
   connectionLimits,
   DEFAULT_HOST,
   DEFAULT_STORAGE_PORT,
+  integers,
   PROTOCOL_VERSION,
 } from './server/limits.js';
