@@ -121,6 +121,14 @@ export function invalidOption(message: string): StoreError {
 
 /** Throws for options that contradict each other; `nameOf` is what an option is called. */
 export function checkStoreOptions(options: StoreOptions, nameOf: (option: string) => string): void {
+  if (options.url !== '' && !/^https?:\/\/[^/]/.test(options.url)) {
+    throw new OptionError(
+      `${nameOf('url')}: "${options.url}" is no URL; write it like http://10.0.0.5:8080`,
+    );
+  }
+  if (options.url !== '' && options.map === '') {
+    throw new OptionError(`${nameOf('url')} is for servers with a ${nameOf('map')}`);
+  }
   const trunkSize = nameOf('trunkSize');
   if (options.smallFileLimit > options.trunkSize / 2) {
     throw new OptionError(
