@@ -37,9 +37,9 @@ async function pair(options: GatewayInput = {}) {
   const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;
   const [one, other] = [await freePort(), await freePort()];
   const url = (port: number): string => `http://127.0.0.1:${port}`;
-  const first = await gateway({ map, port: one, url: url(one), ...options });
+  const first = await gateway({ map, port: one, peerUrl: url(one), ...options });
   const trackers = first.store.trackers.join(',');
-  const second = await gateway({ map, port: other, url: url(other), trackers, ...options });
+  const second = await gateway({ map, port: other, peerUrl: url(other), trackers, ...options });
   return { map, first, second };
 }
 
@@ -142,7 +142,7 @@ it('who has no token of the deployment gets nothing by the path of its gateways'
 it('wrong or missing bytes of another gateway are an error, never an answer', async () => {
   const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;
   const [port, liarPort] = [await freePort(), await freePort()];
-  const first = await gateway({ map, port, url: `http://127.0.0.1:${port}` });
+  const first = await gateway({ map, port, peerUrl: `http://127.0.0.1:${port}` });
   const content = randomBytes(50_000);
   // What the others are told is not the gateway but who passes its answers on, changed.
   let change = (bytes: Buffer): Buffer => bytes;

@@ -58,7 +58,7 @@ function describe({ options, limits, store }: Gateway): string {
 }
 
 /** Without its password. */
-function describeMap({ map, url }: GatewayOptions): string {
+function describeMap({ map, peerUrl: url }: GatewayOptions): string {
   const shown = map.replace(/\/\/[^@/]*@/, '//');
   return `${shown}; ${url === '' ? 'only merged files are read at other servers' : `other servers reach this one at ${url}`}`;
 }
