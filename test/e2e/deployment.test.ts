@@ -165,7 +165,7 @@ it('wrong or missing bytes of another gateway are an error, never an answer', as
   const second = await gateway({
     map,
     port: secondPort,
-    url: `http://127.0.0.1:${liarPort}`,
+    peerUrl: `http://127.0.0.1:${liarPort}`,
     trackers,
   });
   const key = await upload(second, content);
