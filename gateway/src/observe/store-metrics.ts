@@ -57,6 +57,16 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
     of: (stats) => stats.unpackableFiles,
   },
   {
+    name: 'stevedore_map_pending',
+    help: 'Trunks and deletions that the map of the deployment has not been told; 0 without a map.',
+    of: (stats) => stats.map?.pending ?? 0,
+  },
+  {
+    name: 'stevedore_map_up',
+    help: '1 while the map of the deployment answers, and without a map.',
+    of: (stats) => (stats.map?.isMapAvailable === false ? 0 : 1),
+  },
+  {
     name: 'stevedore_container_bytes',
     help: 'Bytes of staged files and of merged ones that are kept, on this disk.',
     of: (stats) => stats.room.usedBytes,

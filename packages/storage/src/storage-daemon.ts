@@ -1,3 +1,4 @@
+import { deferred } from '@stevedore/async';
 import type { FileCacheStats } from '@stevedore/cache';
 import { encodeStatistics, type StorageStatistics } from '@stevedore/protocol';
 import { type ConnectionEnds, FrameServer, nowSeconds } from '@stevedore/wire';
@@ -62,14 +63,12 @@ export async function startStorage(
     opened.counters.statistics(server.counts, opened.service.replication);
   const { service, firstSync, joinedAtSeconds } = opened;
   const startedAtSeconds = nowSeconds(settings.environment);
-  let onActive = (): void => {};
-  const active = new Promise<void>((resolve) => {
-    onActive = resolve;
-  });
+  const active = deferred<void>();
   const links = settings.trackers.map(
     (tracker) =>
       new TrackerLink({
-        ...{ tracker, service, port, joinedAtSeconds, startedAtSeconds, firstSync, onActive },
+        ...{ tracker, service, port, joinedAtSeconds, startedAtSeconds, firstSync },
+        onActive: active.resolve,
         statistics: () => encodeStatistics(statistics()),
       }),
   );
@@ -91,7 +90,7 @@ export async function startStorage(
     host,
     port,
     group,
-    active: () => active,
+    active: () => active.promise,
     cacheStats: () => service.cache.stats(),
     statistics,
     replicationStatus: () => peers.status(),

@@ -1,4 +1,5 @@
 import { isIPv6 } from 'node:net';
+import { News } from '@stevedore/async';
 import {
   beat,
   type ChangeList,
@@ -23,11 +24,12 @@ import {
   asError,
   idOfAddress,
   isOwnAddress,
+  keepSession,
   Peer,
   PROTOCOL_VERSION,
   StatusError,
 } from '@stevedore/wire';
-import { News } from './news.js';
+
 import { isUnfinished } from './replication/members.js';
 import type { Replication } from './replication/replication.js';
 import type { StorageService } from './service.js';
@@ -107,7 +109,12 @@ export class TrackerLink {
   /** Joins, and stays joined until `close`. */
   start(): void {
     this.#replication.members.onRefresh(() => this.#news.wake());
-    this.#running = this.#run();
+    this.#running = keepSession({
+      signal: this.#stop.signal,
+      session: (serves) => this.#session(serves),
+      pause: () => this.#pause(),
+      report: (error) => this.#report(error),
+    });
   }
 
   async close(): Promise<void> {
@@ -116,31 +123,19 @@ export class TrackerLink {
     await this.#running;
   }
 
-  /** Only the first failure in a row is reported. */
-  async #run(): Promise<void> {
-    const { tracker } = this.#options;
-    const { reconnectDelayMs, onError } = this.#settings;
-    const { signal } = this.#stop;
-    let hasFailed = false;
-    while (!signal.aborted) {
-      try {
-        await this.#session(() => {
-          hasFailed = false;
-        });
-      } catch (error) {
-        if (!hasFailed && !signal.aborted) {
-          const { message } = asError(error);
-          onError(new Error(`Tracker ${tracker.text}: ${message}`, { cause: error }));
-        }
-        hasFailed = true;
-      }
-      const until = performance.now() + this.#awayMs;
-      this.#awayMs = 0;
-      if (!signal.aborted) await this.#news.next(reconnectDelayMs);
-      while (performance.now() < until && !signal.aborted) {
-        await this.#news.next(until - performance.now());
-      }
+  async #pause(): Promise<void> {
+    const until = performance.now() + this.#awayMs;
+    this.#awayMs = 0;
+    await this.#news.next(this.#settings.reconnectDelayMs);
+    while (performance.now() < until && !this.#stop.signal.aborted) {
+      await this.#news.next(until - performance.now());
     }
+  }
+
+  #report(error: unknown): void {
+    const { message } = asError(error);
+    const where = this.#options.tracker.text;
+    this.#settings.onError(new Error(`Tracker ${where}: ${message}`, { cause: error }));
   }
 
   async #session(active: () => void): Promise<void> {
