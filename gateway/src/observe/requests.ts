@@ -4,10 +4,13 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
 import { addFigures, type Figures } from './figures.js';
-import { redactUrl } from './redact.js';
-import type { Refusals } from './refusals.js';
-import { RequestDurations } from './request-durations.js';
+import { redactUrl } from './log.js';
+import { RequestDurations } from './durations.js';
 import { addStoreMetrics } from './store-metrics.js';
+import type { ProblemCode } from '@stevedore/middleware/core';
+import { Counter, type Registry } from 'prom-client';
+import { randomBytes } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
 
 /**
  * What the gateway shows to the outside: `X-Request-Id` on every answer, a line in
@@ -112,4 +115,56 @@ function addConnections(registry: Registry, app: FastifyInstance): void {
       });
     },
   });
+}
+
+/**
+ * Requests that were refused before there was a route to count them by: no HTTP, headers
+ * that are too slow or too long, a path that is no text. The codes are the gateway's own.
+ */
+export class Refusals {
+  readonly #log: Logger;
+  readonly #counts = new Map<ProblemCode, number>();
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
+
+  note(code: ProblemCode, client: string | undefined): void {
+    this.#counts.set(code, (this.#counts.get(code) ?? 0) + 1);
+    this.#log.info({ code, client }, 'refused');
+  }
+
+  addTo(registry: Registry): void {
+    const counts = this.#counts;
+    new Counter({
+      name: 'stevedore_http_refused_total',
+      help: 'Requests refused before they had a route: no HTTP, headers too slow or too long.',
+      labelNames: ['code'],
+      registers: [registry],
+      collect() {
+        this.reset();
+        for (const [code, count] of counts) this.inc({ code }, count);
+      },
+    });
+  }
+}
+
+/**
+ * The name of a request in logs and answers. One that a proxy in front gave is kept if
+ * it is well formed: what else is in a header must not get into a log.
+ */
+
+const WELL_FORMED = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$/;
+
+export type RequestIds = (request: IncomingMessage) => string;
+
+export function requestIds(): RequestIds {
+  const process = randomBytes(6).toString('base64url').replace(/^[_-]/, '0');
+  let count = 0;
+  return ({ headers }) => {
+    const given = headers['x-request-id'];
+    if (typeof given === 'string' && WELL_FORMED.test(given)) return given;
+    count += 1;
+    return `${process}-${count.toString(36)}`;
+  };
 }
