@@ -4,7 +4,12 @@ import type { LogLevel } from '../options.js';
 /** The log: one JSON object a line, with words for levels and times that people can read. */
 
 /** Struck out wherever they turn up in what is logged. */
-const SECRETS = ['authorization', 'headers.authorization', '*.headers.authorization', 'cookie'];
+const SECRET_FIELDS = [
+  'authorization',
+  'headers.authorization',
+  '*.headers.authorization',
+  'cookie',
+];
 
 /** Without a destination it goes to stderr: stdout has the line that begins with `ready`. */
 export function makeLog(level: LogLevel, destination?: DestinationStream): Logger {
@@ -14,7 +19,7 @@ export function makeLog(level: LogLevel, destination?: DestinationStream): Logge
       base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
-      redact: { paths: SECRETS, censor: '***' },
+      redact: { paths: SECRET_FIELDS, censor: '***' },
       serializers: { err: describeError },
     },
     destination ?? pino.destination({ dest: 2, sync: true }),

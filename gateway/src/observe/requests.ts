@@ -1,16 +1,14 @@
-import type { FileStore } from '@stevedore/client';
-import type { UnsentBytes, UnsentStats } from '@stevedore/middleware/core';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { Logger } from 'pino';
-import { collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
-import { addFigures, type Figures } from './figures.js';
-import { redactUrl } from './log.js';
-import { RequestDurations } from './durations.js';
-import { addStoreMetrics } from './store-metrics.js';
-import type { ProblemCode } from '@stevedore/middleware/core';
-import { Counter, type Registry } from 'prom-client';
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
+import type { FileStore } from '@stevedore/client';
+import type { ProblemCode, UnsentBytes, UnsentStats } from '@stevedore/middleware/core';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Logger } from 'pino';
+import { Counter, collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
+import { RequestDurations } from './durations.js';
+import { addFigures, type Figures } from './figures.js';
+import { redactUrl } from './log.js';
+import { addStoreMetrics } from './store-metrics.js';
 
 /**
  * What the gateway shows to the outside: `X-Request-Id` on every answer, a line in
@@ -28,28 +26,28 @@ export interface ObserveOptions {
 
 const DOWNLOADS: Figures<UnsentStats> = {
   gauges: [
-    {
-      name: 'stevedore_download_unsent_bytes',
-      help: 'Bytes that were read for downloads and that clients have not taken yet.',
-      of: ({ bytes }) => bytes,
-    },
-    {
-      name: 'stevedore_downloads_stalled',
-      help: 'Downloads that wait for their clients.',
-      of: ({ stalled }) => stalled,
-    },
+    [
+      'stevedore_download_unsent_bytes',
+      'Bytes read for downloads that clients have not taken yet.',
+      ({ bytes }) => bytes,
+    ],
+    [
+      'stevedore_downloads_stalled',
+      'Downloads waiting for their clients.',
+      ({ stalled }) => stalled,
+    ],
   ],
   counters: [
-    {
-      name: 'stevedore_downloads_ended_for_stall_total',
-      help: 'Downloads ended because their clients took nothing for too long.',
-      of: ({ endedForStall }) => endedForStall,
-    },
-    {
-      name: 'stevedore_downloads_ended_for_room_total',
-      help: 'Stalled downloads ended because others needed their memory or their connection.',
-      of: ({ endedForRoom }) => endedForRoom,
-    },
+    [
+      'stevedore_downloads_ended_for_stall_total',
+      'Downloads ended because their clients took nothing for too long.',
+      ({ endedForStall }) => endedForStall,
+    ],
+    [
+      'stevedore_downloads_ended_for_room_total',
+      'Stalled downloads ended to free their memory or their connection.',
+      ({ endedForRoom }) => endedForRoom,
+    ],
   ],
 };
 
