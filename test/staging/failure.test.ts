@@ -28,7 +28,7 @@ describe('while FastDFS is away', () => {
     }
     await until(() => errors.length > 0);
     for (const [key, bytes] of files) {
-      expect((await staging.read(staging.find(key)!))?.equals(bytes)).toBe(true);
+      expect((await staging.local.read(staging.fileMap.find(key)!))?.equals(bytes)).toBe(true);
     }
     store.beforeStore = () => undefined;
     await until(() => staging.stats().mergedFiles === 30);
@@ -50,7 +50,7 @@ describe('while FastDFS is away', () => {
     })();
     await expect(full).rejects.toMatchObject({ code: 'container_full', retryable: true });
     expect(keys.length).toBeGreaterThan(15);
-    await expect(staging.beginSpooled(staging.newKey(), MIB)).rejects.toMatchObject({
+    await expect(staging.acceptance.beginSpooled(staging.keys.next(), MIB)).rejects.toMatchObject({
       code: 'container_full',
     });
     store.beforeStore = () => undefined;
@@ -61,7 +61,7 @@ describe('while FastDFS is away', () => {
         () => false,
       ),
     );
-    for (const key of keys) expect(staging.find(key)).toBeDefined();
+    for (const key of keys) expect(staging.fileMap.find(key)).toBeDefined();
   });
 });
 
@@ -102,13 +102,13 @@ describe('when FastDFS is back after an hour', () => {
     const trunks: number[][] = [];
     staging.on('trunk', ({ fileId }) => {
       const rows = [...numbers].filter(
-        ([key]) => staging.find(parseKey(key)!)?.trunkFileId === fileId,
+        ([key]) => staging.fileMap.find(parseKey(key)!)?.trunk?.fileId === fileId,
       );
       trunks.push(rows.map(([, number]) => number));
     });
     isAway = false;
     await until(() => staging.stats().mergedFiles >= staged);
-    await until(() => staging.hasRoom());
+    await until(() => staging.acceptance.hasRoom());
     await put();
     // What was staged first is in the first trunks, but for the play that filling them needs.
     for (const [index, members] of trunks.entries()) {
@@ -132,11 +132,11 @@ describe('when FastDFS lies', () => {
     };
     const { staging, errors } = await openStaging(temporaryFolder(), { retainBytes: 0 }, store);
     const key = await stageFile(staging, randomBytes(9999));
-    await staging.flush();
+    await staging.merging.flush();
     expect(errors.filter((error) => error.message.includes('wrongly')).length).toBe(2);
     expect(store.removed.length).toBe(2);
     expect(store.files.size).toBe(1);
-    expect(fileIdOf(staging.find(key)!)).toBeDefined();
+    expect(fileIdOf(staging.fileMap.find(key)!)).toBeDefined();
   });
 
   test('a trunk of another size is deleted and sent again', async () => {
@@ -145,7 +145,7 @@ describe('when FastDFS lies', () => {
     store.damage = (bytes) => (lies-- > 0 ? bytes.subarray(1) : bytes);
     const { staging } = await openStaging(temporaryFolder(), {}, store);
     await stageFile(staging, randomBytes(9999));
-    await staging.flush();
+    await staging.merging.flush();
     expect([store.removed.length, store.files.size]).toEqual([1, 1]);
   });
 });
@@ -165,17 +165,19 @@ describe('when the disk fails', () => {
     const { staging } = await openStaging(folder, { disk: failingSync(() => failing) });
     const before = await stageFile(staging, Buffer.from('before'));
     failing = true;
-    const refused = staging.newKey();
+    const refused = staging.keys.next();
     await expect(stageFile(staging, Buffer.from('refused'))).rejects.toMatchObject({
       code: 'container_write_failed',
       retryable: true,
     });
     failing = false;
     const after = await stageFile(staging, Buffer.from('after'));
-    expect(staging.find(refused)).toBeUndefined();
-    expect(await staging.read(staging.find(before)!)).toEqual(Buffer.from('before'));
-    expect(await staging.read(staging.find(after)!)).toEqual(Buffer.from('after'));
-    expect(staging.find(after)!.segment).toBeGreaterThan(staging.find(before)!.segment);
+    expect(staging.fileMap.find(refused)).toBeUndefined();
+    expect(await staging.local.read(staging.fileMap.find(before)!)).toEqual(Buffer.from('before'));
+    expect(await staging.local.read(staging.fileMap.find(after)!)).toEqual(Buffer.from('after'));
+    expect(staging.fileMap.find(after)!.local.segment).toBeGreaterThan(
+      staging.fileMap.find(before)!.local.segment,
+    );
     await staging.close();
     const again = await openStaging(folder);
     expect(again.staging.stats().waitingFiles).toBe(2);
@@ -198,10 +200,12 @@ describe('when the disk fails', () => {
     const sound = await stageFile(staging, randomBytes(500));
     const rotten = await stageFile(staging, Buffer.from('this will rot, alas'));
     rot = Buffer.from('this will rot');
-    await expect(staging.read(staging.find(rotten)!)).rejects.toMatchObject({ code: 'corrupt' });
-    await staging.flush();
-    expect(fileIdOf(staging.find(sound)!)).toBeDefined();
-    expect(fileIdOf(staging.find(rotten)!)).toBeUndefined();
+    await expect(staging.local.read(staging.fileMap.find(rotten)!)).rejects.toMatchObject({
+      code: 'corrupt',
+    });
+    await staging.merging.flush();
+    expect(fileIdOf(staging.fileMap.find(sound)!)).toBeDefined();
+    expect(fileIdOf(staging.fileMap.find(rotten)!)).toBeUndefined();
     expect(errors.length).toBeGreaterThan(0);
   });
 });
@@ -215,21 +219,21 @@ describe('retention', () => {
     const keys: Buffer[] = [];
     for (let index = 0; index < 20; index++) keys.push(await stageFile(staging, randomBytes(5000)));
     const large = await spoolFile(staging, randomBytes(2 * MIB));
-    await staging.flush();
-    await staging.delete(keys[0]!);
+    await staging.merging.flush();
+    await staging.deletions.delete(keys[0]!);
     // A second round pushes the first one's segments out.
     for (let index = 0; index < 20; index++) keys.push(await stageFile(staging, randomBytes(5000)));
-    await staging.flush();
+    await staging.merging.flush();
     await until(() => readdirSync(join(folder, 'container')).length <= 1);
     expect(readdirSync(join(folder, 'spool'))).toEqual([]);
-    expect(staging.isLocal(staging.find(large)!)).toBe(false);
-    expect(staging.isDeleted(keys[0]!)).toBe(true);
-    expect(await staging.read(staging.find(keys[1]!)!)).toBeUndefined();
-    const ids = keys.slice(1).map((key) => fileIdOf(staging.find(key)!));
+    expect(staging.local.has(staging.fileMap.find(large)!)).toBe(false);
+    expect(staging.fileMap.isDeleted(keys[0]!)).toBe(true);
+    expect(await staging.local.read(staging.fileMap.find(keys[1]!)!)).toBeUndefined();
+    const ids = keys.slice(1).map((key) => fileIdOf(staging.fileMap.find(key)!));
     await staging.close();
     const again = await openStaging(folder, options, store);
-    expect(keys.slice(1).map((key) => fileIdOf(again.staging.find(key)!))).toEqual(ids);
-    expect(again.staging.isDeleted(keys[0]!)).toBe(true);
+    expect(keys.slice(1).map((key) => fileIdOf(again.staging.fileMap.find(key)!))).toEqual(ids);
+    expect(again.staging.fileMap.isDeleted(keys[0]!)).toBe(true);
   });
 
   test('within its budget the container goes on serving merged files', async () => {
@@ -237,7 +241,7 @@ describe('retention', () => {
     const bytes = randomBytes(20_000);
     const key = await stageFile(staging, bytes);
     await stageFile(staging, randomBytes(20_000));
-    await staging.flush();
-    expect((await staging.read(staging.find(key)!))?.equals(bytes)).toBe(true);
+    await staging.merging.flush();
+    expect((await staging.local.read(staging.fileMap.find(key)!))?.equals(bytes)).toBe(true);
   });
 });

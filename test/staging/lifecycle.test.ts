@@ -15,9 +15,9 @@ describe('staging', () => {
     const { staging } = await openStaging(temporaryFolder());
     const bytes = randomBytes(30_000);
     const key = await stageFile(staging, bytes, { name: 'a.jpg', group: 'page' });
-    const row = staging.find(key)!;
-    expect(row).toMatchObject({ name: 'a.jpg', group: 'page', size: 30_000, trunk: null });
-    expect((await staging.read(row))?.equals(bytes)).toBe(true);
+    const row = staging.fileMap.find(key)!;
+    expect(row).toMatchObject({ name: 'a.jpg', group: 'page', size: 30_000, trunk: undefined });
+    expect((await staging.local.read(row))?.equals(bytes)).toBe(true);
     expect(fileIdOf(row)).toBeUndefined();
   });
 
@@ -29,7 +29,7 @@ describe('staging', () => {
       const bytes = randomBytes(index * 300);
       files.set(formatKey(await stageFile(staging, bytes, { name: `${index}.png` })), bytes);
     }
-    await staging.flush();
+    await staging.merging.flush();
     const [[trunkId, zip]] = [...store.files] as [[string, Buffer]];
     expect(trunkId.endsWith('.merged')).toBe(true);
     const path = join(folder, 'trunk.zip');
@@ -50,9 +50,9 @@ describe('staging', () => {
       const bytes = randomBytes(1 + index * 777);
       files.push({ key: await stageFile(staging, bytes), bytes });
     }
-    await staging.flush();
+    await staging.merging.flush();
     for (const { key, bytes } of files) {
-      const slice = parseSliceId(fileIdOf(staging.find(key)!)!)!;
+      const slice = parseSliceId(fileIdOf(staging.fileMap.find(key)!)!)!;
       const trunk = store.files.get(`${slice.trunk.group}/${slice.trunk.name}`)!;
       expect(trunk.subarray(slice.offset, slice.offset + slice.size).equals(bytes)).toBe(true);
       expect(slice.extension).toBe('bin');
@@ -67,15 +67,15 @@ describe('staging', () => {
       const key = await stageFile(staging, randomBytes(500), group ? { group } : {});
       keys.push({ key, group });
     }
-    await staging.flush();
+    await staging.merging.flush();
     for (const group of ['g1', 'g2', 'g3']) {
       const offsets = keys
         .filter((one) => one.group === group)
-        .map(({ key }) => staging.find(key)!.trunkOffset!);
+        .map(({ key }) => staging.fileMap.find(key)!.trunk!.offset);
       expect(offsets).toEqual([...offsets].sort((a, b) => a - b));
       const others = keys
         .filter((one) => one.group !== group)
-        .map(({ key }) => staging.find(key)!.trunkOffset!);
+        .map(({ key }) => staging.fileMap.find(key)!.trunk!.offset);
       const between = others.filter((at) => at > offsets[0]! && at < offsets.at(-1)!);
       expect(between).toEqual([]);
     }
@@ -92,7 +92,7 @@ describe('staging', () => {
       staging,
       sizesOfFiles.map((size) => randomBytes(size)),
     );
-    await staging.flush();
+    await staging.merging.flush();
     const sizes = [...store.files.values()].map((bytes) => bytes.length);
     expect(sizes.length).toBeGreaterThan(3);
     for (const size of sizes) expect(size).toBeLessThanOrEqual(MIB);
@@ -103,7 +103,7 @@ describe('staging', () => {
   test('merges by itself when a file has waited long enough', async () => {
     const { staging, store } = await openStaging(temporaryFolder(), { maxAgeMs: 50 });
     const key = await stageFile(staging, randomBytes(100));
-    await until(() => fileIdOf(staging.find(key)!) !== undefined);
+    await until(() => fileIdOf(staging.fileMap.find(key)!) !== undefined);
     expect(store.files.size).toBe(1);
   });
 
@@ -120,18 +120,18 @@ describe('staging', () => {
     const { staging, store } = await openStaging(temporaryFolder());
     const bytes = randomBytes(3 * MIB);
     const key = await spoolFile(staging, bytes);
-    const row = staging.find(key)!;
+    const row = staging.fileMap.find(key)!;
     const chunks: Buffer[] = [];
-    for await (const chunk of staging.readSpooled(row)) chunks.push(chunk);
+    for await (const chunk of staging.local.readSpooled(row)) chunks.push(chunk);
     expect(Buffer.concat(chunks).equals(bytes)).toBe(true);
     const part: Buffer[] = [];
-    for await (const chunk of staging.readSpooled(row, { start: 5, end: 1_000_004 }))
+    for await (const chunk of staging.local.readSpooled(row, { start: 5, end: 1_000_004 }))
       part.push(chunk);
     expect(Buffer.concat(part).equals(bytes.subarray(5, 1_000_005))).toBe(true);
-    await staging.flush();
+    await staging.merging.flush();
     const [[fileId, stored]] = [...store.files] as [[string, Buffer]];
     expect(stored.equals(bytes)).toBe(true);
-    expect(fileIdOf(staging.find(key)!)).toBe(fileId);
+    expect(fileIdOf(staging.fileMap.find(key)!)).toBe(fileId);
   });
 
   test('a second owner of the directory is refused', async () => {
@@ -155,10 +155,10 @@ describe('staging', () => {
   test('keys of one directory share their origin for ever', async () => {
     const folder = temporaryFolder();
     const first = await openStaging(folder);
-    const a = first.staging.newKey();
+    const a = first.staging.keys.next();
     await first.staging.close();
     const second = await openStaging(folder);
-    expect(second.staging.newKey().readUInt16BE(6)).toBe(a.readUInt16BE(6));
+    expect(second.staging.keys.next().readUInt16BE(6)).toBe(a.readUInt16BE(6));
     expect(parseKey(formatKey(a))?.equals(a)).toBe(true);
   });
 });
@@ -167,10 +167,10 @@ describe('deletion', () => {
   test('of a staged file: gone at once, and it is not merged', async () => {
     const { staging, store } = await openStaging(temporaryFolder());
     const key = await stageFile(staging, randomBytes(100));
-    expect(await staging.delete(key)).toBe(true);
-    expect(await staging.delete(key)).toBe(false);
-    expect(staging.find(key)).toBeUndefined();
-    await staging.flush();
+    expect(await staging.deletions.delete(key)).toBe(true);
+    expect(await staging.deletions.delete(key)).toBe(false);
+    expect(staging.fileMap.find(key)).toBeUndefined();
+    await staging.merging.flush();
     expect(store.files.size).toBe(0);
   });
 
@@ -178,12 +178,12 @@ describe('deletion', () => {
     const { staging, store } = await openStaging(temporaryFolder());
     const first = await stageFile(staging, randomBytes(100));
     const second = await stageFile(staging, randomBytes(200));
-    await staging.flush();
+    await staging.merging.flush();
     const [trunkId] = store.files.keys();
-    await staging.delete(first);
-    expect(staging.isDeleted(first)).toBe(true);
-    expect(staging.trunkByFileId(trunkId!)).toMatchObject({ deadFiles: 1, deadBytes: 100 });
-    await staging.delete(second);
+    await staging.deletions.delete(first);
+    expect(staging.fileMap.isDeleted(first)).toBe(true);
+    expect(staging.fileMap.trunkByFileId(trunkId!)).toMatchObject({ deadFiles: 1, deadBytes: 100 });
+    await staging.deletions.delete(second);
     await until(() => store.removed.includes(trunkId!));
     expect(store.files.size).toBe(0);
     expect(staging.stats()).toMatchObject({ mergedFiles: 0, mergedBytes: 0, trunks: 0 });
@@ -195,15 +195,18 @@ describe('deletion', () => {
     const kept = await stageFile(staging, randomBytes(2000));
     let release = () => {};
     store.beforeStore = () => new Promise((resolve) => (release = resolve));
-    const flushed = staging.flush();
-    await until(() => staging.isPacking(gone));
-    await staging.delete(gone);
+    const flushed = staging.merging.flush();
+    await until(() => staging.files.isPacking(gone));
+    await staging.deletions.delete(gone);
     release();
     await flushed;
-    expect(staging.find(gone)).toBeUndefined();
-    expect(fileIdOf(staging.find(kept)!)).toBeDefined();
+    expect(staging.fileMap.find(gone)).toBeUndefined();
+    expect(fileIdOf(staging.fileMap.find(kept)!)).toBeDefined();
     const [trunkId] = store.files.keys();
-    expect(staging.trunkByFileId(trunkId!)).toMatchObject({ deadFiles: 1, deadBytes: 1000 });
+    expect(staging.fileMap.trunkByFileId(trunkId!)).toMatchObject({
+      deadFiles: 1,
+      deadBytes: 1000,
+    });
     expect(staging.stats()).toMatchObject({ waitingFiles: 0, waitingBytes: 0, mergedFiles: 1 });
   });
 
@@ -212,9 +215,9 @@ describe('deletion', () => {
     const key = await spoolFile(staging, randomBytes(2 * MIB));
     let release = () => {};
     store.beforeStore = () => new Promise((resolve) => (release = resolve));
-    const flushed = staging.flush();
-    await until(() => staging.isPacking(key));
-    await staging.delete(key);
+    const flushed = staging.merging.flush();
+    await until(() => staging.files.isPacking(key));
+    await staging.deletions.delete(key);
     release();
     await flushed;
     await until(() => store.removed.length === 1 && staging.stats().containerBytes < MIB);

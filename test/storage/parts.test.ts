@@ -4,7 +4,6 @@ import { type Disk, decoratedFile, localDisk } from '@stevedore/disk';
 import { describe, expect, it } from 'vitest';
 import { DirectoryRotation } from '../../packages/storage/dist/files/file-names.js';
 import { FilesOnDisk } from '../../packages/storage/dist/files/files-on-disk.js';
-import { KeyedLock } from '../../packages/storage/dist/files/locks.js';
 import { OpenFiles } from '../../packages/storage/dist/files/open-files.js';
 import { ByteBoundedCache } from '../../packages/storage/dist/slices/byte-bounded-cache.js';
 import { StateFile } from '../../packages/storage/dist/state-file.js';
@@ -48,26 +47,6 @@ describe('the directory rotation', () => {
     expect(moves).toBe(5);
     const other = new DirectoryRotation({ high: 7, low: 0, files: 0 }, 2, 1, () => {});
     expect(other.state).toEqual({ high: 0, low: 0, files: 0 });
-  });
-});
-
-describe('the keyed lock', () => {
-  it('runs actions of one key in turns, also after one that failed', async () => {
-    const lock = new KeyedLock();
-    const order: string[] = [];
-    const step =
-      (name: string, fails = false) =>
-      async () => {
-        order.push(`${name} begins`);
-        await new Promise((resolve) => setImmediate(resolve));
-        order.push(`${name} ends`);
-        if (fails) throw new Error(name);
-      };
-    const failed = lock.run('key', step('a', true));
-    const second = lock.run('key', step('b'));
-    await expect(failed).rejects.toThrow('a');
-    await second;
-    expect(order).toEqual(['a begins', 'a ends', 'b begins', 'b ends']);
   });
 });
 

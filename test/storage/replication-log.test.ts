@@ -1,12 +1,9 @@
 import { localDisk } from '@stevedore/disk';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { News } from '../../packages/storage/dist/news.js';
 import { Binlog } from '../../packages/storage/dist/replication/binlog.js';
 import { Journal } from '../../packages/storage/dist/replication/journal.js';
-import {
-  LogPassage,
-  News,
-  SendWindow,
-} from '../../packages/storage/dist/replication/log-passage.js';
+import { LogPassage, SendWindow } from '../../packages/storage/dist/replication/log-passage.js';
 import type { LogRecord } from '../../packages/storage/dist/replication/log-record.js';
 import { MarkFile, MarkKeeper, NEW_MARK } from '../../packages/storage/dist/replication/marks.js';
 import type { Sending } from '../../packages/storage/dist/replication/sending.js';

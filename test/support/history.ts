@@ -222,11 +222,11 @@ export class History {
     }
     const { ledger, staging } = this.host;
     ledger.isSettled = open === 'none';
-    if (!staging.isComplete) {
+    if (!staging.rebuild.isComplete) {
       this.#note('the FileMap is not complete until the trunk store is back');
       await this.#check();
       this.#isAway = false;
-      await this.host.until(() => staging.isComplete, true);
+      await this.host.until(() => staging.rebuild.isComplete, true);
     }
     ledger.settle(staging, open);
     this.#failuresBefore = this.host.disk.failures.length;

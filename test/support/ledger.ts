@@ -92,7 +92,7 @@ export class Ledger {
     this.isSettled = true;
     if (open === 'none') return;
     for (const { key, state } of this.in(...OPEN[open])) {
-      const isThere = staging.find(key) !== undefined;
+      const isThere = staging.fileMap.find(key) !== undefined;
       const isPut = state === 'putting' || state === 'refused';
       this.set(key, isThere ? 'kept' : isPut ? 'lost' : 'deleted');
     }
@@ -113,19 +113,19 @@ export class Ledger {
         await checkFile(staging, store, entry, reads);
         checkPlaces(staging, store, entry);
       } else {
-        assert.ok(!staging.find(key), `${name} must not be there`);
+        assert.ok(!staging.fileMap.find(key), `${name} must not be there`);
         if (state === 'deleted') checkDeadPlaces(staging, store, entry);
       }
-      if (state === 'kept') assert.ok(!staging.isDeleted(key), `${name} counts as deleted`);
+      if (state === 'kept') assert.ok(!staging.fileMap.isDeleted(key), `${name} counts as deleted`);
     }
   }
 
   /** Throws AssertionError when the counters are not those of the files that are there. */
   checkCounters(staging: Staging): void {
-    const rows = this.entries().flatMap(({ key }) => staging.find(key) ?? []);
+    const rows = this.entries().flatMap(({ key }) => staging.fileMap.find(key) ?? []);
     const { waitingFiles, waitingBytes, spooledFiles, mergedFiles, mergedBytes } = staging.stats();
-    const merged = rows.filter((row) => row.trunk !== null);
-    const small = rows.filter((row) => row.trunk === null && row.spooled === 0);
+    const merged = rows.filter((row) => row.trunk);
+    const small = rows.filter((row) => !row.trunk && row.local.at === 'container');
     const sum = (of: FileRow[]) => of.reduce((bytes, { size }) => bytes + size, 0);
     assert.deepEqual(
       { waitingFiles, waitingBytes, spooledFiles, mergedFiles, mergedBytes },
@@ -154,24 +154,24 @@ async function checkFile(
 ): Promise<void> {
   const name = describe(entry);
   for (let attempt = 1; ; attempt++) {
-    const row = staging.find(entry.key);
+    const row = staging.fileMap.find(entry.key);
     // Until all trunks are read, a FileMap that is made anew does not know every file.
-    if (!row && !staging.isComplete) return;
+    if (!row && !staging.rebuild.isComplete) return;
     assert.ok(row, `${name} is not there`);
-    assert.deepEqual([row.name, row.group], [entry.name, entry.group ?? null], `${name}: meta`);
+    assert.deepEqual([row.name, row.group], [entry.name, entry.group], `${name}: meta`);
     const local = await readLocal(staging, row).catch((error: Error) => {
       if (reads === 'must work') assert.fail(`${name}: ${error.message}`);
       return entry.bytes;
     });
     const stored = readStored(store, row);
     // It may have been merged, and its local copy dropped, since it was looked up.
-    const isOld = staging.find(entry.key)?.trunkFileId !== row.trunkFileId;
+    const isOld = staging.fileMap.find(entry.key)?.trunk?.fileId !== row.trunk?.fileId;
     if (isOld && attempt < ATTEMPTS) continue;
-    if (row.trunkFileId !== null) assert.ok(stored, `${name}: its trunk has been removed`);
+    if (row.trunk) assert.ok(stored, `${name}: its trunk has been removed`);
     assert.ok(local ?? stored, `${name} cannot be read`);
     assert.ok((local ?? entry.bytes).equals(entry.bytes), `${name}: other bytes on the disk`);
     assert.ok((stored ?? entry.bytes).equals(entry.bytes), `${name}: other bytes in its trunk`);
-    if (row.trunkFileId !== null) entry.places.add(`${row.trunkFileId} ${row.trunkOffset}`);
+    if (row.trunk) entry.places.add(`${row.trunk.fileId} ${row.trunk.offset}`);
     return;
   }
 }
@@ -180,12 +180,12 @@ async function checkFile(
 function checkPlaces(staging: Staging, store: MemoryTrunkStore, entry: LedgerEntry): void {
   for (const place of entry.places) {
     const [fileId, offset] = splitPlace(place);
-    const trunk = staging.trunkByFileId(fileId);
-    const row = trunk && staging.findInTrunk(trunk, offset);
-    const found = row ?? staging.forwarded(fileId, offset);
+    const trunk = staging.fileMap.trunkByFileId(fileId);
+    const row = trunk && staging.fileMap.findInTrunk(trunk.id, offset);
+    const found = row ?? staging.fileMap.forwarded(fileId, offset);
     if (found?.key.equals(entry.key)) continue;
     // It may have been moved to a trunk that has not been read, and its own be gone.
-    if (!staging.isComplete) continue;
+    if (!staging.rebuild.isComplete) continue;
     // Until it is read, the trunk itself tells.
     assert.ok(!isSettled(trunk) && store.files.has(fileId), `${describe(entry)}: not at ${place}`);
   }
@@ -195,12 +195,12 @@ function checkPlaces(staging: Staging, store: MemoryTrunkStore, entry: LedgerEnt
 function checkDeadPlaces(staging: Staging, store: MemoryTrunkStore, entry: LedgerEntry): void {
   for (const place of entry.places) {
     const [fileId, offset] = splitPlace(place);
-    const trunk = staging.trunkByFileId(fileId);
-    const row = trunk && staging.findInTrunk(trunk, offset);
+    const trunk = staging.fileMap.trunkByFileId(fileId);
+    const row = trunk && staging.fileMap.findInTrunk(trunk.id, offset);
     const name = `${describe(entry)} at ${place}`;
-    assert.ok(!row && !staging.forwarded(fileId, offset), `${name} is there`);
+    assert.ok(!row && !staging.fileMap.forwarded(fileId, offset), `${name} is there`);
     if (isSettled(trunk) || !store.files.has(fileId)) continue;
-    assert.ok(staging.isDeleted(entry.key), `${name} can be read from its trunk`);
+    assert.ok(staging.fileMap.isDeleted(entry.key), `${name} can be read from its trunk`);
   }
 }
 
@@ -215,18 +215,18 @@ function isSettled(trunk: TrunkRow | undefined): boolean {
 }
 
 async function readLocal(staging: Staging, row: FileRow): Promise<Buffer | undefined> {
-  if (!staging.isLocal(row)) return undefined;
-  if (row.spooled === 0) return staging.read(row);
+  if (!staging.local.has(row)) return undefined;
+  if (row.local.at === 'container') return staging.local.read(row);
   const chunks: Buffer[] = [];
-  for await (const chunk of staging.readSpooled(row)) chunks.push(chunk);
+  for await (const chunk of staging.local.readSpooled(row)) chunks.push(chunk);
   return Buffer.concat(chunks);
 }
 
 /** The file's bytes in FastDFS; undefined when its trunk is not there. */
 function readStored(store: MemoryTrunkStore, row: FileRow): Buffer | undefined {
-  if (row.trunkFileId === null) return undefined;
-  const trunk = store.files.get(row.trunkFileId);
-  return trunk?.subarray(row.trunkOffset!, row.trunkOffset! + row.size);
+  if (!row.trunk) return undefined;
+  const { fileId, offset } = row.trunk;
+  return store.files.get(fileId)?.subarray(offset, offset + row.size);
 }
 
 function describe(entry: LedgerEntry): string {

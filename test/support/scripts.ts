@@ -132,7 +132,7 @@ export const SCRIPTS: readonly Script[] = [
       await host.close();
       host.harmFileMap('deleted');
       await host.start();
-      await host.until(() => host.staging.isComplete);
+      await host.until(() => host.staging.rebuild.isComplete);
       await host.delete(nthKept(host, 2));
       await host.flush();
     },

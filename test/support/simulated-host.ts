@@ -145,12 +145,12 @@ export class SimulatedHost {
     const entries = contents.map(({ bytes, large = false, group }) => {
       this.#names += 1;
       const name = `${this.#names}.${large ? 'large' : 'small'}`;
-      return { key: staging.newKey(), bytes, large, group, name };
+      return { key: staging.keys.next(), bytes, large, group, name };
     });
     for (const entry of entries) ledger.add(entry);
     try {
       for (const entry of entries) if (entry.large) await this.#spool(entry.key, entry.bytes);
-      await staging.stage(
+      await staging.acceptance.stage(
         entries.map(({ key, bytes, large, group, name }) => ({
           ...{ key, name, group, type: 'application/octet-stream', size: bytes.length },
           ...{ crc32: crc32(bytes), stagedAt: this.clock, body: large ? undefined : [bytes] },
@@ -168,7 +168,7 @@ export class SimulatedHost {
     const { ledger } = this;
     ledger.set(key, 'deleting');
     try {
-      await this.staging.delete(key);
+      await this.staging.deletions.delete(key);
     } catch (error) {
       if (!this.#isGone) ledger.set(key, 'undeleted');
       if (this.isTolerant) return;
@@ -182,7 +182,7 @@ export class SimulatedHost {
     const patient = !this.isTolerant || !this.disk.isFailing;
     const signal = AbortSignal.timeout(patient ? PATIENT_MS : IMPATIENT_MS);
     try {
-      await this.staging.flush(signal);
+      await this.staging.merging.flush(signal);
     } catch (error) {
       if (patient || !signal.aborted) throw error;
     }
@@ -255,7 +255,7 @@ export class SimulatedHost {
     assert.equal(report.openPlans, 0, 'plans are open');
     let bytes = 0;
     for (const [fileId, content] of store.files) {
-      const trunk = staging.trunkByFileId(fileId);
+      const trunk = staging.fileMap.trunkByFileId(fileId);
       if (trunk && trunk.state !== 'retired') bytes += content.length;
       else assert.ok(this.#isPossible(fileId, content), `${fileId} is in no record`);
     }
@@ -317,7 +317,7 @@ export class SimulatedHost {
   }
 
   async #spool(key: Buffer, bytes: Buffer): Promise<void> {
-    const writer = await this.staging.beginSpooled(key, bytes.length);
+    const writer = await this.staging.acceptance.beginSpooled(key, bytes.length);
     try {
       const half = bytes.length >> 1;
       await writer.write([bytes.subarray(0, half)]);

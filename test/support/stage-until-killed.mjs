@@ -27,8 +27,8 @@ staging.on('error', () => {});
 async function stageForEver() {
   for (;;) {
     const bytes = randomBytes(Math.floor(Math.random() * 20_000));
-    const key = staging.newKey();
-    await staging.stage([
+    const key = staging.keys.next();
+    await staging.acceptance.stage([
       {
         key,
         name: 'x.bin',

@@ -51,18 +51,18 @@ export async function stageFile(
   meta: StagedMeta = {},
 ): Promise<Buffer> {
   const file = newFile(staging, bytes, meta);
-  await staging.stage([file]);
+  await staging.acceptance.stage([file]);
   return file.key;
 }
 
 /** All at once: the Merge Task sees every one of them or none. */
 export async function stageTogether(staging: Staging, contents: readonly Buffer[]): Promise<void> {
-  await staging.stage(contents.map((bytes) => newFile(staging, bytes, {})));
+  await staging.acceptance.stage(contents.map((bytes) => newFile(staging, bytes, {})));
 }
 
 function newFile(staging: Staging, bytes: Buffer, meta: StagedMeta): NewFile {
   return {
-    key: staging.newKey(),
+    key: staging.keys.next(),
     name: meta.name ?? 'file.bin',
     type: 'application/octet-stream',
     group: meta.group,
@@ -77,11 +77,11 @@ function newFile(staging: Staging, bytes: Buffer, meta: StagedMeta): NewFile {
 
 /** A large file, the way the SDK stages it. */
 export async function spoolFile(staging: Staging, bytes: Buffer): Promise<Buffer> {
-  const key = staging.newKey();
-  const writer = await staging.beginSpooled(key, bytes.length);
+  const key = staging.keys.next();
+  const writer = await staging.acceptance.beginSpooled(key, bytes.length);
   await writer.write([bytes]);
   await writer.finish(true);
-  await staging.stage([
+  await staging.acceptance.stage([
     {
       key,
       name: 'large.bin',

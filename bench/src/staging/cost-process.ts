@@ -43,8 +43,8 @@ let merged = 0;
 
 async function put(index: number): Promise<Buffer> {
   const body = bodyOf(index, BODY_BYTES);
-  const key = staging!.newKey();
-  await staging!.stage([
+  const key = staging!.keys.next();
+  await staging!.acceptance.stage([
     {
       key,
       name: `put-${index}.jpg`,
@@ -73,18 +73,19 @@ function readableRow(index: number): number {
 
 async function get(index: number): Promise<void> {
   const row = readableRow(index);
-  const found = staging!.find(generatedKey(row));
-  const bytes = found && (await staging!.read(found));
+  const found = staging!.fileMap.find(generatedKey(row));
+  const bytes = found && (await staging!.local.read(found));
   if (!bytes?.equals(bodyOf(row % TRUNK_FILES, BODY_BYTES))) throw new Error(`row ${row} is lost`);
 }
 
 async function remove(index: number): Promise<void> {
   const row = deletableRow(index);
-  if (!(await staging!.delete(generatedKey(row)))) throw new Error(`row ${row} was not there`);
+  if (!(await staging!.deletions.delete(generatedKey(row))))
+    throw new Error(`row ${row} was not there`);
 }
 
 async function find(index: number): Promise<void> {
-  if (!staging!.find(generatedKey(readableRow(index)))) throw new Error(`no row ${index}`);
+  if (!staging!.fileMap.find(generatedKey(readableRow(index)))) throw new Error(`no row ${index}`);
 }
 
 const operations: Readonly<Record<Operation, (index: number) => Promise<unknown>>> = {
@@ -111,7 +112,7 @@ async function warmUp(): Promise<void> {
   });
   await drive(load, get);
   await drive(load, async (index) => {
-    await staging!.delete(keys[index]!);
+    await staging!.deletions.delete(keys[index]!);
   });
 }
 

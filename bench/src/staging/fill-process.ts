@@ -47,7 +47,7 @@ async function stage({
     const fresh = Array.from({ length: count }, (_, at) => {
       const index = first + at;
       const body = bodyOf(index, START_BODY_BYTES);
-      const key = staging.newKey();
+      const key = staging.keys.next();
       if (index % every === 0) samples.push({ key: formatKey(key), index });
       return {
         key,
@@ -60,14 +60,14 @@ async function stage({
         body: [body],
       };
     });
-    await staging.stage(fresh);
+    await staging.acceptance.stage(fresh);
   });
   return samples;
 }
 
 async function merge(directory: string): Promise<void> {
   const staging = await Staging.open(stagingOptions(directory, false, forgettingTrunkStore()));
-  await staging.flush(AbortSignal.timeout(FLUSH_LIMIT_MS));
+  await staging.merging.flush(AbortSignal.timeout(FLUSH_LIMIT_MS));
 }
 
 serve(

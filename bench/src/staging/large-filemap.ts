@@ -21,7 +21,7 @@ export async function makeLargeDirectory(directory: string, rows: number): Promi
   const bodies = await stageBodies(directory);
   const fileMap = FileMap.open(`${directory}/filemap.sqlite`);
   try {
-    const segment = bodies[0]!.segment;
+    const segment = bodies[0]!.local.segment;
     const indexed = fileMap.indexedBytes(segment);
     const trunks = rows / TRUNK_FILES - 1;
     for (let trunk = 0; trunk < trunks; trunk += 1) {
@@ -41,14 +41,14 @@ async function stageBodies(directory: string): Promise<FileRow[]> {
     const body = bodyOf(index, BODY_BYTES);
     return {
       ...described(index),
-      key: staging.newKey(),
+      key: staging.keys.next(),
       crc32: crc32(body),
       stagedAt: now,
       body: [body],
     };
   });
-  await staging.stage(files);
-  const rows = files.map(({ key }) => staging.find(key)!);
+  await staging.acceptance.stage(files);
+  const rows = files.map(({ key }) => staging.fileMap.find(key)!);
   await staging.close();
   return rows;
 }
@@ -66,14 +66,14 @@ function addTrunk(
   const taskId = randomFillSync(Buffer.alloc(16));
   const fileId = trunkFileId(trunk, TRUNK_FILES * BODY_BYTES, trunk);
   const keys = bodies.map((_, index) => generatedKey(trunk * TRUNK_FILES + index));
-  const changes = bodies.map(({ crc32, stagedAt, position }, index) => ({
+  const changes = bodies.map(({ crc32, stagedAt, local }, index) => ({
     what: 'file' as const,
     ...described(trunk * TRUNK_FILES + index),
     key: keys[index]!,
     crc32,
     stagedAt,
-    position,
-    spooled: false,
+    position: local.position,
+    at: 'container' as const,
   }));
   const stored = {
     what: 'stored' as const,
@@ -85,7 +85,7 @@ function addTrunk(
     files: TRUNK_FILES,
     file: undefined,
   };
-  fileMap.apply([...changes, stored], bodies[0]!.segment, indexed);
+  fileMap.apply([...changes, stored], bodies[0]!.local.segment, indexed);
   const { id } = fileMap.trunkByTask(taskId)!;
   const members = keys.map((key, index) => ({ key, offset: index * BODY_BYTES, size: BODY_BYTES }));
   fileMap.confirmMembers(id, members);

@@ -126,9 +126,9 @@ async function stage({
 }
 
 function stageOne({ bytes, name, type }: SampleFile): Promise<void> {
-  return staging!.stage([
+  return staging!.acceptance.stage([
     {
-      key: staging!.newKey(),
+      key: staging!.keys.next(),
       name,
       type,
       group: undefined,

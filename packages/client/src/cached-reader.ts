@@ -127,14 +127,14 @@ export class CachedReader {
 
   #groupOfRow(row: FileRow): Group | undefined {
     const { staging } = this.#options;
-    if (row.group === null || row.trunk === null) return undefined;
-    const rows = staging.groupAround(row, MAX_NEIGHBOURS);
+    if (row.group === undefined || !row.trunk) return undefined;
+    const rows = staging.fileMap.groupAround(row, MAX_NEIGHBOURS);
     const members = rows.map((each) => ({
       id: formatKey(each.key),
-      offset: each.trunkOffset!,
+      offset: each.trunk!.offset,
       size: each.size,
       crc32: each.crc32,
-      alive: !staging.isLocal(each),
+      alive: !staging.local.has(each),
     }));
     return { members, asked: rows.findIndex((each) => each.key.equals(row.key)) };
   }

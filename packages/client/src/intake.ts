@@ -68,7 +68,7 @@ export class Intake {
     const maxBytes = Math.min(options.maxBytes ?? Infinity, this.#limits.maxFileBytes);
     if (options.size !== undefined && options.size > maxBytes) throw tooLarge(maxBytes);
     const normal = normalizeBody(body);
-    const key = this.#staging.newKey();
+    const key = this.#staging.keys.next();
     this.inFlight += 1;
     const taking = new Taking(this.#staging, this.#budget, this.#limits, key, sync, options.size);
     try {
@@ -108,7 +108,7 @@ export class Intake {
       blocks: spool?.blocks,
     }));
     try {
-      await this.#staging.stage(files, how.sync && this.#limits.sync);
+      await this.#staging.acceptance.stage(files, how.sync && this.#limits.sync);
       this.#release(taken);
       return files;
     } catch (error) {
@@ -179,10 +179,10 @@ class Taking {
         this.#crc = crc32(chunk, this.#crc);
         return;
       }
-      this.#spool = await this.#staging.beginSpooled(this.#key, this.size);
+      this.#spool = await this.#staging.acceptance.beginSpooled(this.#key, this.size);
       await this.#flush();
     } else if (this.#chunkBytes >= SPOOL_WRITE_BYTES) {
-      this.#staging.checkRoom();
+      this.#staging.acceptance.checkRoom();
       await this.#flush();
     }
   }

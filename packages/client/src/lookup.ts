@@ -87,9 +87,10 @@ export class Lookup {
   row(key: string): FileRow {
     const parsed = parseKey(key);
     if (!parsed) throw new StoreError('invalid_id', `"${key}" is no key`);
-    const row = this.#staging.find(parsed);
+    const row = this.#staging.fileMap.find(parsed);
     if (row) return this.#alive(row, key);
-    if (this.#staging.isComplete || this.#staging.isDeleted(parsed)) throw notFound(key);
+    if (this.#staging.rebuild.isComplete || this.#staging.fileMap.isDeleted(parsed))
+      throw notFound(key);
     throw new StoreError(
       'storage_unavailable',
       `the FileMap is being made anew and does not know ${key} yet`,
@@ -100,15 +101,15 @@ export class Lookup {
   /** Receipts of the upload that was marked so since then, in its order. */
   findOnce(once: Buffer, since: number): Receipt[] {
     const now = this.#now();
-    return this.#staging
+    return this.#staging.fileMap
       .findOnce(once, since)
-      .filter(({ expiresAt }) => expiresAt === null || expiresAt > now)
+      .filter(({ expiresAt }) => expiresAt === undefined || expiresAt > now)
       .map((row) => this.#factsOf(row));
   }
 
   /** A file whose time is over is gone, even before it is deleted. */
   #alive(row: FileRow, id: string): FileRow {
-    if (row.expiresAt !== null && row.expiresAt <= this.#now()) throw notFound(id);
+    if (row.expiresAt !== undefined && row.expiresAt <= this.#now()) throw notFound(id);
     return row;
   }
 
@@ -128,15 +129,15 @@ export class Lookup {
       crc32: row.crc32,
       state: this.#stateOf(row),
       stagedAt: new Date(row.stagedAt),
-      ...(row.group === null ? {} : { group: row.group }),
-      ...(row.expiresAt === null ? {} : { expiresAt: new Date(row.expiresAt) }),
+      ...(row.group === undefined ? {} : { group: row.group }),
+      ...(row.expiresAt === undefined ? {} : { expiresAt: new Date(row.expiresAt) }),
       ...(fileId === undefined ? {} : { fileId }),
     };
   }
 
   #stateOf(row: FileRow): FileState {
-    if (row.trunkFileId !== null) return 'merged';
-    return this.#staging.isPacking(row.key) ? 'packing' : 'staged';
+    if (row.trunk) return 'merged';
+    return this.#staging.files.isPacking(row.key) ? 'packing' : 'staged';
   }
 
   /** What deleting `id` would delete. Rejects as `find`, and with `invalid_id` for a whole trunk. */
@@ -177,17 +178,17 @@ export class Lookup {
     slice: SliceId,
   ): Promise<{ readonly row: FileRow } | { readonly entry: TrunkEntry }> {
     const trunkId = formatFileId(slice.trunk);
-    const trunk = this.#staging.trunkByFileId(trunkId);
-    const row = trunk && this.#staging.findInTrunk(trunk, slice.offset);
+    const trunk = this.#staging.fileMap.trunkByFileId(trunkId);
+    const row = trunk && this.#staging.fileMap.findInTrunk(trunk.id, slice.offset);
     if (row && fileIdOf(row) === id) return { row };
-    const moved = this.#staging.forwarded(trunkId, slice.offset);
+    const moved = this.#staging.fileMap.forwarded(trunkId, slice.offset);
     if (moved && isSameFile(moved, slice)) return { row: moved };
     // Of such a trunk the FileMap knows every file that is alive.
     if (trunk && SETTLED.has(trunk.state)) throw notFound(id);
     const entry = await this.#entryOf(id, slice);
     const key = parseKey(keyInName(entry.name));
-    if (!key || this.#staging.isDeleted(key)) throw notFound(id);
-    const known = this.#staging.find(key);
+    if (!key || this.#staging.fileMap.isDeleted(key)) throw notFound(id);
+    const known = this.#staging.fileMap.find(key);
     if (known && fileIdOf(known) === id) return { row: known };
     const others = () => this.#directories.idsIn(slice);
     if (await this.#foreign.isDeleted(slice.trunk.group, id, others)) throw notFound(id);
@@ -227,10 +228,11 @@ export class Lookup {
 
   /** A large file of this store; undefined for a file that only FastDFS knows. */
   #resolvePlain(id: string): FileRow | undefined {
-    const trunk = this.#staging.trunkByFileId(id);
-    const row = trunk?.kind === 'whole' ? this.#staging.findInTrunk(trunk, 0) : undefined;
+    const trunk = this.#staging.fileMap.trunkByFileId(id);
+    const row =
+      trunk?.kind === 'whole' ? this.#staging.fileMap.findInTrunk(trunk.id, 0) : undefined;
     // It may have been stored again, because a storage had damaged it.
-    const found = row ?? this.#staging.forwarded(id, 0);
+    const found = row ?? this.#staging.fileMap.forwarded(id, 0);
     if (!found && trunk?.kind === 'whole' && trunk.deadFiles > 0) throw notFound(id);
     return found;
   }

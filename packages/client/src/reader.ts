@@ -97,13 +97,13 @@ export class Reader {
     signal: AbortSignal | undefined,
   ): Promise<Buffer | Readable> {
     if (row.size === 0) return Buffer.alloc(0);
-    if (row.spooled > 0) return this.#readLargeRow(row, range, signal);
+    if (row.local.at !== 'container') return this.#readLargeRow(row, range, signal);
     try {
       return slice(await this.#readSmall(row, signal), range);
     } catch (error) {
       if (signal?.aborted) throw aborted(signal);
       // Merged, or moved to another trunk, since the row was looked up.
-      const current = this.#options.staging.find(row.key);
+      const current = this.#options.staging.fileMap.find(row.key);
       if (!current) throw notFound(formatKey(row.key));
       if (!isElsewhere(row, current)) throw error;
       return slice(await this.#readSmall(current, signal), range);
@@ -115,22 +115,26 @@ export class Reader {
     const name = formatKey(row.key);
     const hot = this.#hot?.get(name);
     if (hot) return hot.bytes;
-    const local = await staging.read(row);
+    const local = await staging.local.read(row);
     if (local) {
       if (!this.#hot) return local;
       const expiresAt = row.expiresAt ?? Number.POSITIVE_INFINITY;
-      return this.#hot.noteRead(name, local, expiresAt, () => staging.find(row.key) !== undefined);
+      return this.#hot.noteRead(
+        name,
+        local,
+        expiresAt,
+        () => staging.fileMap.find(row.key) !== undefined,
+      );
     }
-    const { trunkFileId, trunkOffset, size } = row;
-    if (trunkFileId === null || trunkOffset === null) {
-      throw new StoreError('corrupt', `${formatKey(row.key)} is neither staged nor merged`);
-    }
-    const file = { fileId: trunkFileId, offset: trunkOffset, size, crc32: row.crc32 };
+    const { trunk, size } = row;
+    if (!trunk) throw new StoreError('corrupt', `${name} is neither staged nor merged`);
+    const { fileId, offset } = trunk;
+    const file = { fileId, offset, size, crc32: row.crc32 };
     const source = {
-      trunkFileId,
+      trunkFileId: fileId,
       readPart: (from: number, bytes: number, stop: AbortSignal) =>
-        this.#own(trunkFileId, this.readRange(trunkFileId, from, bytes, stop)),
-      readAlone: (stop: AbortSignal) => this.#own(trunkFileId, this.#downloadRow(row, file, stop)),
+        this.#own(fileId, this.readRange(fileId, from, bytes, stop)),
+      readAlone: (stop: AbortSignal) => this.#own(fileId, this.#downloadRow(row, file, stop)),
     };
     return this.#cache.readRow(row, source, signal);
   }
@@ -187,8 +191,8 @@ export class Reader {
     return readLarge(
       {
         ...{ name: formatKey(row.key), size, crc32: crc, sources },
-        blocks: staging.blocksOf(row),
-        keepBlocks: (list) => staging.keepBlocks(row, list),
+        blocks: staging.local.blocksOf(row),
+        keepBlocks: (list) => staging.local.keepBlocks(row, list),
       },
       range,
     );
@@ -196,25 +200,24 @@ export class Reader {
 
   async *#sourcesOfRow(row: FileRow, signal: AbortSignal | undefined): AsyncGenerator<LargeSource> {
     const { staging } = this.#options;
-    if (staging.isLocal(row)) {
+    if (staging.local.has(row)) {
       yield {
         read: (start, length) =>
-          collect(staging.readSpooled(row, { start, end: start + length - 1 })),
-        onDamage: () => staging.noteDamage(row, 'spool'),
+          collect(staging.local.readSpooled(row, { start, end: start + length - 1 })),
+        onDamage: () => staging.local.noteDamage(row, 'spool'),
       };
     }
     // It may have been stored since it was looked up.
-    if (!staging.isLocal(row)) await staging.takeBack(row.key);
-    const current = staging.find(row.key);
+    if (!staging.local.has(row)) await staging.local.takeBack(row.key);
+    const current = staging.fileMap.find(row.key);
     if (!current) throw notFound(formatKey(row.key));
-    const fileId = current.trunkFileId;
-    if (fileId === null) return;
-    const offset = current.trunkOffset ?? 0;
-    const bad = staging.damagedAt(row.key);
+    if (!current.trunk) return;
+    const { fileId, offset } = current.trunk;
+    const bad = staging.quarantine.holders(row.key);
     if (bad.length === 0) yield this.#remoteSource(fileId, offset, signal);
     for (const { holder, storage } of await this.#holders(fileId, signal)) {
-      if (staging.damagedAt(row.key).includes(holder)) continue;
-      const onDamage = () => staging.noteDamage(current, 'trunk', holder);
+      if (staging.quarantine.holders(row.key).includes(holder)) continue;
+      const onDamage = () => staging.local.noteDamage(current, 'trunk', holder);
       yield { ...this.#remoteSource(fileId, offset, signal, storage), onDamage };
     }
   }
@@ -283,11 +286,11 @@ export class Reader {
   /** A slice of this store: copies that are known to be damaged are not asked for. */
   #downloadRow(row: FileRow, file: RemoteFile, signal: AbortSignal): Promise<Buffer> {
     const { staging } = this.#options;
-    const bad = staging.damagedAt(row.key);
+    const bad = staging.quarantine.holders(row.key);
     return this.#download(file, signal, {
       isKnown: bad.length > 0,
-      isBad: (holder) => staging.damagedAt(row.key).includes(holder),
-      onDamage: (holder) => staging.noteDamage(row, 'trunk', holder),
+      isBad: (holder) => staging.quarantine.holders(row.key).includes(holder),
+      onDamage: (holder) => staging.local.noteDamage(row, 'trunk', holder),
     });
   }
 
@@ -356,9 +359,9 @@ function aborted(signal: AbortSignal): StoreError {
 
 function isElsewhere(row: FileRow, current: FileRow): boolean {
   return (
-    row.segment !== current.segment ||
-    row.position !== current.position ||
-    row.trunk !== current.trunk
+    row.local.segment !== current.local.segment ||
+    row.local.position !== current.local.position ||
+    row.trunk?.id !== current.trunk?.id
   );
 }
 

@@ -168,7 +168,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#throwIfClosed();
     const found = await this.#lookup.toDelete(id);
     if ('key' in found) {
-      if (!(await this.#staging.delete(found.key))) throw notFound(id);
+      if (!(await this.#staging.deletions.delete(found.key))) throw notFound(id);
       this.#reader.forget(found.key);
       this.#settling.lookAt(formatKey(found.key));
     } else {
@@ -186,22 +186,22 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   #fileIdOf(key: string): string | undefined {
     const row = this.#lookup.row(key);
     const id = fileIdOf(row);
-    if (id !== undefined || row.trunkFileId === null) return id;
+    if (id !== undefined || !row.trunk) return id;
     throw new StoreError(
       'not_found',
-      `${key} is merged, but no FastDFS id can be made for it from ${row.trunkFileId}; it is read by its key`,
+      `${key} is merged, but no FastDFS id can be made for it from ${row.trunk.fileId}; it is read by its key`,
     );
   }
 
   flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.#throwIfClosed();
     void this.#uploads.flushDirect();
-    return this.#staging.flush(options.signal);
+    return this.#staging.merging.flush(options.signal);
   }
 
   async ready(): Promise<Readiness> {
     const problems: string[] = [];
-    const accepting = this.#closing === undefined && this.#staging.hasRoom();
+    const accepting = this.#closing === undefined && this.#staging.acceptance.hasRoom();
     if (!accepting)
       problems.push(
         this.#staging.stats().room.full === 'disk' ? 'the disk is full' : 'the container is full',

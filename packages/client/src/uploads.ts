@@ -52,7 +52,7 @@ export class Uploads {
     });
     this.#direct = new DirectBuffer({
       trunkStore: new FastdfsTrunkStore(client),
-      newTaskId: () => staging.newKey(),
+      newTaskId: () => staging.keys.next(),
       maxWaitMs: options.directMaxWait,
       maxBytes: options.directBuffer,
     });
@@ -87,7 +87,7 @@ export class Uploads {
     try {
       const fileId = taken.body
         ? await this.#direct.put(file)
-        : await this.#direct.putWhole(file, () => this.#parts.staging.readSpooled(file));
+        : await this.#direct.putWhole(file, () => this.#parts.staging.local.readSpooled(file));
       return { ...receiptOf(file), key: fileId, fileId, state: 'merged' };
     } finally {
       await this.#intake.discard([taken]);

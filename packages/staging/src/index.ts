@@ -1,3 +1,4 @@
+export type { RoomStats } from './container/acceptance.js';
 export {
   BLOCK_BYTES,
   BlockChecksums,
@@ -10,15 +11,13 @@ export {
   MAX_TYPE_BYTES,
 } from './container/constants.js';
 export type { FileMeta, NewFile } from './container/records.js';
-export type { RoomStats } from './container/room.js';
 export type { SpoolWriter } from './container/spool.js';
 export { DirectoryLock } from './directory-lock.js';
 export * from './errors.js';
 export type { FileRow, TrunkRow } from './filemap/filemap.js';
 export { formatKey, parseKey } from './key.js';
 export * from './merge/annealing.js';
-export { type DirectTrunk, directTrunk } from './merge/direct-trunk.js';
-export { fileIdOf } from './merge/file-id.js';
+export { type DirectTrunk, directTrunk, fileIdOf } from './merge/trunk-plan.js';
 export type { Copies, ListedFile, TrunkSource, TrunkStore } from './merge/trunk-store.js';
 /** @public */
 export type { FsckProblem, FsckReport } from './repair/fsck.js';
@@ -27,6 +26,6 @@ export type { DamageEvent, DamageStats } from './repair/quarantine.js';
 /** @public */
 export type { Damage, ScrubOptions, ScrubReport } from './repair/scrub.js';
 export type { ScrubStats } from './repair/scrub-watch.js';
-export type { UpkeepOptions } from './repair/upkeep.js';
+export type { UpkeepOptions } from './repair/sound-copies.js';
 export { Staging } from './staging.js';
 export type { StagingOptions } from './staging-options.js';

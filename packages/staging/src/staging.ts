@@ -1,50 +1,177 @@
 import { EventEmitter } from 'node:events';
-import type { NewFile } from './container/records.js';
-import type { SpoolWriter } from './container/spool.js';
-import type { DamagePlace, FileRow, TrunkRow } from './filemap/filemap.js';
-import { formatKey } from './key.js';
-import { sliceIdOf } from './merge/file-id.js';
-import type { SentTrunk } from './merge/trunk-sender.js';
+import { privateDisk, serial } from '@stevedore/disk';
+import { Background } from './background.js';
+import { Acceptance } from './container/acceptance.js';
+import { LocalCopies } from './container/local-copies.js';
+import { type FileMap, type FileRow, localDamage } from './filemap/filemap.js';
+import { formatKey, KeyMaker } from './key.js';
+import { seededRandom } from './merge/candidates.js';
+import { Copies } from './merge/copies.js';
+import { MergeTask } from './merge/merge-task.js';
+import { sliceIdOf, type TrunkPlan } from './merge/trunk-plan.js';
+import { type SentTrunk, TrunkSender } from './merge/trunk-sender.js';
+import { WaitingFiles } from './merge/waiting-files.js';
 import { type FsckReport, fsck } from './repair/fsck.js';
-import { OrphanNews } from './repair/orphan-news.js';
+import { OrphanWatch } from './repair/orphan-watch.js';
+import { Quarantine } from './repair/quarantine.js';
+import { Rebuild } from './repair/rebuild.js';
+import { Repairs, takeBack } from './repair/repair.js';
 import { type ScrubOptions, type ScrubReport, scrub } from './repair/scrub.js';
-import type { UpkeepOptions } from './repair/upkeep.js';
-import type { StagingEvents, StagingStats } from './staging-events.js';
-import type { StagingOptions } from './staging-options.js';
-import { assemble, type StagingParts } from './staging-parts.js';
+import { ScrubWatch } from './repair/scrub-watch.js';
+import { type RepairParts, soundSlice, type UpkeepOptions } from './repair/sound-copies.js';
+import type { StagingEvents, StagingOptions, StagingStats } from './staging-options.js';
 import { type StartedParts, startUp } from './startup.js';
-
-export type { StagingEvents, StagingStats } from './staging-events.js';
+import { Compaction, Retirement, Tidying } from './upkeep/compaction.js';
+import { Deletions } from './upkeep/deletions.js';
+import { Retention, recordOf } from './upkeep/retention.js';
+import { setAside } from './upkeep/set-aside.js';
 
 /** How long opening waits for a FileMap that was lost, before it goes on in the background. */
 const REBUILD_GRACE_MS = 3_000;
 const REBUILD_FIRST_MS = 600_000;
 const FREE_SPACE_INTERVAL_MS = 1_000;
 const EXPIRY_INTERVAL_MS = 10_000;
+const MIN_FREE_BYTES = 64 * 2 ** 20;
+const SCRUB_PAUSE_MS = 60_000;
+const SCRUB_INTERVAL_MS = 86_400_000;
+const LISTING_GRACE_MS = 300_000;
+const COMPACTION_BYTES_PER_SECOND = 8 * 2 ** 20;
 
 /**
  * Staging: files are acknowledged once they are durable in the container, readable
- * from then on, and merged into trunks in the background. What this class promises:
- * once acknowledged, never lost, never altered, readable at every moment.
+ * from then on, and merged into trunks in the background. What it promises: once
+ * acknowledged, never lost, never altered, readable at every moment. It opens its parts,
+ * tells each what it needs of the others, and closes them; callers use the parts.
  */
 export class Staging extends EventEmitter<StagingEvents> {
+  readonly fileMap: FileMap;
+  readonly keys: KeyMaker;
+  readonly acceptance: Acceptance;
+  readonly local: LocalCopies;
+  readonly quarantine: Quarantine;
+  readonly files: WaitingFiles;
+  readonly merging: MergeTask;
+  readonly deletions: Deletions;
+  readonly rebuild: Rebuild;
   readonly #options: StagingOptions;
-  readonly #parts: StagingParts;
-  readonly #orphanNews = new OrphanNews();
+  readonly #started: StartedParts;
+  readonly #background: Background;
+  readonly #repairParts: RepairParts;
+  readonly #repairs: Repairs;
+  readonly #scrubs: ScrubWatch;
+  readonly #copies: Copies;
+  readonly #orphans: OrphanWatch;
+  readonly #retention: Retention;
+  readonly #retirement: Retirement;
+  readonly #compaction: Compaction;
+  readonly #tidying: Tidying;
   #closing: Promise<void> | undefined;
 
   private constructor(options: StagingOptions, started: StartedParts) {
     super();
+    const { container, spool, fileMap, trunkStore } = started;
+    const { now, trunkBytes, maxAgeMs, disk = privateDisk } = options;
+    const onError = (error: Error): void => this.#background.report(error);
+    const stores = { container, spool, fileMap, trunkStore, now };
     this.#options = options;
-    this.#parts = assemble(options, started, {
-      onError: (error) => {
-        if (this.listenerCount('error') > 0) this.emit('error', error);
-      },
+    this.#started = started;
+    this.fileMap = fileMap;
+    this.keys = new KeyMaker(started.origin, options);
+    this.#background = new Background((error) => {
+      if (this.listenerCount('error') > 0) this.emit('error', error);
+    });
+    this.files = new WaitingFiles({
+      fileMap,
+      // Trunks that have not been read may hold files of the container already.
+      firstSegment: () => (this.rebuild.isWaiting ? container.firstOwnSegment : 0),
+    });
+    this.quarantine = new Quarantine({
+      ...{ fileMap, now, onError },
       onDamage: (damage) => this.emit('damage', damage),
-      onSent: (sent, durationMs) => this.#noteSent(sent, durationMs),
-      onOrphans: (report) => {
-        for (const error of this.#orphanNews.errors(report)) this.#parts.background.report(error);
+      onLifted: (key) => this.#takeIn(key),
+    });
+    for (const { key } of this.quarantine.onlyCopies()) this.files.leaveOut(key);
+    this.#retention = new Retention({
+      ...{ ...stores, retainBytes: options.retainBytes },
+      oldestInUse: () => this.files.oldestSegmentInUse(),
+      setAside: (segment, isRoomNeeded) =>
+        setAside({ ...this.#repairParts, files: this.files }, segment, isRoomNeeded),
+    });
+    this.#repairParts = {
+      ...{ ...stores, quarantine: this.quarantine, alone: this.#retention.alone },
+      onMoved: (bytes, spooled) => this.merging.noteStaged(bytes, spooled),
+      beginAgain: (key, bytes) => this.acceptance.beginAgain(key, bytes),
+      inTurn: serial(),
+    };
+    this.#repairs = new Repairs(this.#repairParts);
+    this.local = new LocalCopies({
+      ...{ container, spool, fileMap, quarantine: this.quarantine },
+      onDamaged: ({ key, trunk, was }) => {
+        if (!trunk) this.files.leaveOut(key);
+        if (trunk || was.length > 0) this.#repairs.want(key);
       },
+      takeBack: (row) => takeBack(this.#repairParts, row, undefined),
+    });
+    this.rebuild = new Rebuild({
+      ...{ fileMap, trunkStore, trunks: started.unread, onProgress: options.onRebuild, onError },
+      onAnswered: () => {
+        this.files.lookAgain();
+        this.merging.wake();
+        this.#tidying.want();
+      },
+    });
+    this.merging = new MergeTask({
+      ...{ files: this.files, fileMap, now, trunkBytes, maxAgeMs, onError },
+      sender: new TrunkSender(stores),
+      random: seededRandom(options.packingSeed),
+      newTaskId: () => this.keys.next(),
+      isShort: () => this.acceptance.isShort,
+      onSent: (sent, durationMs) => this.#noteSent(sent, durationMs),
+      onReleased: (plan) => this.#noteReleased(plan),
+      onDamaged: (row) => this.local.noteDamage(row, localDamage(row)),
+    });
+    this.acceptance = new Acceptance({
+      ...{ container, spool, retention: this.#retention, merging: this.merging },
+      ...{ sync: options.sync, containerBytes: options.containerBytes },
+      minFreeBytes: options.minFreeBytes ?? MIN_FREE_BYTES,
+      freeBytes: started.freeBytes,
+      readFreeBytes: async () => (await disk.space(options.directory)).freeBytes,
+    });
+    this.#retirement = new Retirement({ ...stores, retention: this.#retention });
+    this.#compaction = new Compaction({
+      ...stores,
+      readLocal: (row) => this.local.read(row),
+      readSound: (row) => soundSlice(this.#repairParts, row, undefined),
+      makeRoom: (bytes) => this.acceptance.makeRoom(bytes),
+      onMoved: (bytes) => this.merging.noteStaged(bytes, false),
+      bytesPerSecond: options.compactionBytesPerSecond ?? COMPACTION_BYTES_PER_SECOND,
+    });
+    this.#tidying = new Tidying({
+      ...{ retirement: this.#retirement, compaction: this.#compaction },
+      ...{ rebuild: this.rebuild, background: this.#background },
+    });
+    this.deletions = new Deletions({
+      ...{ ...stores, quarantine: this.quarantine, files: this.files },
+      ...{ rebuild: this.rebuild, background: this.#background },
+      takeIn: (key) => this.#takeIn(key),
+      onDead: () => this.#tidying.want(),
+    });
+    this.#copies = new Copies({
+      ...{ fileMap, trunkStore, wanted: options.confirmCopies ?? 0, onError },
+      onConfirmed: () => this.#background.run(this.#retention.trim()),
+    });
+    this.#orphans = new OrphanWatch({
+      ...{ ...stores, onError, graceMs: options.listingGraceMs ?? LISTING_GRACE_MS },
+      // While a FileMap is made anew, a file that seems to wait may be in another trunk.
+      adopt: async (plan, fileId) =>
+        this.rebuild.isComplete && this.merging.sendings.adopt(plan, fileId),
+      replace: (trunk, fileId) =>
+        container.append([recordOf(fileMap, { ...trunk, fileId }, now())]),
+    });
+    this.#scrubs = new ScrubWatch(this.#repairParts, {
+      bytesPerSecond: options.scrubBytesPerSecond ?? 0,
+      pauseMs: options.scrubPauseMs ?? SCRUB_PAUSE_MS,
+      intervalMs: SCRUB_INTERVAL_MS,
     });
   }
 
@@ -57,187 +184,55 @@ export class Staging extends EventEmitter<StagingEvents> {
   }
 
   async #begin({ problems }: StartedParts): Promise<void> {
-    const { rebuildsFirst = false, findsOrphans } = this.#options;
-    const { acceptance, background, copies, merging, orphans } = this.#parts;
-    const { quarantine, rebuild, repairs, retention, scrubs, tidying } = this.#parts;
+    const { rebuildsFirst = false, findsOrphans = true, expiryIntervalMs } = this.#options;
+    const background = this.#background;
     for (const problem of problems) background.report(problem);
-    await rebuild.begin(rebuildsFirst ? REBUILD_FIRST_MS : REBUILD_GRACE_MS);
+    await this.rebuild.begin(rebuildsFirst ? REBUILD_FIRST_MS : REBUILD_GRACE_MS);
     background.tellSoon();
-    if (findsOrphans ?? true) orphans.start();
-    merging.start();
-    copies.check();
-    scrubs.start();
-    background.run(retention.trim());
-    tidying.want();
-    for (const { key, was } of quarantine.onlyCopies()) if (was !== null) repairs.want(key);
-    background.every(FREE_SPACE_INTERVAL_MS, () => acceptance.lookAtDisk());
-    background.every(this.#options.expiryIntervalMs ?? EXPIRY_INTERVAL_MS, async () => {
-      await this.deleteExpired();
-    });
-  }
-
-  newKey(): Buffer {
-    return this.#parts.keys.next();
-  }
-
-  /**
-   * Resolves once all of the files are durable; all of them or none. With `sync` false
-   * they are durable soon after, and lost if the machine stops before.
-   */
-  stage(files: readonly NewFile[], sync = this.#options.sync): Promise<void> {
-    return this.#parts.acceptance.stage(files, sync);
-  }
-
-  /** Begins a file of its own for a large body; `bytes` is what is known of its length. */
-  beginSpooled(key: Buffer, bytes: number): Promise<SpoolWriter> {
-    return this.#parts.acceptance.beginSpooled(key, bytes);
-  }
-
-  /** Throws `container_full`, `disk_full` if a body that is being spooled takes the last room. */
-  checkRoom(): void {
-    this.#parts.acceptance.checkRoom();
-  }
-
-  /** True while a small file would be taken. */
-  hasRoom(): boolean {
-    return this.#parts.acceptance.hasRoom();
-  }
-
-  find(key: Buffer): FileRow | undefined {
-    return this.#parts.fileMap.find(key);
-  }
-
-  isPacking(key: Buffer): boolean {
-    return this.#parts.merging.isPacking(key);
-  }
-
-  isDeleted(key: Buffer): boolean {
-    return this.#parts.fileMap.isDeleted(key);
-  }
-
-  /**
-   * False while a FileMap that was lost is still being made anew: a file that is not
-   * found may be one that it does not know yet.
-   */
-  get isComplete(): boolean {
-    return this.#parts.rebuild.isComplete;
-  }
-
-  trunkByFileId(fileId: string): TrunkRow | undefined {
-    return this.#parts.fileMap.trunkByFileId(fileId);
-  }
-
-  /** The living file whose content begins there in the trunk. */
-  findInTrunk(trunk: TrunkRow, offset: number): FileRow | undefined {
-    return this.#parts.fileMap.findInTrunk(trunk.id, offset);
-  }
-
-  /** The file that was moved away from this place of a trunk. */
-  forwarded(trunkFileId: string, offset: number): FileRow | undefined {
-    return this.#parts.fileMap.forwarded(trunkFileId, offset);
-  }
-
-  /** The merged file and those of its affinity group beside it, in the trunk's order. */
-  groupAround(row: FileRow, limit: number): FileRow[] {
-    return this.#parts.fileMap.groupAround(row, limit);
-  }
-
-  /** The files of an upload that was marked with `once` since then, in its order. */
-  findOnce(once: Buffer, since: number): FileRow[] {
-    return this.#parts.fileMap.findOnce(once, since);
-  }
-
-  /** True if `read` or `readSpooled` can give the file's bytes from this disk. */
-  isLocal(row: FileRow): boolean {
-    return this.#parts.local.has(row);
-  }
-
-  /**
-   * The bytes of a small file; undefined when they are no longer on this disk, or the file
-   * is in FastDFS again.
-   * Throws `corrupt` when they are not those that were stored and FastDFS has no copy.
-   */
-  read(row: FileRow): Promise<Buffer | undefined> {
-    return this.#parts.local.read(row);
-  }
-
-  /** As `LocalCopies.takeBack`. */
-  takeBack(key: Buffer): Promise<boolean> {
-    return this.#parts.local.takeBack(key);
-  }
-
-  /** The bytes of a large file that is in the spool. */
-  readSpooled(
-    row: Pick<FileRow, 'key' | 'size' | 'crc32'>,
-    range?: { readonly start: number; readonly end: number },
-  ): AsyncGenerator<Buffer> {
-    return this.#parts.local.readSpooled(row, range);
-  }
-
-  /** A copy of the file is not what was stored: it is not read any more, and mended if it can be. */
-  noteDamage(row: FileRow, place: DamagePlace, storage?: string): void {
-    this.#parts.local.noteDamage(row, place, storage);
-  }
-
-  /** Storages, `host:port`, that are not to be asked for the file. */
-  damagedAt(key: Buffer): readonly string[] {
-    return this.#parts.quarantine.holders(key);
-  }
-
-  /** CRC-32s of a large file's blocks, if they are known and its own. */
-  blocksOf(row: FileRow): Buffer | undefined {
-    return this.#parts.local.blocksOf(row);
-  }
-
-  keepBlocks(row: FileRow, list: Buffer): void {
-    this.#parts.local.keepBlocks(row, list);
-  }
-
-  /** False if there is no such file (any more). Durable when it resolves. */
-  delete(key: Buffer): Promise<boolean> {
-    return this.#parts.deletions.delete(key);
-  }
-
-  /** Deletes the files whose time is over; resolves with how many. */
-  deleteExpired(): Promise<number> {
-    return this.#parts.deletions.deleteExpired();
-  }
-
-  flush(signal?: AbortSignal): Promise<void> {
-    return this.#parts.merging.flush(signal);
+    if (findsOrphans) this.#orphans.start();
+    this.merging.start();
+    this.#copies.check();
+    this.#scrubs.start();
+    background.run(this.#retention.trim());
+    this.#tidying.want();
+    for (const { key, was } of this.quarantine.onlyCopies()) {
+      if (was.length > 0) this.#repairs.want(key);
+    }
+    background.every(FREE_SPACE_INTERVAL_MS, () => this.acceptance.lookAtDisk());
+    background.every(expiryIntervalMs ?? EXPIRY_INTERVAL_MS, () => this.deletions.deleteExpired());
   }
 
   /** Moves the living files out of trunks that are mostly dead; resolves with how many. */
   async compact(): Promise<number> {
-    const moved = await this.#parts.compaction.run();
-    await this.#parts.retirement.run();
+    const moved = await this.#compaction.run();
+    await this.#retirement.run();
     return moved;
   }
 
   /** Holds FileMap, container and FastDFS against each other. */
   fsck(options: UpkeepOptions): Promise<FsckReport> {
-    const { orphans, upkeep } = this.#parts;
-    const findOrphans = () => orphans.search({ repair: options.repair, all: true }, options.signal);
-    return fsck({ ...upkeep, findOrphans }, options);
+    const search = { repair: options.repair, all: true };
+    const findOrphans = () => this.#orphans.search(search, options.signal);
+    return fsck({ ...this.#repairParts, findOrphans }, options);
   }
 
   /** Reads every byte there is, at a bounded rate, against its CRC-32. */
   scrub(options: ScrubOptions): Promise<ScrubReport> {
-    return scrub(this.#parts.upkeep, options);
+    return scrub(this.#repairParts, options);
   }
 
   stats(): StagingStats {
-    const { fileMap, acceptance, merging, orphans, quarantine, scrubs } = this.#parts;
+    const { fileMap, acceptance } = this;
     return {
       ...fileMap.counters(),
       trunks: fileMap.countTrunks(),
       containerBytes: acceptance.usedBytes,
-      ...merging.stats(),
+      ...this.merging.stats(),
       room: acceptance.stats(),
       unconfirmedTrunks: fileMap.countUncopied(),
-      orphans: orphans.stats(),
-      damage: quarantine.stats(),
-      scrub: scrubs.stats(),
+      orphans: this.#orphans.stats(),
+      damage: this.quarantine.stats(),
+      scrub: this.#scrubs.stats(),
     };
   }
 
@@ -248,21 +243,21 @@ export class Staging extends EventEmitter<StagingEvents> {
 
   /** Goes on to the end whatever fails on the way; rejects with the first failure. */
   async #close(): Promise<void> {
-    const parts = this.#parts;
-    parts.background.end();
+    const { container, lock } = this.#started;
+    this.#background.end();
     const failures: unknown[] = [];
     const steps = [
-      () => parts.rebuild.stop(),
-      () => Promise.all([parts.scrubs.stop(), parts.repairs.stop()]),
-      () => parts.compaction.stop(),
-      () => Promise.all([parts.orphans.stop(), parts.merging.stop()]),
-      () => parts.copies.stop(),
-      () => parts.retirement.stop(),
-      () => parts.retention.trim().catch(() => undefined),
-      () => parts.container.close(),
-      () => parts.fileMap.checkpoint(),
-      () => parts.fileMap.close(),
-      () => parts.lock.release(),
+      () => this.rebuild.stop(),
+      () => Promise.all([this.#scrubs.stop(), this.#repairs.stop()]),
+      () => this.#compaction.stop(),
+      () => Promise.all([this.#orphans.stop(), this.merging.stop()]),
+      () => this.#copies.stop(),
+      () => this.#retirement.stop(),
+      () => this.#retention.trim().catch(() => undefined),
+      () => container.close(),
+      () => this.fileMap.checkpoint(),
+      () => this.fileMap.close(),
+      () => lock.release(),
     ];
     for (const step of steps) {
       try {
@@ -274,9 +269,24 @@ export class Staging extends EventEmitter<StagingEvents> {
     if (failures.length > 0) throw failures[0];
   }
 
+  /** The file is sound again, or gone. */
+  #takeIn(key: Buffer): void {
+    if (this.files.takeIn(key)) this.merging.wake();
+  }
+
+  /** The plan has ended: what it held may go. */
+  #noteReleased({ kind, rows }: TrunkPlan): void {
+    const { fileMap, spool } = this.#started;
+    this.#background.run(this.#retention.trim());
+    this.#tidying.want();
+    // A large file that was deleted while it was on its way.
+    const [{ key }] = rows as [FileRow];
+    if (kind === 'whole' && !fileMap.find(key)) this.#background.run(spool.remove(key));
+  }
+
   #noteSent({ plan, fileId }: SentTrunk, durationMs: number): void {
     const { size, rows, members, taskId, kind } = plan;
-    this.#parts.copies.check();
+    this.#copies.check();
     if (this.listenerCount('merged') > 0) {
       for (const [index, row] of rows.entries()) {
         const id = kind === 'whole' ? fileId : sliceIdOf(row, fileId, members[index]!.offset);

@@ -11,11 +11,13 @@ import {
 import { Spool } from './container/spool.js';
 import { DirectoryLock } from './directory-lock.js';
 import { StoreError } from './errors.js';
-import type { FileMap, TrunkRow } from './filemap/filemap.js';
+import type { FileMap, FileRow, TrunkRow } from './filemap/filemap.js';
 import type { TrunkStore } from './merge/trunk-store.js';
-import { settleLostTail } from './repair/lost-tail.js';
-import { abandonPlans, settleKnown } from './repair/settle.js';
+import { waitingIn } from './merge/waiting-files.js';
+import { abandonPlans, settleKnown } from './repair/rebuild.js';
+import { soundBytes } from './repair/sound-copies.js';
 import type { StagingOptions } from './staging-options.js';
+import { neededRecords } from './upkeep/retention.js';
 
 /**
  * From a directory, in whatever state the last process left it, to parts that agree:
@@ -86,7 +88,7 @@ async function openContainer(
     segmentBytes,
     nextSegment,
     commit: (changes, { number, synced }, bytes) => fileMap.apply(changes, number, bytes, synced),
-    onSynced: ({ number, synced }) => fileMap.setSynced(number, synced),
+    onSynced: ({ number, synced }) => fileMap.setSynced(synced, number),
   });
   for (const segment of segments) container.adopt(segment);
   return { container, short, damaged };
@@ -94,7 +96,7 @@ async function openContainer(
 
 async function openSpool(options: StagingOptions, fileMap: FileMap): Promise<Spool> {
   const spool = new Spool(options.disk ?? privateDisk, `${options.directory}/spool`);
-  await spool.recover((key) => fileMap.find(key)?.spooled === 1);
+  await spool.recover((key) => fileMap.find(key)?.local.at === 'spool');
   return spool;
 }
 
@@ -116,4 +118,48 @@ function interrupted(count: number): StoreError {
     'storage_unavailable',
     `${count} trunk(s) were on their way when the last process ended; their files are packed again, and what FastDFS has of them is looked for`,
   );
+}
+
+/** What settles a lost tail. */
+type TailParts = Pick<StartedParts, 'container' | 'spool' | 'fileMap'> & {
+  readonly now: () => number;
+};
+
+/**
+ * With durability `os` a power failure may take records that no sync had made durable, and
+ * leave the FileMap, which SQLite syncs by itself now and then, ahead of `segments`. What was
+ * moved is where it was before, other files are quarantined: reading one is an error and never
+ * anything else. What the FileMap knows of trunks and deletions is recorded anew, durably.
+ * Undefined if nothing is lost.
+ */
+async function settleLostTail(
+  parts: TailParts,
+  segments: readonly number[],
+): Promise<StoreError | undefined> {
+  const { container, fileMap, now } = parts;
+  let lost = 0;
+  for (const number of segments) {
+    for (const row of waitingIn(fileMap, number)) {
+      if (row.local.at === 'container' && !(await soundBytes(container, row)))
+        lost += giveUp(parts, row, 'container');
+    }
+    const records = neededRecords(fileMap, number, now());
+    if (records.length > 0) await container.append(records, true);
+    if (!container.segment(number)) fileMap.forgetSegment(number);
+  }
+  for (const row of fileMap.waitingSpooled(Number.MAX_SAFE_INTEGER)) {
+    if (parts.spool.sizeOf(row.key) !== row.size) lost += giveUp(parts, row, 'spool');
+  }
+  if (lost === 0) return undefined;
+  return new StoreError(
+    'corrupt',
+    `${lost} file(s) were acknowledged before the disk had them, and a power failure took them; reading one is an error, deleting it ends the matter`,
+  );
+}
+
+/** 1 if no copy of it is left. */
+function giveUp({ fileMap, now }: TailParts, row: FileRow, place: 'container' | 'spool') {
+  if (fileMap.takeBack(row.key)) return 0;
+  fileMap.loseFile(row.key);
+  return fileMap.addDamage({ key: row.key, place, holder: '', foundAt: now() }) ? 1 : 0;
 }

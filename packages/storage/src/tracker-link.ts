@@ -28,6 +28,7 @@ import {
   StatusError,
 } from '@stevedore/wire';
 import type { Identity } from './identity.js';
+import { News } from './news.js';
 import { isUnfinished } from './replication/members.js';
 import type { Replication } from './replication/replication.js';
 import type { FirstSync } from './state-file.js';
@@ -97,18 +98,18 @@ export class TrackerLink {
   #awayMs = 0;
   /** True once the tracker has sent the group's members. */
   #told = false;
-  /** Somebody wants news; the next pause is none. */
-  #woken = false;
-  #resume: () => void = () => {};
+  /** Woken whenever there may be something to do. */
+  readonly #news = new News();
 
   constructor(options: TrackerLinkOptions) {
     this.#options = options;
-    options.replication.members.onRefresh(() => this.#wake());
+    options.replication.members.onRefresh(() => this.#news.wake());
     this.#running = this.#run();
   }
 
   close(): Promise<void> {
     this.#stop.abort();
+    this.#news.wake();
     return this.#running;
   }
 
@@ -131,9 +132,9 @@ export class TrackerLink {
       }
       const until = performance.now() + this.#awayMs;
       this.#awayMs = 0;
-      await this.#pause(reconnectDelayMs);
+      if (!signal.aborted) await this.#news.next(reconnectDelayMs);
       while (performance.now() < until && !signal.aborted) {
-        await this.#pause(until - performance.now());
+        await this.#news.next(until - performance.now());
       }
     }
   }
@@ -196,7 +197,7 @@ export class TrackerLink {
     while (!(await this.#choosesSource(client))) {
       // For a C tracker it is still ONLINE, and would be ACTIVE with its first beat.
       if (isUnfinished(this.#status)) return;
-      await this.#pause(SYNC_REPORT_INTERVAL_MS);
+      await this.#news.next(SYNC_REPORT_INTERVAL_MS);
     }
   }
 
@@ -233,7 +234,7 @@ export class TrackerLink {
     let ended = false;
     void client.ended.then(() => {
       ended = true;
-      this.#wake();
+      this.#news.wake();
     });
     let beatAt = performance.now();
     let diskAt = beatAt;
@@ -261,9 +262,9 @@ export class TrackerLink {
       await this.#follow(client);
       const untilNext = Math.min(beatAt, diskAt) - performance.now();
       const waitMs = Math.min(untilNext, SYNC_REPORT_INTERVAL_MS);
-      refreshed = (await this.#pause(waitMs)) || isUnfinished(this.#status);
+      refreshed = (await this.#news.next(waitMs)) || isUnfinished(this.#status);
       // However often it is asked for.
-      if (refreshed && !ended) await this.#pause(REFRESH_INTERVAL_MS);
+      if (refreshed && !ended) await this.#news.next(REFRESH_INTERVAL_MS);
     }
     throw new Error('the tracker has closed the connection');
   }
@@ -316,29 +317,5 @@ export class TrackerLink {
     this.#status = StorageStatus.init;
     this.#awayMs = AWAY_BEATS * this.#options.beatIntervalMs;
     throw new Error('no member has begun the first copy; leaving for a moment, so that all see it');
-  }
-
-  /** Waits so long, or until there is something to do: then it is true. */
-  #pause(ms: number): Promise<boolean> {
-    return new Promise((resolve) => {
-      const { signal } = this.#stop;
-      const finish = (woken: boolean): void => {
-        clearTimeout(timer);
-        signal.removeEventListener('abort', stopped);
-        this.#resume = () => {};
-        this.#woken = false;
-        resolve(woken);
-      };
-      const stopped = (): void => finish(true);
-      const timer = setTimeout(() => finish(false), Math.max(ms, 1));
-      signal.addEventListener('abort', stopped);
-      this.#resume = stopped;
-      if (signal.aborted || this.#woken) stopped();
-    });
-  }
-
-  #wake(): void {
-    this.#woken = true;
-    this.#resume();
   }
 }

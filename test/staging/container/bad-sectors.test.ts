@@ -23,11 +23,11 @@ async function open(options: Partial<StagingOptions> = {}) {
 }
 
 function read(staging: Staging, key: Buffer): Promise<Buffer | undefined> {
-  return staging.read(staging.find(key)!);
+  return staging.local.read(staging.fileMap.find(key)!);
 }
 
 function isMerged(staging: Staging, key: Buffer): boolean {
-  return staging.find(key)!.trunk !== null;
+  return staging.fileMap.find(key)!.trunk !== undefined;
 }
 
 function forgetFileMap(folder: string): void {
@@ -42,7 +42,7 @@ test('a waiting file that cannot be read is left out, told of once, and merged o
   const key = await stageFile(staging, bytes);
   others.push(await stageFile(staging, randomBytes(100)));
   sectors.spoil(container, bytes, 1000, 1);
-  await staging.flush(AbortSignal.timeout(20_000));
+  await staging.merging.flush(AbortSignal.timeout(20_000));
   expect(others.map((other) => isMerged(staging, other))).toEqual([true, true]);
   expect(isMerged(staging, key)).toBe(false);
   await expect(read(staging, key)).rejects.toMatchObject({ code: 'corrupt' });
@@ -61,7 +61,7 @@ test('a waiting file that cannot be read is left out, told of once, and merged o
   sectors.heal();
   expect((await staging.scrub(FAST)).damaged).toEqual([]);
   expect((await read(staging, key))?.equals(bytes)).toBe(true);
-  await staging.flush(AbortSignal.timeout(20_000));
+  await staging.merging.flush(AbortSignal.timeout(20_000));
   expect(isMerged(staging, key)).toBe(true);
 });
 
@@ -71,7 +71,7 @@ test('many of them at once stop no merging', async () => {
   await stageTogether(staging, contents);
   for (const bytes of contents.slice(0, 8)) sectors.spoil(container, bytes);
   for (const bytes of contents.slice(30, 34)) sectors.spoil(container, bytes, 5000, 1);
-  await staging.flush(AbortSignal.timeout(30_000));
+  await staging.merging.flush(AbortSignal.timeout(30_000));
   expect(staging.stats()).toMatchObject({ mergedFiles: 48, waitingFiles: 12, unpackableFiles: 12 });
   expect(store.files.size).toBeGreaterThan(3);
 });
@@ -84,7 +84,7 @@ test('what the disk gives at another attempt is no damage', async () => {
   sectors.left = 2;
   expect((await read(staging, key))?.equals(bytes)).toBe(true);
   sectors.left = 3;
-  await staging.flush(AbortSignal.timeout(20_000));
+  await staging.merging.flush(AbortSignal.timeout(20_000));
   expect(isMerged(staging, key)).toBe(true);
   expect([damage, sectors.left]).toEqual([[], 0]);
 });
@@ -100,7 +100,7 @@ test.each([
   sectors.spoil(container, bytes);
   Object.assign(sectors, { code, isGone });
   await expect(read(staging, key)).rejects.toMatchObject({ code });
-  const flushed = staging.flush(AbortSignal.timeout(20_000));
+  const flushed = staging.merging.flush(AbortSignal.timeout(20_000));
   await until(() => staging.stats().sendRetries >= 2);
   expect((await staging.scrub(FAST)).damaged).toMatchObject([{ repaired: false }]);
   expect([damage, staging.stats().unpackableFiles]).toEqual([[], 0]);
@@ -108,7 +108,7 @@ test.each([
   sectors.heal();
   const other = await spoolFile(staging, large);
   await flushed;
-  await staging.flush(AbortSignal.timeout(20_000));
+  await staging.merging.flush(AbortSignal.timeout(20_000));
   expect([key, other].map((each) => isMerged(staging, each))).toEqual([true, true]);
 });
 
@@ -123,12 +123,12 @@ test('a large file that waits and cannot be read is left out, and the others are
   sectors.spoil(join(folder, 'spool'), bytes[0]!, MIB, 512);
   sectors.spoil(join(folder, 'spool'), bytes[1]!, 0, 1);
   store.beforeStore = () => undefined;
-  await staging.flush(AbortSignal.timeout(20_000));
+  await staging.merging.flush(AbortSignal.timeout(20_000));
   expect(keys.map((key) => isMerged(staging, key))).toEqual([false, false, true]);
   expect(damage.map(({ place }) => place)).toEqual(['spool', 'spool']);
   sectors.heal();
   await staging.scrub(FAST);
-  await staging.flush(AbortSignal.timeout(20_000));
+  await staging.merging.flush(AbortSignal.timeout(20_000));
   expect(keys.map((key) => isMerged(staging, key))).toEqual([true, true, true]);
 });
 
@@ -136,11 +136,11 @@ test('a merged file is read from FastDFS when its copy here cannot be', async ()
   const { staging, sectors, container } = await open();
   const bytes = randomBytes(3000);
   const key = await stageFile(staging, bytes);
-  await staging.flush();
+  await staging.merging.flush();
   sectors.spoil(container, bytes);
   expect(await read(staging, key)).toBeUndefined();
   await until(() => staging.stats().damage.repaired === 1);
-  expect(staging.isLocal(staging.find(key)!)).toBe(false);
+  expect(staging.local.has(staging.fileMap.find(key)!)).toBe(false);
   expect((await staging.scrub(FAST)).damaged).toEqual([]);
 });
 
@@ -153,7 +153,7 @@ test('it keeps its segment until the room is needed, then what can be read of it
   sectors.spoil(container, bytes, 10 * KIB, 1);
   const put = async () => {
     await stageFile(staging, randomBytes(20 * KIB));
-    await staging.flush(AbortSignal.timeout(20_000));
+    await staging.merging.flush(AbortSignal.timeout(20_000));
   };
   for (let round = 0; round < 3; round++) await put();
   expect(staging.stats().unpackableFiles).toBe(1);
@@ -161,8 +161,8 @@ test('it keeps its segment until the room is needed, then what can be read of it
   // What is needed is more than there is: nobody is refused.
   for (let round = 0; round < 8; round++) await put();
   await until(() => !readdirSync(container).includes(oldest!));
-  expect(staging.find(key)).toMatchObject({ spooled: 1, trunk: null });
-  expect(staging.isLocal(staging.find(key)!)).toBe(false);
+  expect(staging.fileMap.find(key)).toMatchObject({ local: { at: 'spool' }, trunk: undefined });
+  expect(staging.local.has(staging.fileMap.find(key)!)).toBe(false);
   const kept = readFileSync(join(folder, 'spool', key.toString('hex')));
   const lost = [...kept.keys()].filter((at) => kept[at] !== bytes[at]);
   expect(lost.length).toBeGreaterThan(0);
@@ -193,8 +193,8 @@ test('a FileMap that is made anew knows it, and those behind it', async () => {
   sectors.spoil(container, bytes, 1, 10);
   const anew = await openStaging(folder, { disk: sectors.disk }, store);
   expect(anew.staging.stats().damage.quarantined).toBe(1);
-  expect(anew.staging.find(key)).toMatchObject({ name: 'a.jpg', trunk: null });
-  await anew.staging.flush(AbortSignal.timeout(20_000));
+  expect(anew.staging.fileMap.find(key)).toMatchObject({ name: 'a.jpg', trunk: undefined });
+  await anew.staging.merging.flush(AbortSignal.timeout(20_000));
   expect([before, behind].map((each) => isMerged(anew.staging, each))).toEqual([true, true]);
   await expect(read(anew.staging, key)).rejects.toMatchObject({ code: 'corrupt' });
 });

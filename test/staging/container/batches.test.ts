@@ -82,7 +82,7 @@ test('two batches are on their way at a time and are acknowledged in their order
   const keys = await Promise.all([first, ...second, third].map(({ key }) => key));
   const texts = ['first', '2a', '2b', 'third'];
   for (const [index, key] of keys.entries()) {
-    expect((await staging.read(staging.find(key)!))?.toString()).toBe(texts[index]);
+    expect((await staging.local.read(staging.fileMap.find(key)!))?.toString()).toBe(texts[index]);
   }
   await staging.close();
   const again = await openStaging(folder);
@@ -123,7 +123,7 @@ test('when a batch fails, the one behind it is refused and both are cut off', as
 test('nothing is made durable behind bytes that are not', async () => {
   const { disk, held } = holdingDisk();
   const { staging } = await openStaging(temporaryFolder(), { disk });
-  const key = staging.newKey();
+  const key = staging.keys.next();
   const file = { key, name: 'a', type: 'b', group: undefined, expiresAt: undefined };
   const rest = {
     once: undefined,
@@ -132,7 +132,7 @@ test('nothing is made durable behind bytes that are not', async () => {
     stagedAt: Date.now(),
     body: [Buffer.from('a')],
   };
-  await staging.stage([{ ...file, ...rest }], false);
+  await staging.acceptance.stage([{ ...file, ...rest }], false);
   // A write and a sync, which reaches both.
   const synced = await stageFile(staging, Buffer.from('synced'));
   expect(held).toHaveLength(0);
@@ -141,8 +141,8 @@ test('nothing is made durable behind bytes that are not', async () => {
   expect(held[0]!.bytes).toBeGreaterThan(4);
   await held[0]!.finish();
   await next.key;
-  expect((await staging.read(staging.find(synced)!))?.toString()).toBe('synced');
-  expect((await staging.read(staging.find(key)!))?.toString()).toBe('a');
+  expect((await staging.local.read(staging.fileMap.find(synced)!))?.toString()).toBe('synced');
+  expect((await staging.local.read(staging.fileMap.find(key)!))?.toString()).toBe('a');
 });
 
 test.runIf(process.platform === 'linux')('a finished segment keeps one descriptor', async () => {

@@ -29,9 +29,9 @@ function segments(folder: string): string[] {
 }
 
 async function expectBytes(staging: Staging, key: Buffer, bytes: Buffer): Promise<void> {
-  const row = staging.find(key);
+  const row = staging.fileMap.find(key);
   expect(row).toBeDefined();
-  expect((await staging.read(row!))?.equals(bytes)).toBe(true);
+  expect((await staging.local.read(row!))?.equals(bytes)).toBe(true);
 }
 
 describe('after a restart', () => {
@@ -45,7 +45,7 @@ describe('after a restart', () => {
       files.set(await stageFile(first.staging, bytes, { name: `${index}.txt`, group: 'g' }), bytes);
     }
     const deleted = await stageFile(first.staging, randomBytes(10));
-    await first.staging.delete(deleted);
+    await first.staging.deletions.delete(deleted);
     const large = await spoolFile(first.staging, randomBytes(2 * MIB));
     await first.staging.close();
 
@@ -57,9 +57,12 @@ describe('after a restart', () => {
       harm();
       const { staging } = await openStaging(folder, {}, store);
       for (const [key, bytes] of files) await expectBytes(staging, key, bytes);
-      expect(staging.find([...files.keys()][3]!)).toMatchObject({ name: '3.txt', group: 'g' });
-      expect(staging.find(deleted)).toBeUndefined();
-      expect(staging.isLocal(staging.find(large)!)).toBe(true);
+      expect(staging.fileMap.find([...files.keys()][3]!)).toMatchObject({
+        name: '3.txt',
+        group: 'g',
+      });
+      expect(staging.fileMap.find(deleted)).toBeUndefined();
+      expect(staging.local.has(staging.fileMap.find(large)!)).toBe(true);
       expect(staging.stats()).toMatchObject({ waitingFiles: 50, spooledFiles: 1 });
       await staging.close();
     }
@@ -75,17 +78,17 @@ describe('after a restart', () => {
       keys.push(await stageFile(first.staging, randomBytes(1000)));
     }
     const large = await spoolFile(first.staging, randomBytes(2 * MIB));
-    await first.staging.flush();
-    await first.staging.delete(keys[0]!);
-    const ids = keys.slice(1).map((key) => fileIdOf(first.staging.find(key)!));
-    const largeId = fileIdOf(first.staging.find(large)!);
+    await first.staging.merging.flush();
+    await first.staging.deletions.delete(keys[0]!);
+    const ids = keys.slice(1).map((key) => fileIdOf(first.staging.fileMap.find(key)!));
+    const largeId = fileIdOf(first.staging.fileMap.find(large)!);
     await first.staging.close();
     removeFileMap(folder);
     const { staging } = await openStaging(folder, {}, store);
-    expect(keys.slice(1).map((key) => fileIdOf(staging.find(key)!))).toEqual(ids);
-    expect(fileIdOf(staging.find(large)!)).toBe(largeId);
-    expect(staging.find(keys[0]!)).toBeUndefined();
-    expect(staging.isDeleted(keys[0]!)).toBe(true);
+    expect(keys.slice(1).map((key) => fileIdOf(staging.fileMap.find(key)!))).toEqual(ids);
+    expect(fileIdOf(staging.fileMap.find(large)!)).toBe(largeId);
+    expect(staging.fileMap.find(keys[0]!)).toBeUndefined();
+    expect(staging.fileMap.isDeleted(keys[0]!)).toBe(true);
     expect(staging.stats()).toMatchObject({ waitingFiles: 0, mergedFiles: 30, trunks: 2 });
     expect(store.files.size).toBe(2);
   });
@@ -94,7 +97,7 @@ describe('after a restart', () => {
     const folder = temporaryFolder();
     const first = await openStaging(folder);
     const kept = await stageFile(first.staging, randomBytes(5000));
-    const keptBytes = (await first.staging.read(first.staging.find(kept)!))!;
+    const keptBytes = (await first.staging.local.read(first.staging.fileMap.find(kept)!))!;
     const [name] = segments(folder);
     const path = join(folder, 'container', name!);
     const sound = readFileSync(path).length;
@@ -125,15 +128,15 @@ describe('after a restart', () => {
     const keys: Buffer[] = [];
     for (let index = 0; index < 10; index++)
       keys.push(await stageFile(first.staging, randomBytes(99)));
-    await first.staging.flush();
+    await first.staging.merging.flush();
     await first.staging.close();
     // The record of the stored trunk is the last one of the segment: without the
     // FileMap's knowledge of it, a start finds it in the container.
     removeFileMap(folder);
     const { staging } = await openStaging(folder, {}, store);
-    await staging.flush();
+    await staging.merging.flush();
     expect(store.files.size).toBe(1);
-    for (const key of keys) expect(fileIdOf(staging.find(key)!)).toBeDefined();
+    for (const key of keys) expect(fileIdOf(staging.fileMap.find(key)!)).toBeDefined();
   });
 
   test('a plan that was not finished is given up and its files are packed again', async () => {
@@ -147,8 +150,8 @@ describe('after a restart', () => {
     store.beforeStore = () => undefined;
     const { staging } = await openStaging(folder, {}, store);
     await expectBytes(staging, key, bytes);
-    await staging.flush();
-    expect(fileIdOf(staging.find(key)!)).toBeDefined();
+    await staging.merging.flush();
+    expect(fileIdOf(staging.fileMap.find(key)!)).toBeDefined();
   });
 
   test('spool files that no record speaks of are removed', async () => {
@@ -193,9 +196,9 @@ describe('after SIGKILL', () => {
       await killed(child);
       const { staging } = await openStaging(folder, {}, awayStore());
       for (const [key, hash] of acknowledged) {
-        const row = staging.find(parseKey(key)!);
+        const row = staging.fileMap.find(parseKey(key)!);
         expect(row, key).toBeDefined();
-        const bytes = await staging.read(row!);
+        const bytes = await staging.local.read(row!);
         expect(createHash('sha256').update(bytes!).digest('hex')).toBe(hash);
       }
       await staging.close();

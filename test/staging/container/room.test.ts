@@ -29,7 +29,7 @@ describe('a disk that is full down to its reserve', () => {
     });
     for (let count = 0; count < 120; count += 1) {
       await stageFile(staging, randomBytes(100_000));
-      if (count % 10 === 9) await staging.flush();
+      if (count % 10 === 9) await staging.merging.flush();
     }
     expect(staging.stats()).toMatchObject({ mergedFiles: 120, room: { full: undefined } });
     expect(bytesIn(join(directory, 'container'))).toBeLessThan(4 * MIB);
@@ -62,7 +62,7 @@ describe('what is merged, with nothing to retain', () => {
     const directory = temporaryFolder();
     const { staging } = await openStaging(directory, { retainBytes: 0 });
     for (let count = 0; count < 40; count += 1) await stageFile(staging, randomBytes(100_000));
-    await staging.flush();
+    await staging.merging.flush();
     await until(() => bytesIn(join(directory, 'container')) < 64 * 1024);
     expect(staging.stats()).toMatchObject({ mergedFiles: 40, waitingFiles: 0 });
   });
@@ -71,9 +71,9 @@ describe('what is merged, with nothing to retain', () => {
     const directory = temporaryFolder();
     const { staging } = await openStaging(directory, { retainBytes: 0 });
     await stageFile(staging, randomBytes(100_000));
-    await staging.flush();
+    await staging.merging.flush();
     const names = readdirSync(join(directory, 'container'));
-    await staging.flush();
+    await staging.merging.flush();
     expect(readdirSync(join(directory, 'container'))).toEqual(names);
   });
 
@@ -84,8 +84,8 @@ describe('what is merged, with nothing to retain', () => {
     const keys: Buffer[] = [];
     const bodies = Array.from({ length: 40 }, () => randomBytes(100_000));
     for (const body of bodies) keys.push(await stageFile(first.staging, body));
-    await first.staging.flush();
-    await first.staging.delete(keys[7]!);
+    await first.staging.merging.flush();
+    await first.staging.deletions.delete(keys[7]!);
     await until(() => bytesIn(join(directory, 'container')) < 64 * 1024);
     await first.staging.close();
     const { staging } = await openStaging(
@@ -93,8 +93,8 @@ describe('what is merged, with nothing to retain', () => {
       { retainBytes: 0, rebuildsFirst: true },
       store,
     );
-    expect(staging.find(keys[7]!)).toBeUndefined();
-    expect(keys.filter((key) => staging.find(key))).toHaveLength(39);
+    expect(staging.fileMap.find(keys[7]!)).toBeUndefined();
+    expect(keys.filter((key) => staging.fileMap.find(key))).toHaveLength(39);
   });
 });
 

@@ -1,6 +1,5 @@
 import { crc32 } from 'node:zlib';
 import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
-import type { Staging } from '@stevedore/staging';
 import { expect, test } from 'vitest';
 import { Container } from '../../../packages/staging/dist/container/container.js';
 import { fileRecord } from '../../../packages/staging/dist/container/records.js';
@@ -93,7 +92,7 @@ function open() {
   });
   const append = (text: string, sync: boolean) => {
     const bytes = Buffer.from(text);
-    const key: ReturnType<Staging['newKey']> = Buffer.alloc(16, text);
+    const key: Buffer = Buffer.alloc(16, text);
     const about = { key, name: 'a', type: 'b', group: undefined, stagedAt: 1 };
     const file = { ...about, size: bytes.length, crc32: crc32(bytes), body: [bytes] };
     return container.append([fileRecord(file)], sync);

@@ -17,7 +17,7 @@ function openFileMap(path = join(temporaryFolder(), 'filemap.sqlite')): FileMap 
 
 function file(key: Buffer, position: number) {
   const about = { name: 'a.jpg', type: 'image/jpeg', group: undefined, crc32: 1, stagedAt: 1 };
-  return { what: 'file' as const, ...about, key, size: SIZE, position, spooled: false };
+  return { what: 'file' as const, ...about, key, size: SIZE, position, at: 'container' as const };
 }
 
 function stored(taskId: Buffer, fileId: string, files: number) {
@@ -105,7 +105,7 @@ test('a deleted file that a second trunk turns out to have stays deleted until b
   remove(fileMap, [first.keys[0]!], 2);
   const taskId = randomBytes(16);
   fileMap.apply([stored(taskId, 'group1/M00/two', 1)], 2, 2);
-  const { what: _, position: __, spooled: ___, ...about } = file(first.keys[0]!, 0);
+  const { what: _, position: __, at: ___, ...about } = file(first.keys[0]!, 0);
   const second = fileMap.trunkByTask(taskId)!;
   fileMap.adoptMembers(second, [{ file: about, offset: 0, was: [] }]);
   fileMap.finishTrunk(second.id, 1, SIZE);
@@ -145,7 +145,7 @@ test('closing waits for the thread of the log, though nothing else keeps the pro
       const key = Buffer.alloc(16);
       key.writeUInt32BE(position);
       return { what: 'file', key, name: 'a', type: 't', group: undefined, crc32: 1, stagedAt: 1,
-        size: 1, position, spooled: false };
+        size: 1, position, at: 'container' };
     });
     fileMap.apply(files, 1, 1000);
     await fileMap.close();

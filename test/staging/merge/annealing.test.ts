@@ -1,6 +1,6 @@
 import { anneal as annealInSteps, type Packing, type PackingUnit } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
-import { seededRandom } from '../../../packages/staging/dist/merge/random.js';
+import { seededRandom } from '../../../packages/staging/dist/merge/candidates.js';
 
 /** All steps at once. */
 function anneal(...args: Parameters<typeof annealInSteps>): Packing {

@@ -1,13 +1,16 @@
 import { describe, expect, test } from 'vitest';
 import type { FileRow } from '../../../packages/staging/dist/filemap/filemap.js';
-import { CandidateWindow } from '../../../packages/staging/dist/merge/candidate-window.js';
-import { chooseMembers, makeUnits } from '../../../packages/staging/dist/merge/candidates.js';
-import { seededRandom } from '../../../packages/staging/dist/merge/random.js';
+import {
+  chooseMembers,
+  makeUnits,
+  seededRandom,
+} from '../../../packages/staging/dist/merge/candidates.js';
 import { bytesInTrunk } from '../../../packages/staging/dist/merge/trunk-plan.js';
+import { CandidateWindow } from '../../../packages/staging/dist/merge/waiting-files.js';
 
 let count = 0;
 
-function row(size: number, group: string | null = null, stagedAt = 1000): FileRow {
+function row(size: number, group?: string, stagedAt = 1000): FileRow {
   const key = Buffer.alloc(16);
   key.writeUInt32BE(++count);
   return {
@@ -18,15 +21,10 @@ function row(size: number, group: string | null = null, stagedAt = 1000): FileRo
     size,
     crc32: 0,
     stagedAt,
-    segment: 1,
-    position: count,
-    spooled: 0,
-    trunk: null,
-    trunkOffset: null,
-    trunkKind: null,
-    trunkFileId: null,
-    was: null,
-    expiresAt: null,
+    expiresAt: undefined,
+    was: [],
+    local: { at: 'container', segment: 1, position: count },
+    trunk: undefined,
   };
 }
 
@@ -58,16 +56,16 @@ describe('candidates', () => {
   test('the members of a trunk keep groups contiguous', async () => {
     const random = seededRandom(5);
     const rows = Array.from({ length: 400 }, (_, index) =>
-      row(200 + Math.floor(random() * 2000), index % 3 === 0 ? `g${index % 21}` : null),
+      row(200 + Math.floor(random() * 2000), index % 3 === 0 ? `g${index % 21}` : undefined),
     );
     const units = makeUnits(rows, LIMITS);
     const limits = { ...LIMITS, maxFiles: 65_534 };
     const members = await chooseMembers(units, limits, random, () => Promise.resolve());
     const seen = new Set<string>();
-    let last: string | null = null;
+    let last: string | undefined;
     for (const { group } of members) {
-      if (group !== null && group !== last) expect(seen.has(group)).toBe(false);
-      if (group !== null) seen.add(group);
+      if (group !== undefined && group !== last) expect(seen.has(group)).toBe(false);
+      if (group !== undefined) seen.add(group);
       last = group;
     }
     expect(members.length).toBeGreaterThan(20);
@@ -75,7 +73,7 @@ describe('candidates', () => {
 
   test('the penalty of leaving a file behind grows with its age', () => {
     const penaltyAt = (ageMs: number) =>
-      makeUnits([row(10, null, 0)], { ...LIMITS, now: ageMs })[0]!.penalty;
+      makeUnits([row(10, undefined, 0)], { ...LIMITS, now: ageMs })[0]!.penalty;
     expect(penaltyAt(0)).toBe(0);
     expect(penaltyAt(40_000)).toBeGreaterThan(0);
     expect(penaltyAt(55_000)).toBeGreaterThan(penaltyAt(40_000));

@@ -19,14 +19,14 @@ async function fill(options: Partial<StagingOptions>, store: MemoryTrunkStore) {
   const { staging } = opened;
   const keys = [await stageFile(staging, randomBytes(2000))];
   keys.push(await spoolFile(staging, randomBytes(2 ** 20)));
-  await staging.flush();
+  await staging.merging.flush();
   // The newest segment stays in any case.
   keys.push(await stageFile(staging, randomBytes(2000)));
   return { ...opened, keys: keys.slice(0, 2) };
 }
 
 function areLocal({ staging, keys }: Awaited<ReturnType<typeof fill>>): boolean[] {
-  return keys.map((key) => staging.isLocal(staging.find(key)!));
+  return keys.map((key) => staging.local.has(staging.fileMap.find(key)!));
 }
 
 test('in a group of one, a stored trunk lets the copies on this disk go', async () => {
@@ -76,11 +76,11 @@ test('that copies are missing is not forgotten by a restart', async () => {
   const store = storeOf(2);
   const first = await openStaging(folder, GREEDY, store);
   const key = await stageFile(first.staging, randomBytes(2000));
-  await first.staging.flush();
+  await first.staging.merging.flush();
   await first.staging.close();
   const { staging } = await openStaging(folder, GREEDY, store);
   await stageFile(staging, randomBytes(2000));
-  expect(staging.isLocal(staging.find(key)!)).toBe(true);
+  expect(staging.local.has(staging.fileMap.find(key)!)).toBe(true);
   store.holders.push('b:1');
-  await until(() => !staging.isLocal(staging.find(key)!));
+  await until(() => !staging.local.has(staging.fileMap.find(key)!));
 });

@@ -65,20 +65,20 @@ async function look(host: SimulatedHost, settled: readonly Buffer[]): Promise<vo
   const { staging, store } = host;
   for (const { key, bytes, name } of host.ledger.entries()) {
     const isSettled = settled.some((each) => each.equals(key));
-    const row = staging.find(key);
+    const row = staging.fileMap.find(key);
     expect(row !== undefined || !isSettled, `${name} was in FastDFS and is not there`).toBe(true);
     if (!row) continue;
     expect(row.crc32).toBe(crc32(bytes));
     try {
       let found: Buffer | undefined;
-      if (row.spooled === 0) found = await staging.read(row);
-      else if (staging.isLocal(row)) {
+      if (row.local.at === 'container') found = await staging.local.read(row);
+      else if (staging.local.has(row)) {
         const chunks: Buffer[] = [];
-        for await (const chunk of staging.readSpooled(row)) chunks.push(chunk);
+        for await (const chunk of staging.local.readSpooled(row)) chunks.push(chunk);
         found = Buffer.concat(chunks);
       }
-      const trunk = row.trunkFileId === null ? undefined : store.files.get(row.trunkFileId);
-      found ??= trunk?.subarray(row.trunkOffset!, row.trunkOffset! + row.size);
+      const trunk = row.trunk && store.files.get(row.trunk.fileId);
+      found ??= trunk?.subarray(row.trunk!.offset, row.trunk!.offset + row.size);
       if (!found) errors += 1;
       else expect(found.equals(bytes), `${name} has other bytes`).toBe(true);
       expect(found !== undefined || !isSettled, `${name} cannot be read any more`).toBe(true);
@@ -102,7 +102,7 @@ test('a power failure with durability os leaves right bytes, errors or nothing',
     host.isTolerant = true;
     try {
       await host.start();
-      await host.until(() => host.staging.isComplete, true);
+      await host.until(() => host.staging.rebuild.isComplete, true);
       await look(host, settled);
       const lost = host.errors.filter(({ message }) => message.includes('power failure took'));
       told += lost.length;

@@ -22,7 +22,7 @@ async function dieBeforeRecord(folder: string, store: MemoryTrunkStore, files: r
   };
   const keys: Buffer[] = [];
   for (const bytes of files) keys.push(await stageFile(first.staging, bytes));
-  const flushing = first.staging.flush();
+  const flushing = first.staging.merging.flush();
   await until(() => store.files.size > 0 && first.errors.length > 1);
   await first.staging.close();
   await flushing;
@@ -36,10 +36,10 @@ function bytesInStore(store: MemoryTrunkStore): number {
 }
 
 async function expectStored(staging: Staging, store: MemoryTrunkStore, key: Buffer, bytes: Buffer) {
-  const row = staging.find(key)!;
+  const row = staging.fileMap.find(key)!;
   const slice = store.files
-    .get(row.trunkFileId!)
-    ?.subarray(row.trunkOffset!, row.trunkOffset! + row.size);
+    .get(row.trunk?.fileId ?? '')
+    ?.subarray(row.trunk!.offset, row.trunk!.offset + row.size);
   expect(slice?.equals(bytes)).toBe(true);
 }
 
@@ -71,7 +71,7 @@ test('one whose files were sent again meanwhile is deleted, and the check says s
   const hidden = store.files.get(orphan!)!;
   store.files.delete(orphan!);
   const { staging } = await openStaging(folder, {}, store);
-  await staging.flush();
+  await staging.merging.flush();
   expect(staging.stats().orphans).toMatchObject({ found: 0, openPlans: 1 });
   store.files.set(orphan!, hidden);
   store.unlisted = [];
@@ -99,12 +99,12 @@ test('one of whose files any was deleted is deleted too, and they stay deleted',
     throw new Error('away');
   };
   const { staging } = await openStaging(folder, {}, store);
-  await staging.delete(keys[0]!);
+  await staging.deletions.delete(keys[0]!);
   store.beforeRead = () => undefined;
   await staging.fsck(REPAIR);
   expect(store.files.has(orphan!)).toBe(false);
-  expect(staging.find(keys[0]!)).toBeUndefined();
-  expect(staging.find(keys[1]!)).toBeDefined();
+  expect(staging.fileMap.find(keys[0]!)).toBeUndefined();
+  expect(staging.fileMap.find(keys[1]!)).toBeDefined();
 });
 
 test('a trunk that was sent twice, because a reply was lost, is stored once', async () => {
@@ -116,12 +116,12 @@ test('a trunk that was sent twice, because a reply was lost, is stored once', as
   };
   const bytes = randomBytes(5000);
   const key = await stageFile(staging, bytes);
-  await staging.flush();
+  await staging.merging.flush();
   expect(store.files.size).toBe(3);
   expect(staging.stats().orphans.openPlans).toBe(1);
   const report = await staging.fsck(REPAIR);
   expect(report.orphans.map(({ fate }) => fate)).toEqual(['deleted', 'deleted']);
-  expect([...store.files.keys()]).toEqual([staging.find(key)!.trunkFileId]);
+  expect([...store.files.keys()]).toEqual([staging.fileMap.find(key)!.trunk?.fileId]);
   await expectStored(staging, store, key, bytes);
   expect(staging.stats().orphans.openPlans).toBe(0);
 });
@@ -137,14 +137,14 @@ test('that a trunk may have been stored twice is known after the FileMap was los
   };
   const bytes = randomBytes(5000);
   const key = await stageFile(first.staging, bytes);
-  await first.staging.flush();
+  await first.staging.merging.flush();
   await first.staging.close();
   for (const suffix of ['', '-wal', '-shm']) {
     rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
   }
   const { staging } = await openStaging(folder, {}, store);
   await until(() => staging.stats().orphans.deleted === 1);
-  expect([...store.files.keys()]).toEqual([staging.find(key)!.trunkFileId]);
+  expect([...store.files.keys()]).toEqual([staging.fileMap.find(key)!.trunk?.fileId]);
   await expectStored(staging, store, key, bytes);
 });
 
@@ -158,10 +158,10 @@ test('a plan is looked for even when the segments that told of it are gone', asy
   store.unlisted = ['a storage is away'];
   const options = { retainBytes: 0, segmentBytes: 1000 };
   const second = await openStaging(folder, options, store);
-  await second.staging.flush();
+  await second.staging.merging.flush();
   for (let turn = 0; turn < 3; turn++) {
     await stageFile(second.staging, randomBytes(2000));
-    await second.staging.flush();
+    await second.staging.merging.flush();
   }
   await second.staging.close();
   rmSync(join(folder, 'filemap.sqlite'));
@@ -177,15 +177,15 @@ test('trunks of other containers are left alone', async () => {
   const store = new MemoryTrunkStore();
   const other = await openStaging(temporaryFolder(), {}, store);
   const key = await stageFile(other.staging, randomBytes(5000));
-  await other.staging.flush();
+  await other.staging.merging.flush();
   const folder = temporaryFolder();
   await dieBeforeRecord(folder, store, [randomBytes(5000)]);
   const { staging } = await openStaging(folder, {}, store);
   const report = await staging.fsck(REPAIR);
   expect(report.orphans.length).toBeLessThanOrEqual(1);
-  await staging.flush();
+  await staging.merging.flush();
   await staging.fsck(REPAIR);
-  expect(store.files.has(other.staging.find(key)!.trunkFileId!)).toBe(true);
+  expect(store.files.has(other.staging.fileMap.find(key)!.trunk!.fileId)).toBe(true);
   expect((await other.staging.fsck(CHECK)).problems).toEqual([]);
 });
 
@@ -196,9 +196,9 @@ test('a trunk that is being sent is not taken for an orphan', async () => {
     fsck = staging.fsck(REPAIR);
   };
   const key = await stageFile(staging, randomBytes(5000));
-  await staging.flush();
+  await staging.merging.flush();
   expect((await fsck)?.orphans).toEqual([]);
-  expect(store.files.has(staging.find(key)!.trunkFileId!)).toBe(true);
+  expect(store.files.has(staging.fileMap.find(key)!.trunk!.fileId)).toBe(true);
 });
 
 test('a second copy stands in for a recorded trunk that is lost', async () => {
@@ -210,8 +210,8 @@ test('a second copy stands in for a recorded trunk that is lost', async () => {
   };
   const bytes = randomBytes(5000);
   const key = await stageFile(staging, bytes);
-  await staging.flush();
-  store.files.delete(staging.find(key)!.trunkFileId!);
+  await staging.merging.flush();
+  store.files.delete(staging.fileMap.find(key)!.trunk!.fileId);
   const report = await staging.fsck(REPAIR);
   expect(report.orphans).toMatchObject([{ fate: 'adopted' }]);
   expect(report.problems).toMatchObject([{ code: 'orphan', repaired: true }]);
@@ -231,7 +231,7 @@ test('what was stored wrongly and could not be removed is removed later', async 
     throw new Error('away');
   };
   await stageFile(staging, randomBytes(5000));
-  await staging.flush();
+  await staging.merging.flush();
   expect(store.files.size).toBe(2);
   store.remove = remove;
   await staging.fsck(REPAIR);
@@ -256,7 +256,7 @@ test('a copy of a large file is told of and left, for it may be another programâ
   store.beforeStore = () => undefined;
   const [copy] = store.files.keys();
   const { staging } = await openStaging(folder, {}, store);
-  await staging.flush();
+  await staging.merging.flush();
   const possible = [{ fileId: copy, bytes: bytes.length, key: formatKey(key) }];
   expect(await staging.fsck(CHECK)).toMatchObject({ possibleOrphans: possible, openPlans: 1 });
   expect(await staging.fsck(REPAIR)).toMatchObject({ possibleOrphans: possible, openPlans: 0 });

@@ -24,7 +24,7 @@ test('an only copy that is damaged is not read again, in no later process either
   const bytes = randomBytes(1000);
   const key = await stageFile(first.staging, bytes);
   turnBit(join(folder, 'container'), bytes);
-  const read = (staging: Staging) => staging.read(staging.find(key)!);
+  const read = (staging: Staging) => staging.local.read(staging.fileMap.find(key)!);
   await expect(read(first.staging)).rejects.toMatchObject({ code: 'corrupt' });
   await expect(read(first.staging)).rejects.toMatchObject({ code: 'corrupt' });
   const damage = { key: formatKey(key), place: 'container', storage: undefined, fileId: undefined };
@@ -41,14 +41,14 @@ test('an only copy that is damaged is not read again, in no later process either
   turnBit(join(folder, 'container'), bytes);
   await expect(read(staging)).rejects.toMatchObject({ code: 'corrupt' });
   const sound = await stageFile(staging, randomBytes(1000));
-  await staging.flush();
-  expect(staging.find(sound)?.trunk).not.toBeNull();
-  expect(staging.find(key)?.trunk).toBeNull();
+  await staging.merging.flush();
+  expect(staging.fileMap.find(sound)?.trunk).toBeDefined();
+  expect(staging.fileMap.find(key)?.trunk).toBeUndefined();
   expect((await staging.scrub(FAST)).damaged).toEqual([]);
   expect(staging.stats().damage.quarantined).toBe(0);
   expect((await read(staging))?.equals(bytes)).toBe(true);
-  await staging.flush();
-  expect(staging.find(key)?.trunk).not.toBeNull();
+  await staging.merging.flush();
+  expect(staging.fileMap.find(key)?.trunk).toBeDefined();
   expect(store.files.size).toBe(2);
 });
 
@@ -63,12 +63,12 @@ test('a damaged large file that waits is sent to nobody, and its deletion ends t
   const key = await spoolFile(staging, bytes);
   turnBit(join(folder, 'spool'), bytes);
   store.beforeStore = back;
-  await staging.flush();
+  await staging.merging.flush();
   expect(store.files.size).toBe(0);
   expect(staging.stats()).toMatchObject({ unpackableFiles: 1, damage: { quarantined: 1 } });
-  await staging.delete(key);
+  await staging.deletions.delete(key);
   expect(staging.stats()).toMatchObject({ unpackableFiles: 0, damage: { quarantined: 0 } });
-  await staging.flush();
+  await staging.merging.flush();
 });
 
 test('a damaged copy of a merged file is given up once FastDFS has shown a sound one', async () => {
@@ -76,12 +76,12 @@ test('a damaged copy of a merged file is given up once FastDFS has shown a sound
   const { staging } = await openStaging(folder);
   const bytes = randomBytes(1000);
   const key = await stageFile(staging, bytes);
-  await staging.flush();
+  await staging.merging.flush();
   turnBit(join(folder, 'container'), bytes);
-  expect(await staging.read(staging.find(key)!)).toBeUndefined();
+  expect(await staging.local.read(staging.fileMap.find(key)!)).toBeUndefined();
   await until(() => staging.stats().damage.repaired === 1);
   expect(staging.stats().damage).toEqual({ found: 1, repaired: 1, quarantined: 0 });
-  expect(staging.isLocal(staging.find(key)!)).toBe(false);
+  expect(staging.local.has(staging.fileMap.find(key)!)).toBe(false);
 });
 
 test('a slice that one of two storages has damaged is stored again from the other', async () => {
@@ -92,11 +92,11 @@ test('a slice that one of two storages has damaged is stored again from the othe
   const bytes = randomBytes(1000);
   const key = await stageFile(staging, bytes);
   const other = await stageFile(staging, randomBytes(1000));
-  await staging.flush();
+  await staging.merging.flush();
   await stageFile(staging, randomBytes(2000));
-  await staging.flush();
-  await until(() => !staging.isLocal(staging.find(key)!));
-  const before = staging.find(key)!.trunkFileId;
+  await staging.merging.flush();
+  await until(() => !staging.local.has(staging.fileMap.find(key)!));
+  const before = staging.fileMap.find(key)!.trunk?.fileId;
   const events = damageOf(staging);
   store.rot = (part, holder) => {
     const at = part.indexOf(bytes.subarray(0, 50));
@@ -110,12 +110,12 @@ test('a slice that one of two storages has damaged is stored again from the othe
   expect(events).toEqual([
     { key: formatKey(key), place: 'trunk', storage: '10.0.0.2:23000', fileId: before },
   ]);
-  expect(staging.damagedAt(key)).toEqual(['10.0.0.2:23000']);
-  expect(staging.damagedAt(other)).toEqual([]);
+  expect(staging.quarantine.holders(key)).toEqual(['10.0.0.2:23000']);
+  expect(staging.quarantine.holders(other)).toEqual([]);
   expect((await staging.scrub(FAST)).damaged).toMatchObject([{ repaired: true }]);
-  expect(staging.damagedAt(key)).toEqual([]);
-  await staging.flush();
-  expect(staging.find(key)!.trunkFileId).not.toBe(before);
+  expect(staging.quarantine.holders(key)).toEqual([]);
+  await staging.merging.flush();
+  expect(staging.fileMap.find(key)!.trunk?.fileId).not.toBe(before);
   store.rot = (part) => part;
   expect((await staging.scrub(FAST)).damaged).toEqual([]);
 });
@@ -127,16 +127,16 @@ test('the scrub in the background finds and mends, and goes on where it was stop
   const bytes = randomBytes(1000);
   const key = await stageFile(first.staging, bytes);
   const large = await spoolFile(first.staging, randomBytes(3 * MIB));
-  await first.staging.flush();
+  await first.staging.merging.flush();
   turnBit(join(folder, 'container'), bytes);
   await first.staging.close();
   const { staging } = await openStaging(folder, options, first.store);
   await until(() => staging.stats().scrub.walks === 1);
   expect(staging.stats().damage).toEqual({ found: 1, repaired: 1, quarantined: 0 });
   expect(staging.stats().scrub).toMatchObject({ files: 4 });
-  expect(staging.isLocal(staging.find(key)!)).toBe(false);
+  expect(staging.local.has(staging.fileMap.find(key)!)).toBe(false);
   // What was stored without checksums of its blocks has them now.
-  expect(staging.blocksOf(staging.find(large)!)).toHaveLength(12 * 4);
+  expect(staging.local.blocksOf(staging.fileMap.find(large)!)).toHaveLength(12 * 4);
   expect((await staging.fsck({ repair: false })).problems).toEqual([]);
 });
 
@@ -148,25 +148,25 @@ test('a trunk with a file that no storage has sound holds up no other compaction
     const dead = await stageFile(staging, randomBytes(5000));
     const bytes = randomBytes(1000);
     trunks.push({ key: await stageFile(staging, bytes), bytes });
-    await staging.flush();
+    await staging.merging.flush();
     trunks.push({ key: dead, bytes: Buffer.alloc(0) });
   }
   await stageFile(staging, randomBytes(2000));
-  await staging.flush();
-  await until(() => trunks.every(({ key }) => !staging.isLocal(staging.find(key)!)));
+  await staging.merging.flush();
+  await until(() => trunks.every(({ key }) => !staging.local.has(staging.fileMap.find(key)!)));
   const [stuck, , moving] = trunks;
   store.rot = (part) => {
     const at = part.indexOf(stuck!.bytes.subarray(0, 50));
     if (at >= 0) part[at + 7]! ^= 1;
     return part;
   };
-  const before = staging.find(moving!.key)!.trunkFileId;
-  await staging.delete(trunks[1]!.key);
-  await staging.delete(trunks[3]!.key);
+  const before = staging.fileMap.find(moving!.key)!.trunk?.fileId;
+  await staging.deletions.delete(trunks[1]!.key);
+  await staging.deletions.delete(trunks[3]!.key);
   await staging.compact();
-  await staging.flush();
-  await until(() => staging.find(moving!.key)!.trunkFileId !== before);
-  expect(staging.find(stuck!.key)?.trunk).not.toBeNull();
+  await staging.merging.flush();
+  await until(() => staging.fileMap.find(moving!.key)!.trunk?.fileId !== before);
+  expect(staging.fileMap.find(stuck!.key)?.trunk).toBeDefined();
 });
 
 test.each([
@@ -182,11 +182,11 @@ test.each([
     const { staging } = first;
     const bytes = randomBytes(3 * MIB);
     const key = await spoolFile(staging, bytes);
-    await staging.flush();
+    await staging.merging.flush();
     await stageFile(staging, randomBytes(2000));
-    await staging.flush();
-    const before = staging.find(key)!;
-    if ('retainBytes' in options) await until(() => !staging.isLocal(staging.find(key)!));
+    await staging.merging.flush();
+    const before = staging.fileMap.find(key)!;
+    if ('retainBytes' in options) await until(() => !staging.local.has(staging.fileMap.find(key)!));
     store.rot = (part, holder) => {
       const at = part.indexOf(bytes.subarray(0, 50));
       if (holder === '10.0.0.2:23000' && at >= 0) part[at + 7]! ^= 1;
@@ -196,13 +196,13 @@ test.each([
       { key: formatKey(key), where: 'trunk', storage: '10.0.0.2:23000', repaired: true },
     ]);
     store.rot = (part) => part;
-    expect(staging.damagedAt(key)).toEqual([]);
-    await staging.flush();
-    await until(() => !store.files.has(before.trunkFileId!));
-    const after = staging.find(key)!;
-    expect(after.trunkFileId).not.toBe(before.trunkFileId);
-    expect(store.files.get(after.trunkFileId!)?.equals(bytes)).toBe(true);
-    expect(staging.forwarded(before.trunkFileId!, 0)?.key.equals(key)).toBe(true);
+    expect(staging.quarantine.holders(key)).toEqual([]);
+    await staging.merging.flush();
+    await until(() => !store.files.has(before.trunk!.fileId));
+    const after = staging.fileMap.find(key)!;
+    expect(after.trunk?.fileId).not.toBe(before.trunk?.fileId);
+    expect(store.files.get(after.trunk!.fileId)?.equals(bytes)).toBe(true);
+    expect(staging.fileMap.forwarded(before.trunk!.fileId, 0)?.key.equals(key)).toBe(true);
     expect((await staging.scrub(FAST)).damaged).toEqual([]);
     expect((await staging.fsck({ repair: false })).problems).toEqual([]);
     await staging.close();
@@ -212,12 +212,12 @@ test.each([
       rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
     }
     const again = await openStaging(folder, options, store);
-    expect(again.staging.find(key)).toMatchObject({
-      trunkFileId: after.trunkFileId,
+    expect(again.staging.fileMap.find(key)).toMatchObject({
+      trunk: { fileId: after.trunk?.fileId },
       size: 3 * MIB,
     });
-    expect(again.staging.forwarded(before.trunkFileId!, 0)?.key.equals(key)).toBe(true);
-    await again.staging.delete(key);
+    expect(again.staging.fileMap.forwarded(before.trunk!.fileId, 0)?.key.equals(key)).toBe(true);
+    await again.staging.deletions.delete(key);
     await until(() => store.files.size === 1);
   },
 );

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import {
   Retirement,
   type RetirementParts,
-} from '../../../packages/staging/dist/upkeep/retirement.js';
+} from '../../../packages/staging/dist/upkeep/compaction.js';
 import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
 import { turnBit } from '../../support/rot.js';
 import { openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
@@ -39,27 +39,28 @@ async function movedAndRotten(options: Partial<StagingOptions> = {}) {
   const dead = await stageFile(staging, randomBytes(5000));
   const bytes = randomBytes(1000);
   const key = await stageFile(staging, bytes, { name: 'a.jpg' });
-  await staging.flush();
-  const place = staging.find(key)!;
+  await staging.merging.flush();
+  const place = staging.fileMap.find(key)!;
   await stageFile(staging, randomBytes(2000));
-  await staging.flush();
-  await until(() => !staging.isLocal(staging.find(key)!));
+  await staging.merging.flush();
+  await until(() => !staging.local.has(staging.fileMap.find(key)!));
   const reopen = shut(store);
-  await staging.delete(dead);
-  await until(() => staging.find(key)!.trunk === null);
+  await staging.deletions.delete(dead);
+  await until(() => staging.fileMap.find(key)!.trunk === undefined);
   turnBit(container, bytes);
-  const trunk = place.trunkFileId!;
-  const isBack = () => staging.find(key)!.trunkFileId === trunk;
+  const trunk = place.trunk!.fileId;
+  const isBack = () => staging.fileMap.find(key)!.trunk?.fileId === trunk;
   return { folder, container, staging, store, errors, damage, bytes, key, place, reopen, isBack };
 }
 
 test('a read finds it where it was before, and its row is there again', async () => {
   const { staging, store, damage, bytes, key, place, reopen, isBack } = await movedAndRotten();
-  expect(await staging.read(staging.find(key)!)).toBeUndefined();
+  expect(await staging.local.read(staging.fileMap.find(key)!)).toBeUndefined();
   expect(isBack()).toBe(true);
-  const { trunk, trunkOffset, name } = place;
-  expect(staging.find(key)).toMatchObject({ trunk, trunkOffset, name, spooled: 0, was: null });
-  const slice = await store.read(place.trunkFileId!, trunkOffset!, bytes.length);
+  const { trunk, name } = place;
+  const local = { at: 'container' };
+  expect(staging.fileMap.find(key)).toMatchObject({ trunk, name, local, was: [] });
+  const slice = await store.read(trunk!.fileId, trunk!.offset, bytes.length);
   expect(slice.equals(bytes)).toBe(true);
   expect(damage).toMatchObject([{ key: formatKey(key), place: 'container' }]);
   expect(staging.stats()).toMatchObject({
@@ -70,21 +71,21 @@ test('a read finds it where it was before, and its row is there again', async ()
   // The trunk is mostly dead as before: it is emptied again, this time to the end.
   reopen();
   expect(await staging.compact()).toBe(1);
-  await staging.flush();
+  await staging.merging.flush();
   await staging.compact();
-  expect(staging.find(key)!.trunkFileId).not.toBe(place.trunkFileId);
-  expect(store.files.has(place.trunkFileId!)).toBe(false);
+  expect(staging.fileMap.find(key)!.trunk?.fileId).not.toBe(place.trunk?.fileId);
+  expect(store.files.has(place.trunk!.fileId)).toBe(false);
   expect((await staging.scrub(FAST)).damaged).toEqual([]);
-  expect(staging.forwarded(place.trunkFileId!, trunkOffset!)?.key.equals(key)).toBe(true);
+  expect(staging.fileMap.forwarded(trunk!.fileId, trunk!.offset)?.key.equals(key)).toBe(true);
 });
 
 test('the Merge Task that meets it goes on with the others', async () => {
   const { staging, key, reopen, damage } = await movedAndRotten();
   const other = await stageFile(staging, randomBytes(500));
   reopen();
-  await staging.flush(AbortSignal.timeout(20_000));
-  expect(staging.find(other)!.trunk).not.toBeNull();
-  await until(() => staging.find(key)!.trunk !== null);
+  await staging.merging.flush(AbortSignal.timeout(20_000));
+  expect(staging.fileMap.find(other)!.trunk).toBeDefined();
+  await until(() => staging.fileMap.find(key)!.trunk !== undefined);
   expect(damage).toHaveLength(1);
   expect(staging.stats()).toMatchObject({ unpackableFiles: 0, damage: { quarantined: 0 } });
 });
@@ -110,10 +111,12 @@ test.each([
   const { staging, store, key } = await movedAndRotten();
   harm(store);
   for (let round = 0; round < 2; round++) {
-    await expect(staging.read(staging.find(key)!)).rejects.toMatchObject({ code: 'corrupt' });
+    await expect(staging.local.read(staging.fileMap.find(key)!)).rejects.toMatchObject({
+      code: 'corrupt',
+    });
     expect(await staging.scrub({ ...FAST, repair: true }).catch(() => 'away')).toBeDefined();
   }
-  expect(staging.find(key)).toMatchObject({ trunk: null });
+  expect(staging.fileMap.find(key)).toMatchObject({ trunk: undefined });
   expect(staging.stats()).toMatchObject({ unpackableFiles: 1 });
 });
 
@@ -123,7 +126,7 @@ test('while FastDFS is away a read may succeed later, and the check puts it back
   store.copiesOf = () => {
     throw new StoreError('storage_unavailable', 'away', { retryable: true });
   };
-  const read = () => staging.read(staging.find(key)!);
+  const read = () => staging.local.read(staging.fileMap.find(key)!);
   for (let round = 0; round < 2; round++)
     await expect(read()).rejects.toMatchObject({ code: 'storage_unavailable', retryable: true });
   store.copiesOf = copiesOf;
@@ -136,36 +139,39 @@ test('one that was set aside meanwhile is put back too, and leaves no file behin
   const { staging, store, folder, container, key, place, reopen, isBack } = await movedAndRotten();
   const { copiesOf } = store;
   store.copiesOf = (fileId) => {
-    if (fileId === place.trunkFileId) throw new StoreError('storage_unavailable', 'away');
+    if (fileId === place.trunk?.fileId) throw new StoreError('storage_unavailable', 'away');
     return copiesOf(fileId);
   };
-  await expect(staging.read(staging.find(key)!)).rejects.toThrow('away');
+  await expect(staging.local.read(staging.fileMap.find(key)!)).rejects.toThrow('away');
   const [oldest] = readdirSync(container);
   reopen();
   for (let round = 0; round < 4; round++) {
     await stageFile(staging, randomBytes(2000));
-    await staging.flush(AbortSignal.timeout(20_000));
+    await staging.merging.flush(AbortSignal.timeout(20_000));
   }
   await until(() => !readdirSync(container).includes(oldest!));
-  await until(() => staging.find(key)!.spooled === 1);
+  await until(() => staging.fileMap.find(key)!.local.at === 'spool');
   store.copiesOf = copiesOf;
-  expect(await staging.takeBack(key)).toBe(true);
+  expect(await staging.local.takeBack(key)).toBe(true);
   expect(isBack()).toBe(true);
-  expect(staging.find(key)).toMatchObject({ spooled: 0, trunkOffset: place.trunkOffset });
+  expect(staging.fileMap.find(key)).toMatchObject({
+    local: { at: 'container' },
+    trunk: { offset: place.trunk?.offset },
+  });
   expect(readdirSync(join(folder, 'spool'))).toEqual([]);
   expect((await staging.fsck({ repair: false })).problems).toEqual([]);
 });
 
 test('a FileMap that is made anew comes to the same', async () => {
   const { staging, store, folder, key, place } = await movedAndRotten();
-  expect(await staging.read(staging.find(key)!)).toBeUndefined();
+  expect(await staging.local.read(staging.fileMap.find(key)!)).toBeUndefined();
   // A later segment, whose header says that those bytes were acknowledged.
   for (let round = 0; round < 2; round++) await stageFile(staging, randomBytes(2000));
   await staging.close();
   for (const suffix of ['', '-wal', '-shm'])
     rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
   const anew = await openStaging(folder, OPTIONS, store);
-  await until(() => anew.staging.find(key)!.trunkFileId === place.trunkFileId);
+  await until(() => anew.staging.fileMap.find(key)!.trunk?.fileId === place.trunk?.fileId);
   expect(anew.staging.stats().damage.quarantined).toBe(0);
 });
 
@@ -178,18 +184,18 @@ test('a large file is put back where a storage has it sound', async () => {
   const { staging } = await openStaging(folder, OPTIONS, store);
   const bytes = randomBytes(2 * MIB);
   const key = await spoolFile(staging, bytes);
-  await staging.flush();
-  await until(() => staging.find(key)!.spooled === 2);
-  const { trunkFileId } = staging.find(key)!;
+  await staging.merging.flush();
+  await until(() => staging.fileMap.find(key)!.local.at === 'gone');
+  const trunkFileId = staging.fileMap.find(key)!.trunk?.fileId;
   shut(store);
   store.rot = (part, holder) => (holder === bad ? part.fill(0) : part);
   await staging.scrub(FAST);
-  await until(() => staging.find(key)!.trunk === null);
+  await until(() => staging.fileMap.find(key)!.trunk === undefined);
   expect(readFileSync(join(spool, key.toString('hex'))).equals(bytes)).toBe(true);
   turnBit(spool, bytes);
-  staging.noteDamage(staging.find(key)!, 'spool');
-  await until(() => staging.find(key)!.trunkFileId === trunkFileId);
-  expect(staging.find(key)).toMatchObject({ spooled: 2, trunkOffset: 0 });
+  staging.local.noteDamage(staging.fileMap.find(key)!, 'spool');
+  await until(() => staging.fileMap.find(key)!.trunk?.fileId === trunkFileId);
+  expect(staging.fileMap.find(key)).toMatchObject({ local: { at: 'gone' }, trunk: { offset: 0 } });
   await until(() => readdirSync(spool).length === 0);
   expect(staging.stats()).toMatchObject({ unpackableFiles: 0, spooledFiles: 0, mergedFiles: 1 });
 });

@@ -31,13 +31,14 @@ async function stageMany(staging: Staging, count: number, size = 3000): Promise<
 
 /** The bytes from wherever the store says they are. */
 async function readAnywhere(staging: Staging, store: MemoryTrunkStore, key: Buffer) {
-  const row = staging.find(key);
+  const row = staging.fileMap.find(key);
   if (!row) return undefined;
-  if (row.spooled > 0 && !staging.isLocal(row)) return store.files.get(row.trunkFileId!);
-  const local = row.spooled > 0 ? undefined : await staging.read(row);
+  if (row.local.at !== 'container' && !staging.local.has(row))
+    return store.files.get(row.trunk?.fileId ?? '');
+  const local = row.local.at !== 'container' ? undefined : await staging.local.read(row);
   if (local) return local;
-  const trunk = store.files.get(row.trunkFileId!);
-  return trunk?.subarray(row.trunkOffset!, row.trunkOffset! + row.size);
+  const trunk = store.files.get(row.trunk?.fileId ?? '');
+  return trunk?.subarray(row.trunk!.offset, row.trunk!.offset + row.size);
 }
 
 async function expectAll(staging: Staging, store: MemoryTrunkStore, files: readonly File[]) {
@@ -51,23 +52,23 @@ describe('compaction', () => {
   test('a trunk more than half dead is emptied into another and deleted; keys and old slice ids go on', async () => {
     const { staging, store } = await openStaging(temporaryFolder(), NOTHING_KEPT);
     const files = await stageMany(staging, 30);
-    await staging.flush();
+    await staging.merging.flush();
     const [oldTrunk] = store.files.keys();
     const kept = files.slice(20);
-    const oldIds = kept.map(({ key }) => fileIdOf(staging.find(key)!)!);
-    for (const { key } of files.slice(0, 20)) await staging.delete(key);
+    const oldIds = kept.map(({ key }) => fileIdOf(staging.fileMap.find(key)!)!);
+    for (const { key } of files.slice(0, 20)) await staging.deletions.delete(key);
     await until(() => staging.stats().mergedFiles < 10 || store.removed.length > 0);
     await expectAll(staging, store, kept);
-    await staging.flush();
+    await staging.merging.flush();
     await until(() => store.removed.includes(oldTrunk!));
     await expectAll(staging, store, kept);
     expect(store.files.size).toBe(1);
     for (const [index, { key }] of kept.entries()) {
-      const newId = fileIdOf(staging.find(key)!);
+      const newId = fileIdOf(staging.fileMap.find(key)!);
       expect(newId).toBeDefined();
       expect(newId).not.toBe(oldIds[index]);
       const old = parseSliceId(oldIds[index]!)!;
-      expect(staging.forwarded(oldTrunk!, old.offset)?.key.equals(key)).toBe(true);
+      expect(staging.fileMap.forwarded(oldTrunk!, old.offset)?.key.equals(key)).toBe(true);
     }
     expect(staging.stats()).toMatchObject({ mergedFiles: 10, waitingFiles: 0, trunks: 1 });
   });
@@ -75,13 +76,13 @@ describe('compaction', () => {
   test('a trunk at most half dead is left alone, with its dead bytes counted', async () => {
     const { staging, store } = await openStaging(temporaryFolder(), NOTHING_KEPT);
     const files = await stageMany(staging, 10, 1000);
-    await staging.flush();
+    await staging.merging.flush();
     const [trunk] = store.files.keys();
-    for (const { key } of files.slice(0, 4)) await staging.delete(key);
+    for (const { key } of files.slice(0, 4)) await staging.deletions.delete(key);
     expect(await staging.compact()).toBe(0);
     const dead = files.slice(0, 4).reduce((sum, { bytes }) => sum + bytes.length, 0);
     const all = files.reduce((sum, { bytes }) => sum + bytes.length, 0);
-    expect(staging.trunkByFileId(trunk!)).toMatchObject({
+    expect(staging.fileMap.trunkByFileId(trunk!)).toMatchObject({
       state: 'confirmed',
       files: 10,
       deadFiles: 4,
@@ -93,19 +94,19 @@ describe('compaction', () => {
   test('the old trunk stays until every moved file is confirmed elsewhere', async () => {
     const { staging, store } = await openStaging(temporaryFolder(), NOTHING_KEPT);
     const files = await stageMany(staging, 10);
-    await staging.flush();
+    await staging.merging.flush();
     const [oldTrunk] = store.files.keys();
     let away = true;
     store.beforeStore = () => {
       if (away) throw new Error('away');
     };
-    for (const { key } of files.slice(0, 8)) await staging.delete(key);
+    for (const { key } of files.slice(0, 8)) await staging.deletions.delete(key);
     await until(() => staging.stats().waitingFiles === 2);
     await staging.compact();
     expect(store.files.has(oldTrunk!)).toBe(true);
     await expectAll(staging, store, files.slice(8));
     away = false;
-    await staging.flush();
+    await staging.merging.flush();
     await until(() => !store.files.has(oldTrunk!));
     await expectAll(staging, store, files.slice(8));
   });
@@ -115,28 +116,28 @@ describe('compaction', () => {
     const store = new MemoryTrunkStore();
     const { staging } = await openStaging(folder, NOTHING_KEPT, store);
     const files = await stageMany(staging, 12);
-    await staging.flush();
+    await staging.merging.flush();
     // What is moved has to be read from the trunk.
-    await until(() => !staging.isLocal(staging.find(files[9]!.key)!));
+    await until(() => !staging.local.has(staging.fileMap.find(files[9]!.key)!));
     let reads = 0;
     store.beforeRead = async () => {
       reads += 1;
       // In the middle of reading what is to be moved.
-      if (reads === 1) await staging.delete(files[11]!.key);
+      if (reads === 1) await staging.deletions.delete(files[11]!.key);
     };
-    for (const { key } of files.slice(0, 9)) await staging.delete(key);
+    for (const { key } of files.slice(0, 9)) await staging.deletions.delete(key);
     await until(() => reads > 0);
-    await staging.flush();
+    await staging.merging.flush();
     await staging.compact();
-    expect(staging.find(files[11]!.key)).toBeUndefined();
+    expect(staging.fileMap.find(files[11]!.key)).toBeUndefined();
     await expectAll(staging, store, files.slice(9, 11));
     await staging.close();
     for (const suffix of ['', '-wal', '-shm']) {
       rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
     }
     const again = await openStaging(folder, NOTHING_KEPT, store);
-    expect(again.staging.find(files[11]!.key)).toBeUndefined();
-    expect(again.staging.isDeleted(files[11]!.key)).toBe(true);
+    expect(again.staging.fileMap.find(files[11]!.key)).toBeUndefined();
+    expect(again.staging.fileMap.isDeleted(files[11]!.key)).toBe(true);
     await expectAll(again.staging, store, files.slice(9, 11));
   });
 });
@@ -147,20 +148,20 @@ describe('a FileMap made anew', () => {
     const store = new MemoryTrunkStore();
     const first = await openStaging(folder, NOTHING_KEPT, store);
     const moved = await stageMany(first.staging, 30);
-    await first.staging.flush();
-    const oldId = fileIdOf(first.staging.find(moved[29]!.key)!)!;
-    for (const { key } of moved.slice(0, 20)) await first.staging.delete(key);
+    await first.staging.merging.flush();
+    const oldId = fileIdOf(first.staging.fileMap.find(moved[29]!.key)!)!;
+    for (const { key } of moved.slice(0, 20)) await first.staging.deletions.delete(key);
     await until(() => store.removed.length === 1 || first.staging.stats().waitingFiles === 10);
-    await first.staging.flush();
+    await first.staging.merging.flush();
     const merged = await stageMany(first.staging, 40);
-    await first.staging.flush();
+    await first.staging.merging.flush();
     const deleted = merged[7]!.key;
-    await first.staging.delete(deleted);
+    await first.staging.deletions.delete(deleted);
     const largeBytes = randomBytes(2 * MIB);
     const large = { bytes: largeBytes, key: await spoolFile(first.staging, largeBytes) };
     const largeGone = await spoolFile(first.staging, randomBytes(2 * MIB));
-    await first.staging.flush();
-    await first.staging.delete(largeGone);
+    await first.staging.merging.flush();
+    await first.staging.deletions.delete(largeGone);
     const staged = await stageMany(first.staging, 5);
     await until(() => store.removed.length >= 2);
     const alive = [
@@ -169,9 +170,9 @@ describe('a FileMap made anew', () => {
       large,
       ...staged,
     ];
-    const ids = alive.map(({ key }) => fileIdOf(first.staging.find(key)!));
+    const ids = alive.map(({ key }) => fileIdOf(first.staging.fileMap.find(key)!));
     const stats = first.staging.stats();
-    const trunks = [...store.files.keys()].map((id) => first.staging.trunkByFileId(id));
+    const trunks = [...store.files.keys()].map((id) => first.staging.fileMap.trunkByFileId(id));
     await first.staging.close();
 
     store.beforeStore = () => {
@@ -181,20 +182,22 @@ describe('a FileMap made anew', () => {
       rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
     }
     const { staging } = await openStaging(folder, NOTHING_KEPT, store);
-    expect(staging.isComplete).toBe(true);
+    expect(staging.rebuild.isComplete).toBe(true);
     await expectAll(staging, store, alive);
-    expect(alive.map(({ key }) => fileIdOf(staging.find(key)!))).toEqual(ids);
-    expect(staging.find(moved[25]!.key)).toMatchObject({ name: '25.jpg', group: 'g' });
-    expect(staging.find(deleted)).toBeUndefined();
-    expect(staging.find(largeGone)).toBeUndefined();
+    expect(alive.map(({ key }) => fileIdOf(staging.fileMap.find(key)!))).toEqual(ids);
+    expect(staging.fileMap.find(moved[25]!.key)).toMatchObject({ name: '25.jpg', group: 'g' });
+    expect(staging.fileMap.find(deleted)).toBeUndefined();
+    expect(staging.fileMap.find(largeGone)).toBeUndefined();
     const old = parseSliceId(oldId)!;
     const trunkOfOld = `${old.trunk.group}/${old.trunk.name}`;
-    expect(staging.forwarded(trunkOfOld, old.offset)?.key.equals(moved[29]!.key)).toBe(true);
+    expect(staging.fileMap.forwarded(trunkOfOld, old.offset)?.key.equals(moved[29]!.key)).toBe(
+      true,
+    );
     const { containerBytes: _, room: __, ...counted } = stats;
     expect(staging.stats()).toMatchObject(counted);
     for (const trunk of trunks) {
       const { id: _id, recordSegment: _segment, ...same } = trunk!;
-      expect(staging.trunkByFileId(trunk!.fileId!)).toMatchObject(same);
+      expect(staging.fileMap.trunkByFileId(trunk!.fileId!)).toMatchObject(same);
     }
   });
 
@@ -203,11 +206,11 @@ describe('a FileMap made anew', () => {
     const store = new MemoryTrunkStore();
     const first = await openStaging(folder, NOTHING_KEPT, store);
     const merged = await stageMany(first.staging, 10);
-    await first.staging.flush();
+    await first.staging.merging.flush();
     // A second round pushes the first one's plan out of the container.
     await stageMany(first.staging, 10);
-    await first.staging.flush();
-    await until(() => !first.staging.isLocal(first.staging.find(merged[9]!.key)!));
+    await first.staging.merging.flush();
+    await until(() => !first.staging.local.has(first.staging.fileMap.find(merged[9]!.key)!));
     const [staged] = await stageMany(first.staging, 1);
     await first.staging.close();
     for (const suffix of ['', '-wal', '-shm']) {
@@ -217,12 +220,12 @@ describe('a FileMap made anew', () => {
       throw new Error('away');
     };
     const { staging, errors } = await openStaging(folder, NOTHING_KEPT, store);
-    expect(staging.isComplete).toBe(false);
+    expect(staging.rebuild.isComplete).toBe(false);
     await until(() => errors.length > 0);
     expect(errors[0]!.message).toContain('made anew');
     await expectAll(staging, store, [staged!]);
     store.beforeRead = () => undefined;
-    await until(() => staging.isComplete);
+    await until(() => staging.rebuild.isComplete);
     await expectAll(staging, store, merged);
   });
 });

@@ -15,19 +15,22 @@ describe('a file with an end', () => {
     const merged = await stageFile(staging, randomBytes(500), { expiresAt: now - 2 });
     const kept = await stageFile(staging, randomBytes(500));
     const later = await stageFile(staging, randomBytes(500), { expiresAt: now + 3_600_000 });
-    await staging.flush();
+    await staging.merging.flush();
     const waiting = await stageFile(staging, randomBytes(500), { expiresAt: now - 1 });
-    expect(staging.find(merged)?.expiresAt).toBe(now - 2);
-    expect(await staging.deleteExpired()).toBe(2);
-    expect([merged, waiting].map((key) => staging.find(key))).toEqual([undefined, undefined]);
-    expect([kept, later].map((key) => staging.find(key)?.size)).toEqual([500, 500]);
-    expect(await staging.deleteExpired()).toBe(0);
+    expect(staging.fileMap.find(merged)?.expiresAt).toBe(now - 2);
+    expect(await staging.deletions.deleteExpired()).toBe(2);
+    expect([merged, waiting].map((key) => staging.fileMap.find(key))).toEqual([
+      undefined,
+      undefined,
+    ]);
+    expect([kept, later].map((key) => staging.fileMap.find(key)?.size)).toEqual([500, 500]);
+    expect(await staging.deletions.deleteExpired()).toBe(0);
   });
 
   test('goes by itself', async () => {
     const { staging } = await openStaging(temporaryFolder(), { expiryIntervalMs: 5 });
     const key = await stageFile(staging, randomBytes(10), { expiresAt: Date.now() + 1 });
-    await until(() => staging.find(key) === undefined);
+    await until(() => staging.fileMap.find(key) === undefined);
   });
 
   test('keeps its end when the FileMap is lost, before and after merging', async () => {
@@ -36,13 +39,13 @@ describe('a file with an end', () => {
       const expiresAt = Date.now() + 3_600_000;
       const opened = await openStaging(folder, retainBytes === 0 ? { retainBytes } : {});
       const key = await stageFile(opened.staging, randomBytes(900), { expiresAt });
-      if (retainBytes === 0) await opened.staging.flush();
+      if (retainBytes === 0) await opened.staging.merging.flush();
       await opened.staging.close();
       for (const suffix of ['', '-wal', '-shm']) {
         rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
       }
       const { staging } = await openStaging(folder, {}, opened.store);
-      expect(staging.find(key)?.expiresAt).toBe(expiresAt);
+      expect(staging.fileMap.find(key)?.expiresAt).toBe(expiresAt);
     }
   });
 });
@@ -57,9 +60,9 @@ describe('the mark of an upload', () => {
     await opened.staging.close();
     rmSync(join(folder, 'filemap.sqlite'), { force: true });
     const { staging } = await openStaging(folder);
-    const keysSince = (time: number) => staging.findOnce(ONCE, time).map(({ key }) => key);
+    const keysSince = (time: number) => staging.fileMap.findOnce(ONCE, time).map(({ key }) => key);
     expect(keysSince(0)).toEqual([first, second]);
     expect(keysSince(Date.now() + 60_000)).toEqual([]);
-    expect(staging.findOnce(randomBytes(16), 0)).toEqual([]);
+    expect(staging.fileMap.findOnce(randomBytes(16), 0)).toEqual([]);
   });
 });

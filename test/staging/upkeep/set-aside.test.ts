@@ -21,7 +21,7 @@ function segments(folder: string): string[] {
 async function mergeOthers(staging: Staging): Promise<Buffer[]> {
   const keys: Buffer[] = [];
   for (let index = 0; index < 5; index++) keys.push(await stageFile(staging, randomBytes(2000)));
-  await staging.flush();
+  await staging.merging.flush();
   return keys;
 }
 
@@ -42,10 +42,10 @@ test('a damaged file that waits keeps no segment, and is the same error for ever
   await until(() => segments(folder).length < 4);
 
   const check = async (staging: Staging) => {
-    const row = staging.find(key)!;
-    expect(row).toMatchObject({ name: 'a.jpg', group: 'page', size: 2000, trunk: null });
+    const row = staging.fileMap.find(key)!;
+    expect(row).toMatchObject({ name: 'a.jpg', group: 'page', size: 2000, trunk: undefined });
     expect((await staging.scrub(FAST)).damaged).toMatchObject([{ where: 'spool' }]);
-    expect(staging.isLocal(row)).toBe(false);
+    expect(staging.local.has(row)).toBe(false);
     expect(staging.stats().damage.quarantined).toBe(1);
     const fsck = await staging.fsck({ repair: true });
     expect(fsck).toMatchObject({ damagedCopies: 1, spooledFiles: 1, problems: [] });
@@ -64,7 +64,7 @@ test('a damaged file that waits keeps no segment, and is the same error for ever
   forgetFileMap(folder);
   const anew = await openStaging(folder, OPTIONS, first.store);
   await check(anew.staging);
-  await anew.staging.delete(key);
+  await anew.staging.deletions.delete(key);
   await until(() => readdirSync(join(folder, 'spool')).length === 0);
   expect(anew.staging.stats()).toMatchObject({ spooledFiles: 0, damage: { quarantined: 0 } });
 });
@@ -78,11 +78,11 @@ test('its deletion counts, also in a FileMap that is made anew', async () => {
   turnBit(join(folder, 'container'), bytes);
   await mergeOthers(staging);
   await until(() => !segments(folder).includes(oldest));
-  await staging.delete(key);
+  await staging.deletions.delete(key);
   await staging.close();
   forgetFileMap(folder);
   const anew = await openStaging(folder, OPTIONS, store);
-  expect(anew.staging.find(key)).toBeUndefined();
+  expect(anew.staging.fileMap.find(key)).toBeUndefined();
 });
 
 test('the record of a damaged large file that waits goes on from segment to segment', async () => {
@@ -103,8 +103,12 @@ test('the record of a damaged large file that waits goes on from segment to segm
   await staging.close();
   forgetFileMap(folder);
   const anew = await openStaging(folder, OPTIONS, store);
-  expect(anew.staging.find(key)).toMatchObject({ spooled: 1, trunk: null, size: 2 * MIB });
-  await anew.staging.flush();
+  expect(anew.staging.fileMap.find(key)).toMatchObject({
+    local: { at: 'spool' },
+    trunk: undefined,
+    size: 2 * MIB,
+  });
+  await anew.staging.merging.flush();
   expect(anew.staging.stats()).toMatchObject({ unpackableFiles: 1, damage: { quarantined: 1 } });
 });
 
@@ -115,16 +119,19 @@ test('one that is found sound again is merged like any other', async () => {
   const key = await stageFile(staging, bytes);
   turnBit(join(folder, 'container'), bytes);
   await mergeOthers(staging);
-  expect(staging.find(key)?.trunk).toBeNull();
+  expect(staging.fileMap.find(key)?.trunk).toBeUndefined();
   turnBit(join(folder, 'container'), bytes);
   await staging.close();
   // Its segment is looked at before the scrub has been.
   const again = await openStaging(folder, OPTIONS, store);
   await mergeOthers(again.staging);
-  expect(again.staging.find(key)).toMatchObject({ trunk: null, spooled: 0 });
+  expect(again.staging.fileMap.find(key)).toMatchObject({
+    trunk: undefined,
+    local: { at: 'container' },
+  });
   expect((await again.staging.scrub(FAST)).damaged).toEqual([]);
-  await again.staging.flush();
-  expect(again.staging.find(key)?.trunk).not.toBeNull();
+  await again.staging.merging.flush();
+  expect(again.staging.fileMap.find(key)?.trunk).toBeDefined();
 });
 
 test('a single small file is merged beside a damaged large one', async () => {
@@ -133,11 +140,11 @@ test('a single small file is merged beside a damaged large one', async () => {
   const bytes = randomBytes(2 * MIB);
   await spoolFile(staging, bytes);
   turnBit(join(folder, 'spool'), bytes);
-  await staging.flush();
+  await staging.merging.flush();
   expect(staging.stats().unpackableFiles).toBe(1);
   const key = await stageFile(staging, randomBytes(100));
-  await staging.flush(AbortSignal.timeout(10_000));
-  expect(staging.find(key)?.trunk).not.toBeNull();
+  await staging.merging.flush(AbortSignal.timeout(10_000));
+  expect(staging.fileMap.find(key)?.trunk).toBeDefined();
   expect(store.files.size).toBe(1);
 });
 
@@ -159,13 +166,13 @@ test('what stands behind a damaged file in its segment is in a FileMap that is m
   forgetFileMap(folder);
 
   const anew = await openStaging(folder, {}, store);
-  for (const [each, size] of files) expect(anew.staging.find(each)).toMatchObject({ size });
-  expect(anew.staging.find(key)).toMatchObject({ name: 'a.jpg', trunk: null });
+  for (const [each, size] of files) expect(anew.staging.fileMap.find(each)).toMatchObject({ size });
+  expect(anew.staging.fileMap.find(key)).toMatchObject({ name: 'a.jpg', trunk: undefined });
   await until(() => anew.errors.some((error) => error.message.includes('1 file(s)')));
   expect(anew.staging.stats().damage.quarantined).toBe(1);
-  await anew.staging.flush();
-  for (const each of files.keys()) expect(anew.staging.find(each)!.trunk).not.toBeNull();
-  await expect(anew.staging.read(anew.staging.find(key)!)).rejects.toMatchObject({
+  await anew.staging.merging.flush();
+  for (const each of files.keys()) expect(anew.staging.fileMap.find(each)!.trunk).toBeDefined();
+  await expect(anew.staging.local.read(anew.staging.fileMap.find(key)!)).rejects.toMatchObject({
     code: 'corrupt',
   });
 });

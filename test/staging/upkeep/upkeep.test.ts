@@ -31,8 +31,8 @@ describe('the check', () => {
     const { staging, store } = await openStaging(temporaryFolder());
     const keys: Buffer[] = [];
     for (let index = 0; index < 10; index++) keys.push(await stageFile(staging, randomBytes(1000)));
-    await staging.flush();
-    await staging.delete(keys[0]!);
+    await staging.merging.flush();
+    await staging.deletions.delete(keys[0]!);
     await stageFile(staging, randomBytes(77));
     const { problems, overheadBytes, ...sums } = await staging.fsck(CHECK);
     expect(problems).toEqual([]);
@@ -70,20 +70,20 @@ describe('the check', () => {
       const bytes = randomBytes(1000);
       files.set(await stageFile(staging, bytes), bytes);
     }
-    await staging.flush();
+    await staging.merging.flush();
     const [trunk] = store.files.keys();
     store.files.clear();
     expect((await staging.fsck(CHECK)).problems).toMatchObject([
       { code: 'trunk_missing', subject: trunk, repaired: false },
     ]);
     expect((await staging.fsck(REPAIR)).problems).toMatchObject([{ repaired: true }]);
-    await staging.flush();
+    await staging.merging.flush();
     // The trunk that is gone is given up in the background.
     await until(async () => (await staging.fsck(CHECK)).problems.length === 0);
     for (const [key, bytes] of files) {
-      const row = staging.find(key)!;
-      const stored = store.files.get(row.trunkFileId!)!;
-      const slice = stored.subarray(row.trunkOffset!, row.trunkOffset! + row.size);
+      const row = staging.fileMap.find(key)!;
+      const stored = store.files.get(row.trunk!.fileId)!;
+      const slice = stored.subarray(row.trunk!.offset, row.trunk!.offset + row.size);
       expect(slice.equals(bytes)).toBe(true);
     }
   });
@@ -95,8 +95,8 @@ describe('the check', () => {
     });
     const keys: Buffer[] = [];
     for (let index = 0; index < 5; index++) keys.push(await stageFile(staging, randomBytes(2000)));
-    await staging.flush();
-    await until(() => !staging.isLocal(staging.find(keys[0]!)!));
+    await staging.merging.flush();
+    await until(() => !staging.local.has(staging.fileMap.find(keys[0]!)!));
     store.files.clear();
     const { problems } = await staging.fsck(REPAIR);
     const lost = problems.filter(({ code }) => code === 'file_lost').map(({ subject }) => subject);
@@ -129,7 +129,7 @@ describe('the scrub', () => {
     const { staging } = await openStaging(temporaryFolder());
     for (let index = 0; index < 20; index++) await stageFile(staging, randomBytes(1000));
     const large = await spoolFile(staging, randomBytes(2 * MIB));
-    await staging.flush();
+    await staging.merging.flush();
     await stageFile(staging, randomBytes(500));
     let last = 0;
     const onProgress = (done: number, all: number) => {
@@ -138,7 +138,7 @@ describe('the scrub', () => {
       last = done;
     };
     const bytes = 20_000 + 2 * MIB;
-    expect(staging.isLocal(staging.find(large)!)).toBe(true);
+    expect(staging.local.has(staging.fileMap.find(large)!)).toBe(true);
     expect(await staging.scrub({ ...FAST, onProgress })).toEqual({
       localFiles: 22,
       localBytes: bytes + 500,
@@ -155,11 +155,11 @@ describe('the scrub', () => {
     const bytes = randomBytes(1000);
     const key = await stageFile(staging, bytes);
     await stageFile(staging, randomBytes(1000));
-    await staging.flush();
+    await staging.merging.flush();
     rot(join(folder, 'container'), bytes);
     const { damaged } = await staging.scrub(FAST);
     expect(damaged).toMatchObject([{ key: formatKey(key), where: 'container', repaired: true }]);
-    expect(await staging.read(staging.find(key)!)).toBeUndefined();
+    expect(await staging.local.read(staging.fileMap.find(key)!)).toBeUndefined();
     expect((await staging.scrub(FAST)).damaged).toEqual([]);
   });
 
@@ -168,14 +168,14 @@ describe('the scrub', () => {
     const bytes = randomBytes(1000);
     const key = await stageFile(staging, bytes);
     await stageFile(staging, randomBytes(1000));
-    await staging.flush();
+    await staging.merging.flush();
     const [trunk] = store.files.values();
     trunk![trunk!.indexOf(bytes) + 5]! ^= 1;
-    const before = fileIdOf(staging.find(key)!);
+    const before = fileIdOf(staging.fileMap.find(key)!);
     const { damaged } = await staging.scrub(FAST);
     expect(damaged).toMatchObject([{ key: formatKey(key), where: 'trunk', repaired: true }]);
-    await staging.flush();
-    expect(fileIdOf(staging.find(key)!)).not.toBe(before);
+    await staging.merging.flush();
+    expect(fileIdOf(staging.fileMap.find(key)!)).not.toBe(before);
     expect((await staging.scrub(FAST)).damaged).toEqual([]);
   });
 
@@ -197,6 +197,8 @@ describe('the scrub', () => {
       { key: formatKey(key), where: 'container', repaired: false },
       { key: formatKey(largeKey), where: 'spool', repaired: false },
     ]);
-    await expect(staging.read(staging.find(key)!)).rejects.toMatchObject({ code: 'corrupt' });
+    await expect(staging.local.read(staging.fileMap.find(key)!)).rejects.toMatchObject({
+      code: 'corrupt',
+    });
   });
 });

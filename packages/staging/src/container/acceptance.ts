@@ -1,27 +1,45 @@
+import { serial } from '@stevedore/disk';
+import { StoreError } from '../errors.js';
 import type { MergeTask } from '../merge/merge-task.js';
-import { serial } from '../serial.js';
 import type { Retention } from '../upkeep/retention.js';
 import type { Container } from './container.js';
 import { fileRecord, type NewFile } from './records.js';
-import { Room, type RoomStats } from './room.js';
 import type { Spool, SpoolWriter } from './spool.js';
 
 /**
- * Takes new files in: makes room for each before a byte of it is written, so that the
- * disk never fills up, and refuses it where there is none.
+ * Takes new files in: makes room for each before a byte of it is written, and refuses it
+ * where there is none. Refusing comes before the disk is full: records of deletions and of
+ * stored trunks still find room. The container's own limit and the free bytes of its disk
+ * have two marks each: past the first one uploads are refused, and only at the second are
+ * they taken again, so that acceptance does not flutter.
  */
 export interface AcceptanceParts {
   readonly container: Container;
   readonly spool: Spool;
   readonly retention: Retention;
-  readonly merging: () => MergeTask;
+  readonly merging: MergeTask;
   /** Acknowledge once a file is durable; false: once the system has it. */
   readonly sync: boolean;
+  /** At this many bytes uploads are refused. */
   readonly containerBytes: number;
+  /** Bytes that must stay free on the disk. */
   readonly minFreeBytes: number;
   /** Of the disk, at the start. */
   readonly freeBytes: number;
   readonly readFreeBytes: () => Promise<number>;
+}
+
+export interface RoomStats {
+  readonly usedBytes: number;
+  /** At this many uploads are refused ... */
+  readonly limitBytes: number;
+  /** ... and below this many taken again. */
+  readonly resumeBytes: number;
+  /** Of the disk, as of a moment ago. */
+  readonly freeBytes: number;
+  readonly minFreeBytes: number;
+  /** What uploads are refused for at the moment. */
+  readonly full: 'container' | 'disk' | undefined;
 }
 
 /** Room that a new segment's header and small records may need beyond a file's bytes. */
@@ -30,11 +48,15 @@ const RECORD_ROOM_BYTES = 4096;
 const SHORT_SHARE = 0.8;
 /** Free room, as a multiple of the least, below which read copies begin to go. */
 const COMFORT_FACTOR = 1.5;
+/** Share of the limit below which a container that was full takes files again. */
+const RESUME_SHARE = 0.95;
+/** Free room, as a multiple of the least, at which a disk that was full is used again. */
+const RESUME_FREE_FACTOR = 1.25;
 
 export class Acceptance {
   readonly #parts: AcceptanceParts;
-  readonly #room: Room;
   readonly #inTurn = serial();
+  #full: RoomStats['full'];
   /** Free on the disk when it was last looked at, and what was used here then. */
   #seenFreeBytes: number;
   #seenUsedBytes: number;
@@ -43,21 +65,15 @@ export class Acceptance {
     this.#parts = parts;
     this.#seenFreeBytes = parts.freeBytes;
     this.#seenUsedBytes = this.usedBytes;
-    this.#room = new Room({
-      limitBytes: parts.containerBytes,
-      minFreeBytes: parts.minFreeBytes,
-      usedBytes: () => this.usedBytes,
-      freeBytes: () => this.#freeBytes,
-    });
+  }
+
+  get usedBytes(): number {
+    return this.#parts.container.bytes + this.#parts.spool.bytes;
   }
 
   /** As of the last look, and what has come and gone here since. */
   get #freeBytes(): number {
     return this.#seenFreeBytes - (this.usedBytes - this.#seenUsedBytes);
-  }
-
-  get usedBytes(): number {
-    return this.#parts.container.bytes + this.#parts.spool.bytes;
   }
 
   /** The container, or its disk, is nearly full. */
@@ -67,13 +83,16 @@ export class Acceptance {
     return this.#freeBytes < minFreeBytes * COMFORT_FACTOR;
   }
 
-  /** As `Staging.stage`. */
-  async stage(files: readonly NewFile[], sync: boolean): Promise<void> {
+  /**
+   * Resolves once all of the files are durable; all of them or none. With `sync` false
+   * they are durable soon after, and lost if the machine stops before.
+   */
+  async stage(files: readonly NewFile[], sync = true): Promise<void> {
     const { container, merging } = this.#parts;
     const inPlace = files.reduce((sum, file) => sum + (file.body ? file.size : 0), 0);
     await this.makeRoom(inPlace + RECORD_ROOM_BYTES * files.length);
     await container.append(files.map(fileRecord), sync && this.#parts.sync);
-    for (const file of files) merging().noteStaged(file.size, file.body === undefined);
+    for (const file of files) merging.noteStaged(file.size, file.body === undefined);
   }
 
   /** Begins a file of its own for a large body; `bytes` is what is known of its length. */
@@ -90,11 +109,50 @@ export class Acceptance {
 
   /** Read copies go first. Throws `container_full`, `disk_full`. */
   async makeRoom(bytes: number): Promise<void> {
-    if (this.#room.shortage(bytes) > 0) {
-      this.#parts.merging().wake();
-      await this.#inTurn(() => this.#trim(this.#room.shortage(bytes)));
+    if (this.#shortage(bytes) > 0) {
+      this.#parts.merging.wake();
+      await this.#inTurn(() => this.#trim(this.#shortage(bytes)));
     }
-    this.#room.demand(bytes);
+    this.#demand(bytes);
+  }
+
+  /** Throws `container_full`, `disk_full` if a body that is being spooled takes the last room. */
+  checkRoom(): void {
+    this.#demand(0);
+  }
+
+  /** True while a small file would be taken. */
+  hasRoom(): boolean {
+    return this.#lack(RECORD_ROOM_BYTES) === undefined;
+  }
+
+  stats(): RoomStats {
+    const { containerBytes: limitBytes, minFreeBytes } = this.#parts;
+    return {
+      usedBytes: this.usedBytes,
+      limitBytes,
+      resumeBytes: Math.floor(limitBytes * RESUME_SHARE),
+      freeBytes: this.#freeBytes,
+      minFreeBytes,
+      full: this.#full,
+    };
+  }
+
+  /**
+   * Looks at the disk; what is nearly needed is freed before anybody waits for it: others,
+   * such as a storage beside the container, may need it first.
+   */
+  async lookAtDisk(): Promise<void> {
+    await this.#look();
+    const nearly = this.#parts.minFreeBytes * COMFORT_FACTOR - this.#freeBytes;
+    if (nearly > 0) await this.#inTurn(() => this.#trim(nearly));
+  }
+
+  async #look(): Promise<void> {
+    // What is written meanwhile counts twice rather than not at all.
+    const used = this.usedBytes;
+    this.#seenFreeBytes = await this.#parts.readFreeBytes();
+    this.#seenUsedBytes = used;
   }
 
   /** The one before in turn may have freed enough. */
@@ -104,35 +162,36 @@ export class Acceptance {
     await this.#look();
   }
 
-  /** Throws `container_full`, `disk_full` if a body that is being spooled takes the last room. */
-  checkRoom(): void {
-    this.#room.demand(0);
+  /** Bytes that have to go before `bytes` more fit; 0 when they do. */
+  #shortage(bytes: number): number {
+    return Math.max(this.#containerShortage(bytes), this.#diskShortage(bytes));
   }
 
-  /** True while a small file would be taken. */
-  hasRoom(): boolean {
-    return this.#room.has(RECORD_ROOM_BYTES);
+  #containerShortage(bytes: number): number {
+    const share = this.#full === 'container' ? RESUME_SHARE : 1;
+    return Math.max(0, this.usedBytes + bytes - this.#parts.containerBytes * share);
   }
 
-  stats(): RoomStats {
-    return this.#room.stats();
+  #diskShortage(bytes: number): number {
+    const factor = this.#full === 'disk' ? RESUME_FREE_FACTOR : 1;
+    return Math.max(0, this.#parts.minFreeBytes * factor + bytes - this.#freeBytes);
   }
 
-  /**
-   * Looks at the disk; what is nearly needed is freed before anybody waits for it: others,
-   * such as a storage beside the container, may need it first.
-   */
-  async lookAtDisk(): Promise<void> {
-    const { minFreeBytes } = this.#parts;
-    await this.#look();
-    const nearly = minFreeBytes * COMFORT_FACTOR - this.#freeBytes;
-    if (nearly > 0) await this.#inTurn(() => this.#trim(nearly));
+  #lack(bytes: number): RoomStats['full'] {
+    if (this.#containerShortage(bytes) > 0) return 'container';
+    return this.#diskShortage(bytes) > 0 ? 'disk' : undefined;
   }
 
-  async #look(): Promise<void> {
-    // What is written meanwhile counts twice rather than not at all.
-    const used = this.usedBytes;
-    this.#seenFreeBytes = await this.#parts.readFreeBytes();
-    this.#seenUsedBytes = used;
+  #demand(bytes: number): void {
+    this.#full = this.#lack(bytes);
+    const { containerBytes, minFreeBytes } = this.#parts;
+    if (this.#full === 'container') {
+      const message = `the container holds ${this.usedBytes} of ${containerBytes} bytes; it empties as files are stored in FastDFS: check that FastDFS is reachable, or raise containerSize`;
+      throw new StoreError('container_full', message, { retryable: true });
+    }
+    if (this.#full === 'disk') {
+      const message = `the container's disk has ${this.#freeBytes} bytes free, ${minFreeBytes} must stay so; make room on it`;
+      throw new StoreError('disk_full', message, { retryable: true });
+    }
   }
 }

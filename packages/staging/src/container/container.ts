@@ -1,13 +1,8 @@
 import { type Disk, hasCode } from '@stevedore/disk';
 import { StoreError } from '../errors.js';
-import type { FileMapChange } from '../filemap/changes.js';
-import {
-  BATCH_BYTES,
-  BATCH_RECORDS,
-  MIN_HALF_BYTES,
-  RECORD_HEADER_BYTES,
-  RecordType,
-} from './constants.js';
+import type { FileMapChange } from '../filemap/rows.js';
+import { type Append, AppendQueue } from './append-queue.js';
+import { BATCH_RECORDS, RECORD_HEADER_BYTES, RecordType } from './constants.js';
 import { encodeRecordHead, type NewRecord } from './record.js';
 import { changeOfRecord, deletionRecord } from './records.js';
 import { Segment } from './segment.js';
@@ -44,14 +39,6 @@ export interface ContainerOptions {
   readonly onSynced: (segment: Segment) => void;
 }
 
-interface Append {
-  readonly records: readonly NewRecord[];
-  readonly bytes: number;
-  readonly sync: boolean;
-  readonly resolve: () => void;
-  readonly reject: (error: unknown) => void;
-}
-
 /** A batch that is on its way to a segment. */
 interface Batch {
   readonly appends: readonly Append[];
@@ -69,8 +56,6 @@ interface Batch {
 
 /** Refused files that could not be cut off and are kept in mind. */
 const MAX_REFUSED = 100_000;
-/** How long a batch waits for more appends that come one right after the other, in turns. */
-const MAX_GATHER_TURNS = 16;
 
 export class Container {
   readonly #options: ContainerOptions;
@@ -85,16 +70,7 @@ export class Container {
   readonly firstOwnSegment: number;
   /** Refused files whose records may still be found on the disk. */
   #refused: Buffer[] = [];
-  #queue: Append[] = [];
-  #queuedBytes = 0;
-  /** Bytes of the batches that are on their way. */
-  #unsettledBytes = 0;
-  /** Appends of the batch that was taken last. */
-  #lastBatch = 0;
-  /** Bytes that make a batch: half of all that was on its way when the last one was taken. */
-  #halfBytes = MIN_HALF_BYTES;
-  /** Ends the gathering of a batch. */
-  #go: () => void = () => {};
+  readonly #queue = new AppendQueue();
   #writing: Promise<void> | undefined;
   /** Resolves when the last batch that was begun is answered. Never rejects, as the next one. */
   #settled: Promise<void> = Promise.resolve();
@@ -115,7 +91,7 @@ export class Container {
 
   /** Bytes of all segments, and of the appends that wait to be written. */
   get bytes(): number {
-    let sum = this.#queuedBytes;
+    let sum = this.#queue.bytes;
     for (const segment of this.#segments.values()) sum += segment.end;
     return sum;
   }
@@ -148,9 +124,7 @@ export class Container {
     }
     const bytes = records.reduce((sum, record) => sum + RECORD_HEADER_BYTES + record.bodyBytes, 0);
     return new Promise((resolve, reject) => {
-      this.#queue.push({ records, bytes, sync, resolve, reject });
-      this.#queuedBytes += bytes;
-      if (this.#queuedBytes >= this.#halfBytes) this.#go();
+      this.#queue.add({ records, bytes, sync, resolve, reject });
       this.#writing ??= this.#writeAll();
     });
   }
@@ -197,71 +171,27 @@ export class Container {
   }
 
   async #writeAll(): Promise<void> {
-    while (this.#queue.length > 0) {
-      if (!this.#isAlone()) await this.#gather();
-      await this.#writeBatch(this.#takeBatch());
+    while (!this.#queue.isEmpty) {
+      if (!this.#queue.isAlone) await this.#queue.gather();
+      await this.#writeBatch();
     }
     this.#writing = undefined;
   }
 
-  /** Uploads come one after the other: no other is on its way that could share the batch. */
-  #isAlone(): boolean {
-    return this.#queue.length === 1 && this.#lastBatch <= 1 && this.#unsettledBytes === 0;
-  }
-
-  /**
-   * Those that were answered together come back together, and are to go together; but
-   * no more than make a batch, so that it is written while the others are still coming in.
-   */
-  async #gather(): Promise<void> {
-    let seen = 0;
-    for (let turn = 0; turn < MAX_GATHER_TURNS && this.#queue.length > seen; turn++) {
-      if (this.#queuedBytes >= this.#halfBytes) return;
-      seen = this.#queue.length;
-      await new Promise<void>((resolve) => {
-        this.#go = resolve;
-        setImmediate(resolve);
-      });
-    }
-  }
-
-  /**
-   * What waits, up to the bounds of a batch. Where there is much of it, half of all that
-   * is on its way: while one half is being written, the other one is made.
-   */
-  #takeBatch(): Append[] {
-    const half = Math.ceil((this.#queuedBytes + this.#unsettledBytes) / 2);
-    this.#halfBytes = Math.min(BATCH_BYTES, Math.max(MIN_HALF_BYTES, half));
-    let bytes = 0;
-    let records = 0;
-    let count = 0;
-    for (const append of this.#queue) {
-      if (count > 0 && (bytes + append.bytes > this.#halfBytes || records >= BATCH_RECORDS)) break;
-      bytes += append.bytes;
-      records += append.records.length;
-      count += 1;
-    }
-    this.#queuedBytes -= bytes;
-    this.#lastBatch = count;
-    return this.#queue.splice(0, count);
-  }
-
-  /** Begins to write it, and resolves once the one before it is answered. */
-  async #writeBatch(appends: readonly Append[]): Promise<void> {
-    const bytes = appends.reduce((sum, append) => sum + append.bytes, 0);
+  /** Begins to write the next one, and resolves once the one before it is answered. */
+  async #writeBatch(): Promise<void> {
+    const { appends, settle } = this.#queue.take();
     let batch: Batch;
     try {
       batch = this.#begin(appends, await this.#writableSegment());
     } catch (error) {
       await this.#settled;
+      settle();
       await this.#giveUp(this.#current, error, appends);
       return;
     }
-    this.#unsettledBytes += bytes;
     const before = this.#settled;
-    this.#settled = this.#settle(batch, before).finally(() => {
-      this.#unsettledBytes -= bytes;
-    });
+    this.#settled = this.#settle(batch, before).finally(settle);
     await before;
   }
 

@@ -2,11 +2,10 @@ import { StoreError } from '../errors.js';
 import type { DamagePlace, FileMap, FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
 import type { Quarantine } from '../repair/quarantine.js';
-import { learnBlocks } from '../repair/sound-copies.js';
+import { learnBlocks, soundBytes } from '../repair/sound-copies.js';
 import { isBlockListOf } from './block-checksums.js';
 import type { Container } from './container.js';
 import type { Spool } from './spool.js';
-import { soundBytes } from './staged-bytes.js';
 
 /**
  * Reads files from this disk. A copy that is not what was stored is never given out: it
@@ -31,11 +30,11 @@ export class LocalCopies {
   }
 
   /** True if `read` or `readSpooled` can give the file's bytes from this disk. */
-  has({ key, segment, spooled }: FileRow): boolean {
+  has({ key, local: { at, segment } }: FileRow): boolean {
     const { container, spool, quarantine } = this.#parts;
     // A spool file without a record may still be in the making.
-    if (spooled === 2) return false;
-    if (spooled === 1) return spool.has(key) && !quarantine.has(key, 'spool');
+    if (at === 'gone') return false;
+    if (at === 'spool') return spool.has(key) && !quarantine.has(key, 'spool');
     return container.segment(segment) !== undefined && !quarantine.has(key, 'container');
   }
 
@@ -47,8 +46,8 @@ export class LocalCopies {
    */
   async read(row: FileRow): Promise<Buffer | undefined> {
     const { container, quarantine } = this.#parts;
-    if (!container.segment(row.segment)) {
-      if (row.trunk === null) await this.takeBack(row.key);
+    if (!container.segment(row.local.segment)) {
+      if (!row.trunk) await this.takeBack(row.key);
       return undefined;
     }
     if (!quarantine.has(row.key, 'container')) {
@@ -58,10 +57,10 @@ export class LocalCopies {
         this.noteDamage(row, 'container');
       } catch (error) {
         // That the disk fails may pass.
-        if (row.trunk === null) throw error;
+        if (!row.trunk) throw error;
       }
     }
-    if (row.trunk !== null || (await this.takeBack(row.key))) return undefined;
+    if (row.trunk || (await this.takeBack(row.key))) return undefined;
     throw new StoreError(
       'corrupt',
       `the staged bytes of ${formatKey(row.key)} are not those that were stored`,
@@ -74,8 +73,8 @@ export class LocalCopies {
    */
   async takeBack(key: Buffer): Promise<boolean> {
     const row = this.#parts.fileMap.find(key);
-    if (row?.trunk !== null) return row !== undefined;
-    if (row.was === null || this.has(row)) return false;
+    if (!row || row.trunk) return row !== undefined;
+    if (row.was.length === 0 || this.has(row)) return false;
     return this.#parts.takeBack(row);
   }
 

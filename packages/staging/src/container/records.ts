@@ -5,8 +5,8 @@ import type {
   FormerPlace,
   PlannedMember,
   TrunkKind,
-} from '../filemap/changes.js';
-import { packMembers, unpackMembers } from '../filemap/changes.js';
+} from '../filemap/rows.js';
+import { packMembers, unpackMembers } from '../filemap/rows.js';
 import { BLOCK_BYTES } from './block-checksums.js';
 import { RecordType } from './constants.js';
 import type { NewRecord } from './record.js';
@@ -248,7 +248,7 @@ function fileOf(
     crc32: record.crc32,
     stagedAt: record.time,
     position,
-    spooled: record.type === RecordType.spooledFile,
+    at: record.type === RecordType.spooledFile ? 'spool' : 'container',
     blocks: record.type === RecordType.spooledFile ? readBlocks(body, meta) : undefined,
   };
 }

@@ -2,11 +2,12 @@ import { constants } from 'node:fs';
 import { access, rename } from 'node:fs/promises';
 import { type Disk, hasCode, readSmallFile, replaceFile } from '@stevedore/disk';
 import { StoreError } from '../errors.js';
-import type { FileMapChange } from '../filemap/changes.js';
 import { FileMap } from '../filemap/filemap.js';
+import type { FileMapChange } from '../filemap/rows.js';
 import { RecordType } from './constants.js';
 import { changeOfRecord } from './records.js';
-import { type FoundRecord, Segment, scanSegment, segmentNumber } from './segment.js';
+import { Segment, segmentNumber } from './segment.js';
+import { type FoundRecord, scanSegment } from './segment-scan.js';
 
 /**
  * What happens at start: whatever a crash left, container and FileMap agree again
@@ -155,7 +156,7 @@ async function replaySegment(
     // A file never comes back, in whatever order records are met.
     const isFile = change?.what === 'file' || change?.what === 'moved';
     if (!change || (isFile && fileMap.isDeleted(change.key))) continue;
-    if (isFile && !change.spooled && !record.isSound) damaged.push(change.key);
+    if (isFile && change.at === 'container' && !record.isSound) damaged.push(change.key);
     changes.push(change);
     if (changes.length >= APPLY_PAGE) {
       fileMap.apply(changes, segment.number, end, end);
@@ -163,11 +164,11 @@ async function replaySegment(
     }
   }
   if (end > begun) fileMap.apply(changes, segment.number, end, end);
-  else fileMap.setSynced(segment.number, Math.min(end, segment.bytes));
+  else fileMap.setSynced(Math.min(end, segment.bytes), segment.number);
   // What lies behind the last intact record was never acknowledged.
   segment.bytes = Math.min(end, segment.bytes);
   segment.end = segment.bytes;
-  return damaged.filter((key) => fileMap.find(key)?.segment === segment.number);
+  return damaged.filter((key) => fileMap.find(key)?.local.segment === segment.number);
 }
 
 /** Undefined for one that has lost what it says: the members of a plan. */

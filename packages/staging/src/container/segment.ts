@@ -1,18 +1,11 @@
 import { dirname } from 'node:path';
-import { crc32 } from 'node:zlib';
-import { type Disk, type DiskFile, isMediumFailure, removeIfThere } from '@stevedore/disk';
-import { serial } from '../serial.js';
-import { isBlockListOf } from './block-checksums.js';
-import { RECORD_HEADER_BYTES, RecordType, SEGMENT_HEADER_BYTES } from './constants.js';
-import { readFirmly, Unreadable } from './firm-read.js';
-import {
-  decodeRecordHeader,
-  decodeSegmentHeader,
-  encodeSegmentHeader,
-  isRecordHeadIntact,
-  type RecordHeader,
-  type SegmentHeader,
-} from './record.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Disk, type DiskFile, isMediumFailure, removeIfThere, serial } from '@stevedore/disk';
+import { SEGMENT_HEADER_BYTES } from './constants.js';
+import { decodeSegmentHeader, encodeSegmentHeader, type SegmentHeader } from './record.js';
+
+/** What is read of a segment at a time, where all of it is. */
+export const CHUNK_BYTES = 2 ** 20;
 
 /**
  * One segment file. Readers may go on while it is being removed: the file is
@@ -161,7 +154,7 @@ export class Segment {
   /** The same bytes at the same place. */
   async #writeAgain(from: number, end: number): Promise<void> {
     for (let at = from; at < end; ) {
-      const bytes = await this.read(at, Math.min(CHECK_CHUNK_BYTES, end - at));
+      const bytes = await this.read(at, Math.min(CHUNK_BYTES, end - at));
       if (bytes.length === 0) return;
       await this.#file.writeAt([bytes], at);
       at += bytes.length;
@@ -227,129 +220,42 @@ export class Segment {
   }
 }
 
-/** A record found in a segment, with the places of its parts. */
-export interface FoundRecord {
-  readonly header: RecordHeader;
-  readonly meta: Readonly<Record<string, unknown>>;
-  /** Where the body begins in the segment. */
-  readonly bodyPosition: number;
-  /** Where the next record begins. */
-  readonly end: number;
-  /** The body, for records that are not files; undefined too when it is not sound. */
-  readonly body: Buffer | undefined;
-  /** False when the body is not what was written. */
-  readonly isSound: boolean;
-}
-
-const CHECK_CHUNK_BYTES = 2 ** 20;
-const READ_AHEAD_BYTES = 2 ** 18;
-/** Most headers come whole with their meta block. */
-const HEAD_BYTES = 1024;
-
 /**
- * Yields the intact records from `from` on and stops at the first that is not:
- * nothing behind it was acknowledged. Every body is held against its CRC-32. In the bytes
- * that are known to have been acknowledged a body that is not sound has rotted, and the
- * records behind it are yielded too; a header that has rotted tells no end. One that the
- * disk does not give counts as rotten in those bytes; elsewhere it is Unreadable.
+ * Reads that tell a bad sector from trouble that passes. What the medium does not answer is
+ * read again a few times; only if it still does not, while the disk does other work in
+ * between, is it given up (`Unreadable`). A disk that fails as a whole, and a system that is
+ * short of something, say nothing about these bytes: such failures go to the caller as they
+ * are.
  */
-export async function* scanSegment(
-  segment: Segment,
-  from: number,
-  acknowledgedBytes = 0,
-): AsyncGenerator<FoundRecord> {
-  const limit = segment.bytes;
-  const read = readAhead(segment);
-  let at = from;
-  if (at < SEGMENT_HEADER_BYTES) {
-    if (!(await segment.header())) return;
-    at = SEGMENT_HEADER_BYTES;
-  }
-  while (at + RECORD_HEADER_BYTES <= limit) {
-    const head = await readHead(read, at, limit);
-    const found = await readRecord(segment, read, at, head, { limit, acknowledgedBytes });
-    if (!found || !(found.isSound || found.end <= acknowledgedBytes)) return;
-    yield found;
-    at = found.end;
+export class Unreadable extends Error {
+  constructor(cause: unknown) {
+    super(`the disk does not give the bytes (${(cause as Error).message})`, { cause });
   }
 }
 
-type Read = (position: number, count: number) => Promise<Buffer>;
+/** Before the second attempt and before the third, which is the last. */
+const PAUSES_MS = [50, 100];
 
-/** Of a record: more than its header, unless the disk gives no more. */
-async function readHead(read: Read, at: number, limit: number): Promise<Buffer> {
-  try {
-    return await read(at, Math.min(HEAD_BYTES, limit - at));
-  } catch (error) {
-    if (error instanceof Unreadable) return read(at, RECORD_HEADER_BYTES);
-    throw error;
-  }
-}
-
-/** As the segment's own reads, but neighbours come with one of them: records are small. */
-function readAhead(segment: Segment): Read {
-  let start = 0;
-  let ahead: Buffer = Buffer.alloc(0);
-  return async (position, count) => {
-    if (count > READ_AHEAD_BYTES) return segment.readFirmly(position, count);
-    if (position < start || position + count > start + ahead.length) {
+/** `isWell` rejects where the disk fails as a whole; it is asked before each further attempt. */
+export async function readFirmly<T>(
+  read: () => Promise<T>,
+  isWell: () => Promise<unknown>,
+): Promise<T> {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await read();
+    } catch (error) {
+      if (!isMediumFailure(error)) throw error;
+      const pauseMs = PAUSES_MS[attempt];
+      if (pauseMs === undefined) throw new Unreadable(error);
+      await sleep(pauseMs);
       try {
-        ahead = await segment.read(position, Math.max(count, READ_AHEAD_BYTES));
-      } catch (error) {
-        if (!isMediumFailure(error)) throw error;
-        return segment.readFirmly(position, count);
+        await isWell();
+      } catch {
+        throw error;
       }
-      start = position;
     }
-    return ahead.subarray(position - start, position - start + count);
-  };
-}
-
-async function readRecord(
-  segment: Segment,
-  read: Read,
-  at: number,
-  start: Buffer,
-  { limit, acknowledgedBytes }: { readonly limit: number; readonly acknowledgedBytes: number },
-): Promise<FoundRecord | undefined> {
-  const header = decodeRecordHeader(start, segment.number);
-  if (!header) return undefined;
-  const headBytes = RECORD_HEADER_BYTES + header.metaBytes;
-  const bodyPosition = at + headBytes;
-  const end = bodyPosition + header.bodyBytes;
-  if (end > limit) return undefined;
-  const head = start.length >= headBytes ? start.subarray(0, headBytes) : await read(at, headBytes);
-  if (!isRecordHeadIntact(head)) return undefined;
-  const isFile = header.type === RecordType.file || header.type === RecordType.movedFile;
-  let body: Buffer | undefined;
-  let crc = -1;
-  try {
-    if (!isFile) body = await read(bodyPosition, header.bodyBytes);
-    crc = body ? crc32(body) : await crcOf(read, bodyPosition, header.bodyBytes);
-  } catch (error) {
-    // Then it is unknown whether others were acknowledged, so they are not skipped.
-    if (!(error instanceof Unreadable) || end > acknowledgedBytes) throw error;
   }
-  // The CRC-32 of a large file or a stored trunk is that of bytes which are elsewhere;
-  // the body, if there is one, has the checksums of their blocks.
-  const isList = header.type === RecordType.spooledFile || header.type === RecordType.stored;
-  const isSound =
-    header.bodyBytes === 0 ||
-    crc === header.crc32 ||
-    (isList && body !== undefined && isBlockListOf(body, header));
-  const meta = JSON.parse(head.toString('utf8', RECORD_HEADER_BYTES)) as Record<string, unknown>;
-  return { header, meta, bodyPosition, end, body: isSound ? body : undefined, isSound };
-}
-
-async function crcOf(read: Read, position: number, count: number): Promise<number> {
-  let value = 0;
-  for (let done = 0; done < count; ) {
-    const chunk = await read(position + done, Math.min(CHECK_CHUNK_BYTES, count - done));
-    if (chunk.length === 0) return -1;
-    value = crc32(chunk, value);
-    done += chunk.length;
-  }
-  return value;
 }
 
 function segmentName(number: number): string {

@@ -2,7 +2,7 @@ import { crc32 } from 'node:zlib';
 import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
 import { StoreError } from '../errors.js';
 import { BlockChecksums, isBlockListOf } from './block-checksums.js';
-import { readFirmly, Unreadable } from './firm-read.js';
+import { readFirmly, Unreadable } from './segment.js';
 
 /**
  * Bodies that are too large for the container: one file each, named by key in

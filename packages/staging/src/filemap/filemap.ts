@@ -1,13 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
 import { applySchema, openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
 import { LOST_SEGMENT } from '../container/constants.js';
-import type { FileMapChange, PlannedMember } from './changes.js';
-import { Checkpoints, LOG_PAGES } from './checkpoints.js';
-import type { Counters } from './counters.js';
 import { FileMapQueries } from './queries.js';
-import type { AdoptedFile, DamagedCopy, TrunkRow } from './rows.js';
+import type {
+  AdoptedFile,
+  Counters,
+  DamagedCopy,
+  FileMapChange,
+  PlannedMember,
+  TrunkRow,
+} from './rows.js';
 import { FILEMAP_SCHEMA } from './schema.js';
-import { prepareStatements } from './statements.js';
 import { FileMapWriter } from './writer.js';
 
 export * from './rows.js';
@@ -29,12 +33,97 @@ export class FileMap extends FileMapQueries {
   readonly #checkpoints: Checkpoints;
   readonly #transact: (work: (writer: FileMapWriter) => void) => void;
 
+  /** The merged file's copy in the container is not to be read any more. */
+  readonly forgetLocal = this.run<[key: Buffer]>(
+    'UPDATE files SET segment = 0, position = 0 WHERE key = ? AND trunk IS NOT NULL',
+  );
+
+  /** The large file's spool file is gone. */
+  readonly forgetSpooled = this.run<[key: Buffer]>('UPDATE files SET spooled = 2 WHERE key = ?');
+
+  readonly setBlocks = this.run<[key: Buffer, crcs: Buffer]>(
+    'INSERT OR REPLACE INTO blocks (key, crcs) VALUES (?, ?)',
+  );
+
+  /** The retiring trunk is gone from FastDFS. */
+  readonly retireTrunk = this.run<[trunk: number]>(
+    "UPDATE trunks SET state = 'retired' WHERE id = ? AND state = 'retiring'",
+  );
+
+  /** The stored trunk is to be adopted, and FastDFS says that it has no such file. */
+  readonly missTrunk = this.run<[trunk: number]>(
+    "UPDATE trunks SET state = 'missing' WHERE id = ? AND state = 'stored'",
+  );
+
+  /** It was given up at that time; FastDFS may hold what was sent of it. */
+  readonly abandonTrunk = this.run<[now: number, trunk: number]>(
+    `UPDATE trunks SET state = 'abandoned', doubtfulSince = ?,
+      members = CASE kind WHEN 'whole' THEN members END WHERE id = ?`,
+  );
+
+  /** FastDFS may hold a copy of the trunk that no record names, since that time. */
+  readonly doubt = this.run<[now: number, trunk: number]>(
+    'UPDATE trunks SET doubtfulSince = ? WHERE id = ?',
+  );
+
+  /** It holds none: all of it was looked through. */
+  readonly settleDoubt = this.run<[trunk: number]>(
+    `UPDATE trunks SET doubtfulSince = NULL,
+      state = CASE state WHEN 'abandoned' THEN 'retired' ELSE state END,
+      members = CASE state WHEN 'abandoned' THEN NULL ELSE members END WHERE id = ?`,
+  );
+
+  /** As many storages as asked for have it: the copies on this disk may go. */
+  readonly setCopied = this.run<[trunk: number]>('UPDATE trunks SET copied = 1 WHERE id = ?');
+
+  /** A file that is to be removed from FastDFS, however often that fails. */
+  readonly addUnwanted = this.run<[fileId: string]>(
+    'INSERT OR IGNORE INTO unwanted (fileId) VALUES (?)',
+  );
+
+  readonly removeUnwanted = this.run<[fileId: string]>('DELETE FROM unwanted WHERE fileId = ?');
+
+  readonly removeDamage = this.run<[Omit<DamagedCopy, 'foundAt'>]>(
+    'DELETE FROM damage WHERE key = $key AND place = $place AND holder = $holder',
+  );
+
+  readonly setMark = this.run<[name: string, value: string]>(
+    'INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)',
+  );
+
+  /** So many of the segment's bytes are known to be on the medium. */
+  readonly setSynced = this.run<[bytes: number, segment: number]>(
+    'UPDATE segments SET syncedBytes = max(syncedBytes, ?) WHERE number = ?',
+  );
+
+  readonly #addDamage = this.run<[DamagedCopy]>(
+    `INSERT OR IGNORE INTO damage (key, place, holder, foundAt)
+      VALUES ($key, $place, $holder, $foundAt)`,
+  );
+  readonly #loseFile = this.run<[segment: number, key: Buffer]>(
+    'UPDATE files SET segment = ?, position = 0 WHERE key = ? AND trunk IS NULL',
+  );
+  readonly #setCount = this.run<[value: number, name: string]>(
+    'UPDATE counters SET value = ? WHERE name = ?',
+  );
+  readonly #setIndexed = this.run<[segment: number, indexed: number, synced: number]>(
+    `INSERT INTO segments (number, indexedBytes, syncedBytes) VALUES (?, ?, ?)
+      ON CONFLICT (number) DO UPDATE SET indexedBytes = excluded.indexedBytes,
+        syncedBytes = max(syncedBytes, excluded.syncedBytes)`,
+  );
+  readonly #forgetDeletions = this.run<[segment: number]>(
+    'DELETE FROM deletions WHERE recordSegment = ? AND trunks = 0',
+  );
+  readonly #forgetMarked = this.run<[segment: number]>('DELETE FROM marked WHERE segment = ?');
+  readonly #forgetSegment = this.run<[segment: number]>('DELETE FROM segments WHERE number = ?');
+
   private constructor(database: SqliteDatabase) {
-    super(prepareStatements(database));
+    super(database);
     this.#database = database;
     this.#checkpoints = new Checkpoints(database.name);
+    const writer = new FileMapWriter(database, this);
     this.#transact = database.transaction((work: (writer: FileMapWriter) => void) => {
-      const writer = new FileMapWriter(this.statements);
+      writer.begin();
       work(writer);
       writer.finish();
     });
@@ -68,7 +157,7 @@ export class FileMap extends FileMapQueries {
   ): void {
     this.#write(changes.length, (writer) => {
       for (const change of changes) writer.change(change, segment);
-      this.statements.setIndexed.run(segment, indexedBytes, syncedBytes);
+      this.#setIndexed(segment, indexedBytes, syncedBytes);
     });
   }
 
@@ -103,87 +192,22 @@ export class FileMap extends FileMapQueries {
 
   /** Its only bytes are lost: it keeps no segment any more. */
   loseFile(key: Buffer): void {
-    this.statements.loseFile.run(LOST_SEGMENT, key);
-  }
-
-  /** The merged file's copy in the container is not to be read any more. */
-  forgetLocal(key: Buffer): void {
-    this.statements.forgetLocal.run(key);
-  }
-
-  /** The large file's spool file is gone. */
-  forgetSpooled(key: Buffer): void {
-    this.statements.forgetSpooled.run(key);
-  }
-
-  setBlocks(key: Buffer, crcs: Buffer): void {
-    this.statements.setBlocks.run(key, crcs);
-  }
-
-  setCounters(counters: Counters): void {
-    for (const [name, value] of Object.entries(counters)) this.statements.setCount.run(value, name);
-  }
-
-  /** The retiring trunk is gone from FastDFS. */
-  retireTrunk(trunk: number): void {
-    this.statements.retireTrunk.run(trunk);
-  }
-
-  /** The stored trunk is to be adopted, and FastDFS says that it has no such file. */
-  missTrunk(trunk: number): void {
-    this.statements.missTrunk.run(trunk);
-  }
-
-  /** It was given up; FastDFS may hold what was sent of it. */
-  abandonTrunk(trunk: number, now: number): void {
-    this.statements.abandonTrunk.run({ trunk, now });
-  }
-
-  /** FastDFS may hold a copy of the trunk that no record names. */
-  doubt(trunk: number, now: number): void {
-    this.statements.doubt.run({ trunk, now });
-  }
-
-  /** It holds none: all of it was looked through. */
-  settleDoubt(trunk: number): void {
-    this.statements.settleDoubt.run(trunk);
-  }
-
-  /** As many storages as asked for have it: the copies on this disk may go. */
-  setCopied(trunk: number): void {
-    this.statements.setCopied.run(trunk);
-  }
-
-  /** A file that is to be removed from FastDFS, however often that fails. */
-  addUnwanted(fileId: string): void {
-    this.statements.addUnwanted.run(fileId);
-  }
-
-  removeUnwanted(fileId: string): void {
-    this.statements.removeUnwanted.run(fileId);
+    this.#loseFile(LOST_SEGMENT, key);
   }
 
   /** False if the copy was known to be damaged. */
   addDamage(copy: DamagedCopy): boolean {
-    return this.statements.addDamage.run(copy).changes === 1;
+    return this.#addDamage(copy).changes === 1;
   }
 
-  removeDamage({ key, place, holder }: Omit<DamagedCopy, 'foundAt'>): void {
-    this.statements.removeDamage.run(key, place, holder);
-  }
-
-  setMark(name: string, value: string): void {
-    this.statements.setMark.run(name, value);
-  }
-
-  setSynced(segment: number, bytes: number): void {
-    this.statements.setSynced.run(bytes, segment);
+  setCounters(counters: Counters): void {
+    for (const [name, value] of Object.entries(counters)) this.#setCount(value, name);
   }
 
   forgetSegment(segment: number): void {
-    this.statements.forgetDeletions.run(segment);
-    this.statements.forgetMarked.run(segment);
-    this.statements.forgetSegment.run(segment);
+    this.#forgetDeletions(segment);
+    this.#forgetMarked(segment);
+    this.#forgetSegment(segment);
   }
 
   /** Makes all transactions so far durable. */
@@ -208,5 +232,77 @@ export class FileMap extends FileMapQueries {
   #write(changes: number, work: (writer: FileMapWriter) => void): void {
     this.#transact(work);
     this.#checkpoints.note(changes);
+  }
+}
+
+/**
+ * Brings what the FileMap's log (WAL) has gathered into its main file, in a thread of its
+ * own: with millions of files almost every page of the log belongs to another place of
+ * the main file, and writing and syncing those would stall uploads and reads for some
+ * ten milliseconds at a time. The thread begins when there is work for the first time.
+ *
+ * Nothing depends on it. SQLite does the work itself, in the midst of a commit, once
+ * the log has LOG_PAGES: if the thread has ended, or cannot keep up.
+ */
+
+/** The log is written back when it has grown by about so many pages of 4 KiB. */
+const PAGES_AT_ONCE = 1_000;
+/** 32 MiB. */
+export const LOG_PAGES = 8 * PAGES_AT_ONCE;
+/** Pages that a transaction writes whatever it changes, and those of one change. */
+const PAGES_PER_TRANSACTION = 4;
+const PAGES_PER_CHANGE = 2;
+const WORKER_MEMORY_MIB = 16;
+
+export class Checkpoints {
+  readonly #path: string;
+  /** Pages in the log since the thread was last asked, as far as can be guessed. */
+  #pages = 0;
+  #worker: Worker | undefined;
+  #ended: Promise<void> = Promise.resolve();
+  #isOver = false;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  /** A transaction was committed. */
+  note(changes: number): void {
+    this.#pages += PAGES_PER_TRANSACTION + PAGES_PER_CHANGE * changes;
+    if (this.#pages < PAGES_AT_ONCE || this.#isOver) return;
+    this.#pages = 0;
+    this.#worker ??= this.#begin();
+    this.#worker.postMessage(undefined);
+  }
+
+  /** Resolves when the thread has ended. */
+  stop(): Promise<void> {
+    this.#isOver = true;
+    // Somebody waits for its end now, so the process must not end before.
+    this.#worker?.ref();
+    this.#worker?.postMessage('end');
+    return this.#ended;
+  }
+
+  #begin(): Worker {
+    const worker = new Worker(new URL('./checkpoint-worker.js', import.meta.url), {
+      workerData: this.#path,
+      name: 'stevedore-filemap',
+      resourceLimits: {
+        maxOldGenerationSizeMb: WORKER_MEMORY_MIB,
+        maxYoungGenerationSizeMb: WORKER_MEMORY_MIB / 4,
+      },
+    });
+    // It ends with an error when the file is damaged or the disk fails: whoever uses the
+    // FileMap meets that too, and answers for it.
+    worker.on('error', () => undefined);
+    this.#ended = new Promise((resolve) => {
+      worker.once('exit', () => {
+        this.#isOver = true;
+        resolve();
+      });
+    });
+    worker.unref();
+    return worker;
   }
 }

@@ -1,150 +1,238 @@
-import type { PlannedMember } from './changes.js';
-import { unpackMembers } from './changes.js';
-import { type Counted, type Counters, Sums } from './counters.js';
-import type { DamagedCopy, FileRow, TrunkRow, TrunkState, TrunkSum } from './rows.js';
-import type { Statements } from './statements.js';
+import type {
+  Counters,
+  DamagedCopy,
+  FileRow,
+  PlannedMember,
+  TrunkRow,
+  TrunkState,
+  TrunkSum,
+} from './rows.js';
+import { NO_FILES, unpackMembers } from './rows.js';
+import { FILES, Statements, TRUNKS, WAITING } from './schema.js';
 
 /** What the FileMap is asked. Nothing here changes it. */
-export class FileMapQueries {
-  protected readonly statements: Statements;
+export class FileMapQueries extends Statements {
+  readonly find = this.file<[key: Buffer]>(
+    `${FILES} LEFT JOIN trunks t ON t.id = f.trunk WHERE f.key = ? AND f.deleted IS NULL`,
+  );
 
-  constructor(statements: Statements) {
-    this.statements = statements;
-  }
+  /** The living file whose content begins there in the trunk. */
+  readonly findInTrunk = this.file<[trunk: number, offset: number]>(
+    `${FILES} INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
+      WHERE f.trunk = ? AND f.trunkOffset = ? AND f.deleted IS NULL`,
+  );
 
-  find(key: Buffer): FileRow | undefined {
-    return this.statements.find.get(key) as FileRow | undefined;
-  }
+  readonly forwardOf = this.value<[fileId: string, offset: number], Buffer>(
+    'SELECT key FROM forwards WHERE fileId = ? AND offset = ?',
+  );
 
-  findInTrunk(trunk: number, offset: number): FileRow | undefined {
-    return this.statements.findInTrunk.get(trunk, offset) as FileRow | undefined;
-  }
+  /** Files in the order of keys, behind the given one. */
+  readonly page = this.files<[after: Buffer, limit: number]>(
+    `${FILES} LEFT JOIN trunks t ON t.id = f.trunk
+      WHERE f.key > ? AND f.deleted IS NULL ORDER BY f.key LIMIT ?`,
+  );
+
+  /** Files that wait to be packed, in order of arrival, behind the given place. */
+  readonly waiting = this.files<[segment: number, position: number, limit: number]>(
+    `${WAITING} INDEXED BY files_waiting
+      WHERE trunk IS NULL AND (segment, position) > (?, ?) ORDER BY segment, position LIMIT ?`,
+  );
+
+  /** Large files that wait to be sent, oldest first. */
+  readonly waitingSpooled = this.files<[limit: number]>(
+    `${WAITING} INDEXED BY files_spooled
+      WHERE spooled = 1 AND trunk IS NULL ORDER BY key LIMIT ?`,
+  );
+
+  /** Files whose time is over, the longest ago first. */
+  readonly expired = this.files<[now: number, limit: number]>(
+    `${FILES} INDEXED BY files_expiring LEFT JOIN trunks t ON t.id = f.trunk
+      WHERE f.expiresAt <= ? ORDER BY f.expiresAt LIMIT ?`,
+  );
+
+  /** The files of the upload that was marked so since then, in its order. */
+  readonly findOnce = this.files<[once: Buffer, since: number]>(
+    `${FILES} INDEXED BY files_once LEFT JOIN trunks t ON t.id = f.trunk
+      WHERE f.once = ? AND f.stagedAt >= ? ORDER BY f.segment, f.position, f.key`,
+  );
+
+  /** CRC-32s of a large file's blocks; undefined when they are not known. */
+  readonly blocks = this.value<[key: Buffer], Buffer>('SELECT crcs FROM blocks WHERE key = ?');
+
+  readonly trunkByFileId = this.get<[fileId: string], TrunkRow>(`${TRUNKS} WHERE fileId = ?`);
+
+  readonly trunkByTask = this.get<[taskId: Buffer], TrunkRow>(`${TRUNKS} WHERE taskId = ?`);
+
+  readonly trunksIn = this.all<[state: TrunkState], TrunkRow>(
+    `${TRUNKS} WHERE state = ? ORDER BY id`,
+  );
+
+  readonly trunkSums = this.all<[], TrunkSum>(
+    `SELECT state, kind, count(*) AS trunks, coalesce(sum(size), 0) AS bytes,
+      coalesce(sum(d.files), 0) AS deadFiles, coalesce(sum(d.bytes), 0) AS deadBytes
+      FROM trunks t LEFT JOIN dead d ON d.trunk = t.id GROUP BY state, kind`,
+  );
+
+  /** Confirmed trunks of which more than half of the content is dead, worst first. */
+  readonly sparseTrunks = this.all<[limit: number], TrunkRow>(
+    `${TRUNKS} INDEXED BY trunks_sparse
+      WHERE sparse > 0 AND sparse = 1 ORDER BY deadBytes DESC LIMIT ?`,
+  );
+
+  /** Confirmed trunks in which nothing is alive. */
+  readonly deadTrunks = this.all<[], TrunkRow>(
+    `${TRUNKS} INDEXED BY trunks_sparse WHERE sparse > 0 AND sparse = 2 ORDER BY id`,
+  );
+
+  readonly doubtfulTrunks = this.all<[], TrunkRow>(
+    `${TRUNKS} INDEXED BY trunks_doubtful WHERE doubtfulSince IS NOT NULL ORDER BY id`,
+  );
+
+  /** Trunks of which too few storages have shown a copy, behind the given one. */
+  readonly uncopiedTrunks = this.all<[after: number, limit: number], TrunkRow>(
+    `${TRUNKS} INDEXED BY trunks_uncopied
+      WHERE copied = 0 AND state = 'confirmed' AND id > ? ORDER BY id LIMIT ?`,
+  );
+
+  /** Living files of a trunk in its order, behind the given offset. */
+  readonly aliveIn = this.files<[trunk: number, offset: number, limit: number]>(
+    `${FILES} INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
+      WHERE f.trunk = ? AND f.trunkOffset > ? AND f.deleted IS NULL
+      ORDER BY f.trunkOffset LIMIT ?`,
+  );
+
+  readonly unwanted = this.column<[], string>('SELECT fileId FROM unwanted ORDER BY fileId');
+
+  readonly damageOf = this.all<[key: Buffer], Pick<DamagedCopy, 'place' | 'holder'>>(
+    'SELECT place, holder FROM damage WHERE key = ?',
+  );
+
+  readonly damagedCopies = this.all<[limit: number], DamagedCopy>(
+    'SELECT key, place, holder, foundAt FROM damage ORDER BY key, place, holder LIMIT ?',
+  );
+
+  /** What a slow walk noted of the place it has come to. */
+  readonly mark = this.value<[name: string], string>('SELECT value FROM marks WHERE name = ?');
+
+  /** Numbers of all segments that it knows records of. */
+  readonly segments = this.column<[], number>('SELECT number FROM segments ORDER BY number');
+
+  /** Keys of spooled files that FastDFS has, oldest first. */
+  readonly confirmedSpooled = this.column<[], Buffer>(
+    `SELECT f.key FROM files f INDEXED BY files_spooled
+      JOIN trunks t ON t.id = f.trunk WHERE f.spooled = 1 AND t.copied = 1 ORDER BY f.key`,
+  );
+
+  readonly #isDeleted = this.value<[{ key: Buffer }], 1>(
+    `SELECT 1 FROM deletions WHERE key = $key
+      UNION ALL SELECT 1 FROM files WHERE key = $key AND deleted IS NOT NULL`,
+  );
+  readonly #countTrunks = this.value<[], number>(
+    "SELECT count(*) FROM trunks WHERE state = 'confirmed'",
+  );
+  readonly #countUncopied = this.value<[], number>(
+    `SELECT count(*) FROM trunks INDEXED BY trunks_uncopied
+      WHERE copied = 0 AND state = 'confirmed'`,
+  );
+  readonly #countDamage = this.value<[], number>('SELECT count(*) FROM damage');
+  readonly #counters = this.all<[], { name: keyof Counters; value: number }>(
+    'SELECT name, value FROM counters',
+  );
+  readonly #recount = this.all<[], { what: Counted; files: number; bytes: number }>(
+    `SELECT
+      CASE WHEN trunk IS NOT NULL THEN 'merged' WHEN spooled > 0 THEN 'spooled' ELSE 'waiting' END
+        AS what, count(*) AS files, sum(size) AS bytes
+      FROM files WHERE deleted IS NULL GROUP BY what`,
+  );
+  readonly #members = this.value<[trunk: number], Buffer | null>(
+    'SELECT members FROM trunks WHERE id = ?',
+  );
+  readonly #unsettledMoves = this.value<[fileId: string | null], 1>(
+    `SELECT 1 FROM forwards w JOIN files f ON f.key = w.key
+      WHERE w.fileId = ? AND f.trunk IS NULL LIMIT 1`,
+  );
+  readonly #aliveBefore = this.files<[trunk: number, offset: number, limit: number]>(
+    `${FILES} INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
+      WHERE f.trunk = ? AND f.trunkOffset < ? AND f.deleted IS NULL
+      ORDER BY f.trunkOffset DESC LIMIT ?`,
+  );
+  readonly #indexed = this.value<[segment: number], number>(
+    'SELECT indexedBytes FROM segments WHERE number = ?',
+  );
+  readonly #synced = this.value<[segment: number], number>(
+    'SELECT syncedBytes FROM segments WHERE number = ?',
+  );
+  readonly #lastSegment = this.value<[], number>('SELECT max(number) FROM segments');
+  readonly #oldestWaiting = this.value<[], number>(
+    `SELECT segment FROM files INDEXED BY files_waiting
+      WHERE trunk IS NULL
+        AND NOT EXISTS (SELECT 1 FROM damage d WHERE d.key = files.key AND d.place <> 'trunk')
+      ORDER BY segment, position LIMIT 1`,
+  );
+  readonly #oldestUncopied = this.value<[], number | null>(
+    `SELECT min(oldestSegment) FROM trunks INDEXED BY trunks_uncopied
+      WHERE copied = 0 AND state = 'confirmed'`,
+  );
+  readonly #trunksRecordedIn = this.all<[segment: number], TrunkRow>(
+    `${TRUNKS} WHERE recordSegment = ? AND (doubtfulSince IS NOT NULL
+        OR state IN ('stored', 'missing', 'confirmed', 'retiring'))`,
+  );
+  readonly #deletionsNeededIn = this.column<[segment: number], Buffer>(
+    `SELECT key FROM deletions INDEXED BY deletions_by_segment
+      WHERE recordSegment = ? AND (trunks > 0
+        OR EXISTS (SELECT 1 FROM trunks INDEXED BY trunks_by_state
+          WHERE state IN ('stored', 'missing')))`,
+  );
+  readonly #markedNeededIn = this.column<[{ segment: number }], Buffer>(
+    `SELECT DISTINCT f.key FROM marked m INDEXED BY marked_by_segment
+      CROSS JOIN files f ON f.key = m.key WHERE m.segment = $segment AND f.deleted = $segment`,
+  );
 
   /** The file that was moved away from this place of an earlier trunk. */
   forwarded(fileId: string, offset: number): FileRow | undefined {
-    const row = this.statements.forward.get(fileId, offset) as { key: Buffer } | undefined;
-    return row && this.find(row.key);
-  }
-
-  /** Files in the order of keys, behind the given one. */
-  page(after: Buffer, limit: number): FileRow[] {
-    return this.statements.page.all(after, limit) as FileRow[];
+    const key = this.forwardOf(fileId, offset);
+    return key && this.find(key);
   }
 
   isDeleted(key: Buffer): boolean {
-    return this.statements.isDeleted.get({ key }) !== undefined;
-  }
-
-  /** Files that wait to be packed, in order of arrival, behind the given place. */
-  waiting(segment: number, position: number, limit: number): FileRow[] {
-    return this.statements.waiting.all(segment, position, limit) as FileRow[];
-  }
-
-  /** Large files that wait to be sent, oldest first. */
-  waitingSpooled(limit: number): FileRow[] {
-    return this.statements.waitingSpooled.all(limit) as FileRow[];
-  }
-
-  /** Files whose time is over, the longest ago first. */
-  expired(now: number, limit: number): FileRow[] {
-    return this.statements.expired.all(now, limit) as FileRow[];
-  }
-
-  /** The files of the upload that was marked so since then, in its order. */
-  findOnce(once: Buffer, since: number): FileRow[] {
-    return this.statements.byOnce.all(once, since) as FileRow[];
-  }
-
-  /** CRC-32s of a large file's blocks; undefined when they are not known. */
-  blocks(key: Buffer): Buffer | undefined {
-    return (this.statements.blocks.get(key) as { crcs: Buffer } | undefined)?.crcs;
+    return this.#isDeleted({ key }) !== undefined;
   }
 
   counters(): Counters {
-    const rows = this.statements.counters.all() as {
-      name: keyof Counters;
-      value: number;
-    }[];
-    const sums = new Sums();
-    return Object.assign(
-      sums.values,
-      Object.fromEntries(rows.map(({ name, value }) => [name, value])),
-    );
+    const values = this.#counters().map(({ name, value }) => [name, value]);
+    return { ...NO_FILES, ...(Object.fromEntries(values) as Partial<Counters>) };
   }
 
   /** The counters as the rows themselves tell them. */
   recount(): Counters {
-    const sums = new Sums();
-    const rows = this.statements.recount.all() as {
-      what: Counted;
-      files: number;
-      bytes: number;
-    }[];
-    for (const { what, files, bytes } of rows) sums.add(what, files, bytes);
-    return sums.values;
+    const counted = this.#recount().flatMap(({ what, files, bytes }) => [
+      [`${what}Files`, files],
+      [`${what}Bytes`, bytes],
+    ]);
+    return { ...NO_FILES, ...(Object.fromEntries(counted) as Partial<Counters>) };
   }
 
   countTrunks(): number {
-    return (this.statements.countTrunks.get() as { n: number }).n;
-  }
-
-  trunkByFileId(fileId: string): TrunkRow | undefined {
-    return this.statements.trunkByFile.get(fileId) as TrunkRow | undefined;
-  }
-
-  trunkByTask(taskId: Buffer): TrunkRow | undefined {
-    return this.statements.trunkByTask.get(taskId) as TrunkRow | undefined;
-  }
-
-  trunksIn(state: TrunkState): TrunkRow[] {
-    return this.statements.trunksIn.all(state) as TrunkRow[];
-  }
-
-  trunkSums(): TrunkSum[] {
-    return this.statements.sums.all() as TrunkSum[];
-  }
-
-  members(trunk: number): PlannedMember[] {
-    const row = this.statements.members.get(trunk) as { members: Buffer | null } | undefined;
-    return row?.members ? unpackMembers(row.members) : [];
-  }
-
-  /** The file of a trunk that holds one whole file. */
-  onlyMember(trunk: number): FileRow | undefined {
-    return this.statements.onlyMember.get(trunk) as FileRow | undefined;
-  }
-
-  /** Confirmed trunks of which more than half of the content is dead, worst first. */
-  sparseTrunks(limit: number): TrunkRow[] {
-    return this.statements.sparseTrunks.all(limit) as TrunkRow[];
-  }
-
-  /** Confirmed trunks in which nothing is alive. */
-  deadTrunks(): TrunkRow[] {
-    return this.statements.deadTrunks.all() as TrunkRow[];
-  }
-
-  doubtfulTrunks(): TrunkRow[] {
-    return this.statements.doubtful.all() as TrunkRow[];
-  }
-
-  /** Trunks of which too few storages have shown a copy, behind the given one. */
-  uncopiedTrunks(after: number, limit: number): TrunkRow[] {
-    return this.statements.uncopied.all(after, limit) as TrunkRow[];
+    return this.#countTrunks()!;
   }
 
   countUncopied(): number {
-    return (this.statements.countUncopied.get() as { n: number }).n;
+    return this.#countUncopied()!;
+  }
+
+  countDamage(): number {
+    return this.#countDamage()!;
+  }
+
+  /** The members of the trunk's plan; none once the trunk is confirmed. */
+  members(trunk: number): PlannedMember[] {
+    const packed = this.#members(trunk);
+    return packed ? unpackMembers(packed) : [];
   }
 
   /** True while a file that was moved out of the trunk is not stored elsewhere yet. */
-  hasUnsettledMoves(trunk: TrunkRow): boolean {
-    return this.statements.unsettledMoves.get(trunk.fileId) !== undefined;
-  }
-
-  /** Living files of a trunk in its order, behind the given offset. */
-  aliveIn(trunk: number, offset: number, limit: number): FileRow[] {
-    return this.statements.aliveIn.all(trunk, offset, limit) as FileRow[];
+  hasUnsettledMoves({ fileId }: TrunkRow): boolean {
+    return this.#unsettledMoves(fileId) !== undefined;
   }
 
   /**
@@ -152,53 +240,25 @@ export class FileMapQueries {
    * the trunk's order and itself among them; at most `limit` on either side.
    */
   groupAround(row: FileRow, limit: number): FileRow[] {
-    const { aliveBefore, aliveIn } = this.statements;
+    const { id, offset } = row.trunk!;
     const isOther = ({ group }: FileRow): boolean => group !== row.group;
-    const before = aliveBefore.all(row.trunk, row.trunkOffset, limit) as FileRow[];
-    const behind = aliveIn.all(row.trunk, row.trunkOffset, limit) as FileRow[];
+    const before = this.#aliveBefore(id, offset, limit);
+    const behind = this.aliveIn(id, offset, limit);
     return [...until(before, isOther).reverse(), row, ...until(behind, isOther)];
   }
 
-  unwanted(): string[] {
-    return (this.statements.unwanted.all() as { fileId: string }[]).map((row) => row.fileId);
-  }
-
-  damageOf(key: Buffer): Pick<DamagedCopy, 'place' | 'holder'>[] {
-    return this.statements.damageOf.all(key) as DamagedCopy[];
-  }
-
-  damagedCopies(limit: number): DamagedCopy[] {
-    return this.statements.damage.all(limit) as DamagedCopy[];
-  }
-
-  countDamage(): number {
-    return (this.statements.countDamage.get() as { n: number }).n;
-  }
-
-  /** What a slow walk noted of the place it has come to. */
-  mark(name: string): string | undefined {
-    return (this.statements.mark.get(name) as { value: string } | undefined)?.value;
-  }
-
   indexedBytes(segment: number): number {
-    const row = this.statements.indexed.get(segment) as { indexedBytes: number } | undefined;
-    return row?.indexedBytes ?? 0;
+    return this.#indexed(segment) ?? 0;
   }
 
   /** How much of the segment is known to be on the medium. */
   syncedBytes(segment: number): number {
-    const row = this.statements.synced.get(segment) as { syncedBytes: number } | undefined;
-    return row?.syncedBytes ?? 0;
-  }
-
-  /** Numbers of all segments that it knows records of. */
-  segments(): number[] {
-    return (this.statements.segments.all() as { number: number }[]).map(({ number }) => number);
+    return this.#synced(segment) ?? 0;
   }
 
   /** The highest number of a segment that it has heard of; 0 for none. */
   lastSegment(): number {
-    return (this.statements.lastSegment.get() as { number: number }).number;
+    return this.#lastSegment() ?? 0;
   }
 
   /**
@@ -206,28 +266,21 @@ export class FileMapQueries {
    * but for those that wait and are damaged.
    */
   oldestNeededSegment(): number | undefined {
-    const waiting = this.statements.oldestNeeded.get() as { segment: number } | undefined;
-    const uncopied = this.statements.oldestUncopied.get() as { segment: number | null };
-    if (uncopied.segment === null) return waiting?.segment;
-    return Math.min(waiting?.segment ?? Infinity, uncopied.segment);
-  }
-
-  /** Keys of spooled files that FastDFS has, oldest first. */
-  confirmedSpooled(): Buffer[] {
-    return (this.statements.confirmedSpooled.all() as { key: Buffer }[]).map((row) => row.key);
+    const waiting = this.#oldestWaiting();
+    const uncopied = this.#oldestUncopied() ?? undefined;
+    if (waiting === undefined || uncopied === undefined) return waiting ?? uncopied;
+    return Math.min(waiting, uncopied);
   }
 
   /** Trunks and deletions whose record would go with the segment although it is needed. */
   neededRecords(segment: number): { trunks: TrunkRow[]; deletions: Buffer[] } {
-    const { trunksRecordedIn, deletionsNeededIn, markedNeededIn } = this.statements;
-    const deletions = deletionsNeededIn.all(segment) as { key: Buffer }[];
-    const marked = markedNeededIn.all({ segment }) as { key: Buffer }[];
-    return {
-      trunks: trunksRecordedIn.all(segment) as TrunkRow[],
-      deletions: [...deletions, ...marked].map(({ key }) => key),
-    };
+    const deletions = [...this.#deletionsNeededIn(segment), ...this.#markedNeededIn({ segment })];
+    return { trunks: this.#trunksRecordedIn(segment), deletions };
   }
 }
+
+/** What a file is counted as. */
+export type Counted = 'waiting' | 'spooled' | 'merged';
 
 /** The first rows up to one for which `isEnd` is true. */
 function until(rows: FileRow[], isEnd: (row: FileRow) => boolean): FileRow[] {

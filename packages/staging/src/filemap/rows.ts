@@ -1,36 +1,49 @@
-import type { FileChange, FormerPlace, TrunkKind } from './changes.js';
+/** What the FileMap holds of files and trunks, and what a record of the container changes in it. */
 
-/** What the FileMap tells of files and trunks. */
+/** trunk: many files merged. whole: one large file, stored as it is. */
+export type TrunkKind = 'trunk' | 'whole';
+
+/** A place that a file had in a trunk before it was moved: id of the trunk, offset. */
+export type FormerPlace = readonly [fileId: string, offset: number];
 
 export interface FileRow {
   readonly key: Buffer;
   readonly name: string;
   readonly type: string;
-  readonly group: string | null;
+  readonly group: string | undefined;
   readonly size: number;
   readonly crc32: number;
   /** Unix milliseconds. */
   readonly stagedAt: number;
-  readonly segment: number;
-  /** Where the body begins in the segment. */
-  readonly position: number;
-  /** 1: a large file whose bytes are in the spool; 2: one whose spool file is gone. */
-  readonly spooled: 0 | 1 | 2;
-  readonly trunk: number | null;
-  /** Where the content begins in the trunk; null until it is confirmed. */
-  readonly trunkOffset: number | null;
-  readonly trunkKind: TrunkKind | null;
-  /** FastDFS id of the trunk. */
-  readonly trunkFileId: string | null;
-  /** JSON of the FormerPlaces it was moved from; null for most. */
-  readonly was: string | null;
-  /** Unix milliseconds from which on it is gone; null for most. */
-  readonly expiresAt: number | null;
+  /** Unix milliseconds from which on it is gone; undefined for most. */
+  readonly expiresAt: number | undefined;
+  /** The places in trunks that it was moved from, oldest first. */
+  readonly was: readonly FormerPlace[];
+  /** Its bytes on this disk: the only ones of a file that waits, a read copy of one that is merged. */
+  readonly local: LocalPlace;
+  /** Its bytes in FastDFS; undefined while it waits. */
+  readonly trunk: TrunkPlace | undefined;
 }
 
-/** The places in trunks that the file was moved from, oldest first. */
-export function placesOf({ was }: Pick<FileRow, 'was'>): FormerPlace[] {
-  return was === null ? [] : (JSON.parse(was) as FormerPlace[]);
+export interface LocalPlace {
+  /**
+   * container: in a segment, which may be removed once the file is merged. spool: a large
+   * file, or a damaged one. gone: it was in the spool and is in FastDFS alone.
+   */
+  readonly at: 'container' | 'spool' | 'gone';
+  /** Segment of its record; 0 for none. */
+  readonly segment: number;
+  /** Where the body of its record begins in the segment. */
+  readonly position: number;
+}
+
+export interface TrunkPlace {
+  readonly id: number;
+  readonly kind: TrunkKind;
+  /** FastDFS id of the trunk. */
+  readonly fileId: string;
+  /** Where the content begins in the trunk. */
+  readonly offset: number;
 }
 
 /**
@@ -54,6 +67,7 @@ export interface TrunkRow {
   readonly taskId: Buffer;
   readonly kind: TrunkKind;
   readonly state: TrunkState;
+  /** Null before it is stored. */
   readonly fileId: string | null;
   readonly size: number;
   readonly crc32: number | null;
@@ -63,10 +77,20 @@ export interface TrunkRow {
   readonly deadFiles: number;
   readonly deadBytes: number;
   readonly recordSegment: number;
-  /** Unix milliseconds since when FastDFS may hold a copy that no record names; null if not. */
-  readonly doubtfulSince: number | null;
   /** 1 once as many storages as asked for have it. */
   readonly copied: 0 | 1;
+  /** Unix milliseconds since when FastDFS may hold a copy that no record names; null if not. */
+  readonly doubtfulSince: number | null;
+}
+
+/** Trunks of one state and kind together. */
+export interface TrunkSum {
+  readonly state: TrunkState;
+  readonly kind: TrunkKind;
+  readonly trunks: number;
+  readonly bytes: number;
+  readonly deadFiles: number;
+  readonly deadBytes: number;
 }
 
 /** A copy that is not to be read: on this disk, or a slice or large file at a storage. */
@@ -81,21 +105,127 @@ export interface DamagedCopy {
 
 export type DamagePlace = 'container' | 'spool' | 'trunk';
 
+/** Where a bad copy of the file on this disk is listed. */
+export function localDamage({ local }: Pick<FileRow, 'local'>): 'container' | 'spool' {
+  return local.at === 'container' ? 'container' : 'spool';
+}
+
+/** Files and their bytes: small and waiting, large and waiting, stored in FastDFS. */
+export interface Counters {
+  readonly waitingFiles: number;
+  readonly waitingBytes: number;
+  readonly spooledFiles: number;
+  readonly spooledBytes: number;
+  readonly mergedFiles: number;
+  readonly mergedBytes: number;
+}
+
+export const NO_FILES: Counters = {
+  waitingFiles: 0,
+  waitingBytes: 0,
+  spooledFiles: 0,
+  spooledBytes: 0,
+  mergedFiles: 0,
+  mergedBytes: 0,
+};
+
+export interface PlannedMember {
+  readonly key: Buffer;
+  /** Where the content begins in the trunk. */
+  readonly offset: number;
+  /** Bytes of content. */
+  readonly size: number;
+}
+
 /** A member as a trunk's directory tells it. */
 export interface AdoptedFile {
-  readonly file: Omit<FileChange, 'position' | 'spooled'>;
+  readonly file: Omit<FileChange, 'position' | 'at'>;
   /** Where its content begins in the trunk. */
   readonly offset: number;
   readonly was: readonly FormerPlace[];
 }
 
-/** Trunks of one state and kind together. */
-export interface TrunkSum {
-  readonly state: TrunkState;
-  readonly kind: TrunkKind;
-  readonly trunks: number;
-  readonly bytes: number;
-  readonly contentBytes: number;
-  readonly deadFiles: number;
-  readonly deadBytes: number;
+/** What a record says of a file whose bytes are in it or in the spool. */
+export interface FileChange {
+  readonly key: Buffer;
+  readonly name: string;
+  readonly type: string;
+  readonly group: string | undefined;
+  readonly expiresAt?: number | undefined;
+  readonly once?: string | undefined;
+  readonly size: number;
+  readonly crc32: number;
+  /** Unix milliseconds. */
+  readonly stagedAt: number;
+  /** Where the body begins in the segment. */
+  readonly position: number;
+  readonly at: 'container' | 'spool';
+  /** CRC-32s of its blocks, for a large file. */
+  readonly blocks?: Buffer | undefined;
+}
+
+export type FileMapChange =
+  | (FileChange & { readonly what: 'file' })
+  | (FileChange & { readonly what: 'moved'; readonly was: readonly FormerPlace[] })
+  | { readonly what: 'deletion'; readonly key: Buffer }
+  | {
+      readonly what: 'plan';
+      readonly taskId: Buffer;
+      readonly kind: TrunkKind;
+      /** Bytes of the trunk. */
+      readonly size: number;
+      readonly members: readonly PlannedMember[];
+    }
+  | {
+      readonly what: 'stored';
+      readonly taskId: Buffer;
+      readonly kind: TrunkKind;
+      readonly fileId: string;
+      readonly size: number;
+      readonly crc32: number;
+      readonly files: number;
+      /** When it was recorded, if another copy may be in FastDFS. */
+      readonly doubtfulSince?: number | undefined;
+      /** CRC-32s of its blocks, for a file that was stored whole. */
+      readonly blocks?: Buffer | undefined;
+      /** The file itself, when it was stored whole. */
+      readonly file:
+        | (Omit<FileChange, 'position' | 'at'> & { readonly was: readonly FormerPlace[] })
+        | undefined;
+    }
+  | {
+      readonly what: 'retired';
+      readonly taskId: Buffer;
+      readonly kind: TrunkKind;
+      readonly fileId: string;
+      readonly size: number;
+      readonly files: number;
+      /** As for `stored`. */
+      readonly doubtfulSince?: number | undefined;
+    };
+
+/** Key, offset and size of a member, as plan records and the FileMap pack them. */
+const MEMBER_BYTES = 26;
+
+export function packMembers(members: readonly PlannedMember[]): Buffer {
+  const packed = Buffer.allocUnsafe(members.length * MEMBER_BYTES);
+  for (const [index, { key, offset, size }] of members.entries()) {
+    const at = index * MEMBER_BYTES;
+    key.copy(packed, at);
+    packed.writeUInt32LE(offset, at + 16);
+    packed.writeUIntLE(size, at + 20, 6);
+  }
+  return packed;
+}
+
+export function unpackMembers(packed: Buffer): PlannedMember[] {
+  const members: PlannedMember[] = [];
+  for (let at = 0; at + MEMBER_BYTES <= packed.length; at += MEMBER_BYTES) {
+    members.push({
+      key: packed.subarray(at, at + 16),
+      offset: packed.readUInt32LE(at + 16),
+      size: packed.readUIntLE(at + 20, 6),
+    });
+  }
+  return members;
 }

@@ -1,3 +1,6 @@
+import type { SqliteDatabase } from '@stevedore/disk/sqlite';
+import type { FileRow, FormerPlace, LocalPlace, TrunkKind } from './rows.js';
+
 /**
  * Tables of the FileMap. A released schema is changed by a further step alone; a FileMap
  * with more steps than this code knows is refused.
@@ -133,3 +136,111 @@ const TABLES = `
 `;
 
 export const FILEMAP_SCHEMA: readonly string[] = [TABLES];
+
+/** Statements of a database as functions, each prepared once and typed where its SQL stands. */
+export class Statements {
+  readonly #database: SqliteDatabase;
+
+  constructor(database: SqliteDatabase) {
+    this.#database = database;
+  }
+
+  protected get<Args extends unknown[], Row>(sql: string): (...args: Args) => Row | undefined {
+    const statement = this.#database.prepare(sql);
+    return statement.get.bind(statement) as (...args: Args) => Row | undefined;
+  }
+
+  protected all<Args extends unknown[], Row>(sql: string): (...args: Args) => Row[] {
+    const statement = this.#database.prepare(sql);
+    return statement.all.bind(statement) as (...args: Args) => Row[];
+  }
+
+  /** The first column of each row. */
+  protected column<Args extends unknown[], Value>(sql: string): (...args: Args) => Value[] {
+    const statement = this.#database.prepare(sql).pluck();
+    return statement.all.bind(statement) as (...args: Args) => Value[];
+  }
+
+  /** The first column of the first row. */
+  protected value<Args extends unknown[], Value>(
+    sql: string,
+  ): (...args: Args) => Value | undefined {
+    const statement = this.#database.prepare(sql).pluck();
+    return statement.get.bind(statement) as (...args: Args) => Value | undefined;
+  }
+
+  protected run<Args extends unknown[]>(sql: string): (...args: Args) => { changes: number } {
+    const statement = this.#database.prepare(sql);
+    return statement.run.bind(statement);
+  }
+
+  /** For SELECTs that begin with FILES or WAITING. */
+  protected file<Args extends unknown[]>(sql: string): (...args: Args) => FileRow | undefined {
+    const statement = this.#database.prepare(sql).raw();
+    return (...args) => {
+      const columns = statement.get(...args) as FileColumns | undefined;
+      return columns && fileRow(columns);
+    };
+  }
+
+  protected files<Args extends unknown[]>(sql: string): (...args: Args) => FileRow[] {
+    const statement = this.#database.prepare(sql).raw();
+    return (...args) => (statement.all(...args) as FileColumns[]).map(fileRow);
+  }
+}
+
+const FILE_COLUMNS = `f.key, f.name, f.type, f.grp, f.size, f.crc32, f.stagedAt, f.expiresAt, f.was,
+  f.spooled, f.segment, f.position, f.trunk, f.trunkOffset`;
+/** `FROM files f`, where `t` is the file's trunk. */
+export const FILES = `SELECT ${FILE_COLUMNS}, t.kind, t.fileId FROM files f`;
+/** For files that wait: they have no trunk. */
+export const WAITING = `SELECT ${FILE_COLUMNS}, NULL, NULL FROM files f`;
+export const TRUNKS = `SELECT id, taskId, kind, state, fileId, size, crc32, files, contentBytes,
+  recordSegment, doubtfulSince, copied,
+  coalesce((SELECT d.files FROM dead d WHERE d.trunk = trunks.id), 0) AS deadFiles,
+  coalesce((SELECT d.bytes FROM dead d WHERE d.trunk = trunks.id), 0) AS deadBytes FROM trunks`;
+
+type FileColumns = readonly [
+  key: Buffer,
+  name: string,
+  type: string,
+  group: string | null,
+  size: number,
+  crc32: number,
+  stagedAt: number,
+  expiresAt: number | null,
+  was: string | null,
+  spooled: 0 | 1 | 2,
+  segment: number,
+  position: number,
+  trunk: number | null,
+  offset: number | null,
+  kind: TrunkKind | null,
+  fileId: string | null,
+];
+
+/** What `files.spooled` says, by its number. */
+export const PLACES: readonly LocalPlace['at'][] = ['container', 'spool', 'gone'];
+const NEVER_MOVED: readonly FormerPlace[] = [];
+
+/** The one place that knows how the table says where a file is. */
+function fileRow(columns: FileColumns): FileRow {
+  const [key, name, type, group, size, crc32, stagedAt, expiresAt, was, spooled] = columns;
+  const trunk = columns[12];
+  return {
+    key,
+    name,
+    type,
+    group: group ?? undefined,
+    size,
+    crc32,
+    stagedAt,
+    expiresAt: expiresAt ?? undefined,
+    was: was === null ? NEVER_MOVED : (JSON.parse(was) as FormerPlace[]),
+    local: { at: PLACES[spooled]!, segment: columns[10], position: columns[11] },
+    trunk:
+      trunk === null
+        ? undefined
+        : { id: trunk, kind: columns[14]!, fileId: columns[15]!, offset: columns[13]! },
+  };
+}

@@ -1,27 +1,61 @@
-import type { FileChange, FileMapChange, FormerPlace, PlannedMember } from './changes.js';
-import { packMembers, unpackMembers } from './changes.js';
-import { type Counted, Sums } from './counters.js';
-import { type AdoptedFile, type FileRow, placesOf, type TrunkRow } from './rows.js';
-import type { Statements } from './statements.js';
+import type { SqliteDatabase } from '@stevedore/disk/sqlite';
+import type { Counted, FileMapQueries } from './queries.js';
+import type {
+  AdoptedFile,
+  Counters,
+  FileChange,
+  FileMapChange,
+  FileRow,
+  FormerPlace,
+  PlannedMember,
+  TrunkRow,
+} from './rows.js';
+import { NO_FILES, packMembers } from './rows.js';
+import { PLACES, Statements } from './schema.js';
+import { prepareSteps, type Steps } from './steps.js';
 
 /**
  * What records of the container and confirmations of trunks do to the FileMap's
- * tables. One writer is one transaction: it gathers what the counters are to change by,
- * and `finish` writes that.
+ * tables, within a transaction: what the counters are to change by is gathered, and `finish`
+ * writes that at its end.
  *
  * In which order trunks are read back into a FileMap that was lost does not matter:
  * where two hold a file, the place that the other one's `was` lists is the former one.
  */
-export class FileMapWriter {
-  readonly #statements: Statements;
-  readonly #sums = new Sums();
+export class FileMapWriter extends Statements {
+  readonly #queries: FileMapQueries;
+  readonly #steps: Steps;
+  readonly #confirmFile = this.get<
+    [trunk: number, offset: number, key: Buffer],
+    { size: number; spooled: number }
+  >(
+    `UPDATE files SET trunk = ?, trunkOffset = ?
+      WHERE key = ? AND trunk IS NULL RETURNING size, spooled`,
+  );
+  readonly #findMarked = this.get<[key: Buffer], MarkedRow>(
+    'SELECT trunk, deleted FROM files WHERE key = ? AND deleted IS NOT NULL',
+  );
+  #sums: Record<keyof Counters, number> = { ...NO_FILES };
 
-  constructor(statements: Statements) {
-    this.#statements = statements;
+  constructor(database: SqliteDatabase, queries: FileMapQueries) {
+    super(database);
+    this.#queries = queries;
+    this.#steps = prepareSteps(database);
+  }
+
+  begin(): void {
+    this.#sums = { ...NO_FILES };
   }
 
   finish(): void {
-    for (const [name, value] of this.#sums.entries()) this.#statements.count.run(value, name);
+    for (const [name, value] of Object.entries(this.#sums)) {
+      if (value !== 0) this.#steps.count(value, name);
+    }
+  }
+
+  #count(what: Counted, files: number, bytes: number): void {
+    this.#sums[`${what}Files`] += files;
+    this.#sums[`${what}Bytes`] += bytes;
   }
 
   change(change: FileMapChange, segment: number): void {
@@ -36,7 +70,7 @@ export class FileMapWriter {
         this.#deleteFile(change.key, segment);
         return;
       case 'plan':
-        this.#statements.addPlan.run({
+        this.#steps.addPlan({
           taskId: change.taskId,
           kind: change.kind,
           size: change.size,
@@ -56,15 +90,13 @@ export class FileMapWriter {
   /** Points members at the trunk in which they are, unless they are elsewhere by now. */
   confirmMembers(trunk: number, members: readonly PlannedMember[]): void {
     for (const { key, offset } of members) {
-      const row = this.#statements.confirmFile.get(trunk, offset, key) as
-        | { size: number; spooled: number }
-        | undefined;
+      const row = this.#confirmFile(trunk, offset, key);
       if (!row) {
         this.#hold(trunk, key);
         continue;
       }
-      this.#sums.add(row.spooled === 0 ? 'waiting' : 'spooled', -1, -row.size);
-      this.#sums.add('merged', 1, row.size);
+      this.#count(row.spooled === 0 ? 'waiting' : 'spooled', -1, -row.size);
+      this.#count('merged', 1, row.size);
     }
   }
 
@@ -80,10 +112,10 @@ export class FileMapWriter {
     for (const { file, offset, was } of entries) {
       const { key, size } = file;
       for (const [fileId, at] of was) this.#forward(fileId, at, key);
-      if (this.#isDeleted(key)) this.#hold(trunk.id, key);
+      if (this.#queries.isDeleted(key)) this.#hold(trunk.id, key);
       else if (this.#isForwarded(trunk.fileId!, offset)) continue;
       else if (!this.#claim(trunk, key, offset, was)) {
-        this.#adopt(file, { spooled: 0, places: placesText(was) });
+        this.#adopt(file, 'container', was);
         members.push({ key, offset, size });
       }
     }
@@ -93,38 +125,37 @@ export class FileMapWriter {
   /** The trunk is in place and every living member's row says so; the rest of it is dead. */
   finishTrunk(trunk: number, files: number, contentBytes: number): void {
     const values = { trunk, files, bytes: contentBytes };
-    this.#statements.finishTrunk.run(values);
-    this.#statements.countDead.run(values);
-    this.#statements.markSparse.run({ trunk });
+    this.#steps.finishTrunk(values);
+    this.#steps.countDead(values);
+    this.#steps.markSparse({ trunk });
   }
 
   /** The bytes it was moved to are lost: it is where it was before. False if that is gone. */
   takeBack(key: Buffer): boolean {
-    const row = this.#find(key);
-    if (!row || row.trunk !== null) return false;
-    const places = placesOf(row);
-    const [fileId, offset] = places.pop() ?? [];
-    if (fileId === undefined || offset === undefined) return false;
-    const trunk = this.#statements.trunkByFile.get(fileId) as TrunkRow | undefined;
+    const row = this.#queries.find(key);
+    const place = row?.was.at(-1);
+    if (!row || row.trunk || !place) return false;
+    const [fileId, offset] = place;
+    const trunk = this.#queries.trunkByFileId(fileId);
     if (trunk?.state !== 'confirmed') return false;
     // A small file may have been set aside in the spool.
-    const spooled = trunk.kind === 'whole' ? 2 : 0;
-    const was = placesText(places);
-    this.#statements.returnFile.run({ key, trunk: trunk.id, offset, was, spooled });
-    this.#statements.removeForward.run(fileId, offset);
-    this.#sums.add(countedAs(row), -1, -row.size);
-    this.#sums.add('merged', 1, row.size);
-    this.#statements.uncountDead.run(row.size, trunk.id);
-    this.#statements.clearSparse.run(trunk.id);
-    this.#statements.markSparse.run({ trunk: trunk.id });
+    const spooled = PLACES.indexOf(trunk.kind === 'whole' ? 'gone' : 'container');
+    const was = placesText(row.was.slice(0, -1));
+    this.#steps.returnFile({ key, trunk: trunk.id, offset, was, spooled });
+    this.#steps.removeForward(fileId, offset);
+    this.#count(countedAs(row), -1, -row.size);
+    this.#count('merged', 1, row.size);
+    this.#steps.uncountDead(row.size, trunk.id);
+    this.#steps.clearSparse(trunk.id);
+    this.#steps.markSparse({ trunk: trunk.id });
     return true;
   }
 
   #addFile(change: FileChange, segment: number): void {
-    const { key, name, type, group, size, crc32, stagedAt, position, spooled } = change;
+    const { key, name, type, group, size, crc32, stagedAt, position, at } = change;
     const { expiresAt = null, once } = change;
     const mark = once === undefined ? null : Buffer.from(once, 'base64url');
-    const { changes } = this.#statements.addFile.run(
+    const { changes } = this.#steps.addFile(
       key,
       name,
       type,
@@ -134,66 +165,65 @@ export class FileMapWriter {
       stagedAt,
       segment,
       position,
-      spooled ? 1 : 0,
+      PLACES.indexOf(at),
       expiresAt,
       mark,
     );
     if (changes === 0) return;
-    this.#sums.add(spooled ? 'spooled' : 'waiting', 1, size);
-    if (change.blocks) this.#statements.setBlocks.run(key, change.blocks);
+    this.#count(countedAt(at), 1, size);
+    if (change.blocks) this.#steps.setBlocks(key, change.blocks);
   }
 
   /** The file's bytes are in the container or the spool again; its place in a trunk is dead. */
   #moveFile(change: Extract<FileMapChange, { what: 'moved' }>, segment: number): void {
-    const { key, size, position, spooled, blocks, was } = change;
-    if (this.#isDeleted(key)) return;
-    const row = this.#find(key);
+    const { key, size, position, at, blocks, was } = change;
+    if (this.#queries.isDeleted(key)) return;
+    const row = this.#queries.find(key);
     if (!row) this.#addFile(change, segment);
     else {
-      if (row.trunk !== null) this.#addDead(row.trunk, row.size);
-      this.#sums.add(countedAs(row), -1, -row.size);
-      this.#sums.add(spooled ? 'spooled' : 'waiting', 1, size);
+      if (row.trunk) this.#addDead(row.trunk.id, row.size);
+      this.#count(countedAs(row), -1, -row.size);
+      this.#count(countedAt(at), 1, size);
     }
     // The copies it had are not those that it has now.
-    this.#statements.removeAllDamage.run(key);
-    const place = { segment, position, spooled: spooled ? 1 : 0, was: placesText(was) };
-    this.#statements.moveFile.run({ key, ...place });
-    if (blocks) this.#statements.setBlocks.run(key, blocks);
+    this.#steps.removeAllDamage(key);
+    const place = { segment, position, spooled: PLACES.indexOf(at), was: placesText(was) };
+    this.#steps.moveFile({ key, ...place });
+    if (blocks) this.#steps.setBlocks(key, blocks);
     for (const [fileId, offset] of was) this.#forward(fileId, offset, key);
   }
 
   #deleteFile(key: Buffer, segment: number): void {
-    const row = this.#find(key);
+    const row = this.#queries.find(key);
     // One trunk has it and no other ever had: its row stays with that trunk.
-    const isHeldOnce = row ? row.trunk !== null && row.was === null : this.#findMarked(key);
+    const isHeldOnce = row ? row.trunk && row.was.length === 0 : this.#findMarked(key);
     if (isHeldOnce) this.#mark(key, segment);
     else this.#noteDeletion(key, row, segment);
     if (!row) return;
-    this.#sums.add(countedAs(row), -1, -row.size);
-    if (row.trunk !== null) this.#addDead(row.trunk, row.size);
-    if (row.was !== null) this.#statements.removeForwards.run(key);
-    if (row.spooled > 0) this.#statements.removeBlocks.run(key);
-    this.#statements.removeAllDamage.run(key);
+    this.#count(countedAs(row), -1, -row.size);
+    if (row.trunk) this.#addDead(row.trunk.id, row.size);
+    if (row.was.length > 0) this.#steps.removeForwards(key);
+    if (row.local.at !== 'container') this.#steps.removeBlocks(key);
+    this.#steps.removeAllDamage(key);
   }
 
   #mark(key: Buffer, segment: number): void {
-    this.#statements.markFile.run({ key, segment });
-    this.#statements.noteMark.run(segment, key);
+    this.#steps.markFile({ key, segment });
+    this.#steps.noteMark(segment, key);
   }
 
   #noteDeletion(key: Buffer, row: FileRow | undefined, segment: number): void {
     const holders = row ? this.#holders(row) : [];
-    for (const trunk of holders) this.#statements.addHold.run(trunk, key);
-    this.#statements.addDeletion.run({ key, segment, trunks: holders.length });
-    if (row) this.#statements.removeFile.run(key);
+    for (const trunk of holders) this.#steps.addHold(trunk, key);
+    this.#steps.addDeletion({ key, segment, trunks: holders.length });
+    if (row) this.#steps.removeFile(key);
   }
 
   /** The trunks that have the file: its own, and those it was moved from that are there. */
   #holders(row: FileRow): number[] {
-    const holders = row.trunk === null ? [] : [row.trunk];
-    if (row.was === null) return holders;
-    for (const [fileId] of JSON.parse(row.was) as FormerPlace[]) {
-      const trunk = this.#statements.trunkByFile.get(fileId) as TrunkRow | undefined;
+    const holders = row.trunk ? [row.trunk.id] : [];
+    for (const [fileId] of row.was) {
+      const trunk = this.#queries.trunkByFileId(fileId);
       const isGone = !trunk || trunk.state === 'retiring' || trunk.state === 'retired';
       if (!isGone && !holders.includes(trunk.id)) holders.push(trunk.id);
     }
@@ -202,54 +232,49 @@ export class FileMapWriter {
 
   #addStored(change: Extract<FileMapChange, { what: 'stored' }>, segment: number): void {
     const { taskId, kind, fileId, size, crc32, files, file } = change;
-    const known = this.#statements.trunkByTask.get(taskId) as TrunkRow | undefined;
+    const known = this.#queries.trunkByTask(taskId);
     const isGone = known?.state === 'retiring' || known?.state === 'retired';
     // A large file that only the record of its storing may still tell about.
-    if (file && !isGone && !this.#isDeleted(file.key)) {
-      this.#adopt(file, { spooled: 2, places: placesText(file.was) });
+    if (file && !isGone && !this.#queries.isDeleted(file.key)) {
+      this.#adopt(file, 'gone', file.was);
       for (const [place, offset] of file.was) this.#forward(place, offset, file.key);
     }
     const members = file ? packMembers([{ key: file.key, offset: 0, size }]) : null;
     const { doubtfulSince = null, blocks } = change;
     const values = { taskId, kind, fileId, size, crc32, files, members, segment, doubtfulSince };
-    this.#statements.addStored.run(values);
-    if (file && blocks && this.#find(file.key)) this.#statements.setBlocks.run(file.key, blocks);
+    this.#steps.addStored(values);
+    if (file && blocks && this.#queries.find(file.key)) this.#steps.setBlocks(file.key, blocks);
   }
 
   #retire(change: Extract<FileMapChange, { what: 'retired' }>, segment: number): void {
     const { taskId, kind, fileId, size, files, doubtfulSince = null } = change;
-    const known = this.#statements.trunkByTask.get(taskId) as TrunkRow | undefined;
+    const known = this.#queries.trunkByTask(taskId);
     if (known?.kind === 'whole') this.#forgetAdopted(known.id);
-    this.#statements.addRetired.run({
-      ...{ taskId, kind, fileId, size, files, segment, doubtfulSince },
-    });
+    this.#steps.addRetired({ taskId, kind, fileId, size, files, segment, doubtfulSince });
     if (!known) return;
-    this.#statements.uncountHolds.run(known.id);
-    this.#statements.freeHolds.run(known.id);
+    this.#steps.uncountHolds(known.id);
+    this.#steps.freeHolds(known.id);
     // A trunk whose members are not known yet may have their files as well.
-    this.#statements.listMarked.run(known.id);
-    this.#statements.removeMarked.run(known.id);
+    this.#steps.listMarked(known.id);
+    this.#steps.removeMarked(known.id);
   }
 
   /** The file's deletion was forgotten with its trunk; the record of its storing remains. */
   #forgetAdopted(trunk: number): void {
-    const found = this.#statements.members.get(trunk) as { members: Buffer | null };
-    for (const { key } of found.members ? unpackMembers(found.members) : []) {
-      const row = this.#find(key);
-      if (row?.trunk !== null || row.spooled !== 2) continue;
-      this.#statements.removeFile.run(key);
-      this.#sums.add('spooled', -1, -row.size);
+    for (const { key } of this.#queries.members(trunk)) {
+      const row = this.#queries.find(key);
+      if (!row || row.trunk || row.local.at !== 'gone') continue;
+      this.#steps.removeFile(key);
+      this.#count('spooled', -1, -row.size);
     }
   }
 
-  #adopt(
-    file: AdoptedFile['file'],
-    { spooled, places }: { readonly spooled: 0 | 2; readonly places: string | null },
-  ): void {
+  #adopt(file: AdoptedFile['file'], at: 'container' | 'gone', was: readonly FormerPlace[]): void {
     const { key, name, type, group, size, crc32, stagedAt, expiresAt = null } = file;
     const about = [key, name, type, group ?? null, size, crc32, stagedAt];
-    const { changes } = this.#statements.adoptFile.run(...about, spooled, places, expiresAt);
-    if (changes === 1) this.#sums.add(spooled === 0 ? 'waiting' : 'spooled', 1, size);
+    const place = [PLACES.indexOf(at), placesText(was)];
+    const { changes } = this.#steps.adoptFile(...about, ...place, expiresAt);
+    if (changes === 1) this.#count(countedAt(at), 1, size);
   }
 
   /**
@@ -257,23 +282,22 @@ export class FileMapWriter {
    * and then this is its place, or one that it has to stay in.
    */
   #claim(trunk: TrunkRow, key: Buffer, offset: number, was: readonly FormerPlace[]): boolean {
-    const row = this.#find(key);
-    if (row?.trunk == null || row.trunk === trunk.id) return false;
-    const isFormer = ([fileId, at]: FormerPlace) =>
-      fileId === row.trunkFileId && at === row.trunkOffset;
-    if (was.some(isFormer)) {
-      this.#addDead(row.trunk, row.size);
-      this.#statements.claimFile.run(trunk.id, offset, JSON.stringify(was), key);
+    const row = this.#queries.find(key);
+    const place = row?.trunk;
+    if (!place || place.id === trunk.id) return false;
+    if (was.some(([fileId, at]) => fileId === place.fileId && at === place.offset)) {
+      this.#addDead(place.id, row.size);
+      this.#steps.claimFile(trunk.id, offset, JSON.stringify(was), key);
     } else this.#forward(trunk.fileId!, offset, key);
     return true;
   }
 
   #isForwarded(fileId: string, offset: number): boolean {
-    return this.#statements.forward.get(fileId, offset) !== undefined;
+    return this.#queries.forwardOf(fileId, offset) !== undefined;
   }
 
   #forward(fileId: string, offset: number, key: Buffer): void {
-    if (!this.#isDeleted(key)) this.#statements.addForward.run(fileId, offset, key);
+    if (!this.#queries.isDeleted(key)) this.#steps.addForward(fileId, offset, key);
   }
 
   /** The trunk holds the bytes of a file; if that is deleted, its deletion stays as long. */
@@ -281,32 +305,20 @@ export class FileMapWriter {
     const marked = this.#findMarked(key);
     if (marked?.trunk === trunk) return;
     if (marked) this.#unmark(key, marked);
-    if (!this.#isDeleted(key)) return;
-    if (this.#statements.addHold.run(trunk, key).changes === 1) this.#statements.countHold.run(key);
+    if (!this.#queries.isDeleted(key)) return;
+    if (this.#steps.addHold(trunk, key).changes === 1) this.#steps.countHold(key);
   }
 
   /** A second trunk has the bytes of the deleted file: its row cannot go with the first. */
   #unmark(key: Buffer, { trunk, deleted }: MarkedRow): void {
-    this.#statements.removeFile.run(key);
-    this.#statements.addHold.run(trunk, key);
-    this.#statements.addDeletion.run({ key, segment: deleted, trunks: 1 });
+    this.#steps.removeFile(key);
+    this.#steps.addHold(trunk, key);
+    this.#steps.addDeletion({ key, segment: deleted, trunks: 1 });
   }
 
   #addDead(trunk: number, bytes: number): void {
-    this.#statements.addDead.run(trunk, bytes);
-    this.#statements.markSparse.run({ trunk });
-  }
-
-  #isDeleted(key: Buffer): boolean {
-    return this.#statements.isDeleted.get({ key }) !== undefined;
-  }
-
-  #findMarked(key: Buffer): MarkedRow | undefined {
-    return this.#statements.findMarked.get(key) as MarkedRow | undefined;
-  }
-
-  #find(key: Buffer): FileRow | undefined {
-    return this.#statements.find.get(key) as FileRow | undefined;
+    this.#steps.addDead(trunk, bytes);
+    this.#steps.markSparse({ trunk });
   }
 }
 
@@ -320,7 +332,11 @@ function placesText(was: readonly FormerPlace[]): string | null {
   return was.length > 0 ? JSON.stringify(was) : null;
 }
 
-function countedAs(row: FileRow): Counted {
-  if (row.trunk !== null) return 'merged';
-  return row.spooled === 0 ? 'waiting' : 'spooled';
+function countedAs({ trunk, local }: FileRow): Counted {
+  return trunk ? 'merged' : countedAt(local.at);
+}
+
+/** One that waits. */
+function countedAt(at: FileRow['local']['at']): Counted {
+  return at === 'container' ? 'waiting' : 'spooled';
 }

@@ -33,7 +33,7 @@ export function makeUnits(rows: readonly FileRow[], limits: UnitLimits): Candida
   const openGroups = new Map<string, number>();
   for (const row of rows) {
     const bytes = bytesInTrunk(row);
-    const open = row.group === null ? undefined : openGroups.get(row.group);
+    const open = row.group === undefined ? undefined : openGroups.get(row.group);
     const unit = open === undefined ? undefined : units[open]!;
     if (unit && unit.bytes + bytes <= limits.capacityBytes) {
       unit.rows.push(row);
@@ -41,7 +41,7 @@ export function makeUnits(rows: readonly FileRow[], limits: UnitLimits): Candida
       unit.files += 1;
       continue;
     }
-    if (row.group !== null) openGroups.set(row.group, units.length);
+    if (row.group !== undefined) openGroups.set(row.group, units.length);
     const penalty = agePenalty(limits.now - row.stagedAt, limits.maxAgeMs);
     units.push({ rows: [row], bytes, files: 1, penalty });
   }
@@ -71,4 +71,18 @@ function agePenalty(ageMs: number, maxAgeMs: number): number {
   if (ageMs >= maxAgeMs) return OVERDUE_PENALTY_BYTES;
   if (ageMs * 2 < maxAgeMs) return 0;
   return Math.ceil((AGING_PENALTY_BYTES * ageMs) / maxAgeMs);
+}
+
+/**
+ * A small seeded generator (mulberry32) for decisions that must be repeatable.
+ * Not for keys or anything that must not be guessed.
+ */
+export function seededRandom(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
 }

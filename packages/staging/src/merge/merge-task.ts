@@ -9,14 +9,14 @@ import {
   type MergeDecision,
 } from './schedule.js';
 import { FIRST_RETRY_MS, Sendings, type SendingsOptions } from './sendings.js';
-import { planTrunk, planWhole, TRUNK_END_BYTES, type TrunkPlan } from './trunk-plan.js';
-import { MAX_FILES, WaitingFiles, type WaitingFilesOptions } from './waiting-files.js';
+import { planTrunk, planWhole, TRUNK_END_BYTES } from './trunk-plan.js';
+import { MAX_FILES } from './waiting-files.js';
 
 /**
  * The Merge Task: watches what waits, decides when to merge, chooses the members, and
  * has the plan sent. Large files go one by one beside the trunks.
  */
-export interface MergeTaskOptions extends WaitingFilesOptions, Omit<SendingsOptions, 'files'> {
+export interface MergeTaskOptions extends SendingsOptions {
   readonly random: () => number;
   readonly newTaskId: () => Buffer;
   readonly trunkBytes: number;
@@ -43,8 +43,7 @@ const CANDIDATE_BYTES_FACTOR = 2;
 export class MergeTask {
   readonly #options: MergeTaskOptions;
   readonly #inflow: Inflow;
-  readonly #files: WaitingFiles;
-  readonly #sendings: Sendings;
+  readonly sendings: Sendings;
   /** Bytes staged since the last decision, and how many of them call for the next. */
   #stagedSince = 0;
   #wantedBytes = 0;
@@ -60,10 +59,8 @@ export class MergeTask {
   constructor(options: MergeTaskOptions) {
     this.#options = options;
     this.#inflow = new Inflow(options.now());
-    this.#files = new WaitingFiles(options);
-    this.#sendings = new Sendings({
+    this.sendings = new Sendings({
       ...options,
-      files: this.#files,
       onReleased: (plan) => {
         options.onReleased(plan);
         this.wake();
@@ -91,43 +88,13 @@ export class MergeTask {
     this.#wake?.();
   }
 
-  /** Older files may be merged than before. */
-  lookAgain(): void {
-    this.#files.lookAgain();
-    this.wake();
-  }
-
-  /** The file's only copy is damaged: no trunk can have it. */
-  leaveOut(key: Buffer): void {
-    this.#files.leaveOut(key);
-  }
-
-  /** It is sound again, or gone. */
-  takeIn(key: Buffer): void {
-    if (this.#files.takeIn(key)) this.wake();
-  }
-
-  isPacking(key: Buffer): boolean {
-    return this.#files.isPacking(key);
-  }
-
   stats(): MergeStats {
     return {
-      trunksInFlight: this.#sendings.count('trunk'),
-      largeFilesInFlight: this.#sendings.count('whole'),
-      sendRetries: this.#sendings.retries,
-      unpackableFiles: this.#files.damaged,
+      trunksInFlight: this.sendings.count('trunk'),
+      largeFilesInFlight: this.sendings.count('whole'),
+      sendRetries: this.sendings.retries,
+      unpackableFiles: this.#options.files.damaged,
     };
-  }
-
-  /** The oldest segment that a plan under way reads from; Infinity when there is none. */
-  oldestSegmentInUse(): number {
-    return this.#files.oldestSegmentInUse();
-  }
-
-  /** As `Sendings.adopt`. */
-  adopt(plan: TrunkPlan, fileId: string): Promise<boolean> {
-    return this.#sendings.adopt(plan, fileId);
   }
 
   /** Packs all that waits now; resolves when it is confirmed (or known to be damaged). */
@@ -135,8 +102,8 @@ export class MergeTask {
     this.#flushes += 1;
     try {
       for (;;) {
-        const ends = this.#sendings.ends();
-        if (this.#files.count() <= 0 && ends.length === 0) return;
+        const ends = this.sendings.ends();
+        if (this.#options.files.count() <= 0 && ends.length === 0) return;
         signal?.throwIfAborted();
         if (this.#isStopped) return;
         this.wake();
@@ -150,10 +117,10 @@ export class MergeTask {
   /** Ends the task. Plans under way are given up; their files stay staged. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    this.#sendings.stop();
+    this.sendings.stop();
     this.wake();
     await this.#running;
-    await this.#sendings.settled();
+    await this.sendings.settled();
   }
 
   async #run(): Promise<void> {
@@ -173,10 +140,10 @@ export class MergeTask {
   #decide(): MergeDecision {
     const { now, trunkBytes, maxAgeMs, isShort } = this.#options;
     // The end of a trunk on its way wakes the task.
-    if (this.#sendings.count('trunk') >= TRUNKS_IN_FLIGHT)
+    if (this.sendings.count('trunk') >= TRUNKS_IN_FLIGHT)
       return { action: 'wait', waitMs: MAX_WAIT_MS };
-    const { files: waitingFiles, bytes: waitingBytes } = this.#files.small();
-    const oldest = waitingFiles > 0 ? this.#files.oldest() : undefined;
+    const { files: waitingFiles, bytes: waitingBytes } = this.#options.files.small();
+    const oldest = waitingFiles > 0 ? this.#options.files.oldest() : undefined;
     this.#idle = oldest === undefined;
     this.#stagedSince = 0;
     this.#wantedBytes = Math.max(0, CANDIDATE_FACTOR * trunkBytes - waitingBytes);
@@ -198,23 +165,23 @@ export class MergeTask {
   async #mergeOnce(): Promise<boolean> {
     const { now, random, trunkBytes, maxAgeMs, newTaskId } = this.#options;
     const capacityBytes = trunkBytes - TRUNK_END_BYTES;
-    const rows = await this.#files.candidates(capacityBytes * CANDIDATE_BYTES_FACTOR);
+    const rows = await this.#options.files.candidates(capacityBytes * CANDIDATE_BYTES_FACTOR);
     const units = makeUnits(rows, { capacityBytes, now: now(), maxAgeMs });
     const limits = { capacityBytes, maxFiles: MAX_FILES };
     const members = await chooseMembers(units, limits, random, () => nextTurn());
     if (members.length === 0) return false;
-    await this.#sendings.begin(planTrunk(newTaskId(), members, TRUNK_EXTENSION));
+    await this.sendings.begin(planTrunk(newTaskId(), members, TRUNK_EXTENSION));
     return true;
   }
 
   /** Sends large files that wait; true if any was begun. */
   async #sendWholes(): Promise<boolean> {
-    const inFlight = this.#sendings.count('whole');
+    const inFlight = this.sendings.count('whole');
     if (inFlight >= WHOLES_IN_FLIGHT) return false;
     let begun = false;
-    for (const row of this.#files.large(WHOLES_IN_FLIGHT + inFlight)) {
-      if (this.#sendings.count('whole') >= WHOLES_IN_FLIGHT) break;
-      await this.#sendings.begin(planWhole(this.#options.newTaskId(), row));
+    for (const row of this.#options.files.large(WHOLES_IN_FLIGHT + inFlight)) {
+      if (this.sendings.count('whole') >= WHOLES_IN_FLIGHT) break;
+      await this.sendings.begin(planWhole(this.#options.newTaskId(), row));
       begun = true;
     }
     return begun;

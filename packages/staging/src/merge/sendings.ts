@@ -1,7 +1,7 @@
+import { tracingChannel } from 'node:diagnostics_channel';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
-import { mergeChannel } from './channels.js';
 import type { TrunkPlan } from './trunk-plan.js';
 import type { SentTrunk, TrunkSender } from './trunk-sender.js';
 import { DamagedMembers } from './trunk-stream.js';
@@ -26,6 +26,17 @@ export interface SendingsOptions {
   /** A file whose copy on this disk is damaged; it is left out from now on. */
   readonly onDamaged: (row: FileRow) => void;
 }
+
+/** An attempt to store a trunk, as `node:diagnostics_channel` is told of it. */
+interface MergeMessage {
+  readonly taskId: string;
+  /** `whole` for a large file that goes by itself. */
+  readonly kind: TrunkPlan['kind'];
+  readonly files: number;
+  readonly bytes: number;
+}
+
+const mergeChannel = tracingChannel<unknown, MergeMessage>('stevedore.merge');
 
 export const FIRST_RETRY_MS = 200;
 const LAST_RETRY_MS = 10_000;
@@ -140,7 +151,7 @@ export class Sendings {
         files.leaveOut(row.key);
         onDamaged(row);
       }
-      fileMap.abandonTrunk(fileMap.trunkByTask(plan.taskId)!.id, now());
+      fileMap.abandonTrunk(now(), fileMap.trunkByTask(plan.taskId)!.id);
       return true;
     } catch (error) {
       onError(error as Error);

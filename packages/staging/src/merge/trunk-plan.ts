@@ -1,15 +1,24 @@
+import { crc32 } from 'node:zlib';
 import {
+  decodeFields,
   encodeDirectoryEntry,
   encodeEnd,
   encodeLocalHeader,
   endBytes,
   extensionOf,
+  type FileId,
+  isSmallNormalSizeField,
+  isTrunkId,
   localHeaderBytes,
+  makeSliceId,
   memberBytes,
+  parseFileId,
+  TRUNK_EXTENSION,
   type TrunkMember,
 } from '@stevedore/protocol';
-import type { PlannedMember, TrunkKind } from '../filemap/changes.js';
+import type { NewFile } from '../container/records.js';
 import type { FileRow } from '../filemap/filemap.js';
+import type { PlannedMember, TrunkKind } from '../filemap/rows.js';
 import { formatKey } from '../key.js';
 
 /**
@@ -98,13 +107,78 @@ function entryComment(row: FileRow): string {
   return JSON.stringify({
     name,
     type,
-    ...(group === null ? {} : { group }),
+    ...(group === undefined ? {} : { group }),
     stagedAt,
-    ...(expiresAt === null ? {} : { expires: expiresAt }),
-    ...(was === null ? {} : { was: JSON.parse(was) as unknown }),
+    ...(expiresAt === undefined ? {} : { expires: expiresAt }),
+    ...(was.length === 0 ? {} : { was }),
   });
 }
 
 function trunkComment(taskId: Buffer): string {
   return JSON.stringify({ stevedore: 1, taskId: taskId.toString('base64url') });
+}
+
+/**
+ * A trunk of files that are in memory and never were in the container: the same format,
+ * a task that no FileMap knows. Pure.
+ */
+export interface DirectTrunk {
+  /** Bytes of the trunk, and their CRC-32. */
+  readonly size: number;
+  readonly crc32: number;
+  readonly extension: string;
+  readonly chunks: readonly Uint8Array[];
+  /** Ids of the files, in their order, once the trunk has one; undefined where none can be made. */
+  sliceIds(trunkFileId: string): readonly (string | undefined)[];
+}
+
+/** All of the files must have their body. */
+export function directTrunk(taskId: Buffer, files: readonly NewFile[]): DirectTrunk {
+  const rows = files.map(rowOf);
+  const plan = planTrunk(taskId, rows, TRUNK_EXTENSION);
+  const chunks: Uint8Array[] = [];
+  for (const [index, row] of rows.entries()) {
+    chunks.push(encodeMemberHeader(row), ...files[index]!.body!);
+  }
+  chunks.push(encodeDirectory(plan));
+  return {
+    size: plan.size,
+    crc32: chunks.reduce((sum, chunk) => crc32(chunk, sum), 0),
+    extension: plan.extension,
+    chunks,
+    sliceIds: (trunkFileId) =>
+      rows.map((row, index) => sliceIdOf(row, trunkFileId, plan.members[index]!.offset)),
+  };
+}
+
+function rowOf(file: NewFile): FileRow {
+  const { key, name, type, group, size, stagedAt, expiresAt } = file;
+  const about = { key, name, type, group, size, crc32: file.crc32, stagedAt, expiresAt };
+  const local = { at: 'container', segment: 0, position: 0 } as const;
+  return { ...about, was: [], local, trunk: undefined };
+}
+
+/** The FastDFS id of a merged file: its trunk's own for a large file, a slice id for all others. */
+
+/**
+ * Undefined while the file has none, and for one in a trunk from whose id no slice id
+ * can be made, as a cluster gives them that merges by itself: such a file is read by key.
+ */
+export function fileIdOf(row: FileRow): string | undefined {
+  const { trunk } = row;
+  if (!trunk || trunk.kind === 'whole') return trunk?.fileId;
+  return sliceIdOf(row, trunk.fileId, trunk.offset);
+}
+
+/** The slice id of a file at this place of a trunk; undefined when none can be made. */
+export function sliceIdOf(row: FileRow, trunkFileId: string, offset: number): string | undefined {
+  const trunk = parseFileId(trunkFileId);
+  if (!trunk || !canHoldSlices(trunk)) return undefined;
+  const entry = { offset, size: row.size, crc32: row.crc32 };
+  return makeSliceId(trunk, entry, extensionOf(row.name));
+}
+
+/** True if slice ids can be made from the id of a trunk. */
+export function canHoldSlices(id: FileId): boolean {
+  return isTrunkId(id) && isSmallNormalSizeField(decodeFields(id.base).sizeField);
 }

@@ -6,10 +6,9 @@ import type { Container } from '../container/container.js';
 import { planRecord, type StoredTrunk, storedRecord } from '../container/records.js';
 import type { Spool } from '../container/spool.js';
 import { isStoreError } from '../errors.js';
-import type { PlannedMember } from '../filemap/changes.js';
-import { type FileMap, type FileRow, placesOf } from '../filemap/filemap.js';
-import { canHoldSlices } from './file-id.js';
-import type { TrunkPlan } from './trunk-plan.js';
+import type { FileMap, FileRow } from '../filemap/filemap.js';
+import type { PlannedMember } from '../filemap/rows.js';
+import { canHoldSlices, type TrunkPlan } from './trunk-plan.js';
 import type { TrunkStore } from './trunk-store.js';
 import { DamagedMembers, trunkBytes } from './trunk-stream.js';
 
@@ -54,7 +53,7 @@ export class TrunkSender {
       checksummed(this.#bytesOf(plan), (value) => {
         sentCrc = value;
       });
-    const doubt = () => fileMap.doubt(fileMap.trunkByTask(plan.taskId)!.id, now());
+    const doubt = () => fileMap.doubt(now(), fileMap.trunkByTask(plan.taskId)!.id);
     const source = { size: plan.size, extension: plan.extension, chunks, onLost: doubt };
     const fileId = await trunkStore.store(source, signal);
     const wrong = mismatch(fileId, plan, sentCrc);
@@ -168,12 +167,8 @@ function describe(plan: TrunkPlan, fileId: string, trunkCrc: number) {
 
 /** What the record of its storing tells of a large file. */
 export function describeWhole(row: FileRow): NonNullable<StoredTrunk['file']> {
-  const { key, name, type, group, stagedAt, expiresAt } = row;
-  return {
-    ...{ key, name, type, stagedAt, was: placesOf(row) },
-    group: group ?? undefined,
-    expiresAt: expiresAt ?? undefined,
-  };
+  const { key, name, type, group, stagedAt, expiresAt, was } = row;
+  return { key, name, type, group, stagedAt, expiresAt, was };
 }
 
 async function* checksummed(

@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { isMediumFailure } from '@stevedore/disk';
-import { Unreadable } from '../container/firm-read.js';
+import { Unreadable } from '../container/segment.js';
 import type { FileRow } from '../filemap/filemap.js';
 import { encodeDirectory, encodeMemberHeader, type TrunkPlan } from './trunk-plan.js';
 
@@ -57,16 +57,16 @@ async function bodiesOf(
 ): Promise<(Buffer | undefined)[]> {
   try {
     const bytes = await container.read(segment, start, end - start);
-    return rows.map(({ position, size }) => {
-      const from = position - start;
+    return rows.map(({ local, size }) => {
+      const from = local.position - start;
       return bytes.subarray(from, from + size);
     });
   } catch (error) {
     if (!isMediumFailure(error)) throw error;
   }
   const bodies: (Buffer | undefined)[] = [];
-  for (const { position, size } of rows) {
-    const body = container.readFirmly(segment, position, size).catch((error: unknown) => {
+  for (const { local, size } of rows) {
+    const body = container.readFirmly(segment, local.position, size).catch((error: unknown) => {
       if (error instanceof Unreadable) return undefined;
       throw error;
     });
@@ -87,10 +87,11 @@ function extents(rows: readonly FileRow[]): Extent[] {
   const found: Extent[] = [];
   for (const row of rows) {
     const last = found.at(-1);
-    const end = row.position + row.size;
-    const gap = last ? row.position - last.end : 0;
+    const { segment, position } = row.local;
+    const end = position + row.size;
+    const gap = last ? position - last.end : 0;
     if (
-      last?.segment === row.segment &&
+      last?.segment === segment &&
       gap >= 0 &&
       gap <= MAX_GAP_BYTES &&
       end - last.start <= EXTENT_BYTES
@@ -98,12 +99,7 @@ function extents(rows: readonly FileRow[]): Extent[] {
       last.rows.push(row);
       last.end = end;
     } else {
-      found.push({
-        segment: row.segment,
-        start: row.position,
-        end,
-        rows: [row],
-      });
+      found.push({ segment, start: position, end, rows: [row] });
     }
   }
   return found;

@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { MAX_ENTRIES } from '@stevedore/protocol';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
-import { CandidateWindow } from './candidate-window.js';
 import type { TrunkPlan } from './trunk-plan.js';
 
 /**
@@ -41,7 +40,7 @@ export class WaitingFiles {
   /** Everything up to here is in a plan: there is no need to look at it again. */
   #frontier: Place = START;
   /** Files that are left out. */
-  readonly #damaged = new Map<string, Pick<FileRow, 'size' | 'spooled'>>();
+  readonly #damaged = new Map<string, FileRow>();
   readonly #plans = new Set<TrunkPlan>();
 
   constructor(options: WaitingFilesOptions) {
@@ -56,7 +55,7 @@ export class WaitingFiles {
   /** The file's only copy is damaged: no trunk can have it. */
   leaveOut(key: Buffer): void {
     const row = this.#options.fileMap.find(key);
-    if (row?.trunk === null) this.#damaged.set(nameOf(key), row);
+    if (row && !row.trunk) this.#damaged.set(nameOf(key), row);
     this.#frontier = START;
   }
 
@@ -82,7 +81,7 @@ export class WaitingFiles {
   oldestSegmentInUse(): number {
     let oldest = Number.POSITIVE_INFINITY;
     for (const plan of this.#plans) {
-      for (const row of plan.rows) oldest = Math.min(oldest, row.segment);
+      for (const row of plan.rows) oldest = Math.min(oldest, row.local.segment);
     }
     return oldest;
   }
@@ -92,8 +91,8 @@ export class WaitingFiles {
     const { waitingFiles, waitingBytes } = this.#options.fileMap.counters();
     let files = waitingFiles - this.#plannedFiles;
     let bytes = waitingBytes - this.#plannedBytes;
-    for (const { size, spooled } of this.#damaged.values()) {
-      if (spooled > 0) continue;
+    for (const { size, local } of this.#damaged.values()) {
+      if (local.at !== 'container') continue;
       files -= 1;
       bytes -= size;
     }
@@ -132,11 +131,11 @@ export class WaitingFiles {
     for (let at = this.#firstPlace(); ; ) {
       const page = this.#options.fileMap.waiting(at.segment, at.position, PAGE_ROWS);
       for (const row of page) {
-        if (row.spooled === 1 || !this.isFree(row)) continue;
+        if (row.local.at === 'spool' || !this.isFree(row)) continue;
         if (!window.take(row)) return window.rows;
       }
       if (page.length < PAGE_ROWS) return window.rows;
-      at = page.at(-1)!;
+      at = page.at(-1)!.local;
       await nextTurn();
     }
   }
@@ -145,7 +144,7 @@ export class WaitingFiles {
   large(limit: number): FileRow[] {
     return this.#options.fileMap
       .waitingSpooled(limit + this.#damaged.size)
-      .filter((row) => this.isFree(row) && row.segment >= this.#options.firstSegment());
+      .filter((row) => this.isFree(row) && row.local.segment >= this.#options.firstSegment());
   }
 
   /** The oldest small file that is in no plan. */
@@ -153,9 +152,9 @@ export class WaitingFiles {
     for (;;) {
       const { segment, position } = this.#firstPlace();
       const page = this.#options.fileMap.waiting(segment, position, PAGE_ROWS);
-      const index = page.findIndex((row) => row.spooled === 0 && this.isFree(row));
+      const index = page.findIndex((row) => row.local.at === 'container' && this.isFree(row));
       const last = index === -1 ? page.at(-1) : page[index - 1];
-      if (last) this.#frontier = last;
+      if (last) this.#frontier = last.local;
       if (index !== -1 || page.length < PAGE_ROWS) return page[index];
     }
   }
@@ -172,14 +171,56 @@ export function* waitingIn(fileMap: FileMap, segment: number): Generator<FileRow
   for (let position = -1; ; ) {
     const page = fileMap.waiting(segment, position, PAGE_ROWS);
     for (const row of page) {
-      if (row.segment > segment) return;
+      if (row.local.segment > segment) return;
       yield row;
     }
     if (page.length < PAGE_ROWS) return;
-    position = page.at(-1)!.position;
+    position = page.at(-1)!.local.position;
   }
 }
 
 function nameOf(key: Buffer): string {
   return key.toString('latin1');
+}
+
+/**
+ * The waiting files that a trunk is chosen from: the oldest, in order of arrival, until
+ * there are enough for a choice. An affinity group is not cut off at the end: members
+ * that came soon after are taken along, so that files which arrived mixed with others,
+ * from two forms at a time say, are still stored side by side. Pure; rows are given to
+ * it one by one.
+ */
+
+export interface WindowLimits {
+  /** Enough for a choice. */
+  readonly bytes: number;
+  readonly files: number;
+  /** Files looked at beyond that, for members of the groups that are in. */
+  readonly filesBeyond: number;
+}
+
+export class CandidateWindow {
+  readonly rows: FileRow[] = [];
+  readonly #limits: WindowLimits;
+  readonly #groups = new Set<string>();
+  #bytes = 0;
+  #beyond = 0;
+
+  constructor(limits: WindowLimits) {
+    this.#limits = limits;
+  }
+
+  /** Takes the row if it belongs here; false once none after it does. */
+  take(row: FileRow): boolean {
+    const { bytes, files, filesBeyond } = this.#limits;
+    if (this.#bytes < bytes && this.rows.length < files) {
+      this.rows.push(row);
+      this.#bytes += row.size;
+      if (row.group !== undefined) this.#groups.add(row.group);
+      return true;
+    }
+    if (row.group !== undefined && this.#groups.has(row.group)) this.rows.push(row);
+    this.#beyond += 1;
+    return this.#groups.size > 0 && this.#beyond < filesBeyond;
+  }
 }

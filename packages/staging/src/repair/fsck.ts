@@ -1,19 +1,19 @@
 import { LOST_SEGMENT } from '../container/constants.js';
-import { soundBytes } from '../container/staged-bytes.js';
-import type { FileRow, TrunkRow } from '../filemap/filemap.js';
+import { type FileRow, localDamage, type TrunkRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
 import type { Orphan, OrphanReport, PossibleOrphan } from './orphans.js';
-import type { RepairParts } from './sound-copies.js';
-import { takeBack } from './take-back.js';
+import { takeBack } from './repair.js';
 import {
   allFiles,
+  type RepairParts,
   ROWS_PER_PAGE,
   readTrunk,
+  soundBytes,
   stageAgain,
   stopped,
   type UpkeepOptions,
   type UpkeepParts,
-} from './upkeep.js';
+} from './sound-copies.js';
 
 /**
  * Holds FileMap, container and FastDFS against each other, and adds up where every byte
@@ -106,18 +106,20 @@ async function checkFiles(
   const { fileMap, container, spool, quarantine } = parts;
   for await (const row of allFiles(fileMap)) {
     if (signal?.aborted) throw stopped();
-    if (row.trunk !== null) continue;
-    const there = row.spooled > 0 ? spool.has(row.key) : container.segment(row.segment);
-    const isDamaged = quarantine.has(row.key, row.spooled > 0 ? 'spool' : 'container');
+    if (row.trunk) continue;
+    const place = localDamage(row);
+    const { segment } = row.local;
+    const there = place === 'spool' ? spool.has(row.key) : container.segment(segment);
+    const isDamaged = quarantine.has(row.key, place);
     if (there && !isDamaged) continue;
     // Unless it was in FastDFS before, and is sound there.
     const repaired = repair && (await takeBack(parts, row, signal));
     if (there) continue;
-    const place = row.spooled > 0 ? 'the spool' : `segment ${row.segment}`;
+    const where = place === 'spool' ? 'the spool' : `segment ${segment}`;
     const detail =
-      row.segment === LOST_SEGMENT
+      segment === LOST_SEGMENT
         ? 'a power failure took its bytes before they were durable'
-        : `its bytes should be in ${place}, which is gone`;
+        : `its bytes should be in ${where}, which is gone`;
     problems.push({ code: 'file_lost', subject: formatKey(row.key), detail, repaired });
   }
 }
@@ -175,12 +177,12 @@ function* aliveIn({ fileMap }: UpkeepParts, trunk: TrunkRow): Generator<FileRow>
     const page = fileMap.aliveIn(trunk.id, offset, ROWS_PER_PAGE);
     yield* page;
     if (page.length < ROWS_PER_PAGE) return;
-    offset = page.at(-1)!.trunkOffset!;
+    offset = page.at(-1)!.trunk!.offset;
   }
 }
 
 async function localBytes({ container }: UpkeepParts, row: FileRow): Promise<Buffer | undefined> {
-  return row.spooled > 0 ? undefined : soundBytes(container, row);
+  return row.local.at === 'container' ? soundBytes(container, row) : undefined;
 }
 
 function sums(

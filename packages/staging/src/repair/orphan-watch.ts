@@ -1,4 +1,4 @@
-import type { FileMap } from '../filemap/filemap.js';
+import { StoreError } from '../errors.js';
 import { findOrphans, type OrphanParts, type OrphanReport, type OrphanSearch } from './orphans.js';
 
 /**
@@ -8,9 +8,7 @@ import { findOrphans, type OrphanParts, type OrphanReport, type OrphanSearch } f
  * again at growing intervals.
  */
 export interface OrphanWatchParts extends OrphanParts {
-  readonly fileMap: FileMap;
   readonly graceMs: number;
-  readonly onReport: (report: OrphanReport) => void;
   readonly onError: (error: Error) => void;
 }
 
@@ -31,6 +29,8 @@ export class OrphanWatch {
   readonly #stopped = new AbortController();
   #running: Promise<unknown> = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;
+  /** Files that may be another program's and were told of. */
+  readonly #told = new Set<string>();
   #isSearching = false;
   /** In milliseconds of `performance.now()`. */
   #dueAt = 0;
@@ -75,7 +75,7 @@ export class OrphanWatch {
   }
 
   #tick(): void {
-    const { fileMap, graceMs, onReport, onError } = this.#parts;
+    const { fileMap, graceMs, onError } = this.#parts;
     if (this.#isSearching || performance.now() < this.#dueAt) return;
     const doubtful = fileMap.doubtfulTrunks().filter(({ state }) => state !== 'planned');
     if (doubtful.length === 0 && fileMap.unwanted().length === 0) {
@@ -84,9 +84,12 @@ export class OrphanWatch {
     }
     this.#isSearching = true;
     this.search({ repair: true, all: false })
-      .then(onReport, (error: Error) => {
-        if (!this.#stopped.signal.aborted) onError(error);
-      })
+      .then(
+        (report) => this.#tell(report),
+        (error: Error) => {
+          if (!this.#stopped.signal.aborted) onError(error);
+        },
+      )
       .finally(() => {
         this.#isSearching = false;
         this.#dueAt = performance.now() + this.#pauseMs;
@@ -99,6 +102,22 @@ export class OrphanWatch {
     for (const { fate } of orphans) {
       if (fate === 'adopted') this.#adopted += 1;
       if (fate === 'deleted') this.#deleted += 1;
+    }
+  }
+
+  /** Tells of files of this store that are left, and once of those that may be another program's. */
+  #tell({ orphans, possible }: OrphanReport): void {
+    const { onError } = this.#parts;
+    for (const { fileId, bytes, fate, detail } of orphans) {
+      if (fate !== 'left') continue;
+      const text = `${fileId} (${bytes} bytes) is in FastDFS and in no record: ${detail}`;
+      onError(new StoreError('storage_unavailable', text, { retryable: true }));
+    }
+    for (const { fileId, bytes, key } of possible) {
+      if (this.#told.has(fileId)) continue;
+      this.#told.add(fileId);
+      const text = `${fileId} (${bytes} bytes) may be a second copy of ${key ?? 'a large file that was deleted'}; it is left, for it may be another program's`;
+      onError(new StoreError('storage_unavailable', text));
     }
   }
 }

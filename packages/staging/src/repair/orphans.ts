@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ProtocolError, parseTrunkTask, TAIL_BYTES, TRUNK_EXTENSION } from '@stevedore/protocol';
+import type { Container } from '../container/container.js';
 import { isStoreError } from '../errors.js';
 import type { FileMap, TrunkRow } from '../filemap/filemap.js';
 import { formatKey, timeOfKey } from '../key.js';
-import { readTrunkDirectory } from '../merge/trunk-directory.js';
 import { planTrunk, type TrunkPlan } from '../merge/trunk-plan.js';
-import type { ListedFile, TrunkStore } from '../merge/trunk-store.js';
+import { type ListedFile, readTrunkDirectory, type TrunkStore } from '../merge/trunk-store.js';
 
 /**
  * Looks for what FastDFS holds of this container and no record names: a trunk that was
@@ -23,8 +23,7 @@ export interface OrphanParts {
   readonly fileMap: FileMap;
   readonly trunkStore: TrunkStore;
   readonly now: () => number;
-  /** Makes the records durable that say where a trunk really is. */
-  readonly syncRecords: () => Promise<void>;
+  readonly container: Container;
   /** Takes the stored trunk for the plan; false if it cannot. */
   readonly adopt: (plan: TrunkPlan, fileId: string) => Promise<boolean>;
   /** Takes it in the place of the recorded one, which FastDFS has lost. */
@@ -114,7 +113,7 @@ class Search {
     const startedAt = now();
     // A clock that was set back since would keep them in doubt until it is there again.
     for (const { id, doubtfulSince } of fileMap.doubtfulTrunks()) {
-      if (doubtfulSince! > startedAt) fileMap.doubt(id, startedAt);
+      if (doubtfulSince! > startedAt) fileMap.doubt(startedAt, id);
     }
     const doubtful = fileMap.doubtfulTrunks();
     await this.#removeUnwanted();
@@ -155,7 +154,7 @@ class Search {
 
   #noteWhole(trunk: TrunkRow): void {
     const { fileMap } = this.#parts;
-    const key = fileMap.members(trunk.id)[0]?.key ?? fileMap.onlyMember(trunk.id)?.key;
+    const key = fileMap.members(trunk.id)[0]?.key ?? fileMap.findInTrunk(trunk.id, 0)?.key;
     const crc32 = trunk.crc32 ?? (key && fileMap.find(key)?.crc32);
     const same = this.#wholes.get(trunk.size) ?? [];
     same.push({ key, crc32, task: nameOf(trunk.taskId) });
@@ -232,7 +231,7 @@ class Search {
     fileId: string,
     bytes: number,
   ): Promise<{ readonly fate: OrphanFate; readonly detail: string }> {
-    const { fileMap, trunkStore, adopt, replace, syncRecords } = this.#parts;
+    const { fileMap, trunkStore, adopt, replace, container } = this.#parts;
     const { signal, repair } = this.#search;
     const detail = describe(trunk);
     if (!repair) return { fate: 'left', detail };
@@ -247,7 +246,8 @@ class Search {
       await replace(trunk, fileId);
       return { fate: 'adopted', detail: 'the recorded one is gone' };
     }
-    await syncRecords();
+    // Where a trunk really is, records say that must be durable first.
+    await container.sync();
     // Nothing may have happened meanwhile that makes it the one that counts.
     const current = fileMap.trunkByTask(trunk.taskId);
     if (current?.fileId === fileId && current.state !== 'retired') {
@@ -265,7 +265,7 @@ class Search {
       const of = { fileId, size, taskId };
       const entries = await readTrunkDirectory(trunkStore, of, this.#search.signal);
       const rows = entries.flatMap(({ file }) => fileMap.find(file.key) ?? []);
-      const waits = rows.every((row) => row.trunk === null && row.spooled === 0);
+      const waits = rows.every((row) => !row.trunk && row.local.at === 'container');
       if (rows.length !== entries.length || !waits) return undefined;
       const plan = planTrunk(taskId, rows, TRUNK_EXTENSION);
       const isSame = plan.members.every(({ offset }, index) => offset === entries[index]!.offset);

@@ -80,7 +80,7 @@ export class Quarantine {
     if (!current || !isSameCopy(row, current, place) || !fileMap.addDamage(copy)) return;
     this.#remember(copy);
     this.#found += 1;
-    const fileId = place === 'trunk' ? (row.trunkFileId ?? undefined) : undefined;
+    const fileId = place === 'trunk' ? row.trunk?.fileId : undefined;
     const key = formatKey(row.key);
     onDamage({ key, place, storage: holder === '' ? undefined : holder, fileId });
     const where = fileId === undefined ? `the ${place}` : `${fileId} at ${holder || 'a storage'}`;
@@ -115,7 +115,7 @@ export class Quarantine {
     const rows = [...this.#known].flatMap(
       (name) => this.#parts.fileMap.find(Buffer.from(name, 'latin1')) ?? [],
     );
-    return rows.filter(({ trunk }) => trunk === null);
+    return rows.filter(({ trunk }) => !trunk);
   }
 
   #remember({ key }: DamagedCopy): void {
@@ -124,9 +124,10 @@ export class Quarantine {
 }
 
 function isSameCopy(read: FileRow, current: FileRow, place: DamagePlace): boolean {
-  if (place === 'trunk') return read.trunkFileId === current.trunkFileId;
-  if (place === 'spool') return current.spooled === 1;
-  return read.segment === current.segment && read.position === current.position;
+  if (place === 'trunk') return read.trunk?.fileId === current.trunk?.fileId;
+  if (place === 'spool') return current.local.at === 'spool';
+  const { segment, position } = current.local;
+  return read.local.segment === segment && read.local.position === position;
 }
 
 function nameOf(key: Buffer): string {

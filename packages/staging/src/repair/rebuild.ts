@@ -1,8 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { StoreError } from '../errors.js';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { ProtocolError } from '@stevedore/protocol';
+import { isStoreError, StoreError } from '../errors.js';
 import type { FileMap, TrunkRow } from '../filemap/filemap.js';
-import type { TrunkStore } from '../merge/trunk-store.js';
-import { adoptTrunks, isFinal, type UnreadTrunk } from './settle.js';
+import { finishTrunk, inPages } from '../merge/trunk-sender.js';
+import { readTrunkDirectory, type TrunkStore } from '../merge/trunk-store.js';
 
 /**
  * Makes a FileMap that was lost whole again: reads the directories of the trunks that
@@ -20,6 +21,13 @@ export interface RebuildParts {
   readonly onAnswered: () => void;
 }
 
+/** A trunk whose directory could not be read, and why. */
+interface UnreadTrunk {
+  readonly trunk: TrunkRow;
+  readonly error: Error;
+}
+
+const ADOPT_PAGE = 250;
 const PASS_TIMEOUT_MS = 600_000;
 const AWAY_PAUSE_MS = 2_000;
 /** Between looks for trunks that FastDFS does not have, or whose directory is damaged. */
@@ -120,4 +128,96 @@ function unreadable({ trunk, error }: UnreadTrunk): StoreError {
     `the FileMap was made anew but for the files of ${trunk.fileId}, which could not be read (${error.message}); if it cannot be brought back, stevedore fsck tells what is lost`,
     { cause: error },
   );
+}
+
+/**
+ * Confirms the trunks whose members the container knows; resolves with the others, whose
+ * directories have to be read.
+ */
+export async function settleKnown(fileMap: FileMap): Promise<TrunkRow[]> {
+  const unread: TrunkRow[] = [];
+  for (const trunk of [...fileMap.trunksIn('stored'), ...fileMap.trunksIn('missing')]) {
+    const members = fileMap.members(trunk.id);
+    // A plan may outlive the segments of its members: then only the trunk itself knows
+    // them, and to take them for deleted would be to delete them.
+    const isKnown = ({ key, offset }: (typeof members)[number]) => {
+      const row = fileMap.find(key);
+      if (row) return (row.trunk?.id ?? trunk.id) === trunk.id || isForwarded(offset);
+      return fileMap.isDeleted(key);
+    };
+    const isForwarded = (offset: number) => fileMap.forwarded(trunk.fileId!, offset) !== undefined;
+    // A large file that was deleted when the record of its storing was written again.
+    const isDead = trunk.kind === 'whole' && members.length === 0;
+    if (isDead) fileMap.finishTrunk(trunk.id, trunk.files, trunk.size);
+    if (isDead) continue;
+    if (members.length === 0 || !members.every(isKnown)) {
+      unread.push(trunk);
+      continue;
+    }
+    await inPages(members, (page) => fileMap.confirmUnmoved(trunk, page));
+    finishTrunk(fileMap, trunk.id, members);
+  }
+  return unread;
+}
+
+/** Reads the directories of the trunks; resolves with those that are to be tried again. */
+async function adoptTrunks(
+  fileMap: FileMap,
+  store: TrunkStore,
+  trunks: readonly TrunkRow[],
+  signal: AbortSignal,
+  onProgress: (done: number, all: number) => void = () => undefined,
+): Promise<UnreadTrunk[]> {
+  const unread: UnreadTrunk[] = [];
+  for (const [index, trunk] of trunks.entries()) {
+    try {
+      await adoptTrunk(fileMap, store, trunk, signal);
+    } catch (error) {
+      unread.push({ trunk, error: error as Error });
+      if (isGone(error)) fileMap.missTrunk(trunk.id);
+      else if (!isDamage(error)) {
+        // FastDFS is away: the others would fail as well.
+        const rest = trunks.slice(index + 1);
+        return [...unread, ...rest.map((other) => ({ trunk: other, error: error as Error }))];
+      }
+    }
+    onProgress(index + 1, trunks.length);
+  }
+  return unread;
+}
+
+/** FastDFS has answered, and the answer will hardly change. */
+function isFinal({ error }: UnreadTrunk): boolean {
+  return isGone(error) || isDamage(error);
+}
+
+function isGone(error: unknown): boolean {
+  return isStoreError(error, 'not_found');
+}
+
+function isDamage(error: unknown): boolean {
+  return error instanceof ProtocolError;
+}
+
+/** Plans that were not sent to their end are given up: their files wait again. */
+export function abandonPlans(fileMap: FileMap, now: number): number {
+  const unfinished = fileMap.trunksIn('planned');
+  for (const trunk of unfinished) fileMap.abandonTrunk(now, trunk.id);
+  return unfinished.length;
+}
+
+async function adoptTrunk(
+  fileMap: FileMap,
+  store: TrunkStore,
+  trunk: TrunkRow,
+  signal: AbortSignal,
+): Promise<void> {
+  const entries = await readTrunkDirectory(store, trunk, signal);
+  for (let at = 0; at < entries.length; at += ADOPT_PAGE) {
+    signal.throwIfAborted();
+    fileMap.adoptMembers(trunk, entries.slice(at, at + ADOPT_PAGE));
+    await nextTurn();
+  }
+  const contentBytes = entries.reduce((sum, { file }) => sum + file.size, 0);
+  fileMap.finishTrunk(trunk.id, entries.length, contentBytes);
 }

@@ -1,9 +1,15 @@
-import { soundBytes } from '../container/staged-bytes.js';
-import type { FileRow } from '../filemap/filemap.js';
-import { repairLarge } from './repair-large.js';
-import { type RepairParts, soundSlice } from './sound-copies.js';
-import { takeBack } from './take-back.js';
-import { stageAgain } from './upkeep.js';
+import { type FileMap, type FileRow, localDamage } from '../filemap/filemap.js';
+import {
+  goodHolders,
+  hasSoundHolder,
+  learnBlocks,
+  PART_BYTES,
+  type RepairParts,
+  readTrunk,
+  soundBytes,
+  soundSlice,
+  stageAgain,
+} from './sound-copies.js';
 
 /**
  * Makes a damaged copy good from a sound one. A slice is staged again from the
@@ -25,10 +31,10 @@ export async function repairFile(
   const { fileMap, quarantine } = parts;
   const row = fileMap.find(key);
   if (!row) return true;
-  if (row.trunk === null) return repairWaiting(parts, row, signal);
-  const isMended = await (row.spooled > 0
-    ? repairLarge(parts, row, signal)
-    : repairSmall(parts, row, signal));
+  if (!row.trunk) return repairWaiting(parts, row, signal);
+  const isMended = await (row.local.at === 'container'
+    ? repairSmall(parts, row, signal)
+    : repairLarge(parts, row, signal));
   if (isMended) quarantine.countRepaired();
   return isMended;
 }
@@ -39,7 +45,7 @@ async function repairWaiting(
   row: FileRow,
   signal: AbortSignal | undefined,
 ): Promise<boolean> {
-  if (!parts.quarantine.has(row.key, row.spooled > 0 ? 'spool' : 'container')) return false;
+  if (!parts.quarantine.has(row.key, localDamage(row))) return false;
   return takeBack(parts, row, signal);
 }
 
@@ -56,7 +62,7 @@ async function repairSmall(
     : await soundBytes(parts.container, row).catch(() => undefined);
   if (isTrunkBad) {
     const bytes = local ?? (await soundSlice(parts, row, signal));
-    if (!bytes || fileMap.find(row.key)?.trunk !== row.trunk) return false;
+    if (!bytes || fileMap.find(row.key)?.trunk?.id !== row.trunk?.id) return false;
     await stageAgain(parts, row, bytes);
     quarantine.forget(row.key);
     return true;
@@ -102,4 +108,179 @@ export class Repairs {
       this.#wanted.delete(name);
     }
   }
+}
+
+/**
+ * Repairs a large file. Where a storage's copy is damaged, the file goes back into the
+ * spool from a copy that is sound and is stored again, whole, under a new FastDFS id; the
+ * damaged one is deleted, at all storages, once the new one is confirmed. A damaged copy
+ * in the spool is given up once a storage has shown a sound one.
+ *
+ * The spool's file is whole, checked and durable before the record that makes it the
+ * file's place. If that record is refused, the file stays for the next attempt, or until
+ * the next start, which removes what no record speaks of.
+ */
+function repairLarge(
+  parts: RepairParts,
+  row: FileRow,
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
+  return parts.inTurn(async () => {
+    const current = parts.fileMap.find(row.key);
+    // Another repair came first, or it was deleted.
+    if (!current || current.trunk?.id !== row.trunk?.id) return true;
+    return repair(parts, current, signal);
+  });
+}
+
+async function repair(
+  parts: RepairParts,
+  row: FileRow,
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
+  const { fileMap, spool, quarantine } = parts;
+  const isAnyBad = quarantine.holders(row.key).length > 0;
+  if (quarantine.has(row.key, 'spool')) {
+    if (!(await hasSoundHolder(parts, row, signal))) return false;
+    await spool.remove(row.key);
+    fileMap.forgetSpooled(row.key);
+    quarantine.lift(row.key, 'spool');
+  }
+  if (!isAnyBad) return true;
+  const isBack = (await isSoundInSpool(parts, row)) || (await fetchToSpool(parts, row, signal));
+  return isBack && storeAgain(parts, row);
+}
+
+async function isSoundInSpool(
+  { fileMap, spool, quarantine }: RepairParts,
+  row: FileRow,
+): Promise<boolean> {
+  if (!spool.has(row.key)) return false;
+  const list = await spool.checksums(row.key, row, () => Promise.resolve());
+  if (list) learnBlocks(fileMap, row, list);
+  else quarantine.add(row, 'spool');
+  return list !== undefined;
+}
+
+/** From the first storage whose copy turns out to be sound. */
+async function fetchToSpool(
+  parts: RepairParts,
+  row: FileRow,
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
+  if (parts.spool.has(row.key)) return false;
+  for (const holder of await goodHolders(parts, row, signal)) {
+    const isSound = await fetchFrom(parts, row, holder, signal);
+    if (isSound) return true;
+    if (isSound === false) parts.quarantine.add(row, 'trunk', holder);
+  }
+  return false;
+}
+
+/** False when the storage's bytes are not the file; undefined when they could not be had. */
+async function fetchFrom(
+  { fileMap, trunkStore, beginAgain }: RepairParts,
+  row: FileRow,
+  holder: string,
+  signal: AbortSignal | undefined,
+): Promise<boolean | undefined> {
+  const writer = await beginAgain(row.key, row.size);
+  let isSound: boolean | undefined;
+  try {
+    const trunk = row.trunk!;
+    while (writer.size < row.size) {
+      const count = Math.min(PART_BYTES, row.size - writer.size);
+      const bytes = await readTrunk(trunkStore, trunk, writer.size, count, signal, holder);
+      if (bytes?.length !== count) break;
+      await writer.write([bytes]);
+    }
+    isSound = writer.size === row.size && writer.crc32 === row.crc32;
+    if (isSound) await writer.finish(true);
+    if (isSound) learnBlocks(fileMap, row, writer.blocks);
+  } catch {
+    isSound = undefined;
+  }
+  if (isSound !== true) await writer.discard();
+  return isSound;
+}
+
+/** The file waits again, as when it was new. */
+async function storeAgain(parts: RepairParts, row: FileRow): Promise<boolean> {
+  const { fileMap, spool, quarantine } = parts;
+  const isDone = await parts.alone(async () => {
+    await spool.syncNames();
+    const isThere = spool.has(row.key) && fileMap.find(row.key)?.trunk?.id === row.trunk?.id;
+    if (isThere) await stageAgain(parts, row, undefined);
+    return isThere;
+  });
+  if (!fileMap.find(row.key)) await spool.remove(row.key);
+  if (isDone) quarantine.forget(row.key);
+  return isDone;
+}
+
+/**
+ * A file that was moved out of a trunk, or out of FastDFS whole, and whose new copy on this
+ * disk is damaged before it is stored again: its old place is kept until then. Once a
+ * storage has shown that the file is sound there, that is its place again.
+ */
+
+/** The waiting file at the place in FastDFS that it was moved from; undefined if that is gone. */
+function formerRow(fileMap: FileMap, row: FileRow): FileRow | undefined {
+  const place = row.was.at(-1);
+  if (row.trunk || !place) return undefined;
+  const [fileId, offset] = place;
+  const trunk = fileMap.trunkByFileId(fileId);
+  if (trunk?.state !== 'confirmed') return undefined;
+  return { ...row, trunk: { id: trunk.id, kind: trunk.kind, fileId, offset } };
+}
+
+/**
+ * True if FastDFS has it sound and is where it is read from. False if it has no such place,
+ * or no storage has it sound there. Rejects while FastDFS is away.
+ */
+export async function takeBack(
+  parts: RepairParts,
+  row: FileRow,
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
+  const former = formerRow(parts.fileMap, row);
+  if (!former) return false;
+  const isSound =
+    former.trunk?.kind === 'whole'
+      ? await hasSoundHolder(parts, former, signal)
+      : (await soundSlice(parts, former, signal)) !== undefined;
+  // What is damaged and waits may be set aside just now.
+  return parts.alone(() => putBack(parts, row, isSound ? former : undefined));
+}
+
+/** `former`: where the file is known to be sound. */
+async function putBack(
+  { container, fileMap, quarantine, spool }: RepairParts,
+  row: FileRow,
+  former: FileRow | undefined,
+): Promise<boolean> {
+  const current = fileMap.find(row.key);
+  if (!current) return false;
+  // Somebody else was first, or it was stored meanwhile.
+  if (current.trunk) return true;
+  const place = localDamage(current);
+  const isBad = isSameCopy(row, current) || quarantine.has(row.key, place);
+  if (!isBad || !former || !isSamePlace(former, formerRow(fileMap, current))) return false;
+  if (!fileMap.takeBack(row.key)) return false;
+  quarantine.lift(row.key, place);
+  quarantine.countRepaired();
+  if (current.local.at === 'container') return true;
+  // A power failure may take the FileMap's changes: then its record speaks of the spool's file.
+  await container.sync();
+  await fileMap.checkpoint();
+  if (fileMap.find(row.key)?.local.at !== 'spool') await spool.remove(row.key);
+  return true;
+}
+
+function isSameCopy({ local: one }: FileRow, { local: other }: FileRow): boolean {
+  return one.segment === other.segment && one.position === other.position && one.at === other.at;
+}
+
+function isSamePlace(one: FileRow, other: FileRow | undefined): boolean {
+  return one.trunk?.id === other?.trunk?.id && one.trunk?.offset === other?.trunk?.offset;
 }

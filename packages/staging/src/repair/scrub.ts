@@ -1,12 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { hasCode } from '@stevedore/disk';
-import { soundBytes } from '../container/staged-bytes.js';
-import type { FileRow, TrunkRow } from '../filemap/filemap.js';
+import { type FileRow, localDamage, type TrunkRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
 import { repairFile } from './repair.js';
-import { isSoundAt, learnBlocks, type RepairParts } from './sound-copies.js';
-import { allFiles, ROWS_PER_PAGE, readTrunk, stopped, type UpkeepOptions } from './upkeep.js';
+import {
+  allFiles,
+  isSoundAt,
+  learnBlocks,
+  type RepairParts,
+  ROWS_PER_PAGE,
+  readTrunk,
+  soundBytes,
+  stopped,
+  type UpkeepOptions,
+} from './sound-copies.js';
 
 /**
  * Reads every byte there is, at a bounded rate, and holds it against its CRC-32:
@@ -97,15 +105,15 @@ class Scrub {
     for await (const row of allFiles(this.#parts.fileMap, from)) {
       count += 1;
       if (count % ROWS_PER_PAGE === 0) this.#note({ key: formatKey(row.key) });
-      const where = row.spooled > 0 ? 'spool' : 'container';
-      const sound = await (row.spooled > 0 ? this.#isSpoolSound(row) : this.#isSegmentSound(row));
+      const where = localDamage(row);
+      const sound = await (where === 'spool' ? this.#isSpoolSound(row) : this.#isSegmentSound(row));
       if (sound === undefined) continue;
       this.#localFiles += 1;
       this.#localBytes += row.size;
       if (sound === true) this.#parts.quarantine.lift(row.key, where);
       else await this.#localDamage(row, where, sound === 'unreadable');
       // A large file has paid for its bytes as they were read.
-      await this.#pace(row.spooled > 0 ? 0 : row.size, row.trunk === null);
+      await this.#pace(where === 'spool' ? 0 : row.size, !row.trunk);
     }
   }
 
@@ -139,7 +147,7 @@ class Scrub {
         else await this.#checkExtent(trunk, extent, holder, counts);
       }
       if (rows.length < ROWS_PER_PAGE) break;
-      offset = rows.at(-1)!.trunkOffset!;
+      offset = rows.at(-1)!.trunk!.offset;
     }
   }
 
@@ -164,9 +172,9 @@ class Scrub {
     holder: string | undefined,
     counts: boolean,
   ): Promise<void> {
-    const start = rows[0]!.trunkOffset!;
+    const start = rows[0]!.trunk!.offset;
     const last = rows.at(-1)!;
-    const length = last.trunkOffset! + last.size - start;
+    const length = last.trunk!.offset + last.size - start;
     const { signal } = this.#options;
     const { trunkStore, quarantine } = this.#parts;
     const bytes =
@@ -175,7 +183,7 @@ class Scrub {
         : await readTrunk(trunkStore, trunk, start, length, signal, holder);
     for (const row of rows) {
       if (counts) this.#count(row);
-      const from = row.trunkOffset! - start;
+      const from = row.trunk!.offset - start;
       const slice = bytes?.subarray(from, from + row.size);
       const isSound = slice?.length === row.size && crc32(slice) === row.crc32;
       if (isSound) quarantine.lift(row.key, 'trunk', holder);
@@ -196,15 +204,14 @@ class Scrub {
   ): Promise<void> {
     const { quarantine } = this.#parts;
     const { repair, signal } = this.#options;
-    const elsewhere = row.trunk !== null;
     // That the disk fails as a whole may pass: no copy is given up for that.
     if (!unreadable) quarantine.add(row, where);
     // A file that waits may be sound where it was moved from.
     const isMendable = repair && !unreadable;
     const repaired = isMendable && (await repairFile(this.#parts, row.key, signal));
     const what = unreadable ? 'cannot be read at present' : 'is damaged';
-    const detail = elsewhere
-      ? `the copy on this disk ${what}; FastDFS has the file as ${row.trunkFileId}`
+    const detail = row.trunk
+      ? `the copy on this disk ${what}; FastDFS has the file as ${row.trunk.fileId}`
       : `the only copy on this disk ${what}`;
     this.#damaged.push({ key: formatKey(row.key), where, detail, repaired });
   }
@@ -218,7 +225,7 @@ class Scrub {
     const { fileMap, quarantine } = this.#parts;
     const { repair, signal } = this.#options;
     // Deleted or moved since its place was looked up.
-    if (fileMap.find(row.key)?.trunk !== trunk.id) return;
+    if (fileMap.find(row.key)?.trunk?.id !== trunk.id) return;
     quarantine.add(row, 'trunk', holder);
     const repaired = repair && (await repairFile(this.#parts, row.key, signal));
     const where = holder === undefined ? '' : ` at ${holder}`;
@@ -231,7 +238,7 @@ class Scrub {
   /** Undefined when there is no local copy. */
   async #isSegmentSound(row: FileRow): Promise<boolean | 'unreadable' | undefined> {
     const { container } = this.#parts;
-    if (!container.segment(row.segment)) return undefined;
+    if (!container.segment(row.local.segment)) return undefined;
     try {
       return (await soundBytes(container, row)) !== undefined;
     } catch {
@@ -241,7 +248,7 @@ class Scrub {
 
   async #isSpoolSound(row: FileRow): Promise<boolean | 'unreadable' | undefined> {
     const { spool, fileMap } = this.#parts;
-    if (row.spooled !== 1 || !spool.has(row.key)) return undefined;
+    if (row.local.at !== 'spool' || !spool.has(row.key)) return undefined;
     const { signal } = this.#options;
     try {
       const list = await spool.checksums(row.key, row, (bytes) => this.#pace(bytes, false));
@@ -278,8 +285,8 @@ function extents(rows: readonly FileRow[]): FileRow[][] {
   const found: FileRow[][] = [];
   for (const row of rows) {
     const last = found.at(-1);
-    const start = last?.[0]?.trunkOffset ?? 0;
-    if (last && row.trunkOffset! + row.size - start <= EXTENT_BYTES) last.push(row);
+    const start = last?.[0]?.trunk?.offset ?? 0;
+    if (last && row.trunk!.offset + row.size - start <= EXTENT_BYTES) last.push(row);
     else found.push([row]);
   }
   return found;

@@ -1,10 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
+import type { Background } from '../background.js';
 import type { Container } from '../container/container.js';
-import { deletionRecord, movedRecord } from '../container/records.js';
-import type { FormerPlace } from '../filemap/changes.js';
-import { type FileMap, type FileRow, placesOf, type TrunkRow } from '../filemap/filemap.js';
+import { deletionRecord, movedRecord, retiredRecord } from '../container/records.js';
+import type { FileMap, FileRow, TrunkRow } from '../filemap/filemap.js';
+import type { FormerPlace } from '../filemap/rows.js';
 import type { TrunkStore } from '../merge/trunk-store.js';
+import type { Rebuild } from '../repair/rebuild.js';
+import type { Retention } from './retention.js';
 
 /**
  * Gives the room of deleted files back. The living files of a trunk that is more
@@ -76,7 +79,7 @@ export class Compaction {
       const rows = firstBytes(fileMap.aliveIn(trunk.id, offset, PAGE_ROWS), PAGE_BYTES);
       if (rows.length === 0) break;
       const { bytes, files } = await this.#move(trunk, rows);
-      offset = rows.at(-1)!.trunkOffset!;
+      offset = rows.at(-1)!.trunk!.offset;
       moved += files;
       await this.#pause((bytes / bytesPerSecond) * 1000);
     }
@@ -91,21 +94,11 @@ export class Compaction {
     for (const row of rows) {
       const body = await this.#read(trunk, row).catch((error: unknown) => {
         // Deleted since the page was read, perhaps with its whole trunk.
-        if (fileMap.find(row.key)?.trunk !== trunk.id) return undefined;
+        if (fileMap.find(row.key)?.trunk?.id !== trunk.id) return undefined;
         throw error;
       });
       if (!body) continue;
-      records.push(
-        movedRecord(
-          {
-            ...row,
-            group: row.group ?? undefined,
-            expiresAt: row.expiresAt ?? undefined,
-            body: [body],
-          },
-          places(row),
-        ),
-      );
+      records.push(movedRecord({ ...row, body: [body] }, places(row)));
     }
     if (records.length > 0) await container.append(records);
     onMoved(bytes);
@@ -124,7 +117,7 @@ export class Compaction {
     const bytes =
       row.size === 0
         ? Buffer.alloc(0)
-        : await trunkStore.read(trunk.fileId!, row.trunkOffset!, row.size, signal);
+        : await trunkStore.read(trunk.fileId!, row.trunk!.offset, row.size, signal);
     if (bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
     return this.#parts.readSound(row);
   }
@@ -142,7 +135,7 @@ interface Moved {
 
 /** Where the file has been, its present place in the trunk last. */
 function places(row: FileRow): FormerPlace[] {
-  return [...placesOf(row), [row.trunkFileId!, row.trunkOffset!]];
+  return [...row.was, [row.trunk!.fileId, row.trunk!.offset]];
 }
 
 /** The first rows whose sizes sum up to at most `bytes`; one at least. */
@@ -153,4 +146,112 @@ function firstBytes(rows: readonly FileRow[], bytes: number): FileRow[] {
     return index > 0 && sum > bytes;
   });
   return rows.slice(0, count === -1 ? rows.length : count);
+}
+
+/**
+ * Deletes trunks from FastDFS in which nothing is alive any more. That a trunk is given
+ * up is a durable record before FastDFS is asked to delete it: from then on no file is
+ * looked for in it, whatever becomes of the FileMap, and the deletions of its files
+ * need no longer be kept. Asking is repeated until FastDFS has done it.
+ */
+export interface RetirementParts {
+  readonly container: Container;
+  readonly fileMap: FileMap;
+  readonly retention: Retention;
+  readonly trunkStore: TrunkStore;
+  readonly now: () => number;
+}
+
+const REMOVE_TIMEOUT_MS = 30_000;
+
+export class Retirement {
+  readonly #parts: RetirementParts;
+  #stopped = false;
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(parts: RetirementParts) {
+    this.#parts = parts;
+  }
+
+  /** One run at a time; a run that fails leaves the rest to the next. */
+  run(): Promise<void> {
+    const retired = this.#running.then(() => this.#retireAll());
+    this.#running = retired.catch(() => undefined);
+    return retired;
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    await this.#running;
+  }
+
+  async #retireAll(): Promise<void> {
+    const { container, fileMap, trunkStore } = this.#parts;
+    for (const trunk of fileMap.deadTrunks()) {
+      if (this.#stopped) return;
+      if (!this.#isNeeded(trunk)) await this.#giveUp(trunk);
+    }
+    const retiring = fileMap.trunksIn('retiring');
+    if (retiring.length > 0) await container.sync();
+    for (const trunk of retiring) {
+      if (this.#stopped) return;
+      await trunkStore.remove(trunk.fileId!, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
+      fileMap.retireTrunk(trunk.id);
+    }
+  }
+
+  /** Not while retention may write the record of its storing again, behind this one. */
+  #giveUp(trunk: TrunkRow): Promise<void> {
+    const { taskId, kind, fileId, size, crc32, files, doubtfulSince } = trunk;
+    const { container, retention, now } = this.#parts;
+    const doubtful = doubtfulSince !== null;
+    const stored = { taskId, kind, fileId: fileId!, size, crc32: crc32 ?? 0, files, doubtful };
+    return retention.alone(async () => {
+      if (this.#isNeeded(trunk)) return;
+      await container.append([retiredRecord(stored, now())]);
+    });
+  }
+
+  /** Until its last file is stored elsewhere, that file can be read in it, or come back to it. */
+  #isNeeded(trunk: TrunkRow): boolean {
+    const { fileMap } = this.#parts;
+    return fileMap.hasUnsettledMoves(trunk) || fileMap.aliveIn(trunk.id, -1, 1).length > 0;
+  }
+}
+
+export interface TidyingParts {
+  readonly retirement: Retirement;
+  readonly compaction: Compaction;
+  readonly rebuild: Rebuild;
+  readonly background: Background;
+}
+
+/** Deletes trunks that are dead and empties those that are nearly so, when it is wanted. */
+export class Tidying {
+  readonly #parts: TidyingParts;
+  #isWanted = false;
+  #isUnderWay = false;
+
+  constructor(parts: TidyingParts) {
+    this.#parts = parts;
+  }
+
+  want(): void {
+    this.#isWanted = true;
+    if (!this.#isUnderWay) this.#parts.background.run(this.#run());
+  }
+
+  async #run(): Promise<void> {
+    const { retirement, compaction, rebuild, background } = this.#parts;
+    this.#isUnderWay = true;
+    try {
+      while (this.#isWanted && !background.isOver) {
+        this.#isWanted = false;
+        await retirement.run();
+        if (!background.isOver && !rebuild.isWaiting) await compaction.run();
+      }
+    } finally {
+      this.#isUnderWay = false;
+    }
+  }
 }

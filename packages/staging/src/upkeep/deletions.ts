@@ -1,12 +1,13 @@
+import type { Background } from '../background.js';
 import type { Container } from '../container/container.js';
 import { deletionRecord } from '../container/records.js';
 import type { Spool } from '../container/spool.js';
 import { StoreError } from '../errors.js';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
-import type { MergeTask } from '../merge/merge-task.js';
+import type { WaitingFiles } from '../merge/waiting-files.js';
 import type { Quarantine } from '../repair/quarantine.js';
-import type { Background } from './background.js';
+import type { Rebuild } from '../repair/rebuild.js';
 
 /** Deletes files: when their owners ask for it, and when their time is over. */
 export interface DeletionsParts {
@@ -14,11 +15,12 @@ export interface DeletionsParts {
   readonly fileMap: FileMap;
   readonly spool: Spool;
   readonly quarantine: Quarantine;
-  readonly merging: MergeTask;
+  readonly files: WaitingFiles;
   readonly background: Background;
   readonly now: () => number;
-  /** False while a file that is not found may be one that is not known yet. */
-  readonly isComplete: () => boolean;
+  readonly rebuild: Rebuild;
+  /** The file is no longer left out of trunks. */
+  readonly takeIn: (key: Buffer) => void;
   /** Trunks have lost files. */
   readonly onDead: () => void;
 }
@@ -35,10 +37,10 @@ export class Deletions {
 
   /** False if there is no such file (any more). Durable when it resolves. */
   async delete(key: Buffer): Promise<boolean> {
-    const { fileMap, isComplete } = this.#parts;
+    const { fileMap, rebuild } = this.#parts;
     const row = fileMap.find(key);
     if (!row) {
-      if (!isComplete() && !fileMap.isDeleted(key)) throw unknownYet(key);
+      if (!rebuild.isComplete && !fileMap.isDeleted(key)) throw unknownYet(key);
       return false;
     }
     await this.#deleteRows([row]);
@@ -59,15 +61,15 @@ export class Deletions {
   }
 
   async #deleteRows(rows: readonly FileRow[]): Promise<void> {
-    const { container, quarantine, merging, spool, background, onDead } = this.#parts;
+    const { container, quarantine, files, spool, background, takeIn, onDead } = this.#parts;
     const now = this.#parts.now();
     await container.append(rows.map(({ key }) => deletionRecord(key, now)));
-    for (const { key, spooled } of rows) {
+    for (const { key, local } of rows) {
       quarantine.forget(key);
-      merging.takeIn(key);
-      if (spooled === 1 && !merging.isPacking(key)) background.run(spool.remove(key));
+      takeIn(key);
+      if (local.at === 'spool' && !files.isPacking(key)) background.run(spool.remove(key));
     }
-    if (rows.some(({ trunk, was }) => trunk !== null || was !== null)) onDead();
+    if (rows.some(({ trunk, was }) => trunk || was.length > 0)) onDead();
   }
 }
 

@@ -1,3 +1,4 @@
+import { type Serial, serial } from '@stevedore/disk';
 import type { Container } from '../container/container.js';
 import type { NewRecord } from '../container/record.js';
 import {
@@ -11,7 +12,6 @@ import type { Segment } from '../container/segment.js';
 import type { Spool } from '../container/spool.js';
 import type { FileMap, TrunkRow } from '../filemap/filemap.js';
 import { describeWhole } from '../merge/trunk-sender.js';
-import { type Serial, serial } from '../serial.js';
 
 /**
  * Frees the container. Segments and spooled files whose bytes FastDFS has confirmed
@@ -163,7 +163,7 @@ function describe(fileMap: FileMap, trunk: TrunkRow): StoredTrunk {
     files,
     doubtful: trunk.doubtfulSince !== null,
   };
-  const row = kind === 'whole' ? fileMap.onlyMember(trunk.id) : undefined;
+  const row = kind === 'whole' ? fileMap.findInTrunk(trunk.id, 0) : undefined;
   if (!row) return stored;
   return { ...stored, blocks: fileMap.blocks(row.key), file: describeWhole(row) };
 }

@@ -1,13 +1,13 @@
 import { crc32 } from 'node:zlib';
+import { isMediumFailure } from '@stevedore/disk';
 import { isBlockListOf } from '../container/block-checksums.js';
 import type { Container } from '../container/container.js';
-import { Unreadable } from '../container/firm-read.js';
 import { deletionRecord, movedRecord } from '../container/records.js';
 import type { Segment } from '../container/segment.js';
+import { Unreadable } from '../container/segment.js';
 import type { Spool } from '../container/spool.js';
-import { readableBytes } from '../container/staged-bytes.js';
-import { type FileMap, type FileRow, placesOf } from '../filemap/filemap.js';
-import { waitingIn } from '../merge/waiting-files.js';
+import { type FileMap, type FileRow, localDamage } from '../filemap/filemap.js';
+import { type WaitingFiles, waitingIn } from '../merge/waiting-files.js';
 import type { Quarantine } from '../repair/quarantine.js';
 
 /**
@@ -24,8 +24,7 @@ export interface SetAsideParts {
   readonly fileMap: FileMap;
   readonly quarantine: Quarantine;
   readonly now: () => number;
-  /** No trunk can have it: it may be another kind of file to the Merge Task from now on. */
-  readonly leaveOut: (key: Buffer) => void;
+  readonly files: WaitingFiles;
 }
 
 /**
@@ -38,8 +37,9 @@ export async function setAside(
   isRoomNeeded: boolean,
 ): Promise<boolean> {
   for (const row of [...waitingIn(parts.fileMap, segment)]) {
-    if (!parts.quarantine.has(row.key, row.spooled > 0 ? 'spool' : 'container')) return false;
-    if (row.spooled === 0 && !(await keepInSpool(parts, row, isRoomNeeded))) return false;
+    if (!parts.quarantine.has(row.key, localDamage(row))) return false;
+    if (row.local.at === 'container' && !(await keepInSpool(parts, row, isRoomNeeded)))
+      return false;
     await recordInSpool(parts, row);
   }
   return waitingIn(parts.fileMap, segment).next().done === true;
@@ -50,7 +50,7 @@ async function keepInSpool(
   row: FileRow,
   isRoomNeeded: boolean,
 ): Promise<boolean> {
-  const segment = container.segment(row.segment);
+  const segment = container.segment(row.local.segment);
   // That the disk fails may pass, and what it gives then may be sound.
   const bytes = await (segment && bytesOf(segment, row, isRoomNeeded).catch(() => undefined));
   if (bytes?.length !== row.size || crc32(bytes) === row.crc32) return false;
@@ -67,9 +67,9 @@ async function keepInSpool(
 
 async function bytesOf(segment: Segment, row: FileRow, isRoomNeeded: boolean): Promise<Buffer> {
   // Most often it is as before, and the next look is not far.
-  if (!isRoomNeeded) return segment.read(row.position, row.size);
+  if (!isRoomNeeded) return segment.read(row.local.position, row.size);
   try {
-    return await segment.readFirmly(row.position, row.size);
+    return await segment.readFirmly(row.local.position, row.size);
   } catch (error) {
     if (!(error instanceof Unreadable)) throw error;
     return readableBytes(segment, row);
@@ -78,22 +78,41 @@ async function bytesOf(segment: Segment, row: FileRow, isRoomNeeded: boolean): P
 
 /** If the record is refused, a start removes the spool's file: no record speaks of it. */
 async function recordInSpool(parts: SetAsideParts, row: FileRow): Promise<void> {
-  const { container, spool, fileMap, quarantine, now, leaveOut } = parts;
+  const { container, spool, fileMap, quarantine, now, files } = parts;
   const blocks = fileMap.blocks(row.key);
   const file = {
     ...row,
-    group: row.group ?? undefined,
-    expiresAt: row.expiresAt ?? undefined,
     body: undefined,
     blocks: blocks && isBlockListOf(blocks, row) ? blocks : undefined,
   };
-  await container.append([movedRecord(file, placesOf(row))]);
+  await container.append([movedRecord(file, row.was)]);
   if (fileMap.find(row.key)) {
     quarantine.keep(row.key, 'spool');
-    leaveOut(row.key);
+    // No trunk can have it; it is a large file to the Merge Task from now on.
+    files.leaveOut(row.key);
     return;
   }
   // It was deleted meanwhile, and must be deleted behind its new record too.
   await container.append([deletionRecord(row.key, now())]);
   await spool.remove(row.key);
+}
+
+/** What a disk gives or refuses at a time. */
+const PIECE_BYTES = 4096;
+
+/** What can be read of them, with zeros for the rest. */
+async function readableBytes(segment: Segment, row: FileRow): Promise<Buffer> {
+  const bytes = Buffer.alloc(row.size);
+  for (let at = 0; at < row.size; ) {
+    // Up to the next border of a piece in the file.
+    const from = row.local.position + at;
+    const count = Math.min(PIECE_BYTES - (from % PIECE_BYTES), row.size - at);
+    try {
+      bytes.set(await segment.read(from, count), at);
+    } catch (error) {
+      if (!isMediumFailure(error)) throw error;
+    }
+    at += count;
+  }
+  return bytes;
 }

@@ -6,65 +6,14 @@ import {
   StorageStatus,
   syncSrcReq,
 } from '@stevedore/protocol';
-import { type Address, ConnectionError, Peer, type PeerAccess, StatusError } from '@stevedore/wire';
+import {
+  type Address,
+  ConnectionError,
+  Peer,
+  type PeerOptions,
+  StatusError,
+} from '@stevedore/wire';
 import { isUnfinished, type Members } from './members.js';
-
-/** Questions to all trackers at once, each over a connection of its own. */
-
-export interface TrackerCallsOptions {
-  readonly trackers: readonly Address[];
-  readonly localAddress: string | undefined;
-  readonly timeoutMs: number;
-  readonly access: PeerAccess;
-}
-
-/** What one tracker said: an answer, or the status of its refusal. */
-export type Told<Answer> =
-  | { readonly answer: Answer; readonly status: 0 }
-  | { readonly answer: undefined; readonly status: number };
-
-export class TrackerCalls {
-  readonly #options: TrackerCallsOptions;
-  readonly #stop = new AbortController();
-
-  constructor(options: TrackerCallsOptions) {
-    this.#options = options;
-  }
-
-  /** What those say that can be reached; throws if none can. */
-  async askAll<Request, Answer>(
-    command: Command<Request, Answer>,
-    request: Request,
-  ): Promise<Told<Answer>[]> {
-    const outcomes = await Promise.allSettled(
-      this.#options.trackers.map((tracker) => this.#ask(tracker, command, request)),
-    );
-    const told = outcomes.filter((each) => each.status === 'fulfilled');
-    if (told.length === 0) {
-      throw new ConnectionError('ERR_CONNECTION_LOST', `no tracker answers ${command.name}`);
-    }
-    return told.map(({ value }) => value);
-  }
-
-  close(): void {
-    this.#stop.abort();
-  }
-
-  async #ask<Request, Answer>(
-    tracker: Address,
-    command: Command<Request, Answer>,
-    request: Request,
-  ): Promise<Told<Answer>> {
-    const { localAddress, timeoutMs, access } = this.#options;
-    const peer = { address: tracker, localAddress, timeoutMs, access };
-    try {
-      return { answer: await Peer.ask(peer, command, request, this.#stop.signal), status: 0 };
-    } catch (error) {
-      if (error instanceof StatusError) return { answer: undefined, status: error.status };
-      throw error;
-    }
-  }
-}
 
 /**
  * First copies, as the trackers arrange them: a member that starts empty is given one
@@ -82,12 +31,15 @@ export interface FirstCopy {
 
 export interface FirstCopiesOptions {
   readonly group: string;
-  readonly calls: TrackerCalls;
   readonly members: Members;
+  readonly trackers: readonly Address[];
+  /** How a tracker is asked. */
+  readonly peer: Omit<PeerOptions, 'address'>;
 }
 
 export class FirstCopies {
   readonly #options: FirstCopiesOptions;
+  readonly #stop = new AbortController();
 
   constructor(options: FirstCopiesOptions) {
     this.#options = options;
@@ -96,7 +48,7 @@ export class FirstCopies {
   /** The member's last first copy, which it may still wait for; undefined if it had none. */
   async of({ id, status }: ServerBrief): Promise<FirstCopy | undefined> {
     const { group, members } = this.#options;
-    const answers = await this.#askAll(syncSrcReq, { group, id }, [Status.notFound]);
+    const answers = await this.#askAll(syncSrcReq, { group, id });
     const own = answers.find((each) => each?.sourceId === members.ownId);
     const source = own ?? answers.find((each) => each !== undefined);
     const isSource = own !== undefined && isUnfinished(status);
@@ -116,18 +68,30 @@ export class FirstCopies {
   async #report(peer: ServerBrief, status: number): Promise<void> {
     const { group } = this.#options;
     const request = { group, brief: { ...peer, status } };
-    await this.#askAll(reportStatus, request, [Status.notFound]);
+    await this.#askAll(reportStatus, request);
   }
 
-  /** The answers of the trackers that can be reached; throws if none can. */
+  close(): void {
+    this.#stop.abort();
+  }
+
+  /** The answers of the trackers, undefined for one that knows no such member; throws if none answers. */
   async #askAll<Request, Answer>(
     command: Command<Request, Answer>,
     request: Request,
-    ignored: readonly number[],
   ): Promise<(Answer | undefined)[]> {
-    const told = await this.#options.calls.askAll(command, request);
-    const heard = told.filter(({ status }) => status === 0 || ignored.includes(status));
-    if (heard.length === 0) throw new Error(`no tracker answers ${command.name}`);
-    return heard.map(({ answer }) => answer);
+    const { trackers, peer } = this.#options;
+    const asked = trackers.map(async (address) => {
+      try {
+        return await Peer.ask({ ...peer, address }, command, request, this.#stop.signal);
+      } catch (error) {
+        if (error instanceof StatusError && error.status === Status.notFound) return undefined;
+        throw error;
+      }
+    });
+    const outcomes = await Promise.allSettled(asked);
+    const heard = outcomes.filter((each) => each.status === 'fulfilled');
+    if (heard.length > 0) return heard.map(({ value }) => value);
+    throw new ConnectionError('ERR_CONNECTION_LOST', `no tracker answers ${command.name}`);
   }
 }

@@ -1,34 +1,9 @@
+import type { News } from '../news.js';
 import type { Binlog, Entry, Position } from './binlog.js';
 import type { LogRecord } from './log-record.js';
 import type { MarkKeeper } from './marks.js';
 import type { Sending } from './sending.js';
 import { isWholeFile } from './tombstones.js';
-
-/** Wakes one that waits, be it that something happened while it did not. */
-export class News {
-  #isThere = false;
-  #resume: (() => void) | undefined;
-
-  wake(): void {
-    this.#isThere = true;
-    this.#resume?.();
-  }
-
-  /** Resolves when something has happened since it last did, or after so long. */
-  async next(withinMs: number): Promise<void> {
-    if (!this.#isThere) {
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, withinMs);
-        this.#resume = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
-      this.#resume = undefined;
-    }
-    this.#isThere = false;
-  }
-}
 
 /**
  * Records of the log that are on their way to one member, in the order of the log. All

@@ -1,5 +1,6 @@
 import { type ServerBrief, Status, StorageStatus } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
+import { Listeners } from '../news.js';
 
 /**
  * The members of the group, as the trackers tell them with every answer to a beat.
@@ -10,7 +11,7 @@ export class Members {
   readonly #lists = new Map<string, readonly ServerBrief[]>();
   readonly #listeners = new Set<() => void>();
   /** Those who have asked for news. */
-  readonly #waiting = new Set<() => void>();
+  readonly #waiting = new Listeners();
   readonly #askers = new Set<() => void>();
   #ownId: string | undefined;
 
@@ -44,7 +45,7 @@ export class Members {
 
   /** A tracker has been asked and has no news. */
   unchanged(): void {
-    for (const listener of [...this.#waiting]) listener();
+    this.#waiting.wake();
   }
 
   /** All but this storage and those that are gone for good. */
@@ -84,16 +85,8 @@ export class Members {
   }
 
   /** Resolves when a tracker has been asked, or after so long. */
-  asked(withinMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const done = (): void => {
-        clearTimeout(timer);
-        this.#waiting.delete(done);
-        resolve();
-      };
-      const timer = setTimeout(done, withinMs);
-      this.#waiting.add(done);
-    });
+  async asked(withinMs: number): Promise<void> {
+    await this.#waiting.next(withinMs);
   }
 
   /** Where trackers differ, the furthest status counts. */
@@ -109,7 +102,8 @@ export class Members {
   }
 
   #tell(): void {
-    for (const listener of [...this.#listeners, ...this.#waiting]) listener();
+    for (const listener of [...this.#listeners]) listener();
+    this.#waiting.wake();
   }
 }
 

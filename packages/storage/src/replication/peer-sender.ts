@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ASKS_FOR_LINKS, reportServerId, type ServerBrief } from '@stevedore/protocol';
 import { asError, makeAddress, Peer } from '@stevedore/wire';
+import { News } from '../news.js';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import type { FirstCopies } from './first-copies.js';
-import { News } from './log-passage.js';
 import { type MarkFile, MarkKeeper } from './marks.js';
 import { PeerSession } from './peer-session.js';
 import type { Sending } from './sending.js';

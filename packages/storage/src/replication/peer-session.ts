@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { activeTest, type ServerBrief, Status } from '@stevedore/protocol';
 import { asError, ConnectionError, type Peer, StatusError } from '@stevedore/wire';
+import type { News } from '../news.js';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import type { FirstCopies } from './first-copies.js';
-import { LogPassage, type News } from './log-passage.js';
+import { LogPassage } from './log-passage.js';
 import type { LogRecord } from './log-record.js';
 import type { MarkKeeper } from './marks.js';
 import { isUnfinished } from './members.js';

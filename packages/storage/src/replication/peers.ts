@@ -1,9 +1,10 @@
 import { decodeFields, type FileId } from '@stevedore/protocol';
 import { type Address, asError, isOwnAddress } from '@stevedore/wire';
 import { logDirectory } from '../layout.js';
+import { Listeners } from '../news.js';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
-import { FirstCopies, TrackerCalls } from './first-copies.js';
+import { FirstCopies } from './first-copies.js';
 import { MarkFile } from './marks.js';
 import { isUnfinished } from './members.js';
 import { PeerSender, type ReplicationStatus } from './peer-sender.js';
@@ -28,12 +29,11 @@ export class Peers implements Copiers {
   readonly #service: StorageService;
   readonly #trackers: readonly Address[];
   readonly #sending: Sending;
-  readonly #calls: TrackerCalls;
   readonly #firstCopies: FirstCopies;
   readonly #localAddress: string | undefined;
   readonly #senders = new Map<string, PeerSender>();
   readonly #closing: Promise<void>[] = [];
-  readonly #waiting = new Set<() => void>();
+  readonly #waiting = new Listeners();
   readonly #stopFollowing: () => void;
   readonly #forgetting: NodeJS.Timeout;
   #closed = false;
@@ -45,13 +45,11 @@ export class Peers implements Copiers {
     this.#trackers = trackers;
     this.#sending = new Sending(service, (id) => this.#whyNot(id) === undefined);
     this.#localAddress = isOwnAddress(settings.host) ? settings.host : undefined;
-    this.#calls = new TrackerCalls({
-      trackers,
-      localAddress: this.#localAddress,
-      timeoutMs: settings.limits.requestTimeoutMs,
-      access: settings.access,
+    const { group, limits, access } = settings;
+    this.#firstCopies = new FirstCopies({
+      ...{ group, members, trackers },
+      peer: { localAddress: this.#localAddress, timeoutMs: limits.requestTimeoutMs, access },
     });
-    this.#firstCopies = new FirstCopies({ group: settings.group, calls: this.#calls, members });
     this.#stopFollowing = members.onChange(() => this.#follow());
     this.#forgetting = setInterval(() => this.#forgetDeletions(), FORGET_INTERVAL_MS);
     this.#forgetting.unref();
@@ -73,7 +71,7 @@ export class Peers implements Copiers {
       const leftMs = giveUpAt - performance.now();
       if (leftMs <= 0 || this.#closed)
         throw tryAgain(`${copies} of ${writeCopies} members have it`);
-      await this.#progress(leftMs);
+      await this.#waiting.next(leftMs);
     }
   }
 
@@ -92,8 +90,8 @@ export class Peers implements Copiers {
     this.#closed = true;
     this.#stopFollowing();
     clearInterval(this.#forgetting);
-    this.#calls.close();
-    this.#progressed();
+    this.#firstCopies.close();
+    this.#waiting.wake();
     await Promise.all([...this.#senders.values()].map((sender) => sender.close()));
     await Promise.all(this.#closing);
   }
@@ -124,7 +122,7 @@ export class Peers implements Copiers {
     for (const id of others) {
       if (!this.#senders.has(id)) this.#senders.set(id, this.#sender(id));
     }
-    this.#progressed();
+    this.#waiting.wake();
   }
 
   #sender(id: string): PeerSender {
@@ -138,7 +136,7 @@ export class Peers implements Copiers {
       firstCopies: this.#firstCopies,
       member: () => replication.members.find(id),
       localAddress: this.#localAddress,
-      progressed: () => this.#progressed(),
+      progressed: () => this.#waiting.wake(),
     });
   }
 
@@ -153,25 +151,5 @@ export class Peers implements Copiers {
     if (ownStatus === undefined || isUnfinished(ownStatus)) return;
     const acknowledged = [...this.#senders.values()].map((each) => each.acknowledged);
     tombstones.forget(Math.min(log.end, ...acknowledged));
-  }
-
-  #progressed(): void {
-    const waiting = [...this.#waiting];
-    this.#waiting.clear();
-    for (const wake of waiting) wake();
-  }
-
-  #progress(withinMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(() => {
-        this.#waiting.delete(wake);
-        resolve();
-      }, withinMs);
-      const wake = (): void => {
-        clearTimeout(timer);
-        resolve();
-      };
-      this.#waiting.add(wake);
-    });
   }
 }

@@ -1,11 +1,10 @@
 import { dirname } from 'node:path';
 import type { FileCache } from '@stevedore/cache';
-import { type Disk, readSmallFile } from '@stevedore/disk';
+import { type Disk, KeyedLock, readSmallFile } from '@stevedore/disk';
 import { type SliceEntry, type SliceId, Status } from '@stevedore/protocol';
 import { asError, StatusError } from '@stevedore/wire';
 import type { FileBackend } from '../files/file-backend.js';
 import { sliceKey } from '../files/file-cache.js';
-import { KeyedLock } from '../files/locks.js';
 import type { OpenFile, OpenFiles } from '../files/open-files.js';
 import { DELETED_SUFFIX } from '../layout.js';
 import type { Change } from '../replication/journal.js';

@@ -38,7 +38,7 @@ export class Background {
   }
 
   /** Repeats the work until all is closed; one run at a time. */
-  every(ms: number, work: () => Promise<void>): void {
+  every(ms: number, work: () => Promise<unknown>): void {
     let running = false;
     const timer = setInterval(() => {
       if (running) return;

@@ -1,0 +1,86 @@
+import { BATCH_BYTES, BATCH_RECORDS, MIN_HALF_BYTES } from './constants.js';
+import type { NewRecord } from './record.js';
+
+/**
+ * Appends that wait to be written, and which of them make the next batch. Where there is
+ * much, a batch is half of all that is on its way: while one half is being written, the
+ * other one is made.
+ */
+
+export interface Append {
+  readonly records: readonly NewRecord[];
+  readonly bytes: number;
+  readonly sync: boolean;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** How long a batch waits for more appends that come one right after the other, in turns. */
+const MAX_GATHER_TURNS = 16;
+
+export class AppendQueue {
+  #waiting: Append[] = [];
+  /** Bytes of those that wait. */
+  bytes = 0;
+  /** Bytes of the batches that are on their way. */
+  #bytesUnderWay = 0;
+  /** Appends of the batch that was taken last. */
+  #lastBatch = 0;
+  /** Bytes that make a batch: half of all that was on its way when the last one was taken. */
+  #halfBytes = MIN_HALF_BYTES;
+  /** Ends the gathering of a batch. */
+  #go: () => void = () => {};
+
+  get isEmpty(): boolean {
+    return this.#waiting.length === 0;
+  }
+
+  add(append: Append): void {
+    this.#waiting.push(append);
+    this.bytes += append.bytes;
+    if (this.bytes >= this.#halfBytes) this.#go();
+  }
+
+  /** True if uploads come one after the other: no other is on its way that could share the batch. */
+  get isAlone(): boolean {
+    return this.#waiting.length === 1 && this.#lastBatch <= 1 && this.#bytesUnderWay === 0;
+  }
+
+  /**
+   * Those that were answered together come back together, and are to go together; but
+   * no more than make a batch, so that it is written while the others are still coming in.
+   */
+  async gather(): Promise<void> {
+    let seen = 0;
+    for (let turn = 0; turn < MAX_GATHER_TURNS && this.#waiting.length > seen; turn++) {
+      if (this.bytes >= this.#halfBytes) return;
+      seen = this.#waiting.length;
+      await new Promise<void>((resolve) => {
+        this.#go = resolve;
+        setImmediate(resolve);
+      });
+    }
+  }
+
+  /** The next batch, within the bounds of one; `settle` is to be called once it is answered. */
+  take(): { readonly appends: readonly Append[]; readonly settle: () => void } {
+    const half = Math.ceil((this.bytes + this.#bytesUnderWay) / 2);
+    this.#halfBytes = Math.min(BATCH_BYTES, Math.max(MIN_HALF_BYTES, half));
+    let bytes = 0;
+    let records = 0;
+    let count = 0;
+    for (const append of this.#waiting) {
+      if (count > 0 && (bytes + append.bytes > this.#halfBytes || records >= BATCH_RECORDS)) break;
+      bytes += append.bytes;
+      records += append.records.length;
+      count += 1;
+    }
+    this.bytes -= bytes;
+    this.#lastBatch = count;
+    this.#bytesUnderWay += bytes;
+    const settle = (): void => {
+      this.#bytesUnderWay -= bytes;
+    };
+    return { appends: this.#waiting.splice(0, count), settle };
+  }
+}
