@@ -76,19 +76,19 @@ export function prometheusText(status: MigrationStatus): string {
   metric(
     'load_served_bytes',
     'gauge',
-    'Served in the last interval.',
+    'Bytes served in the last interval.',
     classes((each) => each.servedBytes),
   );
   metric(
     'load_waiting_bytes',
     'gauge',
-    'Waiting as it ended.',
+    'Bytes of requests waiting at the end of the last interval.',
     classes((each) => each.waitingBytes),
   );
   metric(
     'load_forecast_bytes',
     'gauge',
-    'Forecast for the coming interval.',
+    'Bytes forecast for the next interval.',
     classes((each) => each.forecastBytes),
   );
   metric(
@@ -100,51 +100,64 @@ export function prometheusText(status: MigrationStatus): string {
   metric(
     'busy_answers_total',
     'counter',
-    'Requests told to come back.',
+    'Requests answered as busy.',
     classes((each) => each.busyAnswersTotal),
   );
-  metric('load_capacity_bytes', 'gauge', 'B_logic of an interval.', [['', status.capacityBytes]]);
+  metric('load_capacity_bytes', 'gauge', 'Bytes that the disk can serve in an interval.', [
+    ['', status.capacityBytes],
+  ]);
   metric(
     'metadata_kept_share',
     'gauge',
-    'Of its load alone, what metadata has beside small files.',
+    'Share of its stand-alone load that metadata is served beside small files.',
     [['', status.metadataKeptShare]],
   );
-  metric('small_file_room_bytes', 'gauge', 'Small files that may begin in an interval; 0: any.', [
-    ['', status.smallFileRoomBytes],
-  ]);
-  metric('load_to_move_bytes', 'gauge', 'Small-file load that has to go.', [
+  metric(
+    'small_file_room_bytes',
+    'gauge',
+    'Bytes of small-file requests admitted in an interval; 0: no limit.',
+    [['', status.smallFileRoomBytes]],
+  );
+  metric('load_to_move_bytes', 'gauge', 'Bytes of small-file load to move to other groups.', [
     ['', status.loadToMoveBytes],
   ]);
   metric('threshold_bytes', 'gauge', 'Largest file that becomes a row.', [
     ['', status.thresholdBytes],
   ]);
   metric('rows', 'gauge', 'Files that are rows.', [['', status.rows.files]]);
-  metric('rows_bytes', 'gauge', 'Their bytes.', [['', status.rows.bytes]]);
+  metric('rows_bytes', 'gauge', 'Bytes of files that are rows.', [['', status.rows.bytes]]);
   metric('slice_rows', 'gauge', 'Slices that are rows too.', [['', status.slices.files]]);
-  metric('slice_rows_bytes', 'gauge', 'Their bytes.', [['', status.slices.bytes]]);
-  metric('rows_room_bytes', 'gauge', 'What they may be together.', [['', status.roomBytes]]);
+  metric('slice_rows_bytes', 'gauge', 'Bytes of slices that are rows.', [
+    ['', status.slices.bytes],
+  ]);
+  metric('rows_room_bytes', 'gauge', 'Bytes that all rows may hold.', [['', status.roomBytes]]);
   metric('away_files', 'gauge', 'Files whose bytes are in another group.', [
     ['', status.away.files],
   ]);
-  metric('away_files_bytes', 'gauge', 'Their bytes.', [['', status.away.bytes]]);
-  metric('away_deletions_waiting', 'gauge', 'Copies yet to be deleted there.', [
+  metric('away_files_bytes', 'gauge', 'Bytes of files in other groups.', [['', status.away.bytes]]);
+  metric('away_deletions_waiting', 'gauge', 'Copies in other groups yet to be deleted.', [
     ['', status.waitingDepartures],
   ]);
-  metric('away_copies_open', 'gauge', 'Copies of which it is not known whether they were stored.', [
-    ['', status.openCopies],
-  ]);
-  metric('away_orphans_total', 'counter', 'Copies that no record knew, found and deleted.', [
-    ['', status.orphans],
-  ]);
+  metric(
+    'away_copies_open',
+    'gauge',
+    'Copies in other groups that may or may not have been stored.',
+    [['', status.openCopies]],
+  );
+  metric(
+    'away_orphans_total',
+    'counter',
+    'Copies without a record that were found in other groups and deleted.',
+    [['', status.orphans]],
+  );
   metric(
     'moves_total',
     'counter',
     'Moves of files, by how they ended.',
     Object.entries(moves).map(([outcome, count]) => [`{outcome="${outcome}"}`, count]),
   );
-  metric('moved_bytes_total', 'counter', 'Bytes that were moved.', [['', status.movedBytes]]);
-  metric('revokes_total', 'counter', 'Moves that a change of the file ended.', [
+  metric('moved_bytes_total', 'counter', 'Bytes moved.', [['', status.movedBytes]]);
+  metric('revokes_total', 'counter', 'Moves revoked because the file changed.', [
     ['', status.revokes],
   ]);
   return `${lines.join('\n')}\n`;
