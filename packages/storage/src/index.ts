@@ -12,7 +12,7 @@ export {
 } from './layout.js';
 export type { StorageBackend } from './open-storage.js';
 export type { StorageSession } from './replication/members.js';
-export type { StorageService } from './service.js';
+export { requestedFile, type StorageService } from './service.js';
 export { ByteBoundedCache } from './slices/byte-bounded-cache.js';
 export type { HotSlices } from './slices/slices.js';
 export { type Storage, startStorage } from './storage-daemon.js';

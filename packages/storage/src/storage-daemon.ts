@@ -110,7 +110,7 @@ function join(
   const active = deferred<void>();
   const usage = (): Promise<DiskUsage[]> =>
     Promise.all(
-      storePaths.map(async (path) => {
+      storePaths.all.map(async (path) => {
         const { totalBytes, freeBytes } = await path.space();
         return {
           totalMegabytes: Math.floor(totalBytes / MIB),
@@ -133,7 +133,7 @@ function join(
         joinRequest: {
           group: settings.group,
           port,
-          storePathCount: storePaths.length,
+          storePathCount: storePaths.all.length,
           subdirectoriesPerPath: settings.subdirectoriesPerPath,
           uploadPriority: UPLOAD_PRIORITY,
           joinedAtSeconds: about.joinedAtSeconds,

@@ -6,6 +6,7 @@ import {
   dataDirectory,
   type FileBackend,
   type HotSlices,
+  requestedFile,
   type StorageBackend,
   type StorageService,
   type StorageSession,
@@ -140,7 +141,7 @@ export class Tiering implements StorageBackend {
 
   /** The id of the bytes that a download asks for, if they are in another group and never change. */
   #movedTo(service: StorageService, body: Buffer): string | undefined {
-    const id = service.requested(downloadFile.request.decode(body));
+    const id = requestedFile(service, downloadFile.request.decode(body));
     const path = service.store.pathOf(id);
     const mayChange = sizeOf(id) === undefined;
     if (mayChange || service.cache.has(path)) return undefined;
@@ -154,7 +155,7 @@ export class Tiering implements StorageBackend {
     const { migration, costs } = this.#parts;
     try {
       const request = downloadFile.request.decode(body);
-      const id = service.requested(request);
+      const id = requestedFile(service, request);
       const path = service.store.pathOf(id);
       if (service.cache.has(path)) {
         const size = sizeOf(id);

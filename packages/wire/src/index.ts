@@ -40,7 +40,6 @@ export {
   type AccessOptions,
   type AccessSettings,
   accessSettings,
-  type WithoutSecret,
 } from './server/guard.js';
 export {
   type Context,
@@ -60,5 +59,6 @@ export {
   connectionLimits,
   DEFAULT_HOST,
   DEFAULT_STORAGE_PORT,
+  integers,
   PROTOCOL_VERSION,
 } from './server/limits.js';

@@ -20,7 +20,8 @@ import {
 } from '../body.js';
 import { type CallOptions, Deadline } from '../deadline.js';
 import { orphanOf } from '../events.js';
-import { type Context, checkFileId } from './context.js';
+import { checkFileId } from '../file-ids.js';
+import type { Context } from './context.js';
 import { namedFile, withBody } from './upload.js';
 
 /**

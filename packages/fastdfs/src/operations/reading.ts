@@ -15,7 +15,8 @@ import {
 import type { Address } from '@stevedore/wire';
 import type { CallOptions, Deadline } from '../deadline.js';
 import { FastdfsError, isUnreachable } from '../errors.js';
-import { type Context, nameOf } from './context.js';
+import { nameOf } from '../file-ids.js';
+import type { Context } from './context.js';
 
 /**
  * Reads that survive the loss of a storage. The storage that the tracker names is
@@ -34,6 +35,14 @@ export type Attempt<T> = (storage: Address, stepMs: number) => Promise<T>;
 export interface ReadOptions extends CallOptions {
   /** This storage is asked and no other. Default: the tracker's choice, then the others. */
   readonly storage?: ServerAddress | undefined;
+}
+
+export interface InfoOptions extends ReadOptions {
+  /**
+   * Whether the storage reads an appender or slave file for its CRC-32, which can take
+   * long. Default true; the CRC-32 of such files is 0 otherwise.
+   */
+  readonly computeCrc?: boolean | undefined;
 }
 
 /** Calls `attempt` with one storage after the other. It must not have handed out any byte. */

@@ -29,8 +29,8 @@ import {
 import { type CallOptions, Deadline } from '../deadline.js';
 import { FastdfsError, type FastdfsErrorCode } from '../errors.js';
 import { orphanOf } from '../events.js';
-import { storedExtension } from '../file-ids.js';
-import { type Context, checkFileId } from './context.js';
+import { checkFileId, storedExtension } from '../file-ids.js';
+import type { Context } from './context.js';
 import type { StoreAnswer, StoreLease } from './store-choice.js';
 
 /**

@@ -4,7 +4,7 @@ import { decodeFields, encodePath, hexByte, parseFileName } from '@stevedore/pro
 import { asError, type Environment, nowSeconds } from '@stevedore/wire';
 import type { RedoneChange } from '../files/change-recovery.js';
 import type { FileBackend } from '../files/file-backend.js';
-import type { StorePath } from '../files/store-path.js';
+import type { StorePath } from '../files/store-paths.js';
 import { DELETED_SUFFIX, dataDirectory, logDirectory, METADATA_SUFFIX } from '../layout.js';
 import type { StorageSettings } from '../storage-options.js';
 import { Binlog } from './binlog.js';

@@ -128,7 +128,7 @@ export class Peers implements Copiers {
   #sender(id: string): PeerSender {
     const { replication, settings, storePaths } = this.#service;
     const { disk, onError } = settings;
-    const directory = logDirectory(storePaths[0]!.path);
+    const directory = logDirectory(storePaths.at(0).path);
     return new PeerSender({
       service: this.#service,
       sending: this.#sending,

@@ -46,7 +46,7 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
   ): Promise<LoggedName> => {
     await admit(members, session, session.peer === '' ? undefined : session.peer);
     if (group !== settings.group) throw new StatusError(Status.invalid, `not group ${group}`);
-    const parsed = parseLoggedName(group, name, service.storePaths.length);
+    const parsed = parseLoggedName(group, name, service.storePaths.all.length);
     if (!parsed) throw new StatusError(Status.invalid, 'a malformed name');
     return parsed;
   };

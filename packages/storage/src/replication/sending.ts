@@ -20,7 +20,7 @@ import { type Peer, StatusError } from '@stevedore/wire';
 import type { OpenFile } from '../files/open-files.js';
 import { crcOf } from '../handlers/appender.js';
 import { DELETED_SUFFIX, METADATA_SUFFIX } from '../layout.js';
-import type { StorageService } from '../service.js';
+import { hasFile, type StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import { type LogRecord, numbersOf, parseLoggedName } from './log-record.js';
 
@@ -223,7 +223,7 @@ export class Sending {
 
   async #deleted(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
     const isHere = parseSliceId(id)
-      ? await this.#service.has(id)
+      ? await hasFile(this.#service, id)
       : await this.#settled(id, (path) => this.#service.backend.exists(path));
     if (!isHere) {
       await accepted(peer.ask(syncDeleteFile, this.#change(id, record)), Status.notFound);
@@ -286,7 +286,7 @@ export class Sending {
   }
 
   #parse(name: string) {
-    return parseLoggedName(this.#group, name, this.#service.storePaths.length);
+    return parseLoggedName(this.#group, name, this.#service.storePaths.all.length);
   }
 
   #change(id: FileId, { atSeconds }: LogRecord) {

@@ -36,26 +36,38 @@ export interface ConnectionOptions {
 export type ConnectionLimits = Required<ConnectionOptions>;
 
 export function connectionLimits(options: ConnectionOptions): ConnectionLimits {
-  const limits: ConnectionLimits = {
-    maxConnections: options.maxConnections ?? 4096,
-    requestTimeoutMs: options.requestTimeoutMs ?? 30_000,
-    maxControlBodyBytes: options.maxControlBodyBytes ?? 64 * KIB,
-    receiveBufferBytes: options.receiveBufferBytes ?? 256 * KIB,
-    maxDrainBytes: options.maxDrainBytes ?? 1024 * KIB,
-    closeTimeoutMs: options.closeTimeoutMs ?? 2000,
-  };
-  checkInteger('maxConnections', limits.maxConnections, 1, 1_000_000);
-  checkInteger('requestTimeoutMs', limits.requestTimeoutMs, 1, 86_400_000);
-  checkInteger('maxControlBodyBytes', limits.maxControlBodyBytes, 2048, 16 * KIB * KIB);
-  checkInteger('receiveBufferBytes', limits.receiveBufferBytes, 2048, 64 * KIB * KIB);
-  checkInteger('maxDrainBytes', limits.maxDrainBytes, 0, Number.MAX_SAFE_INTEGER);
-  checkInteger('closeTimeoutMs', limits.closeTimeoutMs, 0, 3_600_000);
+  const limits = integers(options, {
+    maxConnections: [4096, 1, 1_000_000],
+    requestTimeoutMs: [30_000, 1, 86_400_000],
+    maxControlBodyBytes: [64 * KIB, 2048, 16 * KIB * KIB],
+    receiveBufferBytes: [256 * KIB, 2048, 64 * KIB * KIB],
+    maxDrainBytes: [1024 * KIB, 0, Number.MAX_SAFE_INTEGER],
+    closeTimeoutMs: [2000, 0, 3_600_000],
+  });
   if (limits.maxControlBodyBytes > limits.receiveBufferBytes) {
     throw new OptionError(
       `maxControlBodyBytes (${limits.maxControlBodyBytes}) must fit receiveBufferBytes (${limits.receiveBufferBytes})`,
     );
   }
   return Object.freeze(limits);
+}
+
+/** The default of an option, the least and the most that it may be. */
+type IntegerBounds = readonly [usual: number, least: number, most: number];
+
+/** Each option as given, or its default; OptionError for what is no integer within its bounds. */
+export function integers<Name extends string>(
+  given: { readonly [Each in NoInfer<Name>]?: number | undefined },
+  bounds: Readonly<Record<Name, IntegerBounds>>,
+): Record<Name, number> {
+  const values: Partial<Record<Name, number>> = {};
+  for (const name of Object.keys(bounds) as Name[]) {
+    const [usual, least, most] = bounds[name];
+    const value = given[name] ?? usual;
+    checkInteger(name, value, least, most);
+    values[name] = value;
+  }
+  return values as Record<Name, number>;
 }
 
 export function checkInteger(name: string, value: number, least: number, most: number): void {

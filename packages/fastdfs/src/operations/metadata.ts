@@ -1,67 +1,21 @@
 import {
   decodeMetadata,
-  deleteFile,
   encodeMetadata,
-  formatFileId,
   getMetadata as getMetadataCommand,
   type Metadata,
   type MetadataMode,
   ProtocolError,
   QueryInfoFlag,
-  queryFetch,
   queryFileInfo,
   queryUpdate,
-  type RemoteFileInfo,
   setMetadata as setMetadataCommand,
 } from '@stevedore/protocol';
 import { invalid } from '../body.js';
 import { type CallOptions, Deadline } from '../deadline.js';
 import { FastdfsError } from '../errors.js';
-import { type Context, checkFileId, nameOf } from './context.js';
-import { type ReadOptions, readFromAny } from './reading.js';
-
-/** A file as a whole: what it is, and its end. */
-
-export interface InfoOptions extends ReadOptions {
-  /**
-   * Whether the storage reads an appender or slave file for its CRC-32, which can take
-   * long. Default true; the CRC-32 of such files is 0 otherwise.
-   */
-  readonly computeCrc?: boolean | undefined;
-}
-
-export async function info(
-  context: Context,
-  fileId: string,
-  options: InfoOptions,
-): Promise<RemoteFileInfo> {
-  const id = checkFileId('info', fileId);
-  const flags = options.computeCrc === false ? QueryInfoFlag.noCrc : 0;
-  return context.run(new Deadline('info', options, 0, fileId), (deadline) =>
-    readFromAny(
-      context,
-      queryFetch,
-      id,
-      deadline,
-      (storage, stepMs) =>
-        context.caller.call(storage, queryFileInfo, nameOf(id), deadline, { stepMs, flags }),
-      options.storage,
-    ),
-  );
-}
-
-export async function remove(
-  context: Context,
-  fileId: string,
-  options: CallOptions,
-): Promise<void> {
-  const id = checkFileId('delete', fileId);
-  await context.run(new Deadline('delete', options, 0, fileId), async (deadline) => {
-    const storage = await context.updateTarget(id, deadline);
-    context.places.delete(formatFileId(id));
-    await context.caller.call(storage, deleteFile, nameOf(id), deadline);
-  });
-}
+import { checkFileId, nameOf } from '../file-ids.js';
+import type { Context } from './context.js';
+import { readFromAny } from './reading.js';
 
 /** Metadata: names and values that hang on a file. */
 

@@ -1,19 +1,18 @@
-import { dirname, join } from 'node:path';
-import type { Disk, DiskSpace } from '@stevedore/disk';
-import { hexByte } from '@stevedore/protocol';
-import { codeOf, type Environment, StartError } from '@stevedore/wire';
+import { dirname, join, sep } from 'node:path';
+import { type Disk, type DiskSpace, KeyedLock } from '@stevedore/disk';
+import { ANY_STORE_PATH, hexByte, Status } from '@stevedore/protocol';
+import { codeOf, type Environment, StartError, StatusError } from '@stevedore/wire';
 import { dataDirectory, temporaryDirectory } from '../layout.js';
 import { ChangeJournal } from './change-journal.js';
 import type { FileBackend } from './file-backend.js';
+
+/** How long what the disk said about its room is believed. */
+const SPACE_VALID_MS = 1000;
 
 /**
  * One store path: its directories and its room. Directories are made when first
  * needed and durable before a file in them is answered for.
  */
-
-/** How long what the disk said about its room is believed. */
-const SPACE_VALID_MS = 1000;
-
 export class StorePath {
   readonly path: string;
   readonly #disk: Disk;
@@ -112,5 +111,83 @@ export class StorePath {
     return () => {
       this.#announcedBytes -= bytes;
     };
+  }
+}
+
+/** The store paths of a storage. */
+export class StorePaths {
+  readonly all: readonly StorePath[];
+  readonly #reservedBytes: number;
+  #turn = 0;
+
+  /** Uploads leave `reservedBytes` on each of them. */
+  constructor(all: readonly StorePath[], reservedBytes: number) {
+    this.all = all;
+    this.#reservedBytes = reservedBytes;
+  }
+
+  /** Status 22 if there is none of this number. */
+  at(index: number): StorePath {
+    const storePath = this.all[index];
+    if (!storePath) throw new StatusError(Status.invalid, `no store path ${index}`);
+    return storePath;
+  }
+
+  /** That in which a file is. */
+  of(path: string): StorePath {
+    const storePath = this.all.find((each) => path.startsWith(dataDirectory(each.path) + sep));
+    if (!storePath) throw new TypeError(`${path} is in no store path`);
+    return storePath;
+  }
+
+  /** That has the changes of a file. */
+  journalOf(path: string): ChangeJournal {
+    return this.of(path).journal;
+  }
+
+  /**
+   * The store path for an upload of this size: the one asked for, or the next
+   * one with room. Status 22 if there is no such path, 28 if there is no room.
+   */
+  async roomFor(bytes: number, asked: number): Promise<{ index: number; storePath: StorePath }> {
+    const isAny = asked === ANY_STORE_PATH;
+    const first = isAny ? this.#turn++ : asked;
+    const choices = isAny ? this.all.length : 1;
+    for (let step = 0; step < choices; step++) {
+      const index = isAny ? (first + step) % this.all.length : asked;
+      const storePath = this.at(index);
+      const { freeBytes } = await storePath.space();
+      if (freeBytes - bytes >= this.#reservedBytes) return { index, storePath };
+    }
+    throw new StatusError(Status.noSpace, `no room for ${bytes} bytes`);
+  }
+
+  /** True if there is room for so much beside this file. */
+  async hasRoom(path: string, bytes: number): Promise<boolean> {
+    return (await this.of(path).space()).freeBytes - bytes >= this.#reservedBytes;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.all.map((storePath) => storePath.close()));
+  }
+}
+
+/**
+ * Those who work on one file take turns, and each finds it settled. Where the disk
+ * still fails, its error is theirs.
+ */
+export class FileLocks {
+  readonly #turns = new KeyedLock();
+  readonly #storePaths: StorePaths;
+
+  constructor(storePaths: StorePaths) {
+    this.#storePaths = storePaths;
+  }
+
+  run<Result>(path: string, action: () => Promise<Result>): Promise<Result> {
+    return this.#turns.run(path, async () => {
+      await this.#storePaths.journalOf(path).settle(path);
+      return action();
+    });
   }
 }
