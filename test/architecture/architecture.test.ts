@@ -23,6 +23,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   options: [],
   balance: [],
   cache: [],
+  map: ['disk'],
   wire: ['options', 'protocol'],
   fastdfs: ['protocol', 'wire'],
   staging: ['protocol', 'disk'],
@@ -30,7 +31,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   storage: ['protocol', 'disk', 'cache', 'wire'],
   tiering: ['protocol', 'disk', 'balance', 'cache', 'wire', 'fastdfs', 'storage'],
   node: ['wire', 'tracker', 'storage', 'tiering'],
-  client: ['protocol', 'options', 'cache', 'fastdfs', 'staging', 'node'],
+  client: ['protocol', 'options', 'cache', 'fastdfs', 'map', 'staging', 'node'],
   middleware: ['client'],
   gateway: [
     'protocol',

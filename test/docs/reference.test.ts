@@ -121,10 +121,13 @@ describe('the reference', () => {
       known.set(code, entry);
       if (!entry.from.includes(from)) entry.from.push(from);
     };
-    for (const code of storeErrorCodes()) add(code, 'SDK', String(problemBody(code, '').status));
+    for (const code of unionCodes('StoreErrorCode') as ProblemCode[]) {
+      add(code, 'SDK', String(problemBody(code, '').status));
+    }
     for (const code of problemCodes()) add(code, 'HTTP', String(problemBody(code, '').status));
     for (const code of Object.keys(FASTDFS_ERRORS)) add(code, 'client');
     for (const code of daemonErrorCodes()) add(code, 'daemon');
+    for (const code of unionCodes('MapErrorCode')) add(code, 'map');
     const listed = rows()
       .filter(
         (cells) => cells.length === 4 && /^[A-Za-z, ]+$/.test(cells[2]!) && /^\d*$/.test(cells[1]!),
@@ -164,11 +167,11 @@ describe('the reference', () => {
   });
 });
 
-/** Of the type, which the table of problems is checked against. */
-function storeErrorCodes(): ProblemCode[] {
+/** Of a type that lists them. */
+function unionCodes(type: string): string[] {
   const text = SOURCES.map(textOf).join('\n');
-  const [, union = ''] = /^export type StoreErrorCode =([^;]*);/m.exec(text) ?? [];
-  return [...union.matchAll(/'(\w+)'/g)].map(([, code]) => code as ProblemCode);
+  const [, union = ''] = new RegExp(`^(?:export )?type ${type} =([^;]*);`, 'm').exec(text) ?? [];
+  return [...union.matchAll(/'(\w+)'/g)].map(([, code]) => code!);
 }
 
 /** What trackers and storages give their errors, where it is not the code of the system. */
@@ -179,6 +182,8 @@ function daemonErrorCodes(): string[] {
     .join('\n');
   const given =
     /(?:readonly code = |codeOf\(\w+\) \?\? |new (?:Connection|Start|EmbeddedNode)Error\(\s*)'([a-z_]+)'/g;
-  const [, union = ''] = /^type ConnectionErrorCode =([^;]*);/m.exec(text) ?? [];
-  return [...text.matchAll(given), ...union.matchAll(/'(\w+)'/g)].map(([, code]) => code!);
+  return [
+    ...[...text.matchAll(given)].map(([, code]) => code!),
+    ...unionCodes('ConnectionErrorCode'),
+  ];
 }

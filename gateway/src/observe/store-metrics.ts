@@ -39,6 +39,16 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
     (stats) => stats.unpackableFiles,
   ],
   [
+    'stevedore_map_pending',
+    'Trunks and deletions not yet in the map of the deployment; 0 without a map.',
+    (stats) => stats.map?.pending ?? 0,
+  ],
+  [
+    'stevedore_map_up',
+    '1 while the map of the deployment answers, and without a map.',
+    (stats) => (stats.map?.isMapAvailable === false ? 0 : 1),
+  ],
+  [
     'stevedore_container_bytes',
     'Bytes of the container: staged files, and merged ones that are kept.',
     (stats) => stats.room.usedBytes,

@@ -24,6 +24,7 @@ export {
   type TrunkMessage,
 } from './channels.js';
 export { readClusterSecrets } from './cluster-secret.js';
+export { isPeerToken, PEER_HEADER } from './deployment/foreign-files.js';
 export {
   type ClusterFinding,
   inspectCluster,

@@ -1,4 +1,5 @@
 import type { FastdfsClient } from '@stevedore/fastdfs';
+import type { MappedFile } from '@stevedore/map';
 import {
   extensionOf,
   type FileId,
@@ -21,11 +22,12 @@ import {
   StoreError,
   type TrunkRow,
 } from '@stevedore/staging';
+import type { ForeignFiles } from './deployment/foreign-files.js';
 import { ForeignSlices } from './foreign-slices.js';
 import { notFound, type Reader, storageError } from './reader.js';
 import { type FileFacts, makeStoredFile, type ReadContent } from './stored-file.js';
 import { extensionInName, keyInName, TrunkDirectories } from './trunk-directories.js';
-import type { FileInfo, FileState, Receipt, StoredFile } from './types.js';
+import type { FileInfo, FileState, GetOptions, Receipt, StoredFile } from './types.js';
 
 /**
  * Finds files by what they are called: a key, a slice id, any FastDFS id. A slice id
@@ -36,9 +38,10 @@ import type { FileInfo, FileState, Receipt, StoredFile } from './types.js';
 const DEFAULT_TYPE = 'application/octet-stream';
 const SETTLED: ReadonlySet<TrunkRow['state']> = new Set(['confirmed', 'retiring', 'retired']);
 
-/** A file of this store, by its key, or one that FastDFS alone knows: a slice, or a whole file. */
+/** A file of this store or of another server, by its key, or one that FastDFS alone knows. */
 export type Deletable =
   | { readonly key: Buffer }
+  | { readonly foreignKey: Buffer }
   | { readonly fileId: string; readonly slice?: SliceId };
 
 /** Runs a read of so many bytes of a file and learns how it ended. */
@@ -48,6 +51,16 @@ export type OnRead = <Result>(
   read: () => Promise<Result>,
 ) => Promise<Result>;
 
+export interface LookupParts {
+  readonly staging: Staging;
+  readonly client: FastdfsClient;
+  readonly reader: Reader;
+  readonly onRead: OnRead;
+  readonly now: () => number;
+  /** The other servers of the deployment. */
+  readonly foreignFiles: ForeignFiles | undefined;
+}
+
 export class Lookup {
   readonly #staging: Staging;
   readonly #client: FastdfsClient;
@@ -55,15 +68,11 @@ export class Lookup {
   readonly #directories: TrunkDirectories;
   readonly #foreign: ForeignSlices;
   readonly #onRead: OnRead;
+  readonly #foreignFiles: ForeignFiles | undefined;
   readonly #now: () => number;
 
-  constructor(
-    staging: Staging,
-    client: FastdfsClient,
-    reader: Reader,
-    onRead: OnRead,
-    now: () => number,
-  ) {
+  constructor({ staging, client, reader, onRead, now, foreignFiles }: LookupParts) {
+    this.#foreignFiles = foreignFiles;
     this.#staging = staging;
     this.#client = client;
     this.#reader = reader;
@@ -75,8 +84,12 @@ export class Lookup {
     );
   }
 
-  async find(id: string, signal: AbortSignal | undefined): Promise<StoredFile> {
-    if (parseKey(id)) return this.#storedRow(this.row(id));
+  async find(id: string, { signal, onlyHere = false }: GetOptions): Promise<StoredFile> {
+    const key = parseKey(id);
+    if (key) {
+      const foreign = this.#foreignKey(key, onlyHere);
+      return foreign ? foreign.find(key, signal) : this.#storedRow(this.row(id));
+    }
     const fileId = parseFileId(id);
     if (!fileId) throw notAnId(id);
     const slice = parseSliceId(fileId);
@@ -96,6 +109,23 @@ export class Lookup {
       `the FileMap is being made anew and does not know ${key} yet`,
       { retryable: true },
     );
+  }
+
+  /** The other servers, if it is them who know the key. */
+  #foreignKey(key: Buffer, onlyHere: boolean): ForeignFiles | undefined {
+    if (onlyHere || !this.#foreignFiles?.isForeign(key)) return undefined;
+    return this.#staging.fileMap.find(key) ? undefined : this.#foreignFiles;
+  }
+
+  /** A file of another server, from where the map says that its bytes are. */
+  readMapped(file: MappedFile, ...[range, signal]: Parameters<ReadContent>) {
+    const { trunkFileId: fileId, offset, size, crc32 } = file;
+    const id = parseFileId(fileId);
+    const groupAround = (maxBytes: number) =>
+      id && isTrunkId(id)
+        ? this.#directories.groupAround({ trunk: id, offset }, maxBytes)
+        : undefined;
+    return this.#reader.readRemote({ fileId, offset, size, crc32, groupAround }, range, signal);
   }
 
   /** Receipts of the upload that was marked so since then, in its order. */
@@ -141,14 +171,19 @@ export class Lookup {
   }
 
   /** What deleting `id` would delete. Rejects as `find`, and with `invalid_id` for a whole trunk. */
-  async toDelete(id: string): Promise<Deletable> {
-    if (parseKey(id)) return { key: this.row(id).key };
+  async toDelete(id: string, onlyHere: boolean): Promise<Deletable> {
+    const key = parseKey(id);
+    if (key && this.#foreignKey(key, onlyHere)) return { foreignKey: key };
+    if (key) return { key: this.row(id).key };
     const fileId = parseFileId(id);
     if (!fileId) throw notAnId(id);
     const slice = parseSliceId(fileId);
     if (slice) {
       const found = await this.#resolveSlice(id, slice);
-      return 'row' in found ? { key: found.row.key } : { fileId: id, slice };
+      if ('row' in found) return { key: found.row.key };
+      const inTrunk = parseKey(keyInName(found.entry.name));
+      if (inTrunk && this.#foreignKey(inTrunk, onlyHere)) return { foreignKey: inTrunk };
+      return { fileId: id, slice };
     }
     if (isTrunkId(fileId)) {
       throw new StoreError('invalid_id', `"${id}" is a trunk: delete the files in it`);
@@ -190,6 +225,9 @@ export class Lookup {
     if (!key || this.#staging.fileMap.isDeleted(key)) throw notFound(id);
     const known = this.#staging.fileMap.find(key);
     if (known && fileIdOf(known) === id) return { row: known };
+    if (this.#foreignFiles?.isForeign(key) && (await this.#foreignFiles.isRemoved(key))) {
+      throw notFound(id);
+    }
     const others = () => this.#directories.idsIn(slice);
     if (await this.#foreign.isDeleted(slice.trunk.group, id, others)) throw notFound(id);
     return { entry };

@@ -2,6 +2,7 @@ import { randomFillSync, randomInt } from 'node:crypto';
 import { rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
+import { openMap } from '@stevedore/map';
 import {
   DirectoryLock,
   type FsckReport,
@@ -12,6 +13,7 @@ import {
   type UpkeepOptions,
 } from '@stevedore/staging';
 import { readClusterSecrets } from './cluster-secret.js';
+import { placeOf, readInstance } from './deployment/instance.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import {
   invalidOption,
@@ -28,7 +30,8 @@ import type { FileStore, StoreStats } from './types.js';
  *
  * Rejects with StoreError: `invalid_option`, `directory_locked` (another process
  * has the directory), `directory_unusable`, `port_in_use`; with SqliteBindingError where
- * better-sqlite3 was compiled for another version of Node.
+ * better-sqlite3 was compiled for another version of Node; with MapError where the map
+ * refuses this server, or does not answer although a new directory needs an origin from it.
  */
 export async function open(options: OpenOptions = {}): Promise<FileStore> {
   return (await openStore(options)).store;
@@ -41,12 +44,28 @@ async function openStore(
   const parsed = parseStoreOptions(options);
   const secrets = await readClusterSecrets(parsed.clusterSecretFile);
   const node = new NodeHolder(parsed, secrets);
+  const directory = resolve(parsed.directory);
+  const map = parsed.map === '' ? undefined : await openMap(parsed.map);
+  const identity = async () => ({
+    instance: await readInstance(directory),
+    place: await placeOf(directory),
+    url: parsed.url === '' ? undefined : parsed.url,
+  });
   let trackers: readonly string[] = [];
   let clients: Clients | undefined;
   let store: LocalFileStore | undefined;
   try {
     const staging = await Staging.open({
-      directory: resolve(parsed.directory),
+      directory,
+      ...(map
+        ? {
+            hasMap: true,
+            origin: async () => {
+              const joining = { ...(await identity()), origin: undefined };
+              return (await map.join(joining)).origin;
+            },
+          }
+        : {}),
       connect: async () => {
         trackers = await node.trackers((error) => store?.report(error));
         clients = makeClients(trackers, secrets[0]);
@@ -72,9 +91,18 @@ async function openStore(
       trackers,
       now: Date.now,
       closeNode: () => node.close(),
+      ...(map
+        ? {
+            map,
+            joining: { ...(await identity()), origin: staging.origin },
+          }
+        : {}),
     });
+    await store.start();
     return { staging, store };
   } catch (error) {
+    if (store) await store.close();
+    await map?.close();
     await Promise.all([clients?.reading.close(), clients?.merging.close()]);
     await node.close();
     throw error;

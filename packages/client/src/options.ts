@@ -22,6 +22,16 @@ export const storeOptions = {
     [],
     'trackers of a FastDFS cluster, HOST:PORT,...; none: an embedded tracker and storage',
   ),
+  map: option.text(
+    '',
+    'map of a deployment of several servers, postgres://USER@HOST/DATABASE: with it a key is good at every server',
+    { see: 'SCALING.md' },
+  ),
+  url: option.text(
+    '',
+    'where the other servers of the deployment reach this one, http://10.0.0.5:8080; empty: only merged files are read elsewhere',
+    { see: 'SCALING.md' },
+  ),
   trackerPort: option.port(0, 'port of the embedded tracker; 0 takes a free one'),
   storagePort: option.port(0, 'port of the embedded storage; 0 takes a free one'),
   metadataTier: option.boolean(

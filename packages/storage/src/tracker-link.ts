@@ -23,6 +23,7 @@ import {
   asError,
   idOfAddress,
   isOwnAddress,
+  keepSession,
   Peer,
   type PeerAccess,
   StatusError,
@@ -104,7 +105,12 @@ export class TrackerLink {
   constructor(options: TrackerLinkOptions) {
     this.#options = options;
     options.replication.members.onRefresh(() => this.#news.wake());
-    this.#running = this.#run();
+    this.#running = keepSession({
+      signal: this.#stop.signal,
+      session: (serves) => this.#session(serves),
+      pause: () => this.#pause(),
+      report: (error) => this.#report(error),
+    });
   }
 
   close(): Promise<void> {
@@ -113,30 +119,19 @@ export class TrackerLink {
     return this.#running;
   }
 
-  /** Only the first failure in a row is reported. */
-  async #run(): Promise<void> {
-    const { tracker, reconnectDelayMs, onError } = this.#options;
-    const { signal } = this.#stop;
-    let hasFailed = false;
-    while (!signal.aborted) {
-      try {
-        await this.#session(() => {
-          hasFailed = false;
-        });
-      } catch (error) {
-        if (!hasFailed && !signal.aborted) {
-          const { message } = asError(error);
-          onError(new Error(`Tracker ${tracker.text}: ${message}`, { cause: error }));
-        }
-        hasFailed = true;
-      }
-      const until = performance.now() + this.#awayMs;
-      this.#awayMs = 0;
-      if (!signal.aborted) await this.#news.next(reconnectDelayMs);
-      while (performance.now() < until && !signal.aborted) {
-        await this.#news.next(until - performance.now());
-      }
+  async #pause(): Promise<void> {
+    const until = performance.now() + this.#awayMs;
+    this.#awayMs = 0;
+    await this.#news.next(this.#options.reconnectDelayMs);
+    while (performance.now() < until && !this.#stop.signal.aborted) {
+      await this.#news.next(until - performance.now());
     }
+  }
+
+  #report(error: unknown): void {
+    const { tracker, onError } = this.#options;
+    const { message } = asError(error);
+    onError(new Error(`Tracker ${tracker.text}: ${message}`, { cause: error }));
   }
 
   async #session(active: () => void): Promise<void> {

@@ -17,7 +17,7 @@ export { authenticate } from './client/authentication.js';
 export { BodySource, type PreparedBody, SourceCursor } from './client/body-source.js';
 export type { Call } from './client/call.js';
 export type { Connection } from './client/connection.js';
-export { Peer, type PeerAccess, type PeerOptions } from './client/peer.js';
+export { keepSession, Peer, type PeerAccess, type PeerOptions } from './client/peer.js';
 export { MAX_TIMER_MS, Pool, type PoolStats } from './client/pool.js';
 export {
   CollectedReply,

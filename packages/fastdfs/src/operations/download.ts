@@ -22,8 +22,7 @@ import { FastdfsError } from '../errors.js';
 import { checkFileId, nameOf, toldSize } from '../file-ids.js';
 import { checkPlace, type Download, openStream } from '../streaming.js';
 import type { Context } from './context.js';
-import { readAtPlace } from './moved.js';
-import { type Attempt, type ReadOptions, readFromAny } from './reading.js';
+import { type Attempt, type ReadOptions, readAtPlace, readFromAny } from './reading.js';
 
 /** Downloads: as a stream, in one piece, into a file. */
 

@@ -1,10 +1,12 @@
 import {
   type Command,
+  DownloadFlag,
   decodeFields,
   type FetchTarget,
   type FileId,
   type FileName,
   fileKind,
+  formatFileId,
   listStorage,
   parseSliceId,
   queryFetchAll,
@@ -14,7 +16,7 @@ import {
 } from '@stevedore/protocol';
 import type { Address } from '@stevedore/wire';
 import type { CallOptions, Deadline } from '../deadline.js';
-import { FastdfsError, isUnreachable } from '../errors.js';
+import { Elsewhere, FastdfsError, isUnreachable } from '../errors.js';
 import { nameOf } from '../file-ids.js';
 import type { Context } from './context.js';
 
@@ -204,4 +206,39 @@ function stepOf(deadline: Deadline, shares: number): number {
 
 function isNotFound(error: unknown): error is FastdfsError {
   return error instanceof FastdfsError && error.code === 'not_found';
+}
+
+/**
+ * Reads a file whose bytes its storage has moved to another group. The first read of one is
+ * answered with its place there, an id like any other, which is read from and remembered for
+ * a while. Where a place does not answer, the file's own storage is asked, which fetches it.
+ */
+export async function readAtPlace<T>(
+  { places, settings }: Context,
+  id: FileId,
+  deadline: Deadline,
+  { storage }: ReadOptions,
+  read: (at: FileId, flags: number) => Promise<T>,
+): Promise<T> {
+  // Who names a storage wants that one's answer.
+  if (!settings.followMoves || storage) return read(id, 0);
+  const key = formatFileId(id);
+  let place = places.get(key);
+  if (!place) {
+    try {
+      return await read(id, DownloadFlag.placeWanted);
+    } catch (error) {
+      if (!(error instanceof Elsewhere)) throw error;
+      place = error.place;
+      places.set(key, place);
+    }
+  }
+  try {
+    return await read(place, 0);
+  } catch (error) {
+    deadline.throwIfEnded();
+    if (!(error instanceof FastdfsError) || error.code === 'too_large') throw error;
+    places.delete(key);
+    return read(id, 0);
+  }
 }

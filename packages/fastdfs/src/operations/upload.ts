@@ -21,6 +21,7 @@ import type { Address, PreparedBody } from '@stevedore/wire';
 import {
   type Body,
   type BodyOptions,
+  type CheckedBody,
   checkBody,
   invalid,
   knownSize,
@@ -77,11 +78,8 @@ export async function upload(
   if (group !== undefined && !isGroupName(group)) throw invalid(operation, `group "${group}"`);
   const deadline = new Deadline(operation, options, knownSize(checked));
   const command = kind === 'file' ? FILE : APPENDER;
-  return withBody(
-    context,
-    deadline,
-    () => prepareBody(checked, context.settings, deadline),
-    (prepared) => store(context, command, prepared, extension, group, deadline),
+  return withBody(context, deadline, checked, (prepared) =>
+    store(context, command, prepared, extension, group, deadline),
   );
 }
 
@@ -89,7 +87,7 @@ export async function upload(
 export async function withBody<T>(
   context: Context,
   deadline: Deadline,
-  prepare: () => Promise<PreparedBody>,
+  checked: CheckedBody,
   use: (body: PreparedBody) => Promise<T>,
 ): Promise<T> {
   let body: PreparedBody | undefined;
@@ -97,7 +95,7 @@ export async function withBody<T>(
     return await context.run(
       deadline,
       async () => {
-        body ??= await prepare();
+        body ??= await prepareBody(checked, context.settings, deadline);
         return use(body);
       },
       () => body === undefined || !isSpent(body),
@@ -259,27 +257,22 @@ export async function uploadSlave(
   if (!isExtension(extension)) throw invalid(operation, `extension "${extension}"`);
   const slaveId = expectedId(id.group, id.name, prefix, extension);
   const deadline = new Deadline(operation, options, knownSize(checked), masterId);
-  return withBody(
-    context,
-    deadline,
-    () => prepareBody(checked, context.settings, deadline),
-    async ({ size, payload }) => {
-      const storage = await context.updateTarget(id, deadline);
-      const request = { master: id.name, size, prefix, extension };
-      const stored = await context.caller.callWithPayload(
-        storage,
-        SLAVE,
-        request,
-        payload,
-        deadline,
-        {
-          repeatable: false,
-          onFailed: (failed) => context.reportOrphan(orphanOf(failed, operation, size, slaveId)),
-        },
-      );
-      return formatFileId(stored);
-    },
-  );
+  return withBody(context, deadline, checked, async ({ size, payload }) => {
+    const storage = await context.updateTarget(id, deadline);
+    const request = { master: id.name, size, prefix, extension };
+    const stored = await context.caller.callWithPayload(
+      storage,
+      SLAVE,
+      request,
+      payload,
+      deadline,
+      {
+        repeatable: false,
+        onFailed: (failed) => context.reportOrphan(orphanOf(failed, operation, size, slaveId)),
+      },
+    );
+    return formatFileId(stored);
+  });
 }
 
 function expectedId(group: string, master: string, prefix: string, extension: string): string {

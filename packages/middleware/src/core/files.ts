@@ -1,5 +1,5 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { FileStore, StoredFile } from '@stevedore/client';
+import type { FileStore, GetOptions, StoredFile } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
 import { infoJson, receiptJson } from './http/receipt-json.js';
@@ -102,15 +102,20 @@ export class Files {
   }
 
   /** GET and HEAD of what is known about a file. */
-  async info({ method }: IncomingMessage, key: string, base?: string): Promise<Answer> {
-    const told = infoJson(await this.store.stat(key), base);
+  async info(
+    { method }: IncomingMessage,
+    key: string,
+    base?: string,
+    options?: GetOptions,
+  ): Promise<Answer> {
+    const told = infoJson(await this.store.stat(key, options), base);
     const { content, ...head } = json(200, told, { 'cache-control': 'no-cache' });
     return method === 'HEAD' || !content ? head : { ...head, content };
   }
 
   /** DELETE. */
-  async remove(id: string): Promise<Answer> {
-    await this.store.delete(id);
+  async remove(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<Answer> {
+    await this.store.delete(id, options);
     return { status: 204, headers: {} };
   }
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ASKS_FOR_LINKS, reportServerId, type ServerBrief } from '@stevedore/protocol';
-import { asError, makeAddress, Peer } from '@stevedore/wire';
+import { asError, keepSession, makeAddress, Peer } from '@stevedore/wire';
 import { News } from '../news.js';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
@@ -95,18 +95,12 @@ export class PeerSender {
     const { signal } = this.#stop;
     const { reconnectDelayMs } = this.#parts.service.settings;
     await this.#keeper.load();
-    let failed = false;
-    while (!signal.aborted) {
-      try {
-        await this.#connected(() => {
-          failed = false;
-        });
-      } catch (error) {
-        if (!failed && !signal.aborted) this.#report(error);
-        failed = true;
-      }
-      await sleep(reconnectDelayMs, undefined, { signal }).catch(() => {});
-    }
+    await keepSession({
+      signal,
+      session: (serves) => this.#connected(serves),
+      pause: () => sleep(reconnectDelayMs, undefined, { signal }).catch(() => {}),
+      report: (error) => this.#report(error),
+    });
     await this.#keeper.save();
   }
 

@@ -244,3 +244,31 @@ const REQUEST: Call = {
     );
   },
 };
+
+/**
+ * One session after the other, whatever ends them, until the signal. Only the first failure
+ * in a row is reported.
+ */
+export async function keepSession({ signal, session, pause, report }: Sessions): Promise<void> {
+  let hasFailed = false;
+  while (!signal.aborted) {
+    try {
+      await session(() => {
+        hasFailed = false;
+      });
+    } catch (error) {
+      if (!hasFailed && !signal.aborted) report(error);
+      hasFailed = true;
+    }
+    if (!signal.aborted) await pause();
+  }
+}
+
+interface Sessions {
+  readonly signal: AbortSignal;
+  /** `serves` is called once the session has served for something. */
+  readonly session: (serves: () => void) => Promise<void>;
+  /** Between two sessions. */
+  readonly pause: () => Promise<unknown>;
+  readonly report: (error: unknown) => void;
+}
