@@ -1,6 +1,6 @@
+import { News } from '@stevedore/async';
 import { localDisk } from '@stevedore/disk';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { News } from '../../packages/storage/dist/news.js';
 import { Binlog } from '../../packages/storage/dist/replication/binlog.js';
 import { Journal } from '../../packages/storage/dist/replication/journal.js';
 import { LogPassage, SendWindow } from '../../packages/storage/dist/replication/log-passage.js';

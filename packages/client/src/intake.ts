@@ -1,4 +1,5 @@
 import { crc32 } from 'node:zlib';
+import { abortable } from '@stevedore/async';
 import {
   type FileMeta,
   MAX_FILE_NAME_BYTES,
@@ -290,14 +291,6 @@ function aborted(cause: unknown): StoreError {
       cause,
     },
   );
-}
-
-function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = () => reject(signal.reason);
-    signal.addEventListener('abort', onAbort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
-  });
 }
 
 /** What a Blob says of itself, and a File of a form. */

@@ -1,5 +1,6 @@
 import { EventEmitter } from 'node:events';
-import { privateDisk, serial } from '@stevedore/disk';
+import { serial } from '@stevedore/async';
+import { privateDisk } from '@stevedore/disk';
 import { Background } from './background.js';
 import { Acceptance } from './container/acceptance.js';
 import { LocalCopies } from './container/local-copies.js';

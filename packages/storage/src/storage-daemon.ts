@@ -1,7 +1,7 @@
+import { deferred } from '@stevedore/async';
 import type { FileCacheStats } from '@stevedore/cache';
 import { type DiskUsage, encodeStatistics, type StorageStatistics } from '@stevedore/protocol';
 import { type ConnectionEnds, FrameServer, nowSeconds, PROTOCOL_VERSION } from '@stevedore/wire';
-import { deferred } from './deferred.js';
 import { openStorage, type StorageBackend } from './open-storage.js';
 import { StorageSession } from './replication/members.js';
 import type { ReplicationStatus } from './replication/peer-sender.js';

@@ -1,4 +1,5 @@
 import { isIPv6 } from 'node:net';
+import { News } from '@stevedore/async';
 import {
   beat,
   type ChangeList,
@@ -29,7 +30,6 @@ import {
   StatusError,
 } from '@stevedore/wire';
 import type { Identity } from './identity.js';
-import { News } from './news.js';
 import { isUnfinished } from './replication/members.js';
 import type { Replication } from './replication/replication.js';
 import type { FirstSync } from './state-file.js';

@@ -1,5 +1,6 @@
 import { dirname, join, sep } from 'node:path';
-import { type Disk, type DiskSpace, KeyedLock } from '@stevedore/disk';
+import { KeyedLock } from '@stevedore/async';
+import type { Disk, DiskSpace } from '@stevedore/disk';
 import { ANY_STORE_PATH, hexByte, Status } from '@stevedore/protocol';
 import { codeOf, type Environment, StartError, StatusError } from '@stevedore/wire';
 import { dataDirectory, temporaryDirectory } from '../layout.js';

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
+import { deferred } from '@stevedore/async';
 import { type Disk, type DiskFile, hasCode } from '@stevedore/disk';
 import { asError } from '@stevedore/wire';
-import { deferred } from '../deferred.js';
 import { formatRecord, type LogRecord, MAX_LINE_BYTES, parseRecord } from './log-record.js';
 
 /**

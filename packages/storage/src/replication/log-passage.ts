@@ -1,4 +1,4 @@
-import type { News } from '../news.js';
+import type { News } from '@stevedore/async';
 import type { Binlog, Entry, Position } from './binlog.js';
 import type { LogRecord } from './log-record.js';
 import type { MarkKeeper } from './marks.js';

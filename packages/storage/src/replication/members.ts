@@ -1,6 +1,6 @@
+import { Listeners } from '@stevedore/async';
 import { type ServerBrief, Status, StorageStatus } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
-import { Listeners } from '../news.js';
 
 /**
  * The members of the group, as the trackers tell them with every answer to a beat.

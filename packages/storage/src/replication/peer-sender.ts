@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { News } from '@stevedore/async';
 import { ASKS_FOR_LINKS, reportServerId, type ServerBrief } from '@stevedore/protocol';
 import { asError, keepSession, makeAddress, Peer } from '@stevedore/wire';
-import { News } from '../news.js';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import type { FirstCopies } from './first-copies.js';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { News } from '@stevedore/async';
 import { activeTest, type ServerBrief, Status } from '@stevedore/protocol';
 import { asError, ConnectionError, type Peer, StatusError } from '@stevedore/wire';
-import type { News } from '../news.js';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import type { FirstCopies } from './first-copies.js';

@@ -1,7 +1,7 @@
+import { Listeners } from '@stevedore/async';
 import { decodeFields, type FileId } from '@stevedore/protocol';
 import { type Address, asError, isOwnAddress } from '@stevedore/wire';
 import { logDirectory } from '../layout.js';
-import { Listeners } from '../news.js';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import { FirstCopies } from './first-copies.js';

@@ -1,6 +1,7 @@
 import { dirname } from 'node:path';
+import { KeyedLock } from '@stevedore/async';
 import type { FileCache } from '@stevedore/cache';
-import { KeyedLock, readSmallFile } from '@stevedore/disk';
+import { readSmallFile } from '@stevedore/disk';
 import { type SliceEntry, type SliceId, Status } from '@stevedore/protocol';
 import { asError, StatusError } from '@stevedore/wire';
 import { sliceKey } from '../files/file-cache.js';

@@ -1,4 +1,4 @@
-import { KeyedLock } from '@stevedore/disk';
+import { KeyedLock } from '@stevedore/async';
 import { describe, expect, it } from 'vitest';
 
 describe('the keyed lock', () => {
