@@ -1,5 +1,5 @@
-import { isPeerToken, PEER_HEADER } from '@stevedore/client';
-import { checkKey, type Files, ProblemError } from '@stevedore/middleware/core';
+import { isPeerToken, PEER_FILE_HEADER, PEER_HEADER } from '@stevedore/client';
+import { checkKey, type Files, infoJson, ProblemError } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Answering } from '../http/route.js';
 
@@ -26,20 +26,25 @@ export function peerRoutes(app: FastifyInstance, files: Files, answering: Answer
     '/peer/files/:key',
     { schema: { hide: true } },
     answering(async (request) => {
-      const file = await files.store.get(keyOf(request), ONLY_HERE);
-      return files.read(request.raw, file, { private: true });
+      const key = keyOf(request);
+      const file = await files.store.get(key, ONLY_HERE);
+      // What is known of the file goes with its bytes: one request is enough for most.
+      const facts = { [PEER_FILE_HEADER]: packed(infoJson({ ...file, key })) };
+      const { most } = request.query as { readonly most?: string };
+      if (most !== undefined && file.size > Number(most)) return { status: 204, headers: facts };
+      const answer = await files.read(request.raw, file, { private: true });
+      return { ...answer, headers: { ...answer.headers, ...facts } };
     }),
-  );
-  app.get(
-    '/peer/files/:key/info',
-    { schema: { hide: true } },
-    answering((request) => files.info(request.raw, keyOf(request), '/files', ONLY_HERE)),
   );
   app.delete(
     '/peer/files/:key',
     { schema: { hide: true } },
     answering((request) => files.remove(keyOf(request), ONLY_HERE)),
   );
+}
+
+function packed(facts: object): string {
+  return Buffer.from(JSON.stringify(facts)).toString('base64url');
 }
 
 /** As for any path that is not there: who has no token learns nothing. */

@@ -25,6 +25,7 @@ export {
 } from './channels.js';
 export { readClusterSecrets } from './cluster-secret.js';
 export { isPeerToken, PEER_HEADER } from './deployment/foreign-files.js';
+export { PEER_FILE_HEADER } from './deployment/gateway-files.js';
 export {
   type ClusterFinding,
   inspectCluster,

@@ -49,7 +49,7 @@ async function openStore(
   const identity = async () => ({
     instance: await readInstance(directory),
     place: await placeOf(directory),
-    url: parsed.url === '' ? undefined : parsed.url,
+    url: parsed.peerUrl === '' ? undefined : parsed.peerUrl,
   });
   let trackers: readonly string[] = [];
   let clients: Clients | undefined;

@@ -319,5 +319,5 @@ function asMapError(error: unknown): MapError {
   if (error instanceof MapError) return error;
   const { message } = error as Error;
   const code = codeOf(error) === UNIQUE_VIOLATION ? 'origin_taken' : 'map_unavailable';
-  return new MapError(code, `the map refused: ${message}`, error);
+  return new MapError(code, `the map does not answer, or refuses: ${message}`, error);
 }

@@ -1,5 +1,4 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Gateway, MapError, type MappedFile, originOf } from '@stevedore/map';
 import { isTrunkId, parseFileId } from '@stevedore/protocol';
@@ -7,7 +6,7 @@ import { formatKey, isStoreError, StoreError, sliceIdOf } from '@stevedore/stagi
 import { type FileFacts, makeStoredFile, type ReadContent } from '../stored-file.js';
 import type { ByteRange, FileInfo, StoredFile } from '../types.js';
 import type { Deployment } from './deployment.js';
-import { GatewayFiles } from './gateway-files.js';
+import { collected, GatewayFiles } from './gateway-files.js';
 
 /**
  * Files that other servers of the deployment staged. The map says in which trunk a merged
@@ -40,6 +39,8 @@ export const PEER_HEADER = 'stevedore-peer';
 const MAX_CONNECTIONS = 64;
 const CONNECT_TIMEOUT_MS = 2_000;
 const ANSWER_TIMEOUT_MS = 10_000;
+/** Longest file that comes with what is known of it, in one answer. */
+const MAX_INLINE_BYTES = 256 * 1024;
 const SETTLED_INTERVAL_MS = 1_000;
 const DEFAULT_TYPE = 'application/octet-stream';
 
@@ -82,7 +83,7 @@ export class ForeignFiles {
     const name = formatKey(key);
     const files = await this.#gatewayOf(key);
     try {
-      return this.#stagedFile(key, files, await files.stat(name, signal));
+      return this.#stagedFile(key, files, await files.find(name, MAX_INLINE_BYTES, signal));
     } catch (error) {
       if (!isStoreError(error, 'not_found')) throw error;
       // It can have been merged since the map was asked.
@@ -139,9 +140,13 @@ export class ForeignFiles {
     });
   }
 
-  #stagedFile(key: Buffer, files: GatewayFiles, info: FileInfo): StoredFile {
+  #stagedFile(
+    key: Buffer,
+    files: GatewayFiles,
+    { info, bytes }: { readonly info: FileInfo; readonly bytes: Buffer | undefined },
+  ): StoredFile {
     return this.#handle({ ...info, key: formatKey(key) }, async (range, signal) => {
-      if (info.size === 0) return Buffer.alloc(0);
+      if (bytes) return cut(bytes, range);
       // Small files are held against their CRC-32 as a whole, whatever part is wanted.
       if (info.size > this.#parts.smallFileBytes) return files.read(info, range, signal);
       return cut(await collected(await files.read(info, undefined, signal)), range);
@@ -241,12 +246,6 @@ function parsed(about: string): About {
 
 function cut(bytes: Buffer, range: ByteRange | undefined): Buffer {
   return range ? bytes.subarray(range.start, range.end + 1) : bytes;
-}
-
-async function collected(stream: Readable): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of stream) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks);
 }
 
 function notFound(key: Buffer): StoreError {

@@ -1,4 +1,3 @@
-import type { IncomingHttpHeaders } from 'node:http';
 import { pipeline, type Readable, Transform } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { StoreError } from '@stevedore/staging';
@@ -21,8 +20,8 @@ export interface GatewayFilesOptions {
   readonly sign: (method: string, path: string) => Readonly<Record<string, string>>;
 }
 
-/** Longest JSON that is taken for what is known of a file. */
-const MAX_INFO_BYTES = 64 * 1024;
+/** What is known of the file, beside its bytes: JSON in base64url. */
+export const PEER_FILE_HEADER = 'stevedore-file';
 
 interface InfoJson {
   readonly key: string;
@@ -58,25 +57,26 @@ export class GatewayFiles {
     });
   }
 
-  async stat(key: string, signal: AbortSignal | undefined): Promise<FileInfo> {
-    const { body } = await this.#ask('GET', `/peer/files/${key}/info`, {}, signal);
-    const text = await textOf(body, MAX_INFO_BYTES, this.#url);
-    const info = parsed(text);
-    if (!info || info.key !== key) {
-      throw unavailable(this.#url, new Error('what it says of the file is no such thing'));
+  /** What is known of the file, with its bytes if it is not larger than `mostBytes`. */
+  async find(
+    key: string,
+    mostBytes: number,
+    signal: AbortSignal | undefined,
+  ): Promise<{ readonly info: FileInfo; readonly bytes: Buffer | undefined }> {
+    const answer = await this.#ask('GET', `/peer/files/${key}?most=${mostBytes}`, {}, signal);
+    const { body, statusCode, headers } = answer;
+    const facts = parsed(headers[PEER_FILE_HEADER]);
+    if (!facts || facts.key !== key) {
+      body.destroy();
+      throw unavailable(this.#url, new Error('it does not say what the file is'));
     }
-    return {
-      key,
-      name: info.name,
-      size: info.size,
-      type: info.type,
-      crc32: Number.parseInt(info.crc32, 16),
-      state: info.state,
-      stagedAt: new Date(info.stagedAt),
-      ...(info.affinityGroup === undefined ? {} : { group: info.affinityGroup }),
-      ...(info.expiresAt === undefined ? {} : { expiresAt: new Date(info.expiresAt) }),
-      ...(info.fileId === undefined ? {} : { fileId: info.fileId }),
-    };
+    const info = infoOf(facts);
+    if (statusCode === 204) {
+      await body.dump();
+      return { info, bytes: undefined };
+    }
+    if (info.size > mostBytes) body.destroy();
+    return { info, bytes: await collected(this.#checked(answer, 200, info.size, info.crc32)) };
   }
 
   /** The bytes of the file, or of a range of it, as they arrive. */
@@ -86,21 +86,31 @@ export class GatewayFiles {
     signal: AbortSignal | undefined,
   ): Promise<Readable> {
     const headers = range ? { range: `bytes=${range.start}-${range.end}` } : {};
-    const path = `/peer/files/${info.key}`;
-    const { body, statusCode, headers: answer } = await this.#ask('GET', path, headers, signal);
-    const bytes = range ? range.end - range.start + 1 : info.size;
-    if (statusCode !== (range ? 206 : 200) || lengthOf(answer) !== bytes) {
-      body.destroy();
-      throw unavailable(this.#url, new Error(`status ${statusCode}, ${lengthOf(answer)} bytes`));
-    }
-    const checked = new Checked(bytes, range ? undefined : info.crc32, this.#url);
-    // A failure of either side reaches the reader through the last stream.
-    return pipeline(body, checked, () => undefined);
+    const answer = await this.#ask('GET', `/peer/files/${info.key}`, headers, signal);
+    return range
+      ? this.#checked(answer, 206, range.end - range.start + 1, undefined)
+      : this.#checked(answer, 200, info.size, info.crc32);
   }
 
   async delete(key: string): Promise<void> {
     const { body } = await this.#ask('DELETE', `/peer/files/${key}`, {}, undefined);
     await body.dump();
+  }
+
+  /** The body of an answer, held against what it must be. */
+  #checked(
+    { body, statusCode, headers }: Dispatcher.ResponseData,
+    status: number,
+    bytes: number,
+    crc: number | undefined,
+  ): Readable {
+    const length = Number(headers['content-length'] ?? Number.NaN);
+    if (statusCode !== status || length !== bytes) {
+      body.destroy();
+      throw unavailable(this.#url, new Error(`status ${statusCode}, ${length} bytes`));
+    }
+    // A failure of either side reaches the reader through the last stream.
+    return pipeline(body, new Checked(bytes, crc, this.#url), () => undefined);
   }
 
   async close(): Promise<void> {
@@ -183,28 +193,27 @@ function unavailable(url: string, cause: unknown): StoreError {
   );
 }
 
-function lengthOf(headers: IncomingHttpHeaders): number {
-  return Number(headers['content-length'] ?? Number.NaN);
+function infoOf(facts: InfoJson): FileInfo {
+  const { key, name, size, type, state, affinityGroup, expiresAt, fileId } = facts;
+  return {
+    ...{ key, name, size, type, state },
+    crc32: Number.parseInt(facts.crc32, 16),
+    stagedAt: new Date(facts.stagedAt),
+    ...(affinityGroup === undefined ? {} : { group: affinityGroup }),
+    ...(expiresAt === undefined ? {} : { expiresAt: new Date(expiresAt) }),
+    ...(fileId === undefined ? {} : { fileId }),
+  };
 }
 
-async function textOf(body: AsyncIterable<Buffer>, limit: number, url: string): Promise<string> {
+export async function collected(stream: Readable): Promise<Buffer> {
   const chunks: Buffer[] = [];
-  let bytes = 0;
-  try {
-    for await (const chunk of body) {
-      bytes += chunk.length;
-      if (bytes > limit) break;
-      chunks.push(chunk);
-    }
-  } catch (error) {
-    throw unavailable(url, error);
-  }
-  if (bytes > limit) throw unavailable(url, new Error('too long an answer'));
-  return Buffer.concat(chunks).toString();
+  for await (const chunk of stream) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
 }
 
-function parsed(text: string): InfoJson | undefined {
+function parsed(header: string | string[] | undefined): InfoJson | undefined {
   try {
+    const text = Buffer.from(String(header), 'base64url').toString();
     const info = JSON.parse(text) as Partial<InfoJson> | null;
     const isSound =
       typeof info?.key === 'string' &&

@@ -102,13 +102,8 @@ export class Files {
   }
 
   /** GET and HEAD of what is known about a file. */
-  async info(
-    { method }: IncomingMessage,
-    key: string,
-    base?: string,
-    options?: GetOptions,
-  ): Promise<Answer> {
-    const told = infoJson(await this.store.stat(key, options), base);
+  async info({ method }: IncomingMessage, key: string, base?: string): Promise<Answer> {
+    const told = infoJson(await this.store.stat(key), base);
     const { content, ...head } = json(200, told, { 'cache-control': 'no-cache' });
     return method === 'HEAD' || !content ? head : { ...head, content };
   }
