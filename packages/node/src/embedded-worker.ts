@@ -55,7 +55,7 @@ function tell(message: FromWorker): void {
 
 function plain(error: unknown): PlainError {
   const { name, message } = asError(error);
-  return { name, message, code: codeOf(error) ?? 'ERR_EMBEDDED_NODE' };
+  return { name, message, code: codeOf(error) ?? 'embedded_node_failed' };
 }
 
 async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {

@@ -83,7 +83,7 @@ export async function startEmbeddedNode(options: EmbeddedNodeOptions): Promise<E
     const why = lastError === undefined ? `exit code ${exitCode}` : lastError.message;
     onError(
       new EmbeddedNodeError(
-        'ERR_EMBEDDED_NODE_STOPPED',
+        'embedded_node_stopped',
         `The embedded tracker and storage have stopped (${why}); start them again.`,
         lastError,
       ),
@@ -118,7 +118,7 @@ async function started(worker: Worker, exited: Promise<number>): Promise<Embedde
     });
     worker.on('error', reject);
     void exited.then((code) =>
-      reject(new StartError('ERR_EMBEDDED_NODE', `The embedded node ended with ${code}.`)),
+      reject(new StartError('embedded_node_failed', `The embedded node ended with ${code}.`)),
     );
   });
   try {

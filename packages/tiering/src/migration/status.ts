@@ -78,43 +78,71 @@ const waiting = classes((each) => each.waitingBytes);
 const forecast = classes((each) => each.forecastBytes);
 const meanError = classes((each) => each.meanErrorBytes);
 const busyAnswers = classes((each) => each.busyAnswersTotal);
-const KEPT = 'Of its load alone, what metadata has beside small files.';
-const ROOM = 'Small files that may begin in an interval; 0: any.';
-const OPEN = 'Copies of which it is not known whether they were stored.';
+
 const METRICS: readonly Metric[] = [
-  ['load_served_bytes', 'gauge', 'Served in the last interval.', served],
-  ['load_waiting_bytes', 'gauge', 'Waiting as it ended.', waiting],
-  ['load_forecast_bytes', 'gauge', 'Forecast for the coming interval.', forecast],
+  ['load_served_bytes', 'gauge', 'Bytes served in the last interval.', served],
+  [
+    'load_waiting_bytes',
+    'gauge',
+    'Bytes of requests waiting at the end of the last interval.',
+    waiting,
+  ],
+  ['load_forecast_bytes', 'gauge', 'Bytes forecast for the next interval.', forecast],
   ['load_forecast_error_bytes', 'gauge', 'Mean absolute error of the forecasts.', meanError],
-  ['busy_answers_total', 'counter', 'Requests told to come back.', busyAnswers],
-  ['load_capacity_bytes', 'gauge', 'B_logic of an interval.', (now) => now.capacityBytes],
-  ['metadata_kept_share', 'gauge', KEPT, (now) => now.metadataKeptShare],
-  ['small_file_room_bytes', 'gauge', ROOM, (now) => now.smallFileRoomBytes],
-  ['load_to_move_bytes', 'gauge', 'Small-file load that has to go.', (now) => now.loadToMoveBytes],
+  ['busy_answers_total', 'counter', 'Requests answered as busy.', busyAnswers],
+  [
+    'load_capacity_bytes',
+    'gauge',
+    'Bytes that the disk can serve in an interval.',
+    (now) => now.capacityBytes,
+  ],
+  [
+    'metadata_kept_share',
+    'gauge',
+    'Share of its stand-alone load that metadata is served beside small files.',
+    (now) => now.metadataKeptShare,
+  ],
+  [
+    'small_file_room_bytes',
+    'gauge',
+    'Bytes of small-file requests admitted in an interval; 0: no limit.',
+    (now) => now.smallFileRoomBytes,
+  ],
+  [
+    'load_to_move_bytes',
+    'gauge',
+    'Bytes of small-file load to move to other groups.',
+    (now) => now.loadToMoveBytes,
+  ],
   ['threshold_bytes', 'gauge', 'Largest file that becomes a row.', (now) => now.thresholdBytes],
   ['rows', 'gauge', 'Files that are rows.', (now) => now.rows.files],
-  ['rows_bytes', 'gauge', 'Their bytes.', (now) => now.rows.bytes],
+  ['rows_bytes', 'gauge', 'Bytes of files that are rows.', (now) => now.rows.bytes],
   ['slice_rows', 'gauge', 'Slices that are rows too.', (now) => now.slices.files],
-  ['slice_rows_bytes', 'gauge', 'Their bytes.', (now) => now.slices.bytes],
-  ['rows_room_bytes', 'gauge', 'What they may be together.', (now) => now.roomBytes],
+  ['slice_rows_bytes', 'gauge', 'Bytes of slices that are rows.', (now) => now.slices.bytes],
+  ['rows_room_bytes', 'gauge', 'Bytes that all rows may hold.', (now) => now.roomBytes],
   ['away_files', 'gauge', 'Files whose bytes are in another group.', (now) => now.away.files],
-  ['away_files_bytes', 'gauge', 'Their bytes.', (now) => now.away.bytes],
+  ['away_files_bytes', 'gauge', 'Bytes of files in other groups.', (now) => now.away.bytes],
   [
     'away_deletions_waiting',
     'gauge',
-    'Copies yet to be deleted there.',
+    'Copies in other groups yet to be deleted.',
     (now) => now.waitingDepartures,
   ],
-  ['away_copies_open', 'gauge', OPEN, (now) => now.openCopies],
+  [
+    'away_copies_open',
+    'gauge',
+    'Copies in other groups that may or may not have been stored.',
+    (now) => now.openCopies,
+  ],
   [
     'away_orphans_total',
     'counter',
-    'Copies that no record knew, found and deleted.',
+    'Copies without a record that were found in other groups and deleted.',
     (now) => now.orphans,
   ],
   ['moves_total', 'counter', 'Moves of files, by how they ended.', outcomes],
-  ['moved_bytes_total', 'counter', 'Bytes that were moved.', (now) => now.movedBytes],
-  ['revokes_total', 'counter', 'Moves that a change of the file ended.', (now) => now.revokes],
+  ['moved_bytes_total', 'counter', 'Bytes moved.', (now) => now.movedBytes],
+  ['revokes_total', 'counter', 'Moves revoked because the file changed.', (now) => now.revokes],
 ];
 
 /** The status as Prometheus reads it. Pure. */

@@ -94,7 +94,7 @@ export class Records {
       db?.close();
       if (error instanceof SqliteBindingError) throw error;
       const reason = error instanceof Error ? error.message : String(error);
-      throw new StartError('ERR_RECORDS', `The storage cannot use ${path}: ${reason}.`, error);
+      throw new StartError('records_unusable', `The storage cannot use ${path}: ${reason}.`, error);
     }
   }
 
