@@ -37,7 +37,7 @@ export const storeOptions = {
   metadataTier: option.boolean(
     false,
     'the embedded storage keeps small files of FastDFS clients, and slices that are read often, as rows beside their metadata',
-    { see: '../packages/storage/FORMAT.md#the-metadata-tier' },
+    { see: '../packages/tiering/FORMAT.md' },
   ),
   clusterSecretFile: option.text(
     '',

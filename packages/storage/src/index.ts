@@ -1,5 +1,5 @@
 /** A FastDFS storage, and what a backend of its files has to do with it. */
-export type { FileBackend, NewFile, StoredMetadata } from './files/file-backend.js';
+export type { FileBackend, NewFile, ReadableFile, StoredMetadata } from './files/file-backend.js';
 export { FilesOnDisk } from './files/files-on-disk.js';
 export { sizeOf } from './files/small-files.js';
 export {

@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import { type Disk, localDisk } from '@stevedore/disk';
+import { integers, OptionError } from '@stevedore/options';
 import { isGroupName, MAX_GROUP_SERVERS } from '@stevedore/protocol';
 import {
   type AccessOptions,
@@ -14,9 +15,7 @@ import {
   DEFAULT_STORAGE_PORT,
   DEFAULT_TRACKER_PORT,
   type Environment,
-  integers,
   isOwnAddress,
-  OptionError,
   systemEnvironment,
 } from '@stevedore/wire';
 

@@ -1,6 +1,6 @@
 import { type Parameters, parameters } from '@stevedore/balance';
+import { checkInteger, integers, OptionError } from '@stevedore/options';
 import { isGroupName } from '@stevedore/protocol';
-import { checkInteger, integers, OptionError } from '@stevedore/wire';
 
 /** The metadata tier of a storage, and what moves files out of it and back. */
 export interface TierOptions {

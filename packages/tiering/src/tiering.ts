@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { FastdfsClient } from '@stevedore/fastdfs';
+import { OptionError } from '@stevedore/options';
 import { CommandCode, downloadFile, isTrunkId, StorageStatus } from '@stevedore/protocol';
 import {
   dataDirectory,
@@ -13,14 +14,7 @@ import {
   type StorageSettings,
   sizeOf,
 } from '@stevedore/storage';
-import {
-  type Address,
-  asError,
-  type Handler,
-  makeAddress,
-  nowSeconds,
-  OptionError,
-} from '@stevedore/wire';
+import { type Address, asError, type Handler, makeAddress, nowSeconds } from '@stevedore/wire';
 import { migrationHandler, redirecting, scheduled } from './handlers.js';
 import { Audit } from './migration/audit.js';
 import { Migration } from './migration/migration.js';

@@ -1,3 +1,4 @@
+import { integers, OptionError } from '@stevedore/options';
 import { type IpWidth, isGroupName } from '@stevedore/protocol';
 import {
   type AccessOptions,
@@ -9,8 +10,6 @@ import {
   DEFAULT_HOST,
   DEFAULT_TRACKER_PORT,
   type Environment,
-  integers,
-  OptionError,
   systemEnvironment,
 } from '@stevedore/wire';
 import { StorageIds } from './storage-ids.js';

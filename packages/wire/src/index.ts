@@ -1,6 +1,4 @@
 /** FastDFS frames over sockets, both sides. */
-
-export { OptionError } from '@stevedore/options';
 export {
   type Address,
   addressKey,
@@ -55,10 +53,8 @@ export {
 export {
   type ConnectionLimits,
   type ConnectionOptions,
-  checkInteger,
   connectionLimits,
   DEFAULT_HOST,
   DEFAULT_STORAGE_PORT,
-  integers,
   PROTOCOL_VERSION,
 } from './server/limits.js';

@@ -58,7 +58,7 @@ export class StorePath {
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       throw new StartError(
-        codeOf(error) ?? 'ERR_STORE_PATH',
+        codeOf(error) ?? 'store_path_unusable',
         `The storage cannot write to the directory ${this.path}: ${reason}. Choose another directory or give this user the right to write there.`,
         error,
       );

@@ -48,7 +48,7 @@ const MAX_CONNECTIONS = 8;
 export class PeerSender {
   readonly #parts: PeerSenderParts;
   readonly #stop = new AbortController();
-  readonly #running: Promise<void>;
+  #running: Promise<void> | undefined;
   readonly #keeper: MarkKeeper;
   readonly #news = new News();
   #session: PeerSession | undefined;
@@ -56,6 +56,10 @@ export class PeerSender {
   constructor(parts: PeerSenderParts) {
     this.#parts = parts;
     this.#keeper = new MarkKeeper(parts.markFile);
+  }
+
+  /** Sends until `close`. */
+  start(): void {
     this.#running = this.#run();
   }
 

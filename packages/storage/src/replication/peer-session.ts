@@ -82,7 +82,7 @@ export class PeerSession {
       if (isSource) await this.#parts.firstCopies.begun(member);
       await this.#pass();
     } finally {
-      this.#fail(new ConnectionError('ERR_CONNECTION_LOST', 'the session has ended'));
+      this.#fail(new ConnectionError('connection_lost', 'the session has ended'));
       this.#parts.peer.close();
       await this.#passage.window.settled();
     }
@@ -163,7 +163,7 @@ export class PeerSession {
   #check(): void {
     if (this.#failure) throw this.#failure;
     if (this.#parts.peer.hasEnded || this.#parts.signal.aborted) {
-      throw new ConnectionError('ERR_CONNECTION_LOST', 'the connection has ended');
+      throw new ConnectionError('connection_lost', 'the connection has ended');
     }
   }
 }

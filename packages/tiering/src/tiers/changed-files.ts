@@ -1,15 +1,31 @@
-import type { Disk, DiskFile, FileStat } from '@stevedore/disk';
+import { type Disk, type DiskFile, decoratedFile, type FileStat } from '@stevedore/disk';
 import type { FileRecord } from './record-rows.js';
 import { SpillingFile } from './spilling-file.js';
 import type { Tier } from './tier.js';
 
 /** Files that are open to be changed; none of them moves meanwhile. */
 
-export interface ChangedFileParts {
-  readonly file: DiskFile;
-  /** Its size, once it has been cut and closed. */
-  readonly onCut: (size: number) => void;
-  readonly done: () => void;
+/**
+ * One on the disk, changed in place. `onCut` is told its size once it has been cut and closed.
+ */
+export function changedFile(
+  file: DiskFile,
+  onCut: (size: number) => void,
+  done: () => void,
+): DiskFile {
+  let cutTo: number | undefined;
+  return decoratedFile(file, {
+    async truncate(size) {
+      const before = await file.stat();
+      await file.truncate(size);
+      if (size < before.size) cutTo = size;
+    },
+    async close() {
+      done();
+      await file.close();
+      if (cutTo !== undefined) onCut(cutTo);
+    },
+  });
 }
 
 export interface ChangedRowParts {
@@ -21,48 +37,6 @@ export interface ChangedRowParts {
   /** It has left its row, and was closed. */
   readonly onGrown: (size: number) => void;
   readonly done: () => void;
-}
-
-/** One on the disk, changed in place. */
-export class ChangedFile implements DiskFile {
-  readonly #parts: ChangedFileParts;
-  #cutTo: number | undefined;
-
-  constructor(parts: ChangedFileParts) {
-    this.#parts = parts;
-  }
-
-  stat(): Promise<FileStat> {
-    return this.#parts.file.stat();
-  }
-
-  readAt(target: Buffer, position: number): Promise<number> {
-    return this.#parts.file.readAt(target, position);
-  }
-
-  async writeAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
-    await this.#parts.file.writeAt(chunks, position);
-  }
-
-  async truncate(size: number): Promise<void> {
-    const before = await this.#parts.file.stat();
-    await this.#parts.file.truncate(size);
-    if (size < before.size) this.#cutTo = size;
-  }
-
-  setModified(seconds: number): Promise<void> {
-    return this.#parts.file.setModified(seconds);
-  }
-
-  sync(): Promise<void> {
-    return this.#parts.file.sync();
-  }
-
-  async close(): Promise<void> {
-    this.#parts.done();
-    await this.#parts.file.close();
-    if (this.#cutTo !== undefined) this.#parts.onCut(this.#cutTo);
-  }
 }
 
 /**

@@ -1,62 +1,29 @@
 import { crc32 } from 'node:zlib';
-import type { DiskFile, FileStat } from '@stevedore/disk';
+import type { FileStat } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
+import type { ReadableFile } from '@stevedore/storage';
 import { codeOf, StatusError } from '@stevedore/wire';
 import type { AwayFiles } from './away-files.js';
 import type { FileRecord } from './record-rows.js';
 
 /** Files that are open for reading and are not on the disk. */
 
-/** Whatever would change it is refused. */
-abstract class ReadOnlyFile implements DiskFile {
-  abstract stat(): Promise<FileStat>;
-  abstract readAt(target: Buffer, position: number): Promise<number>;
-
-  writeAt(): Promise<void> {
-    return Promise.reject(readOnly());
-  }
-
-  truncate(): Promise<void> {
-    return Promise.reject(readOnly());
-  }
-
-  setModified(): Promise<void> {
-    return Promise.reject(readOnly());
-  }
-
-  async sync(): Promise<void> {}
-
-  async close(): Promise<void> {}
-}
-
 /** Content in memory: what a row holds. */
-export class RowFile extends ReadOnlyFile {
-  readonly #bytes: Buffer;
-  readonly #mtimeSeconds: number;
-
-  constructor(bytes: Buffer, mtimeSeconds: number) {
-    super();
-    this.#bytes = bytes;
-    this.#mtimeSeconds = mtimeSeconds;
-  }
-
-  async stat(): Promise<FileStat> {
-    return { size: this.#bytes.length, mtimeSeconds: this.#mtimeSeconds, isFile: true };
-  }
-
-  async readAt(target: Buffer, position: number): Promise<number> {
-    if (position >= this.#bytes.length) return 0;
-    return this.#bytes.copy(target, 0, position);
-  }
+export function rowFile(bytes: Buffer, mtimeSeconds: number): ReadableFile {
+  return {
+    stat: async () => ({ size: bytes.length, mtimeSeconds, isFile: true }),
+    readAt: async (target, position) =>
+      position < bytes.length ? bytes.copy(target, 0, position) : 0,
+    close: async () => {},
+  };
 }
 
 /** Content in another group: each read is a download of its range. */
-export class AwayFile extends ReadOnlyFile {
+export class AwayFile implements ReadableFile {
   readonly #away: AwayFiles;
   readonly #record: FileRecord;
 
   constructor(away: AwayFiles, record: FileRecord) {
-    super();
     this.#away = away;
     this.#record = record;
   }
@@ -78,6 +45,8 @@ export class AwayFile extends ReadOnlyFile {
     return bytes.copy(target);
   }
 
+  async close(): Promise<void> {}
+
   async #read(position: number, bytes: number): Promise<Buffer> {
     const id = this.#record.away!;
     try {
@@ -90,10 +59,6 @@ export class AwayFile extends ReadOnlyFile {
       });
     }
   }
-}
-
-function readOnly(): Error {
-  return Object.assign(new Error('the file was opened for reading'), { code: 'EBADF' });
 }
 
 function damaged(message: string): Error {

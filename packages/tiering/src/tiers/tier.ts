@@ -1,7 +1,8 @@
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { heated } from '@stevedore/balance';
-import type { Disk, DiskFile } from '@stevedore/disk';
+import type { Disk } from '@stevedore/disk';
+import type { ReadableFile } from '@stevedore/storage';
 import type { AwayFiles } from './away-files.js';
 import { chunksOf, LocalFiles } from './local-files.js';
 import { MovesUnderWay } from './moves-under-way.js';
@@ -99,7 +100,7 @@ export class Tier {
   }
 
   /** The bytes that are in another group. */
-  openAway(record: FileRecord): DiskFile {
+  openAway(record: FileRecord): ReadableFile {
     const { away } = this.#parts;
     if (!away) throw new Error(`${record.name} is in another group, and there are no trackers`);
     return new AwayFile(away, record);

@@ -1,12 +1,13 @@
+import { randomBytes } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
 import type { FileStore } from '@stevedore/client';
-import type { UnsentBytes, UnsentStats } from '@stevedore/middleware/core';
+import type { ProblemCode, UnsentBytes, UnsentStats } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
+import { RequestDurations } from './durations.js';
 import { addFigures, type Figures } from './figures.js';
-import { redactUrl } from './redact.js';
-import type { Refusals } from './refusals.js';
-import { RequestDurations } from './request-durations.js';
+import { redactUrl } from './log.js';
 import { addStoreMetrics } from './store-metrics.js';
 
 /**
@@ -25,28 +26,28 @@ export interface ObserveOptions {
 
 const DOWNLOADS: Figures<UnsentStats> = {
   gauges: [
-    {
-      name: 'stevedore_download_unsent_bytes',
-      help: 'Bytes that were read for downloads and that clients have not taken yet.',
-      of: ({ bytes }) => bytes,
-    },
-    {
-      name: 'stevedore_downloads_stalled',
-      help: 'Downloads that wait for their clients.',
-      of: ({ stalled }) => stalled,
-    },
+    [
+      'stevedore_download_unsent_bytes',
+      'Bytes read for downloads that clients have not taken yet.',
+      ({ bytes }) => bytes,
+    ],
+    [
+      'stevedore_downloads_stalled',
+      'Downloads waiting for their clients.',
+      ({ stalled }) => stalled,
+    ],
   ],
   counters: [
-    {
-      name: 'stevedore_downloads_ended_for_stall_total',
-      help: 'Downloads ended because their clients took nothing for too long.',
-      of: ({ endedForStall }) => endedForStall,
-    },
-    {
-      name: 'stevedore_downloads_ended_for_room_total',
-      help: 'Stalled downloads ended because others needed their memory or their connection.',
-      of: ({ endedForRoom }) => endedForRoom,
-    },
+    [
+      'stevedore_downloads_ended_for_stall_total',
+      'Downloads ended because their clients took nothing for too long.',
+      ({ endedForStall }) => endedForStall,
+    ],
+    [
+      'stevedore_downloads_ended_for_room_total',
+      'Stalled downloads ended to free their memory or their connection.',
+      ({ endedForRoom }) => endedForRoom,
+    ],
   ],
 };
 
@@ -112,4 +113,56 @@ function addConnections(registry: Registry, app: FastifyInstance): void {
       });
     },
   });
+}
+
+/**
+ * Requests that were refused before there was a route to count them by: no HTTP, headers
+ * that are too slow or too long, a path that is no text. The codes are the gateway's own.
+ */
+export class Refusals {
+  readonly #log: Logger;
+  readonly #counts = new Map<ProblemCode, number>();
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
+
+  note(code: ProblemCode, client: string | undefined): void {
+    this.#counts.set(code, (this.#counts.get(code) ?? 0) + 1);
+    this.#log.info({ code, client }, 'refused');
+  }
+
+  addTo(registry: Registry): void {
+    const counts = this.#counts;
+    new Counter({
+      name: 'stevedore_http_refused_total',
+      help: 'Requests refused before they had a route: no HTTP, headers too slow or too long.',
+      labelNames: ['code'],
+      registers: [registry],
+      collect() {
+        this.reset();
+        for (const [code, count] of counts) this.inc({ code }, count);
+      },
+    });
+  }
+}
+
+/**
+ * The name of a request in logs and answers. One that a proxy in front gave is kept if
+ * it is well formed: what else is in a header must not get into a log.
+ */
+
+const WELL_FORMED = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$/;
+
+export type RequestIds = (request: IncomingMessage) => string;
+
+export function requestIds(): RequestIds {
+  const process = randomBytes(6).toString('base64url').replace(/^[_-]/, '0');
+  let count = 0;
+  return ({ headers }) => {
+    const given = headers['x-request-id'];
+    if (typeof given === 'string' && WELL_FORMED.test(given)) return given;
+    count += 1;
+    return `${process}-${count.toString(36)}`;
+  };
 }
