@@ -6,7 +6,7 @@ import {
   StoreError,
   type TrunkStore,
 } from '@stevedore/staging';
-import { storageError } from './reader.js';
+import { storageError } from './failures.js';
 
 /**
  * The data node paper's buffer, without the Files Container: files are collected for a

@@ -23,15 +23,15 @@ export {
   STORE_CHANNELS,
   type TrunkMessage,
 } from './channels.js';
-export { readClusterSecrets } from './cluster-secret.js';
 export {
   type ClusterFinding,
   inspectCluster,
   type ProbeFinding,
+  readClusterSecrets,
   type StorageMember,
   type TrackerFinding,
   tryDirectory,
-} from './inspect.js';
+} from './cluster.js';
 export * from './open.js';
 export {
   asStoreError,

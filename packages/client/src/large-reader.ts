@@ -7,7 +7,7 @@ import {
   isBlockListOf,
   isStoreError,
 } from '@stevedore/staging';
-import { corrupt } from './corrupt.js';
+import { corrupt } from './failures.js';
 import type { ByteRange } from './types.js';
 
 /**

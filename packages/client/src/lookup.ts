@@ -21,10 +21,11 @@ import {
   StoreError,
   type TrunkRow,
 } from '@stevedore/staging';
-import { ForeignSlices } from './foreign-slices.js';
-import { notFound, type Reader, storageError } from './reader.js';
+import type { Downloads } from './downloads.js';
+import { notFound, storageError } from './failures.js';
+import { extensionInName, ForeignSlices, keyInName, TrunkDirectories } from './foreign-trunks.js';
+import type { Reader } from './reader.js';
 import { type FileFacts, makeStoredFile, type ReadContent } from './stored-file.js';
-import { extensionInName, keyInName, TrunkDirectories } from './trunk-directories.js';
 import type { FileInfo, FileState, Receipt, StoredFile } from './types.js';
 
 /**
@@ -60,6 +61,7 @@ export class Lookup {
   constructor(
     staging: Staging,
     client: FastdfsClient,
+    downloads: Downloads,
     reader: Reader,
     onRead: OnRead,
     now: () => number,
@@ -71,7 +73,7 @@ export class Lookup {
     this.#now = now;
     this.#foreign = new ForeignSlices((id) => this.#isThere(id));
     this.#directories = new TrunkDirectories((fileId, offset, length) =>
-      reader.readRange(fileId, offset, length),
+      downloads.range(fileId, offset, length),
     );
   }
 

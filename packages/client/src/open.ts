@@ -11,7 +11,7 @@ import {
   StoreError,
   type UpkeepOptions,
 } from '@stevedore/staging';
-import { readClusterSecrets } from './cluster-secret.js';
+import { readClusterSecrets } from './cluster.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import {
   invalidOption,

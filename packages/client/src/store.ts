@@ -2,11 +2,13 @@ import { EventEmitter } from 'node:events';
 import type { ClientStats, FastdfsClient } from '@stevedore/fastdfs';
 import { fileIdOf, formatKey, type Staging, StoreError } from '@stevedore/staging';
 import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
+import { listMembers, type StorageMember } from './cluster.js';
+import { Downloads } from './downloads.js';
+import { notFound } from './failures.js';
 import { isHot } from './hot-files.js';
-import { listMembers, type StorageMember } from './inspect.js';
 import { Lookup } from './lookup.js';
 import type { StoreOptions } from './options.js';
-import { notFound, Reader } from './reader.js';
+import { Reader } from './reader.js';
 import { Settling } from './settling.js';
 import type {
   Body,
@@ -73,9 +75,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       ...{ store: this, staging, client, options, now: parts.now },
       throwIfClosed: () => this.#throwIfClosed(),
     });
-    this.#reader = new Reader({
-      staging,
-      client,
+    const downloads = new Downloads(client, staging);
+    this.#reader = new Reader(staging, downloads, {
       cacheBytes: options.cacheSize,
       cacheFilter: options.cacheFilter,
       readAheadBytes: options.readAhead,
@@ -84,6 +85,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#lookup = new Lookup(
       staging,
       client,
+      downloads,
       this.#reader,
       (key, bytes, read) => this.#countRead(key, bytes, read),
       parts.now,
@@ -251,7 +253,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       orphans: stats.orphans,
       damage: stats.damage,
       scrub: stats.scrub,
-      cache: this.#reader.cacheStats(),
+      cache: this.#reader.cache.stats(),
       connections: sumOf(this.#parts.clients),
     };
   }

@@ -10,7 +10,7 @@ import type {
   RoomStats,
   ScrubStats,
 } from '@stevedore/staging';
-import type { StorageMember } from './inspect.js';
+import type { StorageMember } from './cluster.js';
 
 /** What `open()` gives: the contract between the SDK and everything built on it. */
 

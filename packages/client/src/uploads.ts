@@ -1,10 +1,9 @@
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import { formatKey, type Staging, StoreError } from '@stevedore/staging';
-import { ByteBudget } from './byte-budget.js';
 import { type PutMessage, putChannel, traced } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import { checkText, Intake, type StageOptions } from './intake.js';
+import { checkText, Intake, type StageOptions, type Taken } from './intake.js';
 import type { StoreOptions } from './options.js';
 import { invalidOption } from './options.js';
 import type {
@@ -33,8 +32,6 @@ export interface UploadsParts {
 
 /** Bytes of the mark of an upload that may be sent twice. */
 const ONCE_BYTES = 16;
-/** Memory that bodies on their way in may hold together. */
-const INTAKE_BYTES = 32 * 2 ** 20;
 
 export class Uploads {
   readonly #parts: UploadsParts;
@@ -45,7 +42,7 @@ export class Uploads {
   constructor(parts: UploadsParts) {
     this.#parts = parts;
     const { staging, client, options } = parts;
-    this.#intake = new Intake(staging, new ByteBudget(INTAKE_BYTES), {
+    this.#intake = new Intake(staging, {
       smallFileBytes: options.smallFileLimit,
       maxFileBytes: options.maxFileSize,
       sync: options.durability === 'sync',
@@ -113,7 +110,7 @@ export class Uploads {
     this.#parts.throwIfClosed();
     const { signal } = options;
     const how = stageOptions(options);
-    const taken: Awaited<ReturnType<Intake['take']>>[] = [];
+    const taken: Taken[] = [];
     try {
       for await (const { body, ...rest } of parts) {
         taken.push(await this.#intake.take(body, signal ? { ...rest, signal } : rest, how.sync));

@@ -1,5 +1,6 @@
+import { readFile } from 'node:fs/promises';
 import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
-import { StorageStatus } from '@stevedore/protocol';
+import { parseSecrets, StorageStatus, secretsProblem } from '@stevedore/protocol';
 import { DirectoryLock } from '@stevedore/staging';
 import { invalidOption } from './options.js';
 
@@ -146,4 +147,19 @@ function clientOf(trackers: readonly string[], secret: string | undefined): Fast
     if (error instanceof FastdfsError) throw invalidOption(error.message);
     throw error;
   }
+}
+
+/**
+ * The secrets of a cluster, from a file with one a line; lines that begin with # are
+ * remarks. None for no file. Rejects with StoreError `invalid_option`.
+ */
+export async function readClusterSecrets(path: string): Promise<readonly string[]> {
+  if (path === '') return [];
+  const text = await readFile(path, 'utf8').catch((error: Error) => {
+    throw invalidOption(`the file of the cluster's secret cannot be read: ${error.message}`);
+  });
+  const secrets = parseSecrets(text);
+  const problem = secretsProblem(secrets);
+  if (problem !== undefined) throw invalidOption(`in ${path} ${problem}`);
+  return secrets;
 }
