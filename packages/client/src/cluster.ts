@@ -56,7 +56,7 @@ export async function inspectCluster(
   addresses: readonly string[],
   secret?: string,
 ): Promise<ClusterFinding> {
-  const client = clientOf(addresses, secret);
+  const client = connect({ trackers: addresses, secret, connectTimeoutMs: CALL_TIMEOUT_MS });
   try {
     const trackers = await Promise.all(addresses.map((address) => inspectTracker(address, secret)));
     if (trackers.every(({ error }) => error !== undefined)) return { trackers };
@@ -100,7 +100,7 @@ async function inspectTracker(
   address: string,
   secret: string | undefined,
 ): Promise<TrackerFinding> {
-  const client = clientOf([address], secret);
+  const client = connect({ trackers: [address], secret, connectTimeoutMs: CALL_TIMEOUT_MS });
   const startedAt = performance.now();
   try {
     await client.ping({ deadlineMs: CALL_TIMEOUT_MS });
@@ -140,9 +140,10 @@ async function probe(client: FastdfsClient): Promise<ProbeFinding> {
   return { error, durationMs: performance.now() - startedAt, storageTime, from, until };
 }
 
-function clientOf(trackers: readonly string[], secret: string | undefined): FastdfsClient {
+/** Throws `invalid_option` for addresses that are none. */
+export function connect(options: ConstructorParameters<typeof FastdfsClient>[0]): FastdfsClient {
   try {
-    return new FastdfsClient({ trackers, secret, connectTimeoutMs: CALL_TIMEOUT_MS });
+    return new FastdfsClient(options);
   } catch (error) {
     if (error instanceof FastdfsError) throw invalidOption(error.message);
     throw error;

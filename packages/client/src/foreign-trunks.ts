@@ -14,13 +14,13 @@ import {
   type TrunkEntry,
 } from '@stevedore/protocol';
 import { LRUCache } from 'lru-cache';
+import type { Downloads } from './downloads.js';
 
 /**
  * Directories of trunks, read once from their tails and kept within a bound. They
  * decide whether a slice id is honoured: its offset, size and CRC-32 must be an
  * entry, anything else is a forgery.
  */
-export type ReadTrunk = (fileId: string, offset: number, length: number) => Promise<Buffer>;
 
 interface Directory {
   readonly entries: ReadonlyMap<number, TrunkEntry>;
@@ -40,15 +40,15 @@ const MAX_KEPT_BYTES = 32 * 2 ** 20;
 const ENTRY_BYTES = 166;
 
 export class TrunkDirectories {
-  readonly #read: ReadTrunk;
+  readonly #downloads: Pick<Downloads, 'range'>;
   readonly #kept = new LRUCache<string, Directory>({
     maxSize: MAX_KEPT_BYTES,
     sizeCalculation: (directory) => directory.bytes + 1,
   });
   readonly #loading = new Map<string, Promise<Directory>>();
 
-  constructor(read: ReadTrunk) {
-    this.#read = read;
+  constructor(downloads: Pick<Downloads, 'range'>) {
+    this.#downloads = downloads;
   }
 
   /** The entry that the slice id names; undefined if the trunk has no such entry. */
@@ -93,10 +93,10 @@ export class TrunkDirectories {
 
   async #load(fileId: string, size: number): Promise<Directory> {
     const tailBytes = Math.min(TAIL_BYTES, size);
-    const tail = await this.#read(fileId, size - tailBytes, tailBytes);
+    const tail = await this.#downloads.range(fileId, size - tailBytes, tailBytes);
     if (tail.length !== tailBytes) throw new ProtocolError(`the tail of ${fileId} is short`);
     const end = parseTrunkEnd(tail, size);
-    const bytes = await this.#read(fileId, end.directoryOffset, end.directoryBytes);
+    const bytes = await this.#downloads.range(fileId, end.directoryOffset, end.directoryBytes);
     const entries = parseTrunkDirectory(bytes, end);
     return {
       entries: new Map(entries.map((entry) => [entry.offset, entry])),

@@ -42,39 +42,29 @@ export type Deletable =
   | { readonly key: Buffer }
   | { readonly fileId: string; readonly slice?: SliceId };
 
-/** Runs a read of so many bytes of a file and learns how it ended. */
-export type OnRead = <Result>(
-  key: string | undefined,
-  bytes: number,
-  read: () => Promise<Result>,
-) => Promise<Result>;
+export interface LookupParts {
+  readonly staging: Staging;
+  readonly client: FastdfsClient;
+  readonly downloads: Downloads;
+  readonly reader: Reader;
+  readonly now: () => number;
+  /** Runs a read of so many bytes of a file and learns how it ended. */
+  readonly onRead: <Result>(
+    key: string | undefined,
+    bytes: number,
+    read: () => Promise<Result>,
+  ) => Promise<Result>;
+}
 
 export class Lookup {
-  readonly #staging: Staging;
-  readonly #client: FastdfsClient;
-  readonly #reader: Reader;
+  readonly #parts: LookupParts;
   readonly #directories: TrunkDirectories;
   readonly #foreign: ForeignSlices;
-  readonly #onRead: OnRead;
-  readonly #now: () => number;
 
-  constructor(
-    staging: Staging,
-    client: FastdfsClient,
-    downloads: Downloads,
-    reader: Reader,
-    onRead: OnRead,
-    now: () => number,
-  ) {
-    this.#staging = staging;
-    this.#client = client;
-    this.#reader = reader;
-    this.#onRead = onRead;
-    this.#now = now;
+  constructor(parts: LookupParts) {
+    this.#parts = parts;
     this.#foreign = new ForeignSlices((id) => this.#isThere(id));
-    this.#directories = new TrunkDirectories((fileId, offset, length) =>
-      downloads.range(fileId, offset, length),
-    );
+    this.#directories = new TrunkDirectories(parts.downloads);
   }
 
   async find(id: string, signal: AbortSignal | undefined): Promise<StoredFile> {
@@ -89,9 +79,9 @@ export class Lookup {
   row(key: string): FileRow {
     const parsed = parseKey(key);
     if (!parsed) throw new StoreError('invalid_id', `"${key}" is no key`);
-    const row = this.#staging.fileMap.find(parsed);
+    const row = this.#parts.staging.fileMap.find(parsed);
     if (row) return this.#alive(row, key);
-    if (this.#staging.rebuild.isComplete || this.#staging.fileMap.isDeleted(parsed))
+    if (this.#parts.staging.rebuild.isComplete || this.#parts.staging.fileMap.isDeleted(parsed))
       throw notFound(key);
     throw new StoreError(
       'storage_unavailable',
@@ -102,8 +92,8 @@ export class Lookup {
 
   /** Receipts of the upload that was marked so since then, in its order. */
   findOnce(once: Buffer, since: number): Receipt[] {
-    const now = this.#now();
-    return this.#staging.fileMap
+    const now = this.#parts.now();
+    return this.#parts.staging.fileMap
       .findOnce(once, since)
       .filter(({ expiresAt }) => expiresAt === undefined || expiresAt > now)
       .map((row) => this.#factsOf(row));
@@ -111,14 +101,14 @@ export class Lookup {
 
   /** A file whose time is over is gone, even before it is deleted. */
   #alive(row: FileRow, id: string): FileRow {
-    if (row.expiresAt !== undefined && row.expiresAt <= this.#now()) throw notFound(id);
+    if (row.expiresAt !== undefined && row.expiresAt <= this.#parts.now()) throw notFound(id);
     return row;
   }
 
   #storedRow(row: FileRow): StoredFile {
     this.#alive(row, formatKey(row.key));
     const facts = this.#factsOf(row);
-    return this.#handle(facts, (range, signal) => this.#reader.readRow(row, range, signal));
+    return this.#handle(facts, (range, signal) => this.#parts.reader.readRow(row, range, signal));
   }
 
   #factsOf(row: FileRow): FileInfo {
@@ -139,7 +129,7 @@ export class Lookup {
 
   #stateOf(row: FileRow): FileState {
     if (row.trunk) return 'merged';
-    return this.#staging.files.isPacking(row.key) ? 'packing' : 'staged';
+    return this.#parts.staging.files.isPacking(row.key) ? 'packing' : 'staged';
   }
 
   /** What deleting `id` would delete. Rejects as `find`, and with `invalid_id` for a whole trunk. */
@@ -164,14 +154,14 @@ export class Lookup {
     const isStock = (): boolean => slice !== undefined && this.#foreign.isStock(slice.trunk.group);
     try {
       if (isStock()) throw unsupported(fileId);
-      await this.#client.delete(fileId);
+      await this.#parts.client.delete(fileId);
     } catch (error) {
       const failure = storageError(error, fileId);
       throw slice && isStoreError(failure, 'not_found') ? unsupported(fileId) : failure;
     }
     if (!slice) return;
     this.#foreign.forget(fileId);
-    this.#reader.forgetRemote(formatFileId(slice.trunk), slice.offset);
+    this.#parts.reader.forgetRemote(formatFileId(slice.trunk), slice.offset);
   }
 
   /** A slice is honoured only if FileMap or the trunk's directory has exactly this one. */
@@ -180,17 +170,17 @@ export class Lookup {
     slice: SliceId,
   ): Promise<{ readonly row: FileRow } | { readonly entry: TrunkEntry }> {
     const trunkId = formatFileId(slice.trunk);
-    const trunk = this.#staging.fileMap.trunkByFileId(trunkId);
-    const row = trunk && this.#staging.fileMap.findInTrunk(trunk.id, slice.offset);
+    const trunk = this.#parts.staging.fileMap.trunkByFileId(trunkId);
+    const row = trunk && this.#parts.staging.fileMap.findInTrunk(trunk.id, slice.offset);
     if (row && fileIdOf(row) === id) return { row };
-    const moved = this.#staging.fileMap.forwarded(trunkId, slice.offset);
+    const moved = this.#parts.staging.fileMap.forwarded(trunkId, slice.offset);
     if (moved && isSameFile(moved, slice)) return { row: moved };
     // Of such a trunk the FileMap knows every file that is alive.
     if (trunk && SETTLED.has(trunk.state)) throw notFound(id);
     const entry = await this.#entryOf(id, slice);
     const key = parseKey(keyInName(entry.name));
-    if (!key || this.#staging.fileMap.isDeleted(key)) throw notFound(id);
-    const known = this.#staging.fileMap.find(key);
+    if (!key || this.#parts.staging.fileMap.isDeleted(key)) throw notFound(id);
+    const known = this.#parts.staging.fileMap.find(key);
     if (known && fileIdOf(known) === id) return { row: known };
     const others = () => this.#directories.idsIn(slice);
     if (await this.#foreign.isDeleted(slice.trunk.group, id, others)) throw notFound(id);
@@ -201,7 +191,7 @@ export class Lookup {
     const found = await this.#resolveSlice(id, slice);
     if ('row' in found) return this.#storedRow(found.row);
     const facts = factsOfEntry(found.entry, slice);
-    if (facts.expiresAt && facts.expiresAt.getTime() <= this.#now()) throw notFound(id);
+    if (facts.expiresAt && facts.expiresAt.getTime() <= this.#parts.now()) throw notFound(id);
     const file = {
       fileId: formatFileId(slice.trunk),
       offset: slice.offset,
@@ -210,7 +200,7 @@ export class Lookup {
       groupAround: (maxBytes: number) => this.#directories.groupAround(slice, maxBytes),
     };
     return this.#handle({ ...facts, fileId: id }, (range, signal) =>
-      this.#reader.readRemote(file, range, signal),
+      this.#parts.reader.readRemote(file, range, signal),
     );
   }
 
@@ -230,11 +220,11 @@ export class Lookup {
 
   /** A large file of this store; undefined for a file that only FastDFS knows. */
   #resolvePlain(id: string): FileRow | undefined {
-    const trunk = this.#staging.fileMap.trunkByFileId(id);
+    const trunk = this.#parts.staging.fileMap.trunkByFileId(id);
     const row =
-      trunk?.kind === 'whole' ? this.#staging.fileMap.findInTrunk(trunk.id, 0) : undefined;
+      trunk?.kind === 'whole' ? this.#parts.staging.fileMap.findInTrunk(trunk.id, 0) : undefined;
     // It may have been stored again, because a storage had damaged it.
-    const found = row ?? this.#staging.fileMap.forwarded(id, 0);
+    const found = row ?? this.#parts.staging.fileMap.forwarded(id, 0);
     if (!found && trunk?.kind === 'whole' && trunk.deadFiles > 0) throw notFound(id);
     return found;
   }
@@ -262,7 +252,7 @@ export class Lookup {
       crc32: fixed ? info.crc32 : undefined,
     };
     return this.#handle(facts, (range, readSignal) =>
-      this.#reader.readRemote(file, range, readSignal),
+      this.#parts.reader.readRemote(file, range, readSignal),
     );
   }
 
@@ -270,7 +260,7 @@ export class Lookup {
   #handle(facts: FileFacts, read: ReadContent): StoredFile {
     return makeStoredFile(facts, (range, signal) => {
       const bytes = range ? range.end - range.start + 1 : facts.size;
-      return this.#onRead(facts.key, bytes, () => read(range, signal));
+      return this.#parts.onRead(facts.key, bytes, () => read(range, signal));
     });
   }
 
@@ -286,7 +276,7 @@ export class Lookup {
 
   async #infoOf(id: string, signal: AbortSignal | undefined) {
     try {
-      return await this.#client.info(id, signal ? { signal } : {});
+      return await this.#parts.client.info(id, signal ? { signal } : {});
     } catch (error) {
       throw storageError(error, id);
     }

@@ -1,7 +1,6 @@
 import { randomFillSync, randomInt } from 'node:crypto';
 import { rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
 import {
   DirectoryLock,
   type FsckReport,
@@ -11,14 +10,9 @@ import {
   StoreError,
   type UpkeepOptions,
 } from '@stevedore/staging';
-import { readClusterSecrets } from './cluster.js';
+import { connect, readClusterSecrets } from './cluster.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import {
-  invalidOption,
-  type OpenOptions,
-  parseStoreOptions,
-  type StoreOptions,
-} from './options.js';
+import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
 import { type Clients, LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
 
@@ -40,16 +34,15 @@ async function openStore(
 ): Promise<{ readonly staging: Staging; readonly store: LocalFileStore }> {
   const parsed = parseStoreOptions(options);
   const secrets = await readClusterSecrets(parsed.clusterSecretFile);
-  const node = new NodeHolder(parsed, secrets);
-  let trackers: readonly string[] = [];
+  let cluster: Cluster | undefined;
   let clients: Clients | undefined;
   let store: LocalFileStore | undefined;
   try {
     const staging = await Staging.open({
       directory: resolve(parsed.directory),
       connect: async () => {
-        trackers = await node.trackers((error) => store?.report(error));
-        clients = makeClients(trackers, secrets[0]);
+        cluster = await startCluster(parsed, secrets, (error) => store?.report(error));
+        clients = makeClients(cluster.trackers, secrets[0]);
         return new FastdfsTrunkStore(clients.merging);
       },
       trunkBytes: parsed.trunkSize,
@@ -69,14 +62,14 @@ async function openStore(
       options: parsed,
       staging,
       clients: clients!,
-      trackers,
+      trackers: cluster!.trackers,
       now: Date.now,
-      closeNode: () => node.close(),
+      closeNode: () => cluster!.close(),
     });
     return { staging, store };
   } catch (error) {
     await Promise.all([clients?.reading.close(), clients?.merging.close()]);
-    await node.close();
+    await cluster?.close();
     throw error;
   }
 }
@@ -151,51 +144,37 @@ async function requireStore(directory: string, parts: readonly string[]): Promis
 }
 
 function makeClients(trackers: readonly string[], secret: string | undefined): Clients {
-  try {
-    return {
-      reading: new FastdfsClient({ trackers, secret, followMoves: true }),
-      merging: new FastdfsClient({ trackers, secret }),
-    };
-  } catch (error) {
-    if (error instanceof FastdfsError) throw invalidOption(error.message);
-    throw error;
-  }
+  return {
+    reading: connect({ trackers, secret, followMoves: true }),
+    merging: connect({ trackers, secret }),
+  };
 }
 
-/** The embedded node, if there is one. */
-class NodeHolder {
-  readonly #options: StoreOptions;
-  readonly #secrets: readonly string[];
-  #close: () => Promise<void> = () => Promise.resolve();
+/** What gives the trackers: those that are named, or the embedded node. */
+interface Cluster {
+  readonly trackers: readonly string[];
+  readonly close: () => Promise<void>;
+}
 
-  constructor(options: StoreOptions, secrets: readonly string[]) {
-    this.#options = options;
-    this.#secrets = secrets;
-  }
-
-  async trackers(onError: (error: Error) => void): Promise<readonly string[]> {
-    const { trackers, directory, trackerPort, storagePort, metadataTier } = this.#options;
-    if (trackers.length > 0) return trackers;
-    // Loaded only when it is used: an app with a cluster of its own never needs it.
-    const { startEmbeddedNode } = await import('@stevedore/node/embedded');
-    try {
-      const node = await startEmbeddedNode({
-        directory: resolve(directory, 'node'),
-        trackerPort,
-        storagePort,
-        metadataTier,
-        secrets: this.#secrets,
-        onError,
-      });
-      this.#close = () => node.close();
-      return node.trackers;
-    } catch (error) {
-      throw nodeError(error);
-    }
-  }
-
-  close(): Promise<void> {
-    return this.#close();
+async function startCluster(
+  { trackers, directory, trackerPort, storagePort, metadataTier }: StoreOptions,
+  secrets: readonly string[],
+  onError: (error: Error) => void,
+): Promise<Cluster> {
+  if (trackers.length > 0) return { trackers, close: () => Promise.resolve() };
+  // Loaded only when it is used: an app with a cluster of its own never needs it.
+  const { startEmbeddedNode } = await import('@stevedore/node/embedded');
+  try {
+    return await startEmbeddedNode({
+      directory: resolve(directory, 'node'),
+      trackerPort,
+      storagePort,
+      metadataTier,
+      secrets,
+      onError,
+    });
+  } catch (error) {
+    throw nodeError(error);
   }
 }
 
@@ -206,8 +185,6 @@ function nodeError(error: unknown): unknown {
   return new StoreError(
     'directory_unusable',
     `the embedded node could not start: ${error.message}`,
-    {
-      cause: error,
-    },
+    { cause: error },
   );
 }

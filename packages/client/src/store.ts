@@ -82,14 +82,10 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       readAheadBytes: options.readAhead,
       smallFileBytes: options.smallFileLimit,
     });
-    this.#lookup = new Lookup(
-      staging,
-      client,
-      downloads,
-      this.#reader,
-      (key, bytes, read) => this.#countRead(key, bytes, read),
-      parts.now,
-    );
+    this.#lookup = new Lookup({
+      ...{ staging, client, downloads, reader: this.#reader, now: parts.now },
+      onRead: (key, bytes, read) => this.#countRead(key, bytes, read),
+    });
     this.#settling = new Settling((key) => this.#fileIdOf(key));
     this.#forwardEvents();
   }
@@ -233,26 +229,15 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   stats(): StoreStats {
-    const stats = this.#staging.stats();
+    const { waitingFiles, waitingBytes, spooledFiles, spooledBytes, ...others } =
+      this.#staging.stats();
     return {
-      stagedFiles: stats.waitingFiles + stats.spooledFiles,
-      stagedBytes: stats.waitingBytes + stats.spooledBytes,
-      mergedFiles: stats.mergedFiles,
-      mergedBytes: stats.mergedBytes,
-      trunks: stats.trunks,
-      containerBytes: stats.containerBytes,
+      stagedFiles: waitingFiles + spooledFiles,
+      stagedBytes: waitingBytes + spooledBytes,
+      ...others,
       containerLimitBytes: this.#parts.options.containerSize,
       ...this.#uploads.stats(),
       ...this.#counts,
-      trunksInFlight: stats.trunksInFlight,
-      largeFilesInFlight: stats.largeFilesInFlight,
-      sendRetries: stats.sendRetries,
-      unpackableFiles: stats.unpackableFiles,
-      room: stats.room,
-      unconfirmedTrunks: stats.unconfirmedTrunks,
-      orphans: stats.orphans,
-      damage: stats.damage,
-      scrub: stats.scrub,
       cache: this.#reader.cache.stats(),
       connections: sumOf(this.#parts.clients),
     };

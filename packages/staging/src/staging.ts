@@ -18,7 +18,7 @@ import { Rebuild } from './repair/rebuild.js';
 import { Repairs, takeBack } from './repair/repair.js';
 import { type ScrubOptions, type ScrubReport, scrub } from './repair/scrub.js';
 import { ScrubWatch } from './repair/scrub-watch.js';
-import { type RepairParts, soundSlice, type UpkeepOptions } from './repair/sound-copies.js';
+import type { RepairParts, UpkeepOptions } from './repair/sound-copies.js';
 import type { StagingEvents, StagingOptions, StagingStats } from './staging-options.js';
 import { type StartedParts, startUp } from './startup.js';
 import { Compaction, Retirement, Tidying } from './upkeep/compaction.js';
@@ -139,11 +139,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     });
     this.#retirement = new Retirement({ ...stores, retention: this.#retention });
     this.#compaction = new Compaction({
-      ...stores,
-      readLocal: (row) => this.local.read(row),
-      readSound: (row) => soundSlice(this.#repairParts, row, undefined),
-      makeRoom: (bytes) => this.acceptance.makeRoom(bytes),
-      onMoved: (bytes) => this.merging.noteStaged(bytes, false),
+      ...{ ...this.#repairParts, local: this.local, acceptance: this.acceptance },
       bytesPerSecond: options.compactionBytesPerSecond ?? COMPACTION_BYTES_PER_SECOND,
     });
     this.#tidying = new Tidying({

@@ -3,8 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
 import type { TrunkPlan } from './trunk-plan.js';
-import type { SentTrunk, TrunkSender } from './trunk-sender.js';
-import { DamagedMembers } from './trunk-stream.js';
+import { DamagedMembers, type SentTrunk, type TrunkSender } from './trunk-sender.js';
 import type { WaitingFiles } from './waiting-files.js';
 
 /**

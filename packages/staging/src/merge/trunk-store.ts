@@ -6,9 +6,20 @@ import {
   type TrunkEntry,
 } from '@stevedore/protocol';
 import { KEY_BYTES } from '../container/constants.js';
+import type { Container } from '../container/container.js';
 import { readFileMeta, readPlaces } from '../container/records.js';
-import type { AdoptedFile, TrunkRow } from '../filemap/filemap.js';
+import type { Spool } from '../container/spool.js';
+import type { AdoptedFile, FileMap, TrunkRow } from '../filemap/filemap.js';
 import { parseKey } from '../key.js';
+
+/** Where the bytes of files are and what says so: this disk, the FileMap, FastDFS. */
+export interface Stores {
+  readonly container: Container;
+  readonly spool: Spool;
+  readonly fileMap: FileMap;
+  readonly trunkStore: TrunkStore;
+  readonly now: () => number;
+}
 
 /** The part of FastDFS that staging needs; the SDK hands in the real one. */
 

@@ -12,7 +12,6 @@ import {
   stageAgain,
   stopped,
   type UpkeepOptions,
-  type UpkeepParts,
 } from './sound-copies.js';
 
 /**
@@ -88,7 +87,7 @@ export async function fsck(parts: FsckParts, options: UpkeepOptions): Promise<Fs
   return { ...sums(parts, found), problems };
 }
 
-function checkCounters({ fileMap }: UpkeepParts, { repair }: UpkeepOptions): FsckProblem[] {
+function checkCounters({ fileMap }: RepairParts, { repair }: UpkeepOptions): FsckProblem[] {
   const said = JSON.stringify(fileMap.counters());
   const counted = fileMap.recount();
   if (said === JSON.stringify(counted)) return [];
@@ -125,7 +124,7 @@ async function checkFiles(
 }
 
 async function checkTrunks(
-  parts: UpkeepParts,
+  parts: RepairParts,
   { repair, signal, onProgress }: UpkeepOptions,
   problems: FsckProblem[],
 ): Promise<void> {
@@ -145,7 +144,7 @@ async function checkTrunks(
 
 /** What is still on this disk of a trunk that FastDFS lost is staged again. */
 async function missing(
-  parts: UpkeepParts,
+  parts: RepairParts,
   trunk: TrunkRow,
   repair: boolean,
   problems: FsckProblem[],
@@ -172,7 +171,7 @@ async function missing(
   });
 }
 
-function* aliveIn({ fileMap }: UpkeepParts, trunk: TrunkRow): Generator<FileRow> {
+function* aliveIn({ fileMap }: RepairParts, trunk: TrunkRow): Generator<FileRow> {
   for (let offset = -1; ; ) {
     const page = fileMap.aliveIn(trunk.id, offset, ROWS_PER_PAGE);
     yield* page;
@@ -181,12 +180,12 @@ function* aliveIn({ fileMap }: UpkeepParts, trunk: TrunkRow): Generator<FileRow>
   }
 }
 
-async function localBytes({ container }: UpkeepParts, row: FileRow): Promise<Buffer | undefined> {
+async function localBytes({ container }: RepairParts, row: FileRow): Promise<Buffer | undefined> {
   return row.local.at === 'container' ? soundBytes(container, row) : undefined;
 }
 
 function sums(
-  { fileMap }: UpkeepParts,
+  { fileMap }: RepairParts,
   { orphans, possible, unlisted, openPlans, openBytes }: OrphanReport,
 ): Omit<FsckReport, 'problems'> {
   const { waitingFiles, waitingBytes, spooledFiles, spooledBytes, mergedFiles, mergedBytes } =

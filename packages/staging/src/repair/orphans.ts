@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ProtocolError, parseTrunkTask, TAIL_BYTES, TRUNK_EXTENSION } from '@stevedore/protocol';
-import type { Container } from '../container/container.js';
 import { isStoreError } from '../errors.js';
-import type { FileMap, TrunkRow } from '../filemap/filemap.js';
+import type { TrunkRow } from '../filemap/filemap.js';
 import { formatKey, timeOfKey } from '../key.js';
 import { planTrunk, type TrunkPlan } from '../merge/trunk-plan.js';
-import { type ListedFile, readTrunkDirectory, type TrunkStore } from '../merge/trunk-store.js';
+import type { Stores } from '../merge/trunk-store.js';
+import { type ListedFile, readTrunkDirectory } from '../merge/trunk-store.js';
 
 /**
  * Looks for what FastDFS holds of this container and no record names: a trunk that was
@@ -19,11 +19,7 @@ import { type ListedFile, readTrunkDirectory, type TrunkStore } from '../merge/t
  * A large file bears no task. One with the size and CRC-32 of a large file whose
  * sending was cut short may be its copy or another program's: it is reported, and left.
  */
-export interface OrphanParts {
-  readonly fileMap: FileMap;
-  readonly trunkStore: TrunkStore;
-  readonly now: () => number;
-  readonly container: Container;
+export interface OrphanParts extends Stores {
   /** Takes the stored trunk for the plan; false if it cannot. */
   readonly adopt: (plan: TrunkPlan, fileId: string) => Promise<boolean>;
   /** Takes it in the place of the recorded one, which FastDFS has lost. */

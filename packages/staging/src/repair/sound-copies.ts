@@ -5,20 +5,21 @@ import { BlockChecksums, isBlockListOf } from '../container/block-checksums.js';
 import type { Container } from '../container/container.js';
 import { deletionRecord, movedRecord } from '../container/records.js';
 import { Unreadable } from '../container/segment.js';
-import type { Spool, SpoolWriter } from '../container/spool.js';
+import type { SpoolWriter } from '../container/spool.js';
 import { isStoreError, StoreError } from '../errors.js';
 import type { FileMap, FileRow, TrunkRow } from '../filemap/filemap.js';
 import type { FormerPlace } from '../filemap/rows.js';
-import type { TrunkStore } from '../merge/trunk-store.js';
+import type { Stores, TrunkStore } from '../merge/trunk-store.js';
 import type { Quarantine } from './quarantine.js';
 
 /**
  * Which storages have a file sound, and its bytes from one of them: what every repair
  * begins with. A copy that turns out to be damaged is quarantined on the way.
  */
-export interface RepairParts extends UpkeepParts {
+export interface RepairParts extends Stores {
   readonly quarantine: Quarantine;
-  readonly fileMap: FileMap;
+  /** Another copy was made of a file that had lost one. */
+  readonly onMoved: (bytes: number, spooled: boolean) => void;
   /** Makes room for so many bytes and brings a file back into the spool. */
   readonly beginAgain: (key: Buffer, bytes: number) => Promise<SpoolWriter>;
   /** Does the work while nothing is removed from container and spool. */
@@ -129,17 +130,6 @@ export async function soundBytes(
   }
 }
 
-/** What the check (fsck.ts) and the scrub (scrub.ts) share. */
-export interface UpkeepParts {
-  readonly container: Container;
-  readonly spool: Spool;
-  readonly fileMap: FileMap;
-  readonly trunkStore: TrunkStore;
-  /** Another copy was made of a file that had lost one. */
-  readonly onMoved: (bytes: number, spooled: boolean) => void;
-  readonly now: () => number;
-}
-
 export interface UpkeepOptions {
   /** Mends what can be mended; without it nothing is changed. */
   readonly repair: boolean;
@@ -189,7 +179,7 @@ export async function readTrunk(
  * from those in the spool. It is stored again like a new one.
  */
 export async function stageAgain(
-  parts: Pick<UpkeepParts, 'container' | 'fileMap' | 'onMoved' | 'now'>,
+  parts: Pick<RepairParts, 'container' | 'fileMap' | 'onMoved' | 'now'>,
   row: FileRow,
   bytes: Buffer | undefined,
 ): Promise<void> {

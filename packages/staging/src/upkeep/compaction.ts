@@ -1,12 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import type { Background } from '../background.js';
-import type { Container } from '../container/container.js';
+import type { Acceptance } from '../container/acceptance.js';
+import type { LocalCopies } from '../container/local-copies.js';
 import { deletionRecord, movedRecord, retiredRecord } from '../container/records.js';
-import type { FileMap, FileRow, TrunkRow } from '../filemap/filemap.js';
+import type { FileRow, TrunkRow } from '../filemap/filemap.js';
 import type { FormerPlace } from '../filemap/rows.js';
-import type { TrunkStore } from '../merge/trunk-store.js';
+import type { Stores } from '../merge/trunk-store.js';
 import type { Rebuild } from '../repair/rebuild.js';
+import { type RepairParts, soundSlice } from '../repair/sound-copies.js';
 import type { Retention } from './retention.js';
 
 /**
@@ -16,17 +18,9 @@ import type { Retention } from './retention.js';
  * old trunk is deleted from FastDFS once all of them are confirmed elsewhere; until
  * then it can be read, so no read fails on the way.
  */
-export interface CompactionParts {
-  readonly container: Container;
-  readonly fileMap: FileMap;
-  readonly trunkStore: TrunkStore;
-  readonly now: () => number;
-  /** Bytes of a file from this disk; undefined when they are only in FastDFS. */
-  readonly readLocal: (row: FileRow) => Promise<Buffer | undefined>;
-  /** The file's bytes from a storage that has them sound; undefined when none has. */
-  readonly readSound: (row: FileRow) => Promise<Buffer | undefined>;
-  readonly makeRoom: (bytes: number) => Promise<void>;
-  readonly onMoved: (bytes: number) => void;
+export interface CompactionParts extends RepairParts {
+  readonly local: LocalCopies;
+  readonly acceptance: Acceptance;
   readonly bytesPerSecond: number;
 }
 
@@ -87,9 +81,9 @@ export class Compaction {
   }
 
   async #move(trunk: TrunkRow, rows: readonly FileRow[]): Promise<Moved> {
-    const { container, fileMap, makeRoom, now, onMoved } = this.#parts;
+    const { container, fileMap, acceptance, now, onMoved } = this.#parts;
     const bytes = rows.reduce((sum, row) => sum + row.size, 0);
-    await makeRoom(bytes);
+    await acceptance.makeRoom(bytes);
     const records = [];
     for (const row of rows) {
       const body = await this.#read(trunk, row).catch((error: unknown) => {
@@ -101,7 +95,7 @@ export class Compaction {
       records.push(movedRecord({ ...row, body: [body] }, places(row)));
     }
     if (records.length > 0) await container.append(records);
-    onMoved(bytes);
+    onMoved(bytes, false);
     // One that was deleted while it was moved must be deleted behind its new record too.
     const gone = rows.filter((row) => !fileMap.find(row.key));
     if (gone.length > 0) await container.append(gone.map((row) => deletionRecord(row.key, now())));
@@ -110,7 +104,7 @@ export class Compaction {
 
   /** Undefined when no copy is sound. */
   async #read(trunk: TrunkRow, row: FileRow): Promise<Buffer | undefined> {
-    const local = await this.#parts.readLocal(row);
+    const local = await this.#parts.local.read(row);
     if (local) return local;
     const { trunkStore } = this.#parts;
     const { signal } = this.#stopped;
@@ -119,7 +113,7 @@ export class Compaction {
         ? Buffer.alloc(0)
         : await trunkStore.read(trunk.fileId!, row.trunk!.offset, row.size, signal);
     if (bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
-    return this.#parts.readSound(row);
+    return soundSlice(this.#parts, row, undefined);
   }
 
   async #pause(ms: number): Promise<void> {
@@ -154,12 +148,8 @@ function firstBytes(rows: readonly FileRow[], bytes: number): FileRow[] {
  * looked for in it, whatever becomes of the FileMap, and the deletions of its files
  * need no longer be kept. Asking is repeated until FastDFS has done it.
  */
-export interface RetirementParts {
-  readonly container: Container;
-  readonly fileMap: FileMap;
+export interface RetirementParts extends Stores {
   readonly retention: Retention;
-  readonly trunkStore: TrunkStore;
-  readonly now: () => number;
 }
 
 const REMOVE_TIMEOUT_MS = 30_000;

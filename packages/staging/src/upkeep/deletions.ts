@@ -1,23 +1,18 @@
 import type { Background } from '../background.js';
-import type { Container } from '../container/container.js';
 import { deletionRecord } from '../container/records.js';
-import type { Spool } from '../container/spool.js';
 import { StoreError } from '../errors.js';
-import type { FileMap, FileRow } from '../filemap/filemap.js';
+import type { FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
+import type { Stores } from '../merge/trunk-store.js';
 import type { WaitingFiles } from '../merge/waiting-files.js';
 import type { Quarantine } from '../repair/quarantine.js';
 import type { Rebuild } from '../repair/rebuild.js';
 
 /** Deletes files: when their owners ask for it, and when their time is over. */
-export interface DeletionsParts {
-  readonly container: Container;
-  readonly fileMap: FileMap;
-  readonly spool: Spool;
+export interface DeletionsParts extends Stores {
   readonly quarantine: Quarantine;
   readonly files: WaitingFiles;
   readonly background: Background;
-  readonly now: () => number;
   readonly rebuild: Rebuild;
   /** The file is no longer left out of trunks. */
   readonly takeIn: (key: Buffer) => void;

@@ -1,5 +1,4 @@
 import { type Serial, serial } from '@stevedore/disk';
-import type { Container } from '../container/container.js';
 import type { NewRecord } from '../container/record.js';
 import {
   deletionRecord,
@@ -9,9 +8,9 @@ import {
   storedRecord,
 } from '../container/records.js';
 import type { Segment } from '../container/segment.js';
-import type { Spool } from '../container/spool.js';
 import type { FileMap, TrunkRow } from '../filemap/filemap.js';
 import { describeWhole } from '../merge/trunk-sender.js';
+import type { Stores } from '../merge/trunk-store.js';
 
 /**
  * Frees the container. Segments and spooled files whose bytes FastDFS has confirmed
@@ -21,11 +20,7 @@ import { describeWhole } from '../merge/trunk-sender.js';
  * durable, before the file is removed. The newest segment goes as well once all of its files
  * are confirmed: an empty one takes its place.
  */
-export interface RetentionParts {
-  readonly container: Container;
-  readonly spool: Spool;
-  readonly fileMap: FileMap;
-  readonly now: () => number;
+export interface RetentionParts extends Stores {
   /** Bytes that confirmed files may keep. */
   readonly retainBytes: number;
   /** Number of the oldest segment that a trunk on its way still reads from. */

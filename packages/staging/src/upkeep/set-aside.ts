@@ -1,12 +1,11 @@
 import { crc32 } from 'node:zlib';
 import { isMediumFailure } from '@stevedore/disk';
 import { isBlockListOf } from '../container/block-checksums.js';
-import type { Container } from '../container/container.js';
 import { deletionRecord, movedRecord } from '../container/records.js';
 import type { Segment } from '../container/segment.js';
 import { Unreadable } from '../container/segment.js';
-import type { Spool } from '../container/spool.js';
-import { type FileMap, type FileRow, localDamage } from '../filemap/filemap.js';
+import { type FileRow, localDamage } from '../filemap/filemap.js';
+import type { Stores } from '../merge/trunk-store.js';
 import { type WaitingFiles, waitingIn } from '../merge/waiting-files.js';
 import type { Quarantine } from '../repair/quarantine.js';
 
@@ -18,12 +17,8 @@ import type { Quarantine } from '../repair/quarantine.js';
  * What the disk does not give it may give later: such a file keeps its segment until the
  * container needs the room. Then what can be read of it is kept.
  */
-export interface SetAsideParts {
-  readonly container: Container;
-  readonly spool: Spool;
-  readonly fileMap: FileMap;
+export interface SetAsideParts extends Stores {
   readonly quarantine: Quarantine;
-  readonly now: () => number;
   readonly files: WaitingFiles;
 }
 
