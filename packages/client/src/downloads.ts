@@ -10,6 +10,9 @@ import type { LargeSource } from './large-reader.js';
  * of some are wrong. Copies that are known to be damaged are not asked for.
  */
 
+/** Ends a read, if there is one. */
+export type Signal = AbortSignal | undefined;
+
 /** Where the bytes of a file are in FastDFS. */
 export interface RemoteBytes {
   readonly fileId: string;
@@ -50,7 +53,7 @@ export class Downloads {
   }
 
   /** All of a file, held against its CRC-32. `row`: it is one of this store. */
-  async whole(file: RemoteBytes, signal: AbortSignal | undefined, row?: FileRow): Promise<Buffer> {
+  async whole(file: RemoteBytes, signal: Signal, row?: FileRow): Promise<Buffer> {
     const { fileId, offset, size, crc32: expected } = file;
     const isSound = (bytes: Buffer) =>
       bytes.length === size && (expected === undefined || crc32(bytes) === expected);
@@ -86,7 +89,7 @@ export class Downloads {
   /** Those of a large file, in the order in which they are to be tried. */
   async *sources(
     { fileId, offset }: Pick<RemoteBytes, 'fileId' | 'offset'>,
-    signal: AbortSignal | undefined,
+    signal: Signal,
     row?: FileRow,
   ): AsyncGenerator<LargeSource> {
     const from = (storage?: ServerAddress) => (start: number, length: number) =>
@@ -104,7 +107,7 @@ export class Downloads {
   }
 
   /** Every storage that may have the file; none when no tracker tells. */
-  async #holders(fileId: string, signal: AbortSignal | undefined): Promise<Holder[]> {
+  async #holders(fileId: string, signal: Signal): Promise<Holder[]> {
     try {
       const found = await this.#client.locateAll(fileId, signal ? { signal } : {});
       return found.map(({ address, port }) => {

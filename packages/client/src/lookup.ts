@@ -21,7 +21,7 @@ import {
   StoreError,
   type TrunkRow,
 } from '@stevedore/staging';
-import type { Downloads } from './downloads.js';
+import type { Downloads, Signal } from './downloads.js';
 import { notFound, storageError } from './failures.js';
 import { extensionInName, ForeignSlices, keyInName, TrunkDirectories } from './foreign-trunks.js';
 import type { Reader } from './reader.js';
@@ -67,7 +67,7 @@ export class Lookup {
     this.#directories = new TrunkDirectories(parts.downloads);
   }
 
-  async find(id: string, signal: AbortSignal | undefined): Promise<StoredFile> {
+  async find(id: string, signal: Signal): Promise<StoredFile> {
     if (parseKey(id)) return this.#storedRow(this.row(id));
     const fileId = parseFileId(id);
     if (!fileId) throw notAnId(id);
@@ -230,7 +230,7 @@ export class Lookup {
   }
 
   /** A file of FastDFS that is no slice; large files of this store are among them. */
-  async #findPlain(fileId: FileId, signal: AbortSignal | undefined): Promise<StoredFile> {
+  async #findPlain(fileId: FileId, signal: Signal): Promise<StoredFile> {
     const id = formatFileId(fileId);
     const row = this.#resolvePlain(id);
     if (row) return this.#storedRow(row);
@@ -274,7 +274,7 @@ export class Lookup {
     }
   }
 
-  async #infoOf(id: string, signal: AbortSignal | undefined) {
+  async #infoOf(id: string, signal: Signal) {
     try {
       return await this.#parts.client.info(id, signal ? { signal } : {});
     } catch (error) {

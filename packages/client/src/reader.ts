@@ -1,8 +1,15 @@
 import type { Readable } from 'node:stream';
 import { FileCache, type Flight, loadGroup, type Member } from '@stevedore/cache';
-import { type FileRow, formatKey, type Staging, StoreError } from '@stevedore/staging';
+import {
+  blocksOf,
+  type FileRow,
+  formatKey,
+  learnBlocks,
+  type Staging,
+  StoreError,
+} from '@stevedore/staging';
 import { LRUCache } from 'lru-cache';
-import type { Downloads, RemoteBytes } from './downloads.js';
+import type { Downloads, RemoteBytes, Signal } from './downloads.js';
 import { aborted, notFound } from './failures.js';
 import type { EntryGroup } from './foreign-trunks.js';
 import { type HotFile, HotFiles } from './hot-files.js';
@@ -92,7 +99,7 @@ export class Reader {
   async readRow(
     row: FileRow,
     range: ByteRange | undefined,
-    signal: AbortSignal | undefined,
+    signal: Signal,
   ): Promise<Buffer | Readable> {
     if (row.size === 0) return Buffer.alloc(0);
     if (row.local.at !== 'container') return this.#readLargeRow(row, range, signal);
@@ -112,7 +119,7 @@ export class Reader {
   async readRemote(
     file: RemoteFile,
     range: ByteRange | undefined,
-    signal: AbortSignal | undefined,
+    signal: Signal,
   ): Promise<Buffer | Readable> {
     if (file.size === 0) return Buffer.alloc(0);
     if (file.size > this.#options.smallFileBytes) return this.#readLargeRemote(file, range, signal);
@@ -123,7 +130,7 @@ export class Reader {
     }
   }
 
-  async #readSmallRow(row: FileRow, signal: AbortSignal | undefined): Promise<Buffer> {
+  async #readSmallRow(row: FileRow, signal: Signal): Promise<Buffer> {
     const { fileMap, local } = this.#staging;
     const name = formatKey(row.key);
     const hot = this.#hot?.get(name);
@@ -149,7 +156,7 @@ export class Reader {
     return this.#throughCache(name, source, signal);
   }
 
-  #readSmallRemote(file: RemoteFile, signal: AbortSignal | undefined): Promise<Buffer> {
+  #readSmallRemote(file: RemoteFile, signal: Signal): Promise<Buffer> {
     const { fileId, offset } = file;
     // A file whose CRC-32 is not fixed may change: it is never kept.
     if (file.crc32 === undefined) return this.#downloads.whole(file, signal);
@@ -168,7 +175,7 @@ export class Reader {
     return this.#throughCache(remoteId(fileId, offset), source, signal);
   }
 
-  #throughCache(id: string, source: Source, signal: AbortSignal | undefined): Promise<Buffer> {
+  #throughCache(id: string, source: Source, signal: Signal): Promise<Buffer> {
     const load = async (flight: Flight): Promise<Buffer> =>
       (await this.#loadGroup(source, flight)) ?? source.alone(flight.signal);
     // A load gives bytes or fails.
@@ -200,25 +207,21 @@ export class Reader {
     return { members, asked: rows.findIndex((each) => each.key.equals(row.key)) };
   }
 
-  #readLargeRow(
-    row: FileRow,
-    range: ByteRange | undefined,
-    signal: AbortSignal | undefined,
-  ): Promise<Readable> {
-    const { local } = this.#staging;
+  #readLargeRow(row: FileRow, range: ByteRange | undefined, signal: Signal): Promise<Readable> {
+    const { fileMap } = this.#staging;
     const { size, crc32 } = row;
     const sources = () => this.#sourcesOfRow(row, signal);
-    const keepBlocks = (list: Buffer) => local.keepBlocks(row, list);
+    const keepBlocks = (list: Buffer) => learnBlocks(fileMap, row, list);
     const file = { name: formatKey(row.key), size, crc32, sources, keepBlocks };
-    return readLarge({ ...file, blocks: local.blocksOf(row) }, range);
+    return readLarge({ ...file, blocks: blocksOf(fileMap, row) }, range);
   }
 
-  async *#sourcesOfRow(row: FileRow, signal: AbortSignal | undefined): AsyncGenerator<LargeSource> {
-    const { fileMap, local } = this.#staging;
+  async *#sourcesOfRow(row: FileRow, signal: Signal): AsyncGenerator<LargeSource> {
+    const { fileMap, local, spool } = this.#staging;
     if (local.has(row)) {
       yield {
         read: (start, length) =>
-          collect(local.readSpooled(row, { start, end: start + length - 1 })),
+          collect(spool.read(row.key, row, { start, end: start + length - 1 })),
         onDamage: () => local.noteDamage(row, 'spool'),
       };
     }
@@ -232,7 +235,7 @@ export class Reader {
   #readLargeRemote(
     file: RemoteFile,
     range: ByteRange | undefined,
-    signal: AbortSignal | undefined,
+    signal: Signal,
   ): Promise<Readable> {
     const { fileId, size, crc32 } = file;
     const id = remoteId(fileId, file.offset);

@@ -84,7 +84,7 @@ export class Uploads {
     try {
       const fileId = taken.body
         ? await this.#direct.put(file)
-        : await this.#direct.putWhole(file, () => this.#parts.staging.local.readSpooled(file));
+        : await this.#direct.putWhole(file, () => this.#parts.staging.spool.read(file.key, file));
       return { ...receiptOf(file), key: fileId, fileId, state: 'merged' };
     } finally {
       await this.#intake.discard([taken]);

@@ -27,5 +27,6 @@ export type { DamageEvent, DamageStats } from './repair/quarantine.js';
 export type { Damage, ScrubOptions, ScrubReport } from './repair/scrub.js';
 export type { ScrubStats } from './repair/scrub-watch.js';
 export type { UpkeepOptions } from './repair/sound-copies.js';
+export { blocksOf, learnBlocks } from './repair/sound-copies.js';
 export { Staging } from './staging.js';
 export type { StagingOptions } from './staging-options.js';

@@ -3,6 +3,7 @@ import { privateDisk, serial } from '@stevedore/disk';
 import { Background } from './background.js';
 import { Acceptance } from './container/acceptance.js';
 import { LocalCopies } from './container/local-copies.js';
+import type { Spool } from './container/spool.js';
 import { type FileMap, type FileRow, localDamage } from './filemap/filemap.js';
 import { formatKey, KeyMaker } from './key.js';
 import { seededRandom } from './merge/candidates.js';
@@ -15,7 +16,7 @@ import { type FsckReport, fsck } from './repair/fsck.js';
 import { OrphanWatch } from './repair/orphan-watch.js';
 import { Quarantine } from './repair/quarantine.js';
 import { Rebuild } from './repair/rebuild.js';
-import { Repairs, takeBack } from './repair/repair.js';
+import { Repairs } from './repair/repair.js';
 import { type ScrubOptions, type ScrubReport, scrub } from './repair/scrub.js';
 import { ScrubWatch } from './repair/scrub-watch.js';
 import type { RepairParts, UpkeepOptions } from './repair/sound-copies.js';
@@ -45,6 +46,7 @@ const COMPACTION_BYTES_PER_SECOND = 8 * 2 ** 20;
  */
 export class Staging extends EventEmitter<StagingEvents> {
   readonly fileMap: FileMap;
+  readonly spool: Spool;
   readonly keys: KeyMaker;
   readonly acceptance: Acceptance;
   readonly local: LocalCopies;
@@ -76,6 +78,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.#options = options;
     this.#started = started;
     this.fileMap = fileMap;
+    this.spool = spool;
     this.keys = new KeyMaker(started.origin, options);
     this.#background = new Background((error) => {
       if (this.listenerCount('error') > 0) this.emit('error', error);
@@ -105,12 +108,11 @@ export class Staging extends EventEmitter<StagingEvents> {
     };
     this.#repairs = new Repairs(this.#repairParts);
     this.local = new LocalCopies({
-      ...{ container, spool, fileMap, quarantine: this.quarantine },
+      ...this.#repairParts,
       onDamaged: ({ key, trunk, was }) => {
         if (!trunk) this.files.leaveOut(key);
         if (trunk || was.length > 0) this.#repairs.want(key);
       },
-      takeBack: (row) => takeBack(this.#repairParts, row, undefined),
     });
     this.rebuild = new Rebuild({
       ...{ fileMap, trunkStore, trunks: started.unread, onProgress: options.onRebuild, onError },

@@ -79,47 +79,23 @@ export function* anneal(
   for (let start = 0; selection.canGain && moves < maxMoves; start += 1) {
     if (start % 2 === 0) selection.takeOldest();
     else selection.takeBest();
-    const left = Math.min(selection.movesPerStart, maxMoves - moves);
-    const phase = new Cooling(selection.heatBytes, left);
-    while (!phase.isOver && selection.unfilledBytes > 0) {
-      moves += phase.run(selection, random, MOVES_PER_STEP);
-      yield;
+    const count = Math.min(selection.movesPerStart, maxMoves - moves);
+    // From `heat` to one byte within so many moves.
+    const factor = (1 / selection.heatBytes) ** (1 / count);
+    let temperature = selection.heatBytes;
+    for (let move = 1; move <= count && selection.unfilledBytes > 0; move += 1) {
+      temperature *= factor;
+      selection.move(random, temperature);
+      moves += 1;
+      if (move % MOVES_PER_STEP === 0) yield;
     }
+    yield;
     selection.finish();
     selection.keepIfBest();
   }
   const { chosen, unfilledBytes } = selection.best;
   const bytes = limits.capacityBytes - unfilledBytes;
   return { chosen: [...chosen].sort((a, b) => a - b), bytes, unfilledBytes, moves };
-}
-
-/** The temperature on its way from `heat` to one byte, within a number of moves. */
-class Cooling {
-  readonly #factor: number;
-  #temperature: number;
-  #movesLeft: number;
-
-  constructor(heatBytes: number, moves: number) {
-    this.#temperature = heatBytes;
-    this.#movesLeft = moves;
-    this.#factor = (1 / heatBytes) ** (1 / moves);
-  }
-
-  get isOver(): boolean {
-    return this.#movesLeft <= 0;
-  }
-
-  /** Gives the number of moves that were made. */
-  run(selection: Selection, random: () => number, maxMoves: number): number {
-    let moves = 0;
-    while (moves < maxMoves && this.#movesLeft > 0 && selection.unfilledBytes > 0) {
-      moves += 1;
-      this.#movesLeft -= 1;
-      this.#temperature *= this.#factor;
-      selection.move(random, this.#temperature);
-    }
-    return moves;
-  }
 }
 
 interface Choice {

@@ -159,7 +159,9 @@ async function missing(
       problems.push({ code: 'file_lost', subject: formatKey(row.key), detail, repaired: false });
     } else {
       saved += 1;
-      if (repair) await stageAgain(parts, row, bytes);
+      if (!repair) continue;
+      await stageAgain(parts, [{ row, bytes }]);
+      parts.onMoved(row.size, false);
     }
   }
   const detail = `FastDFS no longer has it: ${saved} file(s) have a copy on this disk, ${lost} have none`;

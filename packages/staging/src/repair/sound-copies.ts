@@ -28,6 +28,9 @@ export interface RepairParts extends Stores {
   readonly inTurn: Serial;
 }
 
+/** Ends the work, if there is one. */
+export type Signal = AbortSignal | undefined;
+
 /** One ranged read of a large file. */
 export const PART_BYTES = 2 ** 20;
 
@@ -36,7 +39,7 @@ export async function isSoundAt(
   parts: Pick<RepairParts, 'fileMap' | 'trunkStore'>,
   row: FileRow,
   holder: string | undefined,
-  signal: AbortSignal | undefined,
+  signal: Signal,
   onBytes: (bytes: number) => Promise<void> = () => Promise.resolve(),
 ): Promise<boolean> {
   const checksums = new BlockChecksums();
@@ -56,8 +59,7 @@ export async function isSoundAt(
 
 /** Keeps the checksums of a large file's blocks if it has none that are right. */
 export function learnBlocks(fileMap: FileMap, row: FileRow, list: Buffer): void {
-  const known = fileMap.blocks(row.key);
-  if (known && isBlockListOf(known, row)) return;
+  if (blocksOf(fileMap, row)) return;
   if (fileMap.find(row.key) && isBlockListOf(list, row)) fileMap.setBlocks(row.key, list);
 }
 
@@ -65,7 +67,7 @@ export function learnBlocks(fileMap: FileMap, row: FileRow, list: Buffer): void 
 export async function soundSlice(
   parts: RepairParts,
   row: FileRow,
-  signal: AbortSignal | undefined,
+  signal: Signal,
 ): Promise<Buffer | undefined> {
   if (row.size === 0) return Buffer.alloc(0);
   const trunk = row.trunk!;
@@ -88,7 +90,7 @@ export async function soundSlice(
 export async function goodHolders(
   { trunkStore, quarantine }: RepairParts,
   row: FileRow,
-  signal: AbortSignal | undefined,
+  signal: Signal,
 ): Promise<string[]> {
   const bad = quarantine.holders(row.key);
   const { holders } = await trunkStore.copies(
@@ -102,7 +104,7 @@ export async function goodHolders(
 export async function hasSoundHolder(
   parts: RepairParts,
   row: FileRow,
-  signal: AbortSignal | undefined,
+  signal: Signal,
 ): Promise<boolean> {
   for (const holder of await goodHolders(parts, row, signal)) {
     const isSound = await isSoundAt(parts, row, holder, signal).catch(() => undefined);
@@ -161,7 +163,7 @@ export async function readTrunk(
   trunk: Pick<TrunkRow, 'fileId'>,
   offset: number,
   length: number,
-  signal: AbortSignal | undefined,
+  signal: Signal,
   holder?: string,
 ): Promise<Buffer | undefined> {
   const timeout = AbortSignal.timeout(READ_TIMEOUT_MS);
@@ -174,28 +176,36 @@ export async function readTrunk(
   }
 }
 
+/** Checksums of the large file's blocks, if they are known and its own. */
+export function blocksOf(fileMap: FileMap, row: FileRow): Buffer | undefined {
+  const list = fileMap.blocks(row.key);
+  return list && isBlockListOf(list, row) ? list : undefined;
+}
+
+/** Where the merged file has been, its present place in a trunk last. */
+export function placesOf({ was, trunk }: FileRow): FormerPlace[] {
+  return trunk ? [...was, [trunk.fileId, trunk.offset]] : [...was];
+}
+
 /**
- * Stages a stored file again from a copy that is sound: from the bytes that are given, or
- * from those in the spool. It is stored again like a new one.
+ * Stages files again that were stored: with the bytes that are given, or those in the spool.
+ * They are stored again like new ones. `row` is the file as it was.
  */
 export async function stageAgain(
-  parts: Pick<RepairParts, 'container' | 'fileMap' | 'onMoved' | 'now'>,
-  row: FileRow,
-  bytes: Buffer | undefined,
+  { container, fileMap, now }: Pick<Stores, 'container' | 'fileMap' | 'now'>,
+  files: readonly { readonly row: FileRow; readonly bytes: Buffer | undefined }[],
 ): Promise<void> {
-  const { container, fileMap, onMoved, now } = parts;
-  // A record with a list that is not the file's would be taken for a damaged one.
-  const list = bytes ? undefined : fileMap.blocks(row.key);
-  const place: FormerPlace = [row.trunk!.fileId, row.trunk!.offset];
-  const file = {
-    ...row,
-    body: bytes && [bytes],
-    blocks: list && isBlockListOf(list, row) ? list : undefined,
-  };
-  await container.append([movedRecord(file, [...row.was, place])]);
+  if (files.length === 0) return;
+  const records = files.map(({ row, bytes }) => {
+    // A record with a list that is not the file's would be taken for a damaged one.
+    const blocks = bytes ? undefined : blocksOf(fileMap, row);
+    return movedRecord({ ...row, body: bytes && [bytes], blocks }, placesOf(row));
+  });
+  await container.append(records);
   // One that was deleted meanwhile must be deleted behind its new record too.
-  if (!fileMap.find(row.key)) await container.append([deletionRecord(row.key, now())]);
-  onMoved(row.size, bytes === undefined);
+  const gone = files.filter(({ row }) => !fileMap.find(row.key));
+  if (gone.length === 0) return;
+  await container.append(gone.map(({ row }) => deletionRecord(row.key, now())));
 }
 
 export function stopped(): StoreError {

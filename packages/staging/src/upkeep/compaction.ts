@@ -3,12 +3,11 @@ import { crc32 } from 'node:zlib';
 import type { Background } from '../background.js';
 import type { Acceptance } from '../container/acceptance.js';
 import type { LocalCopies } from '../container/local-copies.js';
-import { deletionRecord, movedRecord, retiredRecord } from '../container/records.js';
+import { retiredRecord } from '../container/records.js';
 import type { FileRow, TrunkRow } from '../filemap/filemap.js';
-import type { FormerPlace } from '../filemap/rows.js';
 import type { Stores } from '../merge/trunk-store.js';
 import type { Rebuild } from '../repair/rebuild.js';
-import { type RepairParts, soundSlice } from '../repair/sound-copies.js';
+import { type RepairParts, soundSlice, stageAgain } from '../repair/sound-copies.js';
 import type { Retention } from './retention.js';
 
 /**
@@ -80,26 +79,22 @@ export class Compaction {
     return moved;
   }
 
-  async #move(trunk: TrunkRow, rows: readonly FileRow[]): Promise<Moved> {
-    const { container, fileMap, acceptance, now, onMoved } = this.#parts;
+  async #move(trunk: TrunkRow, rows: readonly FileRow[]) {
+    const { fileMap, acceptance, onMoved } = this.#parts;
     const bytes = rows.reduce((sum, row) => sum + row.size, 0);
     await acceptance.makeRoom(bytes);
-    const records = [];
+    const files = [];
     for (const row of rows) {
       const body = await this.#read(trunk, row).catch((error: unknown) => {
         // Deleted since the page was read, perhaps with its whole trunk.
         if (fileMap.find(row.key)?.trunk?.id !== trunk.id) return undefined;
         throw error;
       });
-      if (!body) continue;
-      records.push(movedRecord({ ...row, body: [body] }, places(row)));
+      if (body) files.push({ row, bytes: body });
     }
-    if (records.length > 0) await container.append(records);
+    await stageAgain(this.#parts, files);
     onMoved(bytes, false);
-    // One that was deleted while it was moved must be deleted behind its new record too.
-    const gone = rows.filter((row) => !fileMap.find(row.key));
-    if (gone.length > 0) await container.append(gone.map((row) => deletionRecord(row.key, now())));
-    return { bytes, files: records.length };
+    return { bytes, files: files.length };
   }
 
   /** Undefined when no copy is sound. */
@@ -120,16 +115,6 @@ export class Compaction {
     if (ms < 1) return;
     await sleep(ms, undefined, { signal: this.#stopped.signal }).catch(() => undefined);
   }
-}
-
-interface Moved {
-  readonly bytes: number;
-  readonly files: number;
-}
-
-/** Where the file has been, its present place in the trunk last. */
-function places(row: FileRow): FormerPlace[] {
-  return [...row.was, [row.trunk!.fileId, row.trunk!.offset]];
 }
 
 /** The first rows whose sizes sum up to at most `bytes`; one at least. */

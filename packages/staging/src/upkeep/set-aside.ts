@@ -1,13 +1,12 @@
 import { crc32 } from 'node:zlib';
 import { isMediumFailure } from '@stevedore/disk';
-import { isBlockListOf } from '../container/block-checksums.js';
-import { deletionRecord, movedRecord } from '../container/records.js';
 import type { Segment } from '../container/segment.js';
 import { Unreadable } from '../container/segment.js';
 import { type FileRow, localDamage } from '../filemap/filemap.js';
 import type { Stores } from '../merge/trunk-store.js';
 import { type WaitingFiles, waitingIn } from '../merge/waiting-files.js';
 import type { Quarantine } from '../repair/quarantine.js';
+import { stageAgain } from '../repair/sound-copies.js';
 
 /**
  * Files that wait and whose only copy is damaged can go into no trunk, and would keep
@@ -73,23 +72,12 @@ async function bytesOf(segment: Segment, row: FileRow, isRoomNeeded: boolean): P
 
 /** If the record is refused, a start removes the spool's file: no record speaks of it. */
 async function recordInSpool(parts: SetAsideParts, row: FileRow): Promise<void> {
-  const { container, spool, fileMap, quarantine, now, files } = parts;
-  const blocks = fileMap.blocks(row.key);
-  const file = {
-    ...row,
-    body: undefined,
-    blocks: blocks && isBlockListOf(blocks, row) ? blocks : undefined,
-  };
-  await container.append([movedRecord(file, row.was)]);
-  if (fileMap.find(row.key)) {
-    quarantine.keep(row.key, 'spool');
-    // No trunk can have it; it is a large file to the Merge Task from now on.
-    files.leaveOut(row.key);
-    return;
-  }
-  // It was deleted meanwhile, and must be deleted behind its new record too.
-  await container.append([deletionRecord(row.key, now())]);
-  await spool.remove(row.key);
+  const { spool, fileMap, quarantine, files } = parts;
+  await stageAgain(parts, [{ row, bytes: undefined }]);
+  if (!fileMap.find(row.key)) return spool.remove(row.key);
+  quarantine.keep(row.key, 'spool');
+  // No trunk can have it; it is a large file to the Merge Task from now on.
+  files.leaveOut(row.key);
 }
 
 /** What a disk gives or refuses at a time. */
