@@ -1,5 +1,6 @@
 import { channel, type TracingChannel, tracingChannel } from 'node:diagnostics_channel';
-import type { Receipt, StoredFile, TrunkEvent } from './types.js';
+import type { TrunkEvent } from '@stevedore/staging';
+import type { Receipt, StoredFile } from './types.js';
 
 /**
  * What the store tells `node:diagnostics_channel`. `put`, `get`, `read` and `delete` are

@@ -77,11 +77,6 @@ export class DirectBuffer {
     while (this.#writing.size > 0) await Promise.race(this.#writing);
   }
 
-  /** What is collected is still written. */
-  close(): Promise<void> {
-    return this.flush();
-  }
-
   #writeAll(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;

@@ -7,6 +7,7 @@ export type {
   ScrubOptions,
   ScrubReport,
   ScrubStats,
+  TrunkEvent,
   UpkeepOptions,
 } from '@stevedore/staging';
 export {

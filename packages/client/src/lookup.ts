@@ -25,7 +25,7 @@ import type { Downloads, Signal } from './downloads.js';
 import { notFound, storageError } from './failures.js';
 import { extensionInName, ForeignSlices, keyInName, TrunkDirectories } from './foreign-trunks.js';
 import type { Reader } from './reader.js';
-import { type FileFacts, makeStoredFile, type ReadContent } from './stored-file.js';
+import { type FileFacts, FileHandle, type ReadContent } from './stored-file.js';
 import type { FileInfo, FileState, Receipt, StoredFile } from './types.js';
 
 /**
@@ -258,7 +258,7 @@ export class Lookup {
 
   /** A file whose reads emit events. */
   #handle(facts: FileFacts, read: ReadContent): StoredFile {
-    return makeStoredFile(facts, (range, signal) => {
+    return new FileHandle(facts, (range, signal) => {
       const bytes = range ? range.end - range.start + 1 : facts.size;
       return this.#parts.onRead(facts.key, bytes, () => read(range, signal));
     });

@@ -138,20 +138,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   async stat(id: string, options: { readonly signal?: AbortSignal } = {}): Promise<FileInfo> {
-    const { key, name, size, type, crc32, state, stagedAt, group, expiresAt, fileId } =
-      await this.get(id, options);
-    return {
-      key: key ?? '',
-      name,
-      size,
-      type,
-      crc32,
-      state,
-      stagedAt,
-      ...(group === undefined ? {} : { group }),
-      ...(expiresAt === undefined ? {} : { expiresAt }),
-      ...(fileId === undefined ? {} : { fileId }),
-    };
+    // Its own properties are what is known of it; the means to read are not among them.
+    const file = await this.get(id, options);
+    return { ...file, key: file.key ?? '' };
   }
 
   delete(id: string): Promise<void> {
@@ -193,7 +182,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.#throwIfClosed();
-    void this.#uploads.flushDirect();
+    void this.#uploads.direct.flush();
     return this.#staging.merging.flush(options.signal);
   }
 
@@ -273,7 +262,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async #close(): Promise<void> {
     this.#settling.close();
-    await this.#uploads.close();
+    await this.#uploads.direct.flush();
     await this.#staging.close();
     await Promise.all([this.#parts.clients.reading.close(), this.#parts.clients.merging.close()]);
     await this.#parts.closeNode();

@@ -13,11 +13,7 @@ export type ReadContent = (
 ) => Promise<Buffer | Readable>;
 
 /** Facts with the means to read. */
-export function makeStoredFile(facts: FileFacts, read: ReadContent): StoredFile {
-  return new FileHandle(facts, read);
-}
-
-class FileHandle implements StoredFile {
+export class FileHandle implements StoredFile {
   declare readonly key?: string;
   declare readonly group?: string;
   declare readonly expiresAt?: Date;

@@ -3,13 +3,7 @@ import type { Readable } from 'node:stream';
 import type { ReadableStream } from 'node:stream/web';
 import type { FileCacheStats } from '@stevedore/cache';
 import type { ClientStats } from '@stevedore/fastdfs';
-import type {
-  DamageEvent,
-  DamageStats,
-  OrphanStats,
-  RoomStats,
-  ScrubStats,
-} from '@stevedore/staging';
+import type { StagingEvents, StagingStats } from '@stevedore/staging';
 import type { StorageMember } from './cluster.js';
 
 /** What `open()` gives: the contract between the SDK and everything built on it. */
@@ -86,14 +80,15 @@ export interface Receipt {
   readonly stagedAt: Date;
   readonly group?: string;
   readonly expiresAt?: Date;
-  /** The FastDFS id, once merged; an upload in direct mode has it at once. */
+  /**
+   * The FastDFS id, once merged: a slice id, or a plain id for a large file. An upload in
+   * direct mode has it at once.
+   */
   readonly fileId?: string;
 }
 
-export interface FileInfo extends Receipt {
-  /** The FastDFS id, once merged: a slice id, or a plain id for a large file. */
-  readonly fileId?: string;
-}
+/** What is known of a file that is there. */
+export type FileInfo = Receipt;
 
 /** First and last byte wanted, both counted from 0 and included. */
 export interface ByteRange {
@@ -178,14 +173,11 @@ export interface Readiness {
   readonly problems: readonly string[];
 }
 
-export interface StoreStats {
+type StagedCounters = 'waitingFiles' | 'waitingBytes' | 'spooledFiles' | 'spooledBytes';
+
+export interface StoreStats extends Omit<StagingStats, StagedCounters> {
   readonly stagedFiles: number;
   readonly stagedBytes: number;
-  readonly mergedFiles: number;
-  readonly mergedBytes: number;
-  readonly trunks: number;
-  /** Bytes of the container's segments and spooled files on disk. */
-  readonly containerBytes: number;
   readonly containerLimitBytes: number;
   /** Uploads whose bytes are arriving now. */
   readonly uploadsInFlight: number;
@@ -199,50 +191,12 @@ export interface StoreStats {
   readonly reads: number;
   readonly readBytes: number;
   readonly failedReads: number;
-  /** Trunks and large files that are being stored now. */
-  readonly trunksInFlight: number;
-  readonly largeFilesInFlight: number;
-  /** Attempts to store one that failed and were repeated. */
-  readonly sendRetries: number;
-  /** Staged files whose bytes on this disk are damaged: they are in no trunk. */
-  readonly unpackableFiles: number;
-  readonly room: RoomStats;
-  /** Trunks that too few storages have shown to have; this disk keeps its copies. */
-  readonly unconfirmedTrunks: number;
-  /** Trunks in FastDFS that no record named. */
-  readonly orphans: OrphanStats;
-  /** Copies whose bytes are not those that were stored. */
-  readonly damage: DamageStats;
-  /** The scrub in the background. */
-  readonly scrub: ScrubStats;
   readonly cache: FileCacheStats;
   /** The connections to FastDFS. */
   readonly connections: ClientStats;
 }
 
-/** A trunk (or whole large file) that was stored and confirmed. */
-export interface TrunkEvent {
-  /** `whole` for a large file that goes by itself. */
-  readonly kind: 'trunk' | 'whole';
-  readonly taskId: string;
-  readonly fileId: string;
-  readonly files: number;
-  readonly bytes: number;
-  /** Share of the target that is filled, 0 to 1; 1 for a large file. */
-  readonly fill: number;
-  /** Milliseconds from the choice of its files to its confirmation. */
-  readonly durationMs: number;
-}
-
-export interface FileStoreEvents {
-  /** A file has got its FastDFS id. */
-  merged: [{ readonly key: string; readonly fileId: string }];
-  trunk: [TrunkEvent];
-  /** Trouble in the background: it is retried; nothing acknowledged is lost. */
-  /** A copy of a file was found damaged: it is not read any more, and mended if it can be. */
-  damage: [DamageEvent];
-  error: [Error];
-}
+export type FileStoreEvents = StagingEvents;
 
 export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents> {
   /** `HOST:PORT` of the trackers it works with: those named, or the embedded one. */

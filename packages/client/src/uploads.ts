@@ -36,7 +36,7 @@ const ONCE_BYTES = 16;
 export class Uploads {
   readonly #parts: UploadsParts;
   readonly #intake: Intake;
-  readonly #direct: DirectBuffer;
+  readonly direct: DirectBuffer;
   readonly #counts = { acknowledgedFiles: 0, acknowledgedBytes: 0, failedUploads: 0 };
 
   constructor(parts: UploadsParts) {
@@ -47,7 +47,7 @@ export class Uploads {
       maxFileBytes: options.maxFileSize,
       sync: options.durability === 'sync',
     });
-    this.#direct = new DirectBuffer({
+    this.direct = new DirectBuffer({
       trunkStore: new FastdfsTrunkStore(client),
       newTaskId: () => staging.keys.next(),
       maxWaitMs: options.directMaxWait,
@@ -83,8 +83,8 @@ export class Uploads {
     const file = { ...meta, key, size, crc32, stagedAt, body: taken.body };
     try {
       const fileId = taken.body
-        ? await this.#direct.put(file)
-        : await this.#direct.putWhole(file, () => this.#parts.staging.spool.read(file.key, file));
+        ? await this.direct.put(file)
+        : await this.direct.putWhole(file, () => this.#parts.staging.spool.read(file.key, file));
       return { ...receiptOf(file), key: fileId, fileId, state: 'merged' };
     } finally {
       await this.#intake.discard([taken]);
@@ -125,15 +125,6 @@ export class Uploads {
       await this.#intake.discard(taken);
       throw error;
     }
-  }
-
-  /** What was put in direct mode is written without waiting any longer. */
-  flushDirect(): Promise<void> {
-    return this.#direct.flush();
-  }
-
-  close(): Promise<void> {
-    return this.#direct.close();
   }
 
   stats(): Pick<

@@ -183,7 +183,7 @@ export function blocksOf(fileMap: FileMap, row: FileRow): Buffer | undefined {
 }
 
 /** Where the merged file has been, its present place in a trunk last. */
-export function placesOf({ was, trunk }: FileRow): FormerPlace[] {
+function placesOf({ was, trunk }: FileRow): FormerPlace[] {
   return trunk ? [...was, [trunk.fileId, trunk.offset]] : [...was];
 }
 

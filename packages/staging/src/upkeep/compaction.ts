@@ -3,12 +3,11 @@ import { crc32 } from 'node:zlib';
 import type { Background } from '../background.js';
 import type { Acceptance } from '../container/acceptance.js';
 import type { LocalCopies } from '../container/local-copies.js';
-import { retiredRecord } from '../container/records.js';
 import type { FileRow, TrunkRow } from '../filemap/filemap.js';
 import type { Stores } from '../merge/trunk-store.js';
 import type { Rebuild } from '../repair/rebuild.js';
 import { type RepairParts, soundSlice, stageAgain } from '../repair/sound-copies.js';
-import type { Retention } from './retention.js';
+import { type Retention, recordOf } from './retention.js';
 
 /**
  * Gives the room of deleted files back. The living files of a trunk that is more
@@ -177,13 +176,10 @@ export class Retirement {
 
   /** Not while retention may write the record of its storing again, behind this one. */
   #giveUp(trunk: TrunkRow): Promise<void> {
-    const { taskId, kind, fileId, size, crc32, files, doubtfulSince } = trunk;
-    const { container, retention, now } = this.#parts;
-    const doubtful = doubtfulSince !== null;
-    const stored = { taskId, kind, fileId: fileId!, size, crc32: crc32 ?? 0, files, doubtful };
+    const { container, fileMap, retention, now } = this.#parts;
     return retention.alone(async () => {
       if (this.#isNeeded(trunk)) return;
-      await container.append([retiredRecord(stored, now())]);
+      await container.append([recordOf(fileMap, { ...trunk, state: 'retiring' }, now())]);
     });
   }
 
