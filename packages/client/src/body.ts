@@ -22,7 +22,10 @@ function isIterable(body: unknown): boolean {
   );
 }
 
-/** Hands every chunk on; a body that fails or is aborted is `aborted`, and is told to stop. */
+/**
+ * Passes every chunk on. A body that fails is `aborted`; one that is not read to its end is
+ * stopped.
+ */
 export async function drain(
   body: AsyncIterable<Uint8Array>,
   signal: AbortSignal | undefined,

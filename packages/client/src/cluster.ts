@@ -5,8 +5,8 @@ import { DirectoryLock } from '@stevedore/staging';
 import { invalidOption } from './options.js';
 
 /**
- * A look at a cluster before a store relies on it: each tracker by itself, the storages
- * it knows, and one small file stored, read and deleted. Finds facts and judges nothing.
+ * Examines a cluster before a store relies on it: each tracker by itself, the storages that it
+ * knows, and one small file stored, read and deleted. Reports facts and judges nothing.
  */
 
 export interface StorageMember {

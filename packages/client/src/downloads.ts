@@ -6,8 +6,8 @@ import { corrupt, storageError } from './failures.js';
 import type { LargeSource } from './large-reader.js';
 
 /**
- * Bytes of FastDFS files: from any storage, and from one after the other where the bytes
- * of some are wrong. Copies that are known to be damaged are not asked for.
+ * Downloads from FastDFS: from any storage first, then from one storage after the other if the
+ * bytes are wrong. Copies that are known to be damaged are not asked for.
  */
 
 /** Ends a read, if there is one. */
@@ -52,7 +52,7 @@ export class Downloads {
     }
   }
 
-  /** All of a file, held against its CRC-32. `row`: it is one of this store. */
+  /** All of a file, checked against its CRC-32. `row`: it is one of this store. */
   async whole(file: RemoteBytes, signal: Signal, row?: FileRow): Promise<Buffer> {
     const { fileId, offset, size, crc32: expected } = file;
     const isSound = (bytes: Buffer) =>

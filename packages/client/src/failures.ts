@@ -2,7 +2,7 @@ import { FastdfsError } from '@stevedore/fastdfs';
 import { Status } from '@stevedore/protocol';
 import { StoreError } from '@stevedore/staging';
 
-/** What reads fail with, in the store's terms. */
+/** The errors that reads fail with. */
 
 export function notFound(id: string, cause?: unknown): StoreError {
   return new StoreError('not_found', `there is no file ${id}`, { cause });

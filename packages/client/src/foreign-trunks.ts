@@ -17,9 +17,9 @@ import { LRUCache } from 'lru-cache';
 import type { Downloads } from './downloads.js';
 
 /**
- * Directories of trunks, read once from their tails and kept within a bound. They
- * decide whether a slice id is honoured: its offset, size and CRC-32 must be an
- * entry, anything else is a forgery.
+ * Directories of trunks that other stores wrote, read once from the trunks' tails and cached. They
+ * decide whether a slice id is valid: its offset, size and CRC-32 must be those of an entry,
+ * anything else is a forgery.
  */
 
 interface Directory {
@@ -36,7 +36,7 @@ export interface EntryGroup {
 }
 
 const MAX_KEPT_BYTES = 32 * 2 ** 20;
-/** What an entry costs in memory beside its texts. */
+/** Memory of an entry in addition to its texts. */
 const ENTRY_BYTES = 166;
 
 export class TrunkDirectories {
@@ -58,7 +58,9 @@ export class TrunkDirectories {
     return entry && isSame(entry, slice) ? entry : undefined;
   }
 
-  /** The members of the slice's group around it, each within `maxBytes` of it, if they are known. */
+  /**
+   * The members of the slice's group around it, each within `maxBytes` of it, if they are known.
+   */
   groupAround({ trunk, offset }: SliceId, maxBytes: number): EntryGroup | undefined {
     const directory = this.#kept.get(formatFileId(trunk));
     const around = directory?.table.groupAround(offset, maxBytes);

@@ -14,9 +14,9 @@ import { invalidOption } from './options.js';
 import type { Body, PutOptions } from './types.js';
 
 /**
- * Takes bodies in: small ones into memory, as far as the budget goes, all others
- * into a spool file, so that no upload holds more than a few MiB. What was taken
- * is either staged or discarded; a body that fails leaves nothing behind.
+ * Takes bodies in: small ones into memory, as far as the budget goes, all others into a spool
+ * file, so that no upload holds more than a few MiB. What was taken is staged or discarded; a
+ * body that fails leaves nothing behind.
  */
 export interface IntakeLimits {
   /** Larger bodies are stored whole, from the spool. */
@@ -44,7 +44,7 @@ export interface StageOptions {
 }
 
 const DEFAULT_TYPE = 'application/octet-stream';
-/** Memory that bodies on their way in may hold together. */
+/** Memory that arriving bodies may hold together. */
 const BUDGET_BYTES = 32 * 2 ** 20;
 /** Of it, for bodies that may yet turn out to be large: they must not take it all. */
 const UNANNOUNCED_SHARE = 0.25;

@@ -29,9 +29,8 @@ import { type FileFacts, FileHandle, type ReadContent } from './stored-file.js';
 import type { FileInfo, FileState, Receipt, StoredFile } from './types.js';
 
 /**
- * Finds files by what they are called: a key, a slice id, any FastDFS id. A slice id
- * is honoured only if the FileMap or the trunk's own directory has exactly that
- * slice; everything else is `not_found`.
+ * Finds files by key, by slice id or by any FastDFS id. A slice id is valid only if the FileMap or
+ * the trunk's own directory has exactly that slice; any other id is `not_found`.
  */
 
 const DEFAULT_TYPE = 'application/octet-stream';
@@ -99,7 +98,7 @@ export class Lookup {
       .map((row) => this.#factsOf(row));
   }
 
-  /** A file whose time is over is gone, even before it is deleted. */
+  /** An expired file is gone, even before it is deleted. */
   #alive(row: FileRow, id: string): FileRow {
     if (row.expiresAt !== undefined && row.expiresAt <= this.#parts.now()) throw notFound(id);
     return row;
@@ -132,7 +131,9 @@ export class Lookup {
     return this.#parts.staging.files.isPacking(row.key) ? 'packing' : 'staged';
   }
 
-  /** What deleting `id` would delete. Rejects as `find`, and with `invalid_id` for a whole trunk. */
+  /**
+   * What deleting `id` would delete. Rejects as `find`, and with `invalid_id` for a whole trunk.
+   */
   async toDelete(id: string): Promise<Deletable> {
     if (parseKey(id)) return { key: this.row(id).key };
     const fileId = parseFileId(id);

@@ -81,14 +81,14 @@ async function openStore(
 export interface Upkeep extends AsyncDisposable {
   fsck(options: UpkeepOptions): Promise<FsckReport>;
   scrub(options: ScrubOptions): Promise<ScrubReport>;
-  /** Merges what waits, so that what was staged again is in FastDFS. */
+  /** Merges all waiting files, so that files that were staged again are in FastDFS. */
   flush(): Promise<void>;
   stats(): StoreStats;
   close(): Promise<void>;
 }
 
 export interface UpkeepExtras {
-  /** Told how many trunks of all were read back into a FileMap that is made anew. */
+  /** Called with how many trunks of all were read back into a FileMap that is being rebuilt. */
   readonly onRebuild?: (done: number, all: number) => void;
   readonly onError?: (error: Error) => void;
 }

@@ -17,11 +17,10 @@ import { type LargeSource, readLarge } from './large-reader.js';
 import type { ByteRange } from './types.js';
 
 /**
- * Reads a file from where its bytes are: the container, the cache, FastDFS. Small files are
- * read whole and held against their CRC-32 before a byte is given out. One that is not in
- * the cache is downloaded, with the members of its affinity group that lie beside it in the
- * trunk in the same ranged download if that has paid so far: one round trip for all of them.
- * Concurrent misses share a download.
+ * Reads a file from where its bytes are: the container, the cache or FastDFS. Small files are read
+ * whole and checked against their CRC-32 before a byte is returned. On a cache miss the file is
+ * downloaded; where it has paid so far, its neighbours of the same affinity group come in the same
+ * ranged download. Concurrent misses share a download.
  */
 
 /** A file that only FastDFS knows. */
@@ -43,7 +42,7 @@ export interface ReaderOptions {
 interface Source {
   readonly fileId: string;
   readonly part: (offset: number, bytes: number, signal: AbortSignal) => Promise<Buffer>;
-  /** The file alone, held against its CRC-32. */
+  /** The file alone, checked against its CRC-32. */
   readonly alone: (signal: AbortSignal) => Promise<Buffer>;
   readonly group: () => { members: readonly Member[]; asked: number } | undefined;
 }
@@ -80,7 +79,7 @@ export class Reader {
     });
   }
 
-  /** A file whose bytes are in memory; undefined too for one whose time is over. */
+  /** A file whose bytes are in memory; undefined too for one that has expired. */
   hot(key: string, now: number): HotFile | undefined {
     const file = this.#hot?.get(key);
     return file && file.expiresAt > now ? file : undefined;

@@ -277,7 +277,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       if (trunkChannel.hasSubscribers) trunkChannel.publish({ ...event, store: this });
       this.emit('trunk', event);
     });
-    // An event for every file is made only when somebody listens.
+    // Events for single files are made only if there is a listener.
     (this as EventEmitter).on('newListener', (name: string) => {
       if (name !== 'merged' || staging.listenerCount('merged') > 0) return;
       staging.on('merged', (event) => this.emit('merged', event));

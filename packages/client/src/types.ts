@@ -19,7 +19,10 @@ export type Body =
   | AsyncIterable<Uint8Array>;
 
 export interface PutOptions {
-  /** The client's name for the file: kept and given back, never used as a path. Default: that of a File. */
+  /**
+   * The client's name for the file: kept and given back, never used as a path. Default: that of a
+   * File.
+   */
   readonly name?: string;
   /** Media type; default: that of a Blob or File, else `application/octet-stream`. */
   readonly type?: string;
@@ -67,7 +70,7 @@ export type FileState = 'staged' | 'packing' | 'merged';
 
 export interface Receipt {
   /**
-   * 22 characters; a capability: who knows it can read the file. For a file that was put
+   * 22 characters; a capability: whoever has it can read the file. For a file that was put
    * in direct mode its FastDFS id.
    */
   readonly key: string;
@@ -111,7 +114,7 @@ export interface StoredFile extends Omit<FileInfo, 'key'> {
    * The bytes: a Buffer when the file is small, a stream when it is not. Resolves
    * once the file is known to be readable (small files: verified against their
    * CRC-32), so that a server can still answer with an error. Of a large file every
-   * block is held against its checksum before it is given out.
+   * block is checked against its checksum before it is given out.
    * A Buffer may be the one that other readers are given from memory: it must not be
    * changed or transferred. What the other methods give is the caller's own.
    */
@@ -124,7 +127,7 @@ export interface StoredFile extends Omit<FileInfo, 'key'> {
   web(options?: ReadOptions): ReadableStream<Uint8Array>;
 }
 
-/** A small file whose bytes are in memory, held against their checksum when they came there. */
+/** A small file whose bytes are in memory, checked against their checksum when they came there. */
 export interface CachedFile {
   readonly bytes: Buffer;
   /** Unix milliseconds from which on there is no such file; Infinity for one without end. */
@@ -135,7 +138,7 @@ export interface CachedFile {
 
 /**
  * Memory right before the bytes of a file, for a head that is sent with them in one piece.
- * Whoever writes there sees to it that nothing is being sent from it any more.
+ * The writer makes sure that nothing is being sent from it any more.
  */
 export interface Room {
   /** The room and, from `size` on, the file. */
@@ -156,10 +159,10 @@ export interface CachedFiles {
   get(key: string): CachedFile | undefined;
   /**
    * True while `get` would give this file again, if its time is not over. Cheaper, but the
-   * file does not count as used by it: whoever goes on using one calls `get` now and then.
+   * file does not count as used: a caller that keeps using one calls `get` now and then.
    */
   isCurrent(file: CachedFile): boolean;
-  /** Told that the bytes were sent, which counts as a read. */
+  /** Counts a read: the bytes were sent. */
   served(file: CachedFile): void;
 }
 
@@ -235,6 +238,6 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
   /** The storages that the trackers know now. Rejects with `storage_unavailable`. */
   cluster(): Promise<readonly StorageMember[]>;
   stats(): StoreStats;
-  /** Takes no more calls, finishes what is under way. What is acknowledged stays staged. */
+  /** Takes no more calls, finishes what is in progress. What is acknowledged stays staged. */
   close(): Promise<void>;
 }

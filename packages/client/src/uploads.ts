@@ -17,11 +17,11 @@ import type {
 } from './types.js';
 
 /**
- * A store's uploads: bodies are taken in, and staged or, in direct mode, written to
- * FastDFS; each upload is counted and emits an event, whatever becomes of it.
+ * The store's uploads. Bodies are taken in and staged or, in direct mode, written to FastDFS. Each
+ * upload is counted and published, whatever its outcome.
  */
 export interface UploadsParts {
-  /** Whose uploads they are, for the events. */
+  /** For the messages of the channels. */
   readonly store: FileStore;
   readonly staging: Staging;
   readonly client: FastdfsClient;

@@ -22,7 +22,7 @@ export interface StagingOptions {
   readonly minFreeBytes?: number;
   /** Bytes per second that compaction moves at the most. Default 8 MiB. */
   readonly compactionBytesPerSecond?: number;
-  /** How often files whose time is over are looked for and deleted. Default 10 s. */
+  /** How often expired files are looked for and deleted. Default 10 s. */
   readonly expiryIntervalMs?: number;
   /**
    * Storages that must have a trunk before the copies on this disk may go; 0, the
@@ -37,9 +37,9 @@ export interface StagingOptions {
   readonly findsOrphans?: boolean;
   /** How long storages may take to list what they took. Default 5 minutes. */
   readonly listingGraceMs?: number;
-  /** Opening waits until a FileMap that was lost is whole again, as far as FastDFS answers. */
+  /** Opening waits until a lost FileMap is rebuilt, as far as FastDFS answers. */
   readonly rebuildsFirst?: boolean;
-  /** Told how many trunks of all have been read back into a FileMap that was lost. */
+  /** Called with how many trunks of all have been read back into a lost FileMap. */
   readonly onRebuild?: (done: number, all: number) => void;
   readonly disk?: Disk;
   readonly now: () => number;
@@ -53,7 +53,7 @@ export interface StagingEvents {
   /** A file has got its FastDFS id. */
   merged: [{ readonly key: string; readonly fileId: string }];
   trunk: [TrunkEvent];
-  /** A copy of a file was found damaged: it is not read any more, and mended if it can be. */
+  /** A copy of a file was found damaged: it is no longer read, and repaired if possible. */
   damage: [DamageEvent];
   /** Trouble in the background: it is retried; nothing acknowledged is lost. */
   error: [Error];

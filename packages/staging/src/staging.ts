@@ -27,7 +27,7 @@ import { Deletions } from './upkeep/deletions.js';
 import { Retention, recordOf } from './upkeep/retention.js';
 import { setAside } from './upkeep/set-aside.js';
 
-/** How long opening waits for a FileMap that was lost, before it goes on in the background. */
+/** How long opening waits for a FileMap that was lost, before it continues in the background. */
 const REBUILD_GRACE_MS = 3_000;
 const REBUILD_FIRST_MS = 600_000;
 const FREE_SPACE_INTERVAL_MS = 1_000;
@@ -160,7 +160,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     });
     this.#orphans = new OrphanWatch({
       ...{ ...stores, onError, graceMs: options.listingGraceMs ?? LISTING_GRACE_MS },
-      // While a FileMap is made anew, a file that seems to wait may be in another trunk.
+      // While a FileMap is rebuilt, a file that seems to wait may be in another trunk.
       adopt: async (plan, fileId) =>
         this.rebuild.isComplete && this.merging.sendings.adopt(plan, fileId),
       replace: (trunk, fileId) =>
@@ -239,7 +239,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     return this.#closing;
   }
 
-  /** Goes on to the end whatever fails on the way; rejects with the first failure. */
+  /** Takes every step, whatever fails; rejects with the first failure. */
   async #close(): Promise<void> {
     const { container, lock } = this.#started;
     this.#background.end();
@@ -277,7 +277,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     const { fileMap, spool } = this.#started;
     this.#background.run(this.#retention.trim());
     this.#tidying.want();
-    // A large file that was deleted while it was on its way.
+    // A large file that was deleted while it was in flight.
     const [{ key }] = rows as [FileRow];
     if (kind === 'whole' && !fileMap.find(key)) this.#background.run(spool.remove(key));
   }

@@ -20,9 +20,8 @@ import type { StagingOptions } from './staging-options.js';
 import { neededRecords } from './upkeep/retention.js';
 
 /**
- * From a directory, in whatever state the last process left it, to parts that agree:
- * the lock first, then FileMap and container, then the trunks that it can tell of
- * without FastDFS.
+ * Brings a directory, whatever the last process left in it, to a consistent state: first the lock,
+ * then FileMap and container, then the trunks that can be settled without FastDFS.
  */
 export interface StartedParts extends Omit<Stores, 'now'> {
   readonly lock: DirectoryLock;

@@ -5,8 +5,8 @@ import { takeBack } from '../repair/repair.js';
 import { type RepairParts, soundBytes } from '../repair/sound-copies.js';
 
 /**
- * Reads files from this disk. A copy that is not what was stored is never given out: it
- * is quarantined, and mended where another one is sound.
+ * Reads files from this disk. A damaged copy is never returned: it is quarantined, and repaired if
+ * another copy is sound.
  */
 export interface LocalCopiesParts extends RepairParts {
   /** A copy of the file is not read any more. */
@@ -47,7 +47,7 @@ export class LocalCopies {
         if (bytes) return bytes;
         this.noteDamage(row, 'container');
       } catch (error) {
-        // That the disk fails may pass.
+        // The disk may recover.
         if (!row.trunk) throw error;
       }
     }
@@ -69,7 +69,7 @@ export class LocalCopies {
     return takeBack(this.#parts, row, undefined);
   }
 
-  /** A copy of the file is not what was stored: it is not read any more, and mended if it can be. */
+  /** A copy is not what was stored: it is no longer read, and repaired if possible. */
   noteDamage(row: FileRow, place: DamagePlace, storage?: string): void {
     this.#parts.quarantine.add(row, place, storage);
     this.#parts.onDamaged(row);

@@ -1,16 +1,15 @@
 /**
- * Chooses the members of a trunk by simulated annealing (client merging paper,
- * section 2.2: "the size of the final merged file is closest to the value of the
- * memory block"). Pure: the same units and the same random numbers give the same
- * choice.
+ * Chooses the members of a trunk by simulated annealing (client merging paper, section 2.2: "the
+ * size of the final merged file is closest to the value of the memory block"). Pure: the same units
+ * and random numbers give the same choice.
  *
- * Energy is the unfilled bytes plus the penalties of the units left behind. Two choices are
- * made without chance, the oldest units that fit and best-fit decreasing, and finished by
- * exchanging single units as long as that helps. If neither fills the trunk, annealing
- * begins: units are added, dropped and swapped while the temperature falls from the spread
- * of their sizes to a byte; it is finished the same way, and begins anew, from the oldest
- * units and from the best choice in turns, until the moves are used up. The best choice
- * counts, so it is never worse than best-fit decreasing.
+ * Energy is the unfilled bytes plus the penalties of the units left behind. Two choices come first,
+ * without chance: the oldest units that fit, and best-fit decreasing; each is finished by
+ * exchanging single units as long as that helps. If neither fills the trunk, annealing adds, drops
+ * and swaps units while the temperature falls from the spread of their sizes to one byte, and
+ * finishes the same way. It restarts, in turns from the oldest units and from the best choice,
+ * until the moves are used up. The best choice counts, so it is never worse than best-fit
+ * decreasing.
  */
 
 export interface PackingUnit {
@@ -135,7 +134,9 @@ class Selection {
     return this.#outside.length > 0 && this.#inside.length > 0;
   }
 
-  /** False when the trunk is full, or holds all that there is, or one unit is as good as another. */
+  /**
+   * False when the trunk is full, or holds all that there is, or one unit is as good as another.
+   */
   get canGain(): boolean {
     const { unfilledBytes, chosen } = this.best;
     return unfilledBytes > 0 && chosen.length < this.#all.length && this.#deviation > 0;

@@ -18,10 +18,10 @@ import {
 import type { Stores } from './trunk-store.js';
 
 /**
- * Takes one plan through its states: planned -> sending -> stored -> confirmed.
- * The plan is durable before the first byte is sent; the id that comes back must
- * show the size and the CRC-32 that were computed while sending, else what was
- * stored is deleted again. Staged bytes are untouched throughout.
+ * Takes one plan through its states: planned, sending, stored, confirmed. The plan is durable
+ * before the first byte is sent. The id that FastDFS returns must show the size and the CRC-32 that
+ * were computed while sending, else the trunk is deleted again. Staged bytes are untouched
+ * throughout.
  */
 export interface SentTrunk {
   readonly plan: TrunkPlan;
@@ -65,7 +65,7 @@ export class TrunkSender {
     }
     // If the record is refused, the trunk is left where it is and the plan is sent again:
     // some of the record may have reached the disk, and an orphan can be found, a trunk
-    // that a record speaks of and that is gone cannot be made again.
+    // that a record names and that is gone cannot be made again.
     try {
       await this.#record(plan, fileId, sentCrc);
     } catch (error) {
@@ -156,7 +156,7 @@ function describe(plan: TrunkPlan, fileId: string, trunkCrc: number) {
   return { ...stored, file: describeWhole(rows[0]!) };
 }
 
-/** What the record of its storing tells of a large file. */
+/** What the `stored` record of a large file says of it. */
 export function describeWhole(row: FileRow): NonNullable<StoredTrunk['file']> {
   const { key, name, type, group, stagedAt, expiresAt, was } = row;
   return { key, name, type, group, stagedAt, expiresAt, was };
@@ -205,7 +205,7 @@ const MAX_GAP_BYTES = 64 * 1024;
 
 /**
  * The trunk in pieces of about a MiB, read from the container as they are sent: nothing of it
- * is ever in memory whole or on the disk twice. Every file is held against its CRC-32 on the
+ * is ever in memory whole or on the disk twice. Every file is checked against its CRC-32 on the
  * way; throws DamagedMembers.
  */
 async function* trunkBytes(plan: TrunkPlan, container: Container): AsyncGenerator<Buffer> {

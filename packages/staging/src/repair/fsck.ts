@@ -15,15 +15,15 @@ import {
 } from './sound-copies.js';
 
 /**
- * Holds FileMap, container and FastDFS against each other, and adds up where every byte
- * is. What this container has in FastDFS is
+ * Compares FileMap, container and FastDFS, and accounts for every byte that this container has in
+ * FastDFS:
  *
  *     storedBytes = liveBytes + deadBytes + overheadBytes + unreadBytes + orphanBytes
  *
- * live: files refer to it. Dead: its file was deleted or moved. Overhead: headers and
- * directories of trunks. Unread: trunks that a FileMap which is made anew does not know
- * the files of yet. Orphans: stored, and named by no record. The sum is exact while
- * openPlans is 0; else FastDFS may hold openBytes more, at the most.
+ * Live: files refer to it. Dead: its file was deleted or moved. Overhead: headers and directories
+ * of trunks. Unread: trunks whose directories a FileMap that is being rebuilt has not read yet.
+ * Orphans: stored, and named by no record. The sum is exact while openPlans is 0; otherwise
+ * FastDFS may hold up to openBytes more.
  */
 export interface FsckReport {
   readonly waitingFiles: number;

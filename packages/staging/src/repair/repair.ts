@@ -13,10 +13,10 @@ import {
 } from './sound-copies.js';
 
 /**
- * Makes a damaged copy good from a sound one. A slice is staged again from the
- * container, or from a storage that has it sound, and goes into a coming trunk; a
- * damaged copy on this disk is given up once a storage has shown a sound one. A large
- * file goes back into the spool. One that was being moved is where it was before.
+ * Repairs damaged copies from a sound one. A slice is staged again, from the container or from a
+ * storage that has it sound, and goes into a coming trunk. A damaged copy on this disk is dropped
+ * once a storage has shown a sound one. A large file goes back into the spool. A file that was
+ * being moved returns to its former place.
  */
 
 /** Repairs that wait; what is beyond them is found again. */
@@ -32,11 +32,11 @@ export async function repairFile(
   const row = fileMap.find(key);
   if (!row) return true;
   if (!row.trunk) return repairWaiting(parts, row, signal);
-  const isMended = await (row.local.at === 'container'
+  const isRepaired = await (row.local.at === 'container'
     ? repairSmall(parts, row, signal)
     : repairLarge(parts, row, signal));
-  if (isMended) quarantine.countRepaired();
-  return isMended;
+  if (isRepaired) quarantine.countRepaired();
+  return isRepaired;
 }
 
 /** One that waits has no other copy, unless it was in FastDFS before. */
@@ -111,7 +111,7 @@ export class Repairs {
  *
  * The spool's file is whole, checked and durable before the record that makes it the
  * file's place. If that record is refused, the file stays for the next attempt, or until
- * the next start, which removes what no record speaks of.
+ * the next start, which removes what no record names.
  */
 function repairLarge(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
   return parts.inTurn(async () => {
@@ -236,7 +236,7 @@ async function putBack(
 ): Promise<boolean> {
   const current = fileMap.find(row.key);
   if (!current) return false;
-  // Somebody else was first, or it was stored meanwhile.
+  // Another repair was first, or it was stored meanwhile.
   if (current.trunk) return true;
   const place = localDamage(current);
   const isBad = isSameCopy(row, current) || quarantine.has(row.key, place);
@@ -245,7 +245,7 @@ async function putBack(
   quarantine.lift(row.key, place);
   quarantine.countRepaired();
   if (current.local.at === 'container') return true;
-  // A power failure may take the FileMap's changes: then its record speaks of the spool's file.
+  // A power failure may take the FileMap's changes: then its record names the spool's file.
   await container.sync();
   await fileMap.checkpoint();
   if (fileMap.find(row.key)?.local.at !== 'spool') await spool.remove(row.key);

@@ -13,8 +13,8 @@ import type { Stores, TrunkStore } from '../merge/trunk-store.js';
 import type { Quarantine } from './quarantine.js';
 
 /**
- * Which storages have a file sound, and its bytes from one of them: what every repair
- * begins with. A copy that turns out to be damaged is quarantined on the way.
+ * What every check and repair begins with: which copies of a file are sound, and its bytes from one
+ * of them. A copy that turns out to be damaged is quarantined.
  */
 export interface RepairParts extends Stores {
   readonly quarantine: Quarantine;
@@ -133,7 +133,7 @@ export async function soundBytes(
 }
 
 export interface UpkeepOptions {
-  /** Mends what can be mended; without it nothing is changed. */
+  /** Repairs what can be repaired; without it nothing is changed. */
   readonly repair: boolean;
   readonly signal?: AbortSignal;
   readonly onProgress?: (done: number, all: number) => void;
@@ -157,7 +157,10 @@ export async function* allFiles(
   }
 }
 
-/** A trunk's bytes, of one storage or of any; undefined when FastDFS has no such file. Other failures are thrown. */
+/**
+ * A trunk's bytes, of one storage or of any; undefined when FastDFS has no such file. Other
+ * failures are thrown.
+ */
 export async function readTrunk(
   store: TrunkStore,
   trunk: Pick<TrunkRow, 'fileId'>,

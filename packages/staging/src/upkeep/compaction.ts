@@ -10,11 +10,10 @@ import { type RepairParts, soundSlice, stageAgain } from '../repair/sound-copies
 import { type Retention, recordOf } from './retention.js';
 
 /**
- * Gives the room of deleted files back. The living files of a trunk that is more
- * than half dead are staged again, at a bounded rate, and go into coming trunks like
- * new ones: under the same key, with a forwarding row from their old slice id. The
- * old trunk is deleted from FastDFS once all of them are confirmed elsewhere; until
- * then it can be read, so no read fails on the way.
+ * Gives the space of deleted files back. The living files of a trunk that is more than half dead
+ * are staged again, at a bounded rate, and go into coming trunks under the same keys; their old
+ * slice ids become forwarding rows. The old trunk is deleted from FastDFS once all of them are
+ * confirmed elsewhere; until then it can be read, so no read fails.
  */
 export interface CompactionParts extends RepairParts {
   readonly local: LocalCopies;

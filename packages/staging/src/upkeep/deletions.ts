@@ -8,7 +8,7 @@ import type { WaitingFiles } from '../merge/waiting-files.js';
 import type { Quarantine } from '../repair/quarantine.js';
 import type { Rebuild } from '../repair/rebuild.js';
 
-/** Deletes files: when their owners ask for it, and when their time is over. */
+/** Deletes files: on request, and when they have expired. */
 export interface DeletionsParts extends Stores {
   readonly quarantine: Quarantine;
   readonly files: WaitingFiles;
@@ -42,7 +42,7 @@ export class Deletions {
     return true;
   }
 
-  /** Deletes the files whose time is over; resolves with how many. */
+  /** Deletes expired files; resolves with how many. */
   async deleteExpired(): Promise<number> {
     const { fileMap, now, background } = this.#parts;
     let deleted = 0;
@@ -68,7 +68,7 @@ export class Deletions {
   }
 }
 
-/** What is answered instead of "not found" while the FileMap is being made anew. */
+/** The answer instead of "not found" while the FileMap is being rebuilt. */
 function unknownYet(key: Buffer): StoreError {
   return new StoreError(
     'storage_unavailable',
