@@ -246,12 +246,7 @@ export class Lookup {
       stagedAt: new Date(info.mtimeSeconds * 1000),
       fileId: id,
     };
-    const file = {
-      fileId: id,
-      offset: 0,
-      size: info.size,
-      crc32: fixed ? info.crc32 : undefined,
-    };
+    const file = { fileId: id, offset: 0, size: info.size, crc32: fixed ? info.crc32 : undefined };
     return this.#handle(facts, (range, readSignal) =>
       this.#parts.reader.readRemote(file, range, readSignal),
     );

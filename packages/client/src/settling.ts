@@ -79,7 +79,5 @@ interface Waiter {
 }
 
 function aborted(signal: AbortSignal): StoreError {
-  return new StoreError('aborted', 'waiting was aborted', {
-    cause: signal.reason,
-  });
+  return new StoreError('aborted', 'waiting was aborted', { cause: signal.reason });
 }

@@ -56,12 +56,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #reader: Reader;
   readonly #lookup: Lookup;
   readonly #settling: Settling;
-  readonly #counts = {
-    deletedFiles: 0,
-    reads: 0,
-    readBytes: 0,
-    failedReads: 0,
-  };
+  readonly #counts = { deletedFiles: 0, reads: 0, readBytes: 0, failedReads: 0 };
   #closing: Promise<void> | undefined;
 
   constructor(parts: StoreParts) {
@@ -199,12 +194,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     );
     if (tracker !== undefined) problems.push(`no tracker answers: ${tracker}`);
     const trackerReachable = tracker === undefined;
-    return {
-      ready: accepting && trackerReachable,
-      accepting,
-      trackerReachable,
-      problems,
-    };
+    return { ready: accepting && trackerReachable, accepting, trackerReachable, problems };
   }
 
   async cluster(): Promise<readonly StorageMember[]> {

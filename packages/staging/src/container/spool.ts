@@ -69,10 +69,7 @@ export class Spool {
   async *read(
     key: Buffer,
     expected: { readonly size: number; readonly crc32: number },
-    range: { readonly start: number; readonly end: number } = {
-      start: 0,
-      end: expected.size - 1,
-    },
+    range: { readonly start: number; readonly end: number } = { start: 0, end: expected.size - 1 },
   ): AsyncGenerator<Buffer> {
     const file = await this.#disk.openToRead(this.#path(key));
     try {

@@ -144,14 +144,7 @@ export function finishTrunk(
 
 function describe(plan: TrunkPlan, fileId: string, trunkCrc: number) {
   const { taskId, kind, size, rows } = plan;
-  const stored = {
-    taskId,
-    kind,
-    fileId,
-    size,
-    crc32: trunkCrc,
-    files: rows.length,
-  };
+  const stored = { taskId, kind, fileId, size, crc32: trunkCrc, files: rows.length };
   if (kind === 'trunk') return stored;
   return { ...stored, file: describeWhole(rows[0]!) };
 }
