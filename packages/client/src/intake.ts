@@ -1,5 +1,4 @@
 import { crc32 } from 'node:zlib';
-import { abortable } from '@stevedore/async';
 import {
   type FileMeta,
   MAX_FILE_NAME_BYTES,
