@@ -82,7 +82,7 @@ export class SendWindow {
  * trackers judge which files it has, as in FastDFS.
  */
 
-export interface LogPassageParts {
+export interface LogFollowerParts {
   readonly log: Binlog;
   readonly sending: Sending;
   readonly keeper: MarkKeeper;
@@ -100,15 +100,15 @@ export interface LogPassageParts {
 /** How long a wait may last whose end nothing reports. */
 const LOOK_INTERVAL_MS = 1000;
 
-export class LogPassage {
+export class LogFollower {
   readonly window: SendWindow;
-  readonly #parts: LogPassageParts;
+  readonly #parts: LogFollowerParts;
   /** Up to where the log has been looked at. */
   #read: Position;
   /** Of the latest own record that was sent. */
   #seconds = 0;
 
-  constructor(parts: LogPassageParts) {
+  constructor(parts: LogFollowerParts) {
     this.#parts = parts;
     this.window = new SendWindow(parts.maxInFlight);
     this.#read = parts.keeper.acknowledged;
