@@ -96,7 +96,7 @@ export class TrackerLink {
   /** Longer than the usual pause where the members are to see that this storage is away. */
   #awayMs = 0;
   /** True once the tracker has sent the group's members. */
-  #told = false;
+  #knowsMembers = false;
   /** Woken whenever there may be something to do. */
   readonly #news = new News();
 
@@ -301,7 +301,7 @@ export class TrackerLink {
       replication.members.unchanged();
       return;
     }
-    this.#told = true;
+    this.#knowsMembers = true;
     replication.members.learn(this.#options.tracker.text, members);
     const own = members.find(({ id }) => id === replication.members.ownId);
     if (own) this.#status = own.status;
@@ -313,7 +313,7 @@ export class TrackerLink {
     if (!isUnfinished(this.#status)) {
       firstSync.finish();
       // A C tracker sends the members late; it counts a storage that beats as active.
-      if (!this.#told || this.#status === StorageStatus.active) onActive();
+      if (!this.#knowsMembers || this.#status === StorageStatus.active) onActive();
       return;
     }
     const now = performance.now();

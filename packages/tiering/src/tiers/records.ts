@@ -17,8 +17,8 @@ import {
   type Row,
   recordOf,
   rowOf,
+  SliceRecords,
 } from './record-rows.js';
-import { SliceRecords } from './slice-records.js';
 
 /**
  * The records of a store path: where the bytes of a file are, and, for a small one,

@@ -10,10 +10,9 @@ import {
   type StoredMetadata,
   TEMPORARY_DIRECTORY,
 } from '@stevedore/storage';
-import { ChangedRow, changedFile } from './changed-files.js';
-import { rowFile } from './read-files.js';
+import { rowFile } from './away-files.js';
+import { ChangedRow, changedFile, SpillingFile } from './changed-files.js';
 import { type FileRecord, Place } from './record-rows.js';
-import { SpillingFile } from './spilling-file.js';
 import type { Tier } from './tier.js';
 import type { Tiers } from './tiers.js';
 
