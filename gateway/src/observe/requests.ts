@@ -27,24 +27,20 @@ export interface ObserveOptions {
 const DOWNLOADS: Figures<UnsentStats> = {
   gauges: [
     [
-      'stevedore_download_unsent_bytes',
+      'download_unsent_bytes',
       'Bytes read for downloads that clients have not taken yet.',
       ({ bytes }) => bytes,
     ],
-    [
-      'stevedore_downloads_stalled',
-      'Downloads waiting for their clients.',
-      ({ stalled }) => stalled,
-    ],
+    ['downloads_stalled', 'Downloads waiting for their clients.', ({ stalled }) => stalled],
   ],
   counters: [
     [
-      'stevedore_downloads_ended_for_stall_total',
+      'downloads_ended_for_stall_total',
       'Downloads ended because their clients took nothing for too long.',
       ({ endedForStall }) => endedForStall,
     ],
     [
-      'stevedore_downloads_ended_for_room_total',
+      'downloads_ended_for_room_total',
       'Stalled downloads ended to free their memory or their connection.',
       ({ endedForRoom }) => endedForRoom,
     ],
