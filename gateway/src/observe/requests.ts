@@ -112,8 +112,8 @@ function addConnections(registry: Registry, app: FastifyInstance): void {
 }
 
 /**
- * Requests that were refused before there was a route to count them by: no HTTP, headers
- * that are too slow or too long, a path that is no text. The codes are the gateway's own.
+ * Requests refused before routing: malformed HTTP, headers too slow or too long, a path that
+ * is not UTF-8. The codes are the gateway's own.
  */
 export class Refusals {
   readonly #log: Logger;
@@ -132,7 +132,7 @@ export class Refusals {
     const counts = this.#counts;
     new Counter({
       name: 'stevedore_http_refused_total',
-      help: 'Requests refused before they had a route: no HTTP, headers too slow or too long.',
+      help: 'Requests refused before routing: malformed, or headers too slow or too long.',
       labelNames: ['code'],
       registers: [registry],
       collect() {

@@ -140,7 +140,7 @@ function countEvents(registry: Registry, store: FileStore): () => void {
   });
   const durations = new Histogram({
     name: 'stevedore_merge_duration_seconds',
-    help: 'Time from the choice of files to the confirmed trunk or large file.',
+    help: 'Time from choosing the files to the confirmed trunk or large file.',
     labelNames: ['kind'],
     buckets: STORE_BUCKETS_SECONDS,
     registers,
@@ -159,7 +159,7 @@ function countEvents(registry: Registry, store: FileStore): () => void {
   });
   const errors = new Counter({
     name: 'stevedore_background_errors_total',
-    help: 'Trouble in the background, by code. It is retried; nothing acknowledged is lost.',
+    help: 'Background errors, by code. They are retried; nothing acknowledged is lost.',
     labelNames: ['code'],
     registers,
   });
@@ -179,7 +179,7 @@ function countEvents(registry: Registry, store: FileStore): () => void {
   };
 }
 
-/** The code of an error of ours; `other` for any that is not. */
+/** The code of an error of the store or of FastDFS; `other` for any else. */
 export function errorCode(error: unknown): string {
   if (isStoreError(error)) return error.code;
   if (error instanceof Error && error.name === 'FastdfsError' && 'code' in error) {
