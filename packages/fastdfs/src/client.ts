@@ -31,7 +31,7 @@ import { Context } from './operations/context.js';
 import * as downloads from './operations/download.js';
 import { type ListedFile, type ListFilesOptions, listFiles } from './operations/listing.js';
 import * as metadata from './operations/metadata.js';
-import { type Attempt, type InfoOptions, readFromAny } from './operations/reading.js';
+import { type Attempt, type InfoOptions, Reading } from './operations/reading.js';
 import { type SlaveOptions, type UploadOptions, upload, uploadSlave } from './operations/upload.js';
 import { checkOptions, type FastdfsOptions } from './options.js';
 import type { Download } from './streaming.js';
@@ -174,7 +174,7 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
     return context.run(new Deadline('info', options, 0, fileId), (deadline) => {
       const attempt: Attempt<RemoteFileInfo> = (storage, stepMs) =>
         context.caller.call(storage, queryFileInfo, nameOf(id), deadline, { stepMs, flags });
-      return readFromAny(context, queryFetch, id, deadline, attempt, options.storage);
+      return new Reading(context, id, deadline, attempt).from(queryFetch, options.storage);
     });
   }
 

@@ -22,7 +22,7 @@ import { FastdfsError } from '../errors.js';
 import { checkFileId, nameOf, toldSize } from '../file-ids.js';
 import { checkPlace, type Download, openStream } from '../streaming.js';
 import type { Context } from './context.js';
-import { type Attempt, type ReadOptions, readAtPlace, readFromAny } from './reading.js';
+import { type Attempt, Reading, type ReadOptions, readAtPlace } from './reading.js';
 
 /** Downloads: as a stream, in one piece, into a file. */
 
@@ -151,7 +151,7 @@ function readRange<T>(
         return length === 0 ? empty() : open(storage, { ...request, length }, stepMs, 0);
       }
     };
-    return readFromAny(context, queryFetch, at, deadline, attempt, options.storage);
+    return new Reading(context, at, deadline, attempt).from(queryFetch, options.storage);
   });
 }
 

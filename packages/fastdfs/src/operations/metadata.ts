@@ -15,7 +15,7 @@ import { type CallOptions, Deadline } from '../deadline.js';
 import { FastdfsError } from '../errors.js';
 import { checkFileId, nameOf } from '../file-ids.js';
 import type { Context } from './context.js';
-import { readFromAny } from './reading.js';
+import { type Attempt, Reading } from './reading.js';
 
 /** Metadata: names and values that hang on a file. */
 
@@ -55,27 +55,24 @@ export async function getMetadata(
   options: CallOptions,
 ): Promise<Metadata> {
   const id = checkFileId('getMetadata', fileId);
-  return context.run(new Deadline('getMetadata', options, 0, fileId), (deadline) =>
-    readFromAny(context, queryUpdate, id, deadline, async (storage, stepMs) => {
+  const request = nameOf(id);
+  const { caller } = context;
+  return context.run(new Deadline('getMetadata', options, 0, fileId), (deadline) => {
+    const attempt: Attempt<Metadata> = async (storage, stepMs) => {
       const plan = { stepMs, maxReplyBytes: MAX_METADATA_BYTES };
       try {
-        const request = nameOf(id);
-        const bytes = await context.caller.call(
-          storage,
-          getMetadataCommand,
-          request,
-          deadline,
-          plan,
+        return decodeMetadata(
+          await caller.call(storage, getMetadataCommand, request, deadline, plan),
         );
-        return decodeMetadata(bytes);
       } catch (error) {
         if (!(error instanceof FastdfsError && error.code === 'not_found')) throw error;
         const flags = QueryInfoFlag.noCrc | QueryInfoFlag.silent;
-        await context.caller.call(storage, queryFileInfo, nameOf(id), deadline, { stepMs, flags });
+        await caller.call(storage, queryFileInfo, request, deadline, { stepMs, flags });
         return decodeMetadata(Buffer.alloc(0));
       }
-    }),
-  );
+    };
+    return new Reading(context, id, deadline, attempt).from(queryUpdate);
+  });
 }
 
 function checkMetadata(metadata: Metadata): Buffer {

@@ -1,7 +1,7 @@
 import { type Flight, isWhole, loadGroup } from '@stevedore/cache';
 import { type SliceEntry, Status } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
-import { sliceKey } from '../files/file-cache.js';
+import { sliceKey } from '../files/caches.js';
 import type { OpenFile } from '../files/open-files.js';
 import type { Slices, SlicesParts } from './slices.js';
 

@@ -4,12 +4,11 @@ import type { FileCache } from '@stevedore/cache';
 import { readSmallFile } from '@stevedore/disk';
 import { type SliceEntry, type SliceId, Status } from '@stevedore/protocol';
 import { asError, StatusError } from '@stevedore/wire';
-import { sliceKey } from '../files/file-cache.js';
+import { ByteBoundedCache, sliceKey } from '../files/caches.js';
 import type { FileParts } from '../files/file-parts.js';
 import type { OpenFile } from '../files/open-files.js';
 import { DELETED_SUFFIX } from '../layout.js';
 import type { Change } from '../replication/journal.js';
-import { ByteBoundedCache } from './byte-bounded-cache.js';
 import {
   decodeDeletedSlices,
   encodeDeletedSlice,

@@ -1,14 +1,13 @@
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { heated } from '@stevedore/balance';
-import type { Disk, DiskFile } from '@stevedore/disk';
-import type { AwayFiles } from './away-files.js';
+import type { Disk } from '@stevedore/disk';
+import type { ReadableFile } from '@stevedore/storage';
+import { AwayFile, type AwayFiles } from './away-files.js';
 import { chunksOf, LocalFiles } from './local-files.js';
-import { MovesUnderWay } from './moves-under-way.js';
-import { AwayFile } from './read-files.js';
 import { type FileRecord, Place } from './record-rows.js';
 import type { Records } from './records.js';
-import { TierMoves } from './tier-moves.js';
+import { MovesUnderWay, TierMoves } from './tier-moves.js';
 
 /**
  * The files of one store path: what they become when they are stored or changed, and the
@@ -40,7 +39,7 @@ export class Tier {
   readonly data: string;
   readonly moves: TierMoves;
   readonly #parts: TierParts;
-  readonly #local: LocalFiles;
+  readonly local: LocalFiles;
   readonly #underWay = new MovesUnderWay();
   #onMoved: (path: string) => void = () => {};
 
@@ -49,12 +48,12 @@ export class Tier {
     this.#parts = parts;
     this.records = records;
     this.data = parts.data;
-    this.#local = new LocalFiles(parts);
+    this.local = new LocalFiles(parts);
     this.moves = new TierMoves({
       records,
       away,
       now,
-      local: this.#local,
+      local: this.local,
       underWay: this.#underWay,
       onMoved: (name) => this.#onMoved(this.pathOf(name)),
     });
@@ -71,21 +70,13 @@ export class Tier {
   }
 
   pathOf(name: string): string {
-    return this.#local.pathOf(name);
-  }
-
-  temporaryFile(): string {
-    return this.#local.temporaryFile();
-  }
-
-  dropTemporary(path: string): Promise<void> {
-    return this.#local.drop(path);
+    return this.local.pathOf(name);
   }
 
   /** Removes what moves have left that did not end; to be called before anything else. */
   async recover(): Promise<void> {
     for (const { name, place } of this.records.moving()) {
-      if (place !== Place.file) await this.#local.delete(name);
+      if (place !== Place.file) await this.local.delete(name);
       this.records.setMoving(name, false);
     }
     await this.records.commit();
@@ -99,7 +90,7 @@ export class Tier {
   }
 
   /** The bytes that are in another group. */
-  openAway(record: FileRecord): DiskFile {
+  openAway(record: FileRecord): ReadableFile {
     const { away } = this.#parts;
     if (!away) throw new Error(`${record.name} is in another group, and there are no trackers`);
     return new AwayFile(away, record);
@@ -108,44 +99,28 @@ export class Tier {
   /** The record goes, and with it a copy in another group; durable with the next commit. */
   remove({ name, away }: FileRecord): void {
     this.records.remove(name);
-    if (away !== undefined) this.#depart(away);
+    if (away !== undefined) this.#deleteLater(away);
   }
 
   /** The content becomes the file's row, in the place of what there is; durable with the next commit. */
-  becomeRow(name: string, { bytes, mtimeSeconds }: NewContent): void {
-    const before = this.records.find(name);
-    this.#put(name, before, {
-      place: Place.row,
-      size: bytes.length,
-      mtimeSeconds,
-      crc32: crc32(bytes),
-      moving: false,
-      bytes,
-    });
+  becomeRow(name: string, { bytes, mtimeSeconds }: NewContent, moving = false): void {
+    const sum = { size: bytes.length, crc32: crc32(bytes) };
+    this.#put(name, { place: Place.row, ...sum, mtimeSeconds, moving }, bytes);
   }
 
   /**
    * The content becomes the row of a file that may be one on this disk, which goes; durably
    * if it is, else with the next commit.
    */
-  async replaceByRow(name: string, { bytes, mtimeSeconds }: NewContent): Promise<void> {
+  async replaceByRow(name: string, content: NewContent): Promise<void> {
     const before = this.records.find(name);
-    const onDisk = before ? before.place === Place.file : await this.#local.exists(name);
-    if (!onDisk) return this.becomeRow(name, { bytes, mtimeSeconds });
-    const metadata = before ? undefined : await this.#local.metadataBeside(name);
-    const size = bytes.length;
-    const sum = crc32(bytes);
-    this.#put(name, before, {
-      place: Place.row,
-      size,
-      mtimeSeconds,
-      crc32: sum,
-      moving: true,
-      bytes,
-    });
+    const onDisk = before ? before.place === Place.file : await this.local.exists(name);
+    if (!onDisk) return this.becomeRow(name, content);
+    const metadata = before ? undefined : await this.local.metadataBeside(name);
+    this.becomeRow(name, content, true);
     if (metadata) this.records.setMetadata(name, metadata);
     await this.records.commit();
-    await this.#local.delete(name);
+    await this.local.delete(name);
     this.records.setMoving(name, false);
     await this.records.commit();
   }
@@ -165,14 +140,14 @@ export class Tier {
       this.records.setMoving(name, true);
       await this.records.commit();
       try {
-        await this.#local.giveName(name, temporary);
+        await this.local.giveName(name, temporary);
       } catch (error) {
         this.records.setMoving(name, false);
         throw error;
       }
     }
-    const size = (await this.#local.statOf(name))?.size ?? before.size;
-    this.#put(name, before, { place: Place.file, size, mtimeSeconds, crc32: 0, moving: false });
+    const size = (await this.local.statOf(name))?.size ?? before.size;
+    this.#put(name, { place: Place.file, size, mtimeSeconds, crc32: 0, moving: false });
     await this.records.commit();
     this.#onMoved(this.pathOf(name));
   }
@@ -180,7 +155,7 @@ export class Tier {
   /** Brings a file home from another group onto this disk; to be called while it is being changed. */
   async bringHome(record: FileRecord): Promise<void> {
     const file = this.openAway(record);
-    const temporary = await this.#local.copyOut(record.name, {
+    const temporary = await this.local.copyOut(record.name, {
       ...record,
       chunks: () => chunksOf(file, record.size),
     });
@@ -189,20 +164,18 @@ export class Tier {
 
   #put(
     name: string,
-    before: FileRecord | undefined,
-    now: Pick<FileRecord, 'place' | 'size' | 'mtimeSeconds' | 'crc32' | 'moving'> & {
-      readonly bytes?: Buffer;
-    },
+    entry: Pick<FileRecord, 'place' | 'size' | 'mtimeSeconds' | 'crc32' | 'moving'>,
+    bytes?: Buffer,
   ): void {
-    const { bytes, ...entry } = now;
+    const before = this.records.find(name);
     const hasMoved = (before?.place ?? entry.place) !== entry.place;
     const moves = (before?.moves ?? 0) + (hasMoved ? 1 : 0);
     const heat = before?.heat ?? heated(undefined, this.#parts.now());
     this.records.put({ name, ...entry, moves, heat }, bytes);
-    if (before?.away !== undefined) this.#depart(before.away);
+    if (before?.away !== undefined) this.#deleteLater(before.away);
   }
 
-  #depart(id: string): void {
+  #deleteLater(id: string): void {
     this.records.addDeparture(id, Math.floor(this.#parts.now() / 1000));
   }
 }

@@ -6,6 +6,101 @@ import type { Sending } from './sending.js';
 import { isWholeFile } from './tombstones.js';
 
 /**
+ * Sends the log from the mark to its end, in one session. Changes of one file go in
+ * order, others of the same second side by side, a bounded number of them; all else stays
+ * in the log, however slow the member is. A record of a later second waits for all
+ * before it: the member reports the latest second that it has been sent, and by that the
+ * trackers judge which files it has, as in FastDFS.
+ */
+
+export interface LogFollowerParts {
+  readonly log: Binlog;
+  readonly sending: Sending;
+  readonly keeper: MarkKeeper;
+  readonly maxInFlight: number;
+  readonly news: News;
+  /** True once the member has it, false if the session cannot go on; never rejects. */
+  readonly deliver: (record: LogRecord, end: Position) => Promise<boolean>;
+  /** Throws if the session cannot go on. */
+  readonly check: () => void;
+  /** Called whenever more has been acknowledged. */
+  readonly progressed: () => void;
+  readonly report: (error: unknown) => void;
+}
+
+/** How long a wait may last whose end nothing reports. */
+const LOOK_INTERVAL_MS = 1000;
+
+export class LogFollower {
+  readonly window: SendWindow;
+  readonly #parts: LogFollowerParts;
+  /** Up to where the log has been looked at. */
+  #read: Position;
+  /** Of the latest own record that was sent. */
+  #seconds = 0;
+
+  constructor(parts: LogFollowerParts) {
+    this.#parts = parts;
+    this.window = new SendWindow(parts.maxInFlight);
+    this.#read = parts.keeper.acknowledged;
+  }
+
+  /** Reads on in the log and sends what is there; true if there may be more. */
+  async step(): Promise<boolean> {
+    const { log, keeper, report } = this.#parts;
+    const { entries, next, damaged } = await log.read(this.#read);
+    if (damaged > 0) report(new Error(`${damaged} damaged lines in the log`));
+    for (const entry of entries) await this.#launch(entry);
+    const hasMore = next !== this.#read;
+    this.#read = next;
+    if (this.window.isEmpty) keeper.acknowledge(next);
+    this.#settle();
+    return hasMore;
+  }
+
+  /** Sends the entry once nothing before it is in its way. */
+  async #launch({ record, end }: Entry): Promise<void> {
+    const { sending, deliver } = this.#parts;
+    if (!this.#concerns(record, end)) {
+      this.window.pass(end);
+      return;
+    }
+    if (record.own && record.atSeconds > this.#seconds) {
+      await this.#until(() => !this.window.areUnderWay);
+      this.#seconds = record.atSeconds;
+    }
+    const key = sending.keyOf(record);
+    await this.#until(() => !this.window.blocks(key));
+    this.window.add(end, key, async (done) => {
+      if (!(await deliver(record, end))) return;
+      done();
+      this.#settle();
+      this.#parts.news.wake();
+    });
+  }
+
+  async #until(isSo: () => boolean): Promise<void> {
+    const { news, check } = this.#parts;
+    while (!isSo()) {
+      check();
+      await news.next(LOOK_INTERVAL_MS);
+    }
+  }
+
+  /** Own changes; deletions of all members; in a first copy all files that others brought. */
+  #concerns({ own, operation, name }: LogRecord, end: Position): boolean {
+    if (own || (operation === 'D' && isWholeFile(name))) return true;
+    const isWhole = operation !== 'A' && operation !== 'M' && operation !== 'T';
+    return isWhole && end <= this.#parts.keeper.mark.everythingUntil;
+  }
+
+  #settle(): void {
+    this.#parts.keeper.acknowledge(this.window.settle());
+    this.#parts.progressed();
+  }
+}
+
+/**
  * Records of the log that are on their way to one member, in the order of the log. All
  * before the first that is not done have been acknowledged.
  */
@@ -71,100 +166,5 @@ export class SendWindow {
   /** Resolves when all have come to an end, be it a failure. */
   async settled(): Promise<void> {
     await Promise.all(this.#all.map(({ settled }) => settled));
-  }
-}
-
-/**
- * Sends the log from the mark to its end, in one session. Changes of one file go in
- * order, others of the same second side by side, a bounded number of them; all else stays
- * in the log, however slow the member is. A record of a later second waits for all
- * before it: the member reports the latest second that it has been sent, and by that the
- * trackers judge which files it has, as in FastDFS.
- */
-
-export interface LogPassageParts {
-  readonly log: Binlog;
-  readonly sending: Sending;
-  readonly keeper: MarkKeeper;
-  readonly maxInFlight: number;
-  readonly news: News;
-  /** True once the member has it, false if the session cannot go on; never rejects. */
-  readonly deliver: (record: LogRecord, end: Position) => Promise<boolean>;
-  /** Throws if the session cannot go on. */
-  readonly check: () => void;
-  /** Called whenever more has been acknowledged. */
-  readonly progressed: () => void;
-  readonly report: (error: unknown) => void;
-}
-
-/** How long a wait may last whose end nothing reports. */
-const LOOK_INTERVAL_MS = 1000;
-
-export class LogPassage {
-  readonly window: SendWindow;
-  readonly #parts: LogPassageParts;
-  /** Up to where the log has been looked at. */
-  #read: Position;
-  /** Of the latest own record that was sent. */
-  #seconds = 0;
-
-  constructor(parts: LogPassageParts) {
-    this.#parts = parts;
-    this.window = new SendWindow(parts.maxInFlight);
-    this.#read = parts.keeper.acknowledged;
-  }
-
-  /** Reads on in the log and sends what is there; true if there may be more. */
-  async step(): Promise<boolean> {
-    const { log, keeper, report } = this.#parts;
-    const { entries, next, damaged } = await log.read(this.#read);
-    if (damaged > 0) report(new Error(`${damaged} damaged lines in the log`));
-    for (const entry of entries) await this.#launch(entry);
-    const hasMore = next !== this.#read;
-    this.#read = next;
-    if (this.window.isEmpty) keeper.acknowledge(next);
-    this.#settle();
-    return hasMore;
-  }
-
-  /** Sends the entry once nothing before it is in its way. */
-  async #launch({ record, end }: Entry): Promise<void> {
-    const { sending, deliver } = this.#parts;
-    if (!this.#concerns(record, end)) {
-      this.window.pass(end);
-      return;
-    }
-    if (record.own && record.atSeconds > this.#seconds) {
-      await this.#until(() => !this.window.areUnderWay);
-      this.#seconds = record.atSeconds;
-    }
-    const key = sending.keyOf(record);
-    await this.#until(() => !this.window.blocks(key));
-    this.window.add(end, key, async (done) => {
-      if (!(await deliver(record, end))) return;
-      done();
-      this.#settle();
-      this.#parts.news.wake();
-    });
-  }
-
-  async #until(isSo: () => boolean): Promise<void> {
-    const { news, check } = this.#parts;
-    while (!isSo()) {
-      check();
-      await news.next(LOOK_INTERVAL_MS);
-    }
-  }
-
-  /** Own changes; deletions of all members; in a first copy all files that others brought. */
-  #concerns({ own, operation, name }: LogRecord, end: Position): boolean {
-    if (own || (operation === 'D' && isWholeFile(name))) return true;
-    const isWhole = operation !== 'A' && operation !== 'M' && operation !== 'T';
-    return isWhole && end <= this.#parts.keeper.mark.everythingUntil;
-  }
-
-  #settle(): void {
-    this.#parts.keeper.acknowledge(this.window.settle());
-    this.#parts.progressed();
   }
 }
