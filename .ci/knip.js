@@ -16,6 +16,7 @@ export default {
       ignoreDependencies: ['@stevedore/gateway'],
     },
     'packages/*': { project: ['src/**/*.ts!'] },
+    'packages/async': inner,
     'packages/cache': inner,
     'packages/disk': inner,
     'packages/protocol': inner,

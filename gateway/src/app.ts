@@ -16,11 +16,9 @@ import { answerClientError, Connections, refuseWhileClosing } from './http/conne
 import { ReadyAnswers } from './http/ready-answers.js';
 import { problemOf } from './http/route.js';
 import { defaultLimits, type Limits } from './limits.js';
+import type { RequestDurations } from './observe/durations.js';
 import { makeLog } from './observe/log.js';
-import { observe } from './observe/observe.js';
-import { Refusals } from './observe/refusals.js';
-import type { RequestDurations } from './observe/request-durations.js';
-import { type RequestIds, requestIds } from './observe/request-id.js';
+import { observe, Refusals, type RequestIds, requestIds } from './observe/requests.js';
 import { describeApi, openapiRoute } from './openapi/openapi.js';
 import { consoleRoutes } from './routes/console.js';
 import { fileRoutes } from './routes/files.js';

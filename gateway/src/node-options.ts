@@ -73,7 +73,7 @@ export const storageOptions = {
   metadataTier: option.boolean(
     false,
     'keep small files, and slices that are read often, as rows beside their metadata, and move them by size, load and room; off: files in rows are still served',
-    { see: '../packages/storage/FORMAT.md#the-metadata-tier' },
+    { see: '../packages/tiering/FORMAT.md' },
   ),
   metadataTierSize: option.size(
     '4GiB',
@@ -83,7 +83,7 @@ export const storageOptions = {
   moveTo: option.text(
     '',
     'group that takes files which outgrew their rows, or for which there is no room or load to spare: any group of the trackers, one of C storages too; none: they become files here',
-    { see: '../packages/storage/FORMAT.md#files-in-another-group' },
+    { see: '../packages/tiering/FORMAT.md#files-in-another-group' },
   ),
   shareWith: option.list(
     [],

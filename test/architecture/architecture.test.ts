@@ -18,19 +18,21 @@ import {
 
 /** What each package may import of ours. docs/ARCHITECTURE.md draws the same. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  async: [],
   protocol: [],
   disk: [],
   options: [],
   balance: [],
-  cache: [],
+  cache: ['async'],
+  map: ['disk'],
   wire: ['options', 'protocol'],
   fastdfs: ['protocol', 'wire'],
-  staging: ['protocol', 'disk'],
-  tracker: ['protocol', 'wire'],
-  storage: ['protocol', 'disk', 'cache', 'wire'],
-  tiering: ['protocol', 'disk', 'balance', 'cache', 'wire', 'fastdfs', 'storage'],
+  staging: ['async', 'protocol', 'disk'],
+  tracker: ['options', 'protocol', 'wire'],
+  storage: ['options', 'async', 'protocol', 'disk', 'cache', 'wire'],
+  tiering: ['options', 'protocol', 'disk', 'balance', 'cache', 'wire', 'fastdfs', 'storage'],
   node: ['wire', 'tracker', 'storage', 'tiering'],
-  client: ['protocol', 'options', 'cache', 'fastdfs', 'staging', 'node'],
+  client: ['async', 'protocol', 'options', 'cache', 'fastdfs', 'map', 'staging', 'node'],
   middleware: ['client'],
   gateway: [
     'protocol',

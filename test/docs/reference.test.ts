@@ -1,16 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { STORE_CHANNELS } from '@stevedore/client';
-import { CHANNELS } from '@stevedore/fastdfs';
-import { problemBody, problemCodes } from '@stevedore/middleware/core';
+import { STORE_CHANNELS, storeOptions } from '@stevedore/client';
+import { CHANNELS, FASTDFS_ERRORS } from '@stevedore/fastdfs';
+import { type ProblemCode, problemBody, problemCodes } from '@stevedore/middleware/core';
 import { startStorage } from '@stevedore/node';
 import {
   environmentName,
   flagName,
-  fromProgram,
   type OptionSpec,
   type OptionTable,
-  parseOptions,
+  typedDefault,
 } from '@stevedore/options';
 import { startTracker } from '@stevedore/tracker';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -18,10 +17,12 @@ import { buildApp } from '../../gateway/dist/app.js';
 import { storageOptions, trackerOptions } from '../../gateway/dist/node-options.js';
 import { storageMetrics, trackerMetrics } from '../../gateway/dist/observe/node-metrics.js';
 import { gatewayOptions } from '../../gateway/dist/options.js';
+import { SOURCES, textOf } from '../architecture/sources.js';
 import { MemoryStore } from '../gateway/memory-store.js';
 import { temporaryFolder } from '../support/temporary.js';
 
-const REFERENCE = readFileSync(join(import.meta.dirname, '../../docs/REFERENCE.md'), 'utf8');
+const REFERENCE_FILE = join(import.meta.dirname, '../../docs/REFERENCE.md');
+const REFERENCE = readFileSync(REFERENCE_FILE, 'utf8');
 
 function rows(): string[][] {
   return REFERENCE.split('\n')
@@ -34,71 +35,108 @@ function rows(): string[][] {
     );
 }
 
-/** What an option is when its cell of defaults is typed. */
-function typed(spec: OptionSpec, cell: string): unknown {
-  const text = cell.replace(/ \(.*\)$/, '');
-  const words: Record<string, unknown> = {
-    none: spec.kind === 'list' ? [] : '',
-    on: true,
-    off: false,
-  };
-  return parseOptions({ spec }, [fromProgram({ spec: words[text] ?? text })]).spec;
+/** The document with these rows in the table that has this header. */
+function withRows(document: string, header: string, lines: readonly string[]): string {
+  const head = document.indexOf(`${header}\n`);
+  if (head < 0) throw new Error(`there is no table ${header}`);
+  const begin = document.indexOf('\n', head + header.length + 1) + 1;
+  const end = document.indexOf('\n\n', begin);
+  return `${document.slice(0, begin)}${lines.join('\n')}${end < 0 ? '\n' : document.slice(end)}`;
 }
 
-function expectDefaults(table: OptionTable, cells: readonly (readonly [string, string])[]): void {
-  const byFlag = new Map(Object.entries(table).map(([key, spec]) => [flagName(key), spec]));
-  for (const [flag, cell] of cells) {
-    const spec = byFlag.get(flag)!;
-    expect(typed(spec, cell), flag).toEqual(spec.default);
-  }
+function optionRow(name: string, spec: OptionSpec, isOfStore?: boolean): string {
+  const word = typedDefault(spec);
+  const isWord = word === 'none' || word === 'on' || word === 'off' || /^\d+$/.test(word);
+  const inSdk = Object.hasOwn(storeOptions, name)
+    ? typedDefault(storeOptions[name as keyof typeof storeOptions])
+    : word;
+  const cells = [
+    ...(isOfStore === undefined ? [] : [`\`${name}\``]),
+    `\`${flagName(name)}\``,
+    `\`${environmentName(name)}\``,
+    (isWord ? word : `\`${word}\``) + (isOfStore && inSdk !== word ? ` (SDK: ${inSdk})` : ''),
+    [
+      spec.help,
+      ...(spec.choices ? [`(${spec.choices.map((choice) => `\`${choice}\``).join(', ')})`] : []),
+      ...(spec.see === undefined ? [] : [`([more](${spec.see}))`]),
+      ...(isOfStore === false ? ['(HTTP)'] : []),
+    ].join(' '),
+  ];
+  return `| ${cells.join(' | ')} |`;
+}
+
+const rowsOf = (table: OptionTable): string[] =>
+  Object.entries(table).map(([name, spec]) => optionRow(name, spec));
+
+/** The labels are told by hand. */
+async function gatewayMetrics(): Promise<string[]> {
+  const app = buildApp({ store: new MemoryStore() });
+  onTestFinished(() => app.close());
+  await app.inject('/health/live');
+  const labels = new Map(
+    REFERENCE.split('\n').map((line) => {
+      const [, name = '', , cell = ''] = line.split('|');
+      return [name.trim().replaceAll('`', ''), cell.trim()];
+    }),
+  );
+  const { body } = await app.inject('/metrics');
+  return [...metricsIn(body)].map(
+    ([name, [type, help]]) => `| \`${name}\` | ${type} | ${labels.get(name) ?? ''} | ${help} |`,
+  );
+}
+
+async function daemonMetrics(): Promise<string[]> {
+  const tracker = await startTracker({ port: 0 });
+  const storage = await startStorage({
+    port: 0,
+    storePaths: [temporaryFolder()],
+    tiers: { enabled: true, bytesPerSecond: 1e8 },
+  });
+  onTestFinished(async () => {
+    await storage.close();
+    await tracker.close();
+  });
+  const texts = await Promise.all([storageMetrics(storage)(), trackerMetrics(tracker)()]);
+  return [...metricsIn(texts.join('\n'))]
+    .filter(([name]) => !name.startsWith('stevedore_cache_'))
+    .map(([name, [type, help]]) => `| \`${name}\` | ${type} | ${help} |`);
+}
+
+/** Metrics by name. */
+function metricsIn(text: string): Map<string, readonly [type: string, help: string]> {
+  const types = new Map([...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, a, b]) => [a, b]));
+  return new Map(
+    [...text.matchAll(/^# HELP (stevedore_\S+) (.*)$/gm)].map(([, name, help]) => [
+      name!,
+      [types.get(name)!, help!],
+    ]),
+  );
 }
 
 describe('the reference', () => {
-  test('lists every error code with its status, and no other', () => {
+  test('lists every error code with its status and where it comes from, and no other', () => {
+    const known = new Map<string, { status: string; from: string[] }>();
+    const add = (code: string, from: string, status = '') => {
+      const entry = known.get(code) ?? { status, from: [] };
+      known.set(code, entry);
+      if (!entry.from.includes(from)) entry.from.push(from);
+    };
+    for (const code of unionCodes('StoreErrorCode') as ProblemCode[]) {
+      add(code, 'SDK', String(problemBody(code, '').status));
+    }
+    for (const code of problemCodes()) add(code, 'HTTP', String(problemBody(code, '').status));
+    for (const code of Object.keys(FASTDFS_ERRORS)) add(code, 'client');
+    for (const code of daemonErrorCodes()) add(code, 'daemon');
+    for (const code of unionCodes('MapErrorCode')) add(code, 'map');
     const listed = rows()
-      .filter((cells) => cells.length === 3 && /^\d{3}$/.test(cells[1]!))
-      .map(([code, status]) => `${code} ${status}`);
-    const known = problemCodes().map((code) => `${code} ${problemBody(code, '').status}`);
-    expect(listed.sort()).toEqual(known.sort());
-  });
-
-  test('lists every option with its flag and environment variable, and no other', () => {
-    const listed = rows()
-      .filter((cells) => cells.length === 5)
-      .map(([key, flag, environment]) => `${key} ${flag} ${environment}`);
-    const known = Object.keys(gatewayOptions).map(
-      (key) => `${key} ${flagName(key)} ${environmentName(key)}`,
+      .filter(
+        (cells) => cells.length === 4 && /^[A-Za-z, ]+$/.test(cells[2]!) && /^\d*$/.test(cells[1]!),
+      )
+      .map(([code, status, from]) => `${code} ${status} ${from}`);
+    const expected = [...known].map(
+      ([code, { status, from }]) => `${code} ${status} ${from.join(', ')}`,
     );
-    expect(listed.sort()).toEqual(known.sort());
-    const options = rows().filter((cells) => cells.length === 5);
-    expectDefaults(
-      gatewayOptions,
-      options.map(([, flag, , cell]) => [flag!, cell!]),
-    );
-  });
-
-  test('lists every option of trackers and storages, and no other', () => {
-    const listed = rows()
-      .filter((cells) => cells.length === 4 && cells[0]!.startsWith('--'))
-      .map(([flag, environment]) => `${flag} ${environment}`);
-    const known = [storageOptions, trackerOptions]
-      .flatMap((table) => Object.keys(table))
-      .map((key) => `${flagName(key)} ${environmentName(key)}`);
-    expect(listed.sort()).toEqual(known.sort());
-  });
-
-  test.each([
-    ['storage', storageOptions],
-    ['tracker', trackerOptions],
-  ])('has the defaults of a %s', (name, table) => {
-    const [, section = ''] = REFERENCE.split(`| flag of \`stevedore ${name}\` |`);
-    const lines = section.slice(0, section.indexOf('\n\n')).split('\n').slice(2);
-    const cells = lines.map((line) => line.replaceAll('`', '').split('|'));
-    expect(cells).toHaveLength(Object.keys(table).length);
-    expectDefaults(
-      table,
-      cells.map(([, flag = '', , cell = '']) => [flag.trim(), cell.trim()]),
-    );
+    expect(listed).toEqual(expected.sort());
   });
 
   test('lists every diagnostics channel, and no other', () => {
@@ -109,42 +147,43 @@ describe('the reference', () => {
     expect(listed.sort()).toEqual(known.sort());
   });
 
-  test('lists every metric with its type, labels and meaning, and no other', async () => {
-    const app = buildApp({ store: new MemoryStore() });
-    onTestFinished(() => app.close());
-    await app.inject('/health/live');
-    const { body } = await app.inject('/metrics');
-    const types = new Map([...body.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, a, b]) => [a, b]));
-    const known = [...body.matchAll(/^# HELP (\S+) (.*)$/gm)].map(
-      ([, name, help]) => `${name} ${types.get(name)} ${help}`,
-    );
-    const listed = rows()
-      .filter((cells) => cells.length === 4 && cells[0]!.startsWith('stevedore_'))
-      .map(([name, type, , help]) => `${name} ${type} ${help}`);
-    expect(listed.sort()).toEqual(known.sort());
-  });
-
-  test('lists every metric of trackers and storages, and no other', async () => {
-    const tracker = await startTracker({ port: 0 });
-    const storage = await startStorage({
-      port: 0,
-      storePaths: [temporaryFolder()],
-      tiers: { enabled: true, bytesPerSecond: 1e8 },
-    });
-    onTestFinished(async () => {
-      await storage.close();
-      await tracker.close();
-    });
-    const known = new Set<string>();
-    for (const text of [await storageMetrics(storage)(), await trackerMetrics(tracker)()]) {
-      const types = new Map([...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, a, b]) => [a, b]));
-      for (const [, name = '', help] of text.matchAll(/^# HELP (stevedore_\S+) (.*)$/gm)) {
-        if (!name.startsWith('stevedore_cache_')) known.add(`${name} ${types.get(name)} ${help}`);
-      }
-    }
-    const listed = rows()
-      .filter((cells) => cells.length === 3 && cells[0]!.startsWith('stevedore_'))
-      .map((cells) => cells.join(' '));
-    expect(listed.sort()).toEqual([...known].sort());
+  // `node .ci/test.mjs docs/reference -u` writes them anew.
+  test('has the options and metrics as the code declares them', async () => {
+    const tables: [header: string, rows: string[]][] = [
+      [
+        '| key | flag | environment | default |  |',
+        Object.entries(gatewayOptions).map(([name, spec]) =>
+          optionRow(name, spec, Object.hasOwn(storeOptions, name)),
+        ),
+      ],
+      ['| metric | type | labels | meaning |', await gatewayMetrics()],
+      ['| flag of `stevedore storage` | environment | default |  |', rowsOf(storageOptions)],
+      ['| metric | type | meaning |', await daemonMetrics()],
+      ['| flag of `stevedore tracker` | environment | default |  |', rowsOf(trackerOptions)],
+    ];
+    let document = REFERENCE;
+    for (const [header, lines] of tables) document = withRows(document, header, lines);
+    await expect(document).toMatchFileSnapshot(REFERENCE_FILE);
   });
 });
+
+/** Of a type that lists them. */
+function unionCodes(type: string): string[] {
+  const text = SOURCES.map(textOf).join('\n');
+  const [, union = ''] = new RegExp(`^(?:export )?type ${type} =([^;]*);`, 'm').exec(text) ?? [];
+  return [...union.matchAll(/'(\w+)'/g)].map(([, code]) => code!);
+}
+
+/** What trackers and storages give their errors, where it is not the code of the system. */
+function daemonErrorCodes(): string[] {
+  const packages = /^packages\/(?:node|options|protocol|storage|tiering|tracker|wire)\//;
+  const text = SOURCES.filter((path) => packages.test(path))
+    .map(textOf)
+    .join('\n');
+  const given =
+    /(?:readonly code = |codeOf\(\w+\) \?\? |new (?:Connection|Start|EmbeddedNode)Error\(\s*)'([a-z_]+)'/g;
+  return [
+    ...[...text.matchAll(given)].map(([, code]) => code!),
+    ...unionCodes('ConnectionErrorCode'),
+  ];
+}

@@ -1,5 +1,3 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import {
   FASTDFS_ERRORS,
   FastdfsClient,
@@ -109,15 +107,6 @@ describe('error codes', () => {
       'too_large',
       'unknown_group',
     ]);
-  });
-
-  it('are in the table of the README as they are in the code', () => {
-    const readme = join(import.meta.dirname, '../../packages/fastdfs/README.md');
-    const section = readFileSync(readme, 'utf8').split('## Errors')[1]!;
-    const rows = section.matchAll(/^\| `(\w+)` \| (.+) \|$/gm);
-    const documented = Object.fromEntries([...rows].map(([, code, meaning]) => [code, meaning]));
-    const inCode = Object.entries(FASTDFS_ERRORS).map(([code, { meaning }]) => [code, meaning]);
-    expect(documented).toEqual(Object.fromEntries(inCode));
   });
 
   it('have a sentence each', () => {

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { makeLog } from '../../gateway/dist/observe/log.js';
-import { redactUrl } from '../../gateway/dist/observe/redact.js';
+import { makeLog, redactUrl } from '../../gateway/dist/observe/log.js';
 import { type Running, raw, running } from './harness.js';
 
 async function metricsOf({ url }: Running): Promise<string> {

@@ -86,7 +86,7 @@ describe('the end of an embedded node', () => {
     const { close } = await node({ onError: (error) => errors.push(error) });
     await workers[0]!.terminate();
     await until(() => errors.length > 0);
-    expect(errors.map((error) => error.code)).toEqual(['ERR_EMBEDDED_NODE_STOPPED']);
+    expect(errors.map((error) => error.code)).toEqual(['embedded_node_stopped']);
     await close();
   });
 

@@ -2,11 +2,10 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Disk, decoratedFile, localDisk } from '@stevedore/disk';
 import { describe, expect, it } from 'vitest';
-import { DirectoryRotation } from '../../packages/storage/dist/files/file-names.js';
+import { ByteBoundedCache } from '../../packages/storage/dist/files/caches.js';
 import { FilesOnDisk } from '../../packages/storage/dist/files/files-on-disk.js';
 import { OpenFiles } from '../../packages/storage/dist/files/open-files.js';
-import { ByteBoundedCache } from '../../packages/storage/dist/slices/byte-bounded-cache.js';
-import { StateFile } from '../../packages/storage/dist/state-file.js';
+import { DirectoryRotation, StateFile } from '../../packages/storage/dist/state-file.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 const noError = (error: Error): void => {

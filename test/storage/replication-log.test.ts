@@ -1,9 +1,9 @@
+import { News } from '@stevedore/async';
 import { localDisk } from '@stevedore/disk';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { News } from '../../packages/storage/dist/news.js';
 import { Binlog } from '../../packages/storage/dist/replication/binlog.js';
 import { Journal } from '../../packages/storage/dist/replication/journal.js';
-import { LogPassage, SendWindow } from '../../packages/storage/dist/replication/log-passage.js';
+import { LogFollower, SendWindow } from '../../packages/storage/dist/replication/log-follower.js';
 import type { LogRecord } from '../../packages/storage/dist/replication/log-record.js';
 import { MarkFile, MarkKeeper, NEW_MARK } from '../../packages/storage/dist/replication/marks.js';
 import type { Sending } from '../../packages/storage/dist/replication/sending.js';
@@ -105,7 +105,7 @@ describe('what a member is sent', () => {
     const keeper = new MarkKeeper(new MarkFile(localDisk, directory, 'a', () => {}));
     const news = new News();
     const sent: { record: LogRecord; land: (isThere: boolean) => void }[] = [];
-    const passage = new LogPassage({
+    const passage = new LogFollower({
       ...{ log, keeper, news, maxInFlight: 8 },
       sending: { keyOf: ({ name }: LogRecord) => name } as unknown as Sending,
       deliver: (each) =>

@@ -23,6 +23,7 @@ import {
 } from '@stevedore/protocol';
 import type { OpenFile } from '../../packages/storage/dist/files/open-files.js';
 import { type OpenedStorage, openStorage } from '../../packages/storage/dist/open-storage.js';
+import { openFile } from '../../packages/storage/dist/service.js';
 import { storageSettings } from '../../packages/storage/dist/storage-options.js';
 import { statusOf } from '../../packages/wire/dist/errors.js';
 import { trunkOf } from '../storage/trunks.js';
@@ -280,7 +281,7 @@ export class StorageHost {
     const file = parseFileName(group, name)!;
     let opened: OpenFile;
     try {
-      opened = await this.#opened!.service.open(file);
+      opened = await openFile(this.#opened!.service, file);
     } catch (error) {
       if (!this.isTolerant) throw error;
       await work();

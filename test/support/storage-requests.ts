@@ -68,7 +68,7 @@ function inChunks(bytes: Buffer, chunkBytes: number) {
   let at = 0;
   return {
     async some(most: number): Promise<Buffer[]> {
-      if (at >= bytes.length) throw new ConnectionError('ERR_CONNECTION_LOST', 'the client left');
+      if (at >= bytes.length) throw new ConnectionError('connection_lost', 'the client left');
       const chunk = bytes.subarray(at, Math.min(at + chunkBytes, at + most));
       at += chunk.length;
       return [chunk];

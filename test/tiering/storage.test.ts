@@ -143,7 +143,7 @@ describe('a storage with a metadata tier', () => {
     const target = join(temporaryFolder(), 'rows.sqlite');
     mkdirSync(join(folder, 'data'));
     symlinkSync(target, join(folder, 'data', '.stevedore-files.sqlite'));
-    const refused = { code: 'ERR_STORE_PATH' };
+    const refused = { code: 'store_path_unusable' };
     await expect(storageOf({ folder, tiers: TIERS })).rejects.toMatchObject(refused);
     writeFileSync(target, '');
     const first = await storageOf({ folder, tiers: TIERS });

@@ -47,6 +47,7 @@ function describe({ options, limits, store }: Gateway): string {
   const rows: readonly (readonly [string, string])[] = [
     ['files', `${resolve(options.directory)}, ${describeDurability(options)}`],
     ['FastDFS', describeCluster(options, store.trackers)],
+    ...(options.map === '' ? [] : [['map', describeMap(options)] as const]),
     ['trunks', describeTrunks(options)],
     ['room', describeRoom(options)],
     ['limits', describeLimits(limits)],
@@ -54,6 +55,12 @@ function describe({ options, limits, store }: Gateway): string {
   ];
   const lines = rows.map(([name, text]) => `  ${name.padEnd(8)} ${text}`);
   return [`stevedore ${version()}`, ...lines].join('\n');
+}
+
+/** Without its password. */
+function describeMap({ map, peerUrl: url }: GatewayOptions): string {
+  const shown = map.replace(/\/\/[^@/]*@/, '//');
+  return `${shown}; ${url === '' ? 'only merged files are read at other servers' : `other servers reach this one at ${url}`}`;
 }
 
 function describeDurability({ durability }: GatewayOptions): string {

@@ -59,7 +59,7 @@ export async function startMetricsServer(
   try {
     await listening;
   } catch (error) {
-    const { code = 'ERR_LISTEN', message } = error as NodeJS.ErrnoException;
+    const { code = 'listen_failed', message } = error as NodeJS.ErrnoException;
     throw new StartError(
       code,
       `Metrics cannot be served at ${host}:${port}: ${message}. Choose another --metrics.`,

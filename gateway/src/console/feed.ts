@@ -1,6 +1,6 @@
 import type { FileStore, StorageMember, TrunkEvent } from '@stevedore/client';
 import type { MigrationStatus } from '@stevedore/tiering/control';
-import { redactIds } from '../observe/redact.js';
+import { redactIds } from '../observe/log.js';
 import { errorCode } from '../observe/store-metrics.js';
 
 /**

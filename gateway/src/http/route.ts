@@ -1,5 +1,12 @@
-import { methodNotAllowed, ProblemError, toProblem } from '@stevedore/middleware/core';
-import type { FastifyInstance, FastifyRequest, RouteHandlerMethod } from 'fastify';
+import type { OutgoingHttpHeaders } from 'node:http';
+import {
+  type Answer,
+  type Files,
+  methodNotAllowed,
+  ProblemError,
+  toProblem,
+} from '@stevedore/middleware/core';
+import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify';
 import { operations } from '../openapi/operations.js';
 
 /**
@@ -52,6 +59,20 @@ export function route(
 
 function refuse({ method }: FastifyRequest, allow: string): never {
   throw methodNotAllowed(method, allow);
+}
+
+/** Makes the answer to a request. */
+export type Call = (request: FastifyRequest, reply: FastifyReply) => Promise<Answer>;
+export type Answering = (call: Call) => RouteHandlerMethod;
+
+/** Sends answers past the framework, which would read a long file ahead of its client. */
+export function answeringWith(files: Files): Answering {
+  return (call) => async (request, reply) => {
+    const answer = await call(request, reply);
+    const others = reply.getHeaders() as OutgoingHttpHeaders;
+    files.send(reply.hijack().raw, answer, others);
+    return reply;
+  };
 }
 
 /** What to answer an error with, the framework's own refusals too. */

@@ -1,11 +1,15 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { LogLevel } from '../options.js';
-import { redactKeys } from './redact.js';
 
 /** The log: one JSON object a line, with words for levels and times that people can read. */
 
 /** Struck out wherever they turn up in what is logged. */
-const SECRETS = ['authorization', 'headers.authorization', '*.headers.authorization', 'cookie'];
+const SECRET_FIELDS = [
+  'authorization',
+  'headers.authorization',
+  '*.headers.authorization',
+  'cookie',
+];
 
 /** Without a destination it goes to stderr: stdout has the line that begins with `ready`. */
 export function makeLog(level: LogLevel, destination?: DestinationStream): Logger {
@@ -15,7 +19,7 @@ export function makeLog(level: LogLevel, destination?: DestinationStream): Logge
       base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
-      redact: { paths: SECRETS, censor: '***' },
+      redact: { paths: SECRET_FIELDS, censor: '***' },
       serializers: { err: describeError },
     },
     destination ?? pino.destination({ dest: 2, sync: true }),
@@ -38,4 +42,38 @@ function describeError(error: unknown): unknown {
     message: redactKeys(error.message),
     ...(error.cause === undefined ? {} : { cause: describeError(error.cause) }),
   };
+}
+
+/**
+ * What of a request's URL may stand in a log. Secrets of the query are struck out, API
+ * keys wherever they stand, and of a file's key only the part that says when it was made
+ * is left: who has a whole key can read the file.
+ */
+
+const SECRETS = /([?&][\w-]*(?:key|password|secret|sig|signature|token)=)[^&#]*/gi;
+const API_KEYS = /(stv_[A-Za-z0-9]{12}_)[A-Za-z0-9_-]{43}/g;
+/** The first 8 characters are the time; what makes a key unguessable comes after them. */
+const KEYS = /(?<![\w-])([\w-]{8})[\w-]{13}[AQgw](?![\w-])/g;
+/** Characters that nobody has to escape: with escapes none of the above would be found. */
+const NEEDLESS_ESCAPES = /%(?:2[df]|3[0-9]|[46][1-9a-f]|[57][0-9a]|5f)/gi;
+const MAX_URL_CHARS = 2048;
+
+export function redactUrl(url: string): string {
+  return url
+    .replace(NEEDLESS_ESCAPES, (escaped) => decodeURIComponent(escaped))
+    .replace(SECRETS, '$1***')
+    .replace(API_KEYS, '$1***')
+    .replace(KEYS, '$1***')
+    .slice(0, MAX_URL_CHARS);
+}
+
+const FILE_IDS = /[\w-]{1,16}\/M[0-9A-F]{2}\/[0-9A-F]{2}\/[0-9A-F]{2}\/[\w.-]+/gi;
+
+/** Keys and FastDFS ids in a text: who has one can read the file. */
+export function redactIds(text: string): string {
+  return redactKeys(text.replace(FILE_IDS, '***'));
+}
+
+export function redactKeys(text: string): string {
+  return text.replace(KEYS, '$1***');
 }

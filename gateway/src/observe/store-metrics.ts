@@ -1,9 +1,7 @@
 import type { FileStore, StoreStats, TrunkEvent } from '@stevedore/client';
 import { isStoreError } from '@stevedore/middleware/core';
 import { Counter, Histogram, type Registry } from 'prom-client';
-import { CACHE_COUNTERS, CACHE_GAUGES } from './cache-metrics.js';
-import { addFigures, type Figure, type Figures } from './figures.js';
-import { INTEGRITY_COUNTERS, INTEGRITY_GAUGES } from './integrity-metrics.js';
+import { addFigures, CACHE_COUNTERS, CACHE_GAUGES, type Figures } from './figures.js';
 
 /**
  * A store's figures for Prometheus. Most are read from `stats()` when they are asked
@@ -11,158 +9,180 @@ import { INTEGRITY_COUNTERS, INTEGRITY_GAUGES } from './integrity-metrics.js';
  */
 
 const GAUGES: Figures<StoreStats>['gauges'] = [
-  {
-    name: 'stevedore_staged_files',
-    help: 'Files that are acknowledged and not yet in FastDFS.',
-    of: (stats) => stats.stagedFiles,
-  },
-  {
-    name: 'stevedore_staged_bytes',
-    help: 'Bytes of staged files.',
-    of: (stats) => stats.stagedBytes,
-  },
-  {
-    name: 'stevedore_merged_files',
-    help: 'Living files that are in FastDFS.',
-    of: (stats) => stats.mergedFiles,
-  },
-  {
-    name: 'stevedore_merged_bytes',
-    help: 'Bytes of merged files.',
-    of: (stats) => stats.mergedBytes,
-  },
-  {
-    name: 'stevedore_trunks',
-    help: 'Trunks and large files that are in FastDFS.',
-    of: (stats) => stats.trunks,
-  },
-  {
-    name: 'stevedore_trunks_in_flight',
-    help: 'Trunks that are being stored.',
-    of: (stats) => stats.trunksInFlight,
-  },
-  {
-    name: 'stevedore_large_files_in_flight',
-    help: 'Large files that are being stored.',
-    of: (stats) => stats.largeFilesInFlight,
-  },
-  {
-    name: 'stevedore_uploads_in_flight',
-    help: 'Uploads whose bytes are arriving.',
-    of: (stats) => stats.uploadsInFlight,
-  },
-  {
-    name: 'stevedore_unpackable_files',
-    help: 'Staged files whose bytes on this disk are damaged.',
-    of: (stats) => stats.unpackableFiles,
-  },
-  {
-    name: 'stevedore_container_bytes',
-    help: 'Bytes of staged files and of merged ones that are kept, on this disk.',
-    of: (stats) => stats.room.usedBytes,
-  },
-  {
-    name: 'stevedore_container_limit_bytes',
-    help: 'At this many uploads are refused.',
-    of: (stats) => stats.room.limitBytes,
-  },
-  {
-    name: 'stevedore_container_resume_bytes',
-    help: 'Below this many a container that was full takes uploads again.',
-    of: (stats) => stats.room.resumeBytes,
-  },
-  {
-    name: 'stevedore_disk_free_bytes',
-    help: 'Free on the disk of the container.',
-    of: (stats) => stats.room.freeBytes,
-  },
-  {
-    name: 'stevedore_disk_min_free_bytes',
-    help: 'Below this many free bytes uploads are refused.',
-    of: (stats) => stats.room.minFreeBytes,
-  },
-  {
-    name: 'stevedore_full',
-    help: '1 while uploads are refused for want of room.',
-    of: (stats) => (stats.room.full === undefined ? 0 : 1),
-  },
+  [
+    'stevedore_staged_files',
+    'Files acknowledged and not yet in FastDFS.',
+    (stats) => stats.stagedFiles,
+  ],
+  ['stevedore_staged_bytes', 'Bytes of staged files.', (stats) => stats.stagedBytes],
+  [
+    'stevedore_merged_files',
+    'Files in FastDFS that are not deleted.',
+    (stats) => stats.mergedFiles,
+  ],
+  ['stevedore_merged_bytes', 'Bytes of merged files.', (stats) => stats.mergedBytes],
+  ['stevedore_trunks', 'Trunks and large files in FastDFS.', (stats) => stats.trunks],
+  ['stevedore_trunks_in_flight', 'Trunks being stored.', (stats) => stats.trunksInFlight],
+  [
+    'stevedore_large_files_in_flight',
+    'Large files being stored.',
+    (stats) => stats.largeFilesInFlight,
+  ],
+  [
+    'stevedore_uploads_in_flight',
+    'Uploads whose bytes are arriving.',
+    (stats) => stats.uploadsInFlight,
+  ],
+  [
+    'stevedore_unpackable_files',
+    'Staged files whose bytes on this disk are damaged.',
+    (stats) => stats.unpackableFiles,
+  ],
+  [
+    'stevedore_map_pending',
+    'Trunks and deletions not yet in the map of the deployment; 0 without a map.',
+    (stats) => stats.map?.pending ?? 0,
+  ],
+  [
+    'stevedore_map_up',
+    '1 while the map of the deployment answers, and without a map.',
+    (stats) => (stats.map?.isMapAvailable === false ? 0 : 1),
+  ],
+  [
+    'stevedore_container_bytes',
+    'Bytes of the container: staged files, and merged ones that are kept.',
+    (stats) => stats.room.usedBytes,
+  ],
+  [
+    'stevedore_container_limit_bytes',
+    'Container bytes at which uploads are refused.',
+    (stats) => stats.room.limitBytes,
+  ],
+  [
+    'stevedore_container_resume_bytes',
+    'Container bytes below which a full container takes uploads again.',
+    (stats) => stats.room.resumeBytes,
+  ],
+  [
+    'stevedore_disk_free_bytes',
+    'Free bytes on the disk of the container.',
+    (stats) => stats.room.freeBytes,
+  ],
+  [
+    'stevedore_disk_min_free_bytes',
+    'Free bytes below which uploads are refused.',
+    (stats) => stats.room.minFreeBytes,
+  ],
+  [
+    'stevedore_full',
+    '1 while uploads are refused for lack of room.',
+    (stats) => (stats.room.full === undefined ? 0 : 1),
+  ],
   ...CACHE_GAUGES,
-  {
-    name: 'stevedore_fastdfs_connections',
-    help: 'Open connections to trackers and storages.',
-    of: (stats) => stats.connections.open,
-  },
-  {
-    name: 'stevedore_fastdfs_connections_idle',
-    help: 'Open connections that no call uses.',
-    of: (stats) => stats.connections.idle,
-  },
-  {
-    name: 'stevedore_fastdfs_calls_queued',
-    help: 'Calls that wait for a connection.',
-    of: (stats) => stats.connections.queued,
-  },
-  ...INTEGRITY_GAUGES,
+  [
+    'stevedore_fastdfs_connections',
+    'Open connections to trackers and storages.',
+    (stats) => stats.connections.open,
+  ],
+  [
+    'stevedore_fastdfs_connections_idle',
+    'Open connections that no call uses.',
+    (stats) => stats.connections.idle,
+  ],
+  [
+    'stevedore_fastdfs_calls_queued',
+    'Calls waiting for a connection.',
+    (stats) => stats.connections.queued,
+  ],
+  [
+    'stevedore_unconfirmed_trunks',
+    'Trunks that too few storages are known to have; this disk keeps their files.',
+    (stats) => stats.unconfirmedTrunks,
+  ],
+  [
+    'stevedore_open_plans',
+    'Trunks given up that may be in FastDFS all the same.',
+    (stats) => stats.orphans.openPlans,
+  ],
+  [
+    'stevedore_damaged_copies',
+    'Damaged copies of files, which are not read.',
+    (stats) => stats.damage.quarantined,
+  ],
 ];
 
-const COUNTERS: readonly Figure<StoreStats>[] = [
-  {
-    name: 'stevedore_uploaded_files_total',
-    help: 'Files acknowledged.',
-    of: (stats) => stats.acknowledgedFiles,
-  },
-  {
-    name: 'stevedore_uploaded_bytes_total',
-    help: 'Bytes of acknowledged files.',
-    of: (stats) => stats.acknowledgedBytes,
-  },
-  {
-    name: 'stevedore_uploads_failed_total',
-    help: 'Uploads that stored nothing.',
-    of: (stats) => stats.failedUploads,
-  },
-  {
-    name: 'stevedore_deleted_files_total',
-    help: 'Files deleted.',
-    of: (stats) => stats.deletedFiles,
-  },
-  {
-    name: 'stevedore_reads_total',
-    help: 'Reads begun, of whole files or ranges.',
-    of: (stats) => stats.reads,
-  },
-  {
-    name: 'stevedore_read_bytes_total',
-    help: 'Bytes that reads asked for.',
-    of: (stats) => stats.readBytes,
-  },
-  {
-    name: 'stevedore_reads_failed_total',
-    help: 'Reads that failed before the first byte.',
-    of: (stats) => stats.failedReads,
-  },
+const COUNTERS: Figures<StoreStats>['counters'] = [
+  ['stevedore_uploaded_files_total', 'Files acknowledged.', (stats) => stats.acknowledgedFiles],
+  [
+    'stevedore_uploaded_bytes_total',
+    'Bytes of acknowledged files.',
+    (stats) => stats.acknowledgedBytes,
+  ],
+  [
+    'stevedore_uploads_failed_total',
+    'Uploads that stored nothing.',
+    (stats) => stats.failedUploads,
+  ],
+  ['stevedore_deleted_files_total', 'Files deleted.', (stats) => stats.deletedFiles],
+  ['stevedore_reads_total', 'Reads begun, of whole files or ranges.', (stats) => stats.reads],
+  ['stevedore_read_bytes_total', 'Bytes that reads asked for.', (stats) => stats.readBytes],
+  [
+    'stevedore_reads_failed_total',
+    'Reads that failed before the first byte.',
+    (stats) => stats.failedReads,
+  ],
   ...CACHE_COUNTERS,
-  {
-    name: 'stevedore_send_retries_total',
-    help: 'Attempts to store a trunk or large file that failed and were repeated.',
-    of: (stats) => stats.sendRetries,
-  },
-  {
-    name: 'stevedore_fastdfs_requests_total',
-    help: 'Requests to trackers and storages.',
-    of: (stats) => stats.connections.requests,
-  },
-  {
-    name: 'stevedore_fastdfs_requests_failed_total',
-    help: 'Requests to them that ended in an error.',
-    of: (stats) => stats.connections.failedRequests,
-  },
-  {
-    name: 'stevedore_fastdfs_requests_repeated_total',
-    help: 'Requests that were sent again: the server was busy, or the connection dead.',
-    of: (stats) => stats.connections.repeatedRequests,
-  },
-  ...INTEGRITY_COUNTERS,
+  [
+    'stevedore_send_retries_total',
+    'Failed attempts to store a trunk or large file, which were retried.',
+    (stats) => stats.sendRetries,
+  ],
+  [
+    'stevedore_fastdfs_requests_total',
+    'Requests to trackers and storages.',
+    (stats) => stats.connections.requests,
+  ],
+  [
+    'stevedore_fastdfs_requests_failed_total',
+    'Requests to trackers and storages that ended in an error.',
+    (stats) => stats.connections.failedRequests,
+  ],
+  [
+    'stevedore_fastdfs_requests_repeated_total',
+    'Requests sent again: the server was busy, or the connection dead.',
+    (stats) => stats.connections.repeatedRequests,
+  ],
+  [
+    'stevedore_orphans_adopted_total',
+    'Trunks found in FastDFS without a record, and adopted.',
+    (stats) => stats.orphans.adopted,
+  ],
+  [
+    'stevedore_orphans_deleted_total',
+    'Trunks found in FastDFS without a record, and deleted.',
+    (stats) => stats.orphans.deleted,
+  ],
+  ['stevedore_damage_found_total', 'Copies of files found damaged.', (stats) => stats.damage.found],
+  [
+    'stevedore_damage_repaired_total',
+    'Files with a damaged copy that were repaired.',
+    (stats) => stats.damage.repaired,
+  ],
+  [
+    'stevedore_scrub_walks_total',
+    'Complete passes of the background scrub.',
+    (stats) => stats.scrub.walks,
+  ],
+  [
+    'stevedore_scrub_files_total',
+    'Copies of files read by the background scrub.',
+    (stats) => stats.scrub.files,
+  ],
+  [
+    'stevedore_scrub_bytes_total',
+    'Bytes read by the background scrub.',
+    (stats) => stats.scrub.bytes,
+  ],
 ];
 
 const FILL_BUCKETS = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 1];
@@ -178,7 +198,7 @@ function countEvents(registry: Registry, store: FileStore): () => void {
   const registers = [registry];
   const fill = new Histogram({
     name: 'stevedore_trunk_fill_ratio',
-    help: 'Share of its size that a stored trunk is filled.',
+    help: 'How full stored trunks are, as a share of trunkSize.',
     buckets: FILL_BUCKETS,
     registers,
   });

@@ -1,7 +1,6 @@
-import type { IncomingMessage, OutgoingHttpHeaders } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import type { StoredFile } from '@stevedore/client';
 import {
-  type Answer,
   cacheControl,
   checkKey,
   DEFAULT_TYPE,
@@ -14,13 +13,14 @@ import {
   uploadPath,
 } from '@stevedore/middleware/core';
 import { extensionOf, type FileId, fileKind, isTrunkId, parseFileId } from '@stevedore/protocol';
-import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { lookup } from 'mime-types';
 import type { Access, AskedBy, ReadGrant } from '../access/access.js';
 import type { Policies } from '../access/policies.js';
 import type { ReadyAnswers } from '../http/ready-answers.js';
-import { route } from '../http/route.js';
+import { type Answering, answeringWith, type Call, route } from '../http/route.js';
 import { POLICY_UPLOAD } from '../openapi/operations.js';
+import { peerRoutes } from './peers.js';
 
 /** Where files are: by their keys, by their FastDFS ids, and where they are uploaded to. */
 
@@ -35,25 +35,14 @@ export interface FileRoutes {
   readonly ready: ReadyAnswers | undefined;
 }
 
-type Call = (request: FastifyRequest, reply: FastifyReply) => Promise<Answer>;
-
 export function fileRoutes(app: FastifyInstance, routes: FileRoutes): void {
   const { files } = routes;
-  // Past the framework, which would read a long file ahead of its client.
-  const answering =
-    (call: Call): RouteHandlerMethod =>
-    async (request, reply) => {
-      const answer = await call(request, reply);
-      const others = reply.getHeaders() as OutgoingHttpHeaders;
-      files.send(reply.hijack().raw, answer, others);
-      return reply;
-    };
+  const answering = answeringWith(files);
   keyRoutes(app, routes, answering);
   fastdfsRoutes(app, routes, answering);
   uploadRoutes(app, routes, answering);
+  peerRoutes(app, files, answering);
 }
-
-type Answering = (call: Call) => RouteHandlerMethod;
 
 /** `/files/KEY` */
 function keyRoutes(

@@ -1,3 +1,4 @@
+import { abortable } from '@stevedore/async';
 /**
  * Loads under way. Any number of callers that want the same file share one load, and
  * a load that brings further files takes along who waits for those. A caller that is
@@ -207,13 +208,4 @@ export class Flights {
     for (const pending of trip.pendings.values()) this.#unlist(pending);
     trip.controller.abort(reason);
   }
-}
-
-function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(signal.reason);
-    if (signal.aborted) return onAbort();
-    signal.addEventListener('abort', onAbort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
-  });
 }

@@ -61,7 +61,10 @@ export class TrunkDirectories {
   /**
    * The members of the slice's group around it, each within `maxBytes` of it, if they are known.
    */
-  groupAround({ trunk, offset }: SliceId, maxBytes: number): EntryGroup | undefined {
+  groupAround(
+    { trunk, offset }: Pick<SliceId, 'trunk' | 'offset'>,
+    maxBytes: number,
+  ): EntryGroup | undefined {
     const directory = this.#kept.get(formatFileId(trunk));
     const around = directory?.table.groupAround(offset, maxBytes);
     if (!directory || !around) return undefined;

@@ -33,6 +33,8 @@ export {
   type TrackerFinding,
   tryDirectory,
 } from './cluster.js';
+export { isPeerToken, PEER_HEADER } from './deployment/foreign-files.js';
+export { PEER_FILE_HEADER } from './deployment/gateway-files.js';
 export * from './open.js';
 export {
   asStoreError,

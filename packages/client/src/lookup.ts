@@ -1,4 +1,5 @@
 import type { FastdfsClient } from '@stevedore/fastdfs';
+import type { MappedFile } from '@stevedore/map';
 import {
   extensionOf,
   type FileId,
@@ -21,12 +22,13 @@ import {
   StoreError,
   type TrunkRow,
 } from '@stevedore/staging';
+import type { ForeignFiles } from './deployment/foreign-files.js';
 import type { Downloads, Signal } from './downloads.js';
 import { notFound, storageError } from './failures.js';
 import { extensionInName, ForeignSlices, keyInName, TrunkDirectories } from './foreign-trunks.js';
 import type { Reader } from './reader.js';
 import { type FileFacts, FileHandle, type ReadContent } from './stored-file.js';
-import type { FileInfo, FileState, Receipt, StoredFile } from './types.js';
+import type { FileInfo, FileState, GetOptions, Receipt, StoredFile } from './types.js';
 
 /**
  * Finds files by key, by slice id or by any FastDFS id. A slice id is valid only if the FileMap or
@@ -36,10 +38,18 @@ import type { FileInfo, FileState, Receipt, StoredFile } from './types.js';
 const DEFAULT_TYPE = 'application/octet-stream';
 const SETTLED: ReadonlySet<TrunkRow['state']> = new Set(['confirmed', 'retiring', 'retired']);
 
-/** A file of this store, by its key, or one that FastDFS alone knows: a slice, or a whole file. */
+/** A file of this store or of another server, by its key, or one that FastDFS alone knows. */
 export type Deletable =
   | { readonly key: Buffer }
+  | { readonly foreignKey: Buffer }
   | { readonly fileId: string; readonly slice?: SliceId };
+
+/** Runs a read of so many bytes of a file and learns how it ended. */
+export type OnRead = <Result>(
+  key: string | undefined,
+  bytes: number,
+  read: () => Promise<Result>,
+) => Promise<Result>;
 
 export interface LookupParts {
   readonly staging: Staging;
@@ -47,12 +57,9 @@ export interface LookupParts {
   readonly downloads: Downloads;
   readonly reader: Reader;
   readonly now: () => number;
-  /** Runs a read of so many bytes of a file and learns how it ended. */
-  readonly onRead: <Result>(
-    key: string | undefined,
-    bytes: number,
-    read: () => Promise<Result>,
-  ) => Promise<Result>;
+  readonly onRead: OnRead;
+  /** The other servers of the deployment. */
+  readonly foreignFiles: ForeignFiles | undefined;
 }
 
 export class Lookup {
@@ -66,8 +73,12 @@ export class Lookup {
     this.#directories = new TrunkDirectories(parts.downloads);
   }
 
-  async find(id: string, signal: Signal): Promise<StoredFile> {
-    if (parseKey(id)) return this.#storedRow(this.row(id));
+  async find(id: string, { signal, onlyHere = false }: GetOptions): Promise<StoredFile> {
+    const key = parseKey(id);
+    if (key) {
+      const foreign = this.#foreignKey(key, onlyHere);
+      return foreign ? foreign.find(key, signal) : this.#storedRow(this.row(id));
+    }
     const fileId = parseFileId(id);
     if (!fileId) throw notAnId(id);
     const slice = parseSliceId(fileId);
@@ -87,6 +98,25 @@ export class Lookup {
       `the FileMap is being made anew and does not know ${key} yet`,
       { retryable: true },
     );
+  }
+
+  /** The other servers, if one of them made the key. */
+  #foreignKey(key: Buffer, onlyHere: boolean): ForeignFiles | undefined {
+    const { foreignFiles, staging } = this.#parts;
+    if (onlyHere || !foreignFiles?.isForeign(key)) return undefined;
+    return staging.fileMap.find(key) ? undefined : foreignFiles;
+  }
+
+  /** A file of another server, from where the map says that its bytes are. */
+  readMapped(file: MappedFile, ...[range, signal]: Parameters<ReadContent>) {
+    const { trunkFileId: fileId, offset, size, crc32 } = file;
+    const id = parseFileId(fileId);
+    const groupAround = (maxBytes: number) =>
+      id && isTrunkId(id)
+        ? this.#directories.groupAround({ trunk: id, offset }, maxBytes)
+        : undefined;
+    const remote = { fileId, offset, size, crc32, groupAround };
+    return this.#parts.reader.readRemote(remote, range, signal);
   }
 
   /** Receipts of the upload that was marked so since then, in its order. */
@@ -134,14 +164,19 @@ export class Lookup {
   /**
    * What deleting `id` would delete. Rejects as `find`, and with `invalid_id` for a whole trunk.
    */
-  async toDelete(id: string): Promise<Deletable> {
-    if (parseKey(id)) return { key: this.row(id).key };
+  async toDelete(id: string, onlyHere: boolean): Promise<Deletable> {
+    const key = parseKey(id);
+    if (key && this.#foreignKey(key, onlyHere)) return { foreignKey: key };
+    if (key) return { key: this.row(id).key };
     const fileId = parseFileId(id);
     if (!fileId) throw notAnId(id);
     const slice = parseSliceId(fileId);
     if (slice) {
       const found = await this.#resolveSlice(id, slice);
-      return 'row' in found ? { key: found.row.key } : { fileId: id, slice };
+      if ('row' in found) return { key: found.row.key };
+      const inTrunk = parseKey(keyInName(found.entry.name));
+      if (inTrunk && this.#foreignKey(inTrunk, onlyHere)) return { foreignKey: inTrunk };
+      return { fileId: id, slice };
     }
     if (isTrunkId(fileId)) {
       throw new StoreError('invalid_id', `"${id}" is a trunk: delete the files in it`);
@@ -183,6 +218,8 @@ export class Lookup {
     if (!key || this.#parts.staging.fileMap.isDeleted(key)) throw notFound(id);
     const known = this.#parts.staging.fileMap.find(key);
     if (known && fileIdOf(known) === id) return { row: known };
+    const { foreignFiles } = this.#parts;
+    if (foreignFiles?.isForeign(key) && (await foreignFiles.isRemoved(key))) throw notFound(id);
     const others = () => this.#directories.idsIn(slice);
     if (await this.#foreign.isDeleted(slice.trunk.group, id, others)) throw notFound(id);
     return { entry };

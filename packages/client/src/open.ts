@@ -1,6 +1,7 @@
 import { randomFillSync, randomInt } from 'node:crypto';
 import { rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { openMap } from '@stevedore/map';
 import {
   DirectoryLock,
   type FsckReport,
@@ -11,6 +12,7 @@ import {
   type UpkeepOptions,
 } from '@stevedore/staging';
 import { connect, readClusterSecrets } from './cluster.js';
+import { placeOf, readInstance } from './deployment/instance.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
 import { type Clients, LocalFileStore } from './store.js';
@@ -22,7 +24,8 @@ import type { FileStore, StoreStats } from './types.js';
  *
  * Rejects with StoreError: `invalid_option`, `directory_locked` (another process
  * has the directory), `directory_unusable`, `port_in_use`; with SqliteBindingError where
- * better-sqlite3 was compiled for another version of Node.
+ * better-sqlite3 was compiled for another version of Node; with MapError where the map
+ * refuses this server, or does not answer although a new directory needs an origin from it.
  */
 export async function open(options: OpenOptions = {}): Promise<FileStore> {
   return (await openStore(options)).store;
@@ -34,12 +37,28 @@ async function openStore(
 ): Promise<{ readonly staging: Staging; readonly store: LocalFileStore }> {
   const parsed = parseStoreOptions(options);
   const secrets = await readClusterSecrets(parsed.clusterSecretFile);
+  const directory = resolve(parsed.directory);
+  const map = parsed.map === '' ? undefined : await openMap(parsed.map);
+  const identity = async () => ({
+    instance: await readInstance(directory),
+    place: await placeOf(directory),
+    url: parsed.peerUrl === '' ? undefined : parsed.peerUrl,
+  });
   let cluster: Cluster | undefined;
   let clients: Clients | undefined;
   let store: LocalFileStore | undefined;
   try {
     const staging = await Staging.open({
-      directory: resolve(parsed.directory),
+      directory,
+      ...(map
+        ? {
+            hasMap: true,
+            origin: async () => {
+              const joining = { ...(await identity()), origin: undefined };
+              return (await map.join(joining)).origin;
+            },
+          }
+        : {}),
       connect: async () => {
         cluster = await startCluster(parsed, secrets, (error) => store?.report(error));
         clients = makeClients(cluster.trackers, secrets[0]);
@@ -65,9 +84,13 @@ async function openStore(
       trackers: cluster!.trackers,
       now: Date.now,
       closeNode: () => cluster!.close(),
+      ...(map ? { map, joining: { ...(await identity()), origin: staging.origin } } : {}),
     });
+    await store.start();
     return { staging, store };
   } catch (error) {
+    if (store) await store.close();
+    await map?.close();
     await Promise.all([clients?.reading.close(), clients?.merging.close()]);
     await cluster?.close();
     throw error;

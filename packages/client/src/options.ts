@@ -22,12 +22,22 @@ export const storeOptions = {
     [],
     'trackers of a FastDFS cluster, HOST:PORT,...; none: an embedded tracker and storage',
   ),
+  map: option.text(
+    '',
+    'map of a deployment of several servers, postgres://USER@HOST/DATABASE: with it a key is good at every server',
+    { see: 'SCALING.md' },
+  ),
+  peerUrl: option.text(
+    '',
+    'where the other servers of the deployment reach this one, http://10.0.0.5:8080; empty: only merged files are read elsewhere',
+    { see: 'SCALING.md' },
+  ),
   trackerPort: option.port(0, 'port of the embedded tracker; 0 takes a free one'),
   storagePort: option.port(0, 'port of the embedded storage; 0 takes a free one'),
   metadataTier: option.boolean(
     false,
     'the embedded storage keeps small files of FastDFS clients, and slices that are read often, as rows beside their metadata',
-    { see: '../packages/storage/FORMAT.md#the-metadata-tier' },
+    { see: '../packages/tiering/FORMAT.md' },
   ),
   clusterSecretFile: option.text(
     '',
@@ -111,6 +121,14 @@ export function invalidOption(message: string): StoreError {
 
 /** Throws for options that contradict each other; `nameOf` is what an option is called. */
 export function checkStoreOptions(options: StoreOptions, nameOf: (option: string) => string): void {
+  if (options.peerUrl !== '' && !/^https?:\/\/[^/]/.test(options.peerUrl)) {
+    throw new OptionError(
+      `${nameOf('peerUrl')}: "${options.peerUrl}" is no URL; write it like http://10.0.0.5:8080`,
+    );
+  }
+  if (options.peerUrl !== '' && options.map === '') {
+    throw new OptionError(`${nameOf('peerUrl')} is for servers with a ${nameOf('map')}`);
+  }
   const trunkSize = nameOf('trunkSize');
   if (options.smallFileLimit > options.trunkSize / 2) {
     throw new OptionError(

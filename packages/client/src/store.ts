@@ -1,12 +1,15 @@
 import { EventEmitter } from 'node:events';
 import type { ClientStats, FastdfsClient } from '@stevedore/fastdfs';
-import { fileIdOf, formatKey, type Staging, StoreError } from '@stevedore/staging';
+import type { DeploymentMap, Joining } from '@stevedore/map';
+import { fileIdOf, formatKey, parseKey, type Staging, StoreError } from '@stevedore/staging';
 import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
 import { listMembers, type StorageMember } from './cluster.js';
+import { Deployment } from './deployment/deployment.js';
+import { ForeignFiles } from './deployment/foreign-files.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
 import { isHot } from './hot-files.js';
-import { Lookup } from './lookup.js';
+import { Lookup, type OnRead } from './lookup.js';
 import type { StoreOptions } from './options.js';
 import { Reader } from './reader.js';
 import { Settling } from './settling.js';
@@ -16,6 +19,7 @@ import type {
   FileInfo,
   FileStore,
   FileStoreEvents,
+  GetOptions,
   PutAllOptions,
   PutOptions,
   PutPart,
@@ -46,6 +50,9 @@ export interface StoreParts {
   readonly now: () => number;
   /** Ends what was started for this store alone: the embedded node. */
   readonly closeNode: () => Promise<void>;
+  /** The map of the deployment, and how this server enters it. */
+  readonly map?: DeploymentMap;
+  readonly joining?: Joining & { readonly origin: number };
 }
 
 export class LocalFileStore extends EventEmitter<FileStoreEvents> implements FileStore {
@@ -56,6 +63,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #reader: Reader;
   readonly #lookup: Lookup;
   readonly #settling: Settling;
+  readonly deployment?: Deployment;
+  readonly #foreignFiles: ForeignFiles | undefined;
   readonly #counts = { deletedFiles: 0, reads: 0, readBytes: 0, failedReads: 0 };
   #closing: Promise<void> | undefined;
 
@@ -77,9 +86,24 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       readAheadBytes: options.readAhead,
       smallFileBytes: options.smallFileLimit,
     });
+    const onRead: OnRead = (key, bytes, read) => this.#countRead(key, bytes, read);
+    const { map, joining, now } = parts;
+    if (map && joining) {
+      this.deployment = new Deployment({
+        ...{ map, joining, outbox: staging.fileMap.outbox!, now },
+        deleteHere: (key) => this.#deleteHere(key),
+        forget: (_, file) => file && this.#reader.forgetRemote(file.trunkFileId, file.offset),
+        report: (error) => this.report(error),
+      });
+      this.#foreignFiles = new ForeignFiles({
+        ...{ deployment: this.deployment, onRead, now },
+        readMapped: (file, range, signal) => this.#lookup.readMapped(file, range, signal),
+        smallFileBytes: options.smallFileLimit,
+      });
+    }
     this.#lookup = new Lookup({
-      ...{ staging, client, downloads, reader: this.#reader, now: parts.now },
-      onRead: (key, bytes, read) => this.#countRead(key, bytes, read),
+      ...{ staging, client, downloads, reader: this.#reader, onRead, now },
+      foreignFiles: this.#foreignFiles,
     });
     this.#settling = new Settling((key) => this.#fileIdOf(key));
     this.#forwardEvents();
@@ -105,13 +129,18 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return this.#lookup.findOnce(Buffer.from(once), since);
   }
 
-  get(id: string, options: { readonly signal?: AbortSignal } = {}): Promise<StoredFile> {
+  /** Enters the deployment. Rejects with MapError where the map refuses. */
+  async start(): Promise<void> {
+    await this.deployment?.start();
+  }
+
+  get(id: string, options: GetOptions = {}): Promise<StoredFile> {
     return traced(
       getChannel,
       () => ({ store: this, id }),
       async () => {
         this.#throwIfClosed();
-        return this.#lookup.find(id, options.signal);
+        return this.#lookup.find(id, options);
       },
     );
   }
@@ -132,35 +161,46 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return getChannel.hasSubscribers || readChannel.hasSubscribers || this.#closing !== undefined;
   }
 
-  async stat(id: string, options: { readonly signal?: AbortSignal } = {}): Promise<FileInfo> {
+  async stat(id: string, options: GetOptions = {}): Promise<FileInfo> {
     // Its own properties are what is known of it; the means to read are not among them.
     const file = await this.get(id, options);
     return { ...file, key: file.key ?? '' };
   }
 
-  delete(id: string): Promise<void> {
+  delete(id: string, options: { readonly onlyHere?: boolean } = {}): Promise<void> {
     return traced(
       deleteChannel,
       () => ({ store: this, key: id }),
-      () => this.#delete(id),
+      () => this.#delete(id, options.onlyHere ?? false),
     );
   }
 
-  async #delete(id: string): Promise<void> {
+  async #delete(id: string, onlyHere: boolean): Promise<void> {
     this.#throwIfClosed();
-    const found = await this.#lookup.toDelete(id);
+    const found = await this.#lookup.toDelete(id, onlyHere);
     if ('key' in found) {
-      if (!(await this.#staging.deletions.delete(found.key))) throw notFound(id);
-      this.#reader.forget(found.key);
-      this.#settling.lookAt(formatKey(found.key));
+      if (!(await this.#deleteHere(found.key))) throw notFound(id);
+    } else if ('foreignKey' in found) {
+      await this.#foreignFiles!.delete(found.foreignKey);
     } else {
       await this.#lookup.deleteRemote(found.fileId, found.slice);
     }
     this.#counts.deletedFiles += 1;
   }
 
+  async #deleteHere(key: Buffer): Promise<boolean> {
+    const isDeleted = await this.#staging.deletions.delete(key);
+    this.#reader.forget(key);
+    this.#settling.lookAt(formatKey(key));
+    return isDeleted;
+  }
+
   async settled(key: string, options: { readonly signal?: AbortSignal } = {}): Promise<string> {
     this.#throwIfClosed();
+    const parsed = parseKey(key);
+    if (parsed && this.#foreignFiles?.isForeign(parsed)) {
+      return this.#foreignFiles.settled(parsed, options.signal);
+    }
     return this.#fileIdOf(key) ?? this.#settling.wait(key, options.signal);
   }
 
@@ -219,6 +259,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       ...this.#counts,
       cache: this.#reader.cache.stats(),
       connections: sumOf(this.#parts.clients),
+      ...(this.deployment ? { map: this.deployment.stats() } : {}),
     };
   }
 
@@ -253,6 +294,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   async #close(): Promise<void> {
     this.#settling.close();
     await this.#uploads.direct.flush();
+    await this.#foreignFiles?.close();
+    await this.deployment?.close();
     await this.#staging.close();
     await Promise.all([this.#parts.clients.reading.close(), this.#parts.clients.merging.close()]);
     await this.#parts.closeNode();

@@ -5,6 +5,7 @@ import type { FileCacheStats } from '@stevedore/cache';
 import type { ClientStats } from '@stevedore/fastdfs';
 import type { StagingEvents, StagingStats } from '@stevedore/staging';
 import type { StorageMember } from './cluster.js';
+import type { DeploymentStats } from './deployment/deployment.js';
 
 /** What `open()` gives: the contract between the SDK and everything built on it. */
 
@@ -104,6 +105,12 @@ export interface ReadOptions {
   readonly signal?: AbortSignal;
 }
 
+export interface GetOptions {
+  readonly signal?: AbortSignal;
+  /** True: no other server of the deployment is asked. For requests that come from one. */
+  readonly onlyHere?: boolean;
+}
+
 /** An existing file, ready to be read. Nothing is read before one of the methods is called. */
 export interface StoredFile extends Omit<FileInfo, 'key'> {
   /** Absent for a file asked for by a FastDFS id whose key this store does not know. */
@@ -197,6 +204,8 @@ export interface StoreStats extends Omit<StagingStats, StagedCounters> {
   readonly cache: FileCacheStats;
   /** The connections to FastDFS. */
   readonly connections: ClientStats;
+  /** What the map of the deployment has not received yet; undefined without one. */
+  readonly map?: DeploymentStats;
 }
 
 export type FileStoreEvents = StagingEvents;
@@ -220,16 +229,18 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
    */
   findOnce(once: Uint8Array, options?: { readonly withinMs?: number }): Promise<Receipt[]>;
   /** `id` is a key or any FastDFS id (`group1/M00/...`). Rejects with `not_found`, `invalid_id`. */
-  get(id: string, options?: { readonly signal?: AbortSignal }): Promise<StoredFile>;
+  get(id: string, options?: GetOptions): Promise<StoredFile>;
   /** What of it is in memory; a store may have no such thing. */
   readonly cached?: CachedFiles;
-  stat(id: string, options?: { readonly signal?: AbortSignal }): Promise<FileInfo>;
+  stat(id: string, options?: GetOptions): Promise<FileInfo>;
   /**
    * `id` as for `get`. Rejects with `not_found` if there is none (any more), and `invalid_id`
    * for a whole trunk. A slice of a trunk that another store, or direct mode, has written is
    * deleted by the storage: one of Stevedore does that, a stock one does not know slices.
    */
-  delete(id: string): Promise<void>;
+  delete(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<void>;
+  /** The server's part in a deployment; undefined without a map. */
+  readonly deployment?: { readonly secret: string | undefined };
   /** The FastDFS id, once the file is merged. */
   settled(key: string, options?: { readonly signal?: AbortSignal }): Promise<string>;
   /** Merges all that is staged now, whatever its age; resolves when it is stored. */

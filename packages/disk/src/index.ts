@@ -4,4 +4,3 @@ export type { Disk, DiskFile, DiskLink, DiskSpace, FileStat } from './disk.js';
 export { hasCode, isMediumFailure } from './errors.js';
 export { localDisk, privateDisk } from './local-disk.js';
 export { readSmallFile, removeIfThere, replaceFile } from './small-files.js';
-export { KeyedLock, type Serial, serial } from './turns.js';

@@ -1,25 +1,37 @@
 import { EventEmitter } from 'node:events';
 import {
+  activeTest,
+  type Command,
+  deleteFile,
   type FetchTarget,
+  type FileName,
+  formatFileId,
   type GroupRecord,
+  isGroupName,
+  listAllGroups,
+  listOneGroup,
+  listStorage,
   type Metadata,
+  QueryInfoFlag,
   queryFetch,
+  queryFetchAll,
+  queryFileInfo,
   queryUpdate,
   type RemoteFileInfo,
   type StorageRecord,
 } from '@stevedore/protocol';
 import type { PoolStats } from '@stevedore/wire';
-import type { Body } from './body.js';
-import type { CallOptions } from './deadline.js';
+import { type Body, invalid } from './body.js';
+import { type CallOptions, Deadline } from './deadline.js';
 import { FastdfsError } from './errors.js';
 import type { FastdfsEvents, PossibleOrphan } from './events.js';
-import { describeFile, type FileDescription } from './file-ids.js';
+import { checkFileId, describeFile, type FileDescription, nameOf } from './file-ids.js';
 import * as appender from './operations/appender.js';
-import * as cluster from './operations/cluster.js';
 import { Context } from './operations/context.js';
 import * as downloads from './operations/download.js';
-import * as file from './operations/file.js';
-import * as metadata from './operations/file.js';
+import { type ListedFile, type ListFilesOptions, listFiles } from './operations/listing.js';
+import * as metadata from './operations/metadata.js';
+import { type Attempt, type InfoOptions, Reading } from './operations/reading.js';
 import { type SlaveOptions, type UploadOptions, upload, uploadSlave } from './operations/upload.js';
 import { checkOptions, type FastdfsOptions } from './options.js';
 import type { Download } from './streaming.js';
@@ -32,6 +44,8 @@ export interface ClientStats extends PoolStats {
   /** Sent again: a server was not ready, or a connection was dead before its answer. */
   readonly repeatedRequests: number;
 }
+
+const STORAGE_ID = /^[\x21-\x7e]{1,15}$/;
 
 /**
  * The FastDFS client. Every call settles within its deadline with a result or a
@@ -128,8 +142,14 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
   }
 
   /** Removes a file; `not_found` when there is none. */
-  delete(fileId: string, options: CallOptions = {}): Promise<void> {
-    return file.remove(this.#context, fileId, options);
+  async delete(fileId: string, options: CallOptions = {}): Promise<void> {
+    const context = this.#context;
+    const id = checkFileId('delete', fileId);
+    await context.run(new Deadline('delete', options, 0, fileId), async (deadline) => {
+      const storage = await context.updateTarget(id, deadline);
+      context.places.delete(formatFileId(id));
+      await context.caller.call(storage, deleteFile, nameOf(id), deadline);
+    });
   }
 
   /** Sets names and values of a file. */
@@ -147,8 +167,15 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
   }
 
   /** What a storage says about a file; `not_found` when there is none. */
-  info(fileId: string, options: file.InfoOptions = {}): Promise<RemoteFileInfo> {
-    return file.info(this.#context, fileId, options);
+  async info(fileId: string, options: InfoOptions = {}): Promise<RemoteFileInfo> {
+    const context = this.#context;
+    const id = checkFileId('info', fileId);
+    const flags = options.computeCrc === false ? QueryInfoFlag.noCrc : 0;
+    return context.run(new Deadline('info', options, 0, fileId), (deadline) => {
+      const attempt: Attempt<RemoteFileInfo> = (storage, stepMs) =>
+        context.caller.call(storage, queryFileInfo, nameOf(id), deadline, { stepMs, flags });
+      return new Reading(context, id, deadline, attempt).from(queryFetch, options.storage);
+    });
   }
 
   /** What the id says by itself. Does no I/O. */
@@ -156,22 +183,29 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
     return describeFile(fileId);
   }
 
-  listGroups(options: CallOptions = {}): Promise<readonly GroupRecord[]> {
-    return cluster.listGroups(this.#context, options);
+  async listGroups(options: CallOptions = {}): Promise<readonly GroupRecord[]> {
+    return this.#context.ask(new Deadline('listGroups', options), listAllGroups, undefined);
   }
 
   /** `not_found` when there is no such group. */
-  listGroup(group: string, options: CallOptions = {}): Promise<GroupRecord> {
-    return cluster.listGroup(this.#context, group, options);
+  async listGroup(group: string, options: CallOptions = {}): Promise<GroupRecord> {
+    checkGroup('listGroup', group);
+    const deadline = new Deadline('listGroup', options);
+    const [record] = await this.#context.ask(deadline, listOneGroup, { group });
+    if (!record) throw deadline.error('bad_reply', 'the tracker sent no record of the group');
+    return record;
   }
 
   /** The storages of a group, or the one of an id. */
-  listStorages(
+  async listStorages(
     group: string,
     id?: string,
     options: CallOptions = {},
   ): Promise<readonly StorageRecord[]> {
-    return cluster.listStorages(this.#context, group, id, options);
+    checkGroup('listStorages', group);
+    if (id !== undefined && !STORAGE_ID.test(id)) throw invalid('listStorages', `id "${id}"`);
+    const deadline = new Deadline('listStorages', options);
+    return this.#context.ask(deadline, listStorage, { group, id: id ?? '' });
   }
 
   /**
@@ -180,31 +214,29 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
    * write down late what they took. A list that is cut short ends with an error. The
    * deadline covers all of it and grows with what has come.
    */
-  listFiles(
-    storage: FetchTarget,
-    options: cluster.ListFilesOptions = {},
-  ): AsyncGenerator<cluster.ListedFile> {
-    return cluster.listFiles(this.#context, storage, options);
+  listFiles(storage: FetchTarget, options: ListFilesOptions = {}): AsyncGenerator<ListedFile> {
+    return listFiles(this.#context, storage, options);
   }
 
   /** A storage to read the file from, as the tracker names it. It may not have the file. */
   locate(fileId: string, options: CallOptions = {}): Promise<FetchTarget> {
-    return cluster.locate(this.#context, 'locate', queryFetch, fileId, options);
+    return this.#locate('locate', queryFetch, fileId, options);
   }
 
   /** Every storage to read the file from, as `locate`. */
-  locateAll(fileId: string, options: CallOptions = {}): Promise<readonly FetchTarget[]> {
-    return cluster.locateAll(this.#context, fileId, options);
+  async locateAll(fileId: string, options: CallOptions = {}): Promise<readonly FetchTarget[]> {
+    const found = await this.#locate('locateAll', queryFetchAll, fileId, options);
+    return found.servers.map((server) => ({ group: found.group, ...server }));
   }
 
   /** The storage on which the file may be changed, as `locate`. */
   locateForUpdate(fileId: string, options: CallOptions = {}): Promise<FetchTarget> {
-    return cluster.locate(this.#context, 'locateForUpdate', queryUpdate, fileId, options);
+    return this.#locate('locateForUpdate', queryUpdate, fileId, options);
   }
 
   /** Resolves when any tracker answers; `no_tracker` when none does. */
-  ping(options: CallOptions = {}): Promise<void> {
-    return cluster.ping(this.#context, options);
+  async ping(options: CallOptions = {}): Promise<void> {
+    await this.#context.ask(new Deadline('ping', options), activeTest, undefined);
   }
 
   stats(): ClientStats {
@@ -226,6 +258,16 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
     return this.close();
   }
 
+  async #locate<Reply>(
+    operation: string,
+    command: Command<FileName, Reply>,
+    fileId: string,
+    options: CallOptions,
+  ): Promise<Reply> {
+    const id = checkFileId(operation, fileId);
+    return this.#context.ask(new Deadline(operation, options, 0, fileId), command, nameOf(id));
+  }
+
   /** A listener that throws must not change the fate of the call; its error is its own. */
   #report(orphan: PossibleOrphan | undefined): void {
     if (!orphan) return;
@@ -237,6 +279,11 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
       });
     }
   }
+}
+
+function checkGroup(operation: string, group: string): void {
+  if (typeof group === 'string' && isGroupName(group)) return;
+  throw invalid(operation, `group "${group}"`);
 }
 
 /** Clients of several clusters side by side, each with its own trackers and pools. */

@@ -2,13 +2,14 @@ import {
   decodeFields,
   type FileId,
   type FileKind,
+  type FileName,
   fileKind,
   makeToken,
+  parseFileId,
   sizeOfField,
   TAIL_CHARS,
 } from '@stevedore/protocol';
 import { invalid } from './body.js';
-import { checkFileId } from './operations/context.js';
 
 /** What a file id tells by itself, without a server. */
 
@@ -33,6 +34,17 @@ export interface FileDescription {
   /** Without its dot; may be empty. */
   readonly extension: string;
   readonly storePathIndex: number;
+}
+
+/** Throws FastdfsError `invalid_argument`. */
+export function checkFileId(operation: string, fileId: string): FileId {
+  const id = typeof fileId === 'string' ? parseFileId(fileId) : undefined;
+  if (!id) throw invalid(operation, `"${fileId}" is not a file id`);
+  return id;
+}
+
+export function nameOf(id: FileId): FileName {
+  return { group: id.group, name: id.name };
 }
 
 /** Throws FastdfsError `invalid_argument` for what is no file id. */

@@ -10,8 +10,7 @@ export {
   type StorageRecord,
   type TokenCheck,
 } from '@stevedore/protocol';
-export type { PoolStats } from '@stevedore/wire';
-export { DEFAULT_TRACKER_PORT } from '@stevedore/wire';
+export { DEFAULT_TRACKER_PORT, type PoolStats } from '@stevedore/wire';
 export type { Body } from './body.js';
 export { type ClientStats, FastdfsClient, FastdfsClusters } from './client.js';
 export type { CallOptions } from './deadline.js';
@@ -21,14 +20,19 @@ export {
   type FastdfsErrorCode,
   type FastdfsErrorDetails,
 } from './errors.js';
-export type { FastdfsEvents, PossibleOrphan } from './events.js';
-export { CHANNELS, type ConnectMessage, type RequestMessage } from './events.js';
-export type { FileDescription } from './file-ids.js';
-export { type SignedUrlOptions, signedUrl } from './file-ids.js';
+export {
+  CHANNELS,
+  type ConnectMessage,
+  type FastdfsEvents,
+  type PossibleOrphan,
+  type RequestMessage,
+} from './events.js';
+export { type FileDescription, type SignedUrlOptions, signedUrl } from './file-ids.js';
 export type { AppendOptions } from './operations/appender.js';
-export type { ListedFile, ListFilesOptions } from './operations/cluster.js';
 export type { DownloadBytesOptions, DownloadOptions } from './operations/download.js';
-export type { InfoOptions, SetMetadataOptions } from './operations/file.js';
+export type { ListedFile, ListFilesOptions } from './operations/listing.js';
+export type { SetMetadataOptions } from './operations/metadata.js';
+export type { InfoOptions } from './operations/reading.js';
 export type { SlaveOptions, UploadOptions } from './operations/upload.js';
 export type { FastdfsOptions } from './options.js';
 export type { AddressMap } from './storage-addresses.js';

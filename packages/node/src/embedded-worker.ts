@@ -1,19 +1,45 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { startTracker } from '@stevedore/tracker';
 import { asError, codeOf } from '@stevedore/wire';
-import {
-  type EmbeddedSettings,
-  type FromWorker,
-  type PlainError,
-  reachableHost,
-  type ToWorker,
-} from './embedded-messages.js';
 import { startStorage } from './start-storage.js';
 
 /**
  * Entry of the embedded node's thread: one tracker and one storage, started
  * together and closed together.
  */
+
+export interface EmbeddedSettings {
+  readonly directory: string;
+  readonly host: string;
+  readonly trackerPort: number;
+  readonly storagePort: number;
+  readonly metadataTier: boolean;
+  readonly secrets: readonly string[];
+}
+
+/** Where the node is reached. */
+export interface EmbeddedPorts {
+  /** `127.0.0.1:22122`, for a client's list of trackers. */
+  readonly trackers: readonly string[];
+  readonly trackerPort: number;
+  readonly storagePort: number;
+}
+
+/** Errors lose their code on the way between threads, so they travel in parts. */
+export interface PlainError {
+  readonly name: string;
+  readonly code: string;
+  readonly message: string;
+}
+
+export type FromWorker =
+  | ({ readonly kind: 'ready' } & EmbeddedPorts)
+  | { readonly kind: 'failed'; readonly error: PlainError }
+  | { readonly kind: 'trouble'; readonly error: PlainError };
+
+export interface ToWorker {
+  readonly kind: 'close';
+}
 
 /** Uploads leave so much free: enough for the rest of a small machine to go on. */
 const RESERVED_SPACE_MEGABYTES = 64;
@@ -29,7 +55,7 @@ function tell(message: FromWorker): void {
 
 function plain(error: unknown): PlainError {
   const { name, message } = asError(error);
-  return { name, message, code: codeOf(error) ?? 'ERR_EMBEDDED_NODE' };
+  return { name, message, code: codeOf(error) ?? 'embedded_node_failed' };
 }
 
 async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {
@@ -42,6 +68,7 @@ async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {
     reservedSpaceMegabytes: RESERVED_SPACE_MEGABYTES,
     onError,
   });
+  const trackers = [`${reachableHost(host)}:${tracker.port}`];
   try {
     const storage = await startStorage({
       host,
@@ -50,11 +77,11 @@ async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {
       storePaths: [directory],
       cacheBytes: CACHE_BYTES,
       tiers: { enabled: metadataTier },
-      trackers: [`${reachableHost(host)}:${tracker.port}`],
+      trackers,
       onError,
     });
     await storage.active();
-    tell({ kind: 'ready', trackerPort: tracker.port, storagePort: storage.port });
+    tell({ kind: 'ready', trackers, trackerPort: tracker.port, storagePort: storage.port });
     return async () => {
       await storage.close();
       await tracker.close();
@@ -63,6 +90,11 @@ async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {
     await tracker.close();
     throw error;
   }
+}
+
+/** Where a client on this machine reaches a server that listens on `host`. */
+function reachableHost(host: string): string {
+  return host === '0.0.0.0' ? '127.0.0.1' : host;
 }
 
 const started = run(workerData as EmbeddedSettings);

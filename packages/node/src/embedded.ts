@@ -1,12 +1,12 @@
 import { Worker } from 'node:worker_threads';
 import { DEFAULT_HOST, StartError } from '@stevedore/wire';
-import {
-  type EmbeddedSettings,
-  type FromWorker,
-  type PlainError,
-  reachableHost,
-  type ToWorker,
-} from './embedded-messages.js';
+import type {
+  EmbeddedPorts,
+  EmbeddedSettings,
+  FromWorker,
+  PlainError,
+  ToWorker,
+} from './embedded-worker.js';
 
 /**
  * A tracker and a storage in a thread of this process: storing a trunk never
@@ -33,11 +33,7 @@ export interface EmbeddedNodeOptions {
   readonly onError?: (error: Error) => void;
 }
 
-export interface EmbeddedNode extends AsyncDisposable {
-  /** `127.0.0.1:22122`, for a client's list of trackers. */
-  readonly trackers: readonly string[];
-  readonly trackerPort: number;
-  readonly storagePort: number;
+export interface EmbeddedNode extends EmbeddedPorts, AsyncDisposable {
   /** Lets requests under way finish for a moment, then ends the thread. */
   close(): Promise<void>;
 }
@@ -87,7 +83,7 @@ export async function startEmbeddedNode(options: EmbeddedNodeOptions): Promise<E
     const why = lastError === undefined ? `exit code ${exitCode}` : lastError.message;
     onError(
       new EmbeddedNodeError(
-        'ERR_EMBEDDED_NODE_STOPPED',
+        'embedded_node_stopped',
         `The embedded tracker and storage have stopped (${why}); start them again.`,
         lastError,
       ),
@@ -103,20 +99,17 @@ export async function startEmbeddedNode(options: EmbeddedNodeOptions): Promise<E
     })();
     return closed;
   };
+  const { trackers, trackerPort, storagePort } = ready;
   return {
-    trackers: [`${reachableHost(settings.host)}:${ready.trackerPort}`],
-    trackerPort: ready.trackerPort,
-    storagePort: ready.storagePort,
+    ...{ trackers, trackerPort, storagePort },
     close,
     [Symbol.asyncDispose]: close,
   };
 }
 
-type Ready = Extract<FromWorker, { kind: 'ready' }>;
-
 /** The worker's first word that counts. A worker that has failed ends by itself. */
-async function started(worker: Worker, exited: Promise<number>): Promise<Ready> {
-  const outcome = new Promise<Ready>((resolve, reject) => {
+async function started(worker: Worker, exited: Promise<number>): Promise<EmbeddedPorts> {
+  const outcome = new Promise<EmbeddedPorts>((resolve, reject) => {
     worker.on('message', (message: FromWorker) => {
       if (message.kind === 'ready') resolve(message);
       if (message.kind === 'failed') {
@@ -125,7 +118,7 @@ async function started(worker: Worker, exited: Promise<number>): Promise<Ready> 
     });
     worker.on('error', reject);
     void exited.then((code) =>
-      reject(new StartError('ERR_EMBEDDED_NODE', `The embedded node ended with ${code}.`)),
+      reject(new StartError('embedded_node_failed', `The embedded node ended with ${code}.`)),
     );
   });
   try {

@@ -1,4 +1,5 @@
 /** Options: declared once, read from flags, the environment, a file or a program. */
+export { checkInteger, integers } from './integers.js';
 export {
   type OptionKind,
   type OptionSpec,

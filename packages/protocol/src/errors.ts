@@ -6,7 +6,7 @@ import { Status, statusText } from './constants.js';
  */
 export class ProtocolError extends Error {
   override readonly name = 'ProtocolError';
-  readonly code = 'ERR_PROTOCOL';
+  readonly code = 'malformed_message';
   readonly status: number;
 
   constructor(message: string, status: number = Status.invalid) {

@@ -14,9 +14,10 @@ export type { SpoolWriter } from './container/spool.js';
 export { DirectoryLock } from './directory-lock.js';
 export * from './errors.js';
 export type { FileRow, TrunkRow } from './filemap/filemap.js';
+export type { Outbox, OutboxEntry } from './filemap/outbox.js';
 export { formatKey, parseKey } from './key.js';
 export * from './merge/annealing.js';
-export { type DirectTrunk, directTrunk, fileIdOf } from './merge/trunk-plan.js';
+export { aboutOf, type DirectTrunk, directTrunk, fileIdOf, sliceIdOf } from './merge/trunk-plan.js';
 export type { Copies, ListedFile, TrunkSource, TrunkStore } from './merge/trunk-store.js';
 /** @public */
 export type { FsckProblem, FsckReport } from './repair/fsck.js';

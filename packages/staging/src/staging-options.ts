@@ -12,6 +12,10 @@ export interface StagingOptions {
   readonly directory: string;
   /** Called once the directory is this process's; gives the FastDFS to store trunks in. */
   readonly connect: () => Promise<TrunkStore>;
+  /** Gives a new directory its origin; default: a random one. */
+  readonly origin?: () => Promise<number>;
+  /** Changes are noted for the map of a deployment: `fileMap.outbox`. Default false. */
+  readonly hasMap?: boolean;
   readonly trunkBytes: number;
   readonly maxAgeMs: number;
   readonly containerBytes: number;

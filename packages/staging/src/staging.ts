@@ -1,5 +1,6 @@
 import { EventEmitter } from 'node:events';
-import { privateDisk, serial } from '@stevedore/disk';
+import { serial } from '@stevedore/async';
+import { privateDisk } from '@stevedore/disk';
 import { Background } from './background.js';
 import { Acceptance } from './container/acceptance.js';
 import { LocalCopies } from './container/local-copies.js';
@@ -47,6 +48,8 @@ const COMPACTION_BYTES_PER_SECOND = 8 * 2 ** 20;
 export class Staging extends EventEmitter<StagingEvents> {
   readonly fileMap: FileMap;
   readonly spool: Spool;
+  /** Part of every key that is made here. */
+  readonly origin: number;
   readonly keys: KeyMaker;
   readonly acceptance: Acceptance;
   readonly local: LocalCopies;
@@ -79,6 +82,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.#started = started;
     this.fileMap = fileMap;
     this.spool = spool;
+    this.origin = started.origin;
     this.keys = new KeyMaker(started.origin, options);
     this.#background = new Background((error) => {
       if (this.listenerCount('error') > 0) this.emit('error', error);

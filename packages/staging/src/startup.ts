@@ -41,8 +41,14 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
   let container: Container | undefined;
   try {
     const problems: Error[] = [];
-    fileMap = await openFileMap(directory, options.now(), (error) => problems.push(error));
-    const origin = await readOrigin(disk, directory, () => randomOrigin(options.randomFill));
+    fileMap = await openFileMap(directory, options.hasMap ?? false, options.now(), (error) =>
+      problems.push(error),
+    );
+    const origin = await readOrigin(
+      disk,
+      directory,
+      options.origin ?? (() => randomOrigin(options.randomFill)),
+    );
     const opened = await openContainer(options, fileMap, origin);
     container = opened.container;
     const spool = await openSpool(options, fileMap);

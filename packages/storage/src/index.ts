@@ -1,5 +1,7 @@
 /** A FastDFS storage, and what a backend of its files has to do with it. */
-export type { FileBackend, NewFile, StoredMetadata } from './files/file-backend.js';
+
+export { ByteBoundedCache } from './files/caches.js';
+export type { FileBackend, NewFile, ReadableFile, StoredMetadata } from './files/file-backend.js';
 export { FilesOnDisk } from './files/files-on-disk.js';
 export { sizeOf } from './files/small-files.js';
 export {
@@ -12,8 +14,7 @@ export {
 } from './layout.js';
 export type { StorageBackend } from './open-storage.js';
 export type { StorageSession } from './replication/members.js';
-export type { StorageService } from './service.js';
-export { ByteBoundedCache } from './slices/byte-bounded-cache.js';
+export { requestedFile, type StorageService } from './service.js';
 export type { HotSlices } from './slices/slices.js';
 export { type Storage, startStorage } from './storage-daemon.js';
 export type { StorageOptions, StorageSettings } from './storage-options.js';

@@ -2,17 +2,16 @@ import type { Disk } from '@stevedore/disk';
 import { activeTest } from '@stevedore/protocol';
 import { asError, control, type Handler, handlerTable, nowSeconds } from '@stevedore/wire';
 import { StorageCounters } from './counters.js';
+import { forgetPath, storageCache } from './files/caches.js';
 import { ChangingFiles } from './files/changing-files.js';
 import type { FileBackend } from './files/file-backend.js';
-import { forgetPath, storageCache } from './files/file-cache.js';
-import { DirectoryRotation } from './files/file-names.js';
+import type { FileParts } from './files/file-parts.js';
 import { FileStore } from './files/file-store.js';
 import { FilesOnDisk, SharedSyncs } from './files/files-on-disk.js';
-import { ChangeJournals, FileLocks } from './files/locks.js';
 import { MetadataStore } from './files/metadata-store.js';
 import { OpenFiles } from './files/open-files.js';
 import { SmallFiles } from './files/small-files.js';
-import { StorePath } from './files/store-path.js';
+import { FileLocks, StorePath, StorePaths } from './files/store-paths.js';
 import { appenderHandlers } from './handlers/appender.js';
 import { downloadHandler } from './handlers/download.js';
 import { metadataHandlers, queryInfoHandler } from './handlers/metadata.js';
@@ -25,10 +24,10 @@ import { type OpenedLog, openLog } from './replication/open-log.js';
 import { pathListHandler } from './replication/path-list.js';
 import { receivingHandlers } from './replication/receiving.js';
 import { openReplication, type Replication } from './replication/replication.js';
-import { StorageService } from './service.js';
+import type { StorageService } from './service.js';
 import { SliceReader } from './slices/slice-reader.js';
 import { type HotSlices, Slices } from './slices/slices.js';
-import { type FirstSync, StateFile, type StorageState } from './state-file.js';
+import { DirectoryRotation, type FirstSync, StateFile, type StorageState } from './state-file.js';
 import type { StorageSettings } from './storage-options.js';
 
 /** A backend of files with what it brings along. */
@@ -85,26 +84,25 @@ async function openOn(
   backend: StorageBackend | undefined,
 ): Promise<OpenedStorage> {
   const { disk, environment, onError } = settings;
-  const storePaths = settings.storePaths.map((path) => new StorePath(path, disk, environment));
-  const journals = new ChangeJournals(storePaths);
+  const storePaths = new StorePaths(
+    settings.storePaths.map((path) => new StorePath(path, disk, environment)),
+    settings.reservedSpaceMegabytes * 1024 * 1024,
+  );
   const onDisk = (each: Disk): FileBackend =>
-    backend?.files ?? new FilesOnDisk(each, (path) => journals.storePathOf(path).temporaryFile());
+    backend?.files ?? new FilesOnDisk(each, (path) => storePaths.of(path).temporaryFile());
   const files = onDisk(disk);
-  const stateFile = new StateFile(disk, dataDirectory(storePaths[0]!.path), onError);
-  const closePaths = async (): Promise<void> => {
-    await Promise.all(storePaths.map((storePath) => storePath.close()));
-  };
+  const stateFile = new StateFile(disk, dataDirectory(storePaths.at(0).path), onError);
   let saved: StorageState | undefined;
   let opened: OpenedLog;
   let replication: Replication;
   try {
-    for (const storePath of storePaths) await storePath.prepare(files);
+    for (const storePath of storePaths.all) await storePath.prepare(files);
     saved = await stateFile.load();
-    opened = await openLog(settings, storePaths, files);
-    const directory = logDirectory(storePaths[0]!.path);
+    opened = await openLog(settings, storePaths.all, files);
+    const directory = logDirectory(storePaths.at(0).path);
     replication = await openReplication(opened, directory, settings);
   } catch (error) {
-    await closePaths().catch((again: unknown) => onError(asError(again)));
+    await storePaths.close().catch((again: unknown) => onError(asError(again)));
     throw error;
   }
   const joinedAtSeconds = saved?.joinedAtSeconds ?? nowSeconds(environment);
@@ -119,15 +117,12 @@ async function openOn(
   const counters = new StorageCounters(() => nowSeconds(environment));
   const syncs = new SharedSyncs((path) => disk.syncDirectory(path));
   const shared = { ...counters.counting(disk), syncDirectory: (path: string) => syncs.sync(path) };
-  const service = assemble({
-    settings: { ...settings, disk: shared },
-    backend: onDisk(shared),
-    storePaths,
-    journals,
-    rotation,
+  const counted = { ...settings, disk: shared };
+  const service = assemble(
+    { settings: counted, backend: onDisk(shared), storePaths, rotation },
     replication,
-    hotSlices: backend?.hotSlices,
-  });
+    backend?.hotSlices,
+  );
   const plain = handlersOf(service);
   const handlers = backend ? backend.handlers(service, plain) : plain;
   backend?.start((path) => service.files.forget(path));
@@ -153,7 +148,7 @@ async function openOn(
       service.files.close();
       await replication.close();
       await stateFile.save(state());
-      await closePaths();
+      await storePaths.close();
       await backend?.close();
     },
   };
@@ -174,63 +169,31 @@ function handlersOf(service: StorageService): Handler<StorageSession>[] {
   ];
 }
 
-interface Assembled {
-  readonly settings: StorageSettings;
-  readonly backend: FileBackend;
-  readonly storePaths: readonly StorePath[];
-  readonly journals: ChangeJournals;
-  readonly rotation: DirectoryRotation;
-  readonly replication: Replication;
-  readonly hotSlices: HotSlices | undefined;
-}
-
-function assemble(parts: Assembled): StorageService {
-  const { settings, backend, storePaths, journals, hotSlices } = parts;
-  const { disk, onError, readAheadBytes } = settings;
+function assemble(
+  given: Pick<FileParts, 'settings' | 'backend' | 'storePaths' | 'rotation'>,
+  replication: Replication,
+  hotSlices: HotSlices | undefined,
+): StorageService {
+  const { settings, backend, storePaths } = given;
   const cache = storageCache(settings);
-  const files = new OpenFiles(backend, settings.maxIdleFiles, onError, (path) =>
+  const files = new OpenFiles(backend, settings.maxIdleFiles, settings.onError, (path) =>
     forgetPath(cache, path),
   );
-  const locks = new FileLocks(journals);
-  const { group, environment } = settings;
-  const shared = { disk, backend, files, locks, journals, onError };
-  const store = new FileStore({
-    ...shared,
-    group,
-    environment,
-    storePaths,
-    rotation: parts.rotation,
-  });
-  const changing = new ChangingFiles({
-    ...shared,
-    temporaryFile: (path) => store.temporaryFile(path),
-  });
-  const slices = new Slices({ ...shared, ...settings, disk, cache, hotSlices });
-  const hasRoom = async (path: string, bytes: number): Promise<boolean> => {
-    const { freeBytes } = await journals.storePathOf(path).space();
-    return freeBytes - bytes >= settings.reservedSpaceMegabytes * 1024 * 1024;
-  };
-  const sliceReader = new SliceReader({
-    slices,
-    cache,
-    readAheadBytes,
-    rows: hotSlices,
-    hasRoom,
-    onError,
-  });
-  return new StorageService({
-    settings,
-    backend,
+  const locks = new FileLocks(storePaths);
+  const parts = { ...given, files, locks };
+  const store = new FileStore(parts);
+  const changing = new ChangingFiles(parts);
+  const slices = new Slices({ ...parts, cache, hotSlices });
+  const sliceReader = new SliceReader({ ...parts, cache, hotSlices, slices });
+  return {
+    ...parts,
     identity: new Identity(settings.address, settings.host),
-    storePaths,
-    files,
     store,
     changing,
-    replication: parts.replication,
+    replication,
     metadata: new MetadataStore(backend, locks),
     slices,
     cache,
-    locks,
     small: new SmallFiles({ cache, store, files, changing, slices: sliceReader }),
-  });
+  };
 }

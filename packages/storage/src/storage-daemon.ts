@@ -1,13 +1,11 @@
+import { deferred } from '@stevedore/async';
 import type { FileCacheStats } from '@stevedore/cache';
-import { type DiskUsage, encodeStatistics, type StorageStatistics } from '@stevedore/protocol';
-import { type ConnectionEnds, FrameServer, nowSeconds, PROTOCOL_VERSION } from '@stevedore/wire';
-import { deferred } from './deferred.js';
+import { encodeStatistics, type StorageStatistics } from '@stevedore/protocol';
+import { type ConnectionEnds, FrameServer, nowSeconds } from '@stevedore/wire';
 import { openStorage, type StorageBackend } from './open-storage.js';
 import { StorageSession } from './replication/members.js';
 import type { ReplicationStatus } from './replication/peer-sender.js';
 import { Peers } from './replication/peers.js';
-import type { StorageService } from './service.js';
-import type { FirstSync } from './state-file.js';
 import { type StorageOptions, type StorageSettings, storageSettings } from './storage-options.js';
 import { TrackerLink } from './tracker-link.js';
 
@@ -27,9 +25,6 @@ export interface Storage extends AsyncDisposable {
   /** Stops listening, lets requests under way finish for a moment, closes everything. */
   close(): Promise<void>;
 }
-
-const UPLOAD_PRIORITY = 10;
-const MIB = 1024 * 1024;
 
 /**
  * Starts a storage; resolves when it listens, whether or not a tracker is there
@@ -66,17 +61,25 @@ export async function startStorage(
   const { port } = server;
   const statistics = (): StorageStatistics =>
     opened.counters.statistics(server.counts, opened.service.replication);
-  const membership = join(opened.service, port, {
-    firstSync: opened.firstSync,
-    joinedAtSeconds: opened.joinedAtSeconds,
-    statistics: () => encodeStatistics(statistics()),
-  });
-  const peers = new Peers({ service: opened.service, trackers: settings.trackers });
-  opened.service.replication.passTo(peers);
+  const { service, firstSync, joinedAtSeconds } = opened;
+  const startedAtSeconds = nowSeconds(settings.environment);
+  const active = deferred<void>();
+  const links = settings.trackers.map(
+    (tracker) =>
+      new TrackerLink({
+        ...{ tracker, service, port, joinedAtSeconds, startedAtSeconds, firstSync },
+        onActive: active.resolve,
+        statistics: () => encodeStatistics(statistics()),
+      }),
+  );
+  for (const link of links) link.start();
+  const peers = new Peers(service);
+  peers.start();
+  service.replication.passTo(peers);
   let closed: Promise<void> | undefined;
   const close = (): Promise<void> => {
     closed ??= (async () => {
-      await membership.close();
+      await Promise.all(links.map((link) => link.close()));
       await server.close();
       await peers.close();
       await opened.close();
@@ -87,72 +90,11 @@ export async function startStorage(
     host,
     port,
     group,
-    active: () => membership.active,
-    cacheStats: () => opened.service.cache.stats(),
+    active: () => active.promise,
+    cacheStats: () => service.cache.stats(),
     statistics,
     replicationStatus: () => peers.status(),
     close,
     [Symbol.asyncDispose]: close,
-  };
-}
-
-/** Joins every tracker and stays joined. */
-function join(
-  service: StorageService,
-  port: number,
-  about: {
-    readonly firstSync: FirstSync;
-    readonly joinedAtSeconds: number;
-    readonly statistics: () => Buffer;
-  },
-): { readonly active: Promise<void>; close(): Promise<void> } {
-  const { settings, identity, storePaths } = service;
-  const active = deferred<void>();
-  const usage = (): Promise<DiskUsage[]> =>
-    Promise.all(
-      storePaths.map(async (path) => {
-        const { totalBytes, freeBytes } = await path.space();
-        return {
-          totalMegabytes: Math.floor(totalBytes / MIB),
-          freeMegabytes: Math.floor(freeBytes / MIB),
-        };
-      }),
-    );
-  const links = settings.trackers.map(
-    (tracker) =>
-      new TrackerLink({
-        tracker,
-        host: settings.host,
-        port,
-        identity,
-        timeoutMs: settings.limits.requestTimeoutMs,
-        access: settings.access,
-        beatIntervalMs: settings.beatIntervalMs,
-        diskReportIntervalMs: settings.diskReportIntervalMs,
-        reconnectDelayMs: settings.reconnectDelayMs,
-        joinRequest: {
-          group: settings.group,
-          port,
-          storePathCount: storePaths.length,
-          subdirectoriesPerPath: settings.subdirectoriesPerPath,
-          uploadPriority: UPLOAD_PRIORITY,
-          joinedAtSeconds: about.joinedAtSeconds,
-          startedAtSeconds: nowSeconds(settings.environment),
-          version: PROTOCOL_VERSION,
-          trackers: settings.trackers.map(({ text }) => text),
-        },
-        firstSync: about.firstSync,
-        replication: service.replication,
-        statistics: about.statistics,
-        usage,
-        onActive: active.resolve,
-        onError: settings.onError,
-      }),
-  );
-  return {
-    active: active.promise,
-    close: async () => {
-      await Promise.all(links.map((link) => link.close()));
-    },
   };
 }

@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import { type Disk, localDisk } from '@stevedore/disk';
+import { integers, OptionError } from '@stevedore/options';
 import { isGroupName, MAX_GROUP_SERVERS } from '@stevedore/protocol';
 import {
   type AccessOptions,
@@ -9,14 +10,12 @@ import {
   type ConnectionLimits,
   type ConnectionOptions,
   checkAddress,
-  checkInteger,
   connectionLimits,
   DEFAULT_HOST,
   DEFAULT_STORAGE_PORT,
   DEFAULT_TRACKER_PORT,
   type Environment,
   isOwnAddress,
-  OptionError,
   systemEnvironment,
 } from '@stevedore/wire';
 
@@ -98,25 +97,27 @@ export function storageSettings(options: StorageOptions): StorageSettings {
     storePaths: options.storePaths.map((path) => resolve(path)),
     trackers: (options.trackers ?? []).map((text) => checkAddress(text, DEFAULT_TRACKER_PORT)),
     host,
-    port: options.port ?? DEFAULT_STORAGE_PORT,
     group: options.group ?? 'group1',
     address: options.address,
-    subdirectoriesPerPath: options.subdirectoriesPerPath ?? 256,
-    filesPerDirectory: options.filesPerDirectory ?? 100,
-    reservedSpaceMegabytes: options.reservedSpaceMegabytes ?? 0,
-    maxIdleFiles: options.maxIdleFiles ?? 2560,
-    readChunkBytes: options.readChunkBytes ?? 256 * 1024,
-    maxDirectoryCacheBytes: options.maxDirectoryCacheBytes ?? 128 * MIB,
-    maxTrunkDirectoryBytes: options.maxTrunkDirectoryBytes ?? 32 * MIB,
-    cacheBytes: options.cacheBytes ?? 64 * MIB,
     cacheFilter: options.cacheFilter ?? false,
-    readAheadBytes: options.readAheadBytes ?? MIB,
     readAheadShare: options.readAheadShare ?? 0.25,
-    writeCopies: options.writeCopies ?? 1,
-    writeTimeoutMs: options.writeTimeoutMs ?? 5000,
-    beatIntervalMs: options.beatIntervalMs ?? 30_000,
-    diskReportIntervalMs: options.diskReportIntervalMs ?? 60_000,
-    reconnectDelayMs: options.reconnectDelayMs ?? 1000,
+    ...integers(options, {
+      port: [DEFAULT_STORAGE_PORT, 0, 65_535],
+      subdirectoriesPerPath: [256, 1, 256],
+      filesPerDirectory: [100, 1, 1_000_000_000],
+      reservedSpaceMegabytes: [0, 0, 2 ** 40],
+      maxIdleFiles: [2560, 0, 1_000_000],
+      readChunkBytes: [256 * 1024, 512, 64 * MIB],
+      maxDirectoryCacheBytes: [128 * MIB, 0, 2 ** 40],
+      maxTrunkDirectoryBytes: [32 * MIB, 1, 2 ** 31],
+      cacheBytes: [64 * MIB, 0, 2 ** 40],
+      readAheadBytes: [MIB, 0, 64 * MIB],
+      writeCopies: [1, 1, MAX_GROUP_SERVERS],
+      writeTimeoutMs: [5000, 1, DAY_MS],
+      beatIntervalMs: [30_000, 1, DAY_MS],
+      diskReportIntervalMs: [60_000, 1, DAY_MS],
+      reconnectDelayMs: [1000, 1, DAY_MS],
+    }),
     disk: options.disk ?? localDisk,
     environment: options.environment ?? systemEnvironment,
     onError: options.onError ?? (() => {}),
@@ -142,25 +143,10 @@ function check(settings: StorageSettings): void {
   if (address !== undefined && !isOwnAddress(address)) {
     throw new OptionError(`address must be an IPv4 address, not "${address}"`);
   }
-  checkInteger('port', settings.port, 0, 65_535);
-  checkInteger('subdirectoriesPerPath', settings.subdirectoriesPerPath, 1, 256);
-  checkInteger('filesPerDirectory', settings.filesPerDirectory, 1, 1_000_000_000);
-  checkInteger('reservedSpaceMegabytes', settings.reservedSpaceMegabytes, 0, 2 ** 40);
-  checkInteger('maxIdleFiles', settings.maxIdleFiles, 0, 1_000_000);
-  checkInteger('readChunkBytes', settings.readChunkBytes, 512, 64 * MIB);
-  checkInteger('maxDirectoryCacheBytes', settings.maxDirectoryCacheBytes, 0, 2 ** 40);
-  checkInteger('maxTrunkDirectoryBytes', settings.maxTrunkDirectoryBytes, 1, 2 ** 31);
-  checkInteger('cacheBytes', settings.cacheBytes, 0, 2 ** 40);
-  checkInteger('readAheadBytes', settings.readAheadBytes, 0, 64 * MIB);
   if (!(settings.readAheadShare >= 0 && settings.readAheadShare <= 1)) {
     throw new OptionError(`readAheadShare must be from 0 to 1, not ${settings.readAheadShare}`);
   }
-  checkInteger('writeCopies', settings.writeCopies, 1, MAX_GROUP_SERVERS);
   if (settings.writeCopies > 1 && trackers.length === 0) {
     throw new OptionError('writeCopies needs trackers, which list the other members');
   }
-  checkInteger('writeTimeoutMs', settings.writeTimeoutMs, 1, DAY_MS);
-  checkInteger('beatIntervalMs', settings.beatIntervalMs, 1, DAY_MS);
-  checkInteger('diskReportIntervalMs', settings.diskReportIntervalMs, 1, DAY_MS);
-  checkInteger('reconnectDelayMs', settings.reconnectDelayMs, 1, DAY_MS);
 }

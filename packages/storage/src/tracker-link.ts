@@ -1,4 +1,5 @@
 import { isIPv6 } from 'node:net';
+import { News } from '@stevedore/async';
 import {
   beat,
   type ChangeList,
@@ -23,15 +24,17 @@ import {
   asError,
   idOfAddress,
   isOwnAddress,
+  keepSession,
   Peer,
-  type PeerAccess,
+  PROTOCOL_VERSION,
   StatusError,
 } from '@stevedore/wire';
-import type { Identity } from './identity.js';
-import { News } from './news.js';
+
 import { isUnfinished } from './replication/members.js';
 import type { Replication } from './replication/replication.js';
+import type { StorageService } from './service.js';
 import type { FirstSync } from './state-file.js';
+import type { StorageSettings } from './storage-options.js';
 
 /**
  * The long connection of a storage to one tracker: asks for the own address, the
@@ -61,32 +64,28 @@ const AWAY_BEATS = 1.2;
 /** News are asked for at most so often. */
 const REFRESH_INTERVAL_MS = 100;
 
+const UPLOAD_PRIORITY = 10;
+const MIB = 1024 * 1024;
+
 export interface TrackerLinkOptions {
   readonly tracker: Address;
-  /** Address the storage listens on; the connection comes from it if it names one. */
-  readonly host: string;
+  readonly service: StorageService;
+  /** The port that the storage listens on. */
   readonly port: number;
-  readonly identity: Identity;
-  readonly timeoutMs: number;
-  readonly access: PeerAccess;
-  readonly beatIntervalMs: number;
-  readonly diskReportIntervalMs: number;
-  readonly reconnectDelayMs: number;
-  /** The join of this storage, but for what the connection tells. */
-  readonly joinRequest: Omit<JoinRequest, 'status' | 'trackerAddress' | 'initial' | 'storageId'>;
+  readonly joinedAtSeconds: number;
+  readonly startedAtSeconds: number;
   readonly firstSync: FirstSync;
-  readonly replication: Replication;
   /** The 348 bytes of what this storage has done. */
-  statistics(): Buffer;
-  usage(): Promise<readonly DiskUsage[]>;
+  readonly statistics: () => Buffer;
   readonly onActive: () => void;
-  readonly onError: (error: Error) => void;
 }
 
 export class TrackerLink {
   readonly #options: TrackerLinkOptions;
+  readonly #settings: StorageSettings;
+  readonly #replication: Replication;
   readonly #stop = new AbortController();
-  readonly #running: Promise<void>;
+  #running: Promise<void> | undefined;
   /** Own status as this tracker last sent it. */
   #status: number = StorageStatus.init;
   /** Whom the first copy comes from. */
@@ -97,57 +96,58 @@ export class TrackerLink {
   /** Longer than the usual pause where the members are to see that this storage is away. */
   #awayMs = 0;
   /** True once the tracker has sent the group's members. */
-  #told = false;
+  #knowsMembers = false;
   /** Woken whenever there may be something to do. */
   readonly #news = new News();
 
   constructor(options: TrackerLinkOptions) {
     this.#options = options;
-    options.replication.members.onRefresh(() => this.#news.wake());
-    this.#running = this.#run();
+    this.#settings = options.service.settings;
+    this.#replication = options.service.replication;
   }
 
-  close(): Promise<void> {
+  /** Joins, and stays joined until `close`. */
+  start(): void {
+    this.#replication.members.onRefresh(() => this.#news.wake());
+    this.#running = keepSession({
+      signal: this.#stop.signal,
+      session: (serves) => this.#session(serves),
+      pause: () => this.#pause(),
+      report: (error) => this.#report(error),
+    });
+  }
+
+  async close(): Promise<void> {
     this.#stop.abort();
     this.#news.wake();
-    return this.#running;
+    await this.#running;
   }
 
-  /** Only the first failure in a row is reported. */
-  async #run(): Promise<void> {
-    const { tracker, reconnectDelayMs, onError } = this.#options;
-    const { signal } = this.#stop;
-    let hasFailed = false;
-    while (!signal.aborted) {
-      try {
-        await this.#session(() => {
-          hasFailed = false;
-        });
-      } catch (error) {
-        if (!hasFailed && !signal.aborted) {
-          const { message } = asError(error);
-          onError(new Error(`Tracker ${tracker.text}: ${message}`, { cause: error }));
-        }
-        hasFailed = true;
-      }
-      const until = performance.now() + this.#awayMs;
-      this.#awayMs = 0;
-      if (!signal.aborted) await this.#news.next(reconnectDelayMs);
-      while (performance.now() < until && !signal.aborted) {
-        await this.#news.next(until - performance.now());
-      }
+  async #pause(): Promise<void> {
+    const until = performance.now() + this.#awayMs;
+    this.#awayMs = 0;
+    await this.#news.next(this.#settings.reconnectDelayMs);
+    while (performance.now() < until && !this.#stop.signal.aborted) {
+      await this.#news.next(until - performance.now());
     }
   }
 
+  #report(error: unknown): void {
+    const { message } = asError(error);
+    const where = this.#options.tracker.text;
+    this.#settings.onError(new Error(`Tracker ${where}: ${message}`, { cause: error }));
+  }
+
   async #session(active: () => void): Promise<void> {
-    const { tracker, host, identity, joinRequest, timeoutMs, access } = this.#options;
+    const { tracker, service, port, firstSync } = this.#options;
+    const { host, group, access, limits } = this.#settings;
+    const { identity } = service;
     const localAddress = isOwnAddress(host) ? host : undefined;
     const client = await Peer.open(
-      { address: tracker, localAddress, timeoutMs, access },
+      { address: tracker, localAddress, timeoutMs: limits.requestTimeoutMs, access },
       this.#stop.signal,
     );
     try {
-      const { group, port } = joinRequest;
       const seen = await client.ask(getMyIp, { group, port });
       identity.learnAddress(seen);
       identity.learnParameters(await client.ask(parameterReq, undefined));
@@ -156,11 +156,11 @@ export class TrackerLink {
       }
       const storageId = identity.usesIds ? await this.#learnIds(client) : '';
       const memberId = storageId === '' ? idOfAddress(seen) : storageId;
-      this.#options.replication.members.learnOwnId(memberId);
+      this.#replication.members.learnOwnId(memberId);
       const trackerAddress = client.remoteAddress;
-      const initial = !this.#options.firstSync.done;
-      const request = { ...joinRequest, initial, storageId, status: this.#status, trackerAddress };
-      this.#status = (await client.ask(join, request)).status;
+      const initial = !firstSync.done;
+      const about = { initial, storageId, status: this.#status, trackerAddress };
+      this.#status = (await client.ask(join, { ...this.#joinRequest(), ...about })).status;
       await this.#settleSync(client, initial);
       await this.#reports(client, active);
     } finally {
@@ -168,9 +168,34 @@ export class TrackerLink {
     }
   }
 
+  /** The join of this storage, but for what the connection tells. */
+  #joinRequest(): Omit<JoinRequest, 'status' | 'trackerAddress' | 'initial' | 'storageId'> {
+    const { group, trackers, storePaths, subdirectoriesPerPath } = this.#settings;
+    const { port, joinedAtSeconds, startedAtSeconds } = this.#options;
+    return {
+      ...{ group, port, subdirectoriesPerPath, joinedAtSeconds, startedAtSeconds },
+      storePathCount: storePaths.length,
+      uploadPriority: UPLOAD_PRIORITY,
+      version: PROTOCOL_VERSION,
+      trackers: trackers.map(({ text }) => text),
+    };
+  }
+
+  #usage(): Promise<DiskUsage[]> {
+    const spaces = this.#options.service.storePaths.all.map(async (path) => {
+      const { totalBytes, freeBytes } = await path.space();
+      return {
+        totalMegabytes: Math.floor(totalBytes / MIB),
+        freeMegabytes: Math.floor(freeBytes / MIB),
+      };
+    });
+    return Promise.all(spaces);
+  }
+
   /** The list of all ids and the own one, which is the answer. */
   async #learnIds(client: Peer): Promise<string> {
-    const { identity, joinRequest } = this.#options;
+    const { service, port } = this.#options;
+    const { identity } = service;
     const lines: string[] = [];
     for (let total = 1; lines.length < total; ) {
       const page = await client.ask(fetchStorageIds, { start: lines.length, allowEmpty: true });
@@ -180,7 +205,7 @@ export class TrackerLink {
       total = page.total;
       lines.push(...page.lines);
     }
-    const { group, port } = joinRequest;
+    const { group } = this.#settings;
     const address = identity.address ?? '';
     const own = await client.ask(getServerId, { group, address, port });
     identity.learnIds(own, lines);
@@ -227,8 +252,9 @@ export class TrackerLink {
 
   /** Reports until the connection breaks or the link is closed. */
   async #reports(client: Peer, connected: () => void): Promise<void> {
-    const { beatIntervalMs, diskReportIntervalMs, usage, statistics, replication } = this.#options;
-    const { synced } = replication;
+    const { beatIntervalMs, diskReportIntervalMs } = this.#settings;
+    const { statistics } = this.#options;
+    const { synced } = this.#replication;
     let sent: Buffer = Buffer.alloc(0);
     let reported = '';
     let ended = false;
@@ -242,7 +268,7 @@ export class TrackerLink {
     while (!ended && !this.#stop.signal.aborted) {
       const now = performance.now();
       if (now >= diskAt) {
-        this.#learn(await client.ask(reportDiskUsage, await usage()));
+        this.#learn(await client.ask(reportDiskUsage, await this.#usage()));
         diskAt = now + diskReportIntervalMs;
       }
       if (now >= beatAt || refreshed) {
@@ -270,31 +296,31 @@ export class TrackerLink {
   }
 
   #learn({ members }: ChangeList): void {
-    const { tracker, replication } = this.#options;
+    const replication = this.#replication;
     if (!members) {
       replication.members.unchanged();
       return;
     }
-    this.#told = true;
-    replication.members.learn(tracker.text, members);
+    this.#knowsMembers = true;
+    replication.members.learn(this.#options.tracker.text, members);
     const own = members.find(({ id }) => id === replication.members.ownId);
     if (own) this.#status = own.status;
   }
 
   /** Goes by the own status: the first copy is done, or its source is gone. */
   async #follow(client: Peer): Promise<void> {
-    const { firstSync, replication, onActive } = this.#options;
+    const { firstSync, onActive } = this.#options;
     if (!isUnfinished(this.#status)) {
       firstSync.finish();
       // A C tracker sends the members late; it counts a storage that beats as active.
-      if (!this.#told || this.#status === StorageStatus.active) onActive();
+      if (!this.#knowsMembers || this.#status === StorageStatus.active) onActive();
       return;
     }
     const now = performance.now();
-    const source = this.#source && replication.members.find(this.#source.sourceId);
+    const source = this.#source && this.#replication.members.find(this.#source.sourceId);
     if (source?.status === StorageStatus.active) {
       this.#sourceSeenAt = now;
-      const beginsMs = COPY_BEGINS_BEATS * this.#options.beatIntervalMs;
+      const beginsMs = COPY_BEGINS_BEATS * this.#settings.beatIntervalMs;
       if (
         this.#status === StorageStatus.waitSync &&
         now - this.#askedAt > Math.max(beginsMs, COPY_BEGINS_MIN_MS)
@@ -315,7 +341,7 @@ export class TrackerLink {
     await client.ask(changeStatus, StorageStatus.offline);
     await client.ask(beat, undefined);
     this.#status = StorageStatus.init;
-    this.#awayMs = AWAY_BEATS * this.#options.beatIntervalMs;
+    this.#awayMs = AWAY_BEATS * this.#settings.beatIntervalMs;
     throw new Error('no member has begun the first copy; leaving for a moment, so that all see it');
   }
 }

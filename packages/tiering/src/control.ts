@@ -15,7 +15,7 @@ export { type ClassStatus, type MigrationStatus, prometheusText } from './migrat
 /** A storage has no tiers, or is not one of ours. */
 export class NoMigrationError extends Error {
   override readonly name = 'NoMigrationError';
-  readonly code = 'ERR_NO_MIGRATION';
+  readonly code = 'no_migration';
 }
 
 export interface AskOptions {
@@ -48,5 +48,5 @@ export async function askMigration(
 
 /** A storage that does not know a command answers and closes, or only closes. */
 function isEnd(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'ERR_CONNECTION_LOST';
+  return error instanceof Error && 'code' in error && error.code === 'connection_lost';
 }

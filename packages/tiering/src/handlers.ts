@@ -107,22 +107,10 @@ export function redirecting<Session>(
 /** MIGRATION_CONTROL: status, pause, resume, dry-run, recall. Answers with the status after it. */
 export function migrationHandler<Session>(migration: Migration): Handler<Session> {
   return control(migrationControl, (action) => {
-    switch (action) {
-      case 'pause':
-        migration.pause();
-        break;
-      case 'resume':
-        migration.resume();
-        break;
-      case 'dry-run':
-        migration.dryRun();
-        break;
-      case 'recall':
-        migration.recall();
-        break;
-      case 'status':
-        break;
-    }
+    if (action === 'pause') migration.pause();
+    if (action === 'resume') migration.resume();
+    if (action === 'dry-run') migration.dryRun();
+    if (action === 'recall') migration.recall();
     return Buffer.from(JSON.stringify(migration.status()));
   });
 }

@@ -1,6 +1,6 @@
 import { type Parameters, parameters } from '@stevedore/balance';
+import { checkInteger, integers, OptionError } from '@stevedore/options';
 import { isGroupName } from '@stevedore/protocol';
-import { checkInteger, OptionError } from '@stevedore/wire';
 
 /** The metadata tier of a storage, and what moves files out of it and back. */
 export interface TierOptions {
@@ -66,7 +66,6 @@ export function tierSettings(options: TierOptions, group: string): TierSettings 
   const settings: TierSettings = {
     enabled: options.enabled ?? false,
     thresholdBytes: options.thresholdBytes ?? 64 * KIB,
-    roomBytes: options.roomBytes ?? 4 * KIB ** 3,
     moveTo: options.moveTo,
     shareWith: Object.freeze([...(options.shareWith ?? [])]),
     migrates: options.migrates ?? true,
@@ -75,32 +74,24 @@ export function tierSettings(options: TierOptions, group: string): TierSettings 
       ...options.parameters,
       smallFileShare,
     }),
-    intervalMs: options.intervalMs ?? 1000,
-    bytesPerSecond: options.bytesPerSecond ?? 0,
-    accessBytes: options.accessBytes ?? 4 * KIB,
-    readAccessBytes: options.readAccessBytes ?? KIB,
-    maxRunning: options.maxRunning ?? 64,
-    maxBesideMetadata: options.maxBesideMetadata ?? 2,
-    maxWaiting: options.maxWaiting ?? 4096,
-    maxWaitMs: options.maxWaitMs ?? 10_000,
-    movesPerSecond: options.movesPerSecond ?? 50,
-    graceMs: options.graceMs ?? 60_000,
+    ...integers(options, {
+      roomBytes: [4 * KIB ** 3, 1, 2 ** 50],
+      intervalMs: [1000, 10, 3_600_000],
+      bytesPerSecond: [0, 0, 2 ** 50],
+      accessBytes: [4 * KIB, 0, 2 ** 40],
+      readAccessBytes: [KIB, 0, 2 ** 40],
+      maxRunning: [64, 1, 100_000],
+      maxBesideMetadata: [2, 1, 100_000],
+      maxWaiting: [4096, 1, 1_000_000],
+      maxWaitMs: [10_000, 1, 3_600_000],
+      movesPerSecond: [50, 1, 1_000_000],
+      graceMs: [60_000, 0, 86_400_000],
+    }),
   };
   const { minimumThresholdBytes, maximumThresholdBytes } = settings.parameters;
   const { thresholdBytes } = settings;
   checkInteger('thresholdBytes', thresholdBytes, minimumThresholdBytes, maximumThresholdBytes);
   checkInteger('maximumThresholdBytes', maximumThresholdBytes, 1, 64 * KIB * KIB);
-  checkInteger('roomBytes', settings.roomBytes, 1, 2 ** 50);
-  checkInteger('intervalMs', settings.intervalMs, 10, 3_600_000);
-  checkInteger('bytesPerSecond', settings.bytesPerSecond, 0, 2 ** 50);
-  checkInteger('accessBytes', settings.accessBytes, 0, 2 ** 40);
-  checkInteger('readAccessBytes', settings.readAccessBytes, 0, 2 ** 40);
-  checkInteger('maxRunning', settings.maxRunning, 1, 100_000);
-  checkInteger('maxBesideMetadata', settings.maxBesideMetadata, 1, 100_000);
-  checkInteger('maxWaiting', settings.maxWaiting, 1, 1_000_000);
-  checkInteger('maxWaitMs', settings.maxWaitMs, 1, 3_600_000);
-  checkInteger('movesPerSecond', settings.movesPerSecond, 1, 1_000_000);
-  checkInteger('graceMs', settings.graceMs, 0, 86_400_000);
   checkGroups(settings, group);
   return Object.freeze(settings);
 }

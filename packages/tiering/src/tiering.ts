@@ -1,25 +1,20 @@
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { FastdfsClient } from '@stevedore/fastdfs';
+import { OptionError } from '@stevedore/options';
 import { CommandCode, downloadFile, isTrunkId, StorageStatus } from '@stevedore/protocol';
 import {
   dataDirectory,
   type FileBackend,
   type HotSlices,
+  requestedFile,
   type StorageBackend,
   type StorageService,
   type StorageSession,
   type StorageSettings,
   sizeOf,
 } from '@stevedore/storage';
-import {
-  type Address,
-  asError,
-  type Handler,
-  makeAddress,
-  nowSeconds,
-  OptionError,
-} from '@stevedore/wire';
+import { type Address, asError, type Handler, makeAddress, nowSeconds } from '@stevedore/wire';
 import { migrationHandler, redirecting, scheduled } from './handlers.js';
 import { Audit } from './migration/audit.js';
 import { Migration } from './migration/migration.js';
@@ -140,7 +135,7 @@ export class Tiering implements StorageBackend {
 
   /** The id of the bytes that a download asks for, if they are in another group and never change. */
   #movedTo(service: StorageService, body: Buffer): string | undefined {
-    const id = service.requested(downloadFile.request.decode(body));
+    const id = requestedFile(service, downloadFile.request.decode(body));
     const path = service.store.pathOf(id);
     const mayChange = sizeOf(id) === undefined;
     if (mayChange || service.cache.has(path)) return undefined;
@@ -154,7 +149,7 @@ export class Tiering implements StorageBackend {
     const { migration, costs } = this.#parts;
     try {
       const request = downloadFile.request.decode(body);
-      const id = service.requested(request);
+      const id = requestedFile(service, request);
       const path = service.store.pathOf(id);
       if (service.cache.has(path)) {
         const size = sizeOf(id);

@@ -14,7 +14,7 @@ import type { TrackerSettings } from './tracker-options.js';
 
 const MAX_LINES = 1000;
 
-export class ChangeLog {
+class ChangeLog {
   readonly #lines: string[] = [];
   /** Lines that are no longer kept. */
   #dropped = 0;

@@ -7,9 +7,9 @@ import type { Member } from './member.js';
 export class TrackerSession {
   readonly #ends: ConnectionEnds;
   #joined: { readonly group: Group; readonly member: Member } | undefined;
-  #toldLeader = false;
+  #sentLeader = false;
   /** The members as they were last sent on this connection. */
-  #toldMembers = '';
+  #sentMembers = '';
 
   constructor(ends: ConnectionEnds) {
     this.#ends = ends;
@@ -35,8 +35,8 @@ export class TrackerSession {
   enter(group: Group, member: Member): void {
     if (this.#joined && this.#joined.member !== member) this.#joined.member.leave(this);
     this.#joined = { group, member };
-    this.#toldLeader = false;
-    this.#toldMembers = '';
+    this.#sentLeader = false;
+    this.#sentMembers = '';
   }
 
   get hasJoined(): boolean {
@@ -58,11 +58,11 @@ export class TrackerSession {
     }));
     const text = JSON.stringify(members);
     const changes = {
-      ...(this.#toldLeader ? {} : { leader: this.leader() }),
-      ...(this.#toldMembers === text ? {} : { members }),
+      ...(this.#sentLeader ? {} : { leader: this.leader() }),
+      ...(this.#sentMembers === text ? {} : { members }),
     };
-    this.#toldLeader = true;
-    this.#toldMembers = text;
+    this.#sentLeader = true;
+    this.#sentMembers = text;
     return changes;
   }
 

@@ -1,6 +1,7 @@
 import { isIP, isIPv6 } from 'node:net';
+import { OptionError } from '@stevedore/options';
 import { isGroupName, STORAGE_ID_BYTES, Status } from '@stevedore/protocol';
-import { idOfAddress, OptionError, StatusError } from '@stevedore/wire';
+import { idOfAddress, StatusError } from '@stevedore/wire';
 
 /**
  * What storages are told apart by: their addresses, or ids out of a list

@@ -1,3 +1,4 @@
+import { integers, OptionError } from '@stevedore/options';
 import { type IpWidth, isGroupName } from '@stevedore/protocol';
 import {
   type AccessOptions,
@@ -5,12 +6,10 @@ import {
   accessSettings,
   type ConnectionLimits,
   type ConnectionOptions,
-  checkInteger,
   connectionLimits,
   DEFAULT_HOST,
   DEFAULT_TRACKER_PORT,
   type Environment,
-  OptionError,
   systemEnvironment,
 } from '@stevedore/wire';
 import { StorageIds } from './storage-ids.js';
@@ -52,32 +51,26 @@ export interface TrackerOptions extends ConnectionOptions, AccessOptions {
   readonly onError?: (error: Error) => void;
 }
 
-export interface TrackerSettings {
-  readonly host: string;
-  readonly port: number;
+export interface TrackerSettings
+  extends Required<
+    Omit<TrackerOptions, 'storageIds' | keyof ConnectionOptions | keyof AccessOptions>
+  > {
   readonly limits: ConnectionLimits;
   readonly access: AccessSettings;
-  readonly reservedSpaceMegabytes: number;
-  readonly addressWidth: IpWidth;
-  readonly storeLookup: StoreLookup;
-  readonly storeGroup: string;
-  readonly storeServer: 'round-robin' | 'first' | 'priority';
-  readonly storePath: 'round-robin' | 'most-free';
-  readonly downloadServer: 'round-robin' | 'source';
   readonly storageIds: StorageIds;
-  readonly checkActiveIntervalMs: number;
-  readonly environment: Environment;
-  readonly onError: (error: Error) => void;
 }
 
 export function trackerSettings(options: TrackerOptions): TrackerSettings {
   const storageIds = new StorageIds(options.storageIds ?? []);
   const settings: TrackerSettings = {
     host: options.host ?? DEFAULT_HOST,
-    port: options.port ?? DEFAULT_TRACKER_PORT,
+    ...integers(options, {
+      port: [DEFAULT_TRACKER_PORT, 0, 65_535],
+      reservedSpaceMegabytes: [512, 0, 2 ** 40],
+      checkActiveIntervalMs: [100_000, 1, 86_400_000],
+    }),
     limits: connectionLimits(options),
     access: accessSettings(options),
-    reservedSpaceMegabytes: options.reservedSpaceMegabytes ?? 512,
     storeLookup: options.storeLookup ?? 'round-robin',
     storeGroup: options.storeGroup ?? '',
     storeServer: options.storeServer ?? 'round-robin',
@@ -85,13 +78,9 @@ export function trackerSettings(options: TrackerOptions): TrackerSettings {
     downloadServer: options.downloadServer ?? 'round-robin',
     storageIds,
     addressWidth: options.addressWidth ?? (storageIds.useIpv6 ? 'wide' : 'narrow'),
-    checkActiveIntervalMs: options.checkActiveIntervalMs ?? 100_000,
     environment: options.environment ?? systemEnvironment,
     onError: options.onError ?? (() => {}),
   };
-  checkInteger('port', settings.port, 0, 65_535);
-  checkInteger('reservedSpaceMegabytes', settings.reservedSpaceMegabytes, 0, 2 ** 40);
-  checkInteger('checkActiveIntervalMs', settings.checkActiveIntervalMs, 1, 86_400_000);
   if (settings.storeLookup === 'group' && !isGroupName(settings.storeGroup)) {
     throw new OptionError('storeLookup "group" needs storeGroup');
   }

@@ -9,7 +9,7 @@ import { ProtocolError, Status, statusText } from '@stevedore/protocol';
 /** An answer other than success that is no fault of the daemon: missing file, bad name. */
 export class StatusError extends Error {
   override readonly name = 'StatusError';
-  readonly code = 'ERR_STATUS';
+  readonly code = 'server_status';
   readonly status: number;
   /** What the answer says beside its status. */
   readonly body: Buffer | undefined;
@@ -21,10 +21,7 @@ export class StatusError extends Error {
   }
 }
 
-type ConnectionErrorCode =
-  | 'ERR_CONNECTION_FAILED'
-  | 'ERR_CONNECTION_LOST'
-  | 'ERR_CONNECTION_TIMEOUT';
+type ConnectionErrorCode = 'connect_failed' | 'connection_lost' | 'timeout';
 
 /** No connection, or one that cannot go on: the peer has gone or was silent for too long. */
 export class ConnectionError extends Error {
@@ -40,7 +37,7 @@ export class ConnectionError extends Error {
 /** The other end of a connection has not the secret of this one. */
 export class AuthenticationError extends Error {
   override readonly name = 'AuthenticationError';
-  readonly code = 'ERR_AUTHENTICATION';
+  readonly code = 'access_denied';
 }
 
 /** A daemon that cannot start. `code` is the system's (EADDRINUSE, EACCES, ENOTDIR). */

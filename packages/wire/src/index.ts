@@ -1,6 +1,4 @@
 /** FastDFS frames over sockets, both sides. */
-
-export { OptionError } from '@stevedore/options';
 export {
   type Address,
   addressKey,
@@ -17,7 +15,7 @@ export { authenticate } from './client/authentication.js';
 export { BodySource, type PreparedBody, SourceCursor } from './client/body-source.js';
 export type { Call } from './client/call.js';
 export type { Connection } from './client/connection.js';
-export { Peer, type PeerAccess, type PeerOptions } from './client/peer.js';
+export { keepSession, Peer, type PeerAccess, type PeerOptions } from './client/peer.js';
 export { MAX_TIMER_MS, Pool, type PoolStats } from './client/pool.js';
 export {
   CollectedReply,
@@ -40,7 +38,6 @@ export {
   type AccessOptions,
   type AccessSettings,
   accessSettings,
-  type WithoutSecret,
 } from './server/guard.js';
 export {
   type Context,
@@ -56,7 +53,6 @@ export {
 export {
   type ConnectionLimits,
   type ConnectionOptions,
-  checkInteger,
   connectionLimits,
   DEFAULT_HOST,
   DEFAULT_STORAGE_PORT,

@@ -9,18 +9,11 @@ import {
   regenerateAppender,
   truncateFile,
 } from '@stevedore/protocol';
-import {
-  type Body,
-  type BodyOptions,
-  checkBody,
-  invalid,
-  isSize,
-  knownSize,
-  prepareBody,
-} from '../body.js';
+import { type Body, type BodyOptions, checkBody, invalid, isSize, knownSize } from '../body.js';
 import { type CallOptions, Deadline } from '../deadline.js';
 import { orphanOf } from '../events.js';
-import { type Context, checkFileId } from './context.js';
+import { checkFileId } from '../file-ids.js';
+import type { Context } from './context.js';
 import { namedFile, withBody } from './upload.js';
 
 /**
@@ -45,19 +38,14 @@ export async function append(
   const id = checkFileId('append', fileId);
   const checked = checkBody('append', body, options);
   const deadline = new Deadline('append', options, knownSize(checked), fileId);
-  await withBody(
-    context,
-    deadline,
-    () => prepareBody(checked, context.settings, deadline),
-    async ({ size, payload }) => {
-      const storage = await context.updateTarget(id, deadline);
-      const request = { name: id.name, size };
-      const command = tolerant(appendFile, size === 0 ? appendFile.request.encode(request) : NONE);
-      await context.caller.callWithPayload(storage, command, request, payload, deadline, {
-        repeatable: false,
-      });
-    },
-  );
+  await withBody(context, deadline, checked, async ({ size, payload }) => {
+    const storage = await context.updateTarget(id, deadline);
+    const request = { name: id.name, size };
+    const command = tolerant(appendFile, size === 0 ? appendFile.request.encode(request) : NONE);
+    await context.caller.callWithPayload(storage, command, request, payload, deadline, {
+      repeatable: false,
+    });
+  });
 }
 
 export async function modify(
@@ -71,17 +59,12 @@ export async function modify(
   if (!isSize(offset)) throw invalid('modify', `offset is ${offset}`);
   const checked = checkBody('modify', body, options);
   const deadline = new Deadline('modify', options, knownSize(checked), fileId);
-  await withBody(
-    context,
-    deadline,
-    () => prepareBody(checked, context.settings, deadline),
-    async ({ size, payload }) => {
-      const storage = await context.updateTarget(id, deadline);
-      const request = { name: id.name, offset, size };
-      const command = tolerant(modifyFile, size === 0 ? modifyFile.request.encode(request) : NONE);
-      await context.caller.callWithPayload(storage, command, request, payload, deadline);
-    },
-  );
+  await withBody(context, deadline, checked, async ({ size, payload }) => {
+    const storage = await context.updateTarget(id, deadline);
+    const request = { name: id.name, offset, size };
+    const command = tolerant(modifyFile, size === 0 ? modifyFile.request.encode(request) : NONE);
+    await context.caller.callWithPayload(storage, command, request, payload, deadline);
+  });
 }
 
 export async function truncate(

@@ -1,11 +1,11 @@
-import { type FileId, type FileName, parseFileId, queryUpdate, Status } from '@stevedore/protocol';
+import { type Command, type FileId, queryUpdate, Status } from '@stevedore/protocol';
 import { type Address, Pool } from '@stevedore/wire';
 import { LRUCache } from 'lru-cache';
-import { invalid } from '../body.js';
 import { Caller, greet } from '../caller.js';
 import type { Deadline } from '../deadline.js';
 import { FastdfsError } from '../errors.js';
 import type { PossibleOrphan } from '../events.js';
+import { nameOf } from '../file-ids.js';
 import type { Settings } from '../options.js';
 import { StorageAddresses } from '../storage-addresses.js';
 import { Trackers } from '../trackers.js';
@@ -48,6 +48,18 @@ export class Context {
     this.reportOrphan = reportOrphan;
   }
 
+  /** Asks a tracker, and nobody else. */
+  ask<Request, Reply>(
+    deadline: Deadline,
+    command: Command<Request, Reply>,
+    request: Request,
+  ): Promise<Reply> {
+    return this.run(deadline, async () => {
+      const { reply } = await this.trackers.ask(command, request, deadline);
+      return reply;
+    });
+  }
+
   /** The storage on which a file may be changed: the tracker's choice, and the only one. */
   async updateTarget(id: FileId, deadline: Deadline): Promise<Address> {
     const { reply, tracker } = await this.trackers.ask(queryUpdate, nameOf(id), deadline);
@@ -88,15 +100,4 @@ export class Context {
       pauseMs = Math.min(pauseMs * BUSY_PAUSE_GROWTH, LONGEST_BUSY_PAUSE_MS);
     }
   }
-}
-
-/** Throws FastdfsError `invalid_argument`. */
-export function checkFileId(operation: string, fileId: string): FileId {
-  const id = typeof fileId === 'string' ? parseFileId(fileId) : undefined;
-  if (!id) throw invalid(operation, `"${fileId}" is not a file id`);
-  return id;
-}
-
-export function nameOf(id: FileId): FileName {
-  return { group: id.group, name: id.name };
 }

@@ -19,11 +19,10 @@ import { invalid, isSize } from '../body.js';
 import { type Caller, checkStatus } from '../caller.js';
 import { Deadline } from '../deadline.js';
 import { FastdfsError } from '../errors.js';
-import { toldSize } from '../file-ids.js';
+import { checkFileId, nameOf, toldSize } from '../file-ids.js';
 import { checkPlace, type Download, openStream } from '../streaming.js';
-import { type Context, checkFileId, nameOf } from './context.js';
-import { readAtPlace } from './moved.js';
-import { type Attempt, type ReadOptions, readFromAny } from './reading.js';
+import type { Context } from './context.js';
+import { type Attempt, Reading, type ReadOptions, readAtPlace } from './reading.js';
 
 /** Downloads: as a stream, in one piece, into a file. */
 
@@ -51,27 +50,15 @@ export async function download(
   const range = checkRange('download', options);
   if (range === undefined) return emptyDownload();
   const deadline = new Deadline('download', options, range.length, fileId);
-  const { caller } = context;
   try {
-    const read = (at: FileId, flags: number): Promise<Download> => {
-      const attempt: Attempt<Download> = async (storage, stepMs) => {
-        const start = await startInFile(context, at, range, storage, deadline);
-        const request = { ...nameOf(at), ...start };
-        try {
-          return await openDownload(caller, storage, request, deadline, stepMs, flags);
-        } catch (error) {
-          const length = await lengthInFile(context, error, at, range, storage, deadline);
-          if (length > 0) {
-            return openDownload(caller, storage, { ...request, length }, deadline, stepMs);
-          }
+    return await context.repeatWhileBusy(deadline, () =>
+      readRange(context, id, range, options, deadline, {
+        open: (...request) => openDownload(context.caller, deadline, ...request),
+        empty() {
           deadline.settle();
           return emptyDownload();
-        }
-      };
-      return readFromAny(context, queryFetch, at, deadline, attempt, options.storage);
-    };
-    return await context.repeatWhileBusy(deadline, () =>
-      readAtPlace(context, id, deadline, options, read),
+        },
+      }),
     );
   } catch (error) {
     deadline.settle();
@@ -89,25 +76,12 @@ export async function downloadBytes(
   const maxBytes = options.maxBytes ?? DEFAULT_MAX_BYTES;
   if (!isSize(maxBytes)) throw invalid('download', `maxBytes is ${maxBytes}`);
   if (range === undefined) return Buffer.alloc(0);
-  const { caller } = context;
-  return context.run(new Deadline('download', options, range.length, fileId), (deadline) => {
-    const read = (at: FileId, flags: number): Promise<Buffer> => {
-      const attempt: Attempt<Buffer> = async (storage, stepMs) => {
-        const start = await startInFile(context, at, range, storage, deadline);
-        const request = { ...nameOf(at), ...start };
-        try {
-          return await downloadWhole(caller, storage, request, maxBytes, deadline, stepMs, flags);
-        } catch (error) {
-          const length = await lengthInFile(context, error, at, range, storage, deadline);
-          if (length === 0) return Buffer.alloc(0);
-          const cut = { ...request, length };
-          return downloadWhole(caller, storage, cut, maxBytes, deadline, stepMs);
-        }
-      };
-      return readFromAny(context, queryFetch, at, deadline, attempt, options.storage);
-    };
-    return readAtPlace(context, id, deadline, options, read);
-  });
+  return context.run(new Deadline('download', options, range.length, fileId), (deadline) =>
+    readRange(context, id, range, options, deadline, {
+      open: (...request) => downloadWhole(context.caller, deadline, maxBytes, ...request),
+      empty: () => Buffer.alloc(0),
+    }),
+  );
 }
 
 /** The file appears under its name only when it is whole and on the disk. */
@@ -148,6 +122,37 @@ async function syncDirectory(path: string): Promise<void> {
   } finally {
     await handle.close();
   }
+}
+
+/** How the bytes of one storage are read. */
+interface RangeReader<T> {
+  open(storage: Address, request: DownloadRequest, stepMs: number, flags: number): Promise<T>;
+  /** What stands for no bytes. */
+  empty(): T;
+}
+
+/** A range of a file, from any storage that has it; earlier servers need some help. */
+function readRange<T>(
+  context: Context,
+  id: FileId,
+  range: Range,
+  options: ReadOptions,
+  deadline: Deadline,
+  { open, empty }: RangeReader<T>,
+): Promise<T> {
+  return readAtPlace(context, id, deadline, options, (at, flags) => {
+    const attempt: Attempt<T> = async (storage, stepMs) => {
+      const start = await startInFile(context, at, range, storage, deadline);
+      const request = { ...nameOf(at), ...start };
+      try {
+        return await open(storage, request, stepMs, flags);
+      } catch (error) {
+        const length = await lengthInFile(context, error, at, range, storage, deadline);
+        return length === 0 ? empty() : open(storage, { ...request, length }, stepMs, 0);
+      }
+    };
+    return new Reading(context, at, deadline, attempt).from(queryFetch, options.storage);
+  });
 }
 
 /**
@@ -208,11 +213,11 @@ function checkRange(operation: string, { offset = 0, length }: DownloadOptions):
 /** Settles the deadline once the stream has ended. */
 function openDownload(
   caller: Caller,
+  deadline: Deadline,
   address: Address,
   request: DownloadRequest,
-  deadline: Deadline,
   stepMs: number,
-  flags = 0,
+  flags: number,
 ): Promise<Download> {
   const frame = encodeRequest(downloadFile, request, flags);
   const check = (header: FrameHeader): void => checkAnnounced(header, request.length);
@@ -222,12 +227,12 @@ function openDownload(
 /** At most `maxBytes` in memory; more is refused with `too_large` before any is read. */
 function downloadWhole(
   caller: Caller,
+  deadline: Deadline,
+  maxBytes: number,
   address: Address,
   request: DownloadRequest,
-  maxBytes: number,
-  deadline: Deadline,
   stepMs: number,
-  flags = 0,
+  flags: number,
 ): Promise<Buffer> {
   const frame = encodeRequest(downloadFile, request, flags);
   return caller.withConnection(address, deadline, stepMs, async (connection) => {

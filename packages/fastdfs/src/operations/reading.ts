@@ -1,10 +1,12 @@
 import {
   type Command,
+  DownloadFlag,
   decodeFields,
   type FetchTarget,
   type FileId,
   type FileName,
   fileKind,
+  formatFileId,
   listStorage,
   parseSliceId,
   queryFetchAll,
@@ -14,8 +16,9 @@ import {
 } from '@stevedore/protocol';
 import type { Address } from '@stevedore/wire';
 import type { CallOptions, Deadline } from '../deadline.js';
-import { FastdfsError, isUnreachable } from '../errors.js';
-import { type Context, nameOf } from './context.js';
+import { Elsewhere, FastdfsError, isUnreachable } from '../errors.js';
+import { nameOf } from '../file-ids.js';
+import type { Context } from './context.js';
 
 /**
  * Reads that survive the loss of a storage. The storage that the tracker names is
@@ -36,111 +39,125 @@ export interface ReadOptions extends CallOptions {
   readonly storage?: ServerAddress | undefined;
 }
 
-/** Calls `attempt` with one storage after the other. It must not have handed out any byte. */
-export async function readFromAny<T>(
-  context: Context,
-  locate: Command<FileName, FetchTarget>,
-  id: FileId,
-  deadline: Deadline,
-  attempt: Attempt<T>,
-  only?: ServerAddress,
-): Promise<T> {
-  if (only) return attempt(context.addresses.named(only, deadline), deadline.remainingMs);
-  const { reply, tracker } = await context.trackers.ask(locate, nameOf(id), deadline);
-  const first = context.addresses.of(reply, tracker, deadline);
-  try {
-    return await attempt(first, stepOf(deadline, 2));
-  } catch (error) {
-    deadline.throwIfEnded();
-    const tried = new Set([first.text]);
-    if (isNotFound(error)) return askForCopy(context, id, deadline, attempt, tried, error);
-    if (isUnreachable(error)) return askOthers(context, id, deadline, attempt, tried, error);
-    throw error;
-  }
+export interface InfoOptions extends ReadOptions {
+  /**
+   * Whether the storage reads an appender or slave file for its CRC-32, which can take
+   * long. Default true; the CRC-32 of such files is 0 otherwise.
+   */
+  readonly computeCrc?: boolean | undefined;
 }
 
-async function askOthers<T>(
-  context: Context,
-  id: FileId,
-  deadline: Deadline,
-  attempt: Attempt<T>,
-  tried: Set<string>,
-  failure: FastdfsError,
-): Promise<T> {
-  const others = await untried(context, id, deadline, tried);
-  let last = failure;
-  for (const [index, storage] of others.entries()) {
-    tried.add(storage.text);
+export class Reading<T> {
+  readonly #context: Context;
+  readonly #id: FileId;
+  readonly #deadline: Deadline;
+  readonly #attempt: Attempt<T>;
+  readonly #tried = new Set<string>();
+
+  /** `attempt` must not have handed out any byte when it fails. */
+  constructor(context: Context, id: FileId, deadline: Deadline, attempt: Attempt<T>) {
+    this.#context = context;
+    this.#id = id;
+    this.#deadline = deadline;
+    this.#attempt = attempt;
+  }
+
+  /** Begins with the storage that `locate` names; with `only`, asks that one and no other. */
+  async from(locate: Command<FileName, FetchTarget>, only?: ServerAddress): Promise<T> {
+    const deadline = this.#deadline;
+    const { addresses, trackers } = this.#context;
+    if (only) return this.#attempt(addresses.named(only, deadline), deadline.remainingMs);
+    const { reply, tracker } = await trackers.ask(locate, nameOf(this.#id), deadline);
+    const first = addresses.of(reply, tracker, deadline);
     try {
-      return await attempt(storage, stepOf(deadline, others.length - index));
+      return await this.#attempt(first, stepOf(deadline, 2));
     } catch (error) {
       deadline.throwIfEnded();
-      // That a copy is missing says nothing about the file while another is out of reach.
-      if (isNotFound(error)) continue;
-      if (!isUnreachable(error)) throw error;
-      last = error;
+      this.#tried.add(first.text);
+      if (isNotFound(error)) return this.#askForCopy(error);
+      if (isUnreachable(error)) return this.#askEach(await this.#untried(), error);
+      throw error;
     }
   }
-  throw last;
-}
 
-/**
- * One storage has no such file. That is so if the source says it too, or if the source
- * is a member no more and nobody has it; as long as the source cannot be asked, the
- * file may be there, and the failure is one that passes. Any member may have taken a
- * slave, so that no single answer is enough for it.
- */
-async function askForCopy<T>(
-  context: Context,
-  id: FileId,
-  deadline: Deadline,
-  attempt: Attempt<T>,
-  tried: Set<string>,
-  notFound: FastdfsError,
-): Promise<T> {
-  const { source, isAway, active } = await membersFor(context, id, deadline);
-  const isDecisive = fileKind(id) !== 'slave';
-  if (isDecisive && source && tried.has(source.text)) throw notFound;
-  const others = await untried(context, id, deadline, tried);
-  const storages = [...new Set([...(source ? [source] : []), ...others, ...active])].filter(
-    ({ text }) => !tried.has(text),
-  );
-  let failure = isAway ? sourceAway(deadline, notFound) : undefined;
-  for (const [index, storage] of storages.entries()) {
-    tried.add(storage.text);
-    try {
-      return await attempt(storage, stepOf(deadline, storages.length - index));
-    } catch (error) {
-      deadline.throwIfEnded();
-      if (isNotFound(error)) {
-        if (isDecisive && storage === source) throw error;
-        continue;
+  /**
+   * One storage has no such file. That is so if the source says it too, or if the source
+   * is a member no more and nobody has it; as long as the source cannot be asked, the
+   * file may be there, and the failure is one that passes. Any member may have taken a
+   * slave, so that no single answer is enough for it.
+   */
+  async #askForCopy(notFound: FastdfsError): Promise<T> {
+    const { source, isAway, active } = await this.#members();
+    const decisive = fileKind(this.#id) === 'slave' ? undefined : source;
+    if (decisive && this.#tried.has(decisive.text)) throw notFound;
+    const others = await this.#untried();
+    const storages = [...new Set([...(source ? [source] : []), ...others, ...active])].filter(
+      ({ text }) => !this.#tried.has(text),
+    );
+    const message = 'the storage that took the file is away, and no other has it';
+    const away = isAway && this.#deadline.error('no_storage', message, { cause: notFound });
+    return this.#askEach(storages, away || notFound, decisive);
+  }
+
+  /**
+   * The first bytes that one has, else what has failed last. That a copy is missing says
+   * nothing about the file while another is out of reach, unless `decisive` says it.
+   */
+  async #askEach(storages: readonly Address[], failure: Error, decisive?: Address): Promise<T> {
+    let last = failure;
+    for (const [index, storage] of storages.entries()) {
+      this.#tried.add(storage.text);
+      try {
+        return await this.#attempt(storage, stepOf(this.#deadline, storages.length - index));
+      } catch (error) {
+        this.#deadline.throwIfEnded();
+        if (isNotFound(error)) {
+          if (storage === decisive) throw error;
+          continue;
+        }
+        if (!isUnreachable(error)) throw error;
+        last = error;
       }
-      if (!isUnreachable(error)) throw error;
-      failure = error;
     }
+    throw last;
   }
-  throw failure ?? notFound;
-}
 
-function sourceAway(deadline: Deadline, cause: FastdfsError): FastdfsError {
-  const message = 'the storage that took the file is away, and no other has it';
-  return deadline.error('no_storage', message, { cause });
-}
+  /** Storages that have the file and were not asked; none when no tracker can tell. */
+  async #untried(): Promise<Address[]> {
+    const answer = await this.#ask(queryFetchAll, nameOf(this.#id));
+    if (!answer) return [];
+    return this.#context.addresses
+      .allowed(answer.reply.servers, answer.tracker, this.#deadline)
+      .filter((address) => !this.#tried.has(address.text));
+  }
 
-/** Storages that have the file and were not asked; none when no tracker can tell. */
-async function untried(
-  context: Context,
-  id: FileId,
-  deadline: Deadline,
-  tried: ReadonlySet<string>,
-): Promise<Address[]> {
-  const answer = await context.trackers.ask(queryFetchAll, nameOf(id), deadline).catch(() => null);
-  deadline.throwIfEnded();
-  if (!answer) return [];
-  return context.addresses
-    .allowed(answer.reply.servers, answer.tracker, deadline)
-    .filter((address) => !tried.has(address.text));
+  async #members(): Promise<MembersFor> {
+    const id = this.#id;
+    const answer = await this.#ask(listStorage, { group: id.group, id: '' });
+    if (!answer) return { isAway: false, active: [] };
+    const { reply, tracker } = answer;
+    const { source } = decodeFields(id.base);
+    const addresses = (records: readonly StorageRecord[]): Address[] => {
+      const servers = records.map(({ address, storagePort: port }) => ({ address, port }));
+      return this.#context.addresses.allowed(servers, tracker, this.#deadline);
+    };
+    const record = reply.find((each) => names(each, source) && !isGone(each));
+    // An appender may be an old one elsewhere; who has it as it is, the tracker tells.
+    const isAlike = fileKind(id) !== 'appender' || parseSliceId(id) !== undefined;
+    return {
+      source: record && isActive(record) ? addresses([record])[0] : undefined,
+      isAway: record !== undefined && !isActive(record),
+      active: isAlike ? addresses(reply.filter(isActive)) : [],
+    };
+  }
+
+  /** Null when no tracker can tell. */
+  async #ask<Request, Reply>(command: Command<Request, Reply>, request: Request) {
+    const { trackers } = this.#context;
+    const answer = await trackers.ask(command, request, this.#deadline).catch(() => null);
+    this.#deadline.throwIfEnded();
+    return answer;
+  }
 }
 
 interface MembersFor {
@@ -150,28 +167,6 @@ interface MembersFor {
   readonly isAway: boolean;
   /** Where else the file may be, if its copies are all alike. */
   readonly active: readonly Address[];
-}
-
-async function membersFor(context: Context, id: FileId, deadline: Deadline): Promise<MembersFor> {
-  const request = { group: id.group, id: '' };
-  const answer = await context.trackers.ask(listStorage, request, deadline).catch(() => null);
-  deadline.throwIfEnded();
-  if (!answer) return { isAway: false, active: [] };
-  const { reply, tracker } = answer;
-  const { source } = decodeFields(id.base);
-  const addresses = (records: readonly StorageRecord[]): Address[] => {
-    const servers = records.map(({ address, storagePort: port }) => ({ address, port }));
-    return context.addresses.allowed(servers, tracker, deadline);
-  };
-  const record = reply.find((each) => names(each, source) && !isGone(each));
-  const kind = fileKind(id);
-  // An appender may be an old one elsewhere; who has it as it is, the tracker tells.
-  const isAlike = kind !== 'appender' || parseSliceId(id) !== undefined;
-  return {
-    source: record && isActive(record) ? addresses([record])[0] : undefined,
-    isAway: record !== undefined && !isActive(record),
-    active: isAlike ? addresses(reply.filter(isActive)) : [],
-  };
 }
 
 const { ipChanged, deleted, none } = StorageStatus;
@@ -195,4 +190,39 @@ function stepOf(deadline: Deadline, shares: number): number {
 
 function isNotFound(error: unknown): error is FastdfsError {
   return error instanceof FastdfsError && error.code === 'not_found';
+}
+
+/**
+ * Reads a file whose bytes its storage has moved to another group. The first read of one is
+ * answered with its place there, an id like any other, which is read from and remembered for
+ * a while. Where a place does not answer, the file's own storage is asked, which fetches it.
+ */
+export async function readAtPlace<T>(
+  { places, settings }: Context,
+  id: FileId,
+  deadline: Deadline,
+  { storage }: ReadOptions,
+  read: (at: FileId, flags: number) => Promise<T>,
+): Promise<T> {
+  // Who names a storage wants that one's answer.
+  if (!settings.followMoves || storage) return read(id, 0);
+  const key = formatFileId(id);
+  let place = places.get(key);
+  if (!place) {
+    try {
+      return await read(id, DownloadFlag.placeWanted);
+    } catch (error) {
+      if (!(error instanceof Elsewhere)) throw error;
+      place = error.place;
+      places.set(key, place);
+    }
+  }
+  try {
+    return await read(place, 0);
+  } catch (error) {
+    deadline.throwIfEnded();
+    if (!(error instanceof FastdfsError) || error.code === 'too_large') throw error;
+    places.delete(key);
+    return read(id, 0);
+  }
 }

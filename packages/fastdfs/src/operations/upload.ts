@@ -21,6 +21,7 @@ import type { Address, PreparedBody } from '@stevedore/wire';
 import {
   type Body,
   type BodyOptions,
+  type CheckedBody,
   checkBody,
   invalid,
   knownSize,
@@ -28,9 +29,9 @@ import {
 } from '../body.js';
 import { type CallOptions, Deadline } from '../deadline.js';
 import { FastdfsError, type FastdfsErrorCode } from '../errors.js';
-import { orphanOf } from '../events.js';
-import { storedExtension } from '../file-ids.js';
-import { type Context, checkFileId } from './context.js';
+import { type FailedExchange, orphanOf } from '../events.js';
+import { checkFileId, storedExtension } from '../file-ids.js';
+import type { Context } from './context.js';
 import type { StoreAnswer, StoreLease } from './store-choice.js';
 
 /**
@@ -77,11 +78,8 @@ export async function upload(
   if (group !== undefined && !isGroupName(group)) throw invalid(operation, `group "${group}"`);
   const deadline = new Deadline(operation, options, knownSize(checked));
   const command = kind === 'file' ? FILE : APPENDER;
-  return withBody(
-    context,
-    deadline,
-    () => prepareBody(checked, context.settings, deadline),
-    (prepared) => store(context, command, prepared, extension, group, deadline),
+  return withBody(context, deadline, checked, (prepared) =>
+    store({ context, deadline, command, body: prepared, extension, group }),
   );
 }
 
@@ -89,7 +87,7 @@ export async function upload(
 export async function withBody<T>(
   context: Context,
   deadline: Deadline,
-  prepare: () => Promise<PreparedBody>,
+  checked: CheckedBody,
   use: (body: PreparedBody) => Promise<T>,
 ): Promise<T> {
   let body: PreparedBody | undefined;
@@ -97,7 +95,7 @@ export async function withBody<T>(
     return await context.run(
       deadline,
       async () => {
-        body ??= await prepare();
+        body ??= await prepareBody(checked, context.settings, deadline);
         return use(body);
       },
       () => body === undefined || !isSpent(body),
@@ -112,17 +110,20 @@ function isSpent({ payload }: PreparedBody): boolean {
   return !Buffer.isBuffer(payload) && payload.spent;
 }
 
-async function store(
-  context: Context,
-  command: PayloadCommand<UploadRequest, FileName>,
-  body: PreparedBody,
-  extension: string,
-  group: string | undefined,
-  deadline: Deadline,
-): Promise<string> {
-  const lease = await context.storeChoice.lease(group, deadline);
+/** A new file on its way. */
+interface NewFile {
+  readonly context: Context;
+  readonly deadline: Deadline;
+  readonly command: PayloadCommand<UploadRequest, FileName>;
+  readonly body: PreparedBody;
+  readonly extension: string;
+  readonly group: string | undefined;
+}
+
+async function store(file: NewFile): Promise<string> {
+  const lease = await file.context.storeChoice.lease(file.group, file.deadline);
   try {
-    const fileId = await storeAt(context, lease, command, body, extension, group, deadline);
+    const fileId = await storeAt(file, lease);
     lease.done(true);
     return fileId;
   } finally {
@@ -130,35 +131,29 @@ async function store(
   }
 }
 
-async function storeAt(
-  context: Context,
-  lease: StoreLease,
-  command: PayloadCommand<UploadRequest, FileName>,
-  body: PreparedBody,
-  extension: string,
-  group: string | undefined,
-  deadline: Deadline,
-): Promise<string> {
-  let place: Place | undefined = placeOf(context, lease.answer, deadline);
+async function storeAt(file: NewFile, lease: StoreLease): Promise<string> {
+  const { context, deadline, command, body, extension } = file;
+  const { caller } = context;
+  let place: Place | undefined = placeOf(file, lease.answer);
   let places: AsyncGenerator<Place> | undefined;
   for (let attempt = 1; ; attempt++) {
     let answered = false;
     const { storage, storePathIndex }: Place = place;
     try {
       const request = { storePathIndex, size: body.size, extension };
+      const onFailed = (failed: FailedExchange): void => {
+        answered = failed.answered;
+        context.reportOrphan(orphanOf(failed, deadline.operation, body.size));
+      };
       const { payload } = body;
-      const stored = await context.caller.callWithPayload(
+      const plan = { onFailed };
+      const stored = await caller.callWithPayload(
         storage,
         command,
         request,
         payload,
         deadline,
-        {
-          onFailed(failed) {
-            answered = failed.answered;
-            context.reportOrphan(orphanOf(failed, deadline.operation, body.size));
-          },
-        },
+        plan,
       );
       return formatFileId(stored);
     } catch (error) {
@@ -166,14 +161,14 @@ async function storeAt(
       deadline.throwIfEnded();
       const lost = error instanceof FastdfsError && LOST.has(error.code) && !answered;
       if (!lost || isSpent(body) || attempt === MAX_STORAGES) throw error;
-      places ??= otherPlaces(context, lease.answer.reply, storage, group, deadline);
+      places ??= otherPlaces(file, lease.answer.reply, storage);
       place = (await places.next()).value as Place | undefined;
       if (!place) throw error;
     }
   }
 }
 
-function placeOf(context: Context, { reply, tracker }: StoreAnswer, deadline: Deadline): Place {
+function placeOf({ context, deadline }: NewFile, { reply, tracker }: StoreAnswer): Place {
   return {
     storage: context.addresses.of(reply, tracker, deadline),
     storePathIndex: reply.storePathIndex,
@@ -185,12 +180,11 @@ function placeOf(context: Context, { reply, tracker }: StoreAnswer, deadline: De
  * names next, which may be of another group. None when no tracker can tell.
  */
 async function* otherPlaces(
-  context: Context,
+  file: NewFile,
   first: StoreTarget,
   failed: Address,
-  group: string | undefined,
-  deadline: Deadline,
 ): AsyncGenerator<Place> {
+  const { context, deadline, group } = file;
   const tried = new Set([failed.text]);
   const request = { group: first.group };
   const listed = await context.trackers
@@ -208,7 +202,7 @@ async function* otherPlaces(
   if (group !== undefined) return;
   const next = await context.storeChoice.ask(undefined, deadline).catch(() => undefined);
   deadline.throwIfEnded();
-  const place = next && placeOf(context, next, deadline);
+  const place = next && placeOf(file, next);
   if (place && !tried.has(place.storage.text)) yield place;
 }
 
@@ -259,27 +253,22 @@ export async function uploadSlave(
   if (!isExtension(extension)) throw invalid(operation, `extension "${extension}"`);
   const slaveId = expectedId(id.group, id.name, prefix, extension);
   const deadline = new Deadline(operation, options, knownSize(checked), masterId);
-  return withBody(
-    context,
-    deadline,
-    () => prepareBody(checked, context.settings, deadline),
-    async ({ size, payload }) => {
-      const storage = await context.updateTarget(id, deadline);
-      const request = { master: id.name, size, prefix, extension };
-      const stored = await context.caller.callWithPayload(
-        storage,
-        SLAVE,
-        request,
-        payload,
-        deadline,
-        {
-          repeatable: false,
-          onFailed: (failed) => context.reportOrphan(orphanOf(failed, operation, size, slaveId)),
-        },
-      );
-      return formatFileId(stored);
-    },
-  );
+  return withBody(context, deadline, checked, async ({ size, payload }) => {
+    const storage = await context.updateTarget(id, deadline);
+    const request = { master: id.name, size, prefix, extension };
+    const stored = await context.caller.callWithPayload(
+      storage,
+      SLAVE,
+      request,
+      payload,
+      deadline,
+      {
+        repeatable: false,
+        onFailed: (failed) => context.reportOrphan(orphanOf(failed, operation, size, slaveId)),
+      },
+    );
+    return formatFileId(stored);
+  });
 }
 
 function expectedId(group: string, master: string, prefix: string, extension: string): string {

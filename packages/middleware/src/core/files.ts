@@ -1,5 +1,5 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { FileStore, StoredFile } from '@stevedore/client';
+import type { FileStore, GetOptions, StoredFile } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
 import { infoJson, receiptJson } from './http/receipt-json.js';
@@ -109,8 +109,8 @@ export class Files {
   }
 
   /** DELETE. */
-  async remove(id: string): Promise<Answer> {
-    await this.store.delete(id);
+  async remove(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<Answer> {
+    await this.store.delete(id, options);
     return { status: 204, headers: {} };
   }
 

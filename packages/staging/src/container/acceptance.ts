@@ -1,4 +1,4 @@
-import { serial } from '@stevedore/disk';
+import { serial } from '@stevedore/async';
 import { StoreError } from '../errors.js';
 import type { MergeTask } from '../merge/merge-task.js';
 import type { Retention } from '../upkeep/retention.js';

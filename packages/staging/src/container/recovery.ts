@@ -47,24 +47,25 @@ export async function prepareFolders(disk: Disk, directory: string): Promise<voi
 export async function readOrigin(
   disk: Disk,
   directory: string,
-  choose: () => number,
+  choose: () => number | Promise<number>,
 ): Promise<number> {
   const text = (await readSmallFile(disk, `${directory}/origin`, MAX_ORIGIN_BYTES))?.toString();
   if (text !== undefined && /^\d{1,5}\s*$/.test(text) && Number(text) <= 0xffff)
     return Number(text);
-  const origin = choose();
+  const origin = await choose();
   await replaceFile(disk, directory, 'origin', `${origin}\n`);
   return origin;
 }
 
 export async function openFileMap(
   directory: string,
+  hasMap: boolean,
   now: number,
   onProblem: (error: Error) => void,
 ): Promise<FileMap> {
   const path = `${directory}/filemap.sqlite`;
   try {
-    return FileMap.open(path);
+    return FileMap.open(path, hasMap);
   } catch (error) {
     if (!isDamaged(error)) throw error;
     const aside = `${path}.damaged-${now}`;
@@ -76,7 +77,7 @@ export async function openFileMap(
       ),
     );
     for (const suffix of ['', '-wal', '-shm']) await renameIfThere(path + suffix, aside + suffix);
-    return FileMap.open(path);
+    return FileMap.open(path, hasMap);
   }
 }
 

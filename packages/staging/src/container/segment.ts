@@ -1,6 +1,7 @@
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Disk, type DiskFile, isMediumFailure, removeIfThere, serial } from '@stevedore/disk';
+import { serial } from '@stevedore/async';
+import { type Disk, type DiskFile, isMediumFailure, removeIfThere } from '@stevedore/disk';
 import { SEGMENT_HEADER_BYTES } from './constants.js';
 import { decodeSegmentHeader, encodeSegmentHeader, type SegmentHeader } from './record.js';
 

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { applySchema, openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
 import { LOST_SEGMENT } from '../container/constants.js';
+import { Outbox } from './outbox.js';
 import { FileMapQueries } from './queries.js';
 import type {
   AdoptedFile,
@@ -29,6 +30,8 @@ const CHECKPOINT_ATTEMPTS = 10_000;
 const CHECKPOINT_PAUSE_MS = 3;
 
 export class FileMap extends FileMapQueries {
+  /** Undefined where the deployment has no map. */
+  readonly outbox: Outbox | undefined;
   readonly #database: SqliteDatabase;
   readonly #checkpoints: Checkpoints;
   readonly #transact: (work: (writer: FileMapWriter) => void) => void;
@@ -117,9 +120,10 @@ export class FileMap extends FileMapQueries {
   readonly #forgetMarked = this.run<[segment: number]>('DELETE FROM marked WHERE segment = ?');
   readonly #forgetSegment = this.run<[segment: number]>('DELETE FROM segments WHERE number = ?');
 
-  private constructor(database: SqliteDatabase) {
+  private constructor(database: SqliteDatabase, hasMap: boolean) {
     super(database);
     this.#database = database;
+    this.outbox = Outbox.open(database, hasMap);
     this.#checkpoints = new Checkpoints(database.name);
     const writer = new FileMapWriter(database, this);
     this.#transact = database.transaction((work: (writer: FileMapWriter) => void) => {
@@ -129,8 +133,11 @@ export class FileMap extends FileMapQueries {
     });
   }
 
-  /** Throws when the file is no sound database; the caller moves it aside and rebuilds. */
-  static open(path: string): FileMap {
+  /**
+   * `hasMap`: changes are noted for the deployment's map. Throws when the file is no sound
+   * database; the caller moves it aside and rebuilds.
+   */
+  static open(path: string, hasMap = false): FileMap {
     const database = openDatabase(path);
     try {
       database.pragma('journal_mode = WAL');
@@ -138,7 +145,7 @@ export class FileMap extends FileMapQueries {
       database.pragma(`wal_autocheckpoint = ${LOG_PAGES}`);
       database.pragma(`cache_size = -${CACHE_KIB}`);
       applySchema(database, FILEMAP_SCHEMA);
-      return new FileMap(database);
+      return new FileMap(database, hasMap);
     } catch (error) {
       database.close();
       throw error;

@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { News } from '@stevedore/async';
 import { TRUNK_EXTENSION } from '@stevedore/protocol';
 import { chooseMembers, makeUnits } from './candidates.js';
 import {
@@ -51,9 +52,7 @@ export class MergeTask {
   #idle = true;
   #isStopped = false;
   #flushes = 0;
-  #wake: (() => void) | undefined;
-  /** `wake` was called since the last sleep. */
-  #woken = false;
+  readonly #news = new News();
   #running: Promise<void> | undefined;
 
   constructor(options: MergeTaskOptions) {
@@ -84,8 +83,7 @@ export class MergeTask {
   }
 
   wake(): void {
-    this.#woken = true;
-    this.#wake?.();
+    this.#news.wake();
   }
 
   stats(): MergeStats {
@@ -129,10 +127,11 @@ export class MergeTask {
         const begun = await this.#sendWholes();
         const decision = this.#decide();
         if (decision.action === 'merge' && (await this.#mergeOnce())) continue;
-        if (!begun) await this.#sleep(decision.action === 'wait' ? decision.waitMs : MAX_WAIT_MS);
+        if (!begun)
+          await this.#news.next(decision.action === 'wait' ? decision.waitMs : MAX_WAIT_MS);
       } catch (error) {
         this.#options.onError(error as Error);
-        await this.#sleep(FIRST_RETRY_MS);
+        await this.#news.next(FIRST_RETRY_MS);
       }
     }
   }
@@ -185,20 +184,5 @@ export class MergeTask {
       begun = true;
     }
     return begun;
-  }
-
-  async #sleep(ms: number): Promise<void> {
-    if (!this.#woken) {
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, ms);
-        timer.unref();
-        this.#wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
-    }
-    this.#woken = false;
-    this.#wake = undefined;
   }
 }

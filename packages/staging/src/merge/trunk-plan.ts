@@ -44,7 +44,7 @@ function entryName(row: Pick<FileRow, 'key' | 'name'>): string {
 
 /** Bytes that the file adds to a trunk. */
 export function bytesInTrunk(row: FileRow): number {
-  return memberBytes(entryName(row).length, Buffer.byteLength(entryComment(row)), row.size);
+  return memberBytes(entryName(row).length, Buffer.byteLength(aboutOf(row)), row.size);
 }
 
 /** Bytes that every trunk has in addition to its members. */
@@ -82,7 +82,7 @@ function memberOf(row: FileRow): TrunkMember {
     size: row.size,
     crc32: row.crc32,
     modifiedAt: new Date(row.stagedAt),
-    comment: entryComment(row),
+    comment: aboutOf(row),
   };
 }
 
@@ -102,7 +102,8 @@ export function encodeMemberHeader(row: FileRow): Buffer {
   return encodeLocalHeader(memberOf(row));
 }
 
-function entryComment(row: FileRow): string {
+/** What a trunk's directory says of a file: name, type, group, and when it was staged. */
+export function aboutOf(row: FileRow): string {
   const { name, type, group, stagedAt, was, expiresAt } = row;
   return JSON.stringify({
     name,
@@ -171,7 +172,11 @@ export function fileIdOf(row: FileRow): string | undefined {
 }
 
 /** The slice id of a file at this place of a trunk; undefined when none can be made. */
-export function sliceIdOf(row: FileRow, trunkFileId: string, offset: number): string | undefined {
+export function sliceIdOf(
+  row: Pick<FileRow, 'name' | 'size' | 'crc32'>,
+  trunkFileId: string,
+  offset: number,
+): string | undefined {
   const trunk = parseFileId(trunkFileId);
   if (!trunk || !canHoldSlices(trunk)) return undefined;
   const entry = { offset, size: row.size, crc32: row.crc32 };

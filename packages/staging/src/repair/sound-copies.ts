@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
-import type { Serial } from '@stevedore/disk';
+import type { Serial } from '@stevedore/async';
 import { BlockChecksums, isBlockListOf } from '../container/block-checksums.js';
 import type { Container } from '../container/container.js';
 import { deletionRecord, movedRecord } from '../container/records.js';

@@ -1,4 +1,4 @@
-import { type Serial, serial } from '@stevedore/disk';
+import { type Serial, serial } from '@stevedore/async';
 import type { NewRecord } from '../container/record.js';
 import {
   deletionRecord,

@@ -1,4 +1,4 @@
-import { join } from 'node:path';
+import { join, relative, sep } from 'node:path';
 import type { Disk, DiskFile } from '@stevedore/disk';
 import { JOURNAL_FILE } from '../layout.js';
 import { encodeRecord, type JournalChange } from './change-journal-format.js';
@@ -42,6 +42,7 @@ interface Waiting {
 export class ChangeJournal {
   /** What was carried through when it was opened. */
   readonly redone: readonly RedoneChange[];
+  readonly #directory: string;
   readonly #file: DiskFile;
   /** Where the next record goes. */
   #end = 0;
@@ -57,7 +58,8 @@ export class ChangeJournal {
   #active = 0;
   #idle: (() => void) | undefined;
 
-  private constructor(file: DiskFile, redone: readonly RedoneChange[]) {
+  private constructor(directory: string, file: DiskFile, redone: readonly RedoneChange[]) {
+    this.#directory = directory;
     this.#file = file;
     this.redone = redone;
   }
@@ -76,7 +78,7 @@ export class ChangeJournal {
       await file.truncate(0);
       await file.sync();
       await disk.syncDirectory(dataDirectory);
-      return new ChangeJournal(file, redone);
+      return new ChangeJournal(dataDirectory, file, redone);
     } catch (error) {
       await file.close();
       throw error;
@@ -95,12 +97,26 @@ export class ChangeJournal {
       const message = 'too many changes wait for a disk that fails';
       throw Object.assign(new Error(message), { code: 'EIO' });
     }
-    const chunks = encodeRecord(this.#sequence++, change, body);
+    const chunks = encodeRecord(this.#sequence++, this.#written(change), body);
     const bytes = chunks.reduce((sum, chunk) => sum + chunk.length, 0);
     return new Promise((resolve, reject) => {
       this.#queue.push({ change, chunks, bytes, resolve, reject });
       this.#writing ??= this.#writeAll();
     });
+  }
+
+  /** Records carry paths relative to the data directory, with forward slashes. */
+  #written(change: JournalChange): JournalChange {
+    const inside = (path: string): string => relative(this.#directory, path).replaceAll(sep, '/');
+    const path = inside(change.path);
+    return change.what === 'move'
+      ? { ...change, path, to: inside(change.to) }
+      : { ...change, path };
+  }
+
+  /** What was recorded of the file counts no more, even after a crash. */
+  async forget(path: string): Promise<void> {
+    (await this.record({ what: 'settled', path })).done();
   }
 
   isUnsettled(path: string): boolean {

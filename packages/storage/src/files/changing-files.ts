@@ -2,10 +2,9 @@ import type { DiskFile, FileStat } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
 import { asError, StatusError } from '@stevedore/wire';
 import type { Change } from '../replication/journal.js';
-import type { FileBackend } from './file-backend.js';
+import type { FileParts } from './file-parts.js';
 import type { Piece } from './incoming-file.js';
-import type { ChangeJournals, FileLocks } from './locks.js';
-import type { OpenFile, OpenFiles } from './open-files.js';
+import type { OpenFile } from './open-files.js';
 
 /**
  * Files that may change: appenders. Changes of one file take turns, and a reader
@@ -35,23 +34,12 @@ export interface ChangingFile {
   readonly name: string;
 }
 
-export interface ChangingFilesParts {
-  readonly backend: FileBackend;
-  readonly files: OpenFiles;
-  /** Shared with all that deletes, renames or describes files. */
-  readonly locks: FileLocks;
-  readonly journals: ChangeJournals;
-  /** A free name in the temporary directory of the file's store path. */
-  readonly temporaryFile: (path: string) => string;
-  readonly onError: (error: Error) => void;
-}
-
 export class ChangingFiles {
-  readonly #parts: ChangingFilesParts;
+  readonly #parts: FileParts;
   /** Readers of each file under way. */
   readonly #readers = new Map<string, number>();
 
-  constructor(parts: ChangingFilesParts) {
+  constructor(parts: FileParts) {
     this.#parts = parts;
   }
 
@@ -125,8 +113,9 @@ export class ChangingFiles {
     piece: Piece | undefined,
     plan: (stat: FileStat) => Promise<Effect | undefined> | Effect | undefined,
   ): Promise<void> {
-    const { files, journals } = this.#parts;
+    const { files, storePaths } = this.#parts;
     const { path } = changing;
+    const journal = storePaths.journalOf(path);
     let isPieceNeeded = false;
     try {
       await this.#withFile(path, async (file) => {
@@ -137,13 +126,13 @@ export class ChangingFiles {
         await note(changing, effect, change);
         await piece?.sync();
         const { offset } = effect;
-        const recorded = await journals.record(
+        const recorded = await journal.record(
           { what: 'write', path, offset, size: effect.size, piece: piece?.name },
           piece?.chunks,
         );
         const finish = async (): Promise<void> => {
           // A record that speaks of the piece must be void before the piece goes.
-          if (piece?.name !== undefined) await journals.forget(path);
+          if (piece?.name !== undefined) await journal.forget(path);
           await piece?.discard();
         };
         isPieceNeeded = true;
@@ -153,7 +142,7 @@ export class ChangingFiles {
           recorded.unsettled(() => this.#settle(changing, size, effect, change, finish));
           await this.#settled(path);
           // An overwriting can only be carried through; if it now has been, all is well.
-          if (!isAddition(effect, size) && !journals.isUnsettled(path)) return;
+          if (!isAddition(effect, size) && !journal.isUnsettled(path)) return;
           throw error;
         } finally {
           files.forget(path);
@@ -178,14 +167,14 @@ export class ChangingFiles {
     change: Change,
     finish: () => Promise<void>,
   ): Promise<void> {
-    const { backend, files, journals } = this.#parts;
+    const { backend, files, storePaths } = this.#parts;
     const { path } = changing;
     const file = await backend.openToChange(path);
     try {
       if (isAddition(effect, size)) {
         await file.truncate(size);
         await file.sync();
-        await journals.forget(path);
+        await storePaths.journalOf(path).forget(path);
       } else {
         // A sender that followed the log has looked at the file too early.
         await note(changing, effect, change);
@@ -199,9 +188,11 @@ export class ChangingFiles {
   }
 
   async #settled(path: string): Promise<void> {
-    await this.#parts.journals
+    const { settings, storePaths } = this.#parts;
+    await storePaths
+      .journalOf(path)
       .settle(path)
-      .catch((error: unknown) => this.#parts.onError(asError(error)));
+      .catch((error: unknown) => settings.onError(asError(error)));
   }
 
   /** Works on the open file between two changes; status 2 if there is none. */
@@ -230,8 +221,8 @@ export class ChangingFiles {
 
   /** Makes the change in a copy, which then takes the file's name. */
   async #replace(path: string, file: DiskFile, effect: Effect, seconds: number): Promise<void> {
-    const { backend, temporaryFile } = this.#parts;
-    const copy = await backend.create(temporaryFile(path));
+    const { backend, storePaths } = this.#parts;
+    const copy = await backend.create(storePaths.of(path).temporaryFile());
     try {
       try {
         await copyBytes(file, copy.content);

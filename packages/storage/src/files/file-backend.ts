@@ -12,7 +12,7 @@ export interface FileBackend {
   /** A file without a name; `temporary` is free for it on the disk until it gets one. */
   create(temporary: string): Promise<NewFile>;
   /** ENOENT if there is none; ELOOP for a link. */
-  openToRead(path: string): Promise<DiskFile>;
+  openToRead(path: string): Promise<ReadableFile>;
   /** To read and to change in place. */
   openToChange(path: string): Promise<DiskFile>;
   /** True also for a link that leads nowhere. */
@@ -35,6 +35,9 @@ export interface FileBackend {
   /** True where a change happens wholly or not at all: nothing is to be redone after a crash. */
   isAtomic(path: string): boolean;
 }
+
+/** A file that is open for reading. */
+export type ReadableFile = Pick<DiskFile, 'stat' | 'readAt' | 'close'>;
 
 /** A file that is being written. Close its content, then give it its name or discard it. */
 export interface NewFile {

@@ -12,10 +12,9 @@ import {
   Status,
   TAIL_CHARS,
 } from '@stevedore/protocol';
-import { type Environment, randomDigits, StatusError } from '@stevedore/wire';
+import { randomDigits, StatusError } from '@stevedore/wire';
 import { filePath, isReservedName } from '../layout.js';
-import type { FileBackend } from './file-backend.js';
-import type { StorePath } from './store-path.js';
+import type { FileParts } from './file-parts.js';
 
 /**
  * The file that a request names. Nothing but store path, two directories and a
@@ -28,7 +27,11 @@ const SHAPE = /^M[0-9A-F]{2}\/[0-9A-F]{2}\/[0-9A-F]{2}\/[^/]+$/;
  * Status 22 for another group or a name without the form of one, status 2 for
  * one that no file here can have.
  */
-export function requestedFile(request: FileName, group: string, storePathCount: number): FileId {
+export function parseRequestedName(
+  request: FileName,
+  group: string,
+  storePathCount: number,
+): FileId {
   if (request.group !== group) throw invalid(`this is not group ${request.group}`);
   if (request.name.length > MAX_NAME_BYTES) throw invalid('a name too long');
   // Files of the first FastDFS versions have no store path in their name.
@@ -44,60 +47,6 @@ export function requestedFile(request: FileName, group: string, storePathCount: 
 
 function invalid(message: string): StatusError {
   return new StatusError(Status.invalid, message);
-}
-
-/**
- * The directory pair that takes new files: moves on after so many files, the
- * second number first, and wraps around.
- */
-
-export interface RotationState {
-  readonly high: number;
-  readonly low: number;
-  /** Files put into the pair so far. */
-  readonly files: number;
-}
-
-export class DirectoryRotation {
-  readonly #subdirectories: number;
-  readonly #filesPerDirectory: number;
-  readonly #moved: () => void;
-  #state: RotationState;
-
-  /** `moved` is called for every new pair. */
-  constructor(
-    start: RotationState,
-    subdirectories: number,
-    filesPerDirectory: number,
-    moved: () => void,
-  ) {
-    this.#subdirectories = subdirectories;
-    this.#filesPerDirectory = filesPerDirectory;
-    this.#moved = moved;
-    const fits = start.high < subdirectories && start.low < subdirectories;
-    this.#state = fits ? start : { high: 0, low: 0, files: 0 };
-  }
-
-  get state(): RotationState {
-    return this.#state;
-  }
-
-  /** The pair for one more file. */
-  next(): { readonly high: number; readonly low: number } {
-    const { high, low, files } = this.#state;
-    if (files < this.#filesPerDirectory) {
-      this.#state = { high, low, files: files + 1 };
-      return this.#state;
-    }
-    const overflow = low + 1 >= this.#subdirectories;
-    this.#state = {
-      high: overflow ? (high + 1) % this.#subdirectories : high,
-      low: overflow ? 0 : low + 1,
-      files: 1,
-    };
-    this.#moved();
-    return this.#state;
-  }
 }
 
 /**
@@ -125,51 +74,37 @@ export interface NameParts extends Content {
   readonly tail: () => string;
 }
 
-export interface FileNamesParts {
-  readonly group: string;
-  readonly backend: FileBackend;
-  readonly environment: Environment;
-  readonly storePaths: readonly StorePath[];
-  readonly rotation: DirectoryRotation;
-}
-
 /** Draws of random bits before a name clash is called impossible. */
 const MAX_NAME_DRAWS = 16;
 
 export class FileNames {
-  readonly #parts: FileNamesParts;
+  readonly #parts: FileParts;
   /** Names given to files that are not on disk yet. */
   readonly #reserved = new Set<string>();
 
-  constructor(parts: FileNamesParts) {
+  constructor(parts: FileParts) {
     this.#parts = parts;
   }
 
   /** Where the file of this name is, if it is anywhere. */
   pathOf(id: FileId): string {
-    return filePath(this.storePath(id.storePathIndex).path, id);
-  }
-
-  storePath(index: number): StorePath {
-    const storePath = this.#parts.storePaths[index];
-    if (!storePath) throw new StatusError(Status.invalid, `no store path ${index}`);
-    return storePath;
+    return filePath(this.#parts.storePaths.at(id.storePathIndex).path, id);
   }
 
   async makeDirectory({ storePathIndex, directory: [high, low] }: FileId): Promise<void> {
-    const storePath = this.storePath(storePathIndex);
+    const storePath = this.#parts.storePaths.at(storePathIndex);
     await storePath.makePair(Number.parseInt(high, 16), Number.parseInt(low, 16));
   }
 
   /** The next directory for a file, `M00/3F/A2/`. */
   async nextDirectory(storePathIndex: number): Promise<string> {
     const { high, low } = this.#parts.rotation.next();
-    await this.storePath(storePathIndex).makePair(high, low);
+    await this.#parts.storePaths.at(storePathIndex).makePair(high, low);
     return encodePath(storePathIndex, high, low);
   }
 
   newTail(extension: string): string {
-    return encodeTail(extension, randomDigits(this.#parts.environment, TAIL_CHARS));
+    return encodeTail(extension, randomDigits(this.#parts.settings.environment, TAIL_CHARS));
   }
 
   /** Draws names until one is free, and has a file appear under it. */
@@ -206,12 +141,12 @@ export class FileNames {
   }
 
   #draw({ kind, source, createdAtSeconds, bytes, crc32, directory, tail }: NameParts): FileId {
-    const random = this.#parts.environment.random(2 ** RANDOM_BITS);
+    const random = this.#parts.settings.environment.random(2 ** RANDOM_BITS);
     const sizeField =
       kind === 'appender' ? appenderSizeField(random) : normalSizeField(bytes, random);
     const fields = encodeFields({ source, createdAtSeconds, sizeField, crc32 });
     const text = `${directory}${fields}${tail()}`;
-    const id = parseFileName(this.#parts.group, text);
+    const id = parseFileName(this.#parts.settings.group, text);
     if (!id) throw new TypeError(`"${text}" is not a file name`);
     return id;
   }

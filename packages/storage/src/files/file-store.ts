@@ -1,13 +1,10 @@
-import type { Disk } from '@stevedore/disk';
 import { ENCODED_FIELDS_CHARS, type FileId } from '@stevedore/protocol';
-import type { Environment, Payload } from '@stevedore/wire';
+import type { Payload } from '@stevedore/wire';
 import { METADATA_SUFFIX } from '../layout.js';
 import type { Change } from '../replication/journal.js';
-import type { FileBackend } from './file-backend.js';
-import { type Content, FileNames, type FileNamesParts, type NewKind } from './file-names.js';
+import { type Content, FileNames, type NewKind } from './file-names.js';
+import type { FileParts } from './file-parts.js';
 import { IncomingFile } from './incoming-file.js';
-import type { ChangeJournals, FileLocks } from './locks.js';
-import type { OpenFiles } from './open-files.js';
 import { SeveralSteps } from './several-steps.js';
 
 /**
@@ -32,22 +29,12 @@ export interface LinkTarget {
   readonly bytes: number;
 }
 
-export interface FileStoreParts extends FileNamesParts {
-  readonly disk: Disk;
-  readonly backend: FileBackend;
-  readonly environment: Environment;
-  readonly files: OpenFiles;
-  readonly locks: FileLocks;
-  readonly journals: ChangeJournals;
-  readonly onError: (error: Error) => void;
-}
-
 export class FileStore {
-  readonly #parts: FileStoreParts;
+  readonly #parts: FileParts;
   readonly #names: FileNames;
   readonly #steps: SeveralSteps;
 
-  constructor(parts: FileStoreParts) {
+  constructor(parts: FileParts) {
     this.#parts = parts;
     this.#names = new FileNames(parts);
     this.#steps = new SeveralSteps(parts);
@@ -58,14 +45,9 @@ export class FileStore {
     return this.#names.pathOf(id);
   }
 
-  /** A free name for a file that may later be renamed to `path`. */
-  temporaryFile(path: string): string {
-    return this.#parts.journals.storePathOf(path).temporaryFile();
-  }
-
   /** Receives a file and answers with its name once it is durable. */
   async store(file: NewFile, payload: Payload, change: Change): Promise<FileId> {
-    const temporary = this.#names.storePath(file.storePathIndex).temporaryFile();
+    const temporary = this.#parts.storePaths.at(file.storePathIndex).temporaryFile();
     return this.#receive(temporary, payload, async (incoming) => {
       const createdAtSeconds = change.seconds();
       await incoming.finish(createdAtSeconds);
@@ -83,14 +65,18 @@ export class FileStore {
   async storeAs(id: FileId, payload: Payload, change: Change, after = 0): Promise<void> {
     const path = this.pathOf(id);
     await this.#names.reserving(path, async () => {
-      await this.#receive(this.temporaryFile(path), payload, async (incoming) => {
-        await incoming.finish(change.seconds(after));
-        await this.#appear(
-          path,
-          () => incoming.moveTo(path),
-          () => change.note('C', id.name),
-        );
-      });
+      await this.#receive(
+        this.#parts.storePaths.of(path).temporaryFile(),
+        payload,
+        async (incoming) => {
+          await incoming.finish(change.seconds(after));
+          await this.#appear(
+            path,
+            () => incoming.moveTo(path),
+            () => change.note('C', id.name),
+          );
+        },
+      );
     });
   }
 
@@ -105,26 +91,31 @@ export class FileStore {
     change: Change,
     keep: (path: string) => Promise<boolean>,
   ): Promise<void> {
-    const { files, journals, locks } = this.#parts;
+    const { files, locks, storePaths } = this.#parts;
     const path = this.pathOf(id);
     await this.#names.makeDirectory(id);
-    await this.#receive(this.temporaryFile(path), payload, async (incoming) => {
-      await incoming.finish(change.seconds());
-      await locks.run(path, async () => {
-        if (await keep(path)) {
-          await incoming.discard();
-          return;
-        }
-        // What was once changed in the old file must not be repeated in the new one.
-        if (journals.has(path)) await journals.forget(path);
-        try {
-          await incoming.moveTo(path);
-          await this.#noted(path, change.note('C', id.name));
-        } finally {
-          files.forget(path);
-        }
-      });
-    });
+    await this.#receive(
+      this.#parts.storePaths.of(path).temporaryFile(),
+      payload,
+      async (incoming) => {
+        await incoming.finish(change.seconds());
+        await locks.run(path, async () => {
+          if (await keep(path)) {
+            await incoming.discard();
+            return;
+          }
+          // What was once changed in the old file must not be repeated in the new one.
+          const journal = storePaths.journalOf(path);
+          if (journal.has(path)) await journal.forget(path);
+          try {
+            await incoming.moveTo(path);
+            await this.#noted(path, change.note('C', id.name));
+          } finally {
+            files.forget(path);
+          }
+        });
+      },
+    );
   }
 
   /** A link that another member has; nothing happens if there is something of its name. */
@@ -151,8 +142,8 @@ export class FileStore {
 
   /** A link of a new name to a file of `bytes`; its CRC-32 is no content's, but random. */
   async linkTo(target: LinkTarget, file: NewFile, change: Change): Promise<FileId> {
-    const { environment, backend } = this.#parts;
-    const content = { bytes: target.bytes, crc32: environment.random(2 ** 32) };
+    const { backend, settings } = this.#parts;
+    const content = { bytes: target.bytes, crc32: settings.environment.random(2 ** 32) };
     return this.#underNewName(file, change.seconds(), content, (path, id) =>
       this.#appear(
         path,

@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import { type Disk, type DiskFile, type DiskLink, hasCode, removeIfThere } from '@stevedore/disk';
 import { METADATA_SUFFIX } from '../layout.js';
-import type { FileBackend, NewFile, StoredMetadata } from './file-backend.js';
+import type { FileBackend, NewFile, ReadableFile, StoredMetadata } from './file-backend.js';
 
 /** Every file is one on the disk, with its metadata in a file beside it. */
 export class FilesOnDisk implements FileBackend {
@@ -18,7 +18,7 @@ export class FilesOnDisk implements FileBackend {
     return newFileOnDisk(this.#disk, temporary);
   }
 
-  openToRead(path: string): Promise<DiskFile> {
+  openToRead(path: string): Promise<ReadableFile> {
     return this.#disk.openToRead(path);
   }
 

@@ -8,7 +8,7 @@ import { StatusError } from '@stevedore/wire';
 import { METADATA_SUFFIX } from '../layout.js';
 import type { Change } from '../replication/journal.js';
 import type { FileBackend, StoredMetadata } from './file-backend.js';
-import type { FileLocks } from './locks.js';
+import type { FileLocks } from './store-paths.js';
 
 /**
  * Metadata of files: the wire text, names in byte order, in a file beside the

@@ -1,8 +1,8 @@
 import { dirname, resolve } from 'node:path';
-import type { DiskFile, FileStat } from '@stevedore/disk';
+import type { FileStat } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
 import { codeOf, StatusError } from '@stevedore/wire';
-import type { FileBackend } from './file-backend.js';
+import type { FileBackend, ReadableFile } from './file-backend.js';
 
 /**
  * Files open for reading, shared by all who read the same one. A file that
@@ -15,7 +15,7 @@ import type { FileBackend } from './file-backend.js';
  */
 
 export interface OpenFile {
-  readonly file: DiskFile;
+  readonly file: ReadableFile;
   readonly stat: FileStat;
   /** True if its name is a link to the file that is open. */
   readonly isLinked: boolean;
@@ -25,7 +25,7 @@ export interface OpenFile {
 
 interface Entry {
   readonly path: string;
-  readonly opened: Promise<{ readonly file: DiskFile; readonly stat: FileStat }>;
+  readonly opened: Promise<{ readonly file: ReadableFile; readonly stat: FileStat }>;
   users: number;
   /** False once its name is gone: the last user closes it. */
   listed: boolean;
@@ -106,7 +106,7 @@ export class OpenFiles {
     return entry;
   }
 
-  async #openAndStat(path: string): Promise<{ file: DiskFile; stat: FileStat }> {
+  async #openAndStat(path: string): Promise<{ file: ReadableFile; stat: FileStat }> {
     const file = await this.#openToRead(path);
     try {
       const stat = await file.stat();
@@ -118,7 +118,7 @@ export class OpenFiles {
     }
   }
 
-  async #openToRead(path: string): Promise<DiskFile> {
+  async #openToRead(path: string): Promise<ReadableFile> {
     try {
       return await this.#backend.openToRead(path);
     } catch (error) {

@@ -1,10 +1,9 @@
-import { type Disk, removeIfThere } from '@stevedore/disk';
+import { removeIfThere } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
 import { asError, StatusError } from '@stevedore/wire';
 import { DELETED_SUFFIX } from '../layout.js';
-import type { FileBackend } from './file-backend.js';
-import type { ChangeJournals } from './locks.js';
-import { foreseen, type OpenFiles } from './open-files.js';
+import type { FileParts } from './file-parts.js';
+import { foreseen } from './open-files.js';
 
 /**
  * A file that is moved or removed with all that lies beside it, which takes several steps
@@ -12,33 +11,26 @@ import { foreseen, type OpenFiles } from './open-files.js';
  * in the midst it has happened as a whole or not at all. Only to be called by who has the
  * file for itself.
  */
-export interface SeveralStepsParts {
-  readonly disk: Disk;
-  readonly backend: FileBackend;
-  readonly files: OpenFiles;
-  readonly journals: ChangeJournals;
-  readonly onError: (error: Error) => void;
-}
-
 export class SeveralSteps {
-  readonly #parts: SeveralStepsParts;
+  readonly #parts: FileParts;
 
-  constructor(parts: SeveralStepsParts) {
+  constructor(parts: FileParts) {
     this.#parts = parts;
   }
 
   /** Gives a file and its metadata another name in the same directory, both or none. */
   async move(from: string, to: string, note: () => Promise<void>): Promise<void> {
-    const { backend, files, journals, onError } = this.#parts;
+    const { backend, files, settings, storePaths } = this.#parts;
+    const journal = storePaths.journalOf(from);
     await note();
-    const recorded = await journals.record({ what: 'move', path: from, to });
+    const recorded = await journal.record({ what: 'move', path: from, to });
     try {
       await backend.move(from, to);
       files.forget(from);
       await backend.sync(to);
     } catch (error) {
       recorded.unsettled(() => this.#moveBack(from, to));
-      await journals.settle(from).catch((again: unknown) => onError(asError(again)));
+      await journal.settle(from).catch((again: unknown) => settings.onError(asError(again)));
       throw error;
     } finally {
       // Somebody may have looked for it before it was there.
@@ -48,12 +40,12 @@ export class SeveralSteps {
   }
 
   async #moveBack(from: string, to: string): Promise<void> {
-    const { backend, files, journals } = this.#parts;
+    const { backend, files, storePaths } = this.#parts;
     await backend.move(to, from);
     files.forget(to);
     files.forget(from);
     await backend.sync(from);
-    await journals.forget(from);
+    await storePaths.journalOf(from).forget(from);
   }
 
   /**
@@ -61,14 +53,16 @@ export class SeveralSteps {
    * told whether it has metadata.
    */
   async remove(path: string, note: (hasMetadata: boolean) => Promise<void>): Promise<void> {
-    const { backend, disk, files, journals, onError } = this.#parts;
+    const { backend, files, settings, storePaths } = this.#parts;
+    const { disk, onError } = settings;
+    const journal = storePaths.journalOf(path);
     if (!(await backend.exists(path))) throw new StatusError(Status.notFound, path);
     const hasMetadata = await backend.hasMetadata(path);
     const hasCompanions = hasMetadata || (await disk.exists(path + DELETED_SUFFIX));
     await note(hasMetadata);
     const recorded =
-      hasCompanions || journals.has(path)
-        ? await journals.record({ what: 'remove', path })
+      hasCompanions || journal.has(path)
+        ? await journal.record({ what: 'remove', path })
         : undefined;
     try {
       await backend.remove(path);
@@ -90,14 +84,14 @@ export class SeveralSteps {
     }
     // The file is gone for good; what belonged to it goes now, or later.
     recorded?.unsettled(() => this.#removeCompanions(path));
-    await journals.settle(path).catch((error: unknown) => onError(asError(error)));
+    await journal.settle(path).catch((error: unknown) => onError(asError(error)));
   }
 
   async #removeCompanions(path: string): Promise<void> {
-    const { backend, disk } = this.#parts;
+    const { backend, settings } = this.#parts;
     // Before this the file could come back, and would then have lost its companions.
     await backend.sync(path);
-    await removeIfThere(disk, path + DELETED_SUFFIX);
+    await removeIfThere(settings.disk, path + DELETED_SUFFIX);
     await backend.setMetadata(path, undefined);
   }
 }

@@ -10,8 +10,8 @@ import {
 } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
 import { readExactly, type SliceReader } from '../slices/slice-reader.js';
+import { sliceKey } from './caches.js';
 import type { ChangingFiles } from './changing-files.js';
-import { sliceKey } from './file-cache.js';
 import type { FileStore } from './file-store.js';
 import type { OpenFile, OpenFiles } from './open-files.js';
 

@@ -14,7 +14,7 @@ import type { ChangingFile } from '../files/changing-files.js';
 import { type Piece, receivePiece } from '../files/incoming-file.js';
 import type { OpenFile } from '../files/open-files.js';
 import type { Change } from '../replication/journal.js';
-import type { StorageService } from '../service.js';
+import { requestedFile, type StorageService } from '../service.js';
 
 /**
  * APPEND_FILE, MODIFY_FILE, TRUNCATE_FILE, REGENERATE_APPENDER_FILENAME. The
@@ -30,10 +30,14 @@ export function appenderHandlers<Session>(service: StorageService): Handler<Sess
     apply: (file: ChangingFile, piece: Piece, change: Change) => Promise<void>,
   ): Promise<undefined> => {
     const path = store.pathOf(id);
-    await service.roomFor(payload.remaining, id.storePathIndex);
-    const done = service.storePaths[id.storePathIndex]!.announce(payload.remaining);
+    await service.storePaths.roomFor(payload.remaining, id.storePathIndex);
+    const done = service.storePaths.at(id.storePathIndex).announce(payload.remaining);
     try {
-      const piece = await receivePiece(settings.disk, () => store.temporaryFile(path), payload);
+      const piece = await receivePiece(
+        settings.disk,
+        () => service.storePaths.of(path).temporaryFile(),
+        payload,
+      );
       await replication.run({ changed: id }, (each) => apply({ path, name: id.name }, piece, each));
     } finally {
       done();
@@ -56,7 +60,9 @@ export function appenderHandlers<Session>(service: StorageService): Handler<Sess
       const id = await appender(service, name);
       const file = { path: store.pathOf(id), name: id.name };
       await replication.run({ changed: id }, (each) =>
-        changing.truncate(file, size, each, (bytes) => service.roomFor(bytes, id.storePathIndex)),
+        changing.truncate(file, size, each, (bytes) =>
+          service.storePaths.roomFor(bytes, id.storePathIndex),
+        ),
       );
       return undefined;
     }),
@@ -77,7 +83,7 @@ export function appenderHandlers<Session>(service: StorageService): Handler<Sess
 /** The appender that a request names; names shorter than any appender's are 22. */
 async function appender(service: StorageService, name: string): Promise<FileId> {
   if (name.length < NORMAL_NAME_CHARS) throw new StatusError(Status.invalid, 'a name too short');
-  const id = service.requested({ group: service.settings.group, name });
+  const id = requestedFile(service, { group: service.settings.group, name });
   if (!(await service.backend.exists(service.store.pathOf(id)))) {
     throw new StatusError(Status.notFound, name);
   }

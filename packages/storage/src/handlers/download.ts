@@ -2,7 +2,7 @@ import { downloadFile, type FileId, parseSliceId, Status } from '@stevedore/prot
 import { type Handler, StatusError, type StreamedReply, streaming } from '@stevedore/wire';
 import type { OpenFile } from '../files/open-files.js';
 import { type FileRange, sizeOf } from '../files/small-files.js';
-import type { StorageService } from '../service.js';
+import { openFile, requestedFile, type StorageService } from '../service.js';
 
 /**
  * DOWNLOAD_FILE: bytes of a file, or of a slice with offset and length relative
@@ -11,7 +11,7 @@ import type { StorageService } from '../service.js';
  */
 export function downloadHandler<Session>(service: StorageService): Handler<Session> {
   return streaming(downloadFile, async (request) =>
-    answer(service, service.requested(request), request),
+    answer(service, requestedFile(service, request), request),
   );
 }
 
@@ -30,7 +30,7 @@ async function answer(
   const row = asked && (await asked);
   if (row) return kept(row, WHOLE, readChunkBytes);
   const slice = parseSliceId(id);
-  const opened = await service.open(id);
+  const opened = await openFile(service, id);
   const from = slice ? slice.offset : 0;
   try {
     const size = slice ? slice.size : opened.stat.size;

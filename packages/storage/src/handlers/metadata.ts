@@ -13,7 +13,7 @@ import {
   setMetadata,
 } from '@stevedore/protocol';
 import { control, type Handler, StatusError } from '@stevedore/wire';
-import type { StorageService } from '../service.js';
+import { openFile, requestedFile, type StorageService } from '../service.js';
 import { crcOf } from './appender.js';
 
 /**
@@ -22,7 +22,7 @@ import { crcOf } from './appender.js';
  */
 export function metadataHandlers<Session>(service: StorageService): Handler<Session>[] {
   const described = (request: FileName): FileId => {
-    const id = service.requested(request);
+    const id = requestedFile(service, request);
     if (parseSliceId(id)) throw new StatusError(Status.notFound, 'slices have no metadata');
     return id;
   };
@@ -56,12 +56,12 @@ export function queryInfoHandler<Session>(service: StorageService): Handler<Sess
   return control(
     queryFileInfo,
     async (request, { header }): Promise<RemoteFileInfo> => {
-      const id = service.requested(request);
+      const id = requestedFile(service, request);
       const slice = parseSliceId(id);
       const kind = fileKind(id);
       const named = slice !== undefined || (kind !== 'appender' && kind !== 'slave');
       const { source, createdAtSeconds, crc32 } = decodeFields(id.base);
-      const opened = await service.open(id);
+      const opened = await openFile(service, id);
       try {
         const computed = async (): Promise<number> =>
           (header.status & QueryInfoFlag.noCrc) !== 0 ? 0 : crcOf(opened, settings.readChunkBytes);

@@ -12,7 +12,7 @@ import {
 } from '@stevedore/protocol';
 import { codeOf, control, type Handler, receiving, StatusError } from '@stevedore/wire';
 import { isReservedName } from '../layout.js';
-import type { StorageService } from '../service.js';
+import { hasFile, requestedFile, type StorageService } from '../service.js';
 import { checkExtension, forget } from './upload.js';
 
 /** UPLOAD_SLAVE_FILE and CREATE_LINK: files that hang on another one. */
@@ -25,20 +25,20 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
     if (prefix === '') throw new StatusError(Status.invalid, 'a slave needs a prefix');
     if (!isPrefix(prefix)) throw new StatusError(Status.invalid, 'a malformed prefix');
     checkExtension(extension);
-    const masterId = service.requested({ group, name: master });
+    const masterId = requestedFile(service, { group, name: master });
     const id = parseFileName(group, slaveName(masterId.name, prefix, extension));
     // Such a name would be taken for a file of the storage itself or for a slice.
     if (!id || isReservedName(id.base) || parseSliceId(id)) {
       throw new StatusError(Status.invalid, 'a slave cannot have such a name');
     }
-    if (!(await service.has(masterId))) throw new StatusError(Status.notFound, master);
+    if (!(await hasFile(service, masterId))) throw new StatusError(Status.notFound, master);
     return id;
   };
 
   return [
     receiving(uploadSlaveFile, async ({ master, prefix, extension, size }, payload) => {
       const id = await slaveOf(master, prefix, extension);
-      const { storePath } = await service.roomFor(size, id.storePathIndex);
+      const { storePath } = await service.storePaths.roomFor(size, id.storePathIndex);
       const done = storePath.announce(size);
       try {
         const after = replication.tombstones.at(id.name) ?? 0;
@@ -56,7 +56,7 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
       if (request.group !== group) throw new StatusError(Status.invalid, 'another group');
       checkExtension(request.extension);
       const { master, prefix, extension } = request;
-      const sourceId = service.requested({ group, name: request.source });
+      const sourceId = requestedFile(service, { group, name: request.source });
       if (fileKind(sourceId) === 'appender') {
         throw new StatusError(Status.invalid, 'a link leads to a file that never changes');
       }
@@ -69,7 +69,7 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
       opened.release();
       const target = await endOf(path);
       const storePathIndex = slave ? slave.storePathIndex : sourceId.storePathIndex;
-      const root = storePaths[storePathIndex]!.path;
+      const root = storePaths.at(storePathIndex).path;
       // Good from any directory: no two digits are the same as these letters.
       const from = (each: string): string => relative(resolve(root, 'data', 'HH', 'LL'), each);
       const linked = { path: from(target), name: sourceId.name, bytes: opened.stat.size };

@@ -20,7 +20,7 @@ import {
 import type { NewKind } from '../files/file-names.js';
 import { METADATA_SUFFIX } from '../layout.js';
 import type { Change } from '../replication/journal.js';
-import type { StorageService } from '../service.js';
+import { requestedFile, type StorageService } from '../service.js';
 
 /** UPLOAD_FILE, UPLOAD_APPENDER_FILE: answered once the file is durable under its name. */
 export function uploadHandlers<Session>(service: StorageService): Handler<Session>[] {
@@ -29,7 +29,7 @@ export function uploadHandlers<Session>(service: StorageService): Handler<Sessio
     async ({ storePathIndex, size, extension }: UploadRequest, payload: Payload) => {
       checkExtension(extension);
       const source = service.identity.source();
-      const { index, storePath } = await service.roomFor(size, storePathIndex);
+      const { index, storePath } = await service.storePaths.roomFor(size, storePathIndex);
       const done = storePath.announce(size);
       try {
         const file = { kind, storePathIndex: index, extension, source };
@@ -83,7 +83,7 @@ export function removeFile(
 export function deleteHandler<Session>(service: StorageService): Handler<Session> {
   const { replication } = service;
   return control(deleteFile, async (request) => {
-    const id = service.requested(request);
+    const id = requestedFile(service, request);
     await replication.run('gone', (change) => removeFile(service, id, change));
     return undefined;
   });

@@ -1,7 +1,6 @@
 import { join } from 'node:path';
 import { type Disk, type DiskFile, hasCode } from '@stevedore/disk';
 import { asError } from '@stevedore/wire';
-import { deferred } from '../deferred.js';
 import { formatRecord, type LogRecord, MAX_LINE_BYTES, parseRecord } from './log-record.js';
 
 /**
@@ -108,13 +107,11 @@ export class Binlog {
 
   /** Resolves with the record's end once it is on the medium. */
   append(record: LogRecord): Promise<Position> {
-    const { promise, resolve, reject } = deferred<Position>();
-    if (this.#closed) reject(new Error('the log is closed'));
-    else {
+    if (this.#closed) return Promise.reject(new Error('the log is closed'));
+    return new Promise((resolve, reject) => {
       this.#waiting.push({ line: Buffer.from(formatRecord(record), 'latin1'), resolve, reject });
       this.#writing ??= this.#write();
-    }
-    return promise;
+    });
   }
 
   /** Some of what follows; nothing at the log's end. */

@@ -92,6 +92,6 @@ export class FirstCopies {
     const outcomes = await Promise.allSettled(asked);
     const heard = outcomes.filter((each) => each.status === 'fulfilled');
     if (heard.length > 0) return heard.map(({ value }) => value);
-    throw new ConnectionError('ERR_CONNECTION_LOST', `no tracker answers ${command.name}`);
+    throw new ConnectionError('connection_lost', `no tracker answers ${command.name}`);
   }
 }

@@ -1,6 +1,5 @@
-import { join } from 'node:path';
-import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
-import { asError } from '@stevedore/wire';
+import type { Disk } from '@stevedore/disk';
+import { isCount, parseObject, SavedFile } from '../saved-file.js';
 import type { Position } from './binlog.js';
 import { isUnfinished, Members } from './members.js';
 
@@ -34,59 +33,24 @@ export const NEW_MARK: Mark = {
 const MAX_MARK_BYTES = 4096;
 
 export class MarkFile {
-  readonly #disk: Disk;
-  readonly #directory: string;
-  readonly #name: string;
-  readonly #onError: (error: Error) => void;
-  #saved = '';
-  #saving: Promise<void> = Promise.resolve();
+  readonly #file: SavedFile;
 
   constructor(disk: Disk, directory: string, id: string, onError: (error: Error) => void) {
     if (!Members.isId(id)) throw new TypeError(`"${id}" is no member's id`);
-    this.#disk = disk;
-    this.#directory = directory;
-    this.#name = `${id}.mark`;
-    this.#onError = onError;
+    this.#file = new SavedFile(disk, directory, `${id}.mark`, onError);
   }
 
   async load(): Promise<Mark> {
-    const path = join(this.#directory, this.#name);
-    const bytes = await readSmallFile(this.#disk, path, MAX_MARK_BYTES);
-    return parse(bytes?.toString('utf8'));
+    const fields = parseObject((await this.#file.load(MAX_MARK_BYTES))?.toString()) ?? {};
+    const { position, everythingUntil, firstCopySeconds, refused } = fields;
+    if (!isCount(position) || !isCount(everythingUntil)) return NEW_MARK;
+    if (!isCount(firstCopySeconds) || !isCount(refused)) return NEW_MARK;
+    return { position, everythingUntil, firstCopySeconds, refused };
   }
 
   save(mark: Mark): Promise<void> {
-    const content = JSON.stringify(mark);
-    if (content === this.#saved) return this.#saving;
-    this.#saved = content;
-    this.#saving = this.#saving
-      .then(() => replaceFile(this.#disk, this.#directory, this.#name, content))
-      .catch((error: unknown) => this.#onError(asError(error)));
-    return this.#saving;
+    return this.#file.save(JSON.stringify(mark));
   }
-}
-
-function parse(text: string | undefined): Mark {
-  let value: unknown;
-  try {
-    value = JSON.parse(text ?? '');
-  } catch {
-    return NEW_MARK;
-  }
-  if (typeof value !== 'object' || value === null) return NEW_MARK;
-  const fields = new Map<string, unknown>(Object.entries(value));
-  const count = (name: string): number => {
-    const field = fields.get(name);
-    return typeof field === 'number' && Number.isSafeInteger(field) && field >= 0 ? field : -1;
-  };
-  const mark = {
-    position: count('position'),
-    everythingUntil: count('everythingUntil'),
-    firstCopySeconds: count('firstCopySeconds'),
-    refused: count('refused'),
-  };
-  const whole = Object.values(mark).every((each) => each !== -1);
-  return whole ? mark : NEW_MARK;
 }
 
 /** How far one member has got this storage's log, between sessions and between starts. */

@@ -1,6 +1,6 @@
+import { Listeners } from '@stevedore/async';
 import { type ServerBrief, Status, StorageStatus } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
-import { Listeners } from '../news.js';
 
 /**
  * The members of the group, as the trackers tell them with every answer to a beat.
@@ -27,7 +27,7 @@ export class Members {
   learnOwnId(id: string): void {
     if (this.#ownId === id) return;
     this.#ownId = id;
-    this.#tell();
+    this.#notify();
   }
 
   learn(tracker: string, members: readonly ServerBrief[]): void {
@@ -35,7 +35,7 @@ export class Members {
       tracker,
       members.filter(({ id }) => Members.isId(id)),
     );
-    this.#tell();
+    this.#notify();
   }
 
   /** True once a tracker has listed them. */
@@ -101,7 +101,7 @@ export class Members {
     return [...byId.values()];
   }
 
-  #tell(): void {
+  #notify(): void {
     for (const listener of [...this.#listeners]) listener();
     this.#waiting.wake();
   }

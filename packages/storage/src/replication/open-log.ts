@@ -4,7 +4,7 @@ import { decodeFields, encodePath, hexByte, parseFileName } from '@stevedore/pro
 import { asError, type Environment, nowSeconds } from '@stevedore/wire';
 import type { RedoneChange } from '../files/change-recovery.js';
 import type { FileBackend } from '../files/file-backend.js';
-import type { StorePath } from '../files/store-path.js';
+import type { StorePath } from '../files/store-paths.js';
 import { DELETED_SUFFIX, dataDirectory, logDirectory, METADATA_SUFFIX } from '../layout.js';
 import type { StorageSettings } from '../storage-options.js';
 import { Binlog } from './binlog.js';
@@ -141,7 +141,7 @@ function parse(bytes: Buffer | undefined): { instance: string; storePaths: numbe
  * one, or whose log is lost. Every file counts as made here, at the time in its
  * name; what another member was the source of is sent to it in vain, once.
  */
-export async function* presentFiles(
+async function* presentFiles(
   disk: Disk,
   backend: FileBackend,
   storePath: string,
@@ -214,7 +214,7 @@ async function linkTarget(backend: FileBackend, path: string): Promise<string | 
  * What a start has carried through of changes that a crash interrupted is noted once
  * more: a sender that follows the log may have looked at the file before.
  */
-export async function noteRedone(
+async function noteRedone(
   log: Binlog,
   storePaths: readonly StorePath[],
   environment: Environment,

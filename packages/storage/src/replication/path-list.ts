@@ -18,7 +18,7 @@ import { type LogRecord, parseLoggedName } from './log-record.js';
 export function pathListHandler<Session>(service: StorageService): Handler<Session> {
   const handle = async (body: Buffer): Promise<Reply> => {
     const { group, storePathIndex } = fetchOnePathBinlog.request.decode(body);
-    if (group !== service.settings.group || storePathIndex >= service.storePaths.length) {
+    if (group !== service.settings.group || storePathIndex >= service.storePaths.all.length) {
       throw new StatusError(Status.invalid, 'another group, or no such store path');
     }
     return pathList(service, storePathIndex);
@@ -68,7 +68,7 @@ async function lineOf(
   const operation = record.operation === 'R' ? 'C' : record.operation;
   if (operation !== 'C' && operation !== 'L') return '';
   const { backend, settings, store, storePaths } = service;
-  const name = parseLoggedName(settings.group, record.name, storePaths.length);
+  const name = parseLoggedName(settings.group, record.name, storePaths.all.length);
   if (!name || name.part === 'deleted slices' || name.id.storePathIndex !== storePathIndex) {
     return '';
   }

@@ -1,7 +1,7 @@
+import { Listeners } from '@stevedore/async';
 import { decodeFields, type FileId } from '@stevedore/protocol';
-import { type Address, asError, isOwnAddress } from '@stevedore/wire';
+import { asError, isOwnAddress } from '@stevedore/wire';
 import { logDirectory } from '../layout.js';
-import { Listeners } from '../news.js';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import { FirstCopies } from './first-copies.js';
@@ -17,39 +17,37 @@ import { Sending } from './sending.js';
  * the least id.
  */
 
-export interface PeersOptions {
-  readonly service: StorageService;
-  readonly trackers: readonly Address[];
-}
-
 /** Between two looks at which deletions all members have. */
 const FORGET_INTERVAL_MS = 5000;
 
 export class Peers implements Copiers {
   readonly #service: StorageService;
-  readonly #trackers: readonly Address[];
   readonly #sending: Sending;
   readonly #firstCopies: FirstCopies;
   readonly #localAddress: string | undefined;
   readonly #senders = new Map<string, PeerSender>();
   readonly #closing: Promise<void>[] = [];
   readonly #waiting = new Listeners();
-  readonly #stopFollowing: () => void;
-  readonly #forgetting: NodeJS.Timeout;
+  #stopFollowing = (): void => {};
+  #forgetting: NodeJS.Timeout | undefined;
   #closed = false;
 
-  constructor({ service, trackers }: PeersOptions) {
+  constructor(service: StorageService) {
     const { settings, replication } = service;
     const { members } = replication;
     this.#service = service;
-    this.#trackers = trackers;
     this.#sending = new Sending(service, (id) => this.#whyNot(id) === undefined);
     this.#localAddress = isOwnAddress(settings.host) ? settings.host : undefined;
-    const { group, limits, access } = settings;
+    const { group, limits, access, trackers } = settings;
     this.#firstCopies = new FirstCopies({
       ...{ group, members, trackers },
       peer: { localAddress: this.#localAddress, timeoutMs: limits.requestTimeoutMs, access },
     });
+  }
+
+  /** Sends to the members that the trackers list, until `close`. */
+  start(): void {
+    const { members } = this.#service.replication;
     this.#stopFollowing = members.onChange(() => this.#follow());
     this.#forgetting = setInterval(() => this.#forgetDeletions(), FORGET_INTERVAL_MS);
     this.#forgetting.unref();
@@ -98,11 +96,11 @@ export class Peers implements Copiers {
 
   /** Why this storage does not change the file; undefined if it does. */
   #whyNot({ base }: FileId): string | undefined {
-    const { identity, replication } = this.#service;
+    const { identity, replication, settings } = this.#service;
     const { areKnown, ownId = '', others } = replication.members;
     const { source } = decodeFields(base);
     if (identity.isSource(source)) return undefined;
-    if (this.#trackers.length > 0 && !areKnown) return 'no tracker has listed the members';
+    if (settings.trackers.length > 0 && !areKnown) return 'no tracker has listed the members';
     const isSourceThere = others.some(({ id, address }) => id === source || address === source);
     const writing = others.filter(({ id }) => !identity.isReadOnly(id));
     const isOther = isSourceThere || writing.some(({ id }) => id < ownId);
@@ -120,7 +118,10 @@ export class Peers implements Copiers {
       this.#closing.push(sender.close());
     }
     for (const id of others) {
-      if (!this.#senders.has(id)) this.#senders.set(id, this.#sender(id));
+      if (this.#senders.has(id)) continue;
+      const sender = this.#sender(id);
+      this.#senders.set(id, sender);
+      sender.start();
     }
     this.#waiting.wake();
   }
@@ -128,7 +129,7 @@ export class Peers implements Copiers {
   #sender(id: string): PeerSender {
     const { replication, settings, storePaths } = this.#service;
     const { disk, onError } = settings;
-    const directory = logDirectory(storePaths[0]!.path);
+    const directory = logDirectory(storePaths.at(0).path);
     return new PeerSender({
       service: this.#service,
       sending: this.#sending,

@@ -48,7 +48,7 @@ export class Receiver {
     if (parseSliceId(id)) throw new StatusError(Status.invalid, 'the name of a slice');
     if (this.#isDeleted(id, atSeconds)) return this.#drop(payload, replaces);
     const bytes = payload.remaining;
-    const { storePath } = await this.#service.roomFor(bytes, id.storePathIndex);
+    const { storePath } = await this.#service.storePaths.roomFor(bytes, id.storePathIndex);
     const size = await this.#sizeOf(id);
     // What an appender has become since, its later changes tell.
     const stays = size === bytes || (size !== undefined && fileKind(id) === 'appender');
@@ -102,7 +102,8 @@ export class Receiver {
     const { store, changing } = this.#service;
     this.#unlessDeleted(id, atSeconds);
     const path = store.pathOf(id);
-    if (newSize > oldSize) await this.#service.roomFor(newSize - oldSize, id.storePathIndex);
+    if (newSize > oldSize)
+      await this.#service.storePaths.roomFor(newSize - oldSize, id.storePathIndex);
     const change = this.#change(id, atSeconds);
     await changing.change({ path, name: id.name }, change, undefined, ({ size }) => {
       if (size !== oldSize) throw new StatusError(Status.exists, `${size} bytes, not ${oldSize}`);
@@ -178,10 +179,14 @@ export class Receiver {
     const size = await this.#sizeOf(id);
     if (size === undefined) throw new StatusError(Status.notFound, id.name);
     fits(size, request);
-    await this.#service.roomFor(payload.remaining, id.storePathIndex);
-    const done = storePaths[id.storePathIndex]!.announce(payload.remaining);
+    await this.#service.storePaths.roomFor(payload.remaining, id.storePathIndex);
+    const done = storePaths.at(id.storePathIndex).announce(payload.remaining);
     try {
-      const piece = await receivePiece(settings.disk, () => store.temporaryFile(path), payload);
+      const piece = await receivePiece(
+        settings.disk,
+        () => storePaths.of(path).temporaryFile(),
+        payload,
+      );
       const change = this.#change(id, request.atSeconds);
       await changing.change({ path, name: id.name }, change, piece, ({ size: now }) => {
         fits(now, request);
@@ -208,7 +213,7 @@ export class Receiver {
     while (payload.remaining > 0) chunks.push(...(await payload.next()));
     const content = Buffer.concat(chunks);
     if (this.#isDeleted(id, atSeconds)) return;
-    const { storePath } = await this.#service.roomFor(content.length, id.storePathIndex);
+    const { storePath } = await this.#service.storePaths.roomFor(content.length, id.storePathIndex);
     const [high, low] = id.directory;
     await storePath.makePair(Number.parseInt(high, 16), Number.parseInt(low, 16));
     const file = { path: store.pathOf(id), name: id.name };

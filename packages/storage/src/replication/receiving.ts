@@ -1,12 +1,14 @@
 import {
   ALREADY_THERE,
   ASKS_FOR_LINKS,
+  type Command,
   type FileId,
   type PayloadCommand,
   ProtocolError,
   reportServerId,
   Status,
   type SyncFile,
+  type SyncPair,
   type SyncPart,
   syncAppendFile,
   syncCreateFile,
@@ -46,7 +48,7 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
   ): Promise<LoggedName> => {
     await admit(members, session, session.peer === '' ? undefined : session.peer);
     if (group !== settings.group) throw new StatusError(Status.invalid, `not group ${group}`);
-    const parsed = parseLoggedName(group, name, service.storePaths.length);
+    const parsed = parseLoggedName(group, name, service.storePaths.all.length);
     if (!parsed) throw new StatusError(Status.invalid, 'a malformed name');
     return parsed;
   };
@@ -100,6 +102,16 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
       return received(session, id, request.atSeconds);
     });
 
+  const change = <Request extends Pick<SyncPair, 'group' | 'name' | 'atSeconds'>>(
+    command: Command<Request, undefined>,
+    apply: (id: FileId, request: Request, session: StorageSession) => Promise<void>,
+  ): Handler<StorageSession> =>
+    control(command, async (request, { session }: Context<StorageSession>) => {
+      const id = await file(session, request);
+      await apply(id, request, session);
+      return received(session, id, request.atSeconds);
+    });
+
   return [
     control(reportServerId, async (id, { header, session }: Context<StorageSession>) => {
       session.peer = await admit(members, session, id);
@@ -109,11 +121,7 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
     wholeFile(syncUpdateFile),
     part(syncAppendFile, (...change) => receiver.append(...change)),
     part(syncModifyFile, (...change) => receiver.modify(...change)),
-    control(syncTruncateFile, async (request, { session }: Context<StorageSession>) => {
-      const id = await file(session, request);
-      await receiver.truncate(id, request);
-      return received(session, id, request.atSeconds);
-    }),
+    change(syncTruncateFile, (id, request) => receiver.truncate(id, request)),
     control(syncDeleteFile, async (request, { session }: Context<StorageSession>) => {
       const name = await named(session, request);
       try {
@@ -123,17 +131,11 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
       }
       return undefined;
     }),
-    control(syncCreateLink, async (request, { session }: Context<StorageSession>) => {
-      const id = await file(session, request);
-      const source = await file(session, { group: request.group, name: request.source });
-      await receiver.link(id, source, request.atSeconds);
-      return received(session, id, request.atSeconds);
-    }),
-    control(syncRenameFile, async (request, { session }: Context<StorageSession>) => {
-      const id = await file(session, request);
-      const old = await file(session, { group: request.group, name: request.source });
-      await receiver.rename(id, old, request.atSeconds);
-      return received(session, id, request.atSeconds);
-    }),
+    change(syncCreateLink, async (id, { group, source, atSeconds }, session) =>
+      receiver.link(id, await file(session, { group, name: source }), atSeconds),
+    ),
+    change(syncRenameFile, async (id, { group, source, atSeconds }, session) =>
+      receiver.rename(id, await file(session, { group, name: source }), atSeconds),
+    ),
   ];
 }

@@ -97,7 +97,7 @@ export class Replication {
   async close(): Promise<void> {
     try {
       await this.tombstones.close(this.log.end);
-      await this.synced.close();
+      await this.synced.save();
     } finally {
       await this.log.close();
     }

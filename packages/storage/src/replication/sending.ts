@@ -20,7 +20,7 @@ import { type Peer, StatusError } from '@stevedore/wire';
 import type { OpenFile } from '../files/open-files.js';
 import { crcOf } from '../handlers/appender.js';
 import { DELETED_SUFFIX, METADATA_SUFFIX } from '../layout.js';
-import type { StorageService } from '../service.js';
+import { hasFile, type StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import { type LogRecord, numbersOf, parseLoggedName } from './log-record.js';
 
@@ -94,7 +94,7 @@ export class Sending {
       case 'C':
         return this.#created(id, record, peer, about);
       case 'U':
-        return this.#level(id, record, peer, about);
+        return this.#bringUpToDate(id, record, peer, about);
       case 'A':
       case 'M':
       case 'T':
@@ -128,7 +128,7 @@ export class Sending {
       // appender that came back from a member can lack changes.
       const kind = fileKind(id);
       if (sent === Status.exists && (kind === 'slave' || (again && kind === 'appender'))) {
-        await this.#level(id, record, peer, about);
+        await this.#bringUpToDate(id, record, peer, about);
       }
       if (sent === Status.ok && kind === 'appender') files.note(id.name, until);
     } finally {
@@ -147,7 +147,7 @@ export class Sending {
     if (until >= about.end) return;
     const isKnown = until >= 0 || !about.again;
     if (isKnown && (await this.#part(id, record, peer))) return;
-    await this.#level(id, record, peer, about);
+    await this.#bringUpToDate(id, record, peer, about);
   }
 
   /** True if the change fitted what the member has, or there is nothing to be changed. */
@@ -172,7 +172,7 @@ export class Sending {
   }
 
   /** Has the member have the file as it is here; what it has of it is not sent again. */
-  async #level(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
+  async #bringUpToDate(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
     const until = this.#service.replication.log.end;
     const opened = await this.#open(id);
     if (!opened) return;
@@ -223,13 +223,13 @@ export class Sending {
 
   async #deleted(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
     const isHere = parseSliceId(id)
-      ? await this.#service.has(id)
+      ? await hasFile(this.#service, id)
       : await this.#settled(id, (path) => this.#service.backend.exists(path));
     if (!isHere) {
       await accepted(peer.ask(syncDeleteFile, this.#change(id, record)), Status.notFound);
     } else if (fileKind(id) === 'slave' && !parseSliceId(id)) {
       // Deleted and stored again: what the member has may be the old one.
-      await this.#level(id, record, peer, about);
+      await this.#bringUpToDate(id, record, peer, about);
     }
   }
 
@@ -286,7 +286,7 @@ export class Sending {
   }
 
   #parse(name: string) {
-    return parseLoggedName(this.#group, name, this.#service.storePaths.length);
+    return parseLoggedName(this.#group, name, this.#service.storePaths.all.length);
   }
 
   #change(id: FileId, { atSeconds }: LogRecord) {

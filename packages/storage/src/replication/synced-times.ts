@@ -1,6 +1,5 @@
-import { join } from 'node:path';
-import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
-import { asError } from '@stevedore/wire';
+import type { Disk } from '@stevedore/disk';
+import { isCount, parseObject, SavedFile } from '../saved-file.js';
 import { Members } from './members.js';
 
 /**
@@ -14,26 +13,25 @@ const FILE = 'synced.json';
 const MAX_FILE_BYTES = 64 * 1024;
 
 export class SyncedTimes {
-  readonly #disk: Disk;
-  readonly #directory: string;
-  readonly #onError: (error: Error) => void;
+  readonly #file: SavedFile;
   readonly #seconds = new Map<string, number>();
   #changed = false;
-  #saving: Promise<void> = Promise.resolve();
 
   constructor(disk: Disk, directory: string, onError: (error: Error) => void) {
-    this.#disk = disk;
-    this.#directory = directory;
-    this.#onError = onError;
+    this.#file = new SavedFile(disk, directory, FILE, onError);
   }
 
   async load(): Promise<void> {
-    const bytes = await readSmallFile(this.#disk, join(this.#directory, FILE), MAX_FILE_BYTES);
-    for (const [id, seconds] of Object.entries(parse(bytes))) {
-      if (Members.isId(id) && typeof seconds === 'number' && seconds > 0) {
-        this.#seconds.set(id, seconds);
-      }
-    }
+    const text = (await this.#file.load(MAX_FILE_BYTES))?.toString();
+    for (const [id, seconds] of Object.entries(parseObject(text) ?? {})) this.set(id, seconds);
+    this.#changed = false;
+  }
+
+  /** All that `id` changed up to then is here. */
+  set(id: string, seconds: unknown): void {
+    if (!Members.isId(id) || !isCount(seconds) || seconds <= (this.#seconds.get(id) ?? 0)) return;
+    this.#seconds.set(id, seconds);
+    this.#changed = true;
   }
 
   /** Forgets what an earlier start had, whose files are lost. */
@@ -42,38 +40,14 @@ export class SyncedTimes {
     return this.save();
   }
 
-  /** All that `id` changed up to then is here. */
-  set(id: string, seconds: number): void {
-    if (!Members.isId(id) || seconds <= (this.#seconds.get(id) ?? 0)) return;
-    this.#seconds.set(id, seconds);
-    this.#changed = true;
-  }
-
   get all(): readonly { readonly sourceId: string; readonly seconds: number }[] {
     return [...this.#seconds].map(([sourceId, seconds]) => ({ sourceId, seconds }));
   }
 
   /** Writes what has changed; its failure is reported only. */
   save(): Promise<void> {
-    if (!this.#changed) return this.#saving;
+    if (!this.#changed) return this.#file.settled;
     this.#changed = false;
-    const content = JSON.stringify(Object.fromEntries(this.#seconds));
-    this.#saving = this.#saving
-      .then(() => replaceFile(this.#disk, this.#directory, FILE, content))
-      .catch((error: unknown) => this.#onError(asError(error)));
-    return this.#saving;
-  }
-
-  close(): Promise<void> {
-    return this.save();
-  }
-}
-
-function parse(bytes: Buffer | undefined): object {
-  try {
-    const value: unknown = JSON.parse(bytes?.toString('utf8') ?? '{}');
-    return typeof value === 'object' && value !== null ? value : {};
-  } catch {
-    return {};
+    return this.#file.save(JSON.stringify(Object.fromEntries(this.#seconds)));
   }
 }

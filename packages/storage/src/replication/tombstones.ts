@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto';
-import { join } from 'node:path';
-import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
+import type { Disk } from '@stevedore/disk';
 import { parseFileName, parseSliceId } from '@stevedore/protocol';
-import { asError } from '@stevedore/wire';
 import { METADATA_SUFFIX } from '../layout.js';
+import { SavedFile } from '../saved-file.js';
 import type { Binlog, Position } from './binlog.js';
 import type { LogRecord } from './log-record.js';
 
@@ -35,15 +34,13 @@ interface Tombstone {
 }
 
 export class Tombstones {
-  readonly #disk: Disk;
-  readonly #directory: string;
+  readonly #file: SavedFile;
   readonly #onError: (error: Error) => void;
   readonly #maxEntries: number;
   /** In the order of the log. */
   readonly #all = new Map<bigint, Tombstone>();
   #unsaved = 0;
   #isOverfull = false;
-  #saving: Promise<void> = Promise.resolve();
 
   constructor(
     disk: Disk,
@@ -51,8 +48,7 @@ export class Tombstones {
     onError: (error: Error) => void,
     maxEntries = DEFAULT_MAX_ENTRIES,
   ) {
-    this.#disk = disk;
-    this.#directory = directory;
+    this.#file = new SavedFile(disk, directory, FILE, onError);
     this.#onError = onError;
     this.#maxEntries = maxEntries;
   }
@@ -64,7 +60,7 @@ export class Tombstones {
   /** Reads the table, and from the log what it lacks. */
   async load(log: Binlog): Promise<void> {
     let read: Position = 0;
-    const bytes = await readSmallFile(this.#disk, join(this.#directory, FILE));
+    const bytes = await this.#file.load();
     const isTable = bytes && (bytes.length - HEAD_BYTES) % ENTRY_BYTES === 0;
     const until = isTable ? bytes.readDoubleBE(0) : 0;
     // A log that is shorter than it was is another one.
@@ -109,25 +105,21 @@ export class Tombstones {
 
   /** Writes the table once in a while; `end`: the log up to here has been noted. */
   saveAtTimes(end: Position): void {
-    if (this.#unsaved < SAVE_EVERY) return;
-    void this.#saveSafely(end);
+    if (this.#unsaved >= SAVE_EVERY) this.#save(end);
   }
 
   async close(end: Position): Promise<void> {
-    if (this.#unsaved > 0) await this.#saveSafely(end);
-    await this.#saving;
+    if (this.#unsaved > 0) this.#save(end);
+    await this.#file.settled;
   }
 
   /** A table that cannot be written costs time at the next start, nothing else. */
-  #saveSafely(end: Position): Promise<void> {
+  #save(end: Position): void {
     this.#unsaved = 0;
-    this.#saving = this.#saving
-      .then(() => this.#save(end))
-      .catch((error: unknown) => this.#onError(asError(error)));
-    return this.#saving;
+    void this.#file.saveLater(() => this.#table(end));
   }
 
-  async #save(end: Position): Promise<void> {
+  #table(end: Position): Buffer {
     const all = [...this.#all].filter(([, { position }]) => position <= end);
     const bytes = Buffer.allocUnsafe(HEAD_BYTES + all.length * ENTRY_BYTES);
     bytes.writeDoubleBE(end, 0);
@@ -137,7 +129,7 @@ export class Tombstones {
       bytes.writeUInt32BE(seconds >>> 0, at + 8);
       bytes.writeDoubleBE(position, at + 12);
     }
-    await replaceFile(this.#disk, this.#directory, FILE, bytes);
+    return bytes;
   }
 
   #set(hash: bigint, { seconds, position }: Tombstone): void {

@@ -1,9 +1,9 @@
-import { type FileCache, type Flight, isWhole, loadGroup } from '@stevedore/cache';
+import { type Flight, isWhole, loadGroup } from '@stevedore/cache';
 import { type SliceEntry, Status } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
-import { sliceKey } from '../files/file-cache.js';
+import { sliceKey } from '../files/caches.js';
 import type { OpenFile } from '../files/open-files.js';
-import type { HotSlices, Slices } from './slices.js';
+import type { Slices, SlicesParts } from './slices.js';
 
 /**
  * Reads whole slices through the cache. On a miss one read takes the slice and, if
@@ -13,16 +13,8 @@ import type { HotSlices, Slices } from './slices.js';
  * asked for often becomes a row, which is read in the place of the trunk.
  */
 
-export interface SliceReaderParts {
+export interface SliceReaderParts extends SlicesParts {
   readonly slices: Slices;
-  readonly cache: FileCache;
-  /** Bytes read at a time for a group; 0 reads slices alone. */
-  readonly readAheadBytes: number;
-  /** Undefined: slices are no rows. */
-  readonly rows: HotSlices | undefined;
-  /** False if the disk of this path is needed for files. */
-  readonly hasRoom: (path: string, bytes: number) => Promise<boolean>;
-  readonly onError: (error: Error) => void;
 }
 
 /** Memory for extents that is kept for the next ones, in units of `readAheadBytes`. */
@@ -34,17 +26,17 @@ export class SliceReader {
 
   constructor(parts: SliceReaderParts) {
     this.#parts = parts;
-    this.#spare = new SpareBuffers(MAX_SPARE * parts.readAheadBytes);
+    this.#spare = new SpareBuffers(MAX_SPARE * parts.settings.readAheadBytes);
   }
 
   /** Then slices are read whole, even if the cache keeps nothing. */
   get hasRows(): boolean {
-    return this.#parts.rows !== undefined;
+    return this.#parts.hotSlices !== undefined;
   }
 
   /** At once if it is in memory. Status 2 if there is no such slice. */
   read(slice: SliceEntry, trunkPath: string): Buffer | Promise<Buffer> {
-    this.#parts.rows?.count(trunkPath, slice.offset);
+    this.#parts.hotSlices?.count(trunkPath, slice.offset);
     return this.#read(slice, trunkPath);
   }
 
@@ -53,7 +45,7 @@ export class SliceReader {
    * ids asks for slices so. Undefined: read the trunk.
    */
   async readPart(trunkPath: string, offset: number, size: number): Promise<Buffer | undefined> {
-    const { rows, slices } = this.#parts;
+    const { hotSlices: rows, slices } = this.#parts;
     if (!rows) return undefined;
     rows.count(trunkPath, offset);
     const row = rows.find(trunkPath, offset);
@@ -69,7 +61,7 @@ export class SliceReader {
   }
 
   isRow(slice: SliceEntry, trunkPath: string): boolean {
-    return this.#parts.rows?.find(trunkPath, slice.offset) !== undefined;
+    return this.#parts.hotSlices?.find(trunkPath, slice.offset) !== undefined;
   }
 
   #read(slice: SliceEntry, trunkPath: string): Buffer | Promise<Buffer> {
@@ -86,7 +78,7 @@ export class SliceReader {
   }
 
   async #load(slice: SliceEntry, trunkPath: string, flight: Flight): Promise<Buffer | undefined> {
-    const { rows, slices } = this.#parts;
+    const { hotSlices: rows, slices } = this.#parts;
     const row = rows?.read(trunkPath, slice);
     if (row) {
       if (await slices.isStillThere(slice, trunkPath)) return row;
@@ -108,9 +100,9 @@ export class SliceReader {
   }
 
   async #makeRow(slice: SliceEntry, trunkPath: string, bytes: Buffer): Promise<void> {
-    const { rows, slices, hasRoom } = this.#parts;
+    const { hotSlices: rows, slices, storePaths } = this.#parts;
     if (!rows?.isWanted(trunkPath, slice.offset, slice.size) || !isWhole(slice, bytes)) return;
-    if (!(await hasRoom(trunkPath, slice.size).catch(() => false))) return;
+    if (!(await storePaths.hasRoom(trunkPath, slice.size).catch(() => false))) return;
     // At once: a deletion that comes now finds the row and removes it.
     if (slices.knownDirectory(trunkPath)?.holds(slice)) rows.keep(trunkPath, slice, bytes);
   }
@@ -133,7 +125,7 @@ export class SliceReader {
     const bytes = await readExactly(trunk, slice.offset, slice.size);
     if (!isWhole(slice, bytes)) {
       // The client sees it too and asks another storage.
-      this.#parts.onError(new Error(`${sliceKey(trunkPath, slice)} has another CRC-32`));
+      this.#parts.settings.onError(new Error(`${sliceKey(trunkPath, slice)} has another CRC-32`));
       flight.doNotKeep();
     }
     return bytes;
@@ -146,7 +138,8 @@ export class SliceReader {
     trunk: OpenFile,
     flight: Flight,
   ): Promise<Buffer | undefined> {
-    const { slices, cache, readAheadBytes } = this.#parts;
+    const { slices, cache, settings } = this.#parts;
+    const { readAheadBytes } = settings;
     if (readAheadBytes === 0) return undefined;
     // The one that deletions are marked in from now on; without one there is no group.
     const directory = slices.knownDirectory(trunkPath);

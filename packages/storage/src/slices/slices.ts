@@ -1,14 +1,14 @@
 import { dirname } from 'node:path';
+import { KeyedLock } from '@stevedore/async';
 import type { FileCache } from '@stevedore/cache';
-import { type Disk, KeyedLock, readSmallFile } from '@stevedore/disk';
+import { readSmallFile } from '@stevedore/disk';
 import { type SliceEntry, type SliceId, Status } from '@stevedore/protocol';
 import { asError, StatusError } from '@stevedore/wire';
-import type { FileBackend } from '../files/file-backend.js';
-import { sliceKey } from '../files/file-cache.js';
-import type { OpenFile, OpenFiles } from '../files/open-files.js';
+import { ByteBoundedCache, sliceKey } from '../files/caches.js';
+import type { FileParts } from '../files/file-parts.js';
+import type { OpenFile } from '../files/open-files.js';
 import { DELETED_SUFFIX } from '../layout.js';
 import type { Change } from '../replication/journal.js';
-import { ByteBoundedCache } from './byte-bounded-cache.js';
 import {
   decodeDeletedSlices,
   encodeDeletedSlice,
@@ -23,17 +23,9 @@ import {
  * the same trunk take turns, so that a deletion is never overlooked.
  */
 
-export interface SlicesParts {
-  readonly disk: Disk;
-  readonly backend: FileBackend;
-  readonly files: OpenFiles;
+export interface SlicesParts extends FileParts {
   readonly cache: FileCache;
   readonly hotSlices: HotSlices | undefined;
-  /** Memory for directories of trunks. */
-  readonly maxDirectoryCacheBytes: number;
-  /** A trunk with a longer directory is treated as no trunk. */
-  readonly maxTrunkDirectoryBytes: number;
-  readonly onError: (error: Error) => void;
 }
 
 /** Copies of slices that are read often, apart from their trunks; any may go at any time. */
@@ -58,7 +50,7 @@ export class Slices {
   constructor(parts: SlicesParts) {
     this.#parts = parts;
     this.#directories = new ByteBoundedCache(
-      parts.maxDirectoryCacheBytes,
+      parts.settings.maxDirectoryCacheBytes,
       (directory) => directory.byteLength,
     );
   }
@@ -151,12 +143,12 @@ export class Slices {
   /** The list of a trunk's deleted slices as it is; undefined if there is none. */
   listToSend(trunkPath: string): Promise<Buffer | undefined> {
     return this.#locks.run(trunkPath, () =>
-      readSmallFile(this.#parts.disk, trunkPath + DELETED_SUFFIX),
+      readSmallFile(this.#parts.settings.disk, trunkPath + DELETED_SUFFIX),
     );
   }
 
   async #deleted(trunkPath: string): Promise<readonly SliceEntry[]> {
-    const list = await readSmallFile(this.#parts.disk, trunkPath + DELETED_SUFFIX);
+    const list = await readSmallFile(this.#parts.settings.disk, trunkPath + DELETED_SUFFIX);
     return decodeDeletedSlices(list ?? Buffer.alloc(0)).slices;
   }
 
@@ -189,13 +181,13 @@ export class Slices {
     const cached = this.#directories.get(trunkPath);
     if (cached) return cached;
     const trunk = await this.#parts.files.acquire(trunkPath);
-    const table = await readSliceTable(trunk, this.#parts.maxTrunkDirectoryBytes).finally(() =>
-      trunk.release(),
+    const table = await readSliceTable(trunk, this.#parts.settings.maxTrunkDirectoryBytes).finally(
+      () => trunk.release(),
     );
-    const list = await readSmallFile(this.#parts.disk, trunkPath + DELETED_SUFFIX);
+    const list = await readSmallFile(this.#parts.settings.disk, trunkPath + DELETED_SUFFIX);
     const { slices, damaged } = decodeDeletedSlices(list ?? Buffer.alloc(0));
     if (damaged > 0) {
-      this.#parts.onError(
+      this.#parts.settings.onError(
         new Error(`${trunkPath}${DELETED_SUFFIX} has ${damaged} damaged records`),
       );
     }
@@ -211,7 +203,7 @@ export class Slices {
     const path = trunkPath + DELETED_SUFFIX;
     const { offset, size, crc32 } = slice;
     const record = encodeDeletedSlice({ offset, size, crc32, deletedAtSeconds });
-    const file = await this.#parts.disk.openToUpdate(path);
+    const file = await this.#parts.settings.disk.openToUpdate(path);
     try {
       const { size: bytes } = await file.stat();
       const end = bytes - (bytes % record.length);
@@ -219,9 +211,11 @@ export class Slices {
         await file.writeAt([record], end);
         await file.sync();
         // Always: the first deletion of this trunk may have ended between file and directory.
-        await this.#parts.disk.syncDirectory(dirname(path));
+        await this.#parts.settings.disk.syncDirectory(dirname(path));
       } catch (error) {
-        await file.truncate(end).catch((again: unknown) => this.#parts.onError(asError(again)));
+        await file
+          .truncate(end)
+          .catch((again: unknown) => this.#parts.settings.onError(asError(again)));
         throw error;
       }
     } finally {

@@ -21,7 +21,7 @@ import type { Tier } from '../tiers/tier.js';
 import type { Tiers } from '../tiers/tiers.js';
 import type { Audit } from './audit.js';
 import { AccessedFiles, coldestRows, heatRows, LoadFigures } from './interval.js';
-import { type MoveTarget, Plans } from './moves.js';
+import { type MoveTarget, PlannedMoves } from './moves.js';
 import type { OtherRoom, OwnRoom } from './rooms.js';
 import type { FileCounts, MigrationStatus } from './status.js';
 
@@ -52,7 +52,7 @@ export interface MigrationParts {
 export class Migration {
   readonly #parts: MigrationParts;
   readonly #forecaster: Forecaster<PanelState>;
-  readonly #plans: Plans;
+  readonly #plans: PlannedMoves;
   readonly #diskBytes: number;
   #state: PolicyState<PanelState>;
   #decision: IntervalDecision<PanelState> | undefined;
@@ -73,7 +73,7 @@ export class Migration {
     this.#forecaster = panel({ capacityBytes: this.#diskBytes });
     this.#state = startPolicy(this.#forecaster, settings.thresholdBytes);
     this.#accessed = new AccessedFiles(tiers);
-    this.#plans = new Plans({
+    this.#plans = new PlannedMoves({
       audit: parts.audit,
       movesPerSecond: settings.movesPerSecond,
       thresholdBytes: () => this.#state.thresholdBytes,

@@ -5,9 +5,9 @@ import type { Audit } from './audit.js';
 import type { MigrationStatus } from './status.js';
 
 /**
- * Makes the moves that were decided, one after the other, at most so many a second. The
- * queue is bounded and has a file once; what does not fit is decided again if it still
- * matters then.
+ * The moves that were decided: made one after the other, at most so many a second, or only
+ * written down in a dry run. The queue is bounded and has a file once; what does not fit is
+ * decided again if it still matters then. Each move ends with a line in the log of moves.
  */
 
 export type MoveReason = 'load' | 'threshold' | 'space' | 'shrunk' | 'recall';
@@ -25,19 +25,23 @@ export interface PlannedMove {
   readonly numbers: Readonly<Record<string, number>>;
 }
 
-export interface MoverOptions {
-  readonly maxQueued: number;
+export interface PlannedMovesParts {
+  readonly audit: Audit;
   readonly movesPerSecond: number;
   /** The largest file that comes into a row now. */
   readonly thresholdBytes: () => number;
   readonly now: () => number;
-  readonly onEnd: (move: PlannedMove, outcome: MoveOutcome | 'failed') => void;
   readonly onError: (error: unknown) => void;
 }
 
-export class Mover {
-  readonly #options: MoverOptions;
+const MAX_QUEUED = 1024;
+
+export class PlannedMoves {
+  readonly #parts: PlannedMovesParts;
   readonly #queue = new Map<string, PlannedMove>();
+  readonly #ended = { moved: 0, revoked: 0, refused: 0, failed: 0 };
+  #movedBytes = 0;
+  #isDryRun = false;
   #isPaused = false;
   #isClosed = false;
   /** Moves that may begin at once; fills up with time. */
@@ -46,28 +50,34 @@ export class Mover {
   #timer: NodeJS.Timeout | undefined;
   #working: Promise<void> | undefined;
 
-  constructor(options: MoverOptions) {
-    this.#options = options;
-    this.#filledAtMs = options.now();
+  constructor(parts: PlannedMovesParts) {
+    this.#parts = parts;
+    this.#filledAtMs = parts.now();
   }
 
-  get queued(): number {
-    return this.#queue.size;
+  get status(): Pick<MigrationStatus, 'isPaused' | 'isDryRun' | 'moves' | 'movedBytes' | 'queued'> {
+    return {
+      isPaused: this.#isPaused,
+      isDryRun: this.#isDryRun,
+      moves: { ...this.#ended },
+      movedBytes: this.#movedBytes,
+      queued: this.#queue.size,
+    };
   }
 
-  get isPaused(): boolean {
-    return this.#isPaused;
-  }
-
-  /** False if it is queued already or there is no room. */
-  add(move: PlannedMove): boolean {
-    const key = move.tier.pathOf(move.name);
-    if (this.#isClosed || this.#queue.has(key) || this.#queue.size >= this.#options.maxQueued) {
-      return false;
+  add(planned: PlannedMove): void {
+    const thresholdBytes = Math.floor(this.#parts.thresholdBytes());
+    // What another storage has moved here goes no further: no copy leads to a copy.
+    const to = typeof planned.to === 'object' && isMovedName(planned.name) ? 'file' : planned.to;
+    const move = { ...planned, to, numbers: { ...planned.numbers, thresholdBytes } };
+    if (this.#isDryRun) {
+      this.#write(move, 'dry-run');
+      return;
     }
+    const key = move.tier.pathOf(move.name);
+    if (this.#isClosed || this.#queue.has(key) || this.#queue.size >= MAX_QUEUED) return;
     this.#queue.set(key, move);
     this.#wake();
-    return true;
   }
 
   pause(): void {
@@ -75,8 +85,13 @@ export class Mover {
   }
 
   resume(): void {
+    this.#isDryRun = false;
     this.#isPaused = false;
     this.#wake();
+  }
+
+  dryRun(): void {
+    this.#isDryRun = true;
   }
 
   /** Ends the move under way; those that wait are dropped. */
@@ -85,6 +100,7 @@ export class Mover {
     this.#queue.clear();
     clearTimeout(this.#timer);
     await this.#working;
+    await this.#parts.audit.flush();
   }
 
   #wake(): void {
@@ -109,7 +125,7 @@ export class Mover {
 
   /** Until the rate allows the next one. */
   #waitMs(): number {
-    const { now, movesPerSecond } = this.#options;
+    const { now, movesPerSecond } = this.#parts;
     const nowMs = now();
     const filled = (Math.max(0, nowMs - this.#filledAtMs) * movesPerSecond) / 1000;
     this.#filledAtMs = nowMs;
@@ -118,91 +134,22 @@ export class Mover {
   }
 
   async #make(move: PlannedMove): Promise<void> {
-    const { onEnd, onError } = this.#options;
+    let outcome: MoveOutcome | 'failed' = 'failed';
     try {
-      onEnd(move, await this.#carryOut(move));
+      outcome = await this.#carryOut(move);
     } catch (error) {
-      onEnd(move, 'failed');
-      onError(error);
+      this.#parts.onError(error);
     }
+    this.#ended[outcome] += 1;
+    if (outcome === 'moved') this.#movedBytes += move.size;
+    this.#write(move, outcome);
   }
 
   #carryOut({ tier: { moves }, name, to }: PlannedMove): Promise<MoveOutcome> {
     if (to === 'file') return moves.toFile(name);
     return to === 'home'
-      ? moves.home(name, this.#options.thresholdBytes())
+      ? moves.home(name, this.#parts.thresholdBytes())
       : moves.toGroup(name, to.group);
-  }
-}
-
-/**
- * The moves that were decided: carried out at their rate, or only written down in a dry
- * run. Each ends with a line in the log of moves, and is counted.
- */
-
-export interface PlansParts extends Omit<MoverOptions, 'maxQueued' | 'onEnd'> {
-  readonly audit: Audit;
-}
-
-const MAX_QUEUED = 1024;
-
-export class Plans {
-  readonly #parts: PlansParts;
-  readonly #mover: Mover;
-  readonly #moves = { moved: 0, revoked: 0, refused: 0, failed: 0 };
-  #movedBytes = 0;
-  #isDryRun = false;
-
-  constructor(parts: PlansParts) {
-    this.#parts = parts;
-    this.#mover = new Mover({
-      ...parts,
-      maxQueued: MAX_QUEUED,
-      onEnd: (move, outcome) => this.#ended(move, outcome),
-    });
-  }
-
-  get status(): Pick<MigrationStatus, 'isPaused' | 'isDryRun' | 'moves' | 'movedBytes' | 'queued'> {
-    return {
-      isPaused: this.#mover.isPaused,
-      isDryRun: this.#isDryRun,
-      moves: { ...this.#moves },
-      movedBytes: this.#movedBytes,
-      queued: this.#mover.queued,
-    };
-  }
-
-  pause(): void {
-    this.#mover.pause();
-  }
-
-  resume(): void {
-    this.#isDryRun = false;
-    this.#mover.resume();
-  }
-
-  dryRun(): void {
-    this.#isDryRun = true;
-  }
-
-  async close(): Promise<void> {
-    await this.#mover.close();
-    await this.#parts.audit.flush();
-  }
-
-  add(planned: PlannedMove): void {
-    const thresholdBytes = Math.floor(this.#parts.thresholdBytes());
-    // What another storage has moved here goes no further: no copy leads to a copy.
-    const to = typeof planned.to === 'object' && isMovedName(planned.name) ? 'file' : planned.to;
-    const move = { ...planned, to, numbers: { ...planned.numbers, thresholdBytes } };
-    if (this.#isDryRun) this.#write(move, 'dry-run');
-    else this.#mover.add(move);
-  }
-
-  #ended(move: PlannedMove, outcome: MoveOutcome | 'failed'): void {
-    this.#moves[outcome] += 1;
-    if (outcome === 'moved') this.#movedBytes += move.size;
-    this.#write(move, outcome);
   }
 
   #write({ name, to, reason, size, numbers }: PlannedMove, outcome: string): void {

@@ -56,96 +56,105 @@ export interface ClassStatus extends ClassInterval {
   readonly busyAnswersTotal: number;
 }
 
-/** The status as Prometheus reads it. Pure. */
-export function prometheusText(status: MigrationStatus): string {
-  const lines: string[] = [];
-  const metric = (
-    name: string,
-    kind: 'counter' | 'gauge',
-    help: string,
-    values: readonly (readonly [string, number])[],
-  ): void => {
-    lines.push(`# HELP stevedore_${name} ${help}`, `# TYPE stevedore_${name} ${kind}`);
-    for (const [labels, value] of values) lines.push(`stevedore_${name}${labels} ${value}`);
-  };
-  const { load, moves } = status;
-  const classes = (of: (each: ClassStatus) => number): [string, number][] => [
+type Values = readonly (readonly [labels: string, value: number])[];
+type Metric = readonly [
+  name: string,
+  kind: 'counter' | 'gauge',
+  help: string,
+  of: (status: MigrationStatus) => number | Values,
+];
+
+const classes =
+  (of: (each: ClassStatus) => number) =>
+  ({ load }: MigrationStatus): Values => [
     ['{class="metadata"}', of(load.metadata)],
     ['{class="small_file"}', of(load.smallFile)],
   ];
-  metric(
-    'load_served_bytes',
-    'gauge',
-    'Served in the last interval.',
-    classes((each) => each.servedBytes),
-  );
-  metric(
+const outcomes = ({ moves }: MigrationStatus): Values =>
+  Object.entries(moves).map(([outcome, count]) => [`{outcome="${outcome}"}`, count]);
+
+const served = classes((each) => each.servedBytes);
+const waiting = classes((each) => each.waitingBytes);
+const forecast = classes((each) => each.forecastBytes);
+const meanError = classes((each) => each.meanErrorBytes);
+const busyAnswers = classes((each) => each.busyAnswersTotal);
+
+const METRICS: readonly Metric[] = [
+  ['load_served_bytes', 'gauge', 'Bytes served in the last interval.', served],
+  [
     'load_waiting_bytes',
     'gauge',
-    'Waiting as it ended.',
-    classes((each) => each.waitingBytes),
-  );
-  metric(
-    'load_forecast_bytes',
+    'Bytes of requests waiting at the end of the last interval.',
+    waiting,
+  ],
+  ['load_forecast_bytes', 'gauge', 'Bytes forecast for the next interval.', forecast],
+  ['load_forecast_error_bytes', 'gauge', 'Mean absolute error of the forecasts.', meanError],
+  ['busy_answers_total', 'counter', 'Requests answered as busy.', busyAnswers],
+  [
+    'load_capacity_bytes',
     'gauge',
-    'Forecast for the coming interval.',
-    classes((each) => each.forecastBytes),
-  );
-  metric(
-    'load_forecast_error_bytes',
-    'gauge',
-    'Mean absolute error of the forecasts.',
-    classes((each) => each.meanErrorBytes),
-  );
-  metric(
-    'busy_answers_total',
-    'counter',
-    'Requests told to come back.',
-    classes((each) => each.busyAnswersTotal),
-  );
-  metric('load_capacity_bytes', 'gauge', 'B_logic of an interval.', [['', status.capacityBytes]]);
-  metric(
+    'Bytes that the disk can serve in an interval.',
+    (now) => now.capacityBytes,
+  ],
+  [
     'metadata_kept_share',
     'gauge',
-    'Of its load alone, what metadata has beside small files.',
-    [['', status.metadataKeptShare]],
-  );
-  metric('small_file_room_bytes', 'gauge', 'Small files that may begin in an interval; 0: any.', [
-    ['', status.smallFileRoomBytes],
-  ]);
-  metric('load_to_move_bytes', 'gauge', 'Small-file load that has to go.', [
-    ['', status.loadToMoveBytes],
-  ]);
-  metric('threshold_bytes', 'gauge', 'Largest file that becomes a row.', [
-    ['', status.thresholdBytes],
-  ]);
-  metric('rows', 'gauge', 'Files that are rows.', [['', status.rows.files]]);
-  metric('rows_bytes', 'gauge', 'Their bytes.', [['', status.rows.bytes]]);
-  metric('slice_rows', 'gauge', 'Slices that are rows too.', [['', status.slices.files]]);
-  metric('slice_rows_bytes', 'gauge', 'Their bytes.', [['', status.slices.bytes]]);
-  metric('rows_room_bytes', 'gauge', 'What they may be together.', [['', status.roomBytes]]);
-  metric('away_files', 'gauge', 'Files whose bytes are in another group.', [
-    ['', status.away.files],
-  ]);
-  metric('away_files_bytes', 'gauge', 'Their bytes.', [['', status.away.bytes]]);
-  metric('away_deletions_waiting', 'gauge', 'Copies yet to be deleted there.', [
-    ['', status.waitingDepartures],
-  ]);
-  metric('away_copies_open', 'gauge', 'Copies of which it is not known whether they were stored.', [
-    ['', status.openCopies],
-  ]);
-  metric('away_orphans_total', 'counter', 'Copies that no record knew, found and deleted.', [
-    ['', status.orphans],
-  ]);
-  metric(
-    'moves_total',
+    'Share of its stand-alone load that metadata is served beside small files.',
+    (now) => now.metadataKeptShare,
+  ],
+  [
+    'small_file_room_bytes',
+    'gauge',
+    'Bytes of small-file requests admitted in an interval; 0: no limit.',
+    (now) => now.smallFileRoomBytes,
+  ],
+  [
+    'load_to_move_bytes',
+    'gauge',
+    'Bytes of small-file load to move to other groups.',
+    (now) => now.loadToMoveBytes,
+  ],
+  ['threshold_bytes', 'gauge', 'Largest file that becomes a row.', (now) => now.thresholdBytes],
+  ['rows', 'gauge', 'Files that are rows.', (now) => now.rows.files],
+  ['rows_bytes', 'gauge', 'Bytes of files that are rows.', (now) => now.rows.bytes],
+  ['slice_rows', 'gauge', 'Slices that are rows too.', (now) => now.slices.files],
+  ['slice_rows_bytes', 'gauge', 'Bytes of slices that are rows.', (now) => now.slices.bytes],
+  ['rows_room_bytes', 'gauge', 'Bytes that all rows may hold.', (now) => now.roomBytes],
+  ['away_files', 'gauge', 'Files whose bytes are in another group.', (now) => now.away.files],
+  ['away_files_bytes', 'gauge', 'Bytes of files in other groups.', (now) => now.away.bytes],
+  [
+    'away_deletions_waiting',
+    'gauge',
+    'Copies in other groups yet to be deleted.',
+    (now) => now.waitingDepartures,
+  ],
+  [
+    'away_copies_open',
+    'gauge',
+    'Copies in other groups that may or may not have been stored.',
+    (now) => now.openCopies,
+  ],
+  [
+    'away_orphans_total',
     'counter',
-    'Moves of files, by how they ended.',
-    Object.entries(moves).map(([outcome, count]) => [`{outcome="${outcome}"}`, count]),
-  );
-  metric('moved_bytes_total', 'counter', 'Bytes that were moved.', [['', status.movedBytes]]);
-  metric('revokes_total', 'counter', 'Moves that a change of the file ended.', [
-    ['', status.revokes],
-  ]);
+    'Copies without a record that were found in other groups and deleted.',
+    (now) => now.orphans,
+  ],
+  ['moves_total', 'counter', 'Moves of files, by how they ended.', outcomes],
+  ['moved_bytes_total', 'counter', 'Bytes moved.', (now) => now.movedBytes],
+  ['revokes_total', 'counter', 'Moves revoked because the file changed.', (now) => now.revokes],
+];
+
+/** The status as Prometheus reads it. Pure. */
+export function prometheusText(status: MigrationStatus): string {
+  const lines = METRICS.flatMap(([name, kind, help, of]) => {
+    const values = of(status);
+    const all: Values = typeof values === 'number' ? [['', values]] : values;
+    return [
+      `# HELP stevedore_${name} ${help}`,
+      `# TYPE stevedore_${name} ${kind}`,
+      ...all.map(([labels, value]) => `stevedore_${name}${labels} ${value}`),
+    ];
+  });
   return `${lines.join('\n')}\n`;
 }

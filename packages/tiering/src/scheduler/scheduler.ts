@@ -14,51 +14,39 @@ export interface Counts {
   readonly busyAnswers: number;
 }
 
-export interface Served {
+interface Served {
   readonly cost: number;
   readonly waitedMs: number;
   readonly ranMs: number;
 }
 
-export class Tally {
-  #servedBytes = 0;
-  #servedRequests = 0;
-  #waitedMs = 0;
-  #ranMs = 0;
-  #busyAnswers = 0;
-  #running = 0;
-  #atLastInterval: Counts = this.#counts();
-
+class Tally {
+  readonly #counts: { -readonly [Name in keyof Counts]: Counts[Name] } = { ...NOTHING };
+  #atLastInterval: Counts = NOTHING;
   /** Requests that are at the disk. */
-  get running(): number {
-    return this.#running;
-  }
-
-  began(): void {
-    this.#running += 1;
-  }
+  running = 0;
 
   ended({ cost, waitedMs, ranMs }: Served): void {
-    this.#running -= 1;
-    this.#servedBytes += cost;
-    this.#servedRequests += 1;
-    this.#waitedMs += waitedMs;
-    this.#ranMs += ranMs;
+    this.running -= 1;
+    this.#counts.servedBytes += cost;
+    this.#counts.servedRequests += 1;
+    this.#counts.waitedMs += waitedMs;
+    this.#counts.ranMs += ranMs;
   }
 
   refused(): void {
-    this.#busyAnswers += 1;
+    this.#counts.busyAnswers += 1;
   }
 
   /** Since the beginning. */
   totals(): Counts {
-    return this.#counts();
+    return { ...this.#counts };
   }
 
   /** What there has been since the last call. */
   endInterval(): Counts {
     const before = this.#atLastInterval;
-    const now = this.#counts();
+    const now = this.totals();
     this.#atLastInterval = now;
     return {
       servedBytes: now.servedBytes - before.servedBytes,
@@ -68,17 +56,15 @@ export class Tally {
       busyAnswers: now.busyAnswers - before.busyAnswers,
     };
   }
-
-  #counts(): Counts {
-    return {
-      servedBytes: this.#servedBytes,
-      servedRequests: this.#servedRequests,
-      waitedMs: this.#waitedMs,
-      ranMs: this.#ranMs,
-      busyAnswers: this.#busyAnswers,
-    };
-  }
 }
+
+const NOTHING: Counts = {
+  servedBytes: 0,
+  servedRequests: 0,
+  waitedMs: 0,
+  ranMs: 0,
+  busyAnswers: 0,
+};
 
 /**
  * The order in which requests get to the disk: metadata first, small files behind it,
@@ -231,7 +217,7 @@ export class Scheduler {
   }
 
   #begin(kind: RequestClass, cost: number): void {
-    this.#tallies[kind].began();
+    this.#tallies[kind].running += 1;
     if (kind === 'smallFile' && this.#rate !== undefined) this.#credit -= cost;
   }
 

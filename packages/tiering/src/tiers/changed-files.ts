@@ -1,15 +1,200 @@
-import type { Disk, DiskFile, FileStat } from '@stevedore/disk';
+import {
+  type Disk,
+  type DiskFile,
+  decoratedFile,
+  type FileStat,
+  removeIfThere,
+} from '@stevedore/disk';
 import type { FileRecord } from './record-rows.js';
-import { SpillingFile } from './spilling-file.js';
 import type { Tier } from './tier.js';
+
+const LEAST_BYTES = 4096;
+
+/**
+ * Bytes that are being written: in memory while they may become a row, in a file under a
+ * temporary name as soon as they are too many for one. What is in memory becomes durable
+ * with the record that it turns into, not before.
+ */
+
+export interface SpillingFileParts {
+  readonly disk: Disk;
+  /** The temporary name. */
+  readonly path: string;
+  /** The largest that may become a row; -1 for none. */
+  readonly limitBytes: number;
+  readonly mtimeSeconds: number;
+  /** What there is already. Default: nothing. */
+  readonly bytes?: Buffer;
+}
+
+export class SpillingFile implements DiskFile {
+  readonly #parts: SpillingFileParts;
+  #memory: GrowingBytes | undefined;
+  #file: DiskFile | undefined;
+  #mtimeSeconds: number;
+
+  constructor(parts: SpillingFileParts) {
+    this.#parts = parts;
+    this.#memory = new GrowingBytes(parts.bytes);
+    this.#mtimeSeconds = parts.mtimeSeconds;
+  }
+
+  get path(): string {
+    return this.#parts.path;
+  }
+
+  /** Its bytes while they are in memory. */
+  get memory(): Buffer | undefined {
+    return this.#memory?.bytes;
+  }
+
+  get mtimeSeconds(): number {
+    return this.#mtimeSeconds;
+  }
+
+  async stat(): Promise<FileStat> {
+    if (!this.#memory) return this.#file!.stat();
+    return { size: this.#memory.size, mtimeSeconds: this.#mtimeSeconds, isFile: true };
+  }
+
+  async readAt(target: Buffer, position: number): Promise<number> {
+    return this.#memory
+      ? this.#memory.readAt(target, position)
+      : this.#file!.readAt(target, position);
+  }
+
+  async writeAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
+    const file = await this.#fileFor(position + bytesOf(chunks));
+    if (file) await file.writeAt(chunks, position);
+    else this.#memory!.writeAt(chunks, position);
+  }
+
+  async truncate(size: number): Promise<void> {
+    const file = await this.#fileFor(size);
+    if (file) await file.truncate(size);
+    else this.#memory!.truncate(size);
+  }
+
+  async setModified(seconds: number): Promise<void> {
+    this.#mtimeSeconds = seconds;
+    await this.#file?.setModified(seconds);
+  }
+
+  async sync(): Promise<void> {
+    await this.#file?.sync();
+  }
+
+  async close(): Promise<void> {
+    const file = this.#file;
+    this.#file = undefined;
+    await file?.close();
+  }
+
+  /** Puts what is in memory on the disk, synced, under the temporary name. */
+  async spill(): Promise<void> {
+    const file = await this.#onDisk();
+    await file.setModified(this.#mtimeSeconds);
+    await file.sync();
+    await this.close();
+  }
+
+  async #fileFor(size: number): Promise<DiskFile | undefined> {
+    return !this.#memory || size > this.#parts.limitBytes ? this.#onDisk() : undefined;
+  }
+
+  async #onDisk(): Promise<DiskFile> {
+    if (this.#file) return this.#file;
+    const { disk, path } = this.#parts;
+    const file = await disk.create(path);
+    try {
+      if (this.#memory!.size > 0) await file.writeAt([this.#memory!.bytes], 0);
+    } catch (error) {
+      await file.close();
+      await removeIfThere(disk, path);
+      throw error;
+    }
+    this.#file = file;
+    this.#memory = undefined;
+    return file;
+  }
+}
+
+/** Bytes in memory that are written anywhere and grow, up to a bound of their owner's. */
+class GrowingBytes {
+  #buffer: Buffer;
+  #size: number;
+
+  constructor(initial: Buffer = Buffer.alloc(0)) {
+    this.#buffer = Buffer.from(initial);
+    this.#size = initial.length;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** As they are now; not to be kept over the next change. */
+  get bytes(): Buffer {
+    return this.#buffer.subarray(0, this.#size);
+  }
+
+  readAt(target: Buffer, position: number): number {
+    if (position >= this.#size) return 0;
+    return this.#buffer.copy(target, 0, position, this.#size);
+  }
+
+  writeAt(chunks: readonly Uint8Array[], position: number): void {
+    let at = position;
+    this.#reserve(at + bytesOf(chunks));
+    for (const chunk of chunks) {
+      this.#buffer.set(chunk, at);
+      at += chunk.length;
+    }
+    this.#size = Math.max(this.#size, at);
+  }
+
+  truncate(size: number): void {
+    this.#reserve(size);
+    if (size < this.#size) this.#buffer.fill(0, size, this.#size);
+    this.#size = size;
+  }
+
+  /** What is behind the size is zeros always. */
+  #reserve(size: number): void {
+    if (size <= this.#buffer.length) return;
+    const grown = Buffer.alloc(Math.max(size, 2 * this.#buffer.length, LEAST_BYTES));
+    this.#buffer.copy(grown, 0, 0, this.#size);
+    this.#buffer = grown;
+  }
+}
+
+function bytesOf(chunks: readonly Uint8Array[]): number {
+  return chunks.reduce((sum, { length }) => sum + length, 0);
+}
 
 /** Files that are open to be changed; none of them moves meanwhile. */
 
-export interface ChangedFileParts {
-  readonly file: DiskFile;
-  /** Its size, once it has been cut and closed. */
-  readonly onCut: (size: number) => void;
-  readonly done: () => void;
+/**
+ * One on the disk, changed in place. `onCut` is told its size once it has been cut and closed.
+ */
+export function changedFile(
+  file: DiskFile,
+  onCut: (size: number) => void,
+  done: () => void,
+): DiskFile {
+  let cutTo: number | undefined;
+  return decoratedFile(file, {
+    async truncate(size) {
+      const before = await file.stat();
+      await file.truncate(size);
+      if (size < before.size) cutTo = size;
+    },
+    async close() {
+      done();
+      await file.close();
+      if (cutTo !== undefined) onCut(cutTo);
+    },
+  });
 }
 
 export interface ChangedRowParts {
@@ -21,48 +206,6 @@ export interface ChangedRowParts {
   /** It has left its row, and was closed. */
   readonly onGrown: (size: number) => void;
   readonly done: () => void;
-}
-
-/** One on the disk, changed in place. */
-export class ChangedFile implements DiskFile {
-  readonly #parts: ChangedFileParts;
-  #cutTo: number | undefined;
-
-  constructor(parts: ChangedFileParts) {
-    this.#parts = parts;
-  }
-
-  stat(): Promise<FileStat> {
-    return this.#parts.file.stat();
-  }
-
-  readAt(target: Buffer, position: number): Promise<number> {
-    return this.#parts.file.readAt(target, position);
-  }
-
-  async writeAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
-    await this.#parts.file.writeAt(chunks, position);
-  }
-
-  async truncate(size: number): Promise<void> {
-    const before = await this.#parts.file.stat();
-    await this.#parts.file.truncate(size);
-    if (size < before.size) this.#cutTo = size;
-  }
-
-  setModified(seconds: number): Promise<void> {
-    return this.#parts.file.setModified(seconds);
-  }
-
-  sync(): Promise<void> {
-    return this.#parts.file.sync();
-  }
-
-  async close(): Promise<void> {
-    this.#parts.done();
-    await this.#parts.file.close();
-    if (this.#cutTo !== undefined) this.#parts.onCut(this.#cutTo);
-  }
 }
 
 /**

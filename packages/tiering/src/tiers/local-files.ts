@@ -1,7 +1,7 @@
 import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { type Disk, type DiskFile, hasCode, readSmallFile, removeIfThere } from '@stevedore/disk';
-import { METADATA_SUFFIX, temporaryDirectory } from '@stevedore/storage';
+import { type Disk, hasCode, readSmallFile, removeIfThere } from '@stevedore/disk';
+import { METADATA_SUFFIX, type ReadableFile, temporaryDirectory } from '@stevedore/storage';
 
 /** The files of a store path that are on this disk, as moves need them. */
 
@@ -100,7 +100,7 @@ export class LocalFiles {
     await removeIfThere(this.#parts.disk, temporary);
   }
 
-  open(name: string): Promise<DiskFile> {
+  open(name: string): Promise<ReadableFile> {
     return this.#parts.disk.openToRead(this.pathOf(name));
   }
 
@@ -135,7 +135,7 @@ export class LocalFiles {
 }
 
 /** All of an open file's bytes, in order. */
-export async function* chunksOf(file: DiskFile, size: number): AsyncGenerator<Buffer> {
+export async function* chunksOf(file: ReadableFile, size: number): AsyncGenerator<Buffer> {
   for (let at = 0; at < size; ) {
     const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, size - at));
     const read = await file.readAt(chunk, at);

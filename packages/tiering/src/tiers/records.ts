@@ -5,19 +5,20 @@ import {
   openDatabase,
   SqliteBindingError,
   type SqliteDatabase,
+  type SqliteStatement,
 } from '@stevedore/disk/sqlite';
 import { StartError } from '@stevedore/wire';
 import {
+  COLUMNS,
   type FileRecord,
   type OpenCopy,
   Place,
   RECORDS_SCHEMA,
-  type RecordStatements,
+  type Row,
   recordOf,
-  recordStatements,
   rowOf,
+  SliceRecords,
 } from './record-rows.js';
-import { SliceRecords } from './slice-records.js';
 
 /**
  * The records of a store path: where the bytes of a file are, and, for a small one,
@@ -50,7 +51,7 @@ const dataSync = promisify(fdatasync);
 export class Records {
   readonly #db: SqliteDatabase;
   readonly #log: number;
-  readonly #statements: RecordStatements;
+  readonly #statements: ReturnType<typeof recordStatements>;
   /** Counts changes; `#durable` of them are on the medium. */
   #changes = 0;
   #durable = 0;
@@ -93,7 +94,7 @@ export class Records {
       db?.close();
       if (error instanceof SqliteBindingError) throw error;
       const reason = error instanceof Error ? error.message : String(error);
-      throw new StartError('ERR_RECORDS', `The storage cannot use ${path}: ${reason}.`, error);
+      throw new StartError('records_unusable', `The storage cannot use ${path}: ${reason}.`, error);
     }
   }
 
@@ -302,4 +303,64 @@ export class Records {
     const { files, bytes } = this.counts(entry.place);
     this.#counts.set(entry.place, { files: files + sign, bytes: bytes + sign * entry.size });
   }
+}
+
+/** What is asked of the records and done to them, prepared once. */
+function recordStatements(db: SqliteDatabase) {
+  const rows = <Given extends unknown[], Found>(sql: string): SqliteStatement<Given, Found> =>
+    db.prepare(sql);
+  const find = <Found>(sql: string) => rows<[string], Found>(sql);
+  const change = <Given extends unknown[]>(sql: string) => rows<Given, unknown>(sql);
+  return {
+    find: find<Row>(`SELECT ${COLUMNS} FROM files WHERE name = ?`),
+    placeOf: find<{ place: Place; size: number }>('SELECT place, size FROM files WHERE name = ?'),
+    content: find<Row & { bytes: Buffer | null }>(
+      `SELECT ${COLUMNS}, bytes FROM files WHERE name = ?`,
+    ),
+    bytes: find<{ bytes: Buffer | null }>('SELECT bytes FROM files WHERE name = ?'),
+    metadata: find<{ metadata: Buffer | null }>('SELECT metadata FROM files WHERE name = ?'),
+    hasMetadata: find('SELECT 1 FROM files WHERE name = ? AND metadata IS NOT NULL'),
+    hasAway: find('SELECT 1 FROM files WHERE away = ?'),
+    owner: rows<[], { id: Buffer }>('SELECT id FROM owner'),
+    moving: rows<[], Row>(`SELECT ${COLUMNS} FROM files WHERE moving = 1`),
+    list: rows<[string, string], { name: string; described: number }>(
+      'SELECT name, metadata IS NOT NULL AS described FROM files WHERE name >= ? AND name < ?',
+    ),
+    coldest: rows<[number, number], { name: string; size: number }>(
+      'SELECT name, size FROM files WHERE place = ? AND size > 0 ORDER BY heat LIMIT ?',
+    ),
+    counts: rows<[], { place: number; files: number; bytes: number }>(
+      'SELECT place, count(*) AS files, sum(size) AS bytes FROM files GROUP BY place',
+    ),
+    put: change<[Row & { readonly bytes: Buffer | null }]>(
+      `INSERT INTO files (${COLUMNS}, bytes)
+       VALUES (@name, @place, @size, @mtime, @crc32, @moves, @moving, @heat, @away, @bytes)
+       ON CONFLICT (name) DO UPDATE SET place = @place, size = @size, mtime = @mtime,
+         crc32 = @crc32, moves = @moves, moving = @moving, heat = @heat, away = @away,
+         bytes = @bytes`,
+    ),
+    setMoving: change<[number, string]>('UPDATE files SET moving = ? WHERE name = ?'),
+    setHeat: change<[number, string]>('UPDATE files SET heat = ? WHERE name = ?'),
+    setMetadata: change<[Buffer | null, string]>('UPDATE files SET metadata = ? WHERE name = ?'),
+    rename: change<[string, string]>('UPDATE files SET name = ? WHERE name = ?'),
+    copy: change<[string, string]>(
+      `INSERT INTO files (name, place, size, mtime, crc32, moves, moving, heat, metadata)
+       SELECT ?, place, size, mtime, crc32, moves, moving, heat, metadata
+       FROM files WHERE name = ?`,
+    ),
+    remove: change<[string]>('DELETE FROM files WHERE name = ?'),
+    beginCopy: change<[string, number, number, number]>(
+      'INSERT INTO copies (target, size, crc32, since) VALUES (?, ?, ?, ?)',
+    ),
+    endCopy: change<[number]>('DELETE FROM copies WHERE id = ?'),
+    copies: rows<[], OpenCopy>('SELECT id, target, size, crc32, since AS sinceSeconds FROM copies'),
+    addDeparture: change<[string, number]>(
+      'INSERT OR IGNORE INTO departures (away, since) VALUES (?, ?)',
+    ),
+    removeDeparture: change<[string]>('DELETE FROM departures WHERE away = ?'),
+    departures: rows<[number, number], { away: string }>(
+      'SELECT away FROM departures WHERE since <= ? LIMIT ?',
+    ),
+    countDepartures: rows<[], { count: number }>('SELECT count(*) AS count FROM departures'),
+  };
 }

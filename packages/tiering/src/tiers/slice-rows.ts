@@ -3,8 +3,7 @@ import { isWhole } from '@stevedore/cache';
 import type { SliceEntry } from '@stevedore/protocol';
 import { ByteBoundedCache, type HotSlices } from '@stevedore/storage';
 import { asError } from '@stevedore/wire';
-import { LEAST_HEATING, Place } from './record-rows.js';
-import type { SliceRecords } from './slice-records.js';
+import { LEAST_HEATING, Place, type SliceRecords } from './record-rows.js';
 import type { Tier } from './tier.js';
 
 /**

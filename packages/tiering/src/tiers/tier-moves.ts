@@ -1,12 +1,83 @@
 import { crc32 } from 'node:zlib';
 import { heated } from '@stevedore/balance';
 import { StatusError } from '@stevedore/wire';
-import { AwayError, type AwayFiles, isCopy, isMovedName, tagOf } from './away-files.js';
+import { AwayError, AwayFile, type AwayFiles, isCopy, isMovedName, tagOf } from './away-files.js';
 import { type CopySource, chunksOf, type LocalFiles } from './local-files.js';
-import type { Move, MovesUnderWay } from './moves-under-way.js';
-import { AwayFile } from './read-files.js';
 import { type FileRecord, MAX_DEPARTURES, MAX_OPEN_COPIES, Place } from './record-rows.js';
 import type { Records } from './records.js';
+
+/**
+ * Which files of a store path are being moved and which are being changed. A file is not
+ * moved while it is changed, nor twice at a time; a change revokes the move and waits
+ * until nothing is left of it.
+ */
+
+/** A move that is under way. */
+export interface Move {
+  readonly isRevoked: boolean;
+  /** Nothing is left of it. */
+  end(): void;
+}
+
+interface UnderWay {
+  revoked: boolean;
+  readonly done: Promise<void>;
+}
+
+export class MovesUnderWay {
+  readonly #moves = new Map<string, UnderWay>();
+  /** With the number of those who change the file. */
+  readonly #changing = new Map<string, number>();
+  #revokes = 0;
+
+  /** Moves that a change of their file has ended. */
+  get revokes(): number {
+    return this.#revokes;
+  }
+
+  wasRevoked(): void {
+    this.#revokes += 1;
+  }
+
+  /** Undefined if the file is being moved or changed. */
+  begin(name: string): Move | undefined {
+    if (this.#moves.has(name) || this.#changing.has(name)) return undefined;
+    let ended = (): void => {};
+    const done = new Promise<void>((resolve) => {
+      ended = resolve;
+    });
+    const move: Move = {
+      get isRevoked() {
+        return underWay.revoked;
+      },
+      end: () => {
+        if (this.#moves.get(name) === underWay) this.#moves.delete(name);
+        ended();
+      },
+    };
+    const underWay: UnderWay = { revoked: false, done };
+    this.#moves.set(name, underWay);
+    return move;
+  }
+
+  /** Ends a move of the file, and waits until it has ended. */
+  async revoke(name: string): Promise<void> {
+    const underWay = this.#moves.get(name);
+    if (!underWay) return;
+    underWay.revoked = true;
+    await underWay.done;
+  }
+
+  /** No move of the file begins until the function that this gives is called. */
+  change(name: string): () => void {
+    this.#changing.set(name, (this.#changing.get(name) ?? 0) + 1);
+    return () => {
+      const left = this.#changing.get(name)! - 1;
+      if (left > 0) this.#changing.set(name, left);
+      else this.#changing.delete(name);
+    };
+  }
+}
 
 export type MoveOutcome = 'moved' | 'revoked' | 'refused';
 
@@ -195,7 +266,7 @@ export class TierMoves {
       await records.commit();
       const id = await away.store(group, this.#tag, source);
       if (!isCopy(id, size, sum)) {
-        this.#depart(id);
+        this.#deleteLater(id);
         records.endCopy(copy);
         throw new Error(`${id} does not hold what was written into it`);
       }
@@ -213,7 +284,7 @@ export class TierMoves {
     const metadata = records.find(name) ? undefined : await this.#parts.local.metadataBeside(name);
     const isRevoked = move.isRevoked;
     const moving = record.place === Place.file;
-    if (isRevoked) this.#depart(id);
+    if (isRevoked) this.#deleteLater(id);
     else this.#put(record, { place: Place.away, crc32: record.crc32, moving, away: id });
     if (metadata && !isRevoked) records.setMetadata(name, metadata);
     records.endCopy(copy);
@@ -231,10 +302,10 @@ export class TierMoves {
   ): void {
     const { records } = this.#parts;
     records.put({ ...record, ...now, moves: record.moves + 1 }, bytes);
-    if (record.away !== undefined) this.#depart(record.away);
+    if (record.away !== undefined) this.#deleteLater(record.away);
   }
 
-  #depart(id: string): void {
+  #deleteLater(id: string): void {
     const { records, now } = this.#parts;
     records.addDeparture(id, Math.floor(now() / 1000));
   }

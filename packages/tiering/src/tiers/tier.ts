@@ -1,14 +1,13 @@
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { heated } from '@stevedore/balance';
-import type { Disk, DiskFile } from '@stevedore/disk';
-import type { AwayFiles } from './away-files.js';
+import type { Disk } from '@stevedore/disk';
+import type { ReadableFile } from '@stevedore/storage';
+import { AwayFile, type AwayFiles } from './away-files.js';
 import { chunksOf, LocalFiles } from './local-files.js';
-import { MovesUnderWay } from './moves-under-way.js';
-import { AwayFile } from './read-files.js';
 import { type FileRecord, Place } from './record-rows.js';
 import type { Records } from './records.js';
-import { TierMoves } from './tier-moves.js';
+import { MovesUnderWay, TierMoves } from './tier-moves.js';
 
 /**
  * The files of one store path: what they become when they are stored or changed, and the
@@ -99,7 +98,7 @@ export class Tier {
   }
 
   /** The bytes that are in another group. */
-  openAway(record: FileRecord): DiskFile {
+  openAway(record: FileRecord): ReadableFile {
     const { away } = this.#parts;
     if (!away) throw new Error(`${record.name} is in another group, and there are no trackers`);
     return new AwayFile(away, record);
@@ -108,7 +107,7 @@ export class Tier {
   /** The record goes, and with it a copy in another group; durable with the next commit. */
   remove({ name, away }: FileRecord): void {
     this.records.remove(name);
-    if (away !== undefined) this.#depart(away);
+    if (away !== undefined) this.#deleteLater(away);
   }
 
   /** The content becomes the file's row, in the place of what there is; durable with the next commit. */
@@ -199,10 +198,10 @@ export class Tier {
     const moves = (before?.moves ?? 0) + (hasMoved ? 1 : 0);
     const heat = before?.heat ?? heated(undefined, this.#parts.now());
     this.records.put({ name, ...entry, moves, heat }, bytes);
-    if (before?.away !== undefined) this.#depart(before.away);
+    if (before?.away !== undefined) this.#deleteLater(before.away);
   }
 
-  #depart(id: string): void {
+  #deleteLater(id: string): void {
     this.records.addDeparture(id, Math.floor(this.#parts.now() / 1000));
   }
 }

@@ -6,13 +6,13 @@ import {
   FilesOnDisk,
   METADATA_SUFFIX,
   type NewFile,
+  type ReadableFile,
   type StoredMetadata,
   TEMPORARY_DIRECTORY,
 } from '@stevedore/storage';
-import { ChangedFile, ChangedRow } from './changed-files.js';
-import { RowFile } from './read-files.js';
+import { rowFile } from './away-files.js';
+import { ChangedRow, changedFile, SpillingFile } from './changed-files.js';
 import { type FileRecord, Place } from './record-rows.js';
-import { SpillingFile } from './spilling-file.js';
 import type { Tier } from './tier.js';
 import type { Tiers } from './tiers.js';
 
@@ -67,13 +67,13 @@ export class TieredFiles implements FileBackend {
     };
   }
 
-  async openToRead(path: string): Promise<DiskFile> {
+  async openToRead(path: string): Promise<ReadableFile> {
     const { tier, name } = this.#parts.tiers.locate(path) ?? {};
     const found = tier?.records.findContent(name!);
     if (found?.record.place === Place.away) return tier!.openAway(found.record);
     if (found?.record.place !== Place.row) return this.#below.openToRead(path);
     const { record, bytes } = found;
-    return new RowFile(soundBytes(record, bytes, path), record.mtimeSeconds);
+    return rowFile(soundBytes(record, bytes, path), record.mtimeSeconds);
   }
 
   async openToChange(path: string): Promise<DiskFile> {
@@ -108,7 +108,7 @@ export class TieredFiles implements FileBackend {
     }
     if (record?.place === Place.away) await tier.bringHome(record);
     const file = await disk.openToUpdate(path);
-    return new ChangedFile({ file, onCut: (size) => onCut(tier, name, size), done });
+    return changedFile(file, (size) => onCut(tier, name, size), done);
   }
 
   async exists(path: string): Promise<boolean> {
@@ -253,7 +253,7 @@ function soundBytes(record: FileRecord, bytes: Buffer | undefined, path: string)
 }
 
 /** All bytes of a file, which is closed. */
-async function contentOf(file: DiskFile): Promise<Buffer> {
+async function contentOf(file: ReadableFile): Promise<Buffer> {
   try {
     const bytes = Buffer.allocUnsafe((await file.stat()).size);
     await file.readAt(bytes, 0);

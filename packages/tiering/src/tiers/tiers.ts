@@ -102,14 +102,14 @@ async function openTier(path: string, { disk, environment, away }: TierPlaces): 
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new StartError(
-      'ERR_STORE_PATH',
+      'store_path_unusable',
       `The storage cannot write to ${path}: ${reason}.`,
       error,
     );
   }
   // SQLite has its own way to the disk.
   if (!(await localDisk.exists(data))) {
-    throw new StartError('ERR_STORE_PATH', `The metadata tier needs ${data} on a local disk.`);
+    throw new StartError('store_path_unusable', `The metadata tier needs ${data} on a local disk.`);
   }
   const records = Records.open(file);
   try {

@@ -33,7 +33,7 @@ import type { TrackerSettings } from '../tracker-options.js';
 
 /** Groups and storages as the lists of a tracker show them. */
 
-export function groupRecord(group: Group, reservedMegabytes: number, nowMs: number): GroupRecord {
+function groupRecord(group: Group, reservedMegabytes: number, nowMs: number): GroupRecord {
   const ports = new Set(group.members.map((member) => member.port));
   const paths = group.members.map((member) => member.joinRequest?.storePathCount ?? 0);
   return {
@@ -52,7 +52,7 @@ export function groupRecord(group: Group, reservedMegabytes: number, nowMs: numb
   };
 }
 
-export function storageRecord(
+function storageRecord(
   group: Group,
   member: Member,
   reservedMegabytes: number,
@@ -81,7 +81,7 @@ export function storageRecord(
   };
 }
 
-export function storageStat(group: Group, member: Member, nowMs: number): StorageStat {
+function storageStat(group: Group, member: Member, nowMs: number): StorageStat {
   return {
     id: member.id,
     host: addressText(member.address, member.port),
@@ -94,7 +94,7 @@ export function storageStat(group: Group, member: Member, nowMs: number): Storag
   };
 }
 
-export function volume(group: Group, reservedMegabytes: number, nowMs: number): Volume {
+function volume(group: Group, reservedMegabytes: number, nowMs: number): Volume {
   const { totalMegabytes, freeMegabytes } = group.room(nowMs);
   const availableMegabytes = Math.max(freeMegabytes - reservedMegabytes, 0);
   return {

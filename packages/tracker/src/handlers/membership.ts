@@ -1,10 +1,10 @@
-import type { Parameters } from '@stevedore/protocol';
 import {
   activeTest,
   beat,
   changelogReq,
   changeStatus,
   join,
+  type Parameters,
   parameterReq,
   replicaChange,
   reportDiskUsage,
@@ -74,7 +74,7 @@ export function membershipHandlers(
  * stock storage falls back to defaults of its own for a missing one, and that
  * of the address width is not this tracker's.
  */
-export function clusterParameters(settings: TrackerSettings): Parameters {
+function clusterParameters(settings: TrackerSettings): Parameters {
   return new Map([
     ['use_storage_id', settings.storageIds.used ? '1' : '0'],
     ['id_type_in_filename', settings.storageIds.used ? 'id' : 'ip'],

@@ -11,7 +11,7 @@ import { AuthenticationError, ConnectionError, StatusError } from '../errors.js'
 import type { AccessSettings } from '../server/guard.js';
 import { authenticate } from './authentication.js';
 import { BodySource } from './body-source.js';
-import type { Call, FailureCode } from './call.js';
+import type { Call } from './call.js';
 import type { Connection } from './connection.js';
 import { MAX_TIMER_MS, Pool } from './pool.js';
 import { CollectedReply, ReplyReader } from './reply-reader.js';
@@ -153,7 +153,7 @@ export class Peer {
       await body.sendOver(connection, head, reader, REQUEST, this.#options.timeoutMs);
       const answer = answerOf(connection, command, reply);
       if (connection.state !== 'closed') return answer;
-      throw new ConnectionError('ERR_CONNECTION_LOST', `${command.name}: answered before its end`);
+      throw new ConnectionError('connection_lost', `${command.name}: answered before its end`);
     } finally {
       this.#pool.release(connection);
     }
@@ -229,11 +229,6 @@ async function* chunksOf(
   }
 }
 
-const CODES: Partial<Record<FailureCode, ConnectionError['code']>> = {
-  connect_failed: 'ERR_CONNECTION_FAILED',
-  timeout: 'ERR_CONNECTION_TIMEOUT',
-};
-
 /** Requests of daemons: they end with their answer, with their connection, or in silence. */
 const REQUEST: Call = {
   throwIfEnded: () => {},
@@ -243,9 +238,37 @@ const REQUEST: Call = {
     if (code === 'access_denied') return new AuthenticationError(`${message} (${address})`);
     if (cause instanceof ProtocolError) return cause;
     return new ConnectionError(
-      CODES[code] ?? 'ERR_CONNECTION_LOST',
+      code === 'connect_failed' || code === 'timeout' ? code : 'connection_lost',
       `${message} (${address})`,
       cause,
     );
   },
 };
+
+/**
+ * One session after the other, whatever ends them, until the signal. Only the first failure
+ * in a row is reported.
+ */
+export async function keepSession({ signal, session, pause, report }: Sessions): Promise<void> {
+  let hasFailed = false;
+  while (!signal.aborted) {
+    try {
+      await session(() => {
+        hasFailed = false;
+      });
+    } catch (error) {
+      if (!hasFailed && !signal.aborted) report(error);
+      hasFailed = true;
+    }
+    if (!signal.aborted) await pause();
+  }
+}
+
+interface Sessions {
+  readonly signal: AbortSignal;
+  /** `serves` is called once the session has served for something. */
+  readonly session: (serves: () => void) => Promise<void>;
+  /** Between two sessions. */
+  readonly pause: () => Promise<unknown>;
+  readonly report: (error: unknown) => void;
+}

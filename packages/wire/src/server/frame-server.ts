@@ -125,7 +125,7 @@ export class FrameServer<Session> {
 }
 
 function listenError(role: string, host: string, port: number, error: Error): StartError {
-  const code = codeOf(error) ?? 'ERR_LISTEN';
+  const code = codeOf(error) ?? 'listen_failed';
   const where = `The ${role} cannot listen on ${addressText(host, port)}`;
   const reasons: Readonly<Record<string, string>> = {
     EADDRINUSE: `port ${port} is in use. Stop the program that holds it, or choose another ${role} port (0 picks a free one).`,

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { OptionError } from '@stevedore/options';
+import { checkInteger, OptionError } from '@stevedore/options';
 import {
   beginAuthentication,
   CommandCode,
@@ -12,7 +12,6 @@ import {
   serverProof,
 } from '@stevedore/protocol';
 import { AuthenticationError, StatusError } from '../errors.js';
-import { checkInteger } from './limits.js';
 
 /**
  * Who may use a daemon's port; without secrets, everybody.

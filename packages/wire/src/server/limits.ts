@@ -1,4 +1,4 @@
-import { OptionError } from '@stevedore/options';
+import { integers, OptionError } from '@stevedore/options';
 
 /**
  * What tracker and storage options have in common. Each daemon fills in its
@@ -36,30 +36,18 @@ export interface ConnectionOptions {
 export type ConnectionLimits = Required<ConnectionOptions>;
 
 export function connectionLimits(options: ConnectionOptions): ConnectionLimits {
-  const limits: ConnectionLimits = {
-    maxConnections: options.maxConnections ?? 4096,
-    requestTimeoutMs: options.requestTimeoutMs ?? 30_000,
-    maxControlBodyBytes: options.maxControlBodyBytes ?? 64 * KIB,
-    receiveBufferBytes: options.receiveBufferBytes ?? 256 * KIB,
-    maxDrainBytes: options.maxDrainBytes ?? 1024 * KIB,
-    closeTimeoutMs: options.closeTimeoutMs ?? 2000,
-  };
-  checkInteger('maxConnections', limits.maxConnections, 1, 1_000_000);
-  checkInteger('requestTimeoutMs', limits.requestTimeoutMs, 1, 86_400_000);
-  checkInteger('maxControlBodyBytes', limits.maxControlBodyBytes, 2048, 16 * KIB * KIB);
-  checkInteger('receiveBufferBytes', limits.receiveBufferBytes, 2048, 64 * KIB * KIB);
-  checkInteger('maxDrainBytes', limits.maxDrainBytes, 0, Number.MAX_SAFE_INTEGER);
-  checkInteger('closeTimeoutMs', limits.closeTimeoutMs, 0, 3_600_000);
+  const limits = integers(options, {
+    maxConnections: [4096, 1, 1_000_000],
+    requestTimeoutMs: [30_000, 1, 86_400_000],
+    maxControlBodyBytes: [64 * KIB, 2048, 16 * KIB * KIB],
+    receiveBufferBytes: [256 * KIB, 2048, 64 * KIB * KIB],
+    maxDrainBytes: [1024 * KIB, 0, Number.MAX_SAFE_INTEGER],
+    closeTimeoutMs: [2000, 0, 3_600_000],
+  });
   if (limits.maxControlBodyBytes > limits.receiveBufferBytes) {
     throw new OptionError(
       `maxControlBodyBytes (${limits.maxControlBodyBytes}) must fit receiveBufferBytes (${limits.receiveBufferBytes})`,
     );
   }
   return Object.freeze(limits);
-}
-
-export function checkInteger(name: string, value: number, least: number, most: number): void {
-  if (!Number.isInteger(value) || value < least || value > most) {
-    throw new OptionError(`${name} must be an integer from ${least} to ${most}, not ${value}`);
-  }
 }

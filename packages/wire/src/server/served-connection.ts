@@ -216,7 +216,7 @@ export class ServedConnection<Session> {
           // Before the header there is still a status to answer with; after it, only closing.
           if (!isForeseen(error)) this.#rules.onError(asError(error));
           if (sent === 0) await this.#sink.write(encodeReply(statusOf(error)));
-          throw new ConnectionError('ERR_CONNECTION_LOST', 'a file could not be read');
+          throw new ConnectionError('connection_lost', 'a file could not be read');
         }
         await this.#sink.write(...(sent === 0 ? [header, chunk] : [chunk]));
         if (chunk.length === 0 && reply.openEnded) return false;

@@ -70,7 +70,7 @@ export class ByteSource {
     while (this.#queuedBytes < count && !this.#finished) {
       const left = giveUpAt === undefined ? undefined : giveUpAt - performance.now();
       if (left !== undefined && left <= 0) {
-        throw new ConnectionError('ERR_CONNECTION_TIMEOUT', 'the peer has been silent too long');
+        throw new ConnectionError('timeout', 'the peer has been silent too long');
       }
       await this.#arrival(left);
     }
@@ -115,7 +115,7 @@ function join(chunks: Buffer[], bytes: number): Buffer {
 }
 
 function lost(): ConnectionError {
-  return new ConnectionError('ERR_CONNECTION_LOST', 'the peer closed in the middle of a message');
+  return new ConnectionError('connection_lost', 'the peer closed in the middle of a message');
 }
 
 /** Writes to a socket and waits until the peer takes it, though not for ever. */
@@ -151,7 +151,7 @@ export class SocketSink {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#wake = undefined;
-        reject(new ConnectionError('ERR_CONNECTION_TIMEOUT', 'the peer does not read its answer'));
+        reject(new ConnectionError('timeout', 'the peer does not read its answer'));
       }, this.#timeoutMs);
       this.#wake = () => {
         clearTimeout(timer);
@@ -163,5 +163,5 @@ export class SocketSink {
 }
 
 function gone(): ConnectionError {
-  return new ConnectionError('ERR_CONNECTION_LOST', 'the peer has closed');
+  return new ConnectionError('connection_lost', 'the peer has closed');
 }

@@ -1,0 +1,168 @@
+import { randomBytes } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import type { FileStore } from '@stevedore/client';
+import type { ProblemCode, UnsentBytes, UnsentStats } from '@stevedore/middleware/core';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Logger } from 'pino';
+import { Counter, collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
+import { RequestDurations } from './durations.js';
+import { addFigures, type Figures } from './figures.js';
+import { redactUrl } from './log.js';
+import { addStoreMetrics } from './store-metrics.js';
+
+/**
+ * What the gateway shows to the outside: `X-Request-Id` on every answer, a line in
+ * the log for every request, and the figures behind `/metrics`.
+ */
+
+export interface ObserveOptions {
+  readonly store: FileStore;
+  readonly log: Logger;
+  /** Also memory, CPU and event loop of this process. */
+  readonly processMetrics: boolean;
+  readonly refusals: Refusals;
+  readonly unsent: UnsentBytes;
+}
+
+const DOWNLOADS: Figures<UnsentStats> = {
+  gauges: [
+    [
+      'stevedore_download_unsent_bytes',
+      'Bytes read for downloads that clients have not taken yet.',
+      ({ bytes }) => bytes,
+    ],
+    [
+      'stevedore_downloads_stalled',
+      'Downloads waiting for their clients.',
+      ({ stalled }) => stalled,
+    ],
+  ],
+  counters: [
+    [
+      'stevedore_downloads_ended_for_stall_total',
+      'Downloads ended because their clients took nothing for too long.',
+      ({ endedForStall }) => endedForStall,
+    ],
+    [
+      'stevedore_downloads_ended_for_room_total',
+      'Stalled downloads ended to free their memory or their connection.',
+      ({ endedForRoom }) => endedForRoom,
+    ],
+  ],
+};
+
+/** Adds the hooks; to be called before routes are added. */
+export function observe(
+  app: FastifyInstance,
+  options: ObserveOptions,
+): { readonly registry: Registry; readonly durations: RequestDurations } {
+  const { store, log, processMetrics } = options;
+  const registry = new Registry();
+  const durations = new RequestDurations();
+  registry.registerMetric(durations.metric as unknown as Metric);
+  const stop = addStoreMetrics(registry, store);
+  options.refusals.addTo(registry);
+  addFigures(registry, DOWNLOADS, () => options.unsent.stats());
+  addConnections(registry, app);
+  if (processMetrics) collectDefaultMetrics({ register: registry });
+
+  app.addHook('onRequest', (request, reply, done) => {
+    reply.header('x-request-id', request.id);
+    done();
+  });
+  app.addHook('onResponse', (request, reply, done) => {
+    const { method, routeOptions } = request;
+    durations.observe(method, routeOptions.url, reply.statusCode, reply.elapsedTime / 1000);
+    if (log.isLevelEnabled('info')) logRequest(log, request, reply);
+    done();
+  });
+  app.addHook('onClose', async () => {
+    stop();
+    registry.clear();
+  });
+  return { registry, durations };
+}
+
+function logRequest(log: Logger, request: FastifyRequest, reply: FastifyReply): void {
+  log.info(
+    {
+      requestId: request.id,
+      method: request.method,
+      url: redactUrl(request.url),
+      status: reply.statusCode,
+      ms: Math.round(reply.elapsedTime * 100) / 100,
+      client: request.ip,
+      // A client that left has got less than was meant for it.
+      ...(reply.raw.writableFinished ? {} : { aborted: true }),
+    },
+    'request',
+  );
+}
+
+function addConnections(registry: Registry, app: FastifyInstance): void {
+  new Gauge({
+    name: 'stevedore_http_connections',
+    help: 'Open connections of HTTP clients.',
+    registers: [registry],
+    collect() {
+      return new Promise((resolve) => {
+        app.server.getConnections((_error, count) => {
+          this.set(count ?? 0);
+          resolve();
+        });
+      });
+    },
+  });
+}
+
+/**
+ * Requests that were refused before there was a route to count them by: no HTTP, headers
+ * that are too slow or too long, a path that is no text. The codes are the gateway's own.
+ */
+export class Refusals {
+  readonly #log: Logger;
+  readonly #counts = new Map<ProblemCode, number>();
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
+
+  note(code: ProblemCode, client: string | undefined): void {
+    this.#counts.set(code, (this.#counts.get(code) ?? 0) + 1);
+    this.#log.info({ code, client }, 'refused');
+  }
+
+  addTo(registry: Registry): void {
+    const counts = this.#counts;
+    new Counter({
+      name: 'stevedore_http_refused_total',
+      help: 'Requests refused before they had a route: no HTTP, headers too slow or too long.',
+      labelNames: ['code'],
+      registers: [registry],
+      collect() {
+        this.reset();
+        for (const [code, count] of counts) this.inc({ code }, count);
+      },
+    });
+  }
+}
+
+/**
+ * The name of a request in logs and answers. One that a proxy in front gave is kept if
+ * it is well formed: what else is in a header must not get into a log.
+ */
+
+const WELL_FORMED = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$/;
+
+export type RequestIds = (request: IncomingMessage) => string;
+
+export function requestIds(): RequestIds {
+  const process = randomBytes(6).toString('base64url').replace(/^[_-]/, '0');
+  let count = 0;
+  return ({ headers }) => {
+    const given = headers['x-request-id'];
+    if (typeof given === 'string' && WELL_FORMED.test(given)) return given;
+    count += 1;
+    return `${process}-${count.toString(36)}`;
+  };
+}

@@ -1,0 +1,3 @@
+/** Turns and waits of asynchronous work. */
+export { KeyedLock, type Serial, serial } from './turns.js';
+export { abortable, deferred, Listeners, News } from './waits.js';

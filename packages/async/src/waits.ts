@@ -1,0 +1,68 @@
+/** Waits: for news, for a time at most, until a signal, for what is settled elsewhere. */
+
+/** Those who wait for the next news, each for so long at most. A wait keeps no process alive. */
+export class Listeners {
+  readonly #waiting = new Set<(isNews: boolean) => void>();
+
+  wake(): void {
+    for (const done of [...this.#waiting]) done(true);
+  }
+
+  /** True once there is news, false after so long without. */
+  next(withinMs: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      const done = (isNews: boolean): void => {
+        clearTimeout(timer);
+        this.#waiting.delete(done);
+        resolve(isNews);
+      };
+      const timer = setTimeout(() => done(false), Math.max(withinMs, 1)).unref();
+      this.#waiting.add(done);
+    });
+  }
+}
+
+/** As Listeners, for one who is not to miss what happened while it did not wait. */
+export class News {
+  readonly #listeners = new Listeners();
+  #isThere = false;
+
+  wake(): void {
+    this.#isThere = true;
+    this.#listeners.wake();
+  }
+
+  async next(withinMs: number): Promise<boolean> {
+    const isNews = this.#isThere || (await this.#listeners.next(withinMs));
+    this.#isThere = false;
+    return isNews;
+  }
+}
+
+/** The promise, or the reason of the signal if that comes first. */
+export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(signal.reason);
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+    // Whatever becomes of it later is handled too.
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
+  });
+}
+
+/** A promise that is settled from outside. */
+export interface Deferred<Value> {
+  readonly promise: Promise<Value>;
+  resolve(value: Value): void;
+  reject(error: Error): void;
+}
+
+export function deferred<Value>(): Deferred<Value> {
+  let resolve: (value: Value) => void = () => {};
+  let reject: (error: Error) => void = () => {};
+  const promise = new Promise<Value>((onResolve, onReject) => {
+    resolve = onResolve;
+    reject = onReject;
+  });
+  return { promise, resolve, reject };
+}

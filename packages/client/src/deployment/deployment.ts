@@ -1,0 +1,351 @@
+import {
+  type DeploymentMap,
+  type Gateway,
+  type Joined,
+  type Joining,
+  MapError,
+  type MappedFile,
+  originOf,
+  type PlacedFile,
+  type Removal,
+  trunkNumber,
+} from '@stevedore/map';
+import { aboutOf, type Outbox, type OutboxEntry } from '@stevedore/staging';
+import { LRUCache } from 'lru-cache';
+
+/**
+ * This server's part in a deployment. It publishes what it merges and deletes to the map, in
+ * order and off the way of uploads; finds keys of other servers there; makes the deletions
+ * that others have asked for; and hears of every deletion, so that no cache keeps what is
+ * gone. While the map does not answer, all of that waits, and files are staged, merged and
+ * read by their own server as ever.
+ */
+
+export interface DeploymentParts {
+  readonly map: DeploymentMap;
+  readonly joining: Joining & { readonly origin: number };
+  readonly outbox: Outbox;
+  /** Deletes a file of this server; false if there is none. */
+  readonly deleteHere: (key: Buffer) => Promise<boolean>;
+  /** A file is gone: caches drop it. `file` is where its bytes were, if that is known. */
+  readonly forget: (key: Buffer, file: MappedFile | undefined) => void;
+  readonly report: (error: Error) => void;
+  readonly now: () => number;
+}
+
+export interface DeploymentStats {
+  /** Trunks and deletions that the map has not been told. */
+  readonly pending: number;
+  /** False while the map does not answer. */
+  readonly isMapAvailable: boolean;
+}
+
+/** How often the map is asked for deletions: they are gone everywhere within a second. */
+const LOOK_INTERVAL_MS = 400;
+const MAX_BACKOFF_MS = 10_000;
+/** A removal can show up after later ones: so far back is asked again. */
+const OVERLAP_MS = 1_000;
+/** And now and then as far as a statement may take. */
+const LATEST_COMMIT_MS = 15_000;
+const THOROUGH_INTERVAL_MS = 5_000;
+const NO_KEY = new Uint8Array(0);
+const SEEN_INTERVAL_MS = 10_000;
+const PRUNE_INTERVAL_MS = 3_600_000;
+/** Settled removals are kept for caches of gateways that could not ask meanwhile. */
+const KEEP_REMOVALS_MS = 24 * 3_600_000;
+const MAX_REMOVALS = 5_000;
+const MAX_ENTRIES = 256;
+/** A trunk has as many files as fit; the map takes them in statements of so many. */
+const MAX_FILES = 5_000;
+const MAX_KEYS_PER_QUESTION = 500;
+const MAX_CACHED = 100_000;
+const FOUND_MS = 60_000;
+const UNKNOWN_MS = 1_000;
+const GATEWAYS_MS = 5_000;
+
+type Answer = MappedFile | 'removed' | undefined;
+
+interface Question {
+  readonly key: Buffer;
+  readonly resolve: (answer: Answer) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+export class Deployment {
+  readonly #parts: DeploymentParts;
+  readonly #found = new LRUCache<string, { readonly answer: Answer }>({ max: MAX_CACHED });
+  readonly #questions: Question[] = [];
+  /** Removals that caches have dropped already, by key, with their time. */
+  readonly #heard = new Map<string, number>();
+  #joining: Promise<Joined> | undefined;
+  #secret: string | undefined;
+  #gateways: { readonly at: number; readonly list: Promise<Gateway[]> } | undefined;
+  #heardUpTo: number | undefined;
+  #heardAllAt = Number.NEGATIVE_INFINITY;
+  #seenAt = Number.NEGATIVE_INFINITY;
+  #prunedAt: number;
+  #failures = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #round: Promise<void> = Promise.resolve();
+  #isClosed = false;
+
+  constructor(parts: DeploymentParts) {
+    this.#parts = parts;
+    this.#prunedAt = parts.now();
+  }
+
+  /**
+   * Enters this server, unless the map does not answer: that is tried again. Rejects with
+   * `origin_taken` and `map_schema`.
+   */
+  async start(): Promise<void> {
+    try {
+      await this.#joined();
+    } catch (error) {
+      if (!(error instanceof MapError) || !error.retryable) throw error;
+      this.#failures = 1;
+      this.#parts.report(error);
+    }
+    this.#next(0);
+  }
+
+  get origin(): number {
+    return this.#parts.joining.origin;
+  }
+
+  /** Shared by the servers of the deployment; undefined before the map has answered once. */
+  get secret(): string | undefined {
+    return this.#secret;
+  }
+
+  /** Where a key of another server is; rejects with `MapError`. */
+  find(key: Buffer): Promise<Answer> {
+    const known = this.#found.get(textOf(key));
+    if (known) return Promise.resolve(known.answer);
+    return new Promise((resolve, reject) => {
+      this.#questions.push({ key, resolve, reject });
+      // All that are asked in one turn of the event loop are one question.
+      if (this.#questions.length === 1) setImmediate(() => this.#ask());
+    });
+  }
+
+  /** Has the next `find` ask the map: what it said is not true any more. */
+  forget(key: Buffer): void {
+    this.#found.delete(textOf(key));
+  }
+
+  /** Deletes a merged file of another server, durably; its own server frees the bytes. */
+  async remove(key: Buffer): Promise<void> {
+    await this.#joined();
+    await this.#parts.map.remove([key], false);
+    this.#gone(key);
+  }
+
+  /** The server that gave out this key, as the map lists it. */
+  async gatewayOf(key: Buffer): Promise<Gateway | undefined> {
+    const now = this.#parts.now();
+    const earlier = this.#gateways;
+    if (!earlier || now - earlier.at > GATEWAYS_MS) {
+      const list = this.#joined().then(() => this.#parts.map.gateways());
+      this.#gateways = { at: now, list };
+      // While the map is away, what it said last is better than nothing.
+      list.catch(() => {
+        this.#gateways = earlier && { ...earlier, at: now };
+      });
+    }
+    const origin = originOf(key);
+    const { list } = this.#gateways!;
+    const gateways = await (earlier ? list.catch(() => earlier.list) : list);
+    return gateways.find((each) => each.origin === origin);
+  }
+
+  stats(): DeploymentStats {
+    return { pending: this.#parts.outbox.pending, isMapAvailable: this.#failures === 0 };
+  }
+
+  /** Publishes what there is, if the map answers, and ends. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    await this.#round;
+    try {
+      if (this.#failures === 0) {
+        await this.#publish();
+        await this.#parts.map.leave(this.origin);
+      }
+    } catch {
+      // The outbox keeps it for the next start.
+    }
+    await this.#parts.map.close();
+  }
+
+  #joined(): Promise<Joined> {
+    if (this.#joining) return this.#joining;
+    const joining = this.#parts.map.join(this.#parts.joining);
+    this.#joining = joining;
+    joining.then(
+      ({ secret }) => {
+        this.#secret = secret;
+      },
+      () => {
+        this.#joining = undefined;
+      },
+    );
+    return joining;
+  }
+
+  #next(delayMs: number): void {
+    if (this.#isClosed) return;
+    this.#timer = setTimeout(() => {
+      this.#round = this.#look();
+    }, delayMs);
+    this.#timer.unref();
+  }
+
+  async #look(): Promise<void> {
+    try {
+      await this.#joined();
+      await this.#publish();
+      await this.#deleteForOthers();
+      await this.#hear();
+      await this.#keepUp();
+      this.#failures = 0;
+      this.#next(LOOK_INTERVAL_MS);
+    } catch (error) {
+      this.#failures += 1;
+      // One report for a map that is away; programmer errors are not hidden behind it.
+      if (this.#failures === 1 || !(error instanceof MapError)) this.#parts.report(error as Error);
+      this.#next(Math.min(LOOK_INTERVAL_MS * 2 ** this.#failures, MAX_BACKOFF_MS));
+    }
+  }
+
+  /** Tells the map all that waits, in order. */
+  async #publish(): Promise<void> {
+    const { outbox } = this.#parts;
+    for (;;) {
+      const entries = outbox.read(MAX_ENTRIES);
+      const last = entries.at(-1);
+      if (!last) return;
+      await this.#publishAll(entries);
+      outbox.forget(last.id);
+    }
+  }
+
+  async #publishAll(entries: readonly OutboxEntry[]): Promise<void> {
+    const { map } = this.#parts;
+    let deleted: Buffer[] = [];
+    for (const entry of entries) {
+      if (entry.what === 'deletion') {
+        deleted.push(entry.key);
+        continue;
+      }
+      // What is placed after a removal stays removed, so removals may go a little later.
+      const { trunk, files } = entry;
+      const number = trunkNumber(this.origin, trunk.id);
+      if (trunk.state !== 'confirmed') await map.retire(number);
+      else {
+        const placed = files.map(placedOf);
+        for (let at = 0; at < placed.length; at += MAX_FILES) {
+          await map.place({ number, fileId: trunk.fileId! }, placed.slice(at, at + MAX_FILES));
+        }
+      }
+    }
+    while (deleted.length > 0) {
+      await map.remove(deleted.slice(0, MAX_FILES), true);
+      deleted = deleted.slice(MAX_FILES);
+    }
+  }
+
+  /** Deletes here what other servers were asked to delete. */
+  async #deleteForOthers(): Promise<void> {
+    const { map, deleteHere } = this.#parts;
+    const keys = await map.removalsFor(this.origin, MAX_REMOVALS);
+    if (keys.length === 0) return;
+    for (const key of keys) await deleteHere(Buffer.from(key));
+    await map.remove(keys, true);
+  }
+
+  /** Drops from the caches what others have deleted. */
+  async #hear(): Promise<void> {
+    const { map, now } = this.#parts;
+    const from = this.#heardUpTo ?? (await map.now());
+    const isThorough = now() - this.#heardAllAt >= THOROUGH_INTERVAL_MS;
+    const overlapMs = isThorough ? LATEST_COMMIT_MS : OVERLAP_MS;
+    let last: Removal = { key: NO_KEY, removedAt: from - overlapMs };
+    for (;;) {
+      const removals = await map.removalsAfter(last, MAX_REMOVALS);
+      for (const removal of removals) {
+        last = removal;
+        const text = textOf(removal.key);
+        if (this.#heard.has(text)) continue;
+        this.#heard.set(text, removal.removedAt);
+        this.#gone(Buffer.from(removal.key));
+      }
+      if (removals.length < MAX_REMOVALS) break;
+    }
+    this.#heardUpTo = Math.max(from, last.removedAt);
+    if (!isThorough) return;
+    this.#heardAllAt = now();
+    for (const [text, at] of this.#heard) {
+      if (at < this.#heardUpTo - LATEST_COMMIT_MS) this.#heard.delete(text);
+    }
+  }
+
+  async #keepUp(): Promise<void> {
+    const { map, now } = this.#parts;
+    if (now() - this.#seenAt >= SEEN_INTERVAL_MS) {
+      await map.seen(this.origin);
+      this.#seenAt = now();
+    }
+    if (now() - this.#prunedAt >= PRUNE_INTERVAL_MS) {
+      await map.prune((await map.now()) - KEEP_REMOVALS_MS);
+      this.#prunedAt = now();
+    }
+  }
+
+  #gone(key: Buffer): void {
+    const text = textOf(key);
+    const answer = this.#found.peek(text)?.answer;
+    this.#found.set(text, { answer: 'removed' }, { ttl: FOUND_MS });
+    this.#parts.forget(key, typeof answer === 'object' ? answer : undefined);
+  }
+
+  #ask(): void {
+    while (this.#questions.length > 0) {
+      const asked = this.#questions.splice(0, MAX_KEYS_PER_QUESTION);
+      const answered = this.#joined().then(() => this.#parts.map.find(asked.map(({ key }) => key)));
+      answered.then(
+        (answers) => {
+          for (const [index, { key, resolve }] of asked.entries()) {
+            const answer = answers[index];
+            const text = textOf(key);
+            // A removal that was heard meanwhile is younger than this answer.
+            const isGone = this.#found.peek(text)?.answer === 'removed';
+            if (!isGone) {
+              this.#found.set(text, { answer }, { ttl: answer ? FOUND_MS : UNKNOWN_MS });
+            }
+            resolve(isGone ? 'removed' : answer);
+          }
+        },
+        (error) => {
+          for (const { reject } of asked) reject(error);
+        },
+      );
+    }
+  }
+}
+
+function placedOf(row: Parameters<typeof aboutOf>[0]): PlacedFile {
+  return {
+    key: row.key,
+    offset: row.trunk!.offset,
+    size: row.size,
+    crc32: row.crc32,
+    about: aboutOf(row),
+    expiresAt: row.expiresAt ?? null,
+  };
+}
+
+function textOf(key: Uint8Array): string {
+  return Buffer.from(key).toString('base64url');
+}

@@ -1,0 +1,261 @@
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Gateway, MapError, type MappedFile, originOf } from '@stevedore/map';
+import { isTrunkId, parseFileId } from '@stevedore/protocol';
+import { formatKey, isStoreError, StoreError, sliceIdOf } from '@stevedore/staging';
+import { type FileFacts, FileHandle, type ReadContent } from '../stored-file.js';
+import type { ByteRange, FileInfo, StoredFile } from '../types.js';
+import type { Deployment } from './deployment.js';
+import { collected, GatewayFiles } from './gateway-files.js';
+
+/**
+ * Files that other servers of the deployment staged. The map says in which trunk a merged
+ * one is; a staged one is asked for at its own gateway, one hop and no further. `not_found`
+ * is said only where that is certain: where the map or the file's own gateway says so.
+ * Everything else is `storage_unavailable`, and may be tried again.
+ */
+
+export interface ForeignFilesParts {
+  readonly deployment: Deployment;
+  /** Reads a part of a FastDFS file through the caches. */
+  readonly readMapped: (
+    file: MappedFile,
+    ...rest: Parameters<ReadContent>
+  ) => ReturnType<ReadContent>;
+  /** Counts a read. */
+  readonly onRead: <Result>(
+    key: string,
+    bytes: number,
+    read: () => Promise<Result>,
+  ) => Promise<Result>;
+  /** Larger files are streamed. */
+  readonly smallFileBytes: number;
+  readonly now: () => number;
+}
+
+/** Marks a request of another gateway of the deployment. */
+export const PEER_HEADER = 'stevedore-peer';
+
+const MAX_CONNECTIONS = 64;
+const CONNECT_TIMEOUT_MS = 2_000;
+const ANSWER_TIMEOUT_MS = 10_000;
+/** Longest file that comes with what is known of it, in one answer. */
+const MAX_INLINE_BYTES = 256 * 1024;
+const SETTLED_INTERVAL_MS = 1_000;
+const DEFAULT_TYPE = 'application/octet-stream';
+
+export class ForeignFiles {
+  readonly #parts: ForeignFilesParts;
+  readonly #gateways = new Map<string, GatewayFiles>();
+
+  constructor(parts: ForeignFilesParts) {
+    this.#parts = parts;
+  }
+
+  /** True for a key that another server gave out. */
+  isForeign(key: Buffer): boolean {
+    return originOf(key) !== this.#parts.deployment.origin;
+  }
+
+  /** True if the map knows that the file is deleted. */
+  async isRemoved(key: Buffer): Promise<boolean> {
+    try {
+      return (await this.#parts.deployment.find(key)) === 'removed';
+    } catch (error) {
+      if (error instanceof MapError) return false;
+      throw error;
+    }
+  }
+
+  /** Its FastDFS id, once it is merged. */
+  async settled(key: Buffer, signal: AbortSignal | undefined): Promise<string> {
+    for (;;) {
+      const { fileId } = await this.find(key, signal);
+      if (fileId !== undefined) return fileId;
+      await sleep(SETTLED_INTERVAL_MS, undefined, signal ? { signal } : {});
+    }
+  }
+
+  /** Rejects with `not_found` and `storage_unavailable`. */
+  async find(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile> {
+    const mapped = await this.#mapped(key);
+    if (mapped) return this.#mappedFile(key, mapped);
+    const name = formatKey(key);
+    const files = await this.#gatewayOf(key);
+    try {
+      return this.#stagedFile(key, files, await files.find(name, MAX_INLINE_BYTES, signal));
+    } catch (error) {
+      if (!isStoreError(error, 'not_found')) throw error;
+      // It can have been merged since the map was asked.
+      this.#parts.deployment.forget(key);
+      const again = await this.#mapped(key);
+      if (again) return this.#mappedFile(key, again);
+      throw error;
+    }
+  }
+
+  /** Deletes it for all servers. Rejects as `find`. */
+  async delete(key: Buffer): Promise<void> {
+    const { deployment } = this.#parts;
+    if (await this.#mapped(key)) {
+      await deployment.remove(key).catch((error: unknown) => {
+        throw unavailable(error);
+      });
+      return;
+    }
+    await (await this.#gatewayOf(key)).delete(formatKey(key));
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#gateways.values()].map((each) => each.close()));
+  }
+
+  /** Where the map has it; undefined if the map does not know it. */
+  async #mapped(key: Buffer): Promise<MappedFile | undefined> {
+    try {
+      const answer = await this.#parts.deployment.find(key);
+      if (answer !== 'removed') return answer;
+    } catch (error) {
+      // Its gateway may have it all the same, and a merged file is read there too.
+      if (error instanceof MapError) return undefined;
+      throw error;
+    }
+    throw notFound(key);
+  }
+
+  #mappedFile(key: Buffer, file: MappedFile): StoredFile {
+    if (file.expiresAt !== null && file.expiresAt <= this.#parts.now()) throw notFound(key);
+    const facts = factsOf(key, file);
+    return this.#handle(facts, async (range, signal) => {
+      try {
+        return await this.#parts.readMapped(file, range, signal);
+      } catch (error) {
+        if (!isStoreError(error, 'not_found')) throw error;
+        // Compaction has moved it to another trunk, or back to its gateway for a while.
+        this.#parts.deployment.forget(key);
+        const moved = await this.find(key, signal);
+        if (moved.fileId === facts.fileId) throw error;
+        return moved.content({ ...(range ? { range } : {}), ...(signal ? { signal } : {}) });
+      }
+    });
+  }
+
+  #stagedFile(
+    key: Buffer,
+    files: GatewayFiles,
+    { info, bytes }: { readonly info: FileInfo; readonly bytes: Buffer | undefined },
+  ): StoredFile {
+    return this.#handle({ ...info, key: formatKey(key) }, async (range, signal) => {
+      if (bytes) return cut(bytes, range);
+      // Small files are held against their CRC-32 as a whole, whatever part is wanted.
+      if (info.size > this.#parts.smallFileBytes) return files.read(info, range, signal);
+      return cut(await collected(await files.read(info, undefined, signal)), range);
+    });
+  }
+
+  #handle(facts: FileFacts & { readonly key: string }, read: ReadContent): StoredFile {
+    return new FileHandle(facts, (range, signal) => {
+      const bytes = range ? range.end - range.start + 1 : facts.size;
+      return this.#parts.onRead(facts.key, bytes, () => read(range, signal));
+    });
+  }
+
+  async #gatewayOf(key: Buffer): Promise<GatewayFiles> {
+    const { deployment } = this.#parts;
+    let gateway: Gateway | undefined;
+    let secret: string | undefined;
+    try {
+      gateway = await deployment.gatewayOf(key);
+      secret = deployment.secret;
+    } catch (error) {
+      throw unavailable(error);
+    }
+    // No server of the deployment gives out such keys.
+    if (!gateway) throw notFound(key);
+    if (gateway.url === null || secret === undefined) {
+      throw new StoreError(
+        'storage_unavailable',
+        `${formatKey(key)} is not merged yet, and the server that has it (origin ${gateway.origin}) gives no URL at which others reach it`,
+        { retryable: true },
+      );
+    }
+    const { url } = gateway;
+    const known = this.#gateways.get(url);
+    if (known) return known;
+    const shared = secret;
+    const files = new GatewayFiles(url, {
+      maxConnections: MAX_CONNECTIONS,
+      connectTimeoutMs: CONNECT_TIMEOUT_MS,
+      answerTimeoutMs: ANSWER_TIMEOUT_MS,
+      sign: (method, path) => ({ [PEER_HEADER]: peerToken(shared, method, path) }),
+    });
+    this.#gateways.set(url, files);
+    return files;
+  }
+}
+
+/**
+ * By what a gateway of the deployment shows itself to another one. It holds for one method and
+ * path and has no time in it, so clocks may differ; the network between gateways is theirs.
+ */
+export function peerToken(secret: string, method: string, path: string): string {
+  return createHmac('sha256', secret).update(`${method} ${path}`).digest('base64url');
+}
+
+export function isPeerToken(token: string, secret: string, method: string, path: string): boolean {
+  const expected = Buffer.from(peerToken(secret, method, path));
+  const given = Buffer.from(token);
+  return given.length === expected.length && timingSafeEqual(given, expected);
+}
+
+function factsOf(key: Buffer, file: MappedFile): FileFacts & { readonly key: string } {
+  const { trunkFileId, offset, size, crc32, expiresAt } = file;
+  const about = parsed(file.about);
+  const { name = '', type = DEFAULT_TYPE, group, stagedAt = 0 } = about;
+  const trunk = parseFileId(trunkFileId);
+  const fileId =
+    trunk && isTrunkId(trunk) ? sliceIdOf({ name, size, crc32 }, trunkFileId, offset) : trunkFileId;
+  return {
+    key: formatKey(key),
+    name,
+    size,
+    type,
+    crc32,
+    state: 'merged',
+    stagedAt: new Date(stagedAt),
+    ...(group === undefined ? {} : { group }),
+    ...(expiresAt === null ? {} : { expiresAt: new Date(expiresAt) }),
+    ...(fileId === undefined ? {} : { fileId }),
+  };
+}
+
+interface About {
+  readonly name?: string;
+  readonly type?: string;
+  readonly group?: string;
+  readonly stagedAt?: number;
+}
+
+function parsed(about: string): About {
+  try {
+    return JSON.parse(about) as About;
+  } catch {
+    return {};
+  }
+}
+
+function cut(bytes: Buffer, range: ByteRange | undefined): Buffer {
+  return range ? bytes.subarray(range.start, range.end + 1) : bytes;
+}
+
+function notFound(key: Buffer): StoreError {
+  return new StoreError('not_found', `there is no file ${formatKey(key)}`);
+}
+
+function unavailable(cause: unknown): StoreError {
+  return new StoreError(
+    'storage_unavailable',
+    `the map cannot be asked: ${(cause as Error).message}`,
+    { cause, retryable: true },
+  );
+}

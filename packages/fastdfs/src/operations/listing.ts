@@ -1,0 +1,117 @@
+import {
+  decodeListingLine,
+  encodeRequest,
+  type FetchTarget,
+  type FilesOfPath,
+  type FrameHeader,
+  fetchOnePathBinlog,
+  isGroupName,
+  LISTING_END_BYTES,
+  type ListingLine,
+  MAX_LISTING_LINE_BYTES,
+  OPEN_BODY_BYTES,
+  ProtocolError,
+} from '@stevedore/protocol';
+import type { Address } from '@stevedore/wire';
+import { invalid } from '../body.js';
+import type { Caller } from '../caller.js';
+import { type CallOptions, Deadline } from '../deadline.js';
+import { openStream } from '../streaming.js';
+import type { Context } from './context.js';
+
+/**
+ * A storage's list of its files, read as it comes: at most what the stream buffers and
+ * one line are in memory, whatever the storage holds. The list is whole only if the
+ * number behind it is that of its bytes; a connection that ends sooner is an error,
+ * never a short list.
+ */
+
+/** A storage, and which of its store paths. */
+export interface ListFilesOptions extends CallOptions {
+  /** Default 0. */
+  readonly storePathIndex?: number | undefined;
+}
+
+export interface ListedFile {
+  readonly fileId: string;
+  /** When it came to this storage. */
+  readonly changedAt: Date;
+  /** Whether this storage took it first, not a peer. */
+  readonly isSource: boolean;
+  /** The file that this one is a link to. */
+  readonly linkTo?: string;
+}
+
+export async function* listFiles(
+  context: Context,
+  { group, address, port }: FetchTarget,
+  options: ListFilesOptions,
+): AsyncGenerator<ListedFile> {
+  if (!isGroupName(group)) throw invalid('listFiles', `group "${group}"`);
+  const { storePathIndex = 0 } = options;
+  if (!Number.isInteger(storePathIndex) || storePathIndex < 0 || storePathIndex > 255) {
+    throw invalid('listFiles', `storePathIndex is ${storePathIndex}`);
+  }
+  const deadline = new Deadline('listFiles', options);
+  try {
+    if (context.pool.closed) throw deadline.error('closed', 'the client is closed');
+    const storage = context.addresses.named({ address, port }, deadline);
+    const lines = readListing(context.caller, storage, { group, storePathIndex }, deadline);
+    for await (const { seconds, isSource, name, linkTo } of lines) {
+      const file = { fileId: `${group}/${name}`, changedAt: new Date(seconds * 1000), isSource };
+      yield linkTo === undefined ? file : { ...file, linkTo: `${group}/${linkTo}` };
+    }
+  } finally {
+    deadline.settle();
+  }
+}
+
+async function* readListing(
+  caller: Caller,
+  address: Address,
+  request: FilesOfPath,
+  deadline: Deadline,
+): AsyncGenerator<ListingLine> {
+  const frame = encodeRequest(fetchOnePathBinlog, request);
+  const plan = { frame, mayBeOpen: true, check: checkListing };
+  const { stream } = await openStream(caller, address, plan, deadline, deadline.remainingMs);
+  try {
+    yield* linesOf(stream);
+  } catch (error) {
+    if (!(error instanceof ProtocolError)) throw error;
+    throw deadline.error('bad_reply', error.message, { address: address.text, cause: error });
+  } finally {
+    stream.destroy();
+  }
+}
+
+function checkListing({ bodyBytes }: FrameHeader): void {
+  if (bodyBytes === OPEN_BODY_BYTES) return;
+  throw new ProtocolError(`a listing announces ${bodyBytes} bytes`);
+}
+
+/** Throws ProtocolError for what is no listing, or not all of one. */
+async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<ListingLine> {
+  let rest: Buffer = Buffer.alloc(0);
+  let textBytes = 0;
+  for await (const chunk of chunks) {
+    const bytes = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+    let at = 0;
+    // The number at the end may have bytes that look like the end of a line.
+    const limit = bytes.length - LISTING_END_BYTES;
+    for (;;) {
+      const end = bytes.indexOf(0x0a, at);
+      if (end < 0 || end >= limit) break;
+      yield decodeListingLine(bytes.toString('latin1', at, end));
+      at = end + 1;
+    }
+    textBytes += at;
+    rest = bytes.subarray(at);
+    if (rest.length > MAX_LISTING_LINE_BYTES + LISTING_END_BYTES) {
+      throw new ProtocolError('a listing has a line without an end');
+    }
+  }
+  if (rest.length !== LISTING_END_BYTES || Number(rest.readBigInt64BE()) !== textBytes) {
+    throw new ProtocolError('a listing ends before its end');
+  }
+}

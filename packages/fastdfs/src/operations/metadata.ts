@@ -1,0 +1,92 @@
+import {
+  decodeMetadata,
+  encodeMetadata,
+  getMetadata as getMetadataCommand,
+  type Metadata,
+  type MetadataMode,
+  ProtocolError,
+  QueryInfoFlag,
+  queryFileInfo,
+  queryUpdate,
+  setMetadata as setMetadataCommand,
+} from '@stevedore/protocol';
+import { invalid } from '../body.js';
+import { type CallOptions, Deadline } from '../deadline.js';
+import { FastdfsError } from '../errors.js';
+import { checkFileId, nameOf } from '../file-ids.js';
+import type { Context } from './context.js';
+import { type Attempt, Reading } from './reading.js';
+
+/** Metadata: names and values that hang on a file. */
+
+export interface SetMetadataOptions extends CallOptions {
+  /** overwrite replaces all there is; merge changes and adds what is named. Default overwrite. */
+  readonly mode?: MetadataMode | undefined;
+}
+
+/** Metadata has no limit of its own; this keeps a bad server from filling the memory. */
+const MAX_METADATA_BYTES = 4 * 1024 * 1024;
+
+export async function setMetadata(
+  context: Context,
+  fileId: string,
+  metadata: Metadata,
+  options: SetMetadataOptions,
+): Promise<void> {
+  const id = checkFileId('setMetadata', fileId);
+  const { mode = 'overwrite' } = options;
+  if (mode !== 'overwrite' && mode !== 'merge') throw invalid('setMetadata', `mode "${mode}"`);
+  const bytes = checkMetadata(metadata);
+  await context.run(new Deadline('setMetadata', options, 0, fileId), async (deadline) => {
+    const storage = await context.updateTarget(id, deadline);
+    const request = { ...nameOf(id), mode, metadata: bytes };
+    await context.caller.call(storage, setMetadataCommand, request, deadline);
+  });
+}
+
+/**
+ * A storage answers 2 both for a file without metadata and for no file; its info
+ * tells which. The storage asked is the one that changes go to, so that what was
+ * set is seen at once.
+ */
+export async function getMetadata(
+  context: Context,
+  fileId: string,
+  options: CallOptions,
+): Promise<Metadata> {
+  const id = checkFileId('getMetadata', fileId);
+  const request = nameOf(id);
+  const { caller } = context;
+  return context.run(new Deadline('getMetadata', options, 0, fileId), (deadline) => {
+    const attempt: Attempt<Metadata> = async (storage, stepMs) => {
+      const plan = { stepMs, maxReplyBytes: MAX_METADATA_BYTES };
+      try {
+        return decodeMetadata(
+          await caller.call(storage, getMetadataCommand, request, deadline, plan),
+        );
+      } catch (error) {
+        if (!(error instanceof FastdfsError && error.code === 'not_found')) throw error;
+        const flags = QueryInfoFlag.noCrc | QueryInfoFlag.silent;
+        await caller.call(storage, queryFileInfo, request, deadline, { stepMs, flags });
+        return decodeMetadata(Buffer.alloc(0));
+      }
+    };
+    return new Reading(context, id, deadline, attempt).from(queryUpdate);
+  });
+}
+
+function checkMetadata(metadata: Metadata): Buffer {
+  if (typeof metadata !== 'object' || metadata === null) {
+    throw invalid('setMetadata', 'metadata is no table of texts');
+  }
+  for (const [key, value] of Object.entries(metadata)) {
+    if (key === '') throw invalid('setMetadata', 'a name is empty');
+    if (typeof value !== 'string') throw invalid('setMetadata', `the value of ${key} is no text`);
+  }
+  try {
+    return encodeMetadata(metadata);
+  } catch (error) {
+    if (!(error instanceof ProtocolError)) throw error;
+    throw invalid('setMetadata', error.message);
+  }
+}

@@ -1,0 +1,15 @@
+/** The map of a deployment: which trunk holds the file of a key, on every web server. */
+export { MapError, type MapErrorCode } from './errors.js';
+export {
+  type DeploymentMap,
+  type Gateway,
+  type Joined,
+  type Joining,
+  type MappedFile,
+  originOf,
+  type PlacedFile,
+  type Removal,
+  type Trunk,
+  trunkNumber,
+} from './map.js';
+export { type MapOptions, openMap } from './open-map.js';

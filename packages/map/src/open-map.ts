@@ -1,0 +1,52 @@
+import { MapError } from './errors.js';
+import type { DeploymentMap } from './map.js';
+
+/** Options of a map that its URL does not give. */
+export interface MapOptions {
+  /** Connections to PostgreSQL at most. */
+  readonly maxConnections?: number;
+  /** For one statement. */
+  readonly timeoutMs?: number;
+}
+
+/**
+ * The map at a URL: `postgres://user@host,host2/database`, or `sqlite:/path` for several processes
+ * of one host. `?spread=true`: keys are made to spread over the ranges of a database that
+ * scales out; decided where the tables are made. Nothing is connected before `join`.
+ * Rejects with `map_url`.
+ */
+export async function openMap(url: string, options: MapOptions = {}): Promise<DeploymentMap> {
+  const { maxConnections = 4, timeoutMs = 10_000 } = options;
+  const scheme = /^([a-z]+):/.exec(url)?.[1];
+  if (scheme === 'postgres' || scheme === 'postgresql') {
+    const [rest, spread] = withoutSpread(url);
+    const { PostgresMap } = await import('./postgres-map.js');
+    try {
+      return new PostgresMap(rest, { maxConnections, timeoutMs, spread });
+    } catch (error) {
+      throw badUrl(url, (error as Error).message);
+    }
+  }
+  const path = /^sqlite:(.+)$/.exec(url)?.[1];
+  if (path === undefined) throw badUrl(url, 'it begins with neither "postgres:" nor "sqlite:"');
+  const { SqliteMap } = await import('./sqlite-map.js');
+  return new SqliteMap(path);
+}
+
+function withoutSpread(url: string): [string, boolean] {
+  const [base = '', query = ''] = url.split('?', 2);
+  const parameters = new URLSearchParams(query);
+  const spread = parameters.get('spread');
+  if (spread !== null && spread !== 'true' && spread !== 'false') {
+    throw badUrl(url, '"spread" is true or false');
+  }
+  parameters.delete('spread');
+  const rest = parameters.toString();
+  return [rest === '' ? base : `${base}?${rest}`, spread === 'true'];
+}
+
+/** A URL can hold a password, so it is not repeated. */
+function badUrl(url: string, why: string): MapError {
+  const shown = url.replace(/\/\/[^@/]*@/, '//…@');
+  return new MapError('map_url', `"${shown}" is no map: ${why}`);
+}

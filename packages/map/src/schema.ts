@@ -1,0 +1,42 @@
+/**
+ * The tables of a map; FORMAT.md describes them. Step n leads from version n to n + 1. Every
+ * statement may run twice, and beside the same statement of another gateway.
+ */
+export const STEPS: readonly (readonly string[])[] = [
+  [
+    `CREATE TABLE IF NOT EXISTS stevedore_gateway (
+      origin INTEGER PRIMARY KEY,
+      instance TEXT NOT NULL UNIQUE,
+      url TEXT,
+      place TEXT NOT NULL,
+      seen_at BIGINT NOT NULL)`,
+    `CREATE TABLE IF NOT EXISTS stevedore_trunk (
+      trunk BIGINT PRIMARY KEY,
+      file_id TEXT NOT NULL)`,
+    `CREATE TABLE IF NOT EXISTS stevedore_file (
+      file_key BYTES PRIMARY KEY,
+      trunk BIGINT NOT NULL,
+      position BIGINT NOT NULL,
+      size BIGINT NOT NULL,
+      crc32 BIGINT NOT NULL,
+      about TEXT NOT NULL,
+      expires_at BIGINT)`,
+    `CREATE TABLE IF NOT EXISTS stevedore_removal (
+      file_key BYTES PRIMARY KEY,
+      origin INTEGER NOT NULL,
+      removed_at BIGINT NOT NULL,
+      settled BOOLEAN NOT NULL)`,
+    'CREATE INDEX IF NOT EXISTS stevedore_removal_time ON stevedore_removal (removed_at, file_key)',
+    `CREATE INDEX IF NOT EXISTS stevedore_removal_open ON stevedore_removal (origin)
+      WHERE NOT settled`,
+  ],
+];
+
+/** The version is beside the tables, so that it is read before any of them is touched. */
+export const VERSION_TABLE = `CREATE TABLE IF NOT EXISTS stevedore_map (
+  only_one INTEGER PRIMARY KEY,
+  version INTEGER NOT NULL,
+  secret TEXT NOT NULL,
+  spread BOOLEAN NOT NULL)`;
+
+export const MAX_ORIGIN = 0xffff;

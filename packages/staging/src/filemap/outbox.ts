@@ -1,0 +1,100 @@
+import type { SqliteDatabase } from '@stevedore/disk/sqlite';
+import type { FileRow, TrunkRow } from './rows.js';
+import { FILES, Statements, TRUNKS } from './schema.js';
+
+/**
+ * What the deployment's map has yet to hear of this FileMap: trunks that came to be
+ * confirmed, moved, or were retired, and files that were deleted after they were merged.
+ * Triggers write it in the transaction of the change itself, so it lacks nothing that has
+ * happened, whatever the code does that makes the change. Entries are read in order, and
+ * forgotten once the map has them.
+ */
+
+export type OutboxEntry =
+  /** Files of the trunk are where their rows say; `files` are those that are alive. */
+  | {
+      readonly id: number;
+      readonly what: 'trunk';
+      readonly trunk: TrunkRow;
+      readonly files: readonly FileRow[];
+    }
+  | { readonly id: number; readonly what: 'deletion'; readonly key: Buffer };
+
+const TABLE = 'CREATE TABLE outbox (id INTEGER PRIMARY KEY, trunk INTEGER, key BLOB)';
+
+/** All that a FileMap has when its deployment gets a map. */
+const EVERYTHING = `
+  INSERT INTO outbox (trunk) SELECT id FROM trunks WHERE state = 'confirmed' ORDER BY id;
+  INSERT INTO outbox (key) SELECT key FROM deletions;
+  INSERT INTO outbox (key) SELECT key FROM files WHERE deleted IS NOT NULL;`;
+
+// Temporary: a FileMap that is opened without a map has none.
+const TRIGGERS = `
+  CREATE TEMP TRIGGER outbox_new_trunk AFTER INSERT ON main.trunks
+    WHEN NEW.state IN ('confirmed', 'retiring', 'retired')
+    BEGIN INSERT INTO outbox (trunk) VALUES (NEW.id); END;
+  CREATE TEMP TRIGGER outbox_trunk AFTER UPDATE OF state, fileId ON main.trunks
+    WHEN NEW.state IN ('confirmed', 'retiring', 'retired')
+      AND (OLD.state <> NEW.state OR OLD.fileId IS NOT NEW.fileId)
+    BEGIN INSERT INTO outbox (trunk) VALUES (NEW.id); END;
+  CREATE TEMP TRIGGER outbox_marked AFTER UPDATE OF deleted ON main.files
+    WHEN OLD.deleted IS NULL AND NEW.deleted IS NOT NULL
+    BEGIN INSERT INTO outbox (key) VALUES (NEW.key); END;
+  CREATE TEMP TRIGGER outbox_deleted AFTER DELETE ON main.files
+    WHEN OLD.deleted IS NULL AND (OLD.trunk IS NOT NULL OR OLD.was IS NOT NULL)
+    BEGIN INSERT INTO outbox (key) VALUES (OLD.key); END;`;
+
+export class Outbox extends Statements {
+  readonly #entries = this.all<
+    [limit: number],
+    { readonly id: number; readonly trunk: number | null; readonly key: Buffer | null }
+  >('SELECT id, trunk, key FROM outbox ORDER BY id LIMIT ?');
+  readonly #trunk = this.get<[id: number], TrunkRow>(`${TRUNKS} WHERE id = ?`);
+  readonly #files = this.files<[trunk: number]>(
+    `${FILES} JOIN trunks t ON t.id = f.trunk WHERE f.trunk = ? AND f.deleted IS NULL`,
+  );
+  readonly #forget = this.run<[upTo: number]>('DELETE FROM outbox WHERE id <= ?');
+  readonly #count = this.value<[], number>('SELECT count(*) FROM outbox');
+
+  private constructor(database: SqliteDatabase) {
+    super(database);
+    database.exec(TRIGGERS);
+  }
+
+  /**
+   * The outbox of a FileMap; undefined without a map. What a FileMap did while it had none
+   * is not known, so then all of it is entered again.
+   */
+  static open(database: SqliteDatabase, hasMap: boolean): Outbox | undefined {
+    const isThere = database
+      .prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'outbox'")
+      .get();
+    if (!hasMap) {
+      if (isThere) database.exec('DROP TABLE outbox');
+      return undefined;
+    }
+    if (!isThere) database.transaction(() => database.exec(`${TABLE};${EVERYTHING}`))();
+    return new Outbox(database);
+  }
+
+  /** Entries that wait. */
+  get pending(): number {
+    return this.#count() ?? 0;
+  }
+
+  /** The oldest ones, at most `limit`. */
+  read(limit: number): OutboxEntry[] {
+    const entries: OutboxEntry[] = [];
+    for (const { id, trunk: number, key } of this.#entries(limit)) {
+      if (key) entries.push({ id, what: 'deletion', key });
+      const trunk = number === null ? undefined : this.#trunk(number);
+      if (trunk) entries.push({ id, what: 'trunk', trunk, files: this.#files(trunk.id) });
+    }
+    return entries;
+  }
+
+  /** The map has all up to this one. */
+  forget(upTo: number): void {
+    this.#forget(upTo);
+  }
+}

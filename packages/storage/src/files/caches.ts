@@ -1,0 +1,79 @@
+import { FileCache } from '@stevedore/cache';
+import { type SliceEntry, TRUNK_EXTENSION } from '@stevedore/protocol';
+
+/** Keeps the values used last, up to a number of bytes; each value gives its own size. */
+export class ByteBoundedCache<Value> {
+  readonly #maxBytes: number;
+  readonly #bytesOf: (value: Value) => number;
+  /** In the order of use, least recent first. */
+  readonly #entries = new Map<string, { readonly value: Value; readonly bytes: number }>();
+  #bytes = 0;
+
+  constructor(maxBytes: number, bytesOf: (value: Value) => number) {
+    this.#maxBytes = maxBytes;
+    this.#bytesOf = bytesOf;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  get(key: string): Value | undefined {
+    const entry = this.#entries.get(key);
+    if (!entry) return undefined;
+    this.#entries.delete(key);
+    this.#entries.set(key, entry);
+    return entry.value;
+  }
+
+  /** Keeps the value; call it again when the value has grown. */
+  set(key: string, value: Value): void {
+    this.delete(key);
+    const bytes = this.#bytesOf(value);
+    if (bytes > this.#maxBytes) return;
+    this.#entries.set(key, { value, bytes });
+    this.#bytes += bytes;
+    for (const oldest of this.#entries.keys()) {
+      if (this.#bytes <= this.#maxBytes) return;
+      this.delete(oldest);
+    }
+  }
+
+  delete(key: string): void {
+    const entry = this.#entries.get(key);
+    if (!entry) return;
+    this.#entries.delete(key);
+    this.#bytes -= entry.bytes;
+  }
+}
+
+/**
+ * The storage's cache: ids of what is in it. A file is called by its path, a slice by
+ * its trunk's path and all that the trunk's directory says of it, so that a forged
+ * slice id finds nothing here.
+ */
+
+export interface StorageCacheOptions {
+  readonly cacheBytes: number;
+  readonly cacheFilter: boolean;
+  readonly readAheadBytes: number;
+  readonly readAheadShare: number;
+}
+
+export function storageCache(options: StorageCacheOptions): FileCache {
+  return new FileCache({
+    maxBytes: options.cacheBytes,
+    filter: options.cacheFilter,
+    aheadShare: options.readAheadBytes > 0 ? options.readAheadShare : 0,
+  });
+}
+
+export function sliceKey(trunkPath: string, { offset, size, crc32 }: SliceEntry): string {
+  return `${trunkPath}@${offset}-${size}-${crc32}`;
+}
+
+/** To be called when a file's name was made, changed or removed, or its bytes changed. */
+export function forgetPath(cache: FileCache, path: string): void {
+  cache.delete(path);
+  if (path.endsWith(`.${TRUNK_EXTENSION}`)) cache.deletePrefix(`${path}@`);
+}

@@ -1,0 +1,194 @@
+import { dirname, join, sep } from 'node:path';
+import { KeyedLock } from '@stevedore/async';
+import type { Disk, DiskSpace } from '@stevedore/disk';
+import { ANY_STORE_PATH, hexByte, Status } from '@stevedore/protocol';
+import { codeOf, type Environment, StartError, StatusError } from '@stevedore/wire';
+import { dataDirectory, temporaryDirectory } from '../layout.js';
+import { ChangeJournal } from './change-journal.js';
+import type { FileBackend } from './file-backend.js';
+
+/** How long what the disk said about its room is believed. */
+const SPACE_VALID_MS = 1000;
+
+/**
+ * One store path: its directories and its room. Directories are made when first
+ * needed and durable before a file in them is answered for.
+ */
+export class StorePath {
+  readonly path: string;
+  readonly #disk: Disk;
+  readonly #environment: Environment;
+  /** Directories known to be there, and durably so. */
+  readonly #made = new Map<string, Promise<void>>();
+  #space: { readonly value: DiskSpace; readonly atMs: number } | undefined;
+  /** Bytes of uploads under way that the disk does not count yet. */
+  #announcedBytes = 0;
+  #journal: ChangeJournal | undefined;
+  #nextTemporary = 1;
+
+  constructor(path: string, disk: Disk, environment: Environment) {
+    this.path = path;
+    this.#disk = disk;
+    this.#environment = environment;
+  }
+
+  /** Changes of files here that are under way; there once `prepare` is done. */
+  get journal(): ChangeJournal {
+    if (!this.#journal) throw new TypeError(`${this.path} is not prepared`);
+    return this.#journal;
+  }
+
+  /**
+   * Makes the directories, carries through the changes that a crash has interrupted,
+   * removes what else it left, and proves that files can be written.
+   */
+  async prepare(backend: FileBackend): Promise<void> {
+    const temporary = temporaryDirectory(this.path);
+    try {
+      await this.#disk.makeDirectory(temporary);
+      this.#journal = await ChangeJournal.open(this.#disk, dataDirectory(this.path), backend);
+      for (const name of await this.#disk.list(temporary)) {
+        await this.#disk.unlink(join(temporary, name));
+      }
+      const probe = this.temporaryFile();
+      await (await this.#disk.create(probe)).close();
+      await this.#disk.unlink(probe);
+      await this.#disk.syncDirectory(dataDirectory(this.path));
+      await this.#disk.syncDirectory(this.path);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new StartError(
+        codeOf(error) ?? 'store_path_unusable',
+        `The storage cannot write to the directory ${this.path}: ${reason}. Choose another directory or give this user the right to write there.`,
+        error,
+      );
+    }
+  }
+
+  /** To be called when nothing is under way any more. */
+  async close(): Promise<void> {
+    await this.#journal?.close();
+    this.#journal = undefined;
+  }
+
+  /** A free name in the temporary directory. */
+  temporaryFile(): string {
+    const random = this.#environment.random(2 ** 32).toString(16);
+    return join(temporaryDirectory(this.path), `${this.#nextTemporary++}-${random}`);
+  }
+
+  /** Makes `high/low` if it is not there. */
+  makePair(high: number, low: number): Promise<void> {
+    const first = join(dataDirectory(this.path), hexByte(high));
+    const second = join(first, hexByte(low));
+    const known = this.#made.get(second);
+    if (known) return known;
+    const making = this.#make(second);
+    this.#made.set(second, making);
+    making.catch(() => this.#made.delete(second));
+    return making;
+  }
+
+  async #make(directory: string): Promise<void> {
+    await this.#disk.makeDirectory(directory);
+    const above = dirname(directory);
+    await this.#disk.syncDirectory(above);
+    await this.#disk.syncDirectory(dirname(above));
+  }
+
+  /** Total and free room, not older than a second. */
+  async space(): Promise<DiskSpace> {
+    const nowMs = this.#environment.now();
+    if (!this.#space || Math.abs(nowMs - this.#space.atMs) > SPACE_VALID_MS) {
+      this.#space = { value: await this.#disk.space(this.path), atMs: nowMs };
+    }
+    const { totalBytes, freeBytes } = this.#space.value;
+    return { totalBytes, freeBytes: Math.max(freeBytes - this.#announcedBytes, 0) };
+  }
+
+  /** Counts an upload under way as taken room, until the function it returns is called. */
+  announce(bytes: number): () => void {
+    this.#announcedBytes += bytes;
+    return () => {
+      this.#announcedBytes -= bytes;
+    };
+  }
+}
+
+/** The store paths of a storage. */
+export class StorePaths {
+  readonly all: readonly StorePath[];
+  readonly #reservedBytes: number;
+  #turn = 0;
+
+  /** Uploads leave `reservedBytes` on each of them. */
+  constructor(all: readonly StorePath[], reservedBytes: number) {
+    this.all = all;
+    this.#reservedBytes = reservedBytes;
+  }
+
+  /** Status 22 if there is none of this number. */
+  at(index: number): StorePath {
+    const storePath = this.all[index];
+    if (!storePath) throw new StatusError(Status.invalid, `no store path ${index}`);
+    return storePath;
+  }
+
+  /** That in which a file is. */
+  of(path: string): StorePath {
+    const storePath = this.all.find((each) => path.startsWith(dataDirectory(each.path) + sep));
+    if (!storePath) throw new TypeError(`${path} is in no store path`);
+    return storePath;
+  }
+
+  /** That has the changes of a file. */
+  journalOf(path: string): ChangeJournal {
+    return this.of(path).journal;
+  }
+
+  /**
+   * The store path for an upload of this size: the one asked for, or the next
+   * one with room. Status 22 if there is no such path, 28 if there is no room.
+   */
+  async roomFor(bytes: number, asked: number): Promise<{ index: number; storePath: StorePath }> {
+    const isAny = asked === ANY_STORE_PATH;
+    const first = isAny ? this.#turn++ : asked;
+    const choices = isAny ? this.all.length : 1;
+    for (let step = 0; step < choices; step++) {
+      const index = isAny ? (first + step) % this.all.length : asked;
+      const storePath = this.at(index);
+      const { freeBytes } = await storePath.space();
+      if (freeBytes - bytes >= this.#reservedBytes) return { index, storePath };
+    }
+    throw new StatusError(Status.noSpace, `no room for ${bytes} bytes`);
+  }
+
+  /** True if there is room for so much beside this file. */
+  async hasRoom(path: string, bytes: number): Promise<boolean> {
+    return (await this.of(path).space()).freeBytes - bytes >= this.#reservedBytes;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.all.map((storePath) => storePath.close()));
+  }
+}
+
+/**
+ * Those who work on one file take turns, and each finds it settled. Where the disk
+ * still fails, its error is theirs.
+ */
+export class FileLocks {
+  readonly #turns = new KeyedLock();
+  readonly #storePaths: StorePaths;
+
+  constructor(storePaths: StorePaths) {
+    this.#storePaths = storePaths;
+  }
+
+  run<Result>(path: string, action: () => Promise<Result>): Promise<Result> {
+    return this.#turns.run(path, async () => {
+      await this.#storePaths.journalOf(path).settle(path);
+      return action();
+    });
+  }
+}

@@ -1,0 +1,170 @@
+import type { News } from '@stevedore/async';
+import type { Binlog, Entry, Position } from './binlog.js';
+import type { LogRecord } from './log-record.js';
+import type { MarkKeeper } from './marks.js';
+import type { Sending } from './sending.js';
+import { isWholeFile } from './tombstones.js';
+
+/**
+ * Records of the log that are on their way to one member, in the order of the log. All
+ * before the first that is not done have been acknowledged.
+ */
+
+interface Flight {
+  readonly end: Position;
+  readonly key: string | undefined;
+  done: boolean;
+  settled: Promise<void>;
+}
+
+export class SendWindow {
+  readonly #max: number;
+  readonly #all: Flight[] = [];
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  get isEmpty(): boolean {
+    return this.#all.length === 0;
+  }
+
+  get areUnderWay(): boolean {
+    return this.#all.some(({ done }) => !done);
+  }
+
+  /** True once the one that ends there is done. */
+  has(position: Position): boolean {
+    return this.#all.some(({ end, done }) => done && end === position);
+  }
+
+  /** True if a change of this file must wait; one without a key waits for all, and all for it. */
+  blocks(key: string | undefined): boolean {
+    const under = this.#all.filter(({ done }) => !done);
+    if (under.length >= this.#max) return true;
+    return under.some((each) => key === undefined || each.key === undefined || each.key === key);
+  }
+
+  /** A record with which nothing is to be done. */
+  pass(end: Position): void {
+    this.#all.push({ end, key: undefined, done: true, settled: Promise.resolve() });
+  }
+
+  /** `fly` calls what it is given when the member has it; the promise must not reject. */
+  add(end: Position, key: string | undefined, fly: (done: () => void) => Promise<void>): void {
+    const flight: Flight = { end, key, done: false, settled: Promise.resolve() };
+    this.#all.push(flight);
+    flight.settled = fly(() => {
+      flight.done = true;
+    });
+  }
+
+  /** Lets go of what is done from the beginning; where that ends, or 0. */
+  settle(): Position {
+    let end: Position = 0;
+    let count = 0;
+    while (this.#all[count]?.done) end = this.#all[count++]!.end;
+    this.#all.splice(0, count);
+    return end;
+  }
+
+  /** Resolves when all have come to an end, be it a failure. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#all.map(({ settled }) => settled));
+  }
+}
+
+/**
+ * Sends the log from the mark to its end, in one session. Changes of one file go in
+ * order, others of the same second side by side, a bounded number of them; all else stays
+ * in the log, however slow the member is. A record of a later second waits for all
+ * before it: the member reports the latest second that it has been sent, and by that the
+ * trackers judge which files it has, as in FastDFS.
+ */
+
+export interface LogFollowerParts {
+  readonly log: Binlog;
+  readonly sending: Sending;
+  readonly keeper: MarkKeeper;
+  readonly maxInFlight: number;
+  readonly news: News;
+  /** True once the member has it, false if the session cannot go on; never rejects. */
+  readonly deliver: (record: LogRecord, end: Position) => Promise<boolean>;
+  /** Throws if the session cannot go on. */
+  readonly check: () => void;
+  /** Called whenever more has been acknowledged. */
+  readonly progressed: () => void;
+  readonly report: (error: unknown) => void;
+}
+
+/** How long a wait may last whose end nothing reports. */
+const LOOK_INTERVAL_MS = 1000;
+
+export class LogFollower {
+  readonly window: SendWindow;
+  readonly #parts: LogFollowerParts;
+  /** Up to where the log has been looked at. */
+  #read: Position;
+  /** Of the latest own record that was sent. */
+  #seconds = 0;
+
+  constructor(parts: LogFollowerParts) {
+    this.#parts = parts;
+    this.window = new SendWindow(parts.maxInFlight);
+    this.#read = parts.keeper.acknowledged;
+  }
+
+  /** Reads on in the log and sends what is there; true if there may be more. */
+  async step(): Promise<boolean> {
+    const { log, keeper, report } = this.#parts;
+    const { entries, next, damaged } = await log.read(this.#read);
+    if (damaged > 0) report(new Error(`${damaged} damaged lines in the log`));
+    for (const entry of entries) await this.#launch(entry);
+    const hasMore = next !== this.#read;
+    this.#read = next;
+    if (this.window.isEmpty) keeper.acknowledge(next);
+    this.#settle();
+    return hasMore;
+  }
+
+  /** Sends the entry once nothing before it is in its way. */
+  async #launch({ record, end }: Entry): Promise<void> {
+    const { sending, deliver } = this.#parts;
+    if (!this.#concerns(record, end)) {
+      this.window.pass(end);
+      return;
+    }
+    if (record.own && record.atSeconds > this.#seconds) {
+      await this.#until(() => !this.window.areUnderWay);
+      this.#seconds = record.atSeconds;
+    }
+    const key = sending.keyOf(record);
+    await this.#until(() => !this.window.blocks(key));
+    this.window.add(end, key, async (done) => {
+      if (!(await deliver(record, end))) return;
+      done();
+      this.#settle();
+      this.#parts.news.wake();
+    });
+  }
+
+  async #until(isSo: () => boolean): Promise<void> {
+    const { news, check } = this.#parts;
+    while (!isSo()) {
+      check();
+      await news.next(LOOK_INTERVAL_MS);
+    }
+  }
+
+  /** Own changes; deletions of all members; in a first copy all files that others brought. */
+  #concerns({ own, operation, name }: LogRecord, end: Position): boolean {
+    if (own || (operation === 'D' && isWholeFile(name))) return true;
+    const isWhole = operation !== 'A' && operation !== 'M' && operation !== 'T';
+    return isWhole && end <= this.#parts.keeper.mark.everythingUntil;
+  }
+
+  #settle(): void {
+    this.#parts.keeper.acknowledge(this.window.settle());
+    this.#parts.progressed();
+  }
+}

@@ -1,0 +1,154 @@
+import { cp } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type FileStore, type OpenOptions, open } from '@stevedore/client';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+/** Several servers, one FastDFS, one map: a key is good at each of them. */
+
+const CONTENT = Buffer.from('the content of a small file');
+const LARGE = Buffer.alloc(3_000_000, 'large');
+
+async function server(options: OpenOptions): Promise<FileStore> {
+  const store = await open({ directory: temporaryFolder(), ...options });
+  onTestFinished(() => store.close());
+  return store;
+}
+
+/** Two servers; the first has the embedded FastDFS. */
+async function pair(map: string, options: OpenOptions = {}) {
+  const first = await server({ map, mergeMaxAge: '1h', ...options });
+  const second = await server({ map, trackers: first.trackers as string[], ...options });
+  return { first, second };
+}
+
+const sqlite = (): string => `sqlite:${join(temporaryFolder(), 'map.db')}`;
+
+/** Resolves once `check` does not throw. */
+async function soon<Result>(check: () => Promise<Result>): Promise<Result> {
+  const end = performance.now() + 20_000;
+  for (;;) {
+    try {
+      return await check();
+    } catch (error) {
+      if (performance.now() > end) throw error;
+      await sleep(20);
+    }
+  }
+}
+
+function suite(newMap: () => Promise<string>): void {
+  it('reads files that another server has merged', async () => {
+    const { first, second } = await pair(await newMap(), { smallFileLimit: '1MiB' });
+    const meta = { name: 'a "photo" ü.jpg', type: 'image/jpeg', group: 'album' };
+    const small = await first.put(CONTENT, meta);
+    const empty = await first.put(Buffer.alloc(0));
+    const large = await first.put(LARGE, { name: 'large.bin' });
+    await expect(second.get(small.key)).rejects.toMatchObject({ code: 'storage_unavailable' });
+    await first.flush();
+    const file = await soon(() => second.get(small.key));
+    expect(await file.bytes()).toEqual(CONTENT);
+    expect(await file.bytes({ range: { start: 4, end: 10 } })).toEqual(CONTENT.subarray(4, 11));
+    const own = await first.stat(small.key);
+    expect(await second.stat(small.key)).toEqual(own);
+    expect(await second.settled(small.key)).toBe(own.fileId);
+    expect(await (await soon(() => second.get(empty.key))).bytes()).toEqual(Buffer.alloc(0));
+    const whole = await soon(() => second.get(large.key));
+    expect((await whole.bytes()).equals(LARGE)).toBe(true);
+    expect(await second.stat(large.key)).toEqual(await first.stat(large.key));
+    const third = await server({ map: sqlite(), trackers: first.trackers as string[] });
+    await expect(third.get(small.key)).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  it('deletes at every server what is deleted at one, whoever staged it', async () => {
+    const { first, second } = await pair(await newMap());
+    const receipts = await Promise.all([0, 1, 2].map((each) => first.put(`file ${each}`)));
+    await first.flush();
+    const [byOwner, byOther, bySlice] = receipts as [
+      (typeof receipts)[0],
+      (typeof receipts)[0],
+      (typeof receipts)[0],
+    ];
+    for (const { key } of receipts) await (await soon(() => second.get(key))).bytes();
+    const ids = await Promise.all(receipts.map(({ key }) => first.settled(key)));
+    for (const id of ids) expect((await (await second.get(id)).bytes()).length).toBe(6);
+    await first.delete(byOwner.key);
+    await second.delete(byOther.key);
+    await second.delete(ids[2]!);
+    const gone = { code: 'not_found' };
+    await expect(second.get(byOther.key)).rejects.toMatchObject(gone);
+    for (const store of [first, second]) {
+      for (const id of [byOwner.key, byOther.key, bySlice.key, ...ids]) {
+        await soon(() => expect(store.get(id)).rejects.toMatchObject(gone));
+      }
+    }
+    await expect(second.delete(byOwner.key)).rejects.toMatchObject(gone);
+    await expect(second.delete(byOther.key)).rejects.toMatchObject(gone);
+  });
+
+  it('tells a map what was merged before there was one', async () => {
+    const directory = temporaryFolder();
+    const alone = await server({ directory });
+    const [kept, gone] = [await alone.put('kept'), await alone.put('gone')];
+    await alone.flush();
+    await alone.delete(gone.key);
+    await alone.close();
+    const map = await newMap();
+    const first = await server({ directory, map });
+    const second = await server({ map, trackers: first.trackers as string[] });
+    expect((await (await soon(() => second.get(kept.key))).bytes()).toString()).toBe('kept');
+    await soon(() => expect(second.get(gone.key)).rejects.toMatchObject({ code: 'not_found' }));
+  });
+
+  it('refuses a copy of a directory while the other one is in use', async () => {
+    const map = await newMap();
+    const { first } = await pair(map);
+    const directory = temporaryFolder();
+    const second = await server({ map, directory, trackers: first.trackers as string[] });
+    await second.put('staged');
+    const copy = temporaryFolder();
+    const isHeld = ({ name }: { name: string }) => name === 'lock';
+    await cp(directory, copy, {
+      recursive: true,
+      filter: (path) => !isHeld({ name: basename(path) }),
+    });
+    const opened = open({ map, directory: copy, trackers: first.trackers as string[] });
+    await expect(opened).rejects.toMatchObject({ code: 'origin_taken' });
+    await second.close();
+    const again = await server({ map, directory: copy, trackers: first.trackers as string[] });
+    expect(again.stats()).toMatchObject({ stagedFiles: 1, map: { isMapAvailable: true } });
+  });
+}
+
+describe('servers with a map in SQLite', () => suite(async () => sqlite()));
+
+describe.skipIf(needsPostgres.missing)('servers with a map in PostgreSQL', () => {
+  suite(async () => (await PostgresServer.start()).url);
+
+  it('go on while the map is away, and tell it afterwards', async () => {
+    const database = await PostgresServer.start();
+    const { first, second } = await pair(database.url);
+    const errors: Error[] = [];
+    for (const store of [first, second]) store.on('error', (error) => errors.push(error));
+    const before = await first.put('before');
+    await first.flush();
+    await (await soon(() => second.get(before.key))).bytes();
+    await database.kill();
+    const meanwhile = await first.put('meanwhile');
+    await first.flush();
+    expect((await (await first.get(meanwhile.key)).bytes()).toString()).toBe('meanwhile');
+    await expect(second.get(meanwhile.key)).rejects.toMatchObject({ code: 'storage_unavailable' });
+    await soon(async () => expect(first.stats().map?.isMapAvailable).toBe(false));
+    expect(first.stats().map?.pending).toBe(1);
+    await database.restart();
+    expect((await (await soon(() => second.get(meanwhile.key))).bytes()).toString()).toBe(
+      'meanwhile',
+    );
+    expect(first.stats().map?.pending).toBe(0);
+    expect(new Set(errors.map((error) => (error as { code?: string }).code))).toEqual(
+      new Set(['map_unavailable']),
+    );
+  });
+});

@@ -1,0 +1,185 @@
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, request as httpRequest } from 'node:http';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
+import { expect, it, onTestFinished } from 'vitest';
+import { temporaryFolder } from '../support/temporary.js';
+
+/** Gateways of one deployment, by HTTP: what is staged at one is read at each of them. */
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as { port: number };
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+async function gateway(options: GatewayInput): Promise<Gateway> {
+  const started = await startGateway({
+    directory: temporaryFolder(),
+    port: 0,
+    trackerPort: 0,
+    storagePort: 0,
+    mergeMaxAge: '1h',
+    logLevel: 'silent',
+    ...options,
+  });
+  onTestFinished(() => started.close());
+  return started;
+}
+
+/** Two that know each other; the first has the embedded FastDFS. */
+async function pair(options: GatewayInput = {}) {
+  const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;
+  const [one, other] = [await freePort(), await freePort()];
+  const url = (port: number): string => `http://127.0.0.1:${port}`;
+  const first = await gateway({ map, port: one, peerUrl: url(one), ...options });
+  const trackers = first.store.trackers.join(',');
+  const second = await gateway({ map, port: other, peerUrl: url(other), trackers, ...options });
+  return { map, first, second };
+}
+
+async function upload({ url }: Gateway, content: Buffer, name = 'f.bin'): Promise<string> {
+  const headers = { 'x-filename': name, 'content-type': 'image/png' };
+  const response = await fetch(`${url}/files`, { method: 'POST', body: content, headers });
+  expect(response.status).toBe(201);
+  return ((await response.json()) as { key: string }).key;
+}
+
+const read = ({ url }: Gateway, path: string, headers: Record<string, string> = {}) =>
+  fetch(`${url}${path}`, { headers });
+
+async function bytesOf(response: Response): Promise<Buffer> {
+  return Buffer.from(await response.arrayBuffer());
+}
+
+it('a file that is staged at one gateway is the same at the other one', async () => {
+  const { first, second } = await pair({ smallFileLimit: '1MiB' });
+  for (const size of [0, 1, 20_480, 5_000_000]) {
+    const content = randomBytes(size);
+    const key = await upload(first, content, `ü ${size}.png`);
+    const [own, foreign] = [
+      await read(first, `/files/${key}`),
+      await read(second, `/files/${key}`),
+    ];
+    expect(foreign.status).toBe(200);
+    for (const name of [
+      'etag',
+      'content-type',
+      'content-disposition',
+      'content-length',
+      'last-modified',
+      'cache-control',
+    ]) {
+      expect(foreign.headers.get(name), name).toBe(own.headers.get(name));
+    }
+    expect((await bytesOf(foreign)).equals(content)).toBe(true);
+    expect((await bytesOf(own)).equals(content)).toBe(true);
+    if (size < 20_000) continue;
+    const part = await read(second, `/files/${key}`, { range: 'bytes=100-10099' });
+    expect(part.status).toBe(206);
+    expect((await bytesOf(part)).equals(content.subarray(100, 10_100))).toBe(true);
+    const known = await read(second, `/files/${key}`, {
+      'if-none-match': own.headers.get('etag')!,
+    });
+    expect(known.status).toBe(304);
+    const info = await (await read(second, `/files/${key}/info`)).json();
+    expect(info).toEqual(await (await read(first, `/files/${key}/info`)).json());
+  }
+});
+
+it('deleting it at the other gateway deletes it', async () => {
+  const { first, second } = await pair();
+  const key = await upload(first, randomBytes(1000));
+  expect((await fetch(`${second.url}/files/${key}`, { method: 'DELETE' })).status).toBe(204);
+  for (const each of [first, second]) expect((await read(each, `/files/${key}`)).status).toBe(404);
+  expect((await fetch(`${second.url}/files/${key}`, { method: 'DELETE' })).status).toBe(404);
+});
+
+it('while its gateway is away a staged file is 503, a merged one is read, and only what is nowhere is 404', async () => {
+  const { first, second } = await pair();
+  const content = randomBytes(3000);
+  // The tracker and the storage stay: the second gateway has them.
+  const merged = await upload(second, content);
+  const staged = await upload(second, randomBytes(10));
+  await second.store.stat(merged);
+  await second.store.flush();
+  const later = await upload(second, randomBytes(10));
+  expect((await read(first, `/files/${staged}`)).status).toBe(200);
+  await second.close();
+  const answer = await read(first, `/files/${later}`);
+  expect(answer.status).toBe(503);
+  expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
+  expect(await bytesOf(await read(first, `/files/${merged}`))).toEqual(content);
+  // A key of an origin that the deployment does not have, and one of its own that was never given out.
+  const unknown = Buffer.from(merged, 'base64url');
+  unknown.writeUInt16BE(unknown.readUInt16BE(6) ^ 1, 6);
+  expect((await read(first, `/files/${unknown.toString('base64url')}`)).status).toBe(404);
+  const own = Buffer.from(await upload(first, content), 'base64url');
+  own[15] = own[15]! ^ 1;
+  expect((await read(first, `/files/${own.toString('base64url')}`)).status).toBe(404);
+});
+
+it('who has no token of the deployment gets nothing by the path of its gateways', async () => {
+  const { first, second } = await pair();
+  const key = await upload(first, randomBytes(1000));
+  for (const path of [`/peer/files/${key}`, `/peer/files/${key}?most=9`]) {
+    for (const token of [undefined, 'x', 'A'.repeat(43)]) {
+      const headers = token === undefined ? {} : { 'stevedore-peer': token };
+      expect((await read(first, path, headers)).status).toBe(404);
+    }
+  }
+  const headers = { 'stevedore-peer': 'A'.repeat(43) };
+  const deleted = await fetch(`${first.url}/peer/files/${key}`, { method: 'DELETE', headers });
+  expect(deleted.status).toBe(404);
+  expect((await read(second, `/files/${key}`)).status).toBe(200);
+});
+
+it('wrong or missing bytes of another gateway are an error, never an answer', async () => {
+  const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;
+  const [port, liarPort] = [await freePort(), await freePort()];
+  const first = await gateway({ map, port, peerUrl: `http://127.0.0.1:${port}` });
+  const content = randomBytes(50_000);
+  // What the others are told is not the gateway but who passes its answers on, changed.
+  let change = (bytes: Buffer): Buffer => bytes;
+  const liar = createServer((request, response) => {
+    const { method = 'GET', headers, url = '' } = request;
+    const asked = httpRequest({ port: secondPort, method, path: url, headers }, async (answer) => {
+      const chunks: Buffer[] = [];
+      for await (const chunk of answer) chunks.push(chunk as Buffer);
+      response.writeHead(answer.statusCode!, answer.headers);
+      const sent = change(Buffer.concat(chunks));
+      response.write(sent);
+      if (sent.length === Number(answer.headers['content-length'])) response.end();
+      else setTimeout(() => response.destroy(), 50);
+    });
+    asked.end();
+  }).listen(liarPort, '127.0.0.1');
+  onTestFinished(() => void liar.close());
+  const secondPort = await freePort();
+  const trackers = first.store.trackers.join(',');
+  const second = await gateway({
+    map,
+    port: secondPort,
+    peerUrl: `http://127.0.0.1:${liarPort}`,
+    trackers,
+  });
+  const key = await upload(second, content);
+  expect(await bytesOf(await read(first, `/files/${key}`))).toEqual(content);
+  change = (bytes) => {
+    const wrong = Buffer.from(bytes);
+    wrong[40_000] = wrong[40_000]! ^ 1;
+    return wrong;
+  };
+  expect((await read(first, `/files/${key}`)).status).toBe(500);
+  expect((await read(first, `/files/${key}`, { range: 'bytes=0-9' })).status).toBe(500);
+  change = (bytes) => bytes.subarray(0, 30_000);
+  expect((await read(first, `/files/${key}`)).status).toBeGreaterThanOrEqual(500);
+  change = (bytes) => bytes;
+  await sleep(0);
+  expect(await bytesOf(await read(first, `/files/${key}`))).toEqual(content);
+});

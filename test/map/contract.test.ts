@@ -1,0 +1,285 @@
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import {
+  type DeploymentMap,
+  openMap,
+  originOf,
+  type PlacedFile,
+  type Removal,
+  trunkNumber,
+} from '@stevedore/map';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { temporaryFolder } from '../support/temporary.js';
+import { needsPostgres, PostgresServer } from './postgres-server.js';
+
+/** What every map does, whatever keeps it. */
+
+const TRUNK = 'group1/M00/00/00/fwAAAWsDag6ASV9jAAAAD5pI2Zc168.merged';
+const OTHER_TRUNK = 'group1/M00/00/01/fwAAAWsDag6ASV9jAAAAD5pI2Zc168.merged';
+
+function key(origin: number): Buffer {
+  const bytes = randomBytes(16);
+  bytes.writeUInt16BE(origin, 6);
+  return bytes;
+}
+
+function file(origin: number, offset = 0): PlacedFile {
+  const about = JSON.stringify({ name: 'a "photo" ü \\x.jpg', type: 'image/jpeg' });
+  return { key: key(origin), offset, size: 20_480, crc32: 0xfedcba98, about, expiresAt: null };
+}
+
+const instance = (): string => randomBytes(16).toString('hex');
+
+function contract(open: () => Promise<DeploymentMap>): void {
+  async function joined() {
+    const map = await open();
+    onTestFinished(() => map.close());
+    const { origin, secret } = await map.join({
+      instance: instance(),
+      origin: undefined,
+      url: undefined,
+      place: 'here',
+    });
+    return { map, origin, secret };
+  }
+
+  it('gives every directory an origin of its own, and the same again', async () => {
+    const { map, secret } = await joined();
+    const mine = {
+      instance: instance(),
+      origin: undefined,
+      url: 'http://10.0.0.1:8080',
+      place: 'here',
+    };
+    const first = await map.join(mine);
+    expect(await map.join({ ...mine, origin: first.origin })).toEqual(first);
+    expect(first.secret).toBe(secret);
+    const other = await map.join({ ...mine, instance: instance() });
+    expect(other.origin).not.toBe(first.origin);
+    await map.seen(first.origin);
+    const listed = (await map.gateways()).find(({ origin }) => origin === first.origin)!;
+    expect(listed.url).toBe('http://10.0.0.1:8080');
+    expect(Math.abs(listed.seenAt - (await map.now()))).toBeLessThan(60_000);
+  });
+
+  it('refuses an origin that another directory has, and a directory with another origin', async () => {
+    const { map, origin } = await joined();
+    const wrong = { instance: instance(), origin, url: undefined, place: 'here' };
+    await expect(map.join(wrong)).rejects.toMatchObject({ code: 'origin_taken' });
+    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'here' };
+    const { origin: own } = await map.join(mine);
+    const copied = map.join({ ...mine, origin: (own % 0xffff) + 1 });
+    await expect(copied).rejects.toMatchObject({ code: 'origin_taken' });
+  });
+
+  it('refuses a directory that is in use at another place, until it has left there', async () => {
+    const { map } = await joined();
+    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'one' };
+    const { origin } = await map.join(mine);
+    await expect(map.join({ ...mine, place: 'other' })).rejects.toMatchObject({
+      code: 'origin_taken',
+    });
+    expect((await map.join(mine)).origin).toBe(origin);
+    await map.leave(origin);
+    expect((await map.join({ ...mine, place: 'other' })).origin).toBe(origin);
+  });
+
+  it('finds what was placed, in the order of the question', async () => {
+    const { map, origin } = await joined();
+    const files = Array.from({ length: 3000 }, (_, index) => file(origin, index * 2 ** 20));
+    const expiring = { ...file(origin, 5), expiresAt: 1_900_000_000_123 };
+    const empty = { ...file(origin, 6), size: 0, crc32: 0 };
+    const trunk = { number: trunkNumber(origin, 2 ** 35), fileId: TRUNK };
+    await map.place(trunk, [...files, expiring, empty]);
+    const asked = [expiring.key, key(origin), files[7]!.key, empty.key, files[2999]!.key];
+    const { key: _, ...rest } = files[7]!;
+    expect(await map.find(asked)).toEqual([
+      { ...rest, offset: 5, expiresAt: 1_900_000_000_123, trunkFileId: TRUNK },
+      undefined,
+      { ...rest, offset: 7 * 2 ** 20, trunkFileId: TRUNK },
+      { ...rest, offset: 6, size: 0, crc32: 0, trunkFileId: TRUNK },
+      { ...rest, offset: 2999 * 2 ** 20, trunkFileId: TRUNK },
+    ]);
+  });
+
+  it('moves files to another trunk, and takes everything twice', async () => {
+    const { map, origin } = await joined();
+    const [first, second] = [file(origin), file(origin, 100)];
+    const from = { number: trunkNumber(origin, 1), fileId: TRUNK };
+    const to = { number: trunkNumber(origin, 2), fileId: OTHER_TRUNK };
+    for (let times = 0; times < 2; times++) await map.place(from, [first, second]);
+    for (let times = 0; times < 2; times++) {
+      await map.place(to, [{ ...first, offset: 77 }]);
+      await map.remove([second.key], true);
+      await map.retire(from.number);
+    }
+    expect(await map.find([first.key, second.key])).toMatchObject([
+      { trunkFileId: OTHER_TRUNK, offset: 77 },
+      'removed',
+    ]);
+  });
+
+  it('lets a removal win over what is placed after it', async () => {
+    const { map, origin } = await joined();
+    const gone = file(origin);
+    await map.remove([gone.key], false);
+    await map.place({ number: trunkNumber(origin, 3), fileId: TRUNK }, [gone]);
+    expect(await map.find([gone.key])).toEqual(['removed']);
+  });
+
+  it('keeps removals for the gateway that has to make them, until it has', async () => {
+    const { map, origin } = await joined();
+    const gone = [file(origin), file(origin), file(origin)];
+    const elsewhere = file((origin % 0xffff) + 1);
+    const before = await map.now();
+    await map.remove(
+      [...gone, elsewhere].map((each) => each.key),
+      false,
+    );
+    const hex = (keys: readonly Uint8Array[]) =>
+      keys.map((each) => Buffer.from(each).toString('hex')).sort();
+    expect(hex(await map.removalsFor(origin, 100))).toEqual(hex(gone.map((each) => each.key)));
+    expect(await map.removalsFor(origin, 2)).toHaveLength(2);
+    await map.remove([gone[0]!.key, gone[1]!.key], true);
+    await map.remove([gone[0]!.key], false);
+    expect(hex(await map.removalsFor(origin, 100))).toEqual(hex([gone[2]!.key]));
+    const heard: Removal[] = [{ key: new Uint8Array(0), removedAt: before - 1 }];
+    for (;;) {
+      const page = await map.removalsAfter(heard.at(-1)!, 2);
+      if (page.length === 0) break;
+      expect(page.length).toBeLessThanOrEqual(2);
+      heard.push(...page);
+    }
+    const mine = heard.slice(1).filter((each) => originOf(each.key) === origin);
+    expect(hex(mine.map((each) => each.key))).toEqual(hex(gone.map((each) => each.key)));
+    await map.prune((await map.now()) + 1000);
+    expect(hex(await map.removalsFor(origin, 100))).toEqual(hex([gone[2]!.key]));
+    expect(await map.find([gone[0]!.key, gone[2]!.key])).toEqual([undefined, 'removed']);
+  });
+
+  it('takes no files at all', async () => {
+    const { map, origin } = await joined();
+    await map.place({ number: trunkNumber(origin, 9), fileId: TRUNK }, []);
+    await map.remove([], true);
+    expect(await map.find([])).toEqual([]);
+  });
+
+  it('is made by several gateways at the same time', async () => {
+    const maps = await Promise.all(Array.from({ length: 6 }, open));
+    onTestFinished(async () => {
+      for (const map of maps) await map.close();
+    });
+    const all = await Promise.all(
+      maps.map((map) =>
+        map.join({ instance: instance(), origin: undefined, url: undefined, place: 'here' }),
+      ),
+    );
+    expect(new Set(all.map(({ origin }) => origin)).size).toBe(6);
+    expect(new Set(all.map(({ secret }) => secret)).size).toBe(1);
+  });
+}
+
+describe('a map in SQLite', () => {
+  let path: string;
+  beforeEach(() => {
+    path = join(temporaryFolder(), 'map.db');
+  });
+  contract(() => openMap(`sqlite:${path}`));
+});
+
+describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
+  let server: PostgresServer;
+  beforeAll(async () => {
+    server = await PostgresServer.start(true);
+  });
+  afterAll(() => server.stop());
+  contract(() => openMap(server.url));
+
+  it('refuses a schema of a later version', async () => {
+    const own = await PostgresServer.start();
+    const map = await openMap(own.url);
+    onTestFinished(() => map.close());
+    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'here' };
+    await map.join(mine);
+    own.run('UPDATE stevedore_map SET version = 99');
+    await expect(map.join(mine)).rejects.toMatchObject({ code: 'map_schema', retryable: false });
+  });
+
+  it('spreads keys that are stored with their random half first', async () => {
+    const own = await PostgresServer.start();
+    const map = await openMap(`${own.url}?spread=true`);
+    onTestFinished(() => map.close());
+    const { origin } = await map.join({
+      instance: instance(),
+      origin: undefined,
+      url: undefined,
+      place: 'here',
+    });
+    const placed = file(origin);
+    await map.place({ number: trunkNumber(origin, 1), fileId: TRUNK }, [placed]);
+    const stored = own.run("SELECT encode(file_key, 'hex') FROM stevedore_file").trim();
+    const hex = Buffer.from(placed.key).toString('hex');
+    expect(stored).toBe(hex.slice(16) + hex.slice(0, 16));
+    // Another gateway is not told, and finds it so.
+    const other = await openMap(own.url);
+    onTestFinished(() => other.close());
+    await other.join({ instance: instance(), origin: undefined, url: undefined, place: 'here' });
+    expect(await other.find([placed.key])).toMatchObject([{ trunkFileId: TRUNK }]);
+    await other.remove([placed.key], false);
+    expect((await map.removalsFor(origin, 10)).map(Buffer.from)).toEqual([placed.key]);
+  });
+
+  it('is unavailable while it is away, and goes on afterwards', async () => {
+    const own = await PostgresServer.start();
+    const map = await openMap(own.url, { timeoutMs: 1000 });
+    onTestFinished(() => map.close());
+    const { origin } = await map.join({
+      instance: instance(),
+      origin: undefined,
+      url: undefined,
+      place: 'here',
+    });
+    const placed = file(origin);
+    await map.place({ number: trunkNumber(origin, 1), fileId: TRUNK }, [placed]);
+    await own.kill();
+    const away = { code: 'map_unavailable', retryable: true };
+    await expect(map.find([placed.key])).rejects.toMatchObject(away);
+    await own.restart();
+    expect(await map.find([placed.key])).toMatchObject([{ trunkFileId: TRUNK }]);
+    own.signal('SIGSTOP');
+    const answers = Array.from({ length: 12 }, () => map.find([placed.key]));
+    for (const answer of await Promise.allSettled(answers)) {
+      expect(answer).toMatchObject({ status: 'rejected', reason: away });
+    }
+    own.signal('SIGCONT');
+    expect(await map.find([placed.key])).toMatchObject([{ trunkFileId: TRUNK }]);
+  });
+
+  it('is found on the second of two hosts when the first is gone', async () => {
+    const [first, second] = [await PostgresServer.start(), await PostgresServer.start()];
+    const url = `postgres://test@127.0.0.1:${first.port},127.0.0.1:${second.port}/postgres`;
+    const map = await openMap(url, { timeoutMs: 3000 });
+    onTestFinished(() => map.close());
+    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'here' };
+    await map.join(mine);
+    await first.kill();
+    await expect(map.gateways()).rejects.toMatchObject({ retryable: true });
+    await map.join(mine);
+    expect(await map.gateways()).toHaveLength(1);
+  });
+
+  it('refuses a URL that leads nowhere', async () => {
+    const map = await openMap('postgres://test@127.0.0.1:1/postgres', { timeoutMs: 2000 });
+    onTestFinished(() => map.close());
+    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'here' };
+    await expect(map.join(mine)).rejects.toMatchObject({ code: 'map_unavailable' });
+  });
+});
+
+it('refuses a URL that is none, without its password', async () => {
+  for (const url of ['mysql://me:secret@host/db', 'postgres://me:secret@/db?spread=yes', 'map']) {
+    const error = await openMap(url).catch((reason: Error) => reason);
+    expect(error).toMatchObject({ code: 'map_url' });
+    expect((error as Error).message).not.toContain('secret');
+  }
+});
