@@ -38,21 +38,21 @@ const SETTLED: readonly number[] = [init, online, active, recovery];
 export class Member {
   readonly id: string;
   readonly readWriteMode: number;
-  #address: string;
-  #status: number = none;
-  #join: JoinRequest | undefined;
-  #usage: readonly DiskUsage[] = [];
+  address: string;
+  status: number = none;
+  joinRequest: JoinRequest | undefined;
+  usage: readonly DiskUsage[] = [];
   #statistics: StorageStatistics = emptyStatistics();
-  #syncSource: SyncSource | undefined;
+  syncSource: SyncSource | undefined;
   /** All that its peers changed up to then has come here; 0: unknown. */
-  #syncedSeconds = 0;
+  syncedSeconds = 0;
   /** As it reported: up to when it has what each other member changed. */
   readonly #syncedFrom = new Map<string, number>();
-  #currentWritePath = 0;
+  currentWritePath = 0;
   readonly #nowSeconds: () => number;
   /** By the monotonic clock, and by the wall clock. */
   #heardAtMs = 0;
-  #heardAtSeconds = 0;
+  heardAtSeconds = 0;
   /** The connection it joined on. An older one that ends later changes nothing. */
   #link: object | undefined;
   /** Up to where it has been sent the change log. */
@@ -61,36 +61,16 @@ export class Member {
   constructor(id: string, address: string, readWriteMode: number, nowSeconds: () => number) {
     this.#nowSeconds = nowSeconds;
     this.id = id;
-    this.#address = address;
+    this.address = address;
     this.readWriteMode = readWriteMode;
   }
 
-  get address(): string {
-    return this.#address;
-  }
-
   get port(): number {
-    return this.#join?.port ?? 0;
+    return this.joinRequest?.port ?? 0;
   }
 
   get connected(): boolean {
     return this.#link !== undefined;
-  }
-
-  get joinRequest(): JoinRequest | undefined {
-    return this.#join;
-  }
-
-  get usage(): readonly DiskUsage[] {
-    return this.#usage;
-  }
-
-  get currentWritePath(): number {
-    return this.#currentWritePath;
-  }
-
-  get syncSource(): SyncSource | undefined {
-    return this.#syncSource;
   }
 
   /** Up to when it has what that member changed; 0: it has never reported it. */
@@ -100,61 +80,49 @@ export class Member {
 
   /** True while it has not got its first copy. */
   get isUnfinished(): boolean {
-    return UNFINISHED.includes(this.#status);
-  }
-
-  get syncedSeconds(): number {
-    return this.#syncedSeconds;
-  }
-
-  get heardAtSeconds(): number {
-    return this.#heardAtSeconds;
+    return UNFINISHED.includes(this.status);
   }
 
   /** As it reported them, with what only the tracker knows. */
   get statistics(): StorageStatistics {
     const times = {
       ...this.#statistics.times,
-      lastSyncedSeconds: this.#syncedSeconds,
+      lastSyncedSeconds: this.syncedSeconds,
       lastHeartBeatSeconds: this.heardAtSeconds,
     };
     return { ...this.#statistics, times };
   }
 
-  get status(): number {
-    return this.#status;
-  }
-
   /** The status, where silence counts as absence. */
   statusAt(nowMs: number, checkActiveIntervalMs: number): number {
     const silent = nowMs - this.#heardAtMs > checkActiveIntervalMs;
-    return silent && (this.#status === active || this.#status === online) ? offline : this.#status;
+    return silent && (this.status === active || this.status === online) ? offline : this.status;
   }
 
   /** Takes the join; what it returns is the status that is sent to the storage. */
   join(request: JoinRequest, address: string, link: object, nowMs: number): number {
-    if (request.initial && !UNFINISHED.includes(this.#status)) {
+    if (request.initial && !UNFINISHED.includes(this.status)) {
       // New, or with nothing left of what it had.
-      this.#status = init;
+      this.status = init;
       this.#syncedFrom.clear();
-    } else if (this.#status === none) this.#status = online;
-    else if (this.#status === offline || this.#status === recovery) this.#status = online;
-    else if (this.#status === deleted || this.#status === ipChanged) this.#status = online;
-    this.#join = request;
-    this.#address = address;
+    } else if (this.status === none) this.status = online;
+    else if (this.status === offline || this.status === recovery) this.status = online;
+    else if (this.status === deleted || this.status === ipChanged) this.status = online;
+    this.joinRequest = request;
+    this.address = address;
     this.#link = link;
     this.#note(nowMs);
-    return this.#status;
+    return this.status;
   }
 
   heard(nowMs: number): void {
-    if (!LIFELESS.includes(this.#status)) this.#status = active;
+    if (!LIFELESS.includes(this.status)) this.status = active;
     this.#note(nowMs);
   }
 
   #note(nowMs: number): void {
     this.#heardAtMs = nowMs;
-    this.#heardAtSeconds = this.#nowSeconds();
+    this.heardAtSeconds = this.#nowSeconds();
   }
 
   beat(statistics: Buffer | undefined, nowMs: number): void {
@@ -163,42 +131,42 @@ export class Member {
   }
 
   reportUsage(usage: readonly DiskUsage[], nowMs: number): void {
-    this.#usage = usage.slice(0, this.#join?.storePathCount ?? 1);
+    this.usage = usage.slice(0, this.joinRequest?.storePathCount ?? 1);
     this.heard(nowMs);
   }
 
   leave(link: object): void {
     if (this.#link !== link) return;
     this.#link = undefined;
-    if (this.#status === online || this.#status === active) this.#status = offline;
+    if (this.status === online || this.status === active) this.status = offline;
   }
 
   /** It copies from this one, or from none. */
   copyFrom(source: SyncSource | undefined): void {
-    this.#syncSource = source;
-    if (source) this.#status = waitSync;
+    this.syncSource = source;
+    if (source) this.status = waitSync;
     else this.copyNothing();
   }
 
   /** As `copyFrom`, told by the storage itself: its status is its source's to change. */
   confirmSource(source: SyncSource | undefined): void {
-    if (source) this.#syncSource = source;
+    if (source) this.syncSource = source;
     else this.copyNothing();
   }
 
   copyNothing(): void {
-    if (UNFINISHED.includes(this.#status)) this.#status = online;
+    if (UNFINISHED.includes(this.status)) this.status = online;
   }
 
   /** A peer's word on this one: it only ever gets further, or goes. */
   reported(status: number): void {
-    if (SETTLED.includes(this.#status)) return;
-    if (status === deleted || status === ipChanged || status > this.#status) this.#status = status;
+    if (SETTLED.includes(this.status)) return;
+    if (status === deleted || status === ipChanged || status > this.status) this.status = status;
   }
 
   /** Its own word; whether it is alive, its connection tells. */
   changeStatus(status: number): void {
-    this.#status = status === online || status === active ? offline : status;
+    this.status = status === online || status === active ? offline : status;
   }
 
   /** `mode`: whether what all or what any of its peers sent counts. */
@@ -214,11 +182,11 @@ export class Member {
       .filter(({ sourceId, seconds }) => seconds > 0 && isActive(sourceId))
       .map(({ seconds }) => seconds);
     if (times.length === 0) return;
-    this.#syncedSeconds = mode === 'all' ? Math.min(...times) : Math.max(...times);
+    this.syncedSeconds = mode === 'all' ? Math.min(...times) : Math.max(...times);
   }
 
   hasRoom(reservedMegabytes: number): boolean {
-    return this.#usage.some((path) => path.freeMegabytes > reservedMegabytes);
+    return this.usage.some((path) => path.freeMegabytes > reservedMegabytes);
   }
 
   /** The store path for the next upload: in turns, or the emptiest, of those that have room. */
@@ -226,21 +194,21 @@ export class Member {
     reservedMegabytes: number,
     choice: 'round-robin' | 'most-free',
   ): number | undefined {
-    const count = this.#usage.length;
+    const count = this.usage.length;
     const candidates = Array.from({ length: count }, (_, step) =>
-      choice === 'most-free' ? step : (this.#currentWritePath + step) % count,
-    ).filter((index) => this.#usage[index]!.freeMegabytes > reservedMegabytes);
+      choice === 'most-free' ? step : (this.currentWritePath + step) % count,
+    ).filter((index) => this.usage[index]!.freeMegabytes > reservedMegabytes);
     if (choice === 'most-free') {
       candidates.sort(
-        (one, other) => this.#usage[other]!.freeMegabytes - this.#usage[one]!.freeMegabytes,
+        (one, other) => this.usage[other]!.freeMegabytes - this.usage[one]!.freeMegabytes,
       );
     }
     const index = candidates[0];
-    if (index !== undefined) this.#currentWritePath = (index + 1) % count;
+    if (index !== undefined) this.currentWritePath = (index + 1) % count;
     return index;
   }
 
   brief(): ServerBrief {
-    return { status: this.#status, port: this.port, id: this.id, address: this.#address };
+    return { status: this.status, port: this.port, id: this.id, address: this.address };
   }
 }

@@ -52,11 +52,7 @@ export class FileStore {
       const createdAtSeconds = change.seconds();
       await incoming.finish(createdAtSeconds);
       return this.#underNewName(file, createdAtSeconds, incoming, (path, id) =>
-        this.#appear(
-          path,
-          () => incoming.moveTo(path),
-          () => change.note('C', id.name),
-        ),
+        this.#appearFile(path, id, incoming, change),
       );
     });
   }
@@ -142,14 +138,10 @@ export class FileStore {
 
   /** A link of a new name to a file of `bytes`; its CRC-32 is no content's, but random. */
   async linkTo(target: LinkTarget, file: NewFile, change: Change): Promise<FileId> {
-    const { backend, settings } = this.#parts;
+    const { settings } = this.#parts;
     const content = { bytes: target.bytes, crc32: settings.environment.random(2 ** 32) };
     return this.#underNewName(file, change.seconds(), content, (path, id) =>
-      this.#appear(
-        path,
-        () => backend.makeLink(target.path, path),
-        () => change.note('L', id.name, target.name),
-      ),
+      this.#appearLink(path, id, target, change),
     );
   }
 
@@ -160,13 +152,7 @@ export class FileStore {
     change: Change,
   ): Promise<void> {
     const path = this.pathOf(id);
-    await this.#names.reserving(path, () =>
-      this.#appear(
-        path,
-        () => this.#parts.backend.makeLink(target.path, path),
-        () => change.note('L', id.name, target.name),
-      ),
-    );
+    await this.#names.reserving(path, () => this.#appearLink(path, id, target, change));
   }
 
   /**
@@ -252,6 +238,27 @@ export class FileStore {
       await incoming.discard().catch(() => {});
       throw error;
     }
+  }
+
+  #appearFile(path: string, id: FileId, incoming: IncomingFile, change: Change): Promise<void> {
+    return this.#appear(
+      path,
+      () => incoming.moveTo(path),
+      () => change.note('C', id.name),
+    );
+  }
+
+  #appearLink(
+    path: string,
+    id: FileId,
+    target: Pick<LinkTarget, 'path' | 'name'>,
+    change: Change,
+  ): Promise<void> {
+    return this.#appear(
+      path,
+      () => this.#parts.backend.makeLink(target.path, path),
+      () => change.note('L', id.name, target.name),
+    );
   }
 
   /**

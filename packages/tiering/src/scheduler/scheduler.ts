@@ -2,70 +2,6 @@ import type { Observation } from '@stevedore/balance';
 import { Status } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
 
-/** What there has been of a class of requests: counts that only grow, and how many run. */
-
-export interface Counts {
-  readonly servedBytes: number;
-  readonly servedRequests: number;
-  /** What its requests took together, waiting for their turn and at the disk. */
-  readonly waitedMs: number;
-  readonly ranMs: number;
-  /** Requests that were answered with "try again". */
-  readonly busyAnswers: number;
-}
-
-interface Served {
-  readonly cost: number;
-  readonly waitedMs: number;
-  readonly ranMs: number;
-}
-
-class Tally {
-  readonly #counts: { -readonly [Name in keyof Counts]: Counts[Name] } = { ...NOTHING };
-  #atLastInterval: Counts = NOTHING;
-  /** Requests that are at the disk. */
-  running = 0;
-
-  ended({ cost, waitedMs, ranMs }: Served): void {
-    this.running -= 1;
-    this.#counts.servedBytes += cost;
-    this.#counts.servedRequests += 1;
-    this.#counts.waitedMs += waitedMs;
-    this.#counts.ranMs += ranMs;
-  }
-
-  refused(): void {
-    this.#counts.busyAnswers += 1;
-  }
-
-  /** Since the beginning. */
-  totals(): Counts {
-    return { ...this.#counts };
-  }
-
-  /** What there has been since the last call. */
-  endInterval(): Counts {
-    const before = this.#atLastInterval;
-    const now = this.totals();
-    this.#atLastInterval = now;
-    return {
-      servedBytes: now.servedBytes - before.servedBytes,
-      servedRequests: now.servedRequests - before.servedRequests,
-      waitedMs: now.waitedMs - before.waitedMs,
-      ranMs: now.ranMs - before.ranMs,
-      busyAnswers: now.busyAnswers - before.busyAnswers,
-    };
-  }
-}
-
-const NOTHING: Counts = {
-  servedBytes: 0,
-  servedRequests: 0,
-  waitedMs: 0,
-  ranMs: 0,
-  busyAnswers: 0,
-};
-
 /**
  * The order in which requests get to the disk: metadata first, small files behind it,
  * so many at a time, and few of them while metadata is there: what shares a disk and its
@@ -281,3 +217,67 @@ export class Scheduler {
 function busy(): StatusError {
   return new StatusError(Status.tryAgain, 'too many requests wait');
 }
+
+/** What there has been of a class of requests: counts that only grow, and how many run. */
+
+export interface Counts {
+  readonly servedBytes: number;
+  readonly servedRequests: number;
+  /** What its requests took together, waiting for their turn and at the disk. */
+  readonly waitedMs: number;
+  readonly ranMs: number;
+  /** Requests that were answered with "try again". */
+  readonly busyAnswers: number;
+}
+
+interface Served {
+  readonly cost: number;
+  readonly waitedMs: number;
+  readonly ranMs: number;
+}
+
+class Tally {
+  readonly #counts: { -readonly [Name in keyof Counts]: Counts[Name] } = { ...NOTHING };
+  #atLastInterval: Counts = NOTHING;
+  /** Requests that are at the disk. */
+  running = 0;
+
+  ended({ cost, waitedMs, ranMs }: Served): void {
+    this.running -= 1;
+    this.#counts.servedBytes += cost;
+    this.#counts.servedRequests += 1;
+    this.#counts.waitedMs += waitedMs;
+    this.#counts.ranMs += ranMs;
+  }
+
+  refused(): void {
+    this.#counts.busyAnswers += 1;
+  }
+
+  /** Since the beginning. */
+  totals(): Counts {
+    return { ...this.#counts };
+  }
+
+  /** What there has been since the last call. */
+  endInterval(): Counts {
+    const before = this.#atLastInterval;
+    const now = this.totals();
+    this.#atLastInterval = now;
+    return {
+      servedBytes: now.servedBytes - before.servedBytes,
+      servedRequests: now.servedRequests - before.servedRequests,
+      waitedMs: now.waitedMs - before.waitedMs,
+      ranMs: now.ranMs - before.ranMs,
+      busyAnswers: now.busyAnswers - before.busyAnswers,
+    };
+  }
+}
+
+const NOTHING: Counts = {
+  servedBytes: 0,
+  servedRequests: 0,
+  waitedMs: 0,
+  ranMs: 0,
+  busyAnswers: 0,
+};

@@ -8,8 +8,6 @@ import {
 import type { FileRecord } from './record-rows.js';
 import type { Tier } from './tier.js';
 
-const LEAST_BYTES = 4096;
-
 /**
  * Bytes that are being written: in memory while they may become a row, in a file under a
  * temporary name as soon as they are too many for one. What is in memory becomes durable
@@ -119,6 +117,8 @@ export class SpillingFile implements DiskFile {
   }
 }
 
+const LEAST_BYTES = 4096;
+
 /** Bytes in memory that are written anywhere and grow, up to a bound of their owner's. */
 class GrowingBytes {
   #buffer: Buffer;
@@ -224,7 +224,7 @@ export class ChangedRow implements DiskFile {
     this.#parts = parts;
     this.#content = new SpillingFile({
       disk,
-      path: tier.temporaryFile(),
+      path: tier.local.temporaryFile(),
       limitBytes,
       bytes,
       mtimeSeconds: record.mtimeSeconds,
@@ -270,7 +270,7 @@ export class ChangedRow implements DiskFile {
     if (!this.#file) {
       const { memory } = this.#content;
       await this.#content.close();
-      if (!memory) await tier.dropTemporary(this.#content.path);
+      if (!memory) await tier.local.drop(this.#content.path);
       return;
     }
     const { size } = await this.#file.stat();

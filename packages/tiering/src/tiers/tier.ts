@@ -39,7 +39,7 @@ export class Tier {
   readonly data: string;
   readonly moves: TierMoves;
   readonly #parts: TierParts;
-  readonly #local: LocalFiles;
+  readonly local: LocalFiles;
   readonly #underWay = new MovesUnderWay();
   #onMoved: (path: string) => void = () => {};
 
@@ -48,12 +48,12 @@ export class Tier {
     this.#parts = parts;
     this.records = records;
     this.data = parts.data;
-    this.#local = new LocalFiles(parts);
+    this.local = new LocalFiles(parts);
     this.moves = new TierMoves({
       records,
       away,
       now,
-      local: this.#local,
+      local: this.local,
       underWay: this.#underWay,
       onMoved: (name) => this.#onMoved(this.pathOf(name)),
     });
@@ -70,21 +70,13 @@ export class Tier {
   }
 
   pathOf(name: string): string {
-    return this.#local.pathOf(name);
-  }
-
-  temporaryFile(): string {
-    return this.#local.temporaryFile();
-  }
-
-  dropTemporary(path: string): Promise<void> {
-    return this.#local.drop(path);
+    return this.local.pathOf(name);
   }
 
   /** Removes what moves have left that did not end; to be called before anything else. */
   async recover(): Promise<void> {
     for (const { name, place } of this.records.moving()) {
-      if (place !== Place.file) await this.#local.delete(name);
+      if (place !== Place.file) await this.local.delete(name);
       this.records.setMoving(name, false);
     }
     await this.records.commit();
@@ -111,40 +103,24 @@ export class Tier {
   }
 
   /** The content becomes the file's row, in the place of what there is; durable with the next commit. */
-  becomeRow(name: string, { bytes, mtimeSeconds }: NewContent): void {
-    const before = this.records.find(name);
-    this.#put(name, before, {
-      place: Place.row,
-      size: bytes.length,
-      mtimeSeconds,
-      crc32: crc32(bytes),
-      moving: false,
-      bytes,
-    });
+  becomeRow(name: string, { bytes, mtimeSeconds }: NewContent, moving = false): void {
+    const sum = { size: bytes.length, crc32: crc32(bytes) };
+    this.#put(name, { place: Place.row, ...sum, mtimeSeconds, moving }, bytes);
   }
 
   /**
    * The content becomes the row of a file that may be one on this disk, which goes; durably
    * if it is, else with the next commit.
    */
-  async replaceByRow(name: string, { bytes, mtimeSeconds }: NewContent): Promise<void> {
+  async replaceByRow(name: string, content: NewContent): Promise<void> {
     const before = this.records.find(name);
-    const onDisk = before ? before.place === Place.file : await this.#local.exists(name);
-    if (!onDisk) return this.becomeRow(name, { bytes, mtimeSeconds });
-    const metadata = before ? undefined : await this.#local.metadataBeside(name);
-    const size = bytes.length;
-    const sum = crc32(bytes);
-    this.#put(name, before, {
-      place: Place.row,
-      size,
-      mtimeSeconds,
-      crc32: sum,
-      moving: true,
-      bytes,
-    });
+    const onDisk = before ? before.place === Place.file : await this.local.exists(name);
+    if (!onDisk) return this.becomeRow(name, content);
+    const metadata = before ? undefined : await this.local.metadataBeside(name);
+    this.becomeRow(name, content, true);
     if (metadata) this.records.setMetadata(name, metadata);
     await this.records.commit();
-    await this.#local.delete(name);
+    await this.local.delete(name);
     this.records.setMoving(name, false);
     await this.records.commit();
   }
@@ -164,14 +140,14 @@ export class Tier {
       this.records.setMoving(name, true);
       await this.records.commit();
       try {
-        await this.#local.giveName(name, temporary);
+        await this.local.giveName(name, temporary);
       } catch (error) {
         this.records.setMoving(name, false);
         throw error;
       }
     }
-    const size = (await this.#local.statOf(name))?.size ?? before.size;
-    this.#put(name, before, { place: Place.file, size, mtimeSeconds, crc32: 0, moving: false });
+    const size = (await this.local.statOf(name))?.size ?? before.size;
+    this.#put(name, { place: Place.file, size, mtimeSeconds, crc32: 0, moving: false });
     await this.records.commit();
     this.#onMoved(this.pathOf(name));
   }
@@ -179,7 +155,7 @@ export class Tier {
   /** Brings a file home from another group onto this disk; to be called while it is being changed. */
   async bringHome(record: FileRecord): Promise<void> {
     const file = this.openAway(record);
-    const temporary = await this.#local.copyOut(record.name, {
+    const temporary = await this.local.copyOut(record.name, {
       ...record,
       chunks: () => chunksOf(file, record.size),
     });
@@ -188,12 +164,10 @@ export class Tier {
 
   #put(
     name: string,
-    before: FileRecord | undefined,
-    now: Pick<FileRecord, 'place' | 'size' | 'mtimeSeconds' | 'crc32' | 'moving'> & {
-      readonly bytes?: Buffer;
-    },
+    entry: Pick<FileRecord, 'place' | 'size' | 'mtimeSeconds' | 'crc32' | 'moving'>,
+    bytes?: Buffer,
   ): void {
-    const { bytes, ...entry } = now;
+    const before = this.records.find(name);
     const hasMoved = (before?.place ?? entry.place) !== entry.place;
     const moves = (before?.moves ?? 0) + (hasMoved ? 1 : 0);
     const heat = before?.heat ?? heated(undefined, this.#parts.now());
