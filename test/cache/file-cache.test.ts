@@ -36,6 +36,7 @@ describe('a file cache against a model', () => {
     { admission: false },
     { admission: false, filter: false, aheadShare: 0.2 },
     { aheadShare: 0.25, maxFileShare: 1 },
+    { headroomBytes: 100 },
   ];
   it.each(variants)('gives the current bytes within its bound, %o', async (variant) => {
     for (let seed = 1; seed <= 6; seed += 1) {
@@ -52,6 +53,10 @@ describe('a file cache against a model', () => {
         if (chance < 0.06) {
           versions.set(id, (versions.get(id) ?? 0) + 1);
           cache.delete(id);
+          if (!id.startsWith('gone') && random.next() < 0.5) {
+            const bytes = bytesOf(id, versions.get(id)!, random.below(4 * KIB));
+            cache.put(id, [bytes.subarray(0, 3), bytes.subarray(3)], bytes.length);
+          }
         } else if (chance < 0.065) {
           for (const each of ids) {
             if (each.startsWith('a/')) versions.set(each, (versions.get(each) ?? 0) + 1);
@@ -85,6 +90,19 @@ describe('a file cache against a model', () => {
       for (const id of ids) cache.delete(id);
       expect(cache.stats()).toMatchObject({ files: 0, bytes: 0 });
     }
+  });
+
+  it('has memory before the bytes of the files that it keeps, and counts it', async () => {
+    const cache = new FileCache({ maxBytes: 256 * KIB, headroomBytes: 1000, maxFileShare: 1 });
+    await cache.get('loaded', async () => bytesOf('loaded', 0, 500));
+    cache.put('put', [Buffer.from('one '), Buffer.from('two')], 7);
+    cache.put('large', [Buffer.alloc(70 * KIB)], 70 * KIB);
+    expect(cache.peek('put')?.toString()).toBe('one two');
+    for (const id of ['loaded', 'put']) expect(cache.peek(id)?.byteOffset).toBe(1000);
+    expect(cache.peek('large')?.byteOffset).toBe(0);
+    expect(cache.stats().bytes).toBeGreaterThan(2000 + 507 + 70 * KIB);
+    cache.delete('put');
+    expect(cache.peek('put')).toBeUndefined();
   });
 
   it('never gives bytes that are older than a deletion before the request, however loads interleave', async () => {

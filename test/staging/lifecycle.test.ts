@@ -122,10 +122,10 @@ describe('staging', () => {
     const key = await spoolFile(staging, bytes);
     const row = staging.fileMap.find(key)!;
     const chunks: Buffer[] = [];
-    for await (const chunk of staging.local.readSpooled(row)) chunks.push(chunk);
+    for await (const chunk of staging.spool.read(row.key, row)) chunks.push(chunk);
     expect(Buffer.concat(chunks).equals(bytes)).toBe(true);
     const part: Buffer[] = [];
-    for await (const chunk of staging.local.readSpooled(row, { start: 5, end: 1_000_004 }))
+    for await (const chunk of staging.spool.read(row.key, row, { start: 5, end: 1_000_004 }))
       part.push(chunk);
     expect(Buffer.concat(part).equals(bytes.subarray(5, 1_000_005))).toBe(true);
     await staging.merging.flush();

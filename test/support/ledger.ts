@@ -218,7 +218,7 @@ async function readLocal(staging: Staging, row: FileRow): Promise<Buffer | undef
   if (!staging.local.has(row)) return undefined;
   if (row.local.at === 'container') return staging.local.read(row);
   const chunks: Buffer[] = [];
-  for await (const chunk of staging.local.readSpooled(row)) chunks.push(chunk);
+  for await (const chunk of staging.spool.read(row.key, row)) chunks.push(chunk);
   return Buffer.concat(chunks);
 }
 

@@ -40,7 +40,8 @@ export type Why = 'evicted' | 'rejected' | 'deleted';
 const ENTRY_BYTES = 240;
 
 export function costOf(id: string, bytes: Buffer): number {
-  return bytes.length + id.length + ENTRY_BYTES;
+  // What lies before the bytes is kept with them.
+  return bytes.buffer.byteLength + id.length + ENTRY_BYTES;
 }
 
 export class Areas {
@@ -91,6 +92,11 @@ export class Areas {
   /** Does not count as a use. */
   has(id: string): boolean {
     return this.#main.has(id) || this.#recent.has(id) || (this.#ahead?.has(id) ?? false);
+  }
+
+  /** The entry; does not count as a use. */
+  peek(id: string): Entry | undefined {
+    return this.#main.peek(id) ?? this.#recent.peek(id) ?? this.#ahead?.peek(id);
   }
 
   /** The file, as one that was used now; `wasAhead` if nobody has asked for it before. */

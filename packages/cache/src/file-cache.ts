@@ -27,12 +27,19 @@ export interface FileCacheOptions {
   readonly admission?: boolean;
   /** Share of `maxBytes` for what is read ahead and was not asked for yet. Default 0. */
   readonly aheadShare?: number;
+  /**
+   * Memory before the bytes of a kept file of at most 64 KiB, so that a head can be sent with
+   * them in one piece: `bytes.byteOffset` says how much there is. Default 0.
+   */
+  readonly headroomBytes?: number;
   /** How long a file that was not found is believed to be absent. Default 1000; 0: not at all. */
   readonly absentMs?: number;
   /** Milliseconds of a clock that only runs forward. Default performance.now. */
   readonly now?: () => number;
 }
 
+/** Longer ones are sent in pieces anyway. */
+const MAX_HEADROOM_FILE_BYTES = 64 * 1024;
 const DEFAULT_FILE_SHARE = 1 / 8;
 /** Of the cache, for what was asked for once and may or may not be asked for again. */
 const RECENT_SHARE = 1 / 8;
@@ -49,6 +56,7 @@ export class FileCache {
   /** Decides whether to read ahead; learns from what becomes of it. */
   readonly readAhead = new ReadAhead({ minUsedShare: MIN_USED_SHARE, maxSources: MAX_SOURCES });
   readonly #maxFileBytes: number;
+  readonly #headroomBytes: number;
   readonly #areas: Areas | undefined;
   readonly #hashing = new CheapHashing();
   #filter: MemberFilter | undefined;
@@ -63,6 +71,7 @@ export class FileCache {
     const frequency = new Frequency(this.#tableFiles, this.#hashing);
     this.#maxFileBytes = Math.floor(maxBytes * maxFileShare);
     this.#frequency = frequency;
+    this.#headroomBytes = options.headroomBytes ?? 0;
     this.#absent = new AbsentIds({
       maxIds: MAX_ABSENT_IDS,
       keptMs: options.absentMs ?? DEFAULT_ABSENT_MS,
@@ -131,6 +140,24 @@ export class FileCache {
     return entry.bytes;
   }
 
+  /** The file if it is in memory; does not count as a request. */
+  peek(id: string): Buffer | undefined {
+    return this.#areas?.peek(id)?.bytes;
+  }
+
+  /** A file that was just made: whoever asks for it soon finds it. Its pieces are copied. */
+  put(id: string, pieces: readonly Uint8Array[], size: number): void {
+    if (!this.#areas || size > this.#maxFileBytes) return;
+    const bytes = this.#memoryFor(size);
+    let at = 0;
+    for (const piece of pieces) {
+      bytes.set(piece, at);
+      at += piece.length;
+    }
+    this.#absent.delete(id);
+    this.#list(this.#areas, id, bytes);
+  }
+
   /** Does not count as a request. */
   has(id: string): boolean {
     return this.#areas?.has(id) ?? false;
@@ -178,18 +205,35 @@ export class FileCache {
   }
 
   #keep(id: string, loaded: Buffer): Buffer {
-    const bytes = own(loaded);
-    if (!this.#areas) return bytes;
-    if (bytes.length > this.#maxFileBytes) {
+    if (!this.#areas) return own(loaded);
+    if (loaded.length > this.#maxFileBytes) {
       this.#counters.tooLarge += 1;
-      return bytes;
+      return own(loaded);
     }
+    const bytes = this.#own(loaded);
+    this.#list(this.#areas, id, bytes);
+    return bytes;
+  }
+
+  #list(areas: Areas, id: string, bytes: Buffer): void {
     const entry = { bytes, source: '', cost: costOf(id, bytes) };
     // Before the lists: whatever goes for it, itself perhaps, is taken out again.
     this.#filter?.add(id);
-    if (!this.#areas.add(id, entry)) this.#filter?.remove(id);
-    this.#fitTables(this.#areas);
-    return bytes;
+    if (!areas.add(id, entry)) this.#filter?.remove(id);
+    this.#fitTables(areas);
+  }
+
+  #own(bytes: Buffer): Buffer {
+    if (this.#headroomBytes === 0 || bytes.length > MAX_HEADROOM_FILE_BYTES) return own(bytes);
+    const copy = this.#memoryFor(bytes.length);
+    bytes.copy(copy);
+    return copy;
+  }
+
+  /** Memory of its own for a file to be kept. */
+  #memoryFor(size: number): Buffer {
+    const headroom = size > MAX_HEADROOM_FILE_BYTES ? 0 : this.#headroomBytes;
+    return Buffer.allocUnsafeSlow(headroom + size).subarray(headroom);
   }
 
   /** Tables for twice the files that they were made for, once there are so many. */
@@ -209,7 +253,7 @@ export class FileCache {
       return this.#keep(id, loaded);
     }
     if (!this.#areas || loaded.length > this.#maxFileBytes) return loaded;
-    const bytes = own(loaded);
+    const bytes = this.#own(loaded);
     this.#filter?.add(id);
     const entry = { bytes, source, cost: costOf(id, bytes) };
     if (!this.#areas.addAhead(id, entry)) this.#filter?.remove(id);

@@ -2,14 +2,13 @@ import { createHash } from 'node:crypto';
 import { MAX_GROUP_BYTES } from '@stevedore/staging';
 
 /**
- * Affinity groups of uploads: what an application knows about which files will be read
- * together, as a function of the request that brings them. Files of one group lie side
- * by side in one trunk. Ready-made functions are here for the page that a request came
- * from, the form, and the path; an application may give any other. All are pure, and
- * none fails a request: one that throws or gives nothing useful gives no group.
+ * Affinity groups of uploads: which files will be read together, as a function of the request
+ * that brings them. Files of one group lie side by side in one trunk. Ready-made functions group
+ * by the page that a request came from, by form and by path; an application may pass its own. All
+ * are pure, and none fails a request: one that throws or returns nothing useful gives no group.
  */
 
-/** What there is to be known of an upload request; Express and Fastify requests fit. */
+/** What is known of an upload request; Express and Fastify requests fit. */
 export interface AffinityRequest {
   /** Path and query, as the request line has it. */
   readonly url: string;

@@ -1,36 +1,18 @@
 import { Readable } from 'node:stream';
 import { ReadableStream } from 'node:stream/web';
+import { abortable } from '@stevedore/async';
+import { StoreError } from '@stevedore/staging';
 import { invalidOption } from './options.js';
 import type { Body } from './types.js';
 
-/** A body in one of two forms: bytes that are there, or chunks that arrive. */
-export type NormalBody =
-  | { readonly bytes: Buffer }
-  | {
-      readonly chunks: AsyncIterator<Uint8Array>;
-      readonly size: number | undefined;
-    };
-
-/** Throws `invalid_option` for what is no body. */
-export function normalizeBody(body: Body): NormalBody {
-  if (typeof body === 'string') return { bytes: Buffer.from(body) };
-  if (body instanceof Uint8Array) {
-    return {
-      bytes: Buffer.from(body.buffer, body.byteOffset, body.byteLength),
-    };
-  }
-  if (body instanceof ArrayBuffer) return { bytes: Buffer.from(body) };
-  if (body instanceof Blob) {
-    return {
-      chunks: iterate(body.stream() as ReadableStream<Uint8Array>),
-      size: body.size,
-    };
-  }
+/** Bytes that are there, or chunks that arrive. Throws `invalid_option` for what is no body. */
+export function readBody(body: Body): Buffer | AsyncIterable<Uint8Array> {
+  if (typeof body === 'string') return Buffer.from(body);
+  if (body instanceof Uint8Array) return Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+  if (body instanceof ArrayBuffer) return Buffer.from(body);
+  if (body instanceof Blob) return body.stream() as ReadableStream<Uint8Array>;
   if (body instanceof Readable || body instanceof ReadableStream || isIterable(body)) {
-    return {
-      chunks: iterate(body as AsyncIterable<Uint8Array>),
-      size: undefined,
-    };
+    return body as AsyncIterable<Uint8Array>;
   }
   throw invalidOption('the body is neither text, bytes, a Blob, a stream nor an async iterable');
 }
@@ -41,6 +23,47 @@ function isIterable(body: unknown): boolean {
   );
 }
 
-function iterate(body: AsyncIterable<Uint8Array>): AsyncIterator<Uint8Array> {
-  return body[Symbol.asyncIterator]();
+/**
+ * Passes every chunk on. A body that fails is `aborted`; one that is not read to its end is
+ * stopped.
+ */
+export async function drain(
+  body: AsyncIterable<Uint8Array>,
+  signal: AbortSignal | undefined,
+  onChunk: (chunk: Uint8Array) => Promise<void>,
+): Promise<void> {
+  const chunks = body[Symbol.asyncIterator]();
+  let finished = false;
+  try {
+    for (;;) {
+      const { done, value } = await nextChunk(chunks, signal);
+      if (done) {
+        finished = true;
+        return;
+      }
+      await onChunk(value);
+    }
+  } finally {
+    // Not awaited: an aborted source may never answer.
+    if (!finished) chunks.return?.()?.then(undefined, () => undefined);
+  }
+}
+
+async function nextChunk(
+  chunks: AsyncIterator<Uint8Array>,
+  signal: AbortSignal | undefined,
+): Promise<IteratorResult<Uint8Array>> {
+  try {
+    if (!signal) return await chunks.next();
+    signal.throwIfAborted();
+    return await abortable(chunks.next(), signal);
+  } catch (error) {
+    throw interrupted(error);
+  }
+}
+
+export function interrupted(cause: unknown): StoreError {
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  const message = `the body did not arrive whole (${reason}); nothing was stored`;
+  return new StoreError('aborted', message, { cause });
 }

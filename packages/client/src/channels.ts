@@ -1,11 +1,12 @@
 import { channel, type TracingChannel, tracingChannel } from 'node:diagnostics_channel';
-import type { Receipt, StoredFile, TrunkEvent } from './types.js';
+import type { TrunkEvent } from '@stevedore/staging';
+import type { Receipt, StoredFile } from './types.js';
 
 /**
- * What the store tells `node:diagnostics_channel`. `put`, `get`, `read` and `delete` are
- * tracing channels (`tracing:NAME:start`, `:asyncEnd`, `:error`), `trunk` is a plain one.
- * While nobody listens, a call costs one look at a flag. Messages name keys: who listens
- * is trusted with them.
+ * What the store publishes on `node:diagnostics_channel`. `put`, `get`, `read` and `delete` are
+ * tracing channels (`tracing:NAME:start`, `:asyncEnd`, `:error`), `trunk` is a plain one. Without
+ * subscribers a call costs one look at a flag. Messages contain keys, so subscribers are trusted
+ * with them.
  */
 
 export interface PutMessage {
@@ -57,7 +58,7 @@ export const readChannel = tracingChannel<unknown, ReadMessage>(STORE_CHANNELS.r
 export const deleteChannel = tracingChannel<unknown, DeleteMessage>(STORE_CHANNELS.delete);
 export const trunkChannel = channel(STORE_CHANNELS.trunk);
 
-/** Runs the work, and tells of it if anybody listens. */
+/** Runs the work, and publishes it if there are subscribers. */
 export function traced<Message extends object, Result>(
   to: TracingChannel<unknown, Message>,
   message: () => Message,

@@ -6,14 +6,13 @@ import {
   StoreError,
   type TrunkStore,
 } from '@stevedore/staging';
-import { storageError } from './reader.js';
+import { storageError } from './failures.js';
 
 /**
- * The data node paper's buffer, without the Files Container: files are collected for a
- * moment, or until they are many, and written group by group; the files of a group go
- * to one storage in one piece, a trunk, and each gets a slice id of its own. A file
- * without companions is stored as it is. A file is not acknowledged before it is
- * stored: a file that was not stored is not acknowledged.
+ * Direct mode, the data node paper's buffer: files are collected for a moment, or until there are
+ * many, and written to FastDFS group by group. The files of a group go to one storage as one
+ * trunk, and each gets a slice id. A file without a group, or alone in one, is stored as it is.
+ * No file is acknowledged before FastDFS has it.
  */
 
 export interface DirectBufferOptions {
@@ -71,15 +70,10 @@ export class DirectBuffer {
     return this.#store(file.size, file.crc32, extensionOf(file.name), chunks);
   }
 
-  /** Writes what is collected, now; resolves when nothing is under way. */
+  /** Writes what is collected, now; resolves when nothing is in progress. */
   async flush(): Promise<void> {
     this.#writeAll();
     while (this.#writing.size > 0) await Promise.race(this.#writing);
-  }
-
-  /** What is collected is still written. */
-  close(): Promise<void> {
-    return this.flush();
   }
 
   #writeAll(): void {

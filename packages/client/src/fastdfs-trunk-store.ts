@@ -6,7 +6,7 @@ import {
 } from '@stevedore/fastdfs';
 import { StorageStatus, TRUNK_EXTENSION } from '@stevedore/protocol';
 import type { Copies, ListedFile, TrunkSource, TrunkStore } from '@stevedore/staging';
-import { storageError } from './reader.js';
+import { storageError } from './failures.js';
 
 const REMOVE_TIMEOUT_MS = 10_000;
 

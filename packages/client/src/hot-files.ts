@@ -2,17 +2,16 @@ import { LRUCache } from 'lru-cache';
 import type { CachedFile } from './types.js';
 
 /**
- * Bytes of files that are on this disk and asked for again and again: they are not
- * read and held against their CRC-32 each time, nor looked up in the FileMap. A file is
- * kept from its second reading on, so that what is read once evicts nothing. A key never
- * means other bytes; whoever deletes a file forgets it here before that is answered,
- * and nothing is kept that the FileMap does not know at that moment.
+ * Hot files of this disk in memory, so that they are not read, checked and looked up in the
+ * FileMap each time. A file is kept from its second read on, so that files read once evict
+ * nothing. A key always means the same bytes. Deleting a file removes it here before the deletion
+ * is answered, and a file that the FileMap no longer knows is not kept.
  */
 
 const MAX_BYTES = 32 * 2 ** 20;
 /** Keys of the latest first readings. */
 const MAX_SEEN = 16_384;
-/** What a kept file costs beside its bytes. */
+/** Memory of an entry in addition to its bytes. */
 const ENTRY_BYTES = 250;
 /** For the head of an answer; one that is longer is sent apart. */
 const ROOM_BYTES = 1024;

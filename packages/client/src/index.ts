@@ -7,6 +7,7 @@ export type {
   ScrubOptions,
   ScrubReport,
   ScrubStats,
+  TrunkEvent,
   UpkeepOptions,
 } from '@stevedore/staging';
 export {
@@ -23,17 +24,17 @@ export {
   STORE_CHANNELS,
   type TrunkMessage,
 } from './channels.js';
-export { readClusterSecrets } from './cluster-secret.js';
-export { isPeerToken, PEER_HEADER } from './deployment/foreign-files.js';
-export { PEER_FILE_HEADER } from './deployment/gateway-files.js';
 export {
   type ClusterFinding,
   inspectCluster,
   type ProbeFinding,
+  readClusterSecrets,
   type StorageMember,
   type TrackerFinding,
   tryDirectory,
-} from './inspect.js';
+} from './cluster.js';
+export { isPeerToken, PEER_HEADER } from './deployment/foreign-files.js';
+export { PEER_FILE_HEADER } from './deployment/gateway-files.js';
 export * from './open.js';
 export {
   asStoreError,

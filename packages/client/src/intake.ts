@@ -1,5 +1,4 @@
 import { crc32 } from 'node:zlib';
-import { abortable } from '@stevedore/async';
 import {
   type FileMeta,
   MAX_FILE_NAME_BYTES,
@@ -10,15 +9,14 @@ import {
   type Staging,
   StoreError,
 } from '@stevedore/staging';
-import { normalizeBody } from './body.js';
-import type { ByteBudget } from './byte-budget.js';
+import { drain, interrupted, readBody } from './body.js';
 import { invalidOption } from './options.js';
 import type { Body, PutOptions } from './types.js';
 
 /**
- * Takes bodies in: small ones into memory, as far as the budget goes, all others
- * into a spool file, so that no upload holds more than a few MiB. What was taken
- * is either staged or discarded; a body that fails leaves nothing behind.
+ * Takes bodies in: small ones into memory, as far as the budget goes, all others into a spool
+ * file, so that no upload holds more than a few MiB. What was taken is staged or discarded; a
+ * body that fails leaves nothing behind.
  */
 export interface IntakeLimits {
   /** Larger bodies are stored whole, from the spool. */
@@ -46,42 +44,38 @@ export interface StageOptions {
 }
 
 const DEFAULT_TYPE = 'application/octet-stream';
-/** Of the budget, for bodies that may yet turn out to be large: they must not take it all. */
+/** Memory that arriving bodies may hold together. */
+const BUDGET_BYTES = 32 * 2 ** 20;
+/** Of it, for bodies that may yet turn out to be large: they must not take it all. */
 const UNANNOUNCED_SHARE = 0.25;
 /** What is gathered before a write to the spool. */
 const SPOOL_WRITE_BYTES = 128 * 1024;
 
 export class Intake {
-  readonly #staging: Staging;
-  readonly #budget: ByteBudget;
-  readonly #limits: IntakeLimits;
+  readonly staging: Staging;
+  readonly limits: IntakeLimits;
   inFlight = 0;
+  #heldBytes = 0;
 
-  constructor(staging: Staging, budget: ByteBudget, limits: IntakeLimits) {
-    this.#staging = staging;
-    this.#budget = budget;
-    this.#limits = limits;
+  constructor(staging: Staging, limits: IntakeLimits) {
+    this.staging = staging;
+    this.limits = limits;
   }
 
-  async take(body: Body, options: PutOptions, sync = true): Promise<Taken> {
+  async take(body: Body, options: PutOptions, sync: boolean): Promise<Taken> {
     const meta = checkMeta(body instanceof Blob ? { ...aboutBlob(body), ...options } : options);
-    if (options.signal?.aborted) throw aborted(options.signal.reason);
-    const maxBytes = Math.min(options.maxBytes ?? Infinity, this.#limits.maxFileBytes);
-    if (options.size !== undefined && options.size > maxBytes) throw tooLarge(maxBytes);
-    const normal = normalizeBody(body);
-    const key = this.#staging.keys.next();
+    const { size, maxBytes: limit = Infinity, signal } = options;
+    if (signal?.aborted) throw interrupted(signal.reason);
+    const maxBytes = Math.min(limit, this.limits.maxFileBytes);
+    if (size !== undefined && size > maxBytes) throw tooLarge(maxBytes);
+    const bytes = readBody(body);
     this.inFlight += 1;
-    const taking = new Taking(this.#staging, this.#budget, this.#limits, key, sync, options.size);
+    const taking = new Taking(this, sync, size, maxBytes);
     try {
-      if ('bytes' in normal && normal.bytes.length <= this.#limits.smallFileBytes) {
-        if (normal.bytes.length > maxBytes) throw tooLarge(maxBytes);
-        taking.adopt(normal.bytes);
-      } else if ('bytes' in normal) {
-        await taking.add(normal.bytes, maxBytes);
-      } else {
-        await drain(normal.chunks, options.signal, (chunk) => taking.add(chunk, maxBytes));
-      }
-      checkSize(options.size, taking.size);
+      if (!Buffer.isBuffer(bytes)) await drain(bytes, signal, (chunk) => taking.add(chunk));
+      else if (bytes.length <= this.limits.smallFileBytes) taking.adopt(bytes);
+      else await taking.add(bytes);
+      checkSize(size, taking.size);
       return await taking.finish(meta);
     } catch (error) {
       await taking.discard();
@@ -109,34 +103,43 @@ export class Intake {
       blocks: spool?.blocks,
     }));
     try {
-      await this.#staging.acceptance.stage(files, how.sync && this.#limits.sync);
-      this.#release(taken);
-      return files;
+      await this.staging.acceptance.stage(files, how.sync);
     } catch (error) {
       await this.discard(taken);
       throw error;
     }
+    for (const { heldBytes } of taken) this.release(heldBytes);
+    return files;
   }
 
   async discard(taken: readonly Taken[]): Promise<void> {
-    this.#release(taken);
+    for (const { heldBytes } of taken) this.release(heldBytes);
     await Promise.all(taken.map(({ spool }) => spool?.discard()));
   }
 
-  #release(taken: readonly Taken[]): void {
-    for (const { heldBytes } of taken) this.#budget.give(heldBytes);
+  /**
+   * False if the budget has no share for the bytes: they go to the disk. No upload waits for
+   * memory, so none waits for ever. `share` of the whole may be taken by then, from 0 to 1.
+   */
+  hold(bytes: number, share: number): boolean {
+    if (this.#heldBytes + bytes > BUDGET_BYTES * share) return false;
+    this.#heldBytes += bytes;
+    return true;
+  }
+
+  release(bytes: number): void {
+    this.#heldBytes -= bytes;
   }
 }
 
 /** One body while it arrives. */
 class Taking {
-  readonly #staging: Staging;
-  readonly #budget: ByteBudget;
-  readonly #limits: IntakeLimits;
+  readonly #intake: Intake;
   readonly #key: Buffer;
   readonly #sync: boolean;
   /** What is said beforehand of its size. */
   readonly #announcedBytes: number | undefined;
+  readonly #maxBytes: number;
   #chunks: Uint8Array[] = [];
   #chunkBytes = 0;
   #heldBytes = 0;
@@ -144,52 +147,50 @@ class Taking {
   #spool: SpoolWriter | undefined;
   size = 0;
 
-  constructor(
-    staging: Staging,
-    budget: ByteBudget,
-    limits: IntakeLimits,
-    key: Buffer,
-    sync: boolean,
-    announcedBytes: number | undefined,
-  ) {
-    this.#sync = sync && limits.sync;
-    this.#announcedBytes = announcedBytes;
-    this.#staging = staging;
-    this.#budget = budget;
-    this.#limits = limits;
-    this.#key = key;
+  constructor(intake: Intake, sync: boolean, announced: number | undefined, maxBytes: number) {
+    this.#intake = intake;
+    this.#key = intake.staging.keys.next();
+    this.#sync = sync && intake.limits.sync;
+    this.#announcedBytes = announced;
+    this.#maxBytes = maxBytes;
   }
 
   /** A whole small body that the caller holds in memory anyway. */
   adopt(bytes: Buffer): void {
+    this.#count(bytes);
     this.#chunks.push(bytes);
     this.#crc = crc32(bytes);
-    this.size = bytes.length;
   }
 
-  async add(chunk: Uint8Array, maxBytes: number): Promise<void> {
+  async add(chunk: Uint8Array): Promise<void> {
     if (!(chunk instanceof Uint8Array))
       throw invalidOption('the body yields something else than bytes');
-    this.size += chunk.length;
-    if (this.size > maxBytes) throw tooLarge(maxBytes);
+    this.#count(chunk);
     this.#chunks.push(chunk);
     this.#chunkBytes += chunk.length;
+    const { acceptance } = this.#intake.staging;
     if (!this.#spool) {
-      if (this.#isSmallSoFar() && this.#budget.take(chunk.length, this.#share)) {
+      if (this.#isSmallSoFar() && this.#intake.hold(chunk.length, this.#share)) {
         this.#heldBytes += chunk.length;
         this.#crc = crc32(chunk, this.#crc);
         return;
       }
-      this.#spool = await this.#staging.acceptance.beginSpooled(this.#key, this.size);
+      this.#spool = await acceptance.beginSpooled(this.#key, this.size);
       await this.#flush();
     } else if (this.#chunkBytes >= SPOOL_WRITE_BYTES) {
-      this.#staging.acceptance.checkRoom();
+      acceptance.checkRoom();
       await this.#flush();
     }
   }
 
+  #count(chunk: Uint8Array): void {
+    this.size += chunk.length;
+    if (this.size > this.#maxBytes) throw tooLarge(this.#maxBytes);
+  }
+
   #isSmallSoFar(): boolean {
-    return Math.max(this.size, this.#announcedBytes ?? 0) <= this.#limits.smallFileBytes;
+    const bytes = Math.max(this.size, this.#announcedBytes ?? 0);
+    return bytes <= this.#intake.limits.smallFileBytes;
   }
 
   get #share(): number {
@@ -199,40 +200,25 @@ class Taking {
   async finish(meta: FileMeta): Promise<Taken> {
     const { size } = this;
     const key = this.#key;
-    if (!this.#spool) {
-      const body = this.#chunks;
-      return {
-        key,
-        meta,
-        size,
-        crc32: this.#crc,
-        body,
-        heldBytes: this.#heldBytes,
-        spool: undefined,
-      };
-    }
     const spool = this.#spool;
-    await this.#flush();
-    if (size <= this.#limits.smallFileBytes) {
-      // It went to the disk for want of memory only; its place is the container.
-      const bytes = await spool.readBack();
-      await spool.discard();
-      return {
-        key,
-        meta,
-        size,
-        crc32: crc32(bytes),
-        body: [bytes],
-        heldBytes: 0,
-        spool: undefined,
-      };
+    if (!spool) {
+      const body = this.#chunks;
+      return { key, meta, size, crc32: this.#crc, body, heldBytes: this.#heldBytes, spool };
     }
-    await spool.finish(this.#sync);
-    return { key, meta, size, crc32: spool.crc32, body: undefined, heldBytes: 0, spool };
+    await this.#flush();
+    if (size > this.#intake.limits.smallFileBytes) {
+      await spool.finish(this.#sync);
+      return { key, meta, size, crc32: spool.crc32, body: undefined, heldBytes: 0, spool };
+    }
+    // It went to the disk for want of memory only; its place is the container.
+    const bytes = await spool.readBack();
+    await spool.discard();
+    const about = { key, meta, size, crc32: crc32(bytes), body: [bytes] };
+    return { ...about, heldBytes: 0, spool: undefined };
   }
 
   async discard(): Promise<void> {
-    this.#budget.give(this.#heldBytes);
+    this.#intake.release(this.#heldBytes);
     this.#heldBytes = 0;
     await this.#spool?.discard();
   }
@@ -241,56 +227,10 @@ class Taking {
     const chunks = this.#chunks;
     this.#chunks = [];
     this.#chunkBytes = 0;
-    this.#budget.give(this.#heldBytes);
+    this.#intake.release(this.#heldBytes);
     this.#heldBytes = 0;
     if (chunks.length > 0) await this.#spool!.write(chunks);
   }
-}
-
-/** Hands every chunk on; a body that fails or is aborted is `aborted`, and is told to stop. */
-async function drain(
-  chunks: AsyncIterator<Uint8Array>,
-  signal: AbortSignal | undefined,
-  onChunk: (chunk: Uint8Array) => Promise<void>,
-): Promise<void> {
-  let finished = false;
-  try {
-    for (;;) {
-      const { done, value } = await nextChunk(chunks, signal);
-      if (done) {
-        finished = true;
-        return;
-      }
-      await onChunk(value);
-    }
-  } finally {
-    // Not awaited: an aborted source may never answer.
-    if (!finished) chunks.return?.()?.then(undefined, () => undefined);
-  }
-}
-
-async function nextChunk(
-  chunks: AsyncIterator<Uint8Array>,
-  signal: AbortSignal | undefined,
-): Promise<IteratorResult<Uint8Array>> {
-  try {
-    if (!signal) return await chunks.next();
-    signal.throwIfAborted();
-    return await abortable(chunks.next(), signal);
-  } catch (error) {
-    throw aborted(error);
-  }
-}
-
-function aborted(cause: unknown): StoreError {
-  const reason = cause instanceof Error ? cause.message : String(cause);
-  return new StoreError(
-    'aborted',
-    `the body did not arrive whole (${reason}); nothing was stored`,
-    {
-      cause,
-    },
-  );
 }
 
 /** What a Blob says of itself, and a File of a form. */
@@ -301,12 +241,7 @@ function aboutBlob(blob: Blob): PutOptions {
   };
 }
 
-function checkMeta({
-  name = '',
-  type = DEFAULT_TYPE,
-  group,
-  expiresAt,
-}: Omit<PutOptions, 'durability' | 'once'>): FileMeta {
+function checkMeta({ name = '', type = DEFAULT_TYPE, group, expiresAt }: PutOptions): FileMeta {
   checkText('name', name, MAX_FILE_NAME_BYTES);
   checkText('type', type, MAX_TYPE_BYTES);
   if (group !== undefined) checkText('group', group, MAX_GROUP_BYTES);

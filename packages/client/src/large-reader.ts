@@ -7,19 +7,18 @@ import {
   isBlockListOf,
   isStoreError,
 } from '@stevedore/staging';
-import { corrupt } from './corrupt.js';
+import { corrupt } from './failures.js';
 import type { ByteRange } from './types.js';
 
 /**
- * Reads large files, whole or in part. No byte is given out before it was held against a
- * checksum: the file is cut into blocks of 256 KiB whose CRC-32s are known from its
- * intake. A wrong block, and all behind it, is read from the next source. If another
- * program stored the file, the first read of a part reads the whole file once to learn
- * the checksums. A read of the whole file is checked on the way: its last block is held
- * back until the CRC-32 of the file is known to be right.
+ * Reads large files, whole or in part, and checks every byte before it is sent. A file has a
+ * CRC-32 for each block of 256 KiB, computed at its intake. A wrong block, and all behind it, is
+ * read from the next source. A file of another program has no such list: the first read of a part
+ * reads the whole file once to compute it, and a read of the whole file holds its last block back
+ * until the CRC-32 of the file is known to be right.
  *
- * Each block is fetched on its own, one ahead of the reader: a slow reader holds two blocks,
- * but no connection and no open file.
+ * Each block is fetched on its own, one ahead of the reader: a slow reader holds two blocks, and
+ * no connection or open file.
  */
 
 /** Where the file's bytes are: the spool, or a storage. */

@@ -23,16 +23,16 @@ import {
   type TrunkRow,
 } from '@stevedore/staging';
 import type { ForeignFiles } from './deployment/foreign-files.js';
-import { ForeignSlices } from './foreign-slices.js';
-import { notFound, type Reader, storageError } from './reader.js';
-import { type FileFacts, makeStoredFile, type ReadContent } from './stored-file.js';
-import { extensionInName, keyInName, TrunkDirectories } from './trunk-directories.js';
+import type { Downloads, Signal } from './downloads.js';
+import { notFound, storageError } from './failures.js';
+import { extensionInName, ForeignSlices, keyInName, TrunkDirectories } from './foreign-trunks.js';
+import type { Reader } from './reader.js';
+import { type FileFacts, FileHandle, type ReadContent } from './stored-file.js';
 import type { FileInfo, FileState, GetOptions, Receipt, StoredFile } from './types.js';
 
 /**
- * Finds files by what they are called: a key, a slice id, any FastDFS id. A slice id
- * is honoured only if the FileMap or the trunk's own directory has exactly that
- * slice; everything else is `not_found`.
+ * Finds files by key, by slice id or by any FastDFS id. A slice id is valid only if the FileMap or
+ * the trunk's own directory has exactly that slice; any other id is `not_found`.
  */
 
 const DEFAULT_TYPE = 'application/octet-stream';
@@ -54,34 +54,23 @@ export type OnRead = <Result>(
 export interface LookupParts {
   readonly staging: Staging;
   readonly client: FastdfsClient;
+  readonly downloads: Downloads;
   readonly reader: Reader;
-  readonly onRead: OnRead;
   readonly now: () => number;
+  readonly onRead: OnRead;
   /** The other servers of the deployment. */
   readonly foreignFiles: ForeignFiles | undefined;
 }
 
 export class Lookup {
-  readonly #staging: Staging;
-  readonly #client: FastdfsClient;
-  readonly #reader: Reader;
+  readonly #parts: LookupParts;
   readonly #directories: TrunkDirectories;
   readonly #foreign: ForeignSlices;
-  readonly #onRead: OnRead;
-  readonly #foreignFiles: ForeignFiles | undefined;
-  readonly #now: () => number;
 
-  constructor({ staging, client, reader, onRead, now, foreignFiles }: LookupParts) {
-    this.#foreignFiles = foreignFiles;
-    this.#staging = staging;
-    this.#client = client;
-    this.#reader = reader;
-    this.#onRead = onRead;
-    this.#now = now;
+  constructor(parts: LookupParts) {
+    this.#parts = parts;
     this.#foreign = new ForeignSlices((id) => this.#isThere(id));
-    this.#directories = new TrunkDirectories((fileId, offset, length) =>
-      reader.readRange(fileId, offset, length),
-    );
+    this.#directories = new TrunkDirectories(parts.downloads);
   }
 
   async find(id: string, { signal, onlyHere = false }: GetOptions): Promise<StoredFile> {
@@ -100,9 +89,9 @@ export class Lookup {
   row(key: string): FileRow {
     const parsed = parseKey(key);
     if (!parsed) throw new StoreError('invalid_id', `"${key}" is no key`);
-    const row = this.#staging.fileMap.find(parsed);
+    const row = this.#parts.staging.fileMap.find(parsed);
     if (row) return this.#alive(row, key);
-    if (this.#staging.rebuild.isComplete || this.#staging.fileMap.isDeleted(parsed))
+    if (this.#parts.staging.rebuild.isComplete || this.#parts.staging.fileMap.isDeleted(parsed))
       throw notFound(key);
     throw new StoreError(
       'storage_unavailable',
@@ -111,10 +100,11 @@ export class Lookup {
     );
   }
 
-  /** The other servers, if it is them who know the key. */
+  /** The other servers, if one of them made the key. */
   #foreignKey(key: Buffer, onlyHere: boolean): ForeignFiles | undefined {
-    if (onlyHere || !this.#foreignFiles?.isForeign(key)) return undefined;
-    return this.#staging.fileMap.find(key) ? undefined : this.#foreignFiles;
+    const { foreignFiles, staging } = this.#parts;
+    if (onlyHere || !foreignFiles?.isForeign(key)) return undefined;
+    return staging.fileMap.find(key) ? undefined : foreignFiles;
   }
 
   /** A file of another server, from where the map says that its bytes are. */
@@ -125,28 +115,29 @@ export class Lookup {
       id && isTrunkId(id)
         ? this.#directories.groupAround({ trunk: id, offset }, maxBytes)
         : undefined;
-    return this.#reader.readRemote({ fileId, offset, size, crc32, groupAround }, range, signal);
+    const remote = { fileId, offset, size, crc32, groupAround };
+    return this.#parts.reader.readRemote(remote, range, signal);
   }
 
   /** Receipts of the upload that was marked so since then, in its order. */
   findOnce(once: Buffer, since: number): Receipt[] {
-    const now = this.#now();
-    return this.#staging.fileMap
+    const now = this.#parts.now();
+    return this.#parts.staging.fileMap
       .findOnce(once, since)
       .filter(({ expiresAt }) => expiresAt === undefined || expiresAt > now)
       .map((row) => this.#factsOf(row));
   }
 
-  /** A file whose time is over is gone, even before it is deleted. */
+  /** An expired file is gone, even before it is deleted. */
   #alive(row: FileRow, id: string): FileRow {
-    if (row.expiresAt !== undefined && row.expiresAt <= this.#now()) throw notFound(id);
+    if (row.expiresAt !== undefined && row.expiresAt <= this.#parts.now()) throw notFound(id);
     return row;
   }
 
   #storedRow(row: FileRow): StoredFile {
     this.#alive(row, formatKey(row.key));
     const facts = this.#factsOf(row);
-    return this.#handle(facts, (range, signal) => this.#reader.readRow(row, range, signal));
+    return this.#handle(facts, (range, signal) => this.#parts.reader.readRow(row, range, signal));
   }
 
   #factsOf(row: FileRow): FileInfo {
@@ -167,10 +158,12 @@ export class Lookup {
 
   #stateOf(row: FileRow): FileState {
     if (row.trunk) return 'merged';
-    return this.#staging.files.isPacking(row.key) ? 'packing' : 'staged';
+    return this.#parts.staging.files.isPacking(row.key) ? 'packing' : 'staged';
   }
 
-  /** What deleting `id` would delete. Rejects as `find`, and with `invalid_id` for a whole trunk. */
+  /**
+   * What deleting `id` would delete. Rejects as `find`, and with `invalid_id` for a whole trunk.
+   */
   async toDelete(id: string, onlyHere: boolean): Promise<Deletable> {
     const key = parseKey(id);
     if (key && this.#foreignKey(key, onlyHere)) return { foreignKey: key };
@@ -197,14 +190,14 @@ export class Lookup {
     const isStock = (): boolean => slice !== undefined && this.#foreign.isStock(slice.trunk.group);
     try {
       if (isStock()) throw unsupported(fileId);
-      await this.#client.delete(fileId);
+      await this.#parts.client.delete(fileId);
     } catch (error) {
       const failure = storageError(error, fileId);
       throw slice && isStoreError(failure, 'not_found') ? unsupported(fileId) : failure;
     }
     if (!slice) return;
     this.#foreign.forget(fileId);
-    this.#reader.forgetRemote(formatFileId(slice.trunk), slice.offset);
+    this.#parts.reader.forgetRemote(formatFileId(slice.trunk), slice.offset);
   }
 
   /** A slice is honoured only if FileMap or the trunk's directory has exactly this one. */
@@ -213,21 +206,20 @@ export class Lookup {
     slice: SliceId,
   ): Promise<{ readonly row: FileRow } | { readonly entry: TrunkEntry }> {
     const trunkId = formatFileId(slice.trunk);
-    const trunk = this.#staging.fileMap.trunkByFileId(trunkId);
-    const row = trunk && this.#staging.fileMap.findInTrunk(trunk.id, slice.offset);
+    const trunk = this.#parts.staging.fileMap.trunkByFileId(trunkId);
+    const row = trunk && this.#parts.staging.fileMap.findInTrunk(trunk.id, slice.offset);
     if (row && fileIdOf(row) === id) return { row };
-    const moved = this.#staging.fileMap.forwarded(trunkId, slice.offset);
+    const moved = this.#parts.staging.fileMap.forwarded(trunkId, slice.offset);
     if (moved && isSameFile(moved, slice)) return { row: moved };
     // Of such a trunk the FileMap knows every file that is alive.
     if (trunk && SETTLED.has(trunk.state)) throw notFound(id);
     const entry = await this.#entryOf(id, slice);
     const key = parseKey(keyInName(entry.name));
-    if (!key || this.#staging.fileMap.isDeleted(key)) throw notFound(id);
-    const known = this.#staging.fileMap.find(key);
+    if (!key || this.#parts.staging.fileMap.isDeleted(key)) throw notFound(id);
+    const known = this.#parts.staging.fileMap.find(key);
     if (known && fileIdOf(known) === id) return { row: known };
-    if (this.#foreignFiles?.isForeign(key) && (await this.#foreignFiles.isRemoved(key))) {
-      throw notFound(id);
-    }
+    const { foreignFiles } = this.#parts;
+    if (foreignFiles?.isForeign(key) && (await foreignFiles.isRemoved(key))) throw notFound(id);
     const others = () => this.#directories.idsIn(slice);
     if (await this.#foreign.isDeleted(slice.trunk.group, id, others)) throw notFound(id);
     return { entry };
@@ -237,7 +229,7 @@ export class Lookup {
     const found = await this.#resolveSlice(id, slice);
     if ('row' in found) return this.#storedRow(found.row);
     const facts = factsOfEntry(found.entry, slice);
-    if (facts.expiresAt && facts.expiresAt.getTime() <= this.#now()) throw notFound(id);
+    if (facts.expiresAt && facts.expiresAt.getTime() <= this.#parts.now()) throw notFound(id);
     const file = {
       fileId: formatFileId(slice.trunk),
       offset: slice.offset,
@@ -246,7 +238,7 @@ export class Lookup {
       groupAround: (maxBytes: number) => this.#directories.groupAround(slice, maxBytes),
     };
     return this.#handle({ ...facts, fileId: id }, (range, signal) =>
-      this.#reader.readRemote(file, range, signal),
+      this.#parts.reader.readRemote(file, range, signal),
     );
   }
 
@@ -266,17 +258,17 @@ export class Lookup {
 
   /** A large file of this store; undefined for a file that only FastDFS knows. */
   #resolvePlain(id: string): FileRow | undefined {
-    const trunk = this.#staging.fileMap.trunkByFileId(id);
+    const trunk = this.#parts.staging.fileMap.trunkByFileId(id);
     const row =
-      trunk?.kind === 'whole' ? this.#staging.fileMap.findInTrunk(trunk.id, 0) : undefined;
+      trunk?.kind === 'whole' ? this.#parts.staging.fileMap.findInTrunk(trunk.id, 0) : undefined;
     // It may have been stored again, because a storage had damaged it.
-    const found = row ?? this.#staging.fileMap.forwarded(id, 0);
+    const found = row ?? this.#parts.staging.fileMap.forwarded(id, 0);
     if (!found && trunk?.kind === 'whole' && trunk.deadFiles > 0) throw notFound(id);
     return found;
   }
 
   /** A file of FastDFS that is no slice; large files of this store are among them. */
-  async #findPlain(fileId: FileId, signal: AbortSignal | undefined): Promise<StoredFile> {
+  async #findPlain(fileId: FileId, signal: Signal): Promise<StoredFile> {
     const id = formatFileId(fileId);
     const row = this.#resolvePlain(id);
     if (row) return this.#storedRow(row);
@@ -291,22 +283,17 @@ export class Lookup {
       stagedAt: new Date(info.mtimeSeconds * 1000),
       fileId: id,
     };
-    const file = {
-      fileId: id,
-      offset: 0,
-      size: info.size,
-      crc32: fixed ? info.crc32 : undefined,
-    };
+    const file = { fileId: id, offset: 0, size: info.size, crc32: fixed ? info.crc32 : undefined };
     return this.#handle(facts, (range, readSignal) =>
-      this.#reader.readRemote(file, range, readSignal),
+      this.#parts.reader.readRemote(file, range, readSignal),
     );
   }
 
   /** A file whose reads emit events. */
   #handle(facts: FileFacts, read: ReadContent): StoredFile {
-    return makeStoredFile(facts, (range, signal) => {
+    return new FileHandle(facts, (range, signal) => {
       const bytes = range ? range.end - range.start + 1 : facts.size;
-      return this.#onRead(facts.key, bytes, () => read(range, signal));
+      return this.#parts.onRead(facts.key, bytes, () => read(range, signal));
     });
   }
 
@@ -320,9 +307,9 @@ export class Lookup {
     }
   }
 
-  async #infoOf(id: string, signal: AbortSignal | undefined) {
+  async #infoOf(id: string, signal: Signal) {
     try {
-      return await this.#client.info(id, signal ? { signal } : {});
+      return await this.#parts.client.info(id, signal ? { signal } : {});
     } catch (error) {
       throw storageError(error, id);
     }

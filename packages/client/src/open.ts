@@ -1,7 +1,6 @@
 import { randomFillSync, randomInt } from 'node:crypto';
 import { rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
 import { openMap } from '@stevedore/map';
 import {
   DirectoryLock,
@@ -12,15 +11,10 @@ import {
   StoreError,
   type UpkeepOptions,
 } from '@stevedore/staging';
-import { readClusterSecrets } from './cluster-secret.js';
+import { connect, readClusterSecrets } from './cluster.js';
 import { placeOf, readInstance } from './deployment/instance.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import {
-  invalidOption,
-  type OpenOptions,
-  parseStoreOptions,
-  type StoreOptions,
-} from './options.js';
+import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
 import { type Clients, LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
 
@@ -43,7 +37,6 @@ async function openStore(
 ): Promise<{ readonly staging: Staging; readonly store: LocalFileStore }> {
   const parsed = parseStoreOptions(options);
   const secrets = await readClusterSecrets(parsed.clusterSecretFile);
-  const node = new NodeHolder(parsed, secrets);
   const directory = resolve(parsed.directory);
   const map = parsed.map === '' ? undefined : await openMap(parsed.map);
   const identity = async () => ({
@@ -51,7 +44,7 @@ async function openStore(
     place: await placeOf(directory),
     url: parsed.peerUrl === '' ? undefined : parsed.peerUrl,
   });
-  let trackers: readonly string[] = [];
+  let cluster: Cluster | undefined;
   let clients: Clients | undefined;
   let store: LocalFileStore | undefined;
   try {
@@ -67,8 +60,8 @@ async function openStore(
           }
         : {}),
       connect: async () => {
-        trackers = await node.trackers((error) => store?.report(error));
-        clients = makeClients(trackers, secrets[0]);
+        cluster = await startCluster(parsed, secrets, (error) => store?.report(error));
+        clients = makeClients(cluster.trackers, secrets[0]);
         return new FastdfsTrunkStore(clients.merging);
       },
       trunkBytes: parsed.trunkSize,
@@ -88,15 +81,10 @@ async function openStore(
       options: parsed,
       staging,
       clients: clients!,
-      trackers,
+      trackers: cluster!.trackers,
       now: Date.now,
-      closeNode: () => node.close(),
-      ...(map
-        ? {
-            map,
-            joining: { ...(await identity()), origin: staging.origin },
-          }
-        : {}),
+      closeNode: () => cluster!.close(),
+      ...(map ? { map, joining: { ...(await identity()), origin: staging.origin } } : {}),
     });
     await store.start();
     return { staging, store };
@@ -104,7 +92,7 @@ async function openStore(
     if (store) await store.close();
     await map?.close();
     await Promise.all([clients?.reading.close(), clients?.merging.close()]);
-    await node.close();
+    await cluster?.close();
     throw error;
   }
 }
@@ -116,14 +104,14 @@ async function openStore(
 export interface Upkeep extends AsyncDisposable {
   fsck(options: UpkeepOptions): Promise<FsckReport>;
   scrub(options: ScrubOptions): Promise<ScrubReport>;
-  /** Merges what waits, so that what was staged again is in FastDFS. */
+  /** Merges all waiting files, so that files that were staged again are in FastDFS. */
   flush(): Promise<void>;
   stats(): StoreStats;
   close(): Promise<void>;
 }
 
 export interface UpkeepExtras {
-  /** Told how many trunks of all were read back into a FileMap that is made anew. */
+  /** Called with how many trunks of all were read back into a FileMap that is being rebuilt. */
   readonly onRebuild?: (done: number, all: number) => void;
   readonly onError?: (error: Error) => void;
 }
@@ -179,51 +167,37 @@ async function requireStore(directory: string, parts: readonly string[]): Promis
 }
 
 function makeClients(trackers: readonly string[], secret: string | undefined): Clients {
-  try {
-    return {
-      reading: new FastdfsClient({ trackers, secret, followMoves: true }),
-      merging: new FastdfsClient({ trackers, secret }),
-    };
-  } catch (error) {
-    if (error instanceof FastdfsError) throw invalidOption(error.message);
-    throw error;
-  }
+  return {
+    reading: connect({ trackers, secret, followMoves: true }),
+    merging: connect({ trackers, secret }),
+  };
 }
 
-/** The embedded node, if there is one. */
-class NodeHolder {
-  readonly #options: StoreOptions;
-  readonly #secrets: readonly string[];
-  #close: () => Promise<void> = () => Promise.resolve();
+/** What gives the trackers: those that are named, or the embedded node. */
+interface Cluster {
+  readonly trackers: readonly string[];
+  readonly close: () => Promise<void>;
+}
 
-  constructor(options: StoreOptions, secrets: readonly string[]) {
-    this.#options = options;
-    this.#secrets = secrets;
-  }
-
-  async trackers(onError: (error: Error) => void): Promise<readonly string[]> {
-    const { trackers, directory, trackerPort, storagePort, metadataTier } = this.#options;
-    if (trackers.length > 0) return trackers;
-    // Loaded only when it is used: an app with a cluster of its own never needs it.
-    const { startEmbeddedNode } = await import('@stevedore/node/embedded');
-    try {
-      const node = await startEmbeddedNode({
-        directory: resolve(directory, 'node'),
-        trackerPort,
-        storagePort,
-        metadataTier,
-        secrets: this.#secrets,
-        onError,
-      });
-      this.#close = () => node.close();
-      return node.trackers;
-    } catch (error) {
-      throw nodeError(error);
-    }
-  }
-
-  close(): Promise<void> {
-    return this.#close();
+async function startCluster(
+  { trackers, directory, trackerPort, storagePort, metadataTier }: StoreOptions,
+  secrets: readonly string[],
+  onError: (error: Error) => void,
+): Promise<Cluster> {
+  if (trackers.length > 0) return { trackers, close: () => Promise.resolve() };
+  // Loaded only when it is used: an app with a cluster of its own never needs it.
+  const { startEmbeddedNode } = await import('@stevedore/node/embedded');
+  try {
+    return await startEmbeddedNode({
+      directory: resolve(directory, 'node'),
+      trackerPort,
+      storagePort,
+      metadataTier,
+      secrets,
+      onError,
+    });
+  } catch (error) {
+    throw nodeError(error);
   }
 }
 
@@ -234,8 +208,6 @@ function nodeError(error: unknown): unknown {
   return new StoreError(
     'directory_unusable',
     `the embedded node could not start: ${error.message}`,
-    {
-      cause: error,
-    },
+    { cause: error },
   );
 }

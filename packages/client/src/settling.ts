@@ -1,9 +1,8 @@
 import { StoreError } from '@stevedore/staging';
 
 /**
- * Callers that wait for a file's FastDFS id. While there are any, the process is
- * kept alive and the files are looked at from time to time, so that no caller
- * depends on an event alone.
+ * Callers that wait for a file's FastDFS id. While there are any, the process stays alive and the
+ * files are looked up from time to time, so that no caller depends on an event alone.
  */
 export class Settling {
   readonly #waiting = new Map<string, Set<Waiter>>();
@@ -80,7 +79,5 @@ interface Waiter {
 }
 
 function aborted(signal: AbortSignal): StoreError {
-  return new StoreError('aborted', 'waiting was aborted', {
-    cause: signal.reason,
-  });
+  return new StoreError('aborted', 'waiting was aborted', { cause: signal.reason });
 }

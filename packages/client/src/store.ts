@@ -3,13 +3,15 @@ import type { ClientStats, FastdfsClient } from '@stevedore/fastdfs';
 import type { DeploymentMap, Joining } from '@stevedore/map';
 import { fileIdOf, formatKey, parseKey, type Staging, StoreError } from '@stevedore/staging';
 import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
+import { listMembers, type StorageMember } from './cluster.js';
 import { Deployment } from './deployment/deployment.js';
 import { ForeignFiles } from './deployment/foreign-files.js';
+import { Downloads } from './downloads.js';
+import { notFound } from './failures.js';
 import { isHot } from './hot-files.js';
-import { listMembers, type StorageMember } from './inspect.js';
 import { Lookup, type OnRead } from './lookup.js';
 import type { StoreOptions } from './options.js';
-import { notFound, Reader } from './reader.js';
+import { Reader } from './reader.js';
 import { Settling } from './settling.js';
 import type {
   Body,
@@ -63,12 +65,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #settling: Settling;
   readonly deployment?: Deployment;
   readonly #foreignFiles: ForeignFiles | undefined;
-  readonly #counts = {
-    deletedFiles: 0,
-    reads: 0,
-    readBytes: 0,
-    failedReads: 0,
-  };
+  readonly #counts = { deletedFiles: 0, reads: 0, readBytes: 0, failedReads: 0 };
   #closing: Promise<void> | undefined;
 
   constructor(parts: StoreParts) {
@@ -82,9 +79,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       ...{ store: this, staging, client, options, now: parts.now },
       throwIfClosed: () => this.#throwIfClosed(),
     });
-    this.#reader = new Reader({
-      staging,
-      client,
+    const downloads = new Downloads(client, staging);
+    this.#reader = new Reader(staging, downloads, {
       cacheBytes: options.cacheSize,
       cacheFilter: options.cacheFilter,
       readAheadBytes: options.readAhead,
@@ -106,7 +102,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       });
     }
     this.#lookup = new Lookup({
-      ...{ staging, client, reader: this.#reader, onRead, now, foreignFiles: this.#foreignFiles },
+      ...{ staging, client, downloads, reader: this.#reader, onRead, now },
+      foreignFiles: this.#foreignFiles,
     });
     this.#settling = new Settling((key) => this.#fileIdOf(key));
     this.#forwardEvents();
@@ -165,20 +162,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   async stat(id: string, options: GetOptions = {}): Promise<FileInfo> {
-    const { key, name, size, type, crc32, state, stagedAt, group, expiresAt, fileId } =
-      await this.get(id, options);
-    return {
-      key: key ?? '',
-      name,
-      size,
-      type,
-      crc32,
-      state,
-      stagedAt,
-      ...(group === undefined ? {} : { group }),
-      ...(expiresAt === undefined ? {} : { expiresAt }),
-      ...(fileId === undefined ? {} : { fileId }),
-    };
+    // Its own properties are what is known of it; the means to read are not among them.
+    const file = await this.get(id, options);
+    return { ...file, key: file.key ?? '' };
   }
 
   delete(id: string, options: { readonly onlyHere?: boolean } = {}): Promise<void> {
@@ -231,7 +217,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.#throwIfClosed();
-    void this.#uploads.flushDirect();
+    void this.#uploads.direct.flush();
     return this.#staging.merging.flush(options.signal);
   }
 
@@ -248,12 +234,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     );
     if (tracker !== undefined) problems.push(`no tracker answers: ${tracker}`);
     const trackerReachable = tracker === undefined;
-    return {
-      ready: accepting && trackerReachable,
-      accepting,
-      trackerReachable,
-      problems,
-    };
+    return { ready: accepting && trackerReachable, accepting, trackerReachable, problems };
   }
 
   async cluster(): Promise<readonly StorageMember[]> {
@@ -267,27 +248,16 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   stats(): StoreStats {
-    const stats = this.#staging.stats();
+    const { waitingFiles, waitingBytes, spooledFiles, spooledBytes, ...others } =
+      this.#staging.stats();
     return {
-      stagedFiles: stats.waitingFiles + stats.spooledFiles,
-      stagedBytes: stats.waitingBytes + stats.spooledBytes,
-      mergedFiles: stats.mergedFiles,
-      mergedBytes: stats.mergedBytes,
-      trunks: stats.trunks,
-      containerBytes: stats.containerBytes,
+      stagedFiles: waitingFiles + spooledFiles,
+      stagedBytes: waitingBytes + spooledBytes,
+      ...others,
       containerLimitBytes: this.#parts.options.containerSize,
       ...this.#uploads.stats(),
       ...this.#counts,
-      trunksInFlight: stats.trunksInFlight,
-      largeFilesInFlight: stats.largeFilesInFlight,
-      sendRetries: stats.sendRetries,
-      unpackableFiles: stats.unpackableFiles,
-      room: stats.room,
-      unconfirmedTrunks: stats.unconfirmedTrunks,
-      orphans: stats.orphans,
-      damage: stats.damage,
-      scrub: stats.scrub,
-      cache: this.#reader.cacheStats(),
+      cache: this.#reader.cache.stats(),
       connections: sumOf(this.#parts.clients),
       ...(this.deployment ? { map: this.deployment.stats() } : {}),
     };
@@ -323,7 +293,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async #close(): Promise<void> {
     this.#settling.close();
-    await this.#uploads.close();
+    await this.#uploads.direct.flush();
     await this.#foreignFiles?.close();
     await this.deployment?.close();
     await this.#staging.close();
@@ -340,7 +310,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       if (trunkChannel.hasSubscribers) trunkChannel.publish({ ...event, store: this });
       this.emit('trunk', event);
     });
-    // An event for every file is made only when somebody listens.
+    // Events for single files are made only if there is a listener.
     (this as EventEmitter).on('newListener', (name: string) => {
       if (name !== 'merged' || staging.listenerCount('merged') > 0) return;
       staging.on('merged', (event) => this.emit('merged', event));

@@ -1,6 +1,7 @@
 import { PassThrough, pipeline, Readable } from 'node:stream';
 import type { ReadableStream } from 'node:stream/web';
 import { StoreError } from '@stevedore/staging';
+import type { Signal } from './downloads.js';
 import type { ByteRange, FileInfo, FileState, ReadOptions, StoredFile } from './types.js';
 
 /** What is known of a file. */
@@ -8,15 +9,11 @@ export type FileFacts = Omit<FileInfo, 'key'> & { readonly key?: string };
 
 export type ReadContent = (
   range: ByteRange | undefined,
-  signal: AbortSignal | undefined,
+  signal: Signal,
 ) => Promise<Buffer | Readable>;
 
 /** Facts with the means to read. */
-export function makeStoredFile(facts: FileFacts, read: ReadContent): StoredFile {
-  return new FileHandle(facts, read);
-}
-
-class FileHandle implements StoredFile {
+export class FileHandle implements StoredFile {
   declare readonly key?: string;
   declare readonly group?: string;
   declare readonly expiresAt?: Date;

@@ -3,15 +3,9 @@ import type { Readable } from 'node:stream';
 import type { ReadableStream } from 'node:stream/web';
 import type { FileCacheStats } from '@stevedore/cache';
 import type { ClientStats } from '@stevedore/fastdfs';
-import type {
-  DamageEvent,
-  DamageStats,
-  OrphanStats,
-  RoomStats,
-  ScrubStats,
-} from '@stevedore/staging';
+import type { StagingEvents, StagingStats } from '@stevedore/staging';
+import type { StorageMember } from './cluster.js';
 import type { DeploymentStats } from './deployment/deployment.js';
-import type { StorageMember } from './inspect.js';
 
 /** What `open()` gives: the contract between the SDK and everything built on it. */
 
@@ -26,7 +20,10 @@ export type Body =
   | AsyncIterable<Uint8Array>;
 
 export interface PutOptions {
-  /** The client's name for the file: kept and given back, never used as a path. Default: that of a File. */
+  /**
+   * The client's name for the file: kept and given back, never used as a path. Default: that of a
+   * File.
+   */
   readonly name?: string;
   /** Media type; default: that of a Blob or File, else `application/octet-stream`. */
   readonly type?: string;
@@ -74,7 +71,7 @@ export type FileState = 'staged' | 'packing' | 'merged';
 
 export interface Receipt {
   /**
-   * 22 characters; a capability: who knows it can read the file. For a file that was put
+   * 22 characters; a capability: whoever has it can read the file. For a file that was put
    * in direct mode its FastDFS id.
    */
   readonly key: string;
@@ -87,14 +84,15 @@ export interface Receipt {
   readonly stagedAt: Date;
   readonly group?: string;
   readonly expiresAt?: Date;
-  /** The FastDFS id, once merged; an upload in direct mode has it at once. */
+  /**
+   * The FastDFS id, once merged: a slice id, or a plain id for a large file. An upload in
+   * direct mode has it at once.
+   */
   readonly fileId?: string;
 }
 
-export interface FileInfo extends Receipt {
-  /** The FastDFS id, once merged: a slice id, or a plain id for a large file. */
-  readonly fileId?: string;
-}
+/** What is known of a file that is there. */
+export type FileInfo = Receipt;
 
 /** First and last byte wanted, both counted from 0 and included. */
 export interface ByteRange {
@@ -123,7 +121,7 @@ export interface StoredFile extends Omit<FileInfo, 'key'> {
    * The bytes: a Buffer when the file is small, a stream when it is not. Resolves
    * once the file is known to be readable (small files: verified against their
    * CRC-32), so that a server can still answer with an error. Of a large file every
-   * block is held against its checksum before it is given out.
+   * block is checked against its checksum before it is given out.
    * A Buffer may be the one that other readers are given from memory: it must not be
    * changed or transferred. What the other methods give is the caller's own.
    */
@@ -136,7 +134,7 @@ export interface StoredFile extends Omit<FileInfo, 'key'> {
   web(options?: ReadOptions): ReadableStream<Uint8Array>;
 }
 
-/** A small file whose bytes are in memory, held against their checksum when they came there. */
+/** A small file whose bytes are in memory, checked against their checksum when they came there. */
 export interface CachedFile {
   readonly bytes: Buffer;
   /** Unix milliseconds from which on there is no such file; Infinity for one without end. */
@@ -147,7 +145,7 @@ export interface CachedFile {
 
 /**
  * Memory right before the bytes of a file, for a head that is sent with them in one piece.
- * Whoever writes there sees to it that nothing is being sent from it any more.
+ * The writer makes sure that nothing is being sent from it any more.
  */
 export interface Room {
   /** The room and, from `size` on, the file. */
@@ -168,10 +166,10 @@ export interface CachedFiles {
   get(key: string): CachedFile | undefined;
   /**
    * True while `get` would give this file again, if its time is not over. Cheaper, but the
-   * file does not count as used by it: whoever goes on using one calls `get` now and then.
+   * file does not count as used: a caller that keeps using one calls `get` now and then.
    */
   isCurrent(file: CachedFile): boolean;
-  /** Told that the bytes were sent, which counts as a read. */
+  /** Counts a read: the bytes were sent. */
   served(file: CachedFile): void;
 }
 
@@ -185,14 +183,11 @@ export interface Readiness {
   readonly problems: readonly string[];
 }
 
-export interface StoreStats {
+type StagedCounters = 'waitingFiles' | 'waitingBytes' | 'spooledFiles' | 'spooledBytes';
+
+export interface StoreStats extends Omit<StagingStats, StagedCounters> {
   readonly stagedFiles: number;
   readonly stagedBytes: number;
-  readonly mergedFiles: number;
-  readonly mergedBytes: number;
-  readonly trunks: number;
-  /** Bytes of the container's segments and spooled files on disk. */
-  readonly containerBytes: number;
   readonly containerLimitBytes: number;
   /** Uploads whose bytes are arriving now. */
   readonly uploadsInFlight: number;
@@ -206,52 +201,14 @@ export interface StoreStats {
   readonly reads: number;
   readonly readBytes: number;
   readonly failedReads: number;
-  /** Trunks and large files that are being stored now. */
-  readonly trunksInFlight: number;
-  readonly largeFilesInFlight: number;
-  /** Attempts to store one that failed and were repeated. */
-  readonly sendRetries: number;
-  /** Staged files whose bytes on this disk are damaged: they are in no trunk. */
-  readonly unpackableFiles: number;
-  readonly room: RoomStats;
-  /** Trunks that too few storages have shown to have; this disk keeps its copies. */
-  readonly unconfirmedTrunks: number;
-  /** Trunks in FastDFS that no record named. */
-  readonly orphans: OrphanStats;
-  /** Copies whose bytes are not those that were stored. */
-  readonly damage: DamageStats;
-  /** The scrub in the background. */
-  readonly scrub: ScrubStats;
   readonly cache: FileCacheStats;
   /** The connections to FastDFS. */
   readonly connections: ClientStats;
-  /** What the map of the deployment has yet to hear; undefined without one. */
+  /** What the map of the deployment has not received yet; undefined without one. */
   readonly map?: DeploymentStats;
 }
 
-/** A trunk (or whole large file) that was stored and confirmed. */
-export interface TrunkEvent {
-  /** `whole` for a large file that goes by itself. */
-  readonly kind: 'trunk' | 'whole';
-  readonly taskId: string;
-  readonly fileId: string;
-  readonly files: number;
-  readonly bytes: number;
-  /** Share of the target that is filled, 0 to 1; 1 for a large file. */
-  readonly fill: number;
-  /** Milliseconds from the choice of its files to its confirmation. */
-  readonly durationMs: number;
-}
-
-export interface FileStoreEvents {
-  /** A file has got its FastDFS id. */
-  merged: [{ readonly key: string; readonly fileId: string }];
-  trunk: [TrunkEvent];
-  /** Trouble in the background: it is retried; nothing acknowledged is lost. */
-  /** A copy of a file was found damaged: it is not read any more, and mended if it can be. */
-  damage: [DamageEvent];
-  error: [Error];
-}
+export type FileStoreEvents = StagingEvents;
 
 export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents> {
   /** `HOST:PORT` of the trackers it works with: those named, or the embedded one. */
@@ -292,6 +249,6 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
   /** The storages that the trackers know now. Rejects with `storage_unavailable`. */
   cluster(): Promise<readonly StorageMember[]>;
   stats(): StoreStats;
-  /** Takes no more calls, finishes what is under way. What is acknowledged stays staged. */
+  /** Takes no more calls, finishes what is in progress. What is acknowledged stays staged. */
   close(): Promise<void>;
 }

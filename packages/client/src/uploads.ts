@@ -1,10 +1,9 @@
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import { formatKey, type Staging, StoreError } from '@stevedore/staging';
-import { ByteBudget } from './byte-budget.js';
 import { type PutMessage, putChannel, traced } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import { checkText, Intake, type StageOptions } from './intake.js';
+import { checkText, Intake, type StageOptions, type Taken } from './intake.js';
 import type { StoreOptions } from './options.js';
 import { invalidOption } from './options.js';
 import type {
@@ -18,11 +17,11 @@ import type {
 } from './types.js';
 
 /**
- * A store's uploads: bodies are taken in, and staged or, in direct mode, written to
- * FastDFS; each upload is counted and emits an event, whatever becomes of it.
+ * The store's uploads. Bodies are taken in and staged or, in direct mode, written to FastDFS. Each
+ * upload is counted and published, whatever its outcome.
  */
 export interface UploadsParts {
-  /** Whose uploads they are, for the events. */
+  /** For the messages of the channels. */
   readonly store: FileStore;
   readonly staging: Staging;
   readonly client: FastdfsClient;
@@ -33,24 +32,22 @@ export interface UploadsParts {
 
 /** Bytes of the mark of an upload that may be sent twice. */
 const ONCE_BYTES = 16;
-/** Memory that bodies on their way in may hold together. */
-const INTAKE_BYTES = 32 * 2 ** 20;
 
 export class Uploads {
   readonly #parts: UploadsParts;
   readonly #intake: Intake;
-  readonly #direct: DirectBuffer;
+  readonly direct: DirectBuffer;
   readonly #counts = { acknowledgedFiles: 0, acknowledgedBytes: 0, failedUploads: 0 };
 
   constructor(parts: UploadsParts) {
     this.#parts = parts;
     const { staging, client, options } = parts;
-    this.#intake = new Intake(staging, new ByteBudget(INTAKE_BYTES), {
+    this.#intake = new Intake(staging, {
       smallFileBytes: options.smallFileLimit,
       maxFileBytes: options.maxFileSize,
       sync: options.durability === 'sync',
     });
-    this.#direct = new DirectBuffer({
+    this.direct = new DirectBuffer({
       trunkStore: new FastdfsTrunkStore(client),
       newTaskId: () => staging.keys.next(),
       maxWaitMs: options.directMaxWait,
@@ -86,8 +83,8 @@ export class Uploads {
     const file = { ...meta, key, size, crc32, stagedAt, body: taken.body };
     try {
       const fileId = taken.body
-        ? await this.#direct.put(file)
-        : await this.#direct.putWhole(file, () => this.#parts.staging.local.readSpooled(file));
+        ? await this.direct.put(file)
+        : await this.direct.putWhole(file, () => this.#parts.staging.spool.read(file.key, file));
       return { ...receiptOf(file), key: fileId, fileId, state: 'merged' };
     } finally {
       await this.#intake.discard([taken]);
@@ -113,7 +110,7 @@ export class Uploads {
     this.#parts.throwIfClosed();
     const { signal } = options;
     const how = stageOptions(options);
-    const taken: Awaited<ReturnType<Intake['take']>>[] = [];
+    const taken: Taken[] = [];
     try {
       for await (const { body, ...rest } of parts) {
         taken.push(await this.#intake.take(body, signal ? { ...rest, signal } : rest, how.sync));
@@ -128,15 +125,6 @@ export class Uploads {
       await this.#intake.discard(taken);
       throw error;
     }
-  }
-
-  /** What was put in direct mode is written without waiting any longer. */
-  flushDirect(): Promise<void> {
-    return this.#direct.flush();
-  }
-
-  close(): Promise<void> {
-    return this.#direct.close();
   }
 
   stats(): Pick<

@@ -1,11 +1,11 @@
 /**
- * Work in the background, and its failures: each is reported, those from before
- * anybody could listen once somebody can, and none any more once all is being closed.
+ * Background work and its errors. Errors from before a listener can be attached are reported once
+ * one can be; after the store begins to close, none is reported.
  */
 export class Background {
   readonly #tell: (error: Error) => void;
   readonly #timers: NodeJS.Timeout[] = [];
-  /** What there was to report before anybody could listen. */
+  /** Errors from before a listener could be attached. */
   #early: Error[] | undefined = [];
   #isOver = false;
 

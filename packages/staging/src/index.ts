@@ -1,4 +1,3 @@
-export type { RoomStats } from './container/acceptance.js';
 export {
   BLOCK_BYTES,
   BlockChecksums,
@@ -22,11 +21,18 @@ export { aboutOf, type DirectTrunk, directTrunk, fileIdOf, sliceIdOf } from './m
 export type { Copies, ListedFile, TrunkSource, TrunkStore } from './merge/trunk-store.js';
 /** @public */
 export type { FsckProblem, FsckReport } from './repair/fsck.js';
-export type { OrphanStats } from './repair/orphan-watch.js';
+/** @public */
 export type { DamageEvent, DamageStats } from './repair/quarantine.js';
 /** @public */
 export type { Damage, ScrubOptions, ScrubReport } from './repair/scrub.js';
+/** @public */
 export type { ScrubStats } from './repair/scrub-watch.js';
 export type { UpkeepOptions } from './repair/sound-copies.js';
+export { blocksOf, learnBlocks } from './repair/sound-copies.js';
 export { Staging } from './staging.js';
-export type { StagingOptions } from './staging-options.js';
+export type {
+  StagingEvents,
+  StagingOptions,
+  StagingStats,
+  TrunkEvent,
+} from './staging-options.js';

@@ -26,7 +26,7 @@ export interface StagingOptions {
   readonly minFreeBytes?: number;
   /** Bytes per second that compaction moves at the most. Default 8 MiB. */
   readonly compactionBytesPerSecond?: number;
-  /** How often files whose time is over are looked for and deleted. Default 10 s. */
+  /** How often expired files are looked for and deleted. Default 10 s. */
   readonly expiryIntervalMs?: number;
   /**
    * Storages that must have a trunk before the copies on this disk may go; 0, the
@@ -41,9 +41,9 @@ export interface StagingOptions {
   readonly findsOrphans?: boolean;
   /** How long storages may take to list what they took. Default 5 minutes. */
   readonly listingGraceMs?: number;
-  /** Opening waits until a FileMap that was lost is whole again, as far as FastDFS answers. */
+  /** Opening waits until a lost FileMap is rebuilt, as far as FastDFS answers. */
   readonly rebuildsFirst?: boolean;
-  /** Told how many trunks of all have been read back into a FileMap that was lost. */
+  /** Called with how many trunks of all have been read back into a lost FileMap. */
   readonly onRebuild?: (done: number, all: number) => void;
   readonly disk?: Disk;
   readonly now: () => number;
@@ -53,34 +53,41 @@ export interface StagingOptions {
   readonly packingSeed: number;
 }
 
-/** What Staging tells of by itself, and its figures. */
-
 export interface StagingEvents {
+  /** A file has got its FastDFS id. */
   merged: [{ readonly key: string; readonly fileId: string }];
   trunk: [TrunkEvent];
-  /** A copy was found damaged; it is not read any more. */
+  /** A copy of a file was found damaged: it is no longer read, and repaired if possible. */
   damage: [DamageEvent];
+  /** Trouble in the background: it is retried; nothing acknowledged is lost. */
   error: [Error];
 }
 
-interface TrunkEvent {
+/** A trunk (or whole large file) that was stored and confirmed. */
+export interface TrunkEvent {
+  /** `whole` for a large file that goes by itself. */
   readonly kind: 'trunk' | 'whole';
   readonly taskId: string;
   readonly fileId: string;
   readonly files: number;
   readonly bytes: number;
+  /** Share of the target that is filled, 0 to 1; 1 for a large file. */
   readonly fill: number;
-  /** From the plan to its confirmation. */
+  /** Milliseconds from the choice of its files to its confirmation. */
   readonly durationMs: number;
 }
 
 export interface StagingStats extends Counters, MergeStats {
   readonly trunks: number;
+  /** Bytes of the container's segments and spooled files on disk. */
   readonly containerBytes: number;
   /** Trunks that too few storages have shown to have; this disk keeps its copies. */
   readonly unconfirmedTrunks: number;
+  /** Trunks in FastDFS that no record named. */
   readonly orphans: OrphanStats;
+  /** Copies whose bytes are not those that were stored. */
   readonly damage: DamageStats;
+  /** The scrub in the background. */
   readonly scrub: ScrubStats;
   readonly room: RoomStats;
 }

@@ -4,6 +4,7 @@ import { privateDisk } from '@stevedore/disk';
 import { Background } from './background.js';
 import { Acceptance } from './container/acceptance.js';
 import { LocalCopies } from './container/local-copies.js';
+import type { Spool } from './container/spool.js';
 import { type FileMap, type FileRow, localDamage } from './filemap/filemap.js';
 import { formatKey, KeyMaker } from './key.js';
 import { seededRandom } from './merge/candidates.js';
@@ -16,10 +17,10 @@ import { type FsckReport, fsck } from './repair/fsck.js';
 import { OrphanWatch } from './repair/orphan-watch.js';
 import { Quarantine } from './repair/quarantine.js';
 import { Rebuild } from './repair/rebuild.js';
-import { Repairs, takeBack } from './repair/repair.js';
+import { Repairs } from './repair/repair.js';
 import { type ScrubOptions, type ScrubReport, scrub } from './repair/scrub.js';
 import { ScrubWatch } from './repair/scrub-watch.js';
-import { type RepairParts, soundSlice, type UpkeepOptions } from './repair/sound-copies.js';
+import type { RepairParts, UpkeepOptions } from './repair/sound-copies.js';
 import type { StagingEvents, StagingOptions, StagingStats } from './staging-options.js';
 import { type StartedParts, startUp } from './startup.js';
 import { Compaction, Retirement, Tidying } from './upkeep/compaction.js';
@@ -27,7 +28,7 @@ import { Deletions } from './upkeep/deletions.js';
 import { Retention, recordOf } from './upkeep/retention.js';
 import { setAside } from './upkeep/set-aside.js';
 
-/** How long opening waits for a FileMap that was lost, before it goes on in the background. */
+/** How long opening waits for a FileMap that was lost, before it continues in the background. */
 const REBUILD_GRACE_MS = 3_000;
 const REBUILD_FIRST_MS = 600_000;
 const FREE_SPACE_INTERVAL_MS = 1_000;
@@ -46,7 +47,8 @@ const COMPACTION_BYTES_PER_SECOND = 8 * 2 ** 20;
  */
 export class Staging extends EventEmitter<StagingEvents> {
   readonly fileMap: FileMap;
-  /** Part of every key that is given out here. */
+  readonly spool: Spool;
+  /** Part of every key that is made here. */
   readonly origin: number;
   readonly keys: KeyMaker;
   readonly acceptance: Acceptance;
@@ -79,6 +81,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.#options = options;
     this.#started = started;
     this.fileMap = fileMap;
+    this.spool = spool;
     this.origin = started.origin;
     this.keys = new KeyMaker(started.origin, options);
     this.#background = new Background((error) => {
@@ -109,12 +112,11 @@ export class Staging extends EventEmitter<StagingEvents> {
     };
     this.#repairs = new Repairs(this.#repairParts);
     this.local = new LocalCopies({
-      ...{ container, spool, fileMap, quarantine: this.quarantine },
+      ...this.#repairParts,
       onDamaged: ({ key, trunk, was }) => {
         if (!trunk) this.files.leaveOut(key);
         if (trunk || was.length > 0) this.#repairs.want(key);
       },
-      takeBack: (row) => takeBack(this.#repairParts, row, undefined),
     });
     this.rebuild = new Rebuild({
       ...{ fileMap, trunkStore, trunks: started.unread, onProgress: options.onRebuild, onError },
@@ -143,11 +145,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     });
     this.#retirement = new Retirement({ ...stores, retention: this.#retention });
     this.#compaction = new Compaction({
-      ...stores,
-      readLocal: (row) => this.local.read(row),
-      readSound: (row) => soundSlice(this.#repairParts, row, undefined),
-      makeRoom: (bytes) => this.acceptance.makeRoom(bytes),
-      onMoved: (bytes) => this.merging.noteStaged(bytes, false),
+      ...{ ...this.#repairParts, local: this.local, acceptance: this.acceptance },
       bytesPerSecond: options.compactionBytesPerSecond ?? COMPACTION_BYTES_PER_SECOND,
     });
     this.#tidying = new Tidying({
@@ -166,7 +164,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     });
     this.#orphans = new OrphanWatch({
       ...{ ...stores, onError, graceMs: options.listingGraceMs ?? LISTING_GRACE_MS },
-      // While a FileMap is made anew, a file that seems to wait may be in another trunk.
+      // While a FileMap is rebuilt, a file that seems to wait may be in another trunk.
       adopt: async (plan, fileId) =>
         this.rebuild.isComplete && this.merging.sendings.adopt(plan, fileId),
       replace: (trunk, fileId) =>
@@ -245,7 +243,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     return this.#closing;
   }
 
-  /** Goes on to the end whatever fails on the way; rejects with the first failure. */
+  /** Takes every step, whatever fails; rejects with the first failure. */
   async #close(): Promise<void> {
     const { container, lock } = this.#started;
     this.#background.end();
@@ -283,7 +281,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     const { fileMap, spool } = this.#started;
     this.#background.run(this.#retention.trim());
     this.#tidying.want();
-    // A large file that was deleted while it was on its way.
+    // A large file that was deleted while it was in flight.
     const [{ key }] = rows as [FileRow];
     if (kind === 'whole' && !fileMap.find(key)) this.#background.run(spool.remove(key));
   }

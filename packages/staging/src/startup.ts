@@ -12,7 +12,7 @@ import { Spool } from './container/spool.js';
 import { DirectoryLock } from './directory-lock.js';
 import { StoreError } from './errors.js';
 import type { FileMap, FileRow, TrunkRow } from './filemap/filemap.js';
-import type { TrunkStore } from './merge/trunk-store.js';
+import type { Stores } from './merge/trunk-store.js';
 import { waitingIn } from './merge/waiting-files.js';
 import { abandonPlans, settleKnown } from './repair/rebuild.js';
 import { soundBytes } from './repair/sound-copies.js';
@@ -20,17 +20,12 @@ import type { StagingOptions } from './staging-options.js';
 import { neededRecords } from './upkeep/retention.js';
 
 /**
- * From a directory, in whatever state the last process left it, to parts that agree:
- * the lock first, then FileMap and container, then the trunks that it can tell of
- * without FastDFS.
+ * Brings a directory, whatever the last process left in it, to a consistent state: first the lock,
+ * then FileMap and container, then the trunks that can be settled without FastDFS.
  */
-export interface StartedParts {
+export interface StartedParts extends Omit<Stores, 'now'> {
   readonly lock: DirectoryLock;
-  readonly fileMap: FileMap;
-  readonly container: Container;
-  readonly spool: Spool;
   readonly origin: number;
-  readonly trunkStore: TrunkStore;
   readonly freeBytes: number;
   /** Trunks whose directories are to be read into a FileMap that was lost. */
   readonly unread: readonly TrunkRow[];
@@ -127,9 +122,7 @@ function interrupted(count: number): StoreError {
 }
 
 /** What settles a lost tail. */
-type TailParts = Pick<StartedParts, 'container' | 'spool' | 'fileMap'> & {
-  readonly now: () => number;
-};
+type TailParts = Omit<Stores, 'trunkStore'>;
 
 /**
  * With durability `os` a power failure may take records that no sync had made durable, and

@@ -74,7 +74,7 @@ async function look(host: SimulatedHost, settled: readonly Buffer[]): Promise<vo
       if (row.local.at === 'container') found = await staging.local.read(row);
       else if (staging.local.has(row)) {
         const chunks: Buffer[] = [];
-        for await (const chunk of staging.local.readSpooled(row)) chunks.push(chunk);
+        for await (const chunk of staging.spool.read(row.key, row)) chunks.push(chunk);
         found = Buffer.concat(chunks);
       }
       const trunk = row.trunk && store.files.get(row.trunk.fileId);

@@ -136,7 +136,7 @@ test('the scrub in the background finds and mends, and goes on where it was stop
   expect(staging.stats().scrub).toMatchObject({ files: 4 });
   expect(staging.local.has(staging.fileMap.find(key)!)).toBe(false);
   // What was stored without checksums of its blocks has them now.
-  expect(staging.local.blocksOf(staging.fileMap.find(large)!)).toHaveLength(12 * 4);
+  expect(staging.fileMap.blocks(large)).toHaveLength(12 * 4);
   expect((await staging.fsck({ repair: false })).problems).toEqual([]);
 });
 

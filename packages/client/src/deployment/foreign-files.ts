@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Gateway, MapError, type MappedFile, originOf } from '@stevedore/map';
 import { isTrunkId, parseFileId } from '@stevedore/protocol';
 import { formatKey, isStoreError, StoreError, sliceIdOf } from '@stevedore/staging';
-import { type FileFacts, makeStoredFile, type ReadContent } from '../stored-file.js';
+import { type FileFacts, FileHandle, type ReadContent } from '../stored-file.js';
 import type { ByteRange, FileInfo, StoredFile } from '../types.js';
 import type { Deployment } from './deployment.js';
 import { collected, GatewayFiles } from './gateway-files.js';
@@ -154,7 +154,7 @@ export class ForeignFiles {
   }
 
   #handle(facts: FileFacts & { readonly key: string }, read: ReadContent): StoredFile {
-    return makeStoredFile(facts, (range, signal) => {
+    return new FileHandle(facts, (range, signal) => {
       const bytes = range ? range.end - range.start + 1 : facts.size;
       return this.#parts.onRead(facts.key, bytes, () => read(range, signal));
     });

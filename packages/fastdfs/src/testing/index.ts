@@ -1,14 +1,14 @@
 /** For tests of programs that use FastDFS: a cluster in memory, and servers that go wrong. */
 export { CommandCode } from '@stevedore/protocol';
 export { MemoryCluster, type MemoryClusterOptions, startMemoryCluster } from './memory-cluster.js';
-export type { LastReply, MemoryNode } from './memory-node.js';
-export type { MemoryFile, MemoryFiles } from './memory-storage.js';
 export {
   type Answer,
   byteByByte,
   fin,
   garbage,
+  type LastReply,
   longReply,
+  type MemoryNode,
   MISBEHAVIOURS,
   type Misbehaviour,
   refuse,
@@ -17,5 +17,6 @@ export {
   splitAt,
   stall,
   wrongCommand,
-} from './misbehaviour.js';
+} from './memory-node.js';
+export type { MemoryFile, MemoryFiles } from './memory-storage.js';
 export { type FrameHandler, type Received, replyFrame, ScriptedServer } from './scripted-server.js';

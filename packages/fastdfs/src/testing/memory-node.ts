@@ -1,5 +1,5 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Command, ProtocolError, quit, Status } from '@stevedore/protocol';
-import type { Answer, Misbehaviour } from './misbehaviour.js';
 import { type Received, replyFrame, ScriptedServer } from './scripted-server.js';
 
 /**
@@ -109,4 +109,127 @@ export class MemoryNode {
       return replyFrame(error.status);
     }
   }
+}
+
+/** Ways in which a server can go wrong, to be put in place of its good answer. */
+
+/** Answers a request; `good` is the reply that it should get. */
+export type Answer = (received: Received, good: Buffer) => void;
+
+export interface Misbehaviour {
+  /** What the server does, as the end of "a server that ..". */
+  readonly name: string;
+  readonly answer: Answer;
+  /** Codes with which a client may report it. */
+  readonly codes: readonly string[];
+}
+
+const LOST = ['connection_lost'];
+const BAD = ['bad_reply'];
+
+export const stall: Misbehaviour = { name: 'says nothing', answer() {}, codes: ['timeout'] };
+
+export const reset: Misbehaviour = {
+  name: 'resets the connection',
+  answer: ({ socket }) => void socket.resetAndDestroy(),
+  codes: LOST,
+};
+
+export const fin: Misbehaviour = {
+  name: 'closes the connection',
+  answer: ({ socket }) => void socket.end(),
+  codes: LOST,
+};
+
+export const shortReply: Misbehaviour = {
+  name: 'closes within the header',
+  answer: ({ socket }, good) => void socket.end(good.subarray(0, 7)),
+  codes: LOST,
+};
+
+export const longReply: Misbehaviour = {
+  name: 'sends more than it announced',
+  answer: ({ socket }, good) => void socket.write(Buffer.concat([good, Buffer.from('more')])),
+  codes: BAD,
+};
+
+export const wrongCommand: Misbehaviour = {
+  name: 'has the wrong command byte',
+  answer: ({ socket }, good) => void socket.write(patched(good, 8, 101)),
+  codes: BAD,
+};
+
+export const garbage: Misbehaviour = {
+  name: 'sends text of another protocol',
+  answer: ({ socket }) => void socket.write('HTTP/1.1 400 Bad Request\r\n\r\n'),
+  codes: BAD,
+};
+
+/** Behaviours that fit every command. */
+export const MISBEHAVIOURS: readonly Misbehaviour[] = [
+  stall,
+  reset,
+  fin,
+  shortReply,
+  longReply,
+  wrongCommand,
+  garbage,
+  {
+    name: 'stalls within the header',
+    answer: ({ socket }, good) => void socket.write(good.subarray(0, 7)),
+    codes: ['timeout'],
+  },
+  {
+    name: 'announces a negative length',
+    answer: ({ socket }, good) => void socket.write(patched(good, 0, 0xff)),
+    codes: BAD,
+  },
+  {
+    name: 'announces an absurd length',
+    answer: ({ socket }, good) => void socket.write(patched(good, 0, 0x7f)),
+    codes: BAD,
+  },
+  {
+    name: 'announces a byte more than it sends, then closes',
+    answer: ({ socket }, good) => void socket.end(lengthened(good, 1)),
+    codes: ['connection_lost', 'bad_reply'],
+  },
+  {
+    name: 'announces a byte more than it sends, then stalls',
+    answer: ({ socket }, good) => void socket.write(lengthened(good, 1)),
+    codes: ['timeout', 'bad_reply'],
+  },
+];
+
+/** The good reply, cut in two at `at`, the second part in a turn of its own. */
+export function splitAt(at: number): Answer {
+  return ({ socket }, good) => {
+    socket.write(good.subarray(0, at));
+    void nextTurn().then(() => socket.write(good.subarray(at)));
+  };
+}
+
+/** An error status instead of the good reply. */
+export function refuse(status: number): Answer {
+  return ({ socket }) => void socket.write(replyFrame(status));
+}
+
+/** The good reply, a byte at a time. */
+export const byteByByte: Answer = async ({ socket }, good) => {
+  for (const byte of good) {
+    socket.write(Buffer.from([byte]));
+    await nextTurn();
+  }
+};
+
+function patched(good: Buffer, at: number, value: number): Buffer {
+  const copy = Buffer.from(good);
+  copy[at] = value;
+  return copy;
+}
+
+function lengthened(good: Buffer, by: number): Buffer {
+  const copy = Buffer.from(good);
+  copy.writeBigInt64BE(copy.readBigInt64BE(0) + BigInt(by), 0);
+  return copy;
 }

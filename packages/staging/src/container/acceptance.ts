@@ -7,11 +7,11 @@ import { fileRecord, type NewFile } from './records.js';
 import type { Spool, SpoolWriter } from './spool.js';
 
 /**
- * Takes new files in: makes room for each before a byte of it is written, and refuses it
- * where there is none. Refusing comes before the disk is full: records of deletions and of
- * stored trunks still find room. The container's own limit and the free bytes of its disk
- * have two marks each: past the first one uploads are refused, and only at the second are
- * they taken again, so that acceptance does not flutter.
+ * Accepts new files: makes room for each before a byte of it is written, and refuses it if there
+ * is none. Uploads are refused before the disk is full, so that deletions and stored trunks can
+ * still be recorded. The container's limit and the free space of its disk have two marks each:
+ * past the first uploads are refused, past the second they are accepted again, so that acceptance
+ * does not flutter.
  */
 export interface AcceptanceParts {
   readonly container: Container;
@@ -139,8 +139,8 @@ export class Acceptance {
   }
 
   /**
-   * Looks at the disk; what is nearly needed is freed before anybody waits for it: others,
-   * such as a storage beside the container, may need it first.
+   * Looks at the disk, and frees space before an upload has to wait for it: other programs, such
+   * as a storage on the same disk, may need it first.
    */
   async lookAtDisk(): Promise<void> {
     await this.#look();

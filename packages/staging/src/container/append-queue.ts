@@ -2,9 +2,8 @@ import { BATCH_BYTES, BATCH_RECORDS, MIN_HALF_BYTES } from './constants.js';
 import type { NewRecord } from './record.js';
 
 /**
- * Appends that wait to be written, and which of them make the next batch. Where there is
- * much, a batch is half of all that is on its way: while one half is being written, the
- * other one is made.
+ * The queue of group commit: appends that wait, and which of them make the next batch. Under load a
+ * batch is half of all bytes in flight: while one half is written, the other half is collected.
  */
 
 export interface Append {
@@ -22,11 +21,11 @@ export class AppendQueue {
   #waiting: Append[] = [];
   /** Bytes of those that wait. */
   bytes = 0;
-  /** Bytes of the batches that are on their way. */
+  /** Bytes of the batches that are in flight. */
   #bytesUnderWay = 0;
   /** Appends of the batch that was taken last. */
   #lastBatch = 0;
-  /** Bytes that make a batch: half of all that was on its way when the last one was taken. */
+  /** Bytes that make a batch: half of all that was in flight when the last one was taken. */
   #halfBytes = MIN_HALF_BYTES;
   /** Ends the gathering of a batch. */
   #go: () => void = () => {};
@@ -41,7 +40,9 @@ export class AppendQueue {
     if (this.bytes >= this.#halfBytes) this.#go();
   }
 
-  /** True if uploads come one after the other: no other is on its way that could share the batch. */
+  /**
+   * True if uploads come one after the other: no other is in flight that could share the batch.
+   */
   get isAlone(): boolean {
     return this.#waiting.length === 1 && this.#lastBatch <= 1 && this.#bytesUnderWay === 0;
   }

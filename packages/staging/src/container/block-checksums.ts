@@ -1,10 +1,9 @@
 import { crc32 } from 'node:zlib';
 
 /**
- * CRC-32s of a large file's blocks, so that a part of it can be held against a checksum
- * without reading the whole. They are packed as 4 bytes each, little-endian, in order;
- * the last block may be shorter. The checksum of the whole follows from theirs, so a
- * list that does not belong to a file is known as such by the file's own CRC-32.
+ * CRC-32s of a large file's blocks, so that a part of it can be checked without reading the whole.
+ * They are packed as 4 bytes each, little-endian, in order; the last block may be shorter. The
+ * file's own CRC-32 follows from them, so a list of another file is recognised.
  */
 
 export const BLOCK_BYTES = 256 * 1024;

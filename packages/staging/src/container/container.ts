@@ -8,16 +8,15 @@ import { changeOfRecord, deletionRecord } from './records.js';
 import { Segment } from './segment.js';
 
 /**
- * The Files Container: append-only segments with one writer. Appends that wait while
- * others are on their way to the disk are written together (group commit): one write that
- * is durable when it is done, one FileMap transaction, then all are acknowledged. Two
- * batches are on their way at a time, and acknowledged in their order. Where the disk knows no
- * durable writes, or bytes that nobody waited for lie before them, a sync follows the write.
+ * The Files Container: append-only segments with one writer. Appends that wait while others are
+ * written form the next batch (group commit): one durable write, one FileMap transaction, then all
+ * are acknowledged. Two batches are in flight at a time, acknowledged in order. A sync follows the
+ * write where the disk has no durable writes, or unsynced bytes lie before it.
  *
- * After a failed write or sync the segment takes no more records: what the system
- * still holds of it is unknown. Its acknowledged records stay readable. What was refused
- * is cut off; where the disk does not even take that, deletions of the refused files are
- * written with the next batch that it takes, so that no later start finds them.
+ * After a failed write or sync the segment takes no more records, because its state on disk is
+ * unknown. Its acknowledged records stay readable. Refused records are cut off; if the disk does
+ * not even take that, deletions of the refused files are written with the next batch that it
+ * takes, so that no later start finds them.
  */
 export interface ContainerOptions {
   readonly disk: Disk;
@@ -39,7 +38,7 @@ export interface ContainerOptions {
   readonly onSynced: (segment: Segment) => void;
 }
 
-/** A batch that is on its way to a segment. */
+/** A batch in flight to a segment. */
 interface Batch {
   readonly appends: readonly Append[];
   /** Deletions of refused files that are written with it. */

@@ -1,25 +1,16 @@
 import { StoreError } from '../errors.js';
-import type { DamagePlace, FileMap, FileRow } from '../filemap/filemap.js';
+import type { DamagePlace, FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
-import type { Quarantine } from '../repair/quarantine.js';
-import { learnBlocks, soundBytes } from '../repair/sound-copies.js';
-import { isBlockListOf } from './block-checksums.js';
-import type { Container } from './container.js';
-import type { Spool } from './spool.js';
+import { takeBack } from '../repair/repair.js';
+import { type RepairParts, soundBytes } from '../repair/sound-copies.js';
 
 /**
- * Reads files from this disk. A copy that is not what was stored is never given out: it
- * is quarantined, and mended where another one is sound.
+ * Reads files from this disk. A damaged copy is never returned: it is quarantined, and repaired if
+ * another copy is sound.
  */
-export interface LocalCopiesParts {
-  readonly container: Container;
-  readonly spool: Spool;
-  readonly fileMap: FileMap;
-  readonly quarantine: Quarantine;
+export interface LocalCopiesParts extends RepairParts {
   /** A copy of the file is not read any more. */
   readonly onDamaged: (row: FileRow) => void;
-  /** Makes the place it was moved from its place again; true if a storage has it sound there. */
-  readonly takeBack: (row: FileRow) => Promise<boolean>;
 }
 
 export class LocalCopies {
@@ -29,7 +20,7 @@ export class LocalCopies {
     this.#parts = parts;
   }
 
-  /** True if `read` or `readSpooled` can give the file's bytes from this disk. */
+  /** True if `read`, or the spool, can give the file's bytes from this disk. */
   has({ key, local: { at, segment } }: FileRow): boolean {
     const { container, spool, quarantine } = this.#parts;
     // A spool file without a record may still be in the making.
@@ -56,7 +47,7 @@ export class LocalCopies {
         if (bytes) return bytes;
         this.noteDamage(row, 'container');
       } catch (error) {
-        // That the disk fails may pass.
+        // The disk may recover.
         if (!row.trunk) throw error;
       }
     }
@@ -75,30 +66,12 @@ export class LocalCopies {
     const row = this.#parts.fileMap.find(key);
     if (!row || row.trunk) return row !== undefined;
     if (row.was.length === 0 || this.has(row)) return false;
-    return this.#parts.takeBack(row);
+    return takeBack(this.#parts, row, undefined);
   }
 
-  /** The bytes of a large file that is in the spool. */
-  readSpooled(
-    row: Pick<FileRow, 'key' | 'size' | 'crc32'>,
-    range?: { readonly start: number; readonly end: number },
-  ): AsyncGenerator<Buffer> {
-    return this.#parts.spool.read(row.key, row, range);
-  }
-
-  /** A copy of the file is not what was stored: it is not read any more, and mended if it can be. */
+  /** A copy is not what was stored: it is no longer read, and repaired if possible. */
   noteDamage(row: FileRow, place: DamagePlace, storage?: string): void {
     this.#parts.quarantine.add(row, place, storage);
     this.#parts.onDamaged(row);
-  }
-
-  /** CRC-32s of a large file's blocks, if they are known and its own. */
-  blocksOf(row: FileRow): Buffer | undefined {
-    const list = this.#parts.fileMap.blocks(row.key);
-    return list && isBlockListOf(list, row) ? list : undefined;
-  }
-
-  keepBlocks(row: FileRow, list: Buffer): void {
-    learnBlocks(this.#parts.fileMap, row, list);
   }
 }

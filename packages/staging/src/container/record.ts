@@ -10,7 +10,7 @@ import {
   SEGMENT_MAGIC,
 } from './constants.js';
 
-/** Bytes of the container's segment headers and records, both ways. */
+/** Encodes and decodes segment headers and record headers. */
 
 const TYPES: ReadonlySet<number> = new Set(Object.values(RecordType));
 

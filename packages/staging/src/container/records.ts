@@ -11,7 +11,7 @@ import { BLOCK_BYTES } from './block-checksums.js';
 import { RecordType } from './constants.js';
 import type { NewRecord } from './record.js';
 
-/** Records by their meaning: how each is written, and what each changes in the FileMap. */
+/** The kinds of records: how each is written, and what it changes in the FileMap. */
 
 export interface FileMeta {
   readonly name: string;
@@ -154,7 +154,7 @@ function blockMeta(blocks: Buffer | undefined): { blockBytes?: number } {
   return blocks ? { blockBytes: BLOCK_BYTES } : {};
 }
 
-/** A stored file whose bytes are in the container or in the spool again. */
+/** For a stored file whose bytes are in the container or the spool again. */
 export function movedRecord(file: NewFile, was: readonly FormerPlace[]): NewRecord {
   const record = fileRecord(file);
   const type = file.body ? RecordType.movedFile : RecordType.spooledFile;

@@ -10,9 +10,8 @@ import { Segment, segmentNumber } from './segment.js';
 import { type FoundRecord, scanSegment } from './segment-scan.js';
 
 /**
- * What happens at start: whatever a crash left, container and FileMap agree again
- * before the first call is served. A FileMap that is damaged is moved aside and
- * made anew from the container.
+ * Recovery at start: whatever a crash left, container and FileMap agree before the first call is
+ * served. A damaged FileMap is moved aside and rebuilt from the container.
  */
 
 const APPLY_PAGE = 500;
@@ -107,8 +106,8 @@ export async function replayContainer(
     await disk.syncDirectory(folder);
     for (const number of numbers) {
       const synced = fileMap.syncedBytes(number);
-      // Without a FileMap that knows better: all but the newest were synced by whoever
-      // began the next one.
+      // Without a FileMap that knows better: all but the newest were synced before the next
+      // one was begun.
       const isKnown = synced > 0 || number === numbers.at(-1);
       segments.push(await Segment.open(disk, folder, number, isKnown ? synced : Infinity));
     }

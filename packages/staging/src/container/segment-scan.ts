@@ -5,7 +5,7 @@ import { RECORD_HEADER_BYTES, RecordType, SEGMENT_HEADER_BYTES } from './constan
 import { decodeRecordHeader, isRecordHeadIntact, type RecordHeader } from './record.js';
 import { CHUNK_BYTES, type Segment, Unreadable } from './segment.js';
 
-/** The records of a segment, as a start finds them. */
+/** Scans the records of a segment at start. */
 
 /** A record found in a segment, with the places of its parts. */
 export interface FoundRecord {
@@ -27,7 +27,7 @@ const HEAD_BYTES = 1024;
 
 /**
  * Yields the intact records from `from` on and stops at the first that is not:
- * nothing behind it was acknowledged. Every body is held against its CRC-32. In the bytes
+ * nothing behind it was acknowledged. Every body is checked against its CRC-32. In the bytes
  * that are known to have been acknowledged a body that is not sound has rotted, and the
  * records behind it are yielded too; a header that has rotted tells no end. One that the
  * disk does not give counts as rotten in those bytes; elsewhere it is Unreadable.

@@ -23,9 +23,9 @@ export class Segment {
   end: number;
   /** Bytes that are known to be on the medium. */
   synced = 0;
-  /** Those, and the ones behind them that writes under way bring there by themselves. */
+  /** Those, and the ones behind them that writes in progress bring there by themselves. */
   #syncing = 0;
-  /** Writes that are under way; they never reject. */
+  /** Writes that are in progress; they never reject. */
   readonly #writing = new Set<Promise<void>>();
   /** Why nothing more is to be written to it. */
   failure: unknown;

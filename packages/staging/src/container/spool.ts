@@ -5,9 +5,9 @@ import { BlockChecksums, isBlockListOf } from './block-checksums.js';
 import { readFirmly, Unreadable } from './segment.js';
 
 /**
- * Bodies that are too large for the container: one file each, named by key in
- * hexadecimal, durable before the record that makes it known. A file that comes back
- * into the spool has another name until it is whole: a record of its key may be there.
+ * Bodies that are too large for the container: one file each, named by key in hexadecimal, durable
+ * before its record. A file that comes back into the spool has a temporary name until it is whole,
+ * because a record of its key may exist.
  */
 export class Spool {
   readonly #disk: Disk;
@@ -62,14 +62,14 @@ export class Spool {
     return this.#disk.syncDirectory(this.#folder);
   }
 
-  /** The bytes in chunks; throws `corrupt` if they cannot be read, and at the end if they are not what was stored. */
+  /**
+   * The bytes in chunks; throws `corrupt` if they cannot be read, and at the end if they are not
+   * what was stored.
+   */
   async *read(
     key: Buffer,
     expected: { readonly size: number; readonly crc32: number },
-    range: { readonly start: number; readonly end: number } = {
-      start: 0,
-      end: expected.size - 1,
-    },
+    range: { readonly start: number; readonly end: number } = { start: 0, end: expected.size - 1 },
   ): AsyncGenerator<Buffer> {
     const file = await this.#disk.openToRead(this.#path(key));
     try {
@@ -88,7 +88,10 @@ export class Spool {
     }
   }
 
-  /** Checksums of its blocks, read anew; undefined if its bytes are not those expected, or cannot be read. */
+  /**
+   * Checksums of its blocks, read anew; undefined if its bytes are not those expected, or cannot be
+   * read.
+   */
   async checksums(
     key: Buffer,
     expected: { readonly size: number; readonly crc32: number },
@@ -141,7 +144,7 @@ export class Spool {
     await removeIfThere(this.#disk, `${this.#folder}/${name}`);
   }
 
-  /** Learns what is there at start and removes what no record speaks of. */
+  /** Finds the files at start and removes those that no record names. */
   async recover(isKnown: (key: Buffer) => boolean): Promise<number> {
     let removed = 0;
     for (const name of await this.#disk.list(this.#folder)) {

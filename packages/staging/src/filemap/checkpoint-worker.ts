@@ -2,8 +2,8 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { openDatabase } from '@stevedore/disk/sqlite';
 
 /**
- * The thread of checkpoints.ts. Each message asks for the log to be written back
- * as far as that can be done without waiting for anybody; `end` ends the thread.
+ * The thread that filemap.ts starts. Each message asks it to write the log back as far as that
+ * is possible without waiting; `end` ends the thread.
  */
 
 const database = openDatabase(workerData as string);

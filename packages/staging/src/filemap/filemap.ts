@@ -53,7 +53,7 @@ export class FileMap extends FileMapQueries {
     "UPDATE trunks SET state = 'retired' WHERE id = ? AND state = 'retiring'",
   );
 
-  /** The stored trunk is to be adopted, and FastDFS says that it has no such file. */
+  /** The stored trunk was to be adopted, and FastDFS has no such file. */
   readonly missTrunk = this.run<[trunk: number]>(
     "UPDATE trunks SET state = 'missing' WHERE id = ? AND state = 'stored'",
   );
@@ -79,7 +79,7 @@ export class FileMap extends FileMapQueries {
   /** As many storages as asked for have it: the copies on this disk may go. */
   readonly setCopied = this.run<[trunk: number]>('UPDATE trunks SET copied = 1 WHERE id = ?');
 
-  /** A file that is to be removed from FastDFS, however often that fails. */
+  /** The file is to be removed from FastDFS, however often that fails. */
   readonly addUnwanted = this.run<[fileId: string]>(
     'INSERT OR IGNORE INTO unwanted (fileId) VALUES (?)',
   );
@@ -285,7 +285,7 @@ export class Checkpoints {
   /** Resolves when the thread has ended. */
   stop(): Promise<void> {
     this.#isOver = true;
-    // Somebody waits for its end now, so the process must not end before.
+    // The caller waits for its end, so the process must not end before.
     this.#worker?.ref();
     this.#worker?.postMessage('end');
     return this.#ended;
@@ -300,8 +300,8 @@ export class Checkpoints {
         maxYoungGenerationSizeMb: WORKER_MEMORY_MIB / 4,
       },
     });
-    // It ends with an error when the file is damaged or the disk fails: whoever uses the
-    // FileMap meets that too, and answers for it.
+    // It ends with an error when the file is damaged or the disk fails. The users of
+    // the FileMap meet the same error and handle it.
     worker.on('error', () => undefined);
     this.#ended = new Promise((resolve) => {
       worker.once('exit', () => {

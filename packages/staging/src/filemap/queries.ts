@@ -10,7 +10,7 @@ import type {
 import { NO_FILES, unpackMembers } from './rows.js';
 import { FILES, Statements, TRUNKS, WAITING } from './schema.js';
 
-/** What the FileMap is asked. Nothing here changes it. */
+/** Queries of the FileMap. None of them changes it. */
 export class FileMapQueries extends Statements {
   readonly find = this.file<[key: Buffer]>(
     `${FILES} LEFT JOIN trunks t ON t.id = f.trunk WHERE f.key = ? AND f.deleted IS NULL`,
@@ -44,7 +44,7 @@ export class FileMapQueries extends Statements {
       WHERE spooled = 1 AND trunk IS NULL ORDER BY key LIMIT ?`,
   );
 
-  /** Files whose time is over, the longest ago first. */
+  /** Expired files, the longest ago first. */
   readonly expired = this.files<[now: number, limit: number]>(
     `${FILES} INDEXED BY files_expiring LEFT JOIN trunks t ON t.id = f.trunk
       WHERE f.expiresAt <= ? ORDER BY f.expiresAt LIMIT ?`,
@@ -111,7 +111,7 @@ export class FileMapQueries extends Statements {
     'SELECT key, place, holder, foundAt FROM damage ORDER BY key, place, holder LIMIT ?',
   );
 
-  /** What a slow walk noted of the place it has come to. */
+  /** How far a slow walk has come, as it noted it. */
   readonly mark = this.value<[name: string], string>('SELECT value FROM marks WHERE name = ?');
 
   /** Numbers of all segments that it knows records of. */
@@ -256,14 +256,14 @@ export class FileMapQueries extends Statements {
     return this.#synced(segment) ?? 0;
   }
 
-  /** The highest number of a segment that it has heard of; 0 for none. */
+  /** The highest segment number that it knows; 0 for none. */
   lastSegment(): number {
     return this.#lastSegment() ?? 0;
   }
 
   /**
-   * Number of the oldest segment with a file of which FastDFS has too few copies, or none;
-   * but for those that wait and are damaged.
+   * Number of the oldest segment with a file of which FastDFS has too few copies, or none.
+   * Damaged files that wait do not count.
    */
   oldestNeededSegment(): number | undefined {
     const waiting = this.#oldestWaiting();

@@ -1,4 +1,4 @@
-/** What the FileMap holds of files and trunks, and what a record of the container changes in it. */
+/** Rows of the FileMap, and the changes that records of the container make in it. */
 
 /** trunk: many files merged. whole: one large file, stored as it is. */
 export type TrunkKind = 'trunk' | 'whole';
@@ -19,7 +19,9 @@ export interface FileRow {
   readonly expiresAt: number | undefined;
   /** The places in trunks that it was moved from, oldest first. */
   readonly was: readonly FormerPlace[];
-  /** Its bytes on this disk: the only ones of a file that waits, a read copy of one that is merged. */
+  /**
+   * Its bytes on this disk: the only ones of a file that waits, a read copy of one that is merged.
+   */
   readonly local: LocalPlace;
   /** Its bytes in FastDFS; undefined while it waits. */
   readonly trunk: TrunkPlace | undefined;

@@ -15,12 +15,11 @@ import { PLACES, Statements } from './schema.js';
 import { prepareSteps, type Steps } from './steps.js';
 
 /**
- * What records of the container and confirmations of trunks do to the FileMap's
- * tables, within a transaction: what the counters are to change by is gathered, and `finish`
- * writes that at its end.
+ * What records of the container and confirmations of trunks change in the FileMap's tables, within
+ * one transaction. Changes of the counters are summed up and written by `finish`.
  *
- * In which order trunks are read back into a FileMap that was lost does not matter:
- * where two hold a file, the place that the other one's `was` lists is the former one.
+ * Trunks may be read back into a lost FileMap in any order: if two hold a file, the place that the
+ * other one lists under `was` is the former one.
  */
 export class FileMapWriter extends Statements {
   readonly #queries: FileMapQueries;

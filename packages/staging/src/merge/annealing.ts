@@ -1,16 +1,15 @@
 /**
- * Chooses the members of a trunk by simulated annealing (client merging paper,
- * section 2.2: "the size of the final merged file is closest to the value of the
- * memory block"). Pure: the same units and the same random numbers give the same
- * choice.
+ * Chooses the members of a trunk by simulated annealing (client merging paper, section 2.2: "the
+ * size of the final merged file is closest to the value of the memory block"). Pure: the same units
+ * and random numbers give the same choice.
  *
- * Energy is the unfilled bytes plus the penalties of the units left behind. Two choices are
- * made without chance, the oldest units that fit and best-fit decreasing, and finished by
- * exchanging single units as long as that helps. If neither fills the trunk, annealing
- * begins: units are added, dropped and swapped while the temperature falls from the spread
- * of their sizes to a byte; it is finished the same way, and begins anew, from the oldest
- * units and from the best choice in turns, until the moves are used up. The best choice
- * counts, so it is never worse than best-fit decreasing.
+ * Energy is the unfilled bytes plus the penalties of the units left behind. Two choices come first,
+ * without chance: the oldest units that fit, and best-fit decreasing; each is finished by
+ * exchanging single units as long as that helps. If neither fills the trunk, annealing adds, drops
+ * and swaps units while the temperature falls from the spread of their sizes to one byte, and
+ * finishes the same way. It restarts, in turns from the oldest units and from the best choice,
+ * until the moves are used up. The best choice counts, so it is never worse than best-fit
+ * decreasing.
  */
 
 export interface PackingUnit {
@@ -79,47 +78,23 @@ export function* anneal(
   for (let start = 0; selection.canGain && moves < maxMoves; start += 1) {
     if (start % 2 === 0) selection.takeOldest();
     else selection.takeBest();
-    const left = Math.min(selection.movesPerStart, maxMoves - moves);
-    const phase = new Cooling(selection.heatBytes, left);
-    while (!phase.isOver && selection.unfilledBytes > 0) {
-      moves += phase.run(selection, random, MOVES_PER_STEP);
-      yield;
+    const count = Math.min(selection.movesPerStart, maxMoves - moves);
+    // From `heat` to one byte within so many moves.
+    const factor = (1 / selection.heatBytes) ** (1 / count);
+    let temperature = selection.heatBytes;
+    for (let move = 1; move <= count && selection.unfilledBytes > 0; move += 1) {
+      temperature *= factor;
+      selection.move(random, temperature);
+      moves += 1;
+      if (move % MOVES_PER_STEP === 0) yield;
     }
+    yield;
     selection.finish();
     selection.keepIfBest();
   }
   const { chosen, unfilledBytes } = selection.best;
   const bytes = limits.capacityBytes - unfilledBytes;
   return { chosen: [...chosen].sort((a, b) => a - b), bytes, unfilledBytes, moves };
-}
-
-/** The temperature on its way from `heat` to one byte, within a number of moves. */
-class Cooling {
-  readonly #factor: number;
-  #temperature: number;
-  #movesLeft: number;
-
-  constructor(heatBytes: number, moves: number) {
-    this.#temperature = heatBytes;
-    this.#movesLeft = moves;
-    this.#factor = (1 / heatBytes) ** (1 / moves);
-  }
-
-  get isOver(): boolean {
-    return this.#movesLeft <= 0;
-  }
-
-  /** Gives the number of moves that were made. */
-  run(selection: Selection, random: () => number, maxMoves: number): number {
-    let moves = 0;
-    while (moves < maxMoves && this.#movesLeft > 0 && selection.unfilledBytes > 0) {
-      moves += 1;
-      this.#movesLeft -= 1;
-      this.#temperature *= this.#factor;
-      selection.move(random, this.#temperature);
-    }
-    return moves;
-  }
 }
 
 interface Choice {
@@ -159,7 +134,9 @@ class Selection {
     return this.#outside.length > 0 && this.#inside.length > 0;
   }
 
-  /** False when the trunk is full, or holds all that there is, or one unit is as good as another. */
+  /**
+   * False when the trunk is full, or holds all that there is, or one unit is as good as another.
+   */
   get canGain(): boolean {
     const { unfilledBytes, chosen } = this.best;
     return unfilledBytes > 0 && chosen.length < this.#all.length && this.#deviation > 0;

@@ -3,9 +3,9 @@ import { anneal, type PackingUnit } from './annealing.js';
 import { bytesInTrunk } from './trunk-plan.js';
 
 /**
- * From waiting files to the members of a trunk. Pure. Units of choice are affinity
- * groups, kept together and in order of arrival, and single files; a group larger
- * than a trunk is cut into parts that fill one each.
+ * From waiting files to the members of a trunk. Pure. The units of choice are affinity groups, kept
+ * together and in order of arrival, and single files. A group larger than a trunk is cut into
+ * parts that fill one each.
  */
 
 export interface CandidateUnit extends PackingUnit {

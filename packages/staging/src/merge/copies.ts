@@ -3,9 +3,9 @@ import type { FileMap, TrunkRow } from '../filemap/filemap.js';
 import type { TrunkStore } from './trunk-store.js';
 
 /**
- * Holds the copies on this disk until enough storages have shown that they have the
- * trunk, with its size and CRC-32. A trunk whose copies are late is asked for again
- * with growing pauses, for as long as it takes; reads and merging do not wait for it.
+ * Keeps the copies on this disk until enough storages have shown that they have the trunk, with its
+ * size and CRC-32. A trunk whose copies are late is asked for again with growing pauses, for as
+ * long as it takes; reads and merging do not wait for it.
  */
 export interface CopiesParts {
   readonly fileMap: FileMap;
@@ -29,8 +29,8 @@ export class Copies {
   #pauseMs = FIRST_PAUSE_MS;
   #running: Promise<void> | undefined;
   #isWanted = false;
-  /** Told once: the group can never have as many copies as asked for. */
-  #isTold = false;
+  /** Reported once: the group can never have as many copies as asked for. */
+  #isReported = false;
 
   constructor(parts: CopiesParts) {
     this.#parts = parts;
@@ -97,8 +97,8 @@ export class Copies {
     const timeout = AbortSignal.timeout(ASK_TIMEOUT_MS);
     const signal = AbortSignal.any([timeout, this.#stopped.signal]);
     const { holders, members } = await trunkStore.copies(trunk.fileId!, signal);
-    if (wanted > members && !this.#isTold) {
-      this.#isTold = true;
+    if (wanted > members && !this.#isReported) {
+      this.#isReported = true;
       const why = `${wanted} storages are to have ${trunk.fileId}, its group has ${members} active`;
       onError(
         new StoreError(

@@ -14,8 +14,8 @@ import { planTrunk, planWhole, TRUNK_END_BYTES } from './trunk-plan.js';
 import { MAX_FILES } from './waiting-files.js';
 
 /**
- * The Merge Task: watches what waits, decides when to merge, chooses the members, and
- * has the plan sent. Large files go one by one beside the trunks.
+ * The Merge Task: decides when to merge, chooses the members of a trunk and has the plan sent.
+ * Large files are sent one by one, alongside the trunks.
  */
 export interface MergeTaskOptions extends SendingsOptions {
   readonly random: () => number;
@@ -35,7 +35,7 @@ export interface MergeStats {
   readonly unpackableFiles: number;
 }
 
-/** Trunks on their way at the same time: one is written by the storage while the next is read. */
+/** Trunks in flight at the same time: one is written by the storage while the next is read. */
 const TRUNKS_IN_FLIGHT = 2;
 const WHOLES_IN_FLIGHT = 2;
 /** Candidates considered for one trunk, as a multiple of its size. */
@@ -112,7 +112,7 @@ export class MergeTask {
     }
   }
 
-  /** Ends the task. Plans under way are given up; their files stay staged. */
+  /** Ends the task. Plans in progress are given up; their files stay staged. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.sendings.stop();
@@ -138,7 +138,7 @@ export class MergeTask {
 
   #decide(): MergeDecision {
     const { now, trunkBytes, maxAgeMs, isShort } = this.#options;
-    // The end of a trunk on its way wakes the task.
+    // The end of a trunk in flight wakes the task.
     if (this.sendings.count('trunk') >= TRUNKS_IN_FLIGHT)
       return { action: 'wait', waitMs: MAX_WAIT_MS };
     const { files: waitingFiles, bytes: waitingBytes } = this.#options.files.small();

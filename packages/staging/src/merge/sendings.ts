@@ -3,15 +3,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
 import type { TrunkPlan } from './trunk-plan.js';
-import type { SentTrunk, TrunkSender } from './trunk-sender.js';
-import { DamagedMembers } from './trunk-stream.js';
+import { DamagedMembers, type SentTrunk, type TrunkSender } from './trunk-sender.js';
 import type { WaitingFiles } from './waiting-files.js';
 
 /**
- * Plans on their way: each holds its files for itself and is sent until it is confirmed.
- * While FastDFS is away it is tried again with growing pauses, which end for all plans
- * when one gets through. A plan with a file whose staged bytes are damaged is given up,
- * and its other files wait again.
+ * Plans in flight. Each holds its files until its trunk is confirmed. While FastDFS does not
+ * answer, plans are retried with growing pauses, which end for all of them when one succeeds. A
+ * plan with a damaged file is abandoned, and its other files wait again.
  */
 export interface SendingsOptions {
   readonly fileMap: FileMap;
@@ -27,7 +25,7 @@ export interface SendingsOptions {
   readonly onDamaged: (row: FileRow) => void;
 }
 
-/** An attempt to store a trunk, as `node:diagnostics_channel` is told of it. */
+/** An attempt to store a trunk, for `node:diagnostics_channel`. */
 interface MergeMessage {
   readonly taskId: string;
   /** `whole` for a large file that goes by itself. */
@@ -65,7 +63,7 @@ export class Sendings {
     return [...this.#underWay.keys()];
   }
 
-  /** Plans under way are given up from now on; their files stay staged. */
+  /** Plans in progress are given up from now on; their files stay staged. */
   stop(): void {
     this.#stopped.abort();
   }

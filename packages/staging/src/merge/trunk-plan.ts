@@ -47,7 +47,7 @@ export function bytesInTrunk(row: FileRow): number {
   return memberBytes(entryName(row).length, Buffer.byteLength(aboutOf(row)), row.size);
 }
 
-/** Bytes that every trunk has beside its members. */
+/** Bytes that every trunk has in addition to its members. */
 export const TRUNK_END_BYTES = endBytes(trunkComment(Buffer.alloc(16)).length);
 
 export function planTrunk(taskId: Buffer, rows: readonly FileRow[], extension: string): TrunkPlan {

@@ -1,31 +1,28 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
-import { hasCode } from '@stevedore/disk';
+import { hasCode, isMediumFailure } from '@stevedore/disk';
 import { decodeFields, parseFileId, sizeOfField } from '@stevedore/protocol';
 import type { Container } from '../container/container.js';
 import { planRecord, type StoredTrunk, storedRecord } from '../container/records.js';
+import { Unreadable } from '../container/segment.js';
 import type { Spool } from '../container/spool.js';
 import { isStoreError } from '../errors.js';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
 import type { PlannedMember } from '../filemap/rows.js';
-import { canHoldSlices, type TrunkPlan } from './trunk-plan.js';
-import type { TrunkStore } from './trunk-store.js';
-import { DamagedMembers, trunkBytes } from './trunk-stream.js';
+import {
+  canHoldSlices,
+  encodeDirectory,
+  encodeMemberHeader,
+  type TrunkPlan,
+} from './trunk-plan.js';
+import type { Stores } from './trunk-store.js';
 
 /**
- * Takes one plan through its states: planned -> sending -> stored -> confirmed.
- * The plan is durable before the first byte is sent; the id that comes back must
- * show the size and the CRC-32 that were computed while sending, else what was
- * stored is deleted again. Staged bytes are untouched throughout.
+ * Takes one plan through its states: planned, sending, stored, confirmed. The plan is durable
+ * before the first byte is sent. The id that FastDFS returns must show the size and the CRC-32 that
+ * were computed while sending, else the trunk is deleted again. Staged bytes are untouched
+ * throughout.
  */
-export interface SenderParts {
-  readonly container: Container;
-  readonly spool: Spool;
-  readonly fileMap: FileMap;
-  readonly trunkStore: TrunkStore;
-  readonly now: () => number;
-}
-
 export interface SentTrunk {
   readonly plan: TrunkPlan;
   readonly fileId: string;
@@ -35,9 +32,9 @@ export interface SentTrunk {
 const CONFIRM_PAGE = 250;
 
 export class TrunkSender {
-  readonly #parts: SenderParts;
+  readonly #parts: Stores;
 
-  constructor(parts: SenderParts) {
+  constructor(parts: Stores) {
     this.#parts = parts;
   }
 
@@ -68,7 +65,7 @@ export class TrunkSender {
     }
     // If the record is refused, the trunk is left where it is and the plan is sent again:
     // some of the record may have reached the disk, and an orphan can be found, a trunk
-    // that a record speaks of and that is gone cannot be made again.
+    // that a record names and that is gone cannot be made again.
     try {
       await this.#record(plan, fileId, sentCrc);
     } catch (error) {
@@ -111,13 +108,7 @@ export class TrunkSender {
   #bytesOf(plan: TrunkPlan): AsyncIterable<Uint8Array> {
     const { container, spool } = this.#parts;
     if (plan.kind === 'whole') return wholeBytes(spool, plan.rows[0]!);
-    const nothing = Promise.resolve(Buffer.alloc(0));
-    return trunkBytes(plan, {
-      read: (segment, position, count) =>
-        container.segment(segment)?.read(position, count) ?? nothing,
-      readFirmly: (segment, position, count) =>
-        container.segment(segment)?.readFirmly(position, count) ?? nothing,
-    });
+    return trunkBytes(plan, container);
   }
 }
 
@@ -153,19 +144,12 @@ export function finishTrunk(
 
 function describe(plan: TrunkPlan, fileId: string, trunkCrc: number) {
   const { taskId, kind, size, rows } = plan;
-  const stored = {
-    taskId,
-    kind,
-    fileId,
-    size,
-    crc32: trunkCrc,
-    files: rows.length,
-  };
+  const stored = { taskId, kind, fileId, size, crc32: trunkCrc, files: rows.length };
   if (kind === 'trunk') return stored;
   return { ...stored, file: describeWhole(rows[0]!) };
 }
 
-/** What the record of its storing tells of a large file. */
+/** What the `stored` record of a large file says of it. */
 export function describeWhole(row: FileRow): NonNullable<StoredTrunk['file']> {
   const { key, name, type, group, stagedAt, expiresAt, was } = row;
   return { key, name, type, group, stagedAt, expiresAt, was };
@@ -193,4 +177,95 @@ function mismatch(fileId: string, { size, kind }: TrunkPlan, crc: number): strin
   if (storedSize !== size) return `${storedSize} bytes instead of ${size}`;
   if (fields.crc32 !== crc) return `CRC-32 ${fields.crc32} instead of ${crc}`;
   return undefined;
+}
+
+/** The bytes of files on this disk are not those that were acknowledged, or cannot be read. */
+export class DamagedMembers extends Error {
+  readonly rows: readonly FileRow[];
+
+  /** At least one. */
+  constructor(rows: readonly FileRow[]) {
+    const names = rows.map(({ key }) => key.toString('base64url'));
+    const others = rows.length > 1 ? ` and of ${rows.length - 1} more` : '';
+    super(`the staged bytes of ${names[0]}${others} are damaged`);
+    this.rows = rows;
+  }
+}
+
+/** One read covers neighbours up to this many bytes, skipping gaps of at most the second figure. */
+const EXTENT_BYTES = 2 ** 20;
+const MAX_GAP_BYTES = 64 * 1024;
+
+/**
+ * The trunk in pieces of about a MiB, read from the container as they are sent: nothing of it
+ * is ever in memory whole or on the disk twice. Every file is checked against its CRC-32 on the
+ * way; throws DamagedMembers.
+ */
+async function* trunkBytes(plan: TrunkPlan, container: Container): AsyncGenerator<Buffer> {
+  for (const extent of extents(plan.rows)) {
+    const bodies = await bodiesOf(extent, container);
+    const isSound = ({ size, crc32: crc }: FileRow, index: number) =>
+      bodies[index]?.length === size && crc32(bodies[index]) === crc;
+    const damaged = extent.rows.filter((row, index) => !isSound(row, index));
+    if (damaged.length > 0) throw new DamagedMembers(damaged);
+    yield Buffer.concat(extent.rows.flatMap((row, at) => [encodeMemberHeader(row), bodies[at]!]));
+  }
+  yield encodeDirectory(plan);
+}
+
+/** One by one where they cannot be read together: one bad sector is not all of theirs. */
+async function bodiesOf(
+  { segment: number, start, end, rows }: Extent,
+  container: Container,
+): Promise<(Buffer | undefined)[]> {
+  const segment = container.segment(number);
+  if (!segment) return rows.map(() => Buffer.alloc(0));
+  try {
+    const bytes = await segment.read(start, end - start);
+    return rows.map(({ local, size }) => {
+      const from = local.position - start;
+      return bytes.subarray(from, from + size);
+    });
+  } catch (error) {
+    if (!isMediumFailure(error)) throw error;
+  }
+  const bodies: (Buffer | undefined)[] = [];
+  for (const { local, size } of rows) {
+    const body = segment.readFirmly(local.position, size).catch((error: unknown) => {
+      if (error instanceof Unreadable) return undefined;
+      throw error;
+    });
+    bodies.push(await body);
+  }
+  return bodies;
+}
+
+interface Extent {
+  readonly segment: number;
+  readonly start: number;
+  end: number;
+  readonly rows: FileRow[];
+}
+
+/** Runs of members that one read of their segment covers. */
+function extents(rows: readonly FileRow[]): Extent[] {
+  const found: Extent[] = [];
+  for (const row of rows) {
+    const last = found.at(-1);
+    const { segment, position } = row.local;
+    const end = position + row.size;
+    const gap = last ? position - last.end : 0;
+    if (
+      last?.segment === segment &&
+      gap >= 0 &&
+      gap <= MAX_GAP_BYTES &&
+      end - last.start <= EXTENT_BYTES
+    ) {
+      last.rows.push(row);
+      last.end = end;
+    } else {
+      found.push({ segment, start: position, end, rows: [row] });
+    }
+  }
+  return found;
 }

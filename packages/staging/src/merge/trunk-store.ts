@@ -6,9 +6,20 @@ import {
   type TrunkEntry,
 } from '@stevedore/protocol';
 import { KEY_BYTES } from '../container/constants.js';
+import type { Container } from '../container/container.js';
 import { readFileMeta, readPlaces } from '../container/records.js';
-import type { AdoptedFile, TrunkRow } from '../filemap/filemap.js';
+import type { Spool } from '../container/spool.js';
+import type { AdoptedFile, FileMap, TrunkRow } from '../filemap/filemap.js';
 import { parseKey } from '../key.js';
+
+/** Where the bytes of files are and what says so: this disk, the FileMap, FastDFS. */
+export interface Stores {
+  readonly container: Container;
+  readonly spool: Spool;
+  readonly fileMap: FileMap;
+  readonly trunkStore: TrunkStore;
+  readonly now: () => number;
+}
 
 /** The part of FastDFS that staging needs; the SDK hands in the real one. */
 
@@ -33,7 +44,7 @@ export interface ListedFile {
   readonly createdAt: number;
 }
 
-/** Who has a file, of those that should. */
+/** The storages that have a file, of those that should. */
 export interface Copies {
   /** `host:port` of the storages that have it, with the size and CRC-32 of its id. */
   readonly holders: readonly string[];
@@ -43,8 +54,8 @@ export interface Copies {
 
 export interface TrunkStore {
   /**
-   * Stores a new file and gives its full FastDFS id, in which size and CRC-32 stand. A
-   * copy whose id it cannot give is told to the source's `onLost`.
+   * Stores a new file and gives its full FastDFS id, in which size and CRC-32 stand. For a
+   * copy whose id is not known, the source's `onLost` is called.
    */
   store(source: TrunkSource, signal: AbortSignal): Promise<string>;
   /** Does nothing when there is no such file. */
@@ -61,11 +72,11 @@ export interface TrunkStore {
     holder?: string,
   ): Promise<Buffer>;
   copies(fileId: string, signal: AbortSignal): Promise<Copies>;
-  /** Bytes of a file whose id does not tell; undefined when there is none. */
+  /** Size of a file whose id does not show it; undefined when there is none. */
   sizeOf(fileId: string, signal: AbortSignal): Promise<number | undefined>;
   /**
-   * Tells of every file there is, of some more than once. Resolves with what could not be
-   * asked, a sentence each: files that are only there were not told of.
+   * Lists every file, some more than once. Resolves with what could not be listed, a sentence
+   * each; files that are only there are missing.
    */
   list(onFile: (file: ListedFile) => void, signal: AbortSignal): Promise<readonly string[]>;
 }

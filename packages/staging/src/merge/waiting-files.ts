@@ -4,9 +4,9 @@ import type { FileMap, FileRow } from '../filemap/filemap.js';
 import type { TrunkPlan } from './trunk-plan.js';
 
 /**
- * The files that wait to be packed, of those in the FileMap: not the members of plans
- * under way, nor those whose only copy is damaged. What was looked at once and is in a
- * plan is not looked at again before a plan has ended.
+ * The files that wait for a trunk: all that the FileMap lists as waiting, except members of plans
+ * in flight and files whose only copy is damaged. Files that are in a plan are not looked at again
+ * before a plan has ended.
  */
 export interface WaitingFilesOptions {
   readonly fileMap: FileMap;
@@ -32,9 +32,9 @@ const START: Place = { segment: 0, position: -1 };
 
 export class WaitingFiles {
   readonly #options: WaitingFilesOptions;
-  /** Keys (latin1) of members of plans under way. */
+  /** Keys (latin1) of members of plans in progress. */
   readonly #packing = new Set<string>();
-  /** Small files and their bytes in plans under way. */
+  /** Small files and their bytes in plans in progress. */
   #plannedFiles = 0;
   #plannedBytes = 0;
   /** Everything up to here is in a plan: there is no need to look at it again. */
@@ -77,7 +77,7 @@ export class WaitingFiles {
     return !this.#packing.has(name) && !this.#damaged.has(name);
   }
 
-  /** The oldest segment that a plan under way reads from; Infinity when there is none. */
+  /** The oldest segment that a plan in progress reads from; Infinity when there is none. */
   oldestSegmentInUse(): number {
     let oldest = Number.POSITIVE_INFINITY;
     for (const plan of this.#plans) {

@@ -12,19 +12,18 @@ import {
   stageAgain,
   stopped,
   type UpkeepOptions,
-  type UpkeepParts,
 } from './sound-copies.js';
 
 /**
- * Holds FileMap, container and FastDFS against each other, and adds up where every byte
- * is. What this container has in FastDFS is
+ * Compares FileMap, container and FastDFS, and accounts for every byte that this container has in
+ * FastDFS:
  *
  *     storedBytes = liveBytes + deadBytes + overheadBytes + unreadBytes + orphanBytes
  *
- * live: files refer to it. Dead: its file was deleted or moved. Overhead: headers and
- * directories of trunks. Unread: trunks that a FileMap which is made anew does not know
- * the files of yet. Orphans: stored, and named by no record. The sum is exact while
- * openPlans is 0; else FastDFS may hold openBytes more, at the most.
+ * Live: files refer to it. Dead: its file was deleted or moved. Overhead: headers and directories
+ * of trunks. Unread: trunks whose directories a FileMap that is being rebuilt has not read yet.
+ * Orphans: stored, and named by no record. The sum is exact while openPlans is 0; otherwise
+ * FastDFS may hold up to openBytes more.
  */
 export interface FsckReport {
   readonly waitingFiles: number;
@@ -88,7 +87,7 @@ export async function fsck(parts: FsckParts, options: UpkeepOptions): Promise<Fs
   return { ...sums(parts, found), problems };
 }
 
-function checkCounters({ fileMap }: UpkeepParts, { repair }: UpkeepOptions): FsckProblem[] {
+function checkCounters({ fileMap }: RepairParts, { repair }: UpkeepOptions): FsckProblem[] {
   const said = JSON.stringify(fileMap.counters());
   const counted = fileMap.recount();
   if (said === JSON.stringify(counted)) return [];
@@ -125,7 +124,7 @@ async function checkFiles(
 }
 
 async function checkTrunks(
-  parts: UpkeepParts,
+  parts: RepairParts,
   { repair, signal, onProgress }: UpkeepOptions,
   problems: FsckProblem[],
 ): Promise<void> {
@@ -145,7 +144,7 @@ async function checkTrunks(
 
 /** What is still on this disk of a trunk that FastDFS lost is staged again. */
 async function missing(
-  parts: UpkeepParts,
+  parts: RepairParts,
   trunk: TrunkRow,
   repair: boolean,
   problems: FsckProblem[],
@@ -160,7 +159,9 @@ async function missing(
       problems.push({ code: 'file_lost', subject: formatKey(row.key), detail, repaired: false });
     } else {
       saved += 1;
-      if (repair) await stageAgain(parts, row, bytes);
+      if (!repair) continue;
+      await stageAgain(parts, [{ row, bytes }]);
+      parts.onMoved(row.size, false);
     }
   }
   const detail = `FastDFS no longer has it: ${saved} file(s) have a copy on this disk, ${lost} have none`;
@@ -172,7 +173,7 @@ async function missing(
   });
 }
 
-function* aliveIn({ fileMap }: UpkeepParts, trunk: TrunkRow): Generator<FileRow> {
+function* aliveIn({ fileMap }: RepairParts, trunk: TrunkRow): Generator<FileRow> {
   for (let offset = -1; ; ) {
     const page = fileMap.aliveIn(trunk.id, offset, ROWS_PER_PAGE);
     yield* page;
@@ -181,12 +182,12 @@ function* aliveIn({ fileMap }: UpkeepParts, trunk: TrunkRow): Generator<FileRow>
   }
 }
 
-async function localBytes({ container }: UpkeepParts, row: FileRow): Promise<Buffer | undefined> {
+async function localBytes({ container }: RepairParts, row: FileRow): Promise<Buffer | undefined> {
   return row.local.at === 'container' ? soundBytes(container, row) : undefined;
 }
 
 function sums(
-  { fileMap }: UpkeepParts,
+  { fileMap }: RepairParts,
   { orphans, possible, unlisted, openPlans, openBytes }: OrphanReport,
 ): Omit<FsckReport, 'problems'> {
   const { waitingFiles, waitingBytes, spooledFiles, spooledBytes, mergedFiles, mergedBytes } =

@@ -2,10 +2,9 @@ import { StoreError } from '../errors.js';
 import { findOrphans, type OrphanParts, type OrphanReport, type OrphanSearch } from './orphans.js';
 
 /**
- * Looks for orphans in the background while there is a plan of which it is not known
- * what FastDFS holds: soon after a start, and again once storages have had the time to
- * list what they took. One search at a time; a cluster that cannot be listed is asked
- * again at growing intervals.
+ * Searches for orphans in the background while it is open whether FastDFS holds something of a
+ * plan: soon after a start, and again once storages have had the time to list what they took. One
+ * search at a time; if the cluster cannot be listed, the next search follows after a growing pause.
  */
 export interface OrphanWatchParts extends OrphanParts {
   readonly graceMs: number;
@@ -29,8 +28,8 @@ export class OrphanWatch {
   readonly #stopped = new AbortController();
   #running: Promise<unknown> = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;
-  /** Files that may be another program's and were told of. */
-  readonly #told = new Set<string>();
+  /** Files that may be another program's and were reported. */
+  readonly #reported = new Set<string>();
   #isSearching = false;
   /** In milliseconds of `performance.now()`. */
   #dueAt = 0;
@@ -55,7 +54,7 @@ export class OrphanWatch {
     return { found: this.#found, adopted: this.#adopted, deleted: this.#deleted, openPlans };
   }
 
-  /** Waits for a search that is under way. */
+  /** Waits for a search that is in progress. */
   search(how: Pick<OrphanSearch, 'repair' | 'all'>, signal?: AbortSignal): Promise<OrphanReport> {
     const stopped = this.#stopped.signal;
     const either = signal ? AbortSignal.any([signal, stopped]) : stopped;
@@ -85,7 +84,7 @@ export class OrphanWatch {
     this.#isSearching = true;
     this.search({ repair: true, all: false })
       .then(
-        (report) => this.#tell(report),
+        (report) => this.#report(report),
         (error: Error) => {
           if (!this.#stopped.signal.aborted) onError(error);
         },
@@ -105,8 +104,8 @@ export class OrphanWatch {
     }
   }
 
-  /** Tells of files of this store that are left, and once of those that may be another program's. */
-  #tell({ orphans, possible }: OrphanReport): void {
+  /** Reports orphans that are left, and once each file that may be another program's. */
+  #report({ orphans, possible }: OrphanReport): void {
     const { onError } = this.#parts;
     for (const { fileId, bytes, fate, detail } of orphans) {
       if (fate !== 'left') continue;
@@ -114,8 +113,8 @@ export class OrphanWatch {
       onError(new StoreError('storage_unavailable', text, { retryable: true }));
     }
     for (const { fileId, bytes, key } of possible) {
-      if (this.#told.has(fileId)) continue;
-      this.#told.add(fileId);
+      if (this.#reported.has(fileId)) continue;
+      this.#reported.add(fileId);
       const text = `${fileId} (${bytes} bytes) may be a second copy of ${key ?? 'a large file that was deleted'}; it is left, for it may be another program's`;
       onError(new StoreError('storage_unavailable', text));
     }

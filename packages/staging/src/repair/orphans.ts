@@ -1,29 +1,23 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ProtocolError, parseTrunkTask, TAIL_BYTES, TRUNK_EXTENSION } from '@stevedore/protocol';
-import type { Container } from '../container/container.js';
 import { isStoreError } from '../errors.js';
-import type { FileMap, TrunkRow } from '../filemap/filemap.js';
+import type { TrunkRow } from '../filemap/filemap.js';
 import { formatKey, timeOfKey } from '../key.js';
 import { planTrunk, type TrunkPlan } from '../merge/trunk-plan.js';
-import { type ListedFile, readTrunkDirectory, type TrunkStore } from '../merge/trunk-store.js';
+import type { Stores } from '../merge/trunk-store.js';
+import { type ListedFile, readTrunkDirectory } from '../merge/trunk-store.js';
 
 /**
- * Looks for what FastDFS holds of this container and no record names: a trunk that was
- * stored when the process died before it could record it, one whose reply was lost and
- * which was sent again. The storages list their files; a file with the extension of
- * trunks that the FileMap does not know is asked for its task, which stands in its last
- * bytes. If the task was planned here, the file is an orphan: it is adopted when it is
- * the whole plan and nothing of it was sent again, and deleted otherwise. Files of other
- * tasks belong to other stores and are never touched.
+ * Finds trunks of this container in FastDFS that no record names: the process died before it could
+ * record the trunk, or the reply was lost and the trunk was sent again. The storages list their
+ * files; the last bytes of every trunk that the FileMap does not know name its task. If the task
+ * was planned here, the trunk is an orphan. It is adopted if it is the whole plan and nothing of it
+ * was sent again, and deleted otherwise. Trunks of other stores are never touched.
  *
- * A large file bears no task. One with the size and CRC-32 of a large file whose
- * sending was cut short may be its copy or another program's: it is reported, and left.
+ * A large file names no task. A file with the size and CRC-32 of a large file whose upload was cut
+ * short may be its copy or another program's: it is reported and left.
  */
-export interface OrphanParts {
-  readonly fileMap: FileMap;
-  readonly trunkStore: TrunkStore;
-  readonly now: () => number;
-  readonly container: Container;
+export interface OrphanParts extends Stores {
   /** Takes the stored trunk for the plan; false if it cannot. */
   readonly adopt: (plan: TrunkPlan, fileId: string) => Promise<boolean>;
   /** Takes it in the place of the recorded one, which FastDFS has lost. */
@@ -209,7 +203,7 @@ class Search {
 
   async #decide(trunk: TrunkRow, fileId: string, bytes: number): Promise<void> {
     const { fileMap } = this.#parts;
-    // Recorded meanwhile, or still on its way: its sender knows.
+    // Recorded meanwhile, or still in flight: its sender knows.
     if (fileMap.trunkByFileId(fileId) && trunk.state !== 'retired') return;
     if (trunk.state === 'planned') {
       this.#unfinished.add(nameOf(trunk.taskId));

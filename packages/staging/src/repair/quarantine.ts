@@ -3,10 +3,9 @@ import type { DamagedCopy, DamagePlace, FileMap, FileRow } from '../filemap/file
 import { formatKey } from '../key.js';
 
 /**
- * Copies that are not to be read: a file's bytes in the container or in the spool, or
- * what one storage has of it. They are listed in the FileMap, so a restart knows them;
- * a FileMap that is lost takes the list with it, and what is still damaged is found
- * again when it is read. Every copy is reported once, as an event and as an error.
+ * Damaged copies, which are not read: a file's bytes in the container or the spool, or the copy at
+ * one storage. They are listed in the FileMap, so a restart knows them; if the FileMap is lost,
+ * damage is found again when it is read. Every copy is reported once, as an event and an error.
  */
 export interface DamageEvent {
   readonly key: string;
@@ -20,7 +19,7 @@ export interface DamageEvent {
 export interface DamageStats {
   /** Damaged copies found since the start. */
   readonly found: number;
-  /** Copies made anew, or given up because a sound one is what is read. */
+  /** Copies rebuilt, or given up because a sound one is what is read. */
   readonly repaired: number;
   /** Copies that are not read at present. */
   readonly quarantined: number;

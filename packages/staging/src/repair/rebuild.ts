@@ -6,9 +6,9 @@ import { finishTrunk, inPages } from '../merge/trunk-sender.js';
 import { readTrunkDirectory, type TrunkStore } from '../merge/trunk-store.js';
 
 /**
- * Makes a FileMap that was lost whole again: reads the directories of the trunks that
- * only a record names, and goes on trying while FastDFS is away. What the container has
- * is served and taken meanwhile; that a file is not found means nothing before the end.
+ * Rebuilds a lost FileMap: reads the directories of the trunks that only a record names, and
+ * retries while FastDFS does not answer. Meanwhile uploads go on and the container is served; until
+ * the end, a file that is not found may exist.
  */
 export interface RebuildParts {
   readonly fileMap: FileMap;
@@ -17,7 +17,7 @@ export interface RebuildParts {
   readonly trunks: readonly TrunkRow[];
   readonly onProgress: ((done: number, all: number) => void) | undefined;
   readonly onError: (error: Error) => void;
-  /** Told when the last trunk was read that FastDFS is to be waited for. */
+  /** Called once no trunk is left that waits for FastDFS to answer. */
   readonly onAnswered: () => void;
 }
 
@@ -36,8 +36,8 @@ const FINAL_PAUSE_MS = 60_000;
 export class Rebuild {
   readonly #parts: RebuildParts;
   readonly #stopped = new AbortController();
-  /** Trunks that have been complained of. */
-  readonly #told = new Set<number>();
+  /** Trunks that have been reported. */
+  readonly #reported = new Set<number>();
   #trunks: readonly TrunkRow[];
   #isWaiting: boolean;
   #running: Promise<void> | undefined;
@@ -58,7 +58,7 @@ export class Rebuild {
     return this.#isWaiting;
   }
 
-  /** Goes on until it is complete or stopped. */
+  /** Runs until it is complete or stopped. */
   start(): void {
     this.#running ??= this.#run();
   }
@@ -99,14 +99,14 @@ export class Rebuild {
     const isWaiting = !unread.every(isFinal);
     const isAnswered = this.#isWaiting && !isWaiting;
     this.#isWaiting = isWaiting;
-    this.#complain(unread);
+    this.#report(unread);
     if (isAnswered) onAnswered();
   }
 
   /** Once for each trunk. */
-  #complain(unread: readonly UnreadTrunk[]): void {
-    const fresh = unread.filter(({ trunk }) => !this.#told.has(trunk.id));
-    for (const { trunk } of fresh) this.#told.add(trunk.id);
+  #report(unread: readonly UnreadTrunk[]): void {
+    const fresh = unread.filter(({ trunk }) => !this.#reported.has(trunk.id));
+    for (const { trunk } of fresh) this.#reported.add(trunk.id);
     const away = fresh.filter((one) => !isFinal(one));
     if (away.length > 0) this.#parts.onError(incomplete(away));
     for (const one of fresh) if (isFinal(one)) this.#parts.onError(unreadable(one));

@@ -6,17 +6,17 @@ import {
   PART_BYTES,
   type RepairParts,
   readTrunk,
+  type Signal,
   soundBytes,
   soundSlice,
   stageAgain,
 } from './sound-copies.js';
 
 /**
- * Makes a damaged copy good from a sound one. A slice is staged again from the
- * container, or from a storage that has it sound, and goes into a coming trunk; a
- * damaged copy on this disk is given up once a storage has shown a sound one. A large
- * file goes back into the spool (repair-large.ts). One that was being moved is where it
- * was before (take-back.ts).
+ * Repairs damaged copies from a sound one. A slice is staged again, from the container or from a
+ * storage that has it sound, and goes into a coming trunk. A damaged copy on this disk is dropped
+ * once a storage has shown a sound one. A large file goes back into the spool. A file that was
+ * being moved returns to its former place.
  */
 
 /** Repairs that wait; what is beyond them is found again. */
@@ -26,34 +26,26 @@ const MAX_WANTED = 1_000;
 export async function repairFile(
   parts: RepairParts,
   key: Buffer,
-  signal: AbortSignal | undefined,
+  signal: Signal,
 ): Promise<boolean> {
   const { fileMap, quarantine } = parts;
   const row = fileMap.find(key);
   if (!row) return true;
   if (!row.trunk) return repairWaiting(parts, row, signal);
-  const isMended = await (row.local.at === 'container'
+  const isRepaired = await (row.local.at === 'container'
     ? repairSmall(parts, row, signal)
     : repairLarge(parts, row, signal));
-  if (isMended) quarantine.countRepaired();
-  return isMended;
+  if (isRepaired) quarantine.countRepaired();
+  return isRepaired;
 }
 
 /** One that waits has no other copy, unless it was in FastDFS before. */
-async function repairWaiting(
-  parts: RepairParts,
-  row: FileRow,
-  signal: AbortSignal | undefined,
-): Promise<boolean> {
+async function repairWaiting(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
   if (!parts.quarantine.has(row.key, localDamage(row))) return false;
   return takeBack(parts, row, signal);
 }
 
-async function repairSmall(
-  parts: RepairParts,
-  row: FileRow,
-  signal: AbortSignal | undefined,
-): Promise<boolean> {
+async function repairSmall(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
   const { fileMap, quarantine } = parts;
   const isLocalBad = quarantine.has(row.key, 'container');
   const isTrunkBad = quarantine.holders(row.key).length > 0;
@@ -63,7 +55,8 @@ async function repairSmall(
   if (isTrunkBad) {
     const bytes = local ?? (await soundSlice(parts, row, signal));
     if (!bytes || fileMap.find(row.key)?.trunk?.id !== row.trunk?.id) return false;
-    await stageAgain(parts, row, bytes);
+    await stageAgain(parts, [{ row, bytes }]);
+    parts.onMoved(row.size, false);
     quarantine.forget(row.key);
     return true;
   }
@@ -118,13 +111,9 @@ export class Repairs {
  *
  * The spool's file is whole, checked and durable before the record that makes it the
  * file's place. If that record is refused, the file stays for the next attempt, or until
- * the next start, which removes what no record speaks of.
+ * the next start, which removes what no record names.
  */
-function repairLarge(
-  parts: RepairParts,
-  row: FileRow,
-  signal: AbortSignal | undefined,
-): Promise<boolean> {
+function repairLarge(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
   return parts.inTurn(async () => {
     const current = parts.fileMap.find(row.key);
     // Another repair came first, or it was deleted.
@@ -133,11 +122,7 @@ function repairLarge(
   });
 }
 
-async function repair(
-  parts: RepairParts,
-  row: FileRow,
-  signal: AbortSignal | undefined,
-): Promise<boolean> {
+async function repair(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
   const { fileMap, spool, quarantine } = parts;
   const isAnyBad = quarantine.holders(row.key).length > 0;
   if (quarantine.has(row.key, 'spool')) {
@@ -163,11 +148,7 @@ async function isSoundInSpool(
 }
 
 /** From the first storage whose copy turns out to be sound. */
-async function fetchToSpool(
-  parts: RepairParts,
-  row: FileRow,
-  signal: AbortSignal | undefined,
-): Promise<boolean> {
+async function fetchToSpool(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
   if (parts.spool.has(row.key)) return false;
   for (const holder of await goodHolders(parts, row, signal)) {
     const isSound = await fetchFrom(parts, row, holder, signal);
@@ -182,7 +163,7 @@ async function fetchFrom(
   { fileMap, trunkStore, beginAgain }: RepairParts,
   row: FileRow,
   holder: string,
-  signal: AbortSignal | undefined,
+  signal: Signal,
 ): Promise<boolean | undefined> {
   const writer = await beginAgain(row.key, row.size);
   let isSound: boolean | undefined;
@@ -210,19 +191,15 @@ async function storeAgain(parts: RepairParts, row: FileRow): Promise<boolean> {
   const isDone = await parts.alone(async () => {
     await spool.syncNames();
     const isThere = spool.has(row.key) && fileMap.find(row.key)?.trunk?.id === row.trunk?.id;
-    if (isThere) await stageAgain(parts, row, undefined);
-    return isThere;
+    if (!isThere) return false;
+    await stageAgain(parts, [{ row, bytes: undefined }]);
+    parts.onMoved(row.size, true);
+    return true;
   });
   if (!fileMap.find(row.key)) await spool.remove(row.key);
   if (isDone) quarantine.forget(row.key);
   return isDone;
 }
-
-/**
- * A file that was moved out of a trunk, or out of FastDFS whole, and whose new copy on this
- * disk is damaged before it is stored again: its old place is kept until then. Once a
- * storage has shown that the file is sound there, that is its place again.
- */
 
 /** The waiting file at the place in FastDFS that it was moved from; undefined if that is gone. */
 function formerRow(fileMap: FileMap, row: FileRow): FileRow | undefined {
@@ -235,14 +212,12 @@ function formerRow(fileMap: FileMap, row: FileRow): FileRow | undefined {
 }
 
 /**
- * True if FastDFS has it sound and is where it is read from. False if it has no such place,
- * or no storage has it sound there. Rejects while FastDFS is away.
+ * For a file that was moved out of FastDFS and whose new copy is damaged before it is stored
+ * again: its old place is kept until then, and once a storage has shown that it is sound
+ * there, that is its place again. False if there is no such place, or none is sound. Rejects
+ * while FastDFS is away.
  */
-export async function takeBack(
-  parts: RepairParts,
-  row: FileRow,
-  signal: AbortSignal | undefined,
-): Promise<boolean> {
+export async function takeBack(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
   const former = formerRow(parts.fileMap, row);
   if (!former) return false;
   const isSound =
@@ -261,7 +236,7 @@ async function putBack(
 ): Promise<boolean> {
   const current = fileMap.find(row.key);
   if (!current) return false;
-  // Somebody else was first, or it was stored meanwhile.
+  // Another repair was first, or it was stored meanwhile.
   if (current.trunk) return true;
   const place = localDamage(current);
   const isBad = isSameCopy(row, current) || quarantine.has(row.key, place);
@@ -270,7 +245,7 @@ async function putBack(
   quarantine.lift(row.key, place);
   quarantine.countRepaired();
   if (current.local.at === 'container') return true;
-  // A power failure may take the FileMap's changes: then its record speaks of the spool's file.
+  // A power failure may take the FileMap's changes: then its record names the spool's file.
   await container.sync();
   await fileMap.checkpoint();
   if (fileMap.find(row.key)?.local.at !== 'spool') await spool.remove(row.key);

@@ -3,9 +3,8 @@ import { scrub } from './scrub.js';
 import type { RepairParts } from './sound-copies.js';
 
 /**
- * Scrubs in the background, for as long as the store is open: one walk a day at most,
- * at a low rate, going on where the last process was stopped. FastDFS being away ends a
- * walk, and the next goes on from there.
+ * Scrubs in the background while the store is open: at most one walk a day, at a low rate. A walk
+ * continues where the last process stopped, or where FastDFS stopped answering.
  */
 export interface ScrubWatchOptions {
   /** 0: off. */

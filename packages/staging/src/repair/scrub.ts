@@ -17,11 +17,10 @@ import {
 } from './sound-copies.js';
 
 /**
- * Reads every byte there is, at a bounded rate, and holds it against its CRC-32:
- * local copies first, then every living slice of every trunk, at each storage that has
- * it. A damaged copy is quarantined and made good from a sound one; a quarantined copy
- * that is sound again is let out. A file without any sound copy is reported, and reading
- * it is an error, never wrong bytes.
+ * Reads every byte at a bounded rate and checks it against its CRC-32: local copies first, then
+ * every living slice of every trunk, at each storage that has it. A damaged copy is quarantined and
+ * repaired from a sound one; a quarantined copy that is sound again is released. A file without
+ * any sound copy is reported, and reading it is an error, never wrong bytes.
  */
 export interface ScrubOptions extends UpkeepOptions {
   readonly bytesPerSecond: number;
@@ -112,7 +111,7 @@ class Scrub {
       this.#localBytes += row.size;
       if (sound === true) this.#parts.quarantine.lift(row.key, where);
       else await this.#localDamage(row, where, sound === 'unreadable');
-      // A large file has paid for its bytes as they were read.
+      // A large file was paced while it was read.
       await this.#pace(where === 'spool' ? 0 : row.size, !row.trunk);
     }
   }
@@ -129,7 +128,7 @@ class Scrub {
     }
   }
 
-  /** The storages that have the trunk; undefined stands for whoever answers. */
+  /** The storages that have the trunk; undefined: any that answers. */
   async #holders(trunk: TrunkRow): Promise<readonly (string | undefined)[]> {
     const { signal } = this.#options;
     const timeout = AbortSignal.timeout(COPIES_TIMEOUT_MS);
@@ -204,11 +203,11 @@ class Scrub {
   ): Promise<void> {
     const { quarantine } = this.#parts;
     const { repair, signal } = this.#options;
-    // That the disk fails as a whole may pass: no copy is given up for that.
+    // A disk that fails as a whole may recover: that condemns no copy.
     if (!unreadable) quarantine.add(row, where);
     // A file that waits may be sound where it was moved from.
-    const isMendable = repair && !unreadable;
-    const repaired = isMendable && (await repairFile(this.#parts, row.key, signal));
+    const isRepairable = repair && !unreadable;
+    const repaired = isRepairable && (await repairFile(this.#parts, row.key, signal));
     const what = unreadable ? 'cannot be read at present' : 'is damaged';
     const detail = row.trunk
       ? `the copy on this disk ${what}; FastDFS has the file as ${row.trunk.fileId}`

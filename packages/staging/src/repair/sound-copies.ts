@@ -5,20 +5,21 @@ import { BlockChecksums, isBlockListOf } from '../container/block-checksums.js';
 import type { Container } from '../container/container.js';
 import { deletionRecord, movedRecord } from '../container/records.js';
 import { Unreadable } from '../container/segment.js';
-import type { Spool, SpoolWriter } from '../container/spool.js';
+import type { SpoolWriter } from '../container/spool.js';
 import { isStoreError, StoreError } from '../errors.js';
 import type { FileMap, FileRow, TrunkRow } from '../filemap/filemap.js';
 import type { FormerPlace } from '../filemap/rows.js';
-import type { TrunkStore } from '../merge/trunk-store.js';
+import type { Stores, TrunkStore } from '../merge/trunk-store.js';
 import type { Quarantine } from './quarantine.js';
 
 /**
- * Which storages have a file sound, and its bytes from one of them: what every repair
- * begins with. A copy that turns out to be damaged is quarantined on the way.
+ * What every check and repair begins with: which copies of a file are sound, and its bytes from one
+ * of them. A copy that turns out to be damaged is quarantined.
  */
-export interface RepairParts extends UpkeepParts {
+export interface RepairParts extends Stores {
   readonly quarantine: Quarantine;
-  readonly fileMap: FileMap;
+  /** Another copy was made of a file that had lost one. */
+  readonly onMoved: (bytes: number, spooled: boolean) => void;
   /** Makes room for so many bytes and brings a file back into the spool. */
   readonly beginAgain: (key: Buffer, bytes: number) => Promise<SpoolWriter>;
   /** Does the work while nothing is removed from container and spool. */
@@ -26,6 +27,9 @@ export interface RepairParts extends UpkeepParts {
   /** Large files are repaired one after the other. */
   readonly inTurn: Serial;
 }
+
+/** Ends the work, if there is one. */
+export type Signal = AbortSignal | undefined;
 
 /** One ranged read of a large file. */
 export const PART_BYTES = 2 ** 20;
@@ -35,7 +39,7 @@ export async function isSoundAt(
   parts: Pick<RepairParts, 'fileMap' | 'trunkStore'>,
   row: FileRow,
   holder: string | undefined,
-  signal: AbortSignal | undefined,
+  signal: Signal,
   onBytes: (bytes: number) => Promise<void> = () => Promise.resolve(),
 ): Promise<boolean> {
   const checksums = new BlockChecksums();
@@ -55,8 +59,7 @@ export async function isSoundAt(
 
 /** Keeps the checksums of a large file's blocks if it has none that are right. */
 export function learnBlocks(fileMap: FileMap, row: FileRow, list: Buffer): void {
-  const known = fileMap.blocks(row.key);
-  if (known && isBlockListOf(known, row)) return;
+  if (blocksOf(fileMap, row)) return;
   if (fileMap.find(row.key) && isBlockListOf(list, row)) fileMap.setBlocks(row.key, list);
 }
 
@@ -64,7 +67,7 @@ export function learnBlocks(fileMap: FileMap, row: FileRow, list: Buffer): void 
 export async function soundSlice(
   parts: RepairParts,
   row: FileRow,
-  signal: AbortSignal | undefined,
+  signal: Signal,
 ): Promise<Buffer | undefined> {
   if (row.size === 0) return Buffer.alloc(0);
   const trunk = row.trunk!;
@@ -87,7 +90,7 @@ export async function soundSlice(
 export async function goodHolders(
   { trunkStore, quarantine }: RepairParts,
   row: FileRow,
-  signal: AbortSignal | undefined,
+  signal: Signal,
 ): Promise<string[]> {
   const bad = quarantine.holders(row.key);
   const { holders } = await trunkStore.copies(
@@ -101,7 +104,7 @@ export async function goodHolders(
 export async function hasSoundHolder(
   parts: RepairParts,
   row: FileRow,
-  signal: AbortSignal | undefined,
+  signal: Signal,
 ): Promise<boolean> {
   for (const holder of await goodHolders(parts, row, signal)) {
     const isSound = await isSoundAt(parts, row, holder, signal).catch(() => undefined);
@@ -129,19 +132,8 @@ export async function soundBytes(
   }
 }
 
-/** What the check (fsck.ts) and the scrub (scrub.ts) share. */
-export interface UpkeepParts {
-  readonly container: Container;
-  readonly spool: Spool;
-  readonly fileMap: FileMap;
-  readonly trunkStore: TrunkStore;
-  /** Another copy was made of a file that had lost one. */
-  readonly onMoved: (bytes: number, spooled: boolean) => void;
-  readonly now: () => number;
-}
-
 export interface UpkeepOptions {
-  /** Mends what can be mended; without it nothing is changed. */
+  /** Repairs what can be repaired; without it nothing is changed. */
   readonly repair: boolean;
   readonly signal?: AbortSignal;
   readonly onProgress?: (done: number, all: number) => void;
@@ -165,13 +157,16 @@ export async function* allFiles(
   }
 }
 
-/** A trunk's bytes, of one storage or of any; undefined when FastDFS has no such file. Other failures are thrown. */
+/**
+ * A trunk's bytes, of one storage or of any; undefined when FastDFS has no such file. Other
+ * failures are thrown.
+ */
 export async function readTrunk(
   store: TrunkStore,
   trunk: Pick<TrunkRow, 'fileId'>,
   offset: number,
   length: number,
-  signal: AbortSignal | undefined,
+  signal: Signal,
   holder?: string,
 ): Promise<Buffer | undefined> {
   const timeout = AbortSignal.timeout(READ_TIMEOUT_MS);
@@ -184,28 +179,36 @@ export async function readTrunk(
   }
 }
 
+/** Checksums of the large file's blocks, if they are known and its own. */
+export function blocksOf(fileMap: FileMap, row: FileRow): Buffer | undefined {
+  const list = fileMap.blocks(row.key);
+  return list && isBlockListOf(list, row) ? list : undefined;
+}
+
+/** Where the merged file has been, its present place in a trunk last. */
+function placesOf({ was, trunk }: FileRow): FormerPlace[] {
+  return trunk ? [...was, [trunk.fileId, trunk.offset]] : [...was];
+}
+
 /**
- * Stages a stored file again from a copy that is sound: from the bytes that are given, or
- * from those in the spool. It is stored again like a new one.
+ * Stages files again that were stored: with the bytes that are given, or those in the spool.
+ * They are stored again like new ones. `row` is the file as it was.
  */
 export async function stageAgain(
-  parts: Pick<UpkeepParts, 'container' | 'fileMap' | 'onMoved' | 'now'>,
-  row: FileRow,
-  bytes: Buffer | undefined,
+  { container, fileMap, now }: Pick<Stores, 'container' | 'fileMap' | 'now'>,
+  files: readonly { readonly row: FileRow; readonly bytes: Buffer | undefined }[],
 ): Promise<void> {
-  const { container, fileMap, onMoved, now } = parts;
-  // A record with a list that is not the file's would be taken for a damaged one.
-  const list = bytes ? undefined : fileMap.blocks(row.key);
-  const place: FormerPlace = [row.trunk!.fileId, row.trunk!.offset];
-  const file = {
-    ...row,
-    body: bytes && [bytes],
-    blocks: list && isBlockListOf(list, row) ? list : undefined,
-  };
-  await container.append([movedRecord(file, [...row.was, place])]);
+  if (files.length === 0) return;
+  const records = files.map(({ row, bytes }) => {
+    // A record with a list that is not the file's would be taken for a damaged one.
+    const blocks = bytes ? undefined : blocksOf(fileMap, row);
+    return movedRecord({ ...row, body: bytes && [bytes], blocks }, placesOf(row));
+  });
+  await container.append(records);
   // One that was deleted meanwhile must be deleted behind its new record too.
-  if (!fileMap.find(row.key)) await container.append([deletionRecord(row.key, now())]);
-  onMoved(row.size, bytes === undefined);
+  const gone = files.filter(({ row }) => !fileMap.find(row.key));
+  if (gone.length === 0) return;
+  await container.append(gone.map(({ row }) => deletionRecord(row.key, now())));
 }
 
 export function stopped(): StoreError {

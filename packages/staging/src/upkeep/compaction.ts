@@ -1,32 +1,23 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import type { Background } from '../background.js';
-import type { Container } from '../container/container.js';
-import { deletionRecord, movedRecord, retiredRecord } from '../container/records.js';
-import type { FileMap, FileRow, TrunkRow } from '../filemap/filemap.js';
-import type { FormerPlace } from '../filemap/rows.js';
-import type { TrunkStore } from '../merge/trunk-store.js';
+import type { Acceptance } from '../container/acceptance.js';
+import type { LocalCopies } from '../container/local-copies.js';
+import type { FileRow, TrunkRow } from '../filemap/filemap.js';
+import type { Stores } from '../merge/trunk-store.js';
 import type { Rebuild } from '../repair/rebuild.js';
-import type { Retention } from './retention.js';
+import { type RepairParts, soundSlice, stageAgain } from '../repair/sound-copies.js';
+import { type Retention, recordOf } from './retention.js';
 
 /**
- * Gives the room of deleted files back. The living files of a trunk that is more
- * than half dead are staged again, at a bounded rate, and go into coming trunks like
- * new ones: under the same key, with a forwarding row from their old slice id. The
- * old trunk is deleted from FastDFS once all of them are confirmed elsewhere; until
- * then it can be read, so no read fails on the way.
+ * Gives the space of deleted files back. The living files of a trunk that is more than half dead
+ * are staged again, at a bounded rate, and go into coming trunks under the same keys; their old
+ * slice ids become forwarding rows. The old trunk is deleted from FastDFS once all of them are
+ * confirmed elsewhere; until then it can be read, so no read fails.
  */
-export interface CompactionParts {
-  readonly container: Container;
-  readonly fileMap: FileMap;
-  readonly trunkStore: TrunkStore;
-  readonly now: () => number;
-  /** Bytes of a file from this disk; undefined when they are only in FastDFS. */
-  readonly readLocal: (row: FileRow) => Promise<Buffer | undefined>;
-  /** The file's bytes from a storage that has them sound; undefined when none has. */
-  readonly readSound: (row: FileRow) => Promise<Buffer | undefined>;
-  readonly makeRoom: (bytes: number) => Promise<void>;
-  readonly onMoved: (bytes: number) => void;
+export interface CompactionParts extends RepairParts {
+  readonly local: LocalCopies;
+  readonly acceptance: Acceptance;
   readonly bytesPerSecond: number;
 }
 
@@ -86,31 +77,27 @@ export class Compaction {
     return moved;
   }
 
-  async #move(trunk: TrunkRow, rows: readonly FileRow[]): Promise<Moved> {
-    const { container, fileMap, makeRoom, now, onMoved } = this.#parts;
+  async #move(trunk: TrunkRow, rows: readonly FileRow[]) {
+    const { fileMap, acceptance, onMoved } = this.#parts;
     const bytes = rows.reduce((sum, row) => sum + row.size, 0);
-    await makeRoom(bytes);
-    const records = [];
+    await acceptance.makeRoom(bytes);
+    const files = [];
     for (const row of rows) {
       const body = await this.#read(trunk, row).catch((error: unknown) => {
         // Deleted since the page was read, perhaps with its whole trunk.
         if (fileMap.find(row.key)?.trunk?.id !== trunk.id) return undefined;
         throw error;
       });
-      if (!body) continue;
-      records.push(movedRecord({ ...row, body: [body] }, places(row)));
+      if (body) files.push({ row, bytes: body });
     }
-    if (records.length > 0) await container.append(records);
-    onMoved(bytes);
-    // One that was deleted while it was moved must be deleted behind its new record too.
-    const gone = rows.filter((row) => !fileMap.find(row.key));
-    if (gone.length > 0) await container.append(gone.map((row) => deletionRecord(row.key, now())));
-    return { bytes, files: records.length };
+    await stageAgain(this.#parts, files);
+    onMoved(bytes, false);
+    return { bytes, files: files.length };
   }
 
   /** Undefined when no copy is sound. */
   async #read(trunk: TrunkRow, row: FileRow): Promise<Buffer | undefined> {
-    const local = await this.#parts.readLocal(row);
+    const local = await this.#parts.local.read(row);
     if (local) return local;
     const { trunkStore } = this.#parts;
     const { signal } = this.#stopped;
@@ -119,23 +106,13 @@ export class Compaction {
         ? Buffer.alloc(0)
         : await trunkStore.read(trunk.fileId!, row.trunk!.offset, row.size, signal);
     if (bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
-    return this.#parts.readSound(row);
+    return soundSlice(this.#parts, row, undefined);
   }
 
   async #pause(ms: number): Promise<void> {
     if (ms < 1) return;
     await sleep(ms, undefined, { signal: this.#stopped.signal }).catch(() => undefined);
   }
-}
-
-interface Moved {
-  readonly bytes: number;
-  readonly files: number;
-}
-
-/** Where the file has been, its present place in the trunk last. */
-function places(row: FileRow): FormerPlace[] {
-  return [...row.was, [row.trunk!.fileId, row.trunk!.offset]];
 }
 
 /** The first rows whose sizes sum up to at most `bytes`; one at least. */
@@ -154,12 +131,8 @@ function firstBytes(rows: readonly FileRow[], bytes: number): FileRow[] {
  * looked for in it, whatever becomes of the FileMap, and the deletions of its files
  * need no longer be kept. Asking is repeated until FastDFS has done it.
  */
-export interface RetirementParts {
-  readonly container: Container;
-  readonly fileMap: FileMap;
+export interface RetirementParts extends Stores {
   readonly retention: Retention;
-  readonly trunkStore: TrunkStore;
-  readonly now: () => number;
 }
 
 const REMOVE_TIMEOUT_MS = 30_000;
@@ -202,13 +175,10 @@ export class Retirement {
 
   /** Not while retention may write the record of its storing again, behind this one. */
   #giveUp(trunk: TrunkRow): Promise<void> {
-    const { taskId, kind, fileId, size, crc32, files, doubtfulSince } = trunk;
-    const { container, retention, now } = this.#parts;
-    const doubtful = doubtfulSince !== null;
-    const stored = { taskId, kind, fileId: fileId!, size, crc32: crc32 ?? 0, files, doubtful };
+    const { container, fileMap, retention, now } = this.#parts;
     return retention.alone(async () => {
       if (this.#isNeeded(trunk)) return;
-      await container.append([retiredRecord(stored, now())]);
+      await container.append([recordOf(fileMap, { ...trunk, state: 'retiring' }, now())]);
     });
   }
 

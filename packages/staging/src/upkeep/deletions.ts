@@ -1,23 +1,18 @@
 import type { Background } from '../background.js';
-import type { Container } from '../container/container.js';
 import { deletionRecord } from '../container/records.js';
-import type { Spool } from '../container/spool.js';
 import { StoreError } from '../errors.js';
-import type { FileMap, FileRow } from '../filemap/filemap.js';
+import type { FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
+import type { Stores } from '../merge/trunk-store.js';
 import type { WaitingFiles } from '../merge/waiting-files.js';
 import type { Quarantine } from '../repair/quarantine.js';
 import type { Rebuild } from '../repair/rebuild.js';
 
-/** Deletes files: when their owners ask for it, and when their time is over. */
-export interface DeletionsParts {
-  readonly container: Container;
-  readonly fileMap: FileMap;
-  readonly spool: Spool;
+/** Deletes files: on request, and when they have expired. */
+export interface DeletionsParts extends Stores {
   readonly quarantine: Quarantine;
   readonly files: WaitingFiles;
   readonly background: Background;
-  readonly now: () => number;
   readonly rebuild: Rebuild;
   /** The file is no longer left out of trunks. */
   readonly takeIn: (key: Buffer) => void;
@@ -47,7 +42,7 @@ export class Deletions {
     return true;
   }
 
-  /** Deletes the files whose time is over; resolves with how many. */
+  /** Deletes expired files; resolves with how many. */
   async deleteExpired(): Promise<number> {
     const { fileMap, now, background } = this.#parts;
     let deleted = 0;
@@ -73,7 +68,7 @@ export class Deletions {
   }
 }
 
-/** What is answered instead of "not found" while the FileMap is being made anew. */
+/** The answer instead of "not found" while the FileMap is being rebuilt. */
 function unknownYet(key: Buffer): StoreError {
   return new StoreError(
     'storage_unavailable',

@@ -1,5 +1,4 @@
 import { type Serial, serial } from '@stevedore/async';
-import type { Container } from '../container/container.js';
 import type { NewRecord } from '../container/record.js';
 import {
   deletionRecord,
@@ -9,26 +8,21 @@ import {
   storedRecord,
 } from '../container/records.js';
 import type { Segment } from '../container/segment.js';
-import type { Spool } from '../container/spool.js';
 import type { FileMap, TrunkRow } from '../filemap/filemap.js';
 import { describeWhole } from '../merge/trunk-sender.js';
+import type { Stores } from '../merge/trunk-store.js';
 
 /**
- * Frees the container. Segments and spooled files whose bytes FastDFS has confirmed
- * stay as a read copy until their budget, or the container's need for room, ends
- * that. Segments go strictly oldest first; records in them that are still needed
- * are written again, what is damaged and waits is set aside, and the FileMap is made
- * durable, before the file is removed. The newest segment goes as well once all of its files
- * are confirmed: an empty one takes its place.
+ * Frees the container. Segments and spooled files that FastDFS has confirmed stay as a read copy
+ * until their budget is used up or room is needed. Segments go strictly oldest first. Before a
+ * segment is removed, records in it that are still needed are written again, damaged files that
+ * wait are set aside, and the FileMap is made durable. The newest segment can go too once all of
+ * its files are confirmed: an empty one takes its place.
  */
-export interface RetentionParts {
-  readonly container: Container;
-  readonly spool: Spool;
-  readonly fileMap: FileMap;
-  readonly now: () => number;
+export interface RetentionParts extends Stores {
   /** Bytes that confirmed files may keep. */
   readonly retainBytes: number;
-  /** Number of the oldest segment that a trunk on its way still reads from. */
+  /** Number of the oldest segment that a trunk in flight still reads from. */
   readonly oldestInUse: () => number;
   /** Moves damaged files that wait out of the segment; false if it must stay. */
   readonly setAside: (segment: number, isRoomNeeded: boolean) => Promise<boolean>;
@@ -111,7 +105,7 @@ export class Retention {
 
   async #canGo({ number }: Segment, isRoomNeeded: boolean): Promise<boolean> {
     const isFree = await this.#parts.setAside(number, isRoomNeeded);
-    // A file that was found sound meanwhile may be on its way.
+    // A file that was found sound meanwhile may be in flight.
     return isFree && this.#parts.oldestInUse() > number;
   }
 
@@ -141,7 +135,7 @@ export function neededRecords(fileMap: FileMap, segment: number, now: number): N
   ];
 }
 
-/** The record that tells of the trunk what must not be forgotten. */
+/** The record of what must not be forgotten of the trunk. */
 export function recordOf(fileMap: FileMap, trunk: TrunkRow, now: number): NewRecord {
   const { state } = trunk;
   if (state === 'planned' || state === 'abandoned' || state === 'retired') {

@@ -1,29 +1,22 @@
 import { crc32 } from 'node:zlib';
 import { isMediumFailure } from '@stevedore/disk';
-import { isBlockListOf } from '../container/block-checksums.js';
-import type { Container } from '../container/container.js';
-import { deletionRecord, movedRecord } from '../container/records.js';
 import type { Segment } from '../container/segment.js';
 import { Unreadable } from '../container/segment.js';
-import type { Spool } from '../container/spool.js';
-import { type FileMap, type FileRow, localDamage } from '../filemap/filemap.js';
+import { type FileRow, localDamage } from '../filemap/filemap.js';
+import type { Stores } from '../merge/trunk-store.js';
 import { type WaitingFiles, waitingIn } from '../merge/waiting-files.js';
 import type { Quarantine } from '../repair/quarantine.js';
+import { stageAgain } from '../repair/sound-copies.js';
 
 /**
- * Files that wait and whose only copy is damaged can go into no trunk, and would keep
- * their segment, and with it all later ones, for ever. Before such a segment is removed
- * their bytes, damaged as they are, go into the spool, and a record that says so into the
- * newest segment. Of large ones, which are in the spool, the record alone is written again.
- * What the disk does not give it may give later: such a file keeps its segment until the
- * container needs the room. Then what can be read of it is kept.
+ * Sets damaged files aside. A file that waits and whose only copy is damaged can go into no trunk,
+ * and would keep its segment and all later ones for ever. Before such a segment is removed, its
+ * bytes, damaged as they are, go into the spool, with a record in the newest segment. Large files
+ * are in the spool already: only their record is written again. A file that the disk cannot read
+ * may be readable later: it keeps its segment until room is needed, then what can be read is kept.
  */
-export interface SetAsideParts {
-  readonly container: Container;
-  readonly spool: Spool;
-  readonly fileMap: FileMap;
+export interface SetAsideParts extends Stores {
   readonly quarantine: Quarantine;
-  readonly now: () => number;
   readonly files: WaitingFiles;
 }
 
@@ -51,7 +44,7 @@ async function keepInSpool(
   isRoomNeeded: boolean,
 ): Promise<boolean> {
   const segment = container.segment(row.local.segment);
-  // That the disk fails may pass, and what it gives then may be sound.
+  // The disk may recover, and what it gives then may be sound.
   const bytes = await (segment && bytesOf(segment, row, isRoomNeeded).catch(() => undefined));
   if (bytes?.length !== row.size || crc32(bytes) === row.crc32) return false;
   const writer = await spool.beginAgain(row.key);
@@ -66,7 +59,7 @@ async function keepInSpool(
 }
 
 async function bytesOf(segment: Segment, row: FileRow, isRoomNeeded: boolean): Promise<Buffer> {
-  // Most often it is as before, and the next look is not far.
+  // Most often nothing has changed, and the next attempt comes soon.
   if (!isRoomNeeded) return segment.read(row.local.position, row.size);
   try {
     return await segment.readFirmly(row.local.position, row.size);
@@ -76,25 +69,14 @@ async function bytesOf(segment: Segment, row: FileRow, isRoomNeeded: boolean): P
   }
 }
 
-/** If the record is refused, a start removes the spool's file: no record speaks of it. */
+/** If the record is refused, the next start removes the spool's file, as no record names it. */
 async function recordInSpool(parts: SetAsideParts, row: FileRow): Promise<void> {
-  const { container, spool, fileMap, quarantine, now, files } = parts;
-  const blocks = fileMap.blocks(row.key);
-  const file = {
-    ...row,
-    body: undefined,
-    blocks: blocks && isBlockListOf(blocks, row) ? blocks : undefined,
-  };
-  await container.append([movedRecord(file, row.was)]);
-  if (fileMap.find(row.key)) {
-    quarantine.keep(row.key, 'spool');
-    // No trunk can have it; it is a large file to the Merge Task from now on.
-    files.leaveOut(row.key);
-    return;
-  }
-  // It was deleted meanwhile, and must be deleted behind its new record too.
-  await container.append([deletionRecord(row.key, now())]);
-  await spool.remove(row.key);
+  const { spool, fileMap, quarantine, files } = parts;
+  await stageAgain(parts, [{ row, bytes: undefined }]);
+  if (!fileMap.find(row.key)) return spool.remove(row.key);
+  quarantine.keep(row.key, 'spool');
+  // No trunk can have it; it is a large file to the Merge Task from now on.
+  files.leaveOut(row.key);
 }
 
 /** What a disk gives or refuses at a time. */

@@ -1,6 +1,6 @@
+import { Socket } from 'node:net';
 import { type Address, plainAddress } from '../address.js';
 import type { Call } from './call.js';
-import { PatientSocket } from './patient-socket.js';
 import type { ReplyReader } from './reply-reader.js';
 
 /**
@@ -321,4 +321,31 @@ export class Connection {
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/**
+ * A socket that reads before it breaks. A storage may refuse an upload and close
+ * while the body is still being sent; the next write then fails although the refusal
+ * lies ready to be read. Here a failed write is reported only after the event loop
+ * has polled once more, and so after what the server had sent has been delivered.
+ */
+
+type Done = (error?: Error | null) => void;
+
+class PatientSocket extends Socket {
+  override _write(chunk: unknown, encoding: BufferEncoding, done: Done): void {
+    super._write(chunk, encoding, afterReading(done));
+  }
+
+  override _writev(chunks: { chunk: unknown; encoding: BufferEncoding }[], done: Done): void {
+    super._writev?.(chunks, afterReading(done));
+  }
+}
+
+function afterReading(done: Done): Done {
+  return (error) => {
+    if (!error) return done();
+    // The first turn may come before the next poll, the second cannot.
+    setImmediate(() => setImmediate(() => done(error)));
+  };
 }

@@ -143,7 +143,7 @@ const SIGNATURES: Readonly<Record<string, readonly number[]>> = {
   'image/gif': [0x47, 0x49, 0x46, 0x38],
   'image/jpeg': [0xff, 0xd8, 0xff],
 };
-/** A PNG's header chunk follows its signature; an animated one is told by a later chunk. */
+/** A PNG's header chunk follows its signature; an animated one is recognised by a later chunk. */
 const PNG = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex');
 
 function hasOwnSignature(type: string, head: Uint8Array): boolean {

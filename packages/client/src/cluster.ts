@@ -1,11 +1,12 @@
+import { readFile } from 'node:fs/promises';
 import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
-import { StorageStatus } from '@stevedore/protocol';
+import { parseSecrets, StorageStatus, secretsProblem } from '@stevedore/protocol';
 import { DirectoryLock } from '@stevedore/staging';
 import { invalidOption } from './options.js';
 
 /**
- * A look at a cluster before a store relies on it: each tracker by itself, the storages
- * it knows, and one small file stored, read and deleted. Finds facts and judges nothing.
+ * Examines a cluster before a store relies on it: each tracker by itself, the storages that it
+ * knows, and one small file stored, read and deleted. Reports facts and judges nothing.
  */
 
 export interface StorageMember {
@@ -55,7 +56,7 @@ export async function inspectCluster(
   addresses: readonly string[],
   secret?: string,
 ): Promise<ClusterFinding> {
-  const client = clientOf(addresses, secret);
+  const client = connect({ trackers: addresses, secret, connectTimeoutMs: CALL_TIMEOUT_MS });
   try {
     const trackers = await Promise.all(addresses.map((address) => inspectTracker(address, secret)));
     if (trackers.every(({ error }) => error !== undefined)) return { trackers };
@@ -99,7 +100,7 @@ async function inspectTracker(
   address: string,
   secret: string | undefined,
 ): Promise<TrackerFinding> {
-  const client = clientOf([address], secret);
+  const client = connect({ trackers: [address], secret, connectTimeoutMs: CALL_TIMEOUT_MS });
   const startedAt = performance.now();
   try {
     await client.ping({ deadlineMs: CALL_TIMEOUT_MS });
@@ -139,11 +140,27 @@ async function probe(client: FastdfsClient): Promise<ProbeFinding> {
   return { error, durationMs: performance.now() - startedAt, storageTime, from, until };
 }
 
-function clientOf(trackers: readonly string[], secret: string | undefined): FastdfsClient {
+/** Throws `invalid_option` for addresses that are none. */
+export function connect(options: ConstructorParameters<typeof FastdfsClient>[0]): FastdfsClient {
   try {
-    return new FastdfsClient({ trackers, secret, connectTimeoutMs: CALL_TIMEOUT_MS });
+    return new FastdfsClient(options);
   } catch (error) {
     if (error instanceof FastdfsError) throw invalidOption(error.message);
     throw error;
   }
+}
+
+/**
+ * The secrets of a cluster, from a file with one a line; lines that begin with # are
+ * remarks. None for no file. Rejects with StoreError `invalid_option`.
+ */
+export async function readClusterSecrets(path: string): Promise<readonly string[]> {
+  if (path === '') return [];
+  const text = await readFile(path, 'utf8').catch((error: Error) => {
+    throw invalidOption(`the file of the cluster's secret cannot be read: ${error.message}`);
+  });
+  const secrets = parseSecrets(text);
+  const problem = secretsProblem(secrets);
+  if (problem !== undefined) throw invalidOption(`in ${path} ${problem}`);
+  return secrets;
 }

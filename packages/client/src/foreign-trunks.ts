@@ -14,13 +14,13 @@ import {
   type TrunkEntry,
 } from '@stevedore/protocol';
 import { LRUCache } from 'lru-cache';
+import type { Downloads } from './downloads.js';
 
 /**
- * Directories of trunks, read once from their tails and kept within a bound. They
- * decide whether a slice id is honoured: its offset, size and CRC-32 must be an
- * entry, anything else is a forgery.
+ * Directories of trunks that other stores wrote, read once from the trunks' tails and cached. They
+ * decide whether a slice id is valid: its offset, size and CRC-32 must be those of an entry,
+ * anything else is a forgery.
  */
-export type ReadTrunk = (fileId: string, offset: number, length: number) => Promise<Buffer>;
 
 interface Directory {
   readonly entries: ReadonlyMap<number, TrunkEntry>;
@@ -36,19 +36,19 @@ export interface EntryGroup {
 }
 
 const MAX_KEPT_BYTES = 32 * 2 ** 20;
-/** What an entry costs in memory beside its texts. */
+/** Memory of an entry in addition to its texts. */
 const ENTRY_BYTES = 166;
 
 export class TrunkDirectories {
-  readonly #read: ReadTrunk;
+  readonly #downloads: Pick<Downloads, 'range'>;
   readonly #kept = new LRUCache<string, Directory>({
     maxSize: MAX_KEPT_BYTES,
     sizeCalculation: (directory) => directory.bytes + 1,
   });
   readonly #loading = new Map<string, Promise<Directory>>();
 
-  constructor(read: ReadTrunk) {
-    this.#read = read;
+  constructor(downloads: Pick<Downloads, 'range'>) {
+    this.#downloads = downloads;
   }
 
   /** The entry that the slice id names; undefined if the trunk has no such entry. */
@@ -58,7 +58,9 @@ export class TrunkDirectories {
     return entry && isSame(entry, slice) ? entry : undefined;
   }
 
-  /** The members of the slice's group around it, each within `maxBytes` of it, if they are known. */
+  /**
+   * The members of the slice's group around it, each within `maxBytes` of it, if they are known.
+   */
   groupAround(
     { trunk, offset }: Pick<SliceId, 'trunk' | 'offset'>,
     maxBytes: number,
@@ -96,10 +98,10 @@ export class TrunkDirectories {
 
   async #load(fileId: string, size: number): Promise<Directory> {
     const tailBytes = Math.min(TAIL_BYTES, size);
-    const tail = await this.#read(fileId, size - tailBytes, tailBytes);
+    const tail = await this.#downloads.range(fileId, size - tailBytes, tailBytes);
     if (tail.length !== tailBytes) throw new ProtocolError(`the tail of ${fileId} is short`);
     const end = parseTrunkEnd(tail, size);
-    const bytes = await this.#read(fileId, end.directoryOffset, end.directoryBytes);
+    const bytes = await this.#downloads.range(fileId, end.directoryOffset, end.directoryBytes);
     const entries = parseTrunkDirectory(bytes, end);
     return {
       entries: new Map(entries.map((entry) => [entry.offset, entry])),
@@ -124,4 +126,60 @@ export function extensionInName(name: string): string {
 
 function isSame(entry: SliceEntry, slice: SliceEntry): boolean {
   return entry.size === slice.size && entry.crc32 === slice.crc32;
+}
+
+/**
+ * Which slices of trunks that other stores wrote are deleted. A trunk's directory does not
+ * tell; a storage of Stevedore does. A stock storage knows no slices at all: a group that
+ * denies other slices of the same trunk too is taken for a stock one for a while.
+ */
+
+const MAX_GROUPS = 1000;
+const STOCK_MS = 600_000;
+/** A slice that was there is not asked for again so soon. */
+const ALIVE_MS = 1000;
+const MAX_ALIVE = 10_000;
+/** Other slices that are asked for before a group counts as stock. */
+const PROBES = 3;
+
+export class ForeignSlices {
+  /** True if a storage says that there is a slice of this id. */
+  readonly #isThere: (sliceId: string) => Promise<boolean>;
+  readonly #alive = new LRUCache<string, true>({ max: MAX_ALIVE, ttl: ALIVE_MS });
+  readonly #stock = new LRUCache<string, true>({ max: MAX_GROUPS, ttl: STOCK_MS });
+
+  constructor(isThere: (sliceId: string) => Promise<boolean>) {
+    this.#isThere = isThere;
+  }
+
+  /** `others` are ids of slices in the same trunk. */
+  async isDeleted(
+    group: string,
+    sliceId: string,
+    others: () => Iterable<string>,
+  ): Promise<boolean> {
+    if (this.#stock.has(group) || this.#alive.has(sliceId)) return false;
+    if (await this.#isThere(sliceId)) {
+      this.#alive.set(sliceId, true);
+      return false;
+    }
+    let probes = 0;
+    for (const other of others()) {
+      if (other === sliceId) continue;
+      if (await this.#isThere(other)) return true;
+      probes += 1;
+      if (probes === PROBES) break;
+    }
+    this.#stock.set(group, true);
+    return false;
+  }
+
+  forget(sliceId: string): void {
+    this.#alive.delete(sliceId);
+  }
+
+  /** True if the group's storages are known to know no slices. */
+  isStock(group: string): boolean {
+    return this.#stock.has(group);
+  }
 }

@@ -1,0 +1,33 @@
+import { FastdfsError } from '@stevedore/fastdfs';
+import { Status } from '@stevedore/protocol';
+import { StoreError } from '@stevedore/staging';
+
+/** The errors that reads fail with. */
+
+export function notFound(id: string, cause?: unknown): StoreError {
+  return new StoreError('not_found', `there is no file ${id}`, { cause });
+}
+
+/** No copy of the file has the bytes that were stored. */
+export function corrupt(name: string): StoreError {
+  return new StoreError('corrupt', `the bytes of ${name} are not those that were stored`);
+}
+
+export function aborted(cause: unknown): StoreError {
+  return new StoreError('aborted', 'the read was aborted', { cause });
+}
+
+const NOT_THERE: ReadonlySet<string> = new Set(['not_found', 'unknown_group']);
+
+/** A failure of FastDFS; any other error as it is. */
+export function storageError(error: unknown, fileId: string): unknown {
+  if (!(error instanceof FastdfsError)) return error;
+  // A storage refuses a name that it cannot have given as invalid.
+  if (NOT_THERE.has(error.code) || error.status === Status.invalid) return notFound(fileId, error);
+  if (error.code === 'aborted') return aborted(error);
+  return new StoreError(
+    'storage_unavailable',
+    `FastDFS could not be asked for ${fileId}: ${error.message}`,
+    { cause: error, retryable: true },
+  );
+}
