@@ -70,7 +70,7 @@ function copies({ damage, orphans }) {
   const { found, repaired, quarantined } = damage;
   const value = quarantined === 0 ? 'sound' : `${formatNumber(quarantined)} damaged`;
   const shown = quarantined === 0 ? value : element('span', { className: 'bad' }, value);
-  const more = `${formatNumber(found)} found damaged, ${formatNumber(repaired)} mended; ${plural(orphans.openPlans, 'open plan')}`;
+  const more = `${formatNumber(found)} found damaged, ${formatNumber(repaired)} repaired; ${plural(orphans.openPlans, 'open plan')}`;
   return tile('Copies', shown, more);
 }
 

@@ -6,11 +6,11 @@ import { at, element, facts, formatBytes, formatMoment, formatNumber } from './v
 /** How long the bytes of a download stay for the browser to take them. */
 const HAND_OVER_MS = 30_000;
 
-const told = { onDeleted: () => {} };
+const listeners = { onDeleted: () => {} };
 
 /** `onDeleted` hears of every file that is deleted. */
 export function startLookUp(hooks) {
-  Object.assign(told, hooks);
+  Object.assign(listeners, hooks);
   at('look').addEventListener('submit', (event) => {
     event.preventDefault();
     const id = at('id').value.trim();
@@ -101,7 +101,7 @@ function deleteButton(key, name) {
     try {
       await call(fileUrl(key), { method: 'DELETE' });
       at('found').replaceChildren(element('p', {}, `${name || key} is deleted.`));
-      told.onDeleted();
+      listeners.onDeleted();
     } catch (error) {
       at('found').append(element('p', { className: 'bad' }, error.message));
     }

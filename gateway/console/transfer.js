@@ -84,7 +84,7 @@ export async function fetchFile(url) {
   return URL.createObjectURL(await (await call(url)).blob());
 }
 
-/** What the gateway tells of a key or of a FastDFS id. */
+/** What the gateway says about a key or a FastDFS id. */
 export async function lookUp(id) {
   if (!id.includes('/')) return (await call(`${fileUrl(id)}/info`)).json();
   const url = `/${id.split('/').map(encodeURIComponent).join('/')}`;

@@ -7,7 +7,7 @@ const UPLOADS_AT_ONCE = 3;
 const MAX_TRANSFERS_SHOWN = 100;
 
 const waiting = [];
-const told = { onStored: () => {}, onLookUp: () => {} };
+const listeners = { onStored: () => {}, onLookUp: () => {} };
 let running = 0;
 
 function add(files) {
@@ -50,7 +50,7 @@ async function run({ file, group, view, controller }) {
     );
     showStored(view, receipt);
     say(`${file.name} is stored`);
-    told.onStored();
+    listeners.onStored();
   } catch (error) {
     progress.remove();
     cancel.remove();
@@ -100,7 +100,7 @@ function showStored({ item, progress, said, cancel }, { key, url }) {
       copyButton(key),
       element(
         'button',
-        { type: 'button', className: 'plain small', onclick: () => told.onLookUp(key) },
+        { type: 'button', className: 'plain small', onclick: () => listeners.onLookUp(key) },
         'Look up',
       ),
     ),
@@ -128,7 +128,7 @@ function say(text) {
 
 /** `onStored` hears of every file that is stored, `onLookUp` which one is to be shown. */
 export function startUploads(hooks) {
-  Object.assign(told, hooks);
+  Object.assign(listeners, hooks);
   at('files').addEventListener('change', (event) => {
     add([...event.target.files]);
     event.target.value = '';

@@ -80,11 +80,11 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const requestId = requestIds();
   const refusals = new Refusals(log);
   const app = fastify({
-    // Lines are written by a hook of ours: a logger for each request would cost more.
+    // A hook writes the lines: a logger for each request would cost more.
     logger: false,
     genReqId: requestId,
     exposeHeadRoutes: false,
-    // Addresses that a client claims to have are believed of no one who is not named.
+    // Only named proxies are believed about the addresses of their clients.
     trustProxy: trustProxy.length === 0 ? false : [...trustProxy],
     return503OnClosing: false,
     routerOptions: { maxParamLength: MAX_PARAMETER_CHARS },

@@ -116,7 +116,7 @@ describe('a second put', () => {
     const { code, stderr } = await run(['put', 'd', '-c', '1'], { cwd, env });
     expect(code).toBe(0);
     expect(stderr).toBe(
-      'what is there already is sent again: This key has no scope "read".\nstored 2 files, 12 B\n',
+      'files that the gateway has are sent again: This key has no scope "read".\nstored 2 files, 12 B\n',
     );
     expect(store.files.size).toBe(4);
   });
@@ -149,7 +149,7 @@ describe('a second put', () => {
     const { code, receipts, stderr } = await put(cwd, url, '--again');
     expect([code, receipts.length]).toEqual([0, 3]);
     expect(stderr).toBe(
-      'warning: what is stored is not remembered: the disk is full\nstored 3 files, 18 B\n',
+      'warning: stored files are not remembered: the disk is full\nstored 3 files, 18 B\n',
     );
   });
 });
@@ -191,7 +191,7 @@ describe('a put that cannot go on', () => {
     const elsewhere = `http://127.0.0.1:${(other.address() as AddressInfo).port}`;
     const { code, stderr } = await put(cwd, elsewhere);
     expect(code).toBe(1);
-    expect(stderr).toMatch(/^d\/\d+: what answers at \S+ is no gateway\n20 files not sent/);
+    expect(stderr).toMatch(/^d\/\d+: what answers at \S+ is not a gateway\n20 files not sent/);
   });
 
   test('waits where it may come again in a moment', async () => {

@@ -29,7 +29,7 @@ describe('what the doctor makes of', () => {
     expect(judgeSync([1, 2, 300], 'sync').verdict).toBe('ok');
     expect(judgeSync([19, 25, 25, 1], 'sync').verdict).toBe('warning');
     expect(judgeSync([0.001, 0.002, 0.004], 'sync').advice).toContain('real disk');
-    expect(judgeSync([1], 'os').advice).toContain('power lost');
+    expect(judgeSync([1], 'os').advice).toContain('power failure');
     const need = { containerSize: 10 * 2 ** 30 };
     const disk = {
       freeBytes: 100 * 2 ** 30,

@@ -1,6 +1,11 @@
 import { problemBody, problemCodes } from '@stevedore/middleware/core';
+import type { OptionTable } from '@stevedore/options';
 import { describe, expect, test } from 'vitest';
+import { storageOptions, trackerOptions } from '../../gateway/dist/node-options.js';
 import { parseGatewayOptions } from '../../gateway/dist/options.js';
+import { storageSettings } from '../../packages/storage/dist/storage-options.js';
+import { tierSettings } from '../../packages/tiering/dist/tier-options.js';
+import { trackerSettings } from '../../packages/tracker/dist/tracker-options.js';
 
 describe('options of the gateway', () => {
   test('come from the flag, then the environment, then the file, then the table', () => {
@@ -60,3 +65,33 @@ describe('problems', () => {
     }
   });
 });
+
+describe('flags of trackers and storages', () => {
+  test('have the defaults of the daemons', () => {
+    const tracker = trackerSettings({});
+    const { storeLookup, storeGroup, host, port } = tracker;
+    expect(defaultsOf(trackerOptions)).toMatchObject({ storeLookup, storeGroup, host, port });
+    const storage = storageSettings({ storePaths: ['.'] });
+    const tiers = tierSettings({}, 'group1');
+    expect(defaultsOf(storageOptions)).toMatchObject({
+      host: storage.host,
+      port: storage.port,
+      group: storage.group,
+      cacheSize: storage.cacheBytes,
+      cacheFilter: storage.cacheFilter,
+      readAhead: storage.readAheadBytes,
+      writeCopies: storage.writeCopies,
+      metadataTier: tiers.enabled,
+      metadataTierSize: tiers.roomBytes,
+      shareWith: tiers.shareWith,
+      smallFileThreshold: tiers.thresholdBytes,
+      smallFileShare: tiers.parameters.smallFileShare * 100,
+      bandwidth: tiers.bytesPerSecond,
+      moveRate: tiers.movesPerSecond,
+      withoutSecret: storage.access.withoutSecret,
+    });
+  });
+});
+
+const defaultsOf = (table: OptionTable) =>
+  Object.fromEntries(Object.entries(table).map(([name, spec]) => [name, spec.default]));

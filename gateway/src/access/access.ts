@@ -37,7 +37,7 @@ export interface AskedBy {
 }
 
 export interface ReadGrant {
-  /** True if the answer is for who asked alone. */
+  /** True if only the client that asked may keep the answer. */
   readonly private: boolean;
   /** How long the answer may be kept. */
   readonly freshSeconds?: number;
@@ -54,7 +54,7 @@ export interface UploadGrant {
   readonly mark?: Buffer;
   /** Throws `signature_expired` where the mark's upload was made and its file is gone. */
   readonly begin: () => void;
-  /** Told once, at the end, how many bytes were stored; undefined where nothing was. */
+  /** Called once, at the end, with the bytes stored; undefined where nothing was. */
   readonly done: (bytes: number | undefined) => void;
 }
 
@@ -113,7 +113,7 @@ export class Access {
     if (this.#keys || this.#urlSecrets.length > 0) this.#demand(asked, 'read');
   }
 
-  /** The gateway's figures: of no file, but not public either. */
+  /** The gateway's figures: about no file, but not public either. */
   watch(asked: AskedBy): void {
     if (this.#keys) this.#demand(asked, 'read');
   }
@@ -123,7 +123,7 @@ export class Access {
     else this.#crossSite.demandOwn(asked.headers);
   }
 
-  /** By a FastDFS id: who sees one in a URL with its token has no leave to delete the file. */
+  /** By a FastDFS id: having seen one in a URL with a token is no permission to delete. */
   removeId(asked: AskedBy): void {
     this.remove(asked);
     if (this.#keys || !this.#antiLeech) return;
@@ -144,7 +144,7 @@ export class Access {
     const key = this.#demand(asked, 'write');
     const quota = this.#usage.setAside(key, asked.maxBytes);
     return {
-      // A limit of its own for each upload costs; none is needed where all that is asked for fits.
+      // Limits for a single upload cost time; none are needed where the announced bytes fit.
       policy:
         quota && quota.bytes < asked.maxBytes
           ? { maxFileBytes: quota.bytes, maxTotalBytes: quota.bytes }
@@ -158,7 +158,7 @@ export class Access {
   #presigned({ parameters, expiresAt, identity }: Verified): UploadGrant {
     const { nonce } = parameters;
     const policy = policyOf(parameters);
-    // Who has one URL knows nothing of the uploads of another.
+    // The holder of one URL learns nothing of uploads by another.
     const scope = `presigned ${identity}`;
     if (nonce === undefined) return { policy, scope, begin: NOTHING, done: NOTHING };
     const mark = uploadMark('presigned', nonce);
@@ -205,7 +205,7 @@ export class Access {
     throw new ProblemError('forbidden', `This key has no scope "${scope}".`);
   }
 
-  /** Bounded by the keys there are: those that went are forgotten when the ring has changed. */
+  /** Forgets the usage of revoked keys when the ring has changed. */
   #prune(): void {
     const ring = this.#keys;
     if (!ring || ring.version === this.#seenKeys) return;
@@ -225,14 +225,14 @@ function presentedKey(headers: IncomingHttpHeaders): string | undefined {
 
 function unauthorized(presented: boolean): ProblemError {
   const message = presented
-    ? 'The API key is not known, or its time is over.'
+    ? 'The API key is unknown or expired.'
     : 'This needs an API key, or a signed URL.';
   return new ProblemError('unauthorized', message, undefined, {
     'www-authenticate': 'Bearer realm="stevedore"',
   });
 }
 
-/** The conditions of a presigned upload. What is signed was meant: nonsense is ours to refuse. */
+/** The conditions of a presigned upload. */
 function policyOf(parameters: QueryValues): UploadPolicy {
   const { type, group } = parameters;
   const maxFileBytes = wholeNumber(parameters['max-bytes']);
@@ -249,13 +249,13 @@ function policyOf(parameters: QueryValues): UploadPolicy {
 function wholeNumber(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   if (/^[1-9]\d{0,14}$/.test(text)) return Number(text);
-  throw new ProblemError('signature_invalid', 'A condition of the URL is no number.');
+  throw new ProblemError('signature_invalid', 'A condition of the URL is not a number.');
 }
 
 /**
- * URLs that were good for one upload and had it, until they end: the record of the file
- * says so as long as there is the file, and this once it was deleted or its time is over.
- * Known to this process alone, and bounded: of very many the oldest are forgotten.
+ * URLs that were good for one upload and have been used, until they expire. The record of
+ * the file says so while the file exists; this remembers it after that, in this process
+ * alone. Bounded: the oldest are evicted.
  */
 
 const MAX_MARKS = 100_000;
@@ -284,8 +284,8 @@ export class SpentMarks {
 /**
  * The anti-leech token of FastDFS URLs, as the FastDFS nginx module checks it: a
  * URL without a token is as wrong as one with a false one (400 both, as the module
- * has it), and a `ts` of 0 never ends. It keeps links from being taken elsewhere
- * and is no match for a signed URL.
+ * has it), and a `ts` of 0 never ends. It keeps links from being used
+ * elsewhere, and is weaker than a signed URL.
  */
 export interface AntiLeech {
   readonly secret: string;
@@ -314,6 +314,6 @@ function demandToken(
       })
     : 'wrong';
   if (result === 'ok') return;
-  const message = result === 'expired' ? 'The time of this token is over.' : 'The token is wrong.';
+  const message = result === 'expired' ? 'This token has expired.' : 'The token is wrong.';
   throw new ProblemError('token_invalid', message);
 }

@@ -4,8 +4,8 @@ import { type ApiKey, isSecretOf, parseApiKey, parseKeyFile } from './api-keys.j
 
 /**
  * The API keys of a file, read again when the file changes: a key is added, ended
- * or replaced without a restart. A file that cannot be read or is not in order
- * changes nothing: the keys that were known stay, and the trouble is told once.
+ * or replaced without a restart. A file that cannot be read or is malformed changes nothing:
+ * the known keys stay, and the error is reported once.
  */
 
 const LOOK_INTERVAL_MS = 1000;
@@ -17,10 +17,10 @@ export interface KeyRingOptions {
   readonly lookIntervalMs?: number;
 }
 
-/** Keys in use that are remembered. */
+/** Verified keys that are remembered. */
 const MAX_SHOWN = 1000;
 
-/** Compared against when there is no such key, so that both cases take as long. */
+/** Compared with when there is no such key, so that both cases take the same time. */
 const NOBODY: ApiKey = {
   id: 'nobody',
   name: '',
@@ -33,7 +33,7 @@ export class KeyRing {
   readonly #options: KeyRingOptions;
   readonly #timer: NodeJS.Timeout;
   #keys: ReadonlyMap<string, ApiKey>;
-  /** Keys that were shown and found right; until the file changes they are not hashed again. */
+  /** Keys that were presented and verified; until the file changes they are not hashed again. */
   readonly #shown = new Map<string, ApiKey>();
   #fileVersion: string;
   /** Counts the times the keys changed. */
@@ -49,7 +49,7 @@ export class KeyRing {
     this.#timer = setInterval(() => void this.look(), interval).unref();
   }
 
-  /** Rejects with `invalid_option` when the file is not there or not in order. */
+  /** Rejects with `invalid_option` when the file is missing or malformed. */
   static async open(options: KeyRingOptions): Promise<KeyRing> {
     try {
       const version = await versionOf(options.path);
@@ -66,7 +66,7 @@ export class KeyRing {
     return this.#keys.size;
   }
 
-  /** Undefined for what is no key, not known, or over. */
+  /** Undefined for a key that is malformed, unknown or expired. */
   find(text: string): ApiKey | undefined {
     const key = this.#shown.get(text) ?? this.#check(text);
     if (key?.expiresAt !== undefined && Date.parse(key.expiresAt) <= this.#options.now()) {
@@ -89,7 +89,7 @@ export class KeyRing {
     return this.#keys.has(id);
   }
 
-  /** Reads the file again if it is another one than before. */
+  /** Reads the file again if it has changed. */
   async look(): Promise<void> {
     if (this.#looking) return;
     this.#looking = true;

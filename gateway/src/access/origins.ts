@@ -5,9 +5,13 @@ import { ProblemError } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
 
 /**
+ * Where requests may come from and be for: host names, and the origins of pages.
+ */
+
+/**
  * The host names that requests may be for. A page can have its own name lead to this
- * machine (DNS rebinding) and then reads answers as its own: a gateway that asks nobody who
- * he is, and trusts in being reached from this machine alone, answers to local names only.
+ * machine (DNS rebinding) and then reads answers as its own: an open gateway, which relies on
+ * being reached from this machine alone, answers to local names only.
  */
 export class HostNames {
   readonly #names: ReadonlySet<string>;
@@ -83,8 +87,8 @@ export function isHost(name: string): boolean {
 }
 
 /**
- * Requests that a page of another site makes its visitor's browser send. Where no key is
- * asked for they would do whatever the visitor may do: writes are refused, unless
+ * Requests that a page of another site makes its visitor's browser send. Without API keys
+ * they could do whatever the visitor may do: writes are refused, unless
  * `corsOrigins` names the page's origin.
  */
 export class CrossSite {
@@ -114,7 +118,7 @@ function hostOf(origin: string): string | undefined {
 
 /**
  * Cross-origin requests of browsers (Fetch, section 3.2): answered for the origins
- * that are named, for nobody else. Credentials are never allowed: an API key is a
+ * that are named, and no others. Credentials are never allowed: an API key is a
  * header that a page sets, not a cookie.
  */
 
@@ -134,7 +138,7 @@ export function allowOrigins(app: FastifyInstance, origins: readonly string[]): 
   if (origins.length === 0) return;
   const known = new Set<string | undefined>(origins);
   app.register(cors, {
-    // A function, and not the list: an origin that is not in it is not even told what is allowed.
+    // A function, not the list: an origin that is not in it does not learn what is allowed.
     origin: known.has('*') ? '*' : (origin, decide) => decide(null, known.has(origin)),
     methods: METHODS,
     exposedHeaders: EXPOSED,

@@ -12,7 +12,7 @@ import { fromFile, option, parseOptions, type RawOptions } from '@stevedore/opti
 
 export type Policies = Readonly<Record<string, UploadPolicy>>;
 
-/** 0 and empty stand for what is not said. */
+/** 0 and empty mean that the policy does not say. */
 export const policyOptions = {
   maxFileSize: option.size(0, 'longest file'),
   maxFiles: option.integer(0, 'most files in one request'),
@@ -48,7 +48,7 @@ export function parsePolicies(content: unknown, path: string): Policies {
   }
   const policies: Record<string, UploadPolicy> = {};
   for (const [name, values] of Object.entries(content)) {
-    if (!NAME.test(name)) throw invalidOption(`${path}: "${name}" is no name for a path`);
+    if (!NAME.test(name)) throw invalidOption(`${path}: "${name}" cannot be part of a path`);
     const where = `${path}: policy ${name}`;
     if (typeof values !== 'object' || values === null) {
       throw invalidOption(`${where}: an object is needed`);

@@ -2,8 +2,8 @@ import { ProblemError } from '@stevedore/middleware/core';
 import type { ApiKey } from './api-keys.js';
 
 /**
- * What each API key takes: requests per second (a bucket that holds a second's
- * worth, or one) and uploaded bytes per day of UTC. Counted by this process, from
+ * Quotas of API keys: requests per second (a bucket that holds a second's worth, or one)
+ * and uploaded bytes per day of UTC. Counted by this process, from
  * its start on; one small object for each key with a limit that is in use.
  */
 
@@ -18,7 +18,7 @@ interface Use {
 
 export interface SetAside {
   readonly bytes: number;
-  /** Told at the upload's end, once, how many bytes were stored. */
+  /** Called once, at the end of the upload. */
   readonly settle: (storedBytes: number) => void;
 }
 
@@ -43,7 +43,7 @@ export class Usage {
     use.at = now;
     if (use.tokens < 1) {
       const seconds = Math.max(1, Math.ceil((1 - use.tokens) / rate));
-      throw limited('rate_limited', `This key may do ${rate} requests in a second.`, seconds);
+      throw limited('rate_limited', `This key may make ${rate} requests a second.`, seconds);
     }
     use.tokens -= 1;
   }
@@ -62,7 +62,7 @@ export class Usage {
     if (left <= 0) {
       const isOver = use.bytes >= bytesPerDay;
       const seconds = isOver ? Math.ceil((DAY_MS - (now % DAY_MS)) / 1000) : 1;
-      const message = `This key may upload ${bytesPerDay} bytes in a day.`;
+      const message = `This key may upload ${bytesPerDay} bytes a day.`;
       throw limited('quota_exceeded', message, seconds);
     }
     const taken = Math.min(bytes, left);
@@ -76,7 +76,7 @@ export class Usage {
     };
   }
 
-  /** Forgets keys that are no more. */
+  /** Forgets keys that were revoked. */
   prune(isKey: (id: string) => boolean): void {
     for (const id of this.#uses.keys()) if (!isKey(id)) this.#uses.delete(id);
   }

@@ -17,7 +17,7 @@ import {
 } from './options.js';
 
 const HELP = `
-Takes the options of the gateway and looks at what one would rely on; a gateway may be running.
+Takes the options of the gateway and examines what it relies on; a gateway may be running.
 Writes for two seconds to the directory, and stores and deletes one small file in a cluster
 that was named. Exit code 1 when there is a problem; warnings alone are 0.
 
@@ -40,7 +40,7 @@ export function configure(command: Command): void {
 }
 
 async function examineAll(command: Command): Promise<readonly Finding[]> {
-  const advice = 'no gateway starts with these options: mend them first';
+  const advice = 'no gateway starts with these options: correct them first';
   const wrong = (detail: string) => problem('options', detail, advice);
   const unknown = unknownVariables(process.env).map(wrong);
   let options: GatewayOptions;
@@ -68,7 +68,7 @@ function describe(findings: readonly Finding[]): string {
     ...(advice === undefined ? [] : [`          ${advice}`]),
   ]);
   const count = (wanted: string) => findings.filter(({ verdict }) => verdict === wanted).length;
-  const told = (number: number, what: string) => `${number} ${what}${number === 1 ? '' : 's'}`;
-  rows.push(`${told(count('problem'), 'problem')}, ${told(count('warning'), 'warning')}`);
+  const plural = (number: number, what: string) => `${number} ${what}${number === 1 ? '' : 's'}`;
+  rows.push(`${plural(count('problem'), 'problem')}, ${plural(count('warning'), 'warning')}`);
   return rows.join('\n');
 }

@@ -1,12 +1,13 @@
 /**
- * One sentence for an error: what happened, to what, and what to do. No stack:
- * the reader is an operator.
+ * Errors for operators: one sentence each, without a stack, that says what happened, to what,
+ * and what to do; and the exit codes.
  */
 
 const SYSTEM: Readonly<Record<string, (error: NodeJS.ErrnoException) => string>> = {
   EADDRINUSE: (error) =>
     `${address(error)} is already in use; stop what runs there or choose another with --port`,
-  EADDRNOTAVAIL: (error) => `${address(error)} is no address of this machine; choose --host`,
+  EADDRNOTAVAIL: (error) =>
+    `${address(error)} is not an address of this machine; choose another --host`,
   EACCES: (error) =>
     error.path === undefined
       ? `${address(error)} may not be used by this user`
@@ -17,7 +18,7 @@ const SYSTEM: Readonly<Record<string, (error: NodeJS.ErrnoException) => string>>
   EISDIR: () => 'a directory is where a file was expected',
   ENOSPC: () => 'the disk is full',
   ECONNREFUSED: (error) => `nothing answers at ${address(error)}; is the gateway running?`,
-  ENOTFOUND: (error) => `there is no host of the name ${hostOf(error)}`,
+  ENOTFOUND: (error) => `there is no host named ${hostOf(error)}`,
 };
 
 /** Of the HTTP client, which names no system call. */
@@ -53,8 +54,6 @@ function hostOf(error: NodeJS.ErrnoException): string {
   return (error as { readonly hostname?: string }).hostname ?? '';
 }
 
-/** Exit codes, and errors of the person who typed the command. */
-
 export const EXIT_FAILED = 1;
 export const EXIT_USAGE = 2;
 
@@ -62,7 +61,7 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** Options that are wrong are the user's doing wherever they are found out. */
+/** Wrong options are wrong usage, wherever they are found. */
 export function isUsageError(error: unknown): boolean {
   if (error instanceof UsageError) return true;
   if (!(error instanceof Error)) return false;

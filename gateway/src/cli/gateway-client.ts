@@ -6,7 +6,7 @@ import { type clientOptions, DEFAULT_URL } from './options.js';
 
 /** The gateway as the subcommands see it: a pool of connections and one error. */
 
-/** What the gateway refused, in its words. */
+/** A refusal of the gateway, in its words. */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError';
   readonly status: number;
@@ -101,7 +101,7 @@ export class GatewayClient implements AsyncDisposable {
     try {
       return JSON.parse(text) as Record<string, unknown>;
     } catch {
-      throw new Error(`what answers at ${this.url} is no gateway`);
+      throw new Error(`what answers at ${this.url} is not a gateway`);
     }
   }
 

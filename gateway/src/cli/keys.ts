@@ -58,7 +58,7 @@ async function add(
   name: string | undefined,
   options: OptionValues<typeof keysOptions>,
 ): Promise<void> {
-  if (name === undefined) throw new UsageError('a name is needed: whose key is it?');
+  if (name === undefined) throw new UsageError('name the owner of the key');
   const { expiresIn, requestsPerSecond, bytesPerDay } = options;
   const now = new Date();
   const { key, text } = makeApiKey(
@@ -96,7 +96,7 @@ function describe({ id, name, scopes, createdAt, expiresAt, ...limits }: ApiKey)
 }
 
 async function revoke(path: string, which: string | undefined): Promise<void> {
-  if (which === undefined) throw new UsageError('which key? stevedore keys list shows them');
+  if (which === undefined) throw new UsageError('name a key; stevedore keys list shows them');
   const keys = await readKeyFile(path);
   const named = keys.filter(({ id }) => id === which);
   const found = named.length > 0 ? named : keys.filter(({ name }) => name === which);

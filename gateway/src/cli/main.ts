@@ -38,7 +38,7 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   },
   doctor: {
     usage: 'doctor',
-    summary: 'look at what a gateway relies on, and say what is wrong and what to do',
+    summary: 'examine what a gateway relies on, and say what is wrong and what to do',
     load: async () => (await import('./doctor.js')).configure,
   },
   keys: {
@@ -53,17 +53,17 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   },
   fsck: {
     usage: 'fsck',
-    summary: 'hold FileMap, container and FastDFS against each other',
+    summary: 'compare FileMap, container and FastDFS',
     load: async () => (await import('./upkeep.js')).fsck,
   },
   scrub: {
     usage: 'scrub',
-    summary: 'read every stored byte against its checksum',
+    summary: 'read every stored byte and verify its checksum',
     load: async () => (await import('./upkeep.js')).scrub,
   },
   rebuild: {
     usage: 'rebuild',
-    summary: 'make the FileMap anew from container and trunks',
+    summary: 'rebuild the FileMap from container and trunks',
     load: async () => (await import('./upkeep.js')).rebuild,
   },
   put: {
@@ -78,7 +78,7 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   },
   stat: {
     usage: 'stat <id>',
-    summary: 'tell about a file: size, type, state, FastDFS id',
+    summary: 'show what is known about a file: size, type, state, FastDFS id',
     load: async () => (await import('./file-commands.js')).stat,
   },
   rm: {
@@ -88,7 +88,7 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   },
 };
 
-/** Known without loading the tables of options, which these commands do not need. */
+/** Known without loading the tables of options. */
 const CLIENT_VARIABLES = ['STEVEDORE_URL', 'STEVEDORE_API_KEY'];
 
 const INTRODUCTION =
@@ -103,7 +103,7 @@ Examples:
   stevedore get KEY -o photo.jpg                 download by key or by FastDFS id
   curl --data-binary @photo.jpg -H 'X-Filename: photo.jpg' http://127.0.0.1:8080/files
 
-"stevedore COMMAND --help" tells about one command. put, get, stat and rm find the gateway and
+"stevedore COMMAND --help" explains one command. put, get, stat and rm find the gateway and
 its API key in the environment: STEVEDORE_URL, STEVEDORE_API_KEY.
 Exit codes: 0 done, 1 failed, 2 wrong usage.`;
 
@@ -128,12 +128,12 @@ async function main(argv: readonly string[]): Promise<void> {
   await program.parseAsync(argv, { from: 'user' });
 }
 
-/** The doctor reports what is wrong with them beside all else. */
+/** The doctor reports wrong ones among its findings. */
 async function checkVariables(command: string): Promise<void> {
-  const ours = Object.keys(process.env).some(
+  const hasOthers = Object.keys(process.env).some(
     (name) => name.startsWith('STEVEDORE_') && !CLIENT_VARIABLES.includes(name),
   );
-  if (!ours || command === 'doctor') return;
+  if (!hasOthers || command === 'doctor') return;
   const { unknownVariables } = await import('./options.js');
   const [unknown] = unknownVariables(process.env);
   if (unknown !== undefined) throw new UsageError(unknown);

@@ -15,8 +15,8 @@ Actions:
   status    what was served, what is forecast, the threshold, the moves
   pause     no moves by load or threshold until "resume"; files that outgrow their row still leave it
   resume    moves go on; ends a dry run and a recall too
-  dry-run   moves are decided and written into the log of moves, but not made, until "resume"
-  recall    what is in other groups comes home, and nothing goes there until "resume"
+  dry-run   moves are decided and logged, but not made, until "resume"
+  recall    files in other groups come back, and none go there until "resume"
 
 A storage moves files where it was started with --metadata-tier. It writes a line per move, with the
 numbers that decided it, to data/.stevedore-moves.jsonl in its first store path.
@@ -50,7 +50,7 @@ function describe(status: MigrationStatus): string {
   const each = (name: string, one: ClassStatus): string =>
     `${name}: served ${formatBytes(one.servedBytes)} in ${one.servedRequests} requests, ` +
     `${one.waitingRequests} wait, forecast ${formatBytes(Math.round(one.forecastBytes))} ` +
-    `(mean error ${formatBytes(Math.round(one.meanErrorBytes))}), ${one.busyAnswersTotal} told to come back`;
+    `(mean error ${formatBytes(Math.round(one.meanErrorBytes))}), ${one.busyAnswersTotal} answered as busy`;
   return [
     `${status.migrates ? state : 'moves by growth only'}; intervals of ${intervalMs / 1000} s, ` +
       `at most ${formatBytes(Math.round(status.capacityBytes))} each`,
@@ -73,7 +73,7 @@ function otherGroups({
 }: MigrationStatus): string {
   return (
     `other groups: ${away.files} files, ${formatBytes(away.bytes)}` +
-    `${isRecalling ? ', which are called back' : ''}; ` +
-    `${waitingDepartures} copies yet to be deleted, ${openCopies} not known to be stored`
+    `${isRecalling ? ', being recalled' : ''}; ` +
+    `${waitingDepartures} copies yet to be deleted, ${openCopies} that may or may not be stored`
   );
 }

@@ -65,7 +65,7 @@ export function addOptions(command: Command, table: OptionTable): Command {
     }
     const short = spec.short === undefined ? '' : `-${spec.short}, `;
     const flag = `${short}${flagName(name)}${placeholder(spec)}`;
-    // No default for the parser: it could not be told from a flag that was given.
+    // No default for the parser: it could not be distinguished from a flag that was given.
     command.addOption(new Option(flag, helpOf(name, spec)));
   }
   return command;

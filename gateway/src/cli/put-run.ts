@@ -120,7 +120,7 @@ export class PutRun {
       if (error.status === 404) return undefined;
       if (error.status !== 401 && error.status !== 403) throw error;
       if (this.#checksGateway) {
-        this.#options.progress.warn(`what is there already is sent again: ${error.message}`);
+        this.#options.progress.warn(`files that the gateway has are sent again: ${error.message}`);
       }
       this.#checksGateway = false;
       return undefined;
@@ -138,13 +138,13 @@ export class PutRun {
     return receipt;
   }
 
-  /** A journal that fails is done without: what was stored is stored all the same. */
+  /** A journal that fails is given up: the files are stored all the same. */
   #remembering<Result>(work: (journal: PutJournal) => Result): Result | undefined {
     try {
       return this.#journal && work(this.#journal);
     } catch (error) {
       this.#journal = undefined;
-      this.#options.progress.warn(`warning: what is stored is not remembered: ${explain(error)}`);
+      this.#options.progress.warn(`warning: stored files are not remembered: ${explain(error)}`);
       return undefined;
     }
   }
@@ -173,7 +173,7 @@ export class PutRun {
     }
   }
 
-  /** A gateway that is asked too often says when to come again. */
+  /** Retries while the gateway limits requests, when it says to. */
   async #patiently<Result>(request: () => Promise<Result>): Promise<Result> {
     for (;;) {
       try {
@@ -191,7 +191,7 @@ export class PutRun {
     this.#options.progress.warn(`${path}: ${explain(error)}`);
   }
 
-  /** Said once: files that are under way fail for the same reason. */
+  /** Reported once: files in flight fail for the same reason. */
   #end(path: string, error: unknown): void {
     this.#unsentFiles += 1;
     if (!this.#isOver) this.#options.progress.warn(`${path}: ${explain(error)}`);

@@ -17,7 +17,7 @@ const putOptions = {
       short: 'g',
     }),
     concurrency: option.integer(8, 'uploads at a time', { short: 'c', minimum: 1, maximum: 256 }),
-    again: option.boolean(false, 'send every file anew, whether it is there or not'),
+    again: option.boolean(false, 'send every file, also those that the gateway has'),
     json: option.boolean(false, 'print each receipt as a line of JSON'),
   }),
 } satisfies OptionTable;

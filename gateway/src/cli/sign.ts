@@ -42,7 +42,8 @@ export function configure(command: Command): void {
 
 function pathOf(id: string | undefined, options: OptionValues<typeof signOptions>): string {
   const { upload, download, expiresIn, maxSize, ttl, type, group, policy, reusable } = options;
-  if (upload && id !== undefined) throw new UsageError('a new file has no key yet');
+  if (upload && id !== undefined)
+    throw new UsageError('an upload takes no file id: a new file has none yet');
   const expiresAt = new Date(Date.now() + expiresIn);
   if (upload) {
     return presignedUpload(secret(), expiresAt, {
@@ -54,7 +55,7 @@ function pathOf(id: string | undefined, options: OptionValues<typeof signOptions
       reusable,
     });
   }
-  if (id === undefined) throw new UsageError('which file? or --upload for an upload');
+  if (id === undefined) throw new UsageError('name a file, or --upload for an upload');
   return signedDownload(secret(), id, expiresAt, download ? { download: '1' } : {});
 }
 

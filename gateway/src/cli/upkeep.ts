@@ -64,7 +64,7 @@ function describeFsck(report: FsckReport): string {
   for (const sentence of report.unlisted) rows.push(`unlisted  ${sentence}`);
   for (const { fileId, bytes, key } of report.possibleOrphans) {
     rows.push(
-      `perhaps   ${fileId} (${formatBytes(bytes)}) is a second copy of ${key ?? 'a deleted file'}: delete it if no other program has it`,
+      `perhaps   ${fileId} (${formatBytes(bytes)}) is a second copy of ${key ?? 'a deleted file'}: delete it if no other program uses it`,
     );
   }
   for (const { code, subject, detail, repaired } of report.problems) {
@@ -75,8 +75,8 @@ function describeFsck(report: FsckReport): string {
 }
 
 const SCRUB_HELP = `
-Works on a directory that no gateway has: stop the gateway first. A damaged copy is put
-out of use where another one is sound; exit code 1 when a file has no sound copy.
+Works on a directory that no gateway has: stop the gateway first. A damaged copy is
+quarantined where another one is sound; exit code 1 when a file has no sound copy.
 
 Example:
   stevedore scrub --directory /var/lib/stevedore --rate 16MiB`;
@@ -123,7 +123,7 @@ groups, FastDFS ids and deletions come back from the container and the trunks al
 Example:
   stevedore rebuild --directory /var/lib/stevedore`;
 
-/** Throws the FileMap away and makes it anew. */
+/** Discards the FileMap and rebuilds it. */
 export function rebuild(command: Command): void {
   configure(command, {}, REBUILD_HELP, async () => {
     await discardFileMap(String(storeOptionsOf(command).directory));
@@ -148,7 +148,7 @@ function configure(
 
 /**
  * The options of the gateway that owns the directory, but the ports of the embedded node
- * are free ones: no other program uses that node, and the usual ports may be taken.
+ * are free ones: no other program uses that node, and the usual ports may be in use.
  */
 const { trackerPort, storagePort } = storeOptions;
 const upkeepOptions = { ...gatewayOptions, trackerPort, storagePort };

@@ -4,9 +4,9 @@ import { redactIds } from '../observe/log.js';
 import { errorCode } from '../observe/store-metrics.js';
 
 /**
- * What the web console shows: the store's figures, how they went in the last ten
- * minutes, the last trunks and the last trouble. Everything kept is bounded; the
- * cluster is asked only while somebody looks, and not more often than every few seconds.
+ * What the web console shows: the store's figures, their course over the last ten
+ * minutes, the last trunks and the last errors. Everything kept is bounded; the
+ * cluster is asked only while somebody looks, at most every few seconds.
  */
 
 export interface Sample {
@@ -121,7 +121,7 @@ export class ConsoleFeed {
     this.#options.store.off('error', this.#onError);
   }
 
-  /** Many who look share one question. */
+  /** Viewers at the same time share one request. */
   #refreshCluster(): Promise<void> {
     if (this.#now() - this.#clusterAt < CLUSTER_AGE_MS) return Promise.resolve();
     this.#asking ??= this.#askCluster().finally(() => {
@@ -160,8 +160,9 @@ function keep<Entry>(entries: Entry[], maxEntries: number, entry: Entry): void {
 }
 
 /**
- * What the storages that have a metadata tier say about its moves. One that has none, or is another program's, is not asked again for a while; how many are asked is
- * bounded, and one that does not answer is left out.
+ * The moves of the storages that have a metadata tier. A storage without one, or of another
+ * program, is not asked again for a while; how many are asked is bounded, and one that does
+ * not answer is left out.
  */
 
 /** Undefined for a storage that moves nothing. */

@@ -5,9 +5,9 @@ import { readPolicies } from '../access/policies.js';
 import type { GatewayOptions } from '../options.js';
 import { type Finding, ok, problem, warning } from './finding.js';
 
-/** Who may reach the gateway and do what, and the files that say so. */
+/** Judges access: who reaches the gateway, what they may do, and the files that grant it. */
 
-/** Options that are the secret itself and not the name of a file that has it. */
+/** Options that hold a secret itself, not the name of a file with one. */
 const SECRET_OPTIONS = ['urlSecret', 'antiLeechSecret'];
 const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|::1|localhost)$/;
 
@@ -20,8 +20,8 @@ export function judgeAccess({
   if (apiKeys === '') {
     return warning(
       'access',
-      `whoever reaches ${host} may upload, and delete what they know the key of`,
-      'set apiKeys, put something in front that asks who is there, or listen on 127.0.0.1',
+      `whoever reaches ${host} may upload, and delete any file whose key they know`,
+      'set apiKeys, put a proxy with authentication in front, or listen on 127.0.0.1',
     );
   }
   const reads = urlSecret.length > 0 ? 'reads need a signed URL' : 'who knows a key may read';
@@ -79,7 +79,7 @@ function judgeMode(what: string, path: string, mode: number): Finding | undefine
 }
 
 async function judgeKeys(path: string): Promise<Finding> {
-  // A gateway wants it to be there; who adds the first key does not.
+  // A gateway needs the file; `keys add` makes it.
   const { mode } = await stat(path);
   const keys = await readKeyFile(path);
   if (keys.length > 0)
@@ -98,7 +98,7 @@ async function checkFile(
     return problem(
       what,
       `${path}: ${(error as Error).message}`,
-      'no gateway starts with it: mend it',
+      'no gateway starts with it: correct it',
     );
   }
 }

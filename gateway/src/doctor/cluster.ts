@@ -2,11 +2,11 @@ import type { ClusterFinding, StorageMember } from '@stevedore/client';
 import { formatBytes } from '@stevedore/options';
 import { type Finding, ok, problem, warning } from './finding.js';
 
-/** What a look at a cluster means: who answers, who has room, whose clock is wrong. */
+/** Judges a cluster: which servers answer, which have room, whose clock is wrong. */
 
 const LOW_FREE_BYTES = 2 ** 30;
 const CLOCK_SLACK_MS = 5_000;
-/** Storages report every 30 s unless told otherwise. */
+/** Storages report every 30 s by default. */
 const HEARTBEAT_SLACK_MS = 120_000;
 
 export function judgeCluster({ trackers, probe }: ClusterFinding, now: number): Finding[] {
@@ -16,7 +16,11 @@ export function judgeCluster({ trackers, probe }: ClusterFinding, now: number): 
     if (error !== undefined) {
       const make = reached.length > 0 ? warning : problem;
       findings.push(
-        make(`tracker ${address}`, error, 'start it, or see that its port is open to this machine'),
+        make(
+          `tracker ${address}`,
+          error,
+          'start it, or check that its port is open to this machine',
+        ),
       );
       continue;
     }
@@ -57,7 +61,7 @@ function judgeProbe({ error, durationMs }: NonNullable<ClusterFinding['probe']>)
   return problem(
     'storing',
     error,
-    'see that the storages can be reached from here at the addresses the trackers name',
+    'check that this machine reaches the storages at the addresses the trackers name',
   );
 }
 
@@ -77,7 +81,7 @@ function storageClock({
     warning(
       'clock of the storage',
       detail,
-      'keep all clocks right with NTP: tokens of URLs and synchronisation depend on them',
+      'synchronise all clocks with NTP: URL tokens and replication depend on them',
     ),
   ];
 }
@@ -91,7 +95,7 @@ function trackerClock(address: string, storages: readonly StorageMember[], now: 
   const ahead = newest - now;
   if (ahead <= CLOCK_SLACK_MS && -ahead <= HEARTBEAT_SLACK_MS) return [];
   const detail = `about ${Math.round(Math.abs(ahead) / 1000)} s ${ahead > 0 ? 'ahead of' : 'behind'} this machine's`;
-  return [warning(`clock of tracker ${address}`, detail, 'keep all clocks right with NTP')];
+  return [warning(`clock of tracker ${address}`, detail, 'synchronise all clocks with NTP')];
 }
 
 function unique(storages: readonly StorageMember[]): StorageMember[] {

@@ -4,7 +4,7 @@ import { isStoreError } from '@stevedore/client';
 import { formatBytes } from '@stevedore/options';
 import { type Finding, ok, problem, warning } from './finding.js';
 
-/** The directory and its disk: rights, room, clock, and what a sync costs there. */
+/** Judges the directory and its disk: rights, room, clock, and the cost of a sync. */
 
 export interface RoomNeed {
   readonly containerSize: number;
@@ -14,15 +14,15 @@ const SYNC_ROUNDS = 64;
 const SYNC_TIME_MS = 2_000;
 const SYNC_BYTES = 4096;
 const SLOW_SYNC_MS = 20;
-/** Faster than any disk that keeps what it says it has kept. */
+/** Faster than any disk that really syncs. */
 const UNBELIEVABLE_SYNC_MS = 0.02;
 const MIN_FREE_BYTES = 64 * 2 ** 20;
 const MIN_FREE_INODES = 10_000;
 const CLOCK_SLACK_MS = 60_000;
-/** File systems that lose everything when the power goes: tmpfs, ramfs. */
+/** File systems in memory: tmpfs, ramfs. */
 const MEMORY_FILE_SYSTEMS: ReadonlySet<number> = new Set([0x01021994, 0x858458f6]);
 
-/** By the code of what the system said. */
+/** By the code of the system's error. */
 const RIGHTS_ADVICE: Readonly<Record<string, string>> = {
   EACCES: 'give this user the right to write there, or name another directory',
   EPERM: 'give this user the right to write there, or name another directory',
@@ -77,7 +77,11 @@ export function judgeLock(error: unknown): Finding {
   if (isStoreError(error, 'directory_locked')) {
     return ok('lock', 'a running gateway (or another store) has the directory');
   }
-  return problem('lock', (error as Error).message, 'look at the rights of the file `lock` in it');
+  return problem(
+    'lock',
+    (error as Error).message,
+    'check the permissions of the file `lock` in it',
+  );
 }
 
 /** Milliseconds of one write of 4 KiB and its sync, as many as fit into two seconds. */
@@ -110,7 +114,7 @@ export function judgeSync(timesMs: readonly number[], durability: 'sync' | 'os')
     return warning(
       'sync',
       `${detail}; durability is os`,
-      'an upload is acknowledged before it is on the disk: power lost is files lost, unless durability is sync',
+      'an upload is acknowledged before it is on the disk: a power failure loses files; set durability to sync',
     );
   }
   if (median > SLOW_SYNC_MS) {
@@ -124,7 +128,7 @@ export function judgeSync(timesMs: readonly number[], durability: 'sync' | 'os')
     return warning(
       'sync',
       detail,
-      'no disk is that fast: something between here and the disk keeps nothing on a sync; put the directory on a real disk',
+      'no disk is that fast: syncs are ignored on the way to it; put the directory on a real disk',
     );
   }
   return ok('sync', detail);
@@ -174,7 +178,7 @@ export function judgeRoom(facts: DiskFacts, { containerSize }: RoomNeed): Findin
       warning(
         'room',
         detail,
-        'lower containerSize to what the disk has, so that it says when it will be full',
+        'lower containerSize to what the disk has: the gateway then refuses uploads before the disk is full',
       ),
     );
   } else {
@@ -186,7 +190,7 @@ export function judgeRoom(facts: DiskFacts, { containerSize }: RoomNeed): Findin
       warning(
         'inodes',
         `${freeInodes} files can still be made`,
-        'remove small files from this disk, or make its file system anew with more inodes',
+        'remove small files from this disk, or recreate its file system with more inodes',
       ),
     );
   }
@@ -202,7 +206,7 @@ export function judgeRoom(facts: DiskFacts, { containerSize }: RoomNeed): Findin
   return findings;
 }
 
-/** A file from the future says that the clock was set back. */
+/** A file from the future means that the clock was set back. */
 export async function checkOwnClock(directory: string, now: number): Promise<Finding> {
   let newest = 0;
   for (const name of ['', 'container', 'filemap.sqlite', 'filemap.sqlite-wal']) {
@@ -215,7 +219,7 @@ export async function checkOwnClock(directory: string, now: number): Promise<Fin
   return warning(
     'clock',
     `it is ${time}, but the directory was written ${ahead} s later`,
-    'the clock was set back: keep it right with NTP; keys are ordered by time',
+    'the clock was set back: synchronise it with NTP; keys are ordered by time',
   );
 }
 

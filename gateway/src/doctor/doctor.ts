@@ -69,7 +69,7 @@ async function checkLock(directory: string): Promise<Finding> {
   return judgeLock(there ? tryDirectory(directory) : undefined);
 }
 
-/** Ports taken by a gateway of ours are as they should be. */
+/** A port that a running gateway uses is fine. */
 async function checkPorts(options: GatewayOptions): Promise<readonly Finding[]> {
   const { host, port, trackers, trackerPort, storagePort } = options;
   const wanted = [

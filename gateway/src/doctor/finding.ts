@@ -1,4 +1,4 @@
-/** What the doctor finds: one line for each thing looked at, and what to do about it. */
+/** Findings of the doctor: one for each thing examined, and what to do about it. */
 
 type Verdict = 'ok' | 'warning' | 'problem';
 
@@ -22,7 +22,7 @@ export function problem(what: string, detail: string, advice: string): Finding {
   return { what, verdict: 'problem', detail, advice };
 }
 
-/** A check that cannot be made says so and stops no other. */
+/** A check that fails is a finding, and stops no other. */
 export async function attempt(
   what: string,
   check: () => Promise<Finding | readonly Finding[]>,
@@ -31,7 +31,7 @@ export async function attempt(
     const found = await check();
     return Array.isArray(found) ? found : [found as Finding];
   } catch (error) {
-    const detail = `could not be looked at: ${(error as Error).message}`;
-    return [warning(what, detail, 'look at it by hand')];
+    const detail = `could not be examined: ${(error as Error).message}`;
+    return [warning(what, detail, 'examine it by hand')];
   }
 }

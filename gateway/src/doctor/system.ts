@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { type Finding, ok, problem, warning } from './finding.js';
 
-/** The machine: Node, what a process may open, and whether the ports are free. */
+/** Judges the machine: Node, file handles, ports. */
 
 const MIN_NODE = [20, 19] as const;
 const LAST_TRIED_NODE = 26;
@@ -45,7 +45,7 @@ export interface HandleFacts {
   readonly maximum: number;
 }
 
-/** Undefined where the system does not tell (anything but Linux). */
+/** Undefined where the system does not say (anything but Linux). */
 export async function handleFacts(): Promise<HandleFacts | undefined> {
   const limits = await readFile('/proc/self/limits', 'utf8').catch(() => undefined);
   const match = /^Max open files\s+(\S+)\s+(\S+)/m.exec(limits ?? '');
@@ -56,7 +56,7 @@ export async function handleFacts(): Promise<HandleFacts | undefined> {
 }
 
 export function judgeHandles(facts: HandleFacts | undefined, maxConnections: number): Finding[] {
-  if (!facts) return [ok('file handles', 'this system does not tell')];
+  if (!facts) return [ok('file handles', 'this system does not say')];
   const { softLimit, hardLimit, inUse, maximum } = facts;
   const needed = maxConnections + OWN_HANDLES;
   const detail = `this user's processes may open ${softLimit} files`;
@@ -116,7 +116,7 @@ export function judgePort(
   );
 }
 
-/** True if what answers there is a gateway of ours. */
+/** True if a Stevedore gateway answers there. */
 export async function isGateway(url: string): Promise<boolean> {
   try {
     const answer = await fetch(`${url}/health/live`, { signal: AbortSignal.timeout(2_000) });

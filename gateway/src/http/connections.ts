@@ -13,7 +13,8 @@ import type { FastifyInstance } from 'fastify';
 import type { Limits } from '../limits.js';
 
 /**
- * The connections of HTTP clients: a bounded number, and one request at a time on each.
+ * The connections of HTTP clients, from the first to the shutdown: a bounded number, and one
+ * request at a time on each.
  * When one too many comes, the one that has been without a request for longest is closed,
  * or else the download whose client has been stalled for longest.
  */
@@ -87,7 +88,7 @@ export class Connections {
 /**
  * Shutdown of the HTTP side: requests under way are finished, new ones on open
  * connections are answered with `shutting_down`, and connections without a
- * request are ended, so that nothing idle holds the process.
+ * request are ended, so that nothing idle keeps the process alive.
  */
 
 const CLOSE_IDLE_INTERVAL_MS = 50;
@@ -116,9 +117,8 @@ export function refuseWhileClosing(app: FastifyInstance, connections: Connection
 }
 
 /**
- * What is no HTTP request is answered by hand: there is no request object for
- * it. The connection ends with the answer. Gives the answer's code; undefined where the
- * client has gone.
+ * Answers bytes that are not an HTTP request, for which there is no request object, and
+ * closes the connection. Gives the answer's code; undefined where the client has gone.
  */
 export function answerClientError(
   error: Error & { readonly code?: string },

@@ -3,6 +3,7 @@ import { Counter, Gauge, type Registry } from 'prom-client';
 
 /** Figures for Prometheus that are read from a source when they are asked for. */
 
+/** The name is what follows `stevedore_`. */
 export type Figure<Source> = readonly [
   name: string,
   help: string,
@@ -25,11 +26,11 @@ export function addFigures<Source>(
   const registers = [registry];
   const gauges = figures.gauges.map(([name, help, read]) => ({
     read,
-    gauge: new Gauge({ name, help, registers }),
+    gauge: new Gauge({ name: `stevedore_${name}`, help, registers }),
   }));
   const counters = figures.counters.map(([name, help, read]) => ({
     read,
-    counter: new Counter({ name, help, registers }),
+    counter: new Counter({ name: `stevedore_${name}`, help, registers }),
   }));
   const first = gauges[0]!.gauge as unknown as { collect: () => void };
   first.collect = () => {
@@ -46,95 +47,91 @@ export function addFigures<Source>(
 export type HasCache = Pick<StoreStats, 'cache'>;
 
 export const CACHE_GAUGES: readonly Figure<HasCache>[] = [
-  ['stevedore_cache_files', 'Files in the read cache.', ({ cache }) => cache.files],
-  ['stevedore_cache_bytes', 'Bytes in the read cache.', ({ cache }) => cache.bytes],
+  ['cache_files', 'Files in the read cache.', ({ cache }) => cache.files],
+  ['cache_bytes', 'Bytes in the read cache.', ({ cache }) => cache.bytes],
   [
-    'stevedore_cache_hit_ratio',
+    'cache_hit_ratio',
     'Share of reads since the start that the cache answered.',
     ({ cache }) => cache.hitRatio,
   ],
   [
-    'stevedore_cache_byte_hit_ratio',
+    'cache_byte_hit_ratio',
     'Share of the bytes read since the start that the cache answered.',
     ({ cache }) => cache.byteHitRatio,
   ],
 ];
 
 export const CACHE_COUNTERS: readonly Figure<HasCache>[] = [
-  ['stevedore_cache_hits_total', 'Reads answered from the cache.', ({ cache }) => cache.hits],
+  ['cache_hits_total', 'Reads answered from the cache.', ({ cache }) => cache.hits],
+  ['cache_misses_total', 'Reads that the cache could not answer.', ({ cache }) => cache.misses],
   [
-    'stevedore_cache_misses_total',
-    'Reads that the cache could not answer.',
-    ({ cache }) => cache.misses,
-  ],
-  [
-    'stevedore_cache_hit_bytes_total',
+    'cache_hit_bytes_total',
     'Bytes of reads answered from the cache.',
     ({ cache }) => cache.hitBytes,
   ],
   [
-    'stevedore_cache_miss_bytes_total',
+    'cache_miss_bytes_total',
     'Bytes of reads that the cache could not answer.',
     ({ cache }) => cache.missBytes,
   ],
   [
-    'stevedore_cache_misses_first_total',
+    'cache_misses_first_total',
     'Misses of files that had not been read before, as far as is known.',
     ({ cache }) => cache.missesFirst,
   ],
   [
-    'stevedore_cache_misses_again_total',
+    'cache_misses_again_total',
     'Misses of files that had been read before and were evicted.',
     ({ cache }) => cache.missesAgain,
   ],
   [
-    'stevedore_cache_shared_loads_total',
+    'cache_shared_loads_total',
     'Misses that waited for a load already in progress.',
     ({ cache }) => cache.sharedLoads,
   ],
   [
-    'stevedore_cache_absent_answers_total',
+    'cache_absent_answers_total',
     'Misses of files known to be absent.',
     ({ cache }) => cache.absentAnswers,
   ],
   [
-    'stevedore_cache_too_large_total',
+    'cache_too_large_total',
     'Files loaded and not cached because of their size.',
     ({ cache }) => cache.tooLarge,
   ],
   [
-    'stevedore_cache_filter_no_total',
+    'cache_filter_no_total',
     'Misses that the Bloom filter answered.',
     ({ cache }) => cache.filterNo,
   ],
   [
-    'stevedore_cache_filter_false_total',
+    'cache_filter_false_total',
     'False positives of the Bloom filter.',
     ({ cache }) => cache.filterFalse,
   ],
-  ['stevedore_cache_evicted_total', 'Files evicted to make room.', ({ cache }) => cache.evicted],
+  ['cache_evicted_total', 'Files evicted to make room.', ({ cache }) => cache.evicted],
   [
-    'stevedore_cache_rejected_total',
+    'cache_rejected_total',
     'Files not admitted because they were read too seldom.',
     ({ cache }) => cache.rejected,
   ],
   [
-    'stevedore_cache_read_ahead_bytes_total',
+    'cache_read_ahead_bytes_total',
     'Bytes read ahead, along with a file of the same affinity group.',
     ({ cache }) => cache.readAhead.readBytes,
   ],
   [
-    'stevedore_cache_read_ahead_used_bytes_total',
+    'cache_read_ahead_used_bytes_total',
     'Bytes read ahead that were asked for later.',
     ({ cache }) => cache.readAhead.usedBytes,
   ],
   [
-    'stevedore_cache_read_ahead_unused_bytes_total',
+    'cache_read_ahead_unused_bytes_total',
     'Bytes read ahead that were evicted unused.',
     ({ cache }) => cache.readAhead.unusedBytes,
   ],
   [
-    'stevedore_cache_read_ahead_declined_total',
+    'cache_read_ahead_declined_total',
     'Times that a group was not read ahead because that had not paid before.',
     ({ cache }) => cache.readAhead.declined,
   ],

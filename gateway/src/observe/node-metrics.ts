@@ -11,7 +11,7 @@ export type MetricsText = () => Promise<string>;
 type StorageSource = HasCache & Pick<ReturnType<Storage['statistics']>, 'connections'>;
 
 const CONNECTIONS: Figure<Pick<StorageSource, 'connections'>> = [
-  'stevedore_node_connections',
+  'node_connections',
   'Open connections of clients, storages and trackers.',
   ({ connections }) => connections.current,
 ];
@@ -20,20 +20,16 @@ type Member = ReturnType<Storage['replicationStatus']>['members'][number];
 
 const MEMBERS: readonly Figure<Member>[] = [
   [
-    'stevedore_member_connected',
+    'member_connected',
     '1 while the member is connected.',
     ({ isConnected }) => (isConnected ? 1 : 0),
   ],
   [
-    'stevedore_member_lag_bytes',
+    'member_lag_bytes',
     "Bytes of this storage's log that the member has not acknowledged.",
     ({ lagBytes }) => lagBytes,
   ],
-  [
-    'stevedore_member_refused_changes',
-    'Changes that the member refused.',
-    ({ refused }) => refused,
-  ],
+  ['member_refused_changes', 'Changes that the member refused.', ({ refused }) => refused],
 ];
 
 /** Text for Prometheus about a storage: connections, operations, cache, and migration where it has any. */
@@ -48,7 +44,7 @@ export function storageMetrics(storage: Storage): MetricsText {
   // Gauges, as they are sums that the storage keeps.
   labelled(
     registry,
-    'stevedore_storage_operations',
+    'storage_operations',
     'Operations since the start, begun (total) and done (success); in bytes where the name ends in Bytes.',
     ['operation', 'count'],
     (gauge) => {
@@ -77,14 +73,14 @@ export function trackerMetrics(tracker: Tracker): MetricsText {
   collectDefaultMetrics({ register: registry });
   const look = () => tracker.overview();
   const groups: Figure<ReturnType<typeof look>> = [
-    'stevedore_tracker_groups',
+    'tracker_groups',
     'Groups of storages.',
     (overview) => overview.groups,
   ];
   addFigures(registry, { gauges: [CONNECTIONS, groups], counters: [] }, look);
   labelled(
     registry,
-    'stevedore_tracker_storages',
+    'tracker_storages',
     'Storages that have joined, by state.',
     ['state'],
     (gauge) => {
@@ -102,7 +98,7 @@ function labelled<Label extends string>(
   fill: (gauge: Gauge<Label>) => void,
 ): void {
   new Gauge({
-    name,
+    name: `stevedore_${name}`,
     help,
     labelNames: [...labelNames],
     registers: [registry],

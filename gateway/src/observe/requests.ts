@@ -27,24 +27,20 @@ export interface ObserveOptions {
 const DOWNLOADS: Figures<UnsentStats> = {
   gauges: [
     [
-      'stevedore_download_unsent_bytes',
+      'download_unsent_bytes',
       'Bytes read for downloads that clients have not taken yet.',
       ({ bytes }) => bytes,
     ],
-    [
-      'stevedore_downloads_stalled',
-      'Downloads waiting for their clients.',
-      ({ stalled }) => stalled,
-    ],
+    ['downloads_stalled', 'Downloads waiting for their clients.', ({ stalled }) => stalled],
   ],
   counters: [
     [
-      'stevedore_downloads_ended_for_stall_total',
+      'downloads_ended_for_stall_total',
       'Downloads ended because their clients took nothing for too long.',
       ({ endedForStall }) => endedForStall,
     ],
     [
-      'stevedore_downloads_ended_for_room_total',
+      'downloads_ended_for_room_total',
       'Stalled downloads ended to free their memory or their connection.',
       ({ endedForRoom }) => endedForRoom,
     ],
@@ -116,8 +112,8 @@ function addConnections(registry: Registry, app: FastifyInstance): void {
 }
 
 /**
- * Requests that were refused before there was a route to count them by: no HTTP, headers
- * that are too slow or too long, a path that is no text. The codes are the gateway's own.
+ * Requests refused before routing: malformed HTTP, headers too slow or too long, a path that
+ * is not UTF-8. The codes are the gateway's own.
  */
 export class Refusals {
   readonly #log: Logger;
@@ -136,7 +132,7 @@ export class Refusals {
     const counts = this.#counts;
     new Counter({
       name: 'stevedore_http_refused_total',
-      help: 'Requests refused before they had a route: no HTTP, headers too slow or too long.',
+      help: 'Requests refused before routing: malformed, or headers too slow or too long.',
       labelNames: ['code'],
       registers: [registry],
       collect() {

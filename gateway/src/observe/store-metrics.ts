@@ -9,180 +9,116 @@ import { addFigures, CACHE_COUNTERS, CACHE_GAUGES, type Figures } from './figure
  */
 
 const GAUGES: Figures<StoreStats>['gauges'] = [
+  ['staged_files', 'Files acknowledged and not yet in FastDFS.', (s) => s.stagedFiles],
+  ['staged_bytes', 'Bytes of staged files.', (s) => s.stagedBytes],
+  ['merged_files', 'Files in FastDFS that are not deleted.', (s) => s.mergedFiles],
+  ['merged_bytes', 'Bytes of merged files.', (s) => s.mergedBytes],
+  ['trunks', 'Trunks and large files in FastDFS.', (s) => s.trunks],
+  ['trunks_in_flight', 'Trunks being stored.', (s) => s.trunksInFlight],
+  ['large_files_in_flight', 'Large files being stored.', (s) => s.largeFilesInFlight],
+  ['uploads_in_flight', 'Uploads whose bytes are arriving.', (s) => s.uploadsInFlight],
   [
-    'stevedore_staged_files',
-    'Files acknowledged and not yet in FastDFS.',
-    (stats) => stats.stagedFiles,
-  ],
-  ['stevedore_staged_bytes', 'Bytes of staged files.', (stats) => stats.stagedBytes],
-  [
-    'stevedore_merged_files',
-    'Files in FastDFS that are not deleted.',
-    (stats) => stats.mergedFiles,
-  ],
-  ['stevedore_merged_bytes', 'Bytes of merged files.', (stats) => stats.mergedBytes],
-  ['stevedore_trunks', 'Trunks and large files in FastDFS.', (stats) => stats.trunks],
-  ['stevedore_trunks_in_flight', 'Trunks being stored.', (stats) => stats.trunksInFlight],
-  [
-    'stevedore_large_files_in_flight',
-    'Large files being stored.',
-    (stats) => stats.largeFilesInFlight,
-  ],
-  [
-    'stevedore_uploads_in_flight',
-    'Uploads whose bytes are arriving.',
-    (stats) => stats.uploadsInFlight,
-  ],
-  [
-    'stevedore_unpackable_files',
+    'unpackable_files',
     'Staged files whose bytes on this disk are damaged.',
-    (stats) => stats.unpackableFiles,
+    (s) => s.unpackableFiles,
   ],
   [
-    'stevedore_map_pending',
+    'map_pending',
     'Trunks and deletions not yet in the map of the deployment; 0 without a map.',
-    (stats) => stats.map?.pending ?? 0,
+    (s) => s.map?.pending ?? 0,
   ],
   [
-    'stevedore_map_up',
+    'map_up',
     '1 while the map of the deployment answers, and without a map.',
-    (stats) => (stats.map?.isMapAvailable === false ? 0 : 1),
+    (s) => (s.map?.isMapAvailable === false ? 0 : 1),
   ],
   [
-    'stevedore_container_bytes',
+    'container_bytes',
     'Bytes of the container: staged files, and merged ones that are kept.',
-    (stats) => stats.room.usedBytes,
+    (s) => s.room.usedBytes,
   ],
   [
-    'stevedore_container_limit_bytes',
+    'container_limit_bytes',
     'Container bytes at which uploads are refused.',
-    (stats) => stats.room.limitBytes,
+    (s) => s.room.limitBytes,
   ],
   [
-    'stevedore_container_resume_bytes',
+    'container_resume_bytes',
     'Container bytes below which a full container takes uploads again.',
-    (stats) => stats.room.resumeBytes,
+    (s) => s.room.resumeBytes,
   ],
+  ['disk_free_bytes', 'Free bytes on the disk of the container.', (s) => s.room.freeBytes],
   [
-    'stevedore_disk_free_bytes',
-    'Free bytes on the disk of the container.',
-    (stats) => stats.room.freeBytes,
-  ],
-  [
-    'stevedore_disk_min_free_bytes',
+    'disk_min_free_bytes',
     'Free bytes below which uploads are refused.',
-    (stats) => stats.room.minFreeBytes,
+    (s) => s.room.minFreeBytes,
   ],
   [
-    'stevedore_full',
+    'full',
     '1 while uploads are refused for lack of room.',
-    (stats) => (stats.room.full === undefined ? 0 : 1),
+    (s) => (s.room.full === undefined ? 0 : 1),
   ],
   ...CACHE_GAUGES,
+  ['fastdfs_connections', 'Open connections to trackers and storages.', (s) => s.connections.open],
+  ['fastdfs_connections_idle', 'Open connections that no call uses.', (s) => s.connections.idle],
+  ['fastdfs_calls_queued', 'Calls waiting for a connection.', (s) => s.connections.queued],
   [
-    'stevedore_fastdfs_connections',
-    'Open connections to trackers and storages.',
-    (stats) => stats.connections.open,
-  ],
-  [
-    'stevedore_fastdfs_connections_idle',
-    'Open connections that no call uses.',
-    (stats) => stats.connections.idle,
-  ],
-  [
-    'stevedore_fastdfs_calls_queued',
-    'Calls waiting for a connection.',
-    (stats) => stats.connections.queued,
-  ],
-  [
-    'stevedore_unconfirmed_trunks',
+    'unconfirmed_trunks',
     'Trunks that too few storages are known to have; this disk keeps their files.',
-    (stats) => stats.unconfirmedTrunks,
+    (s) => s.unconfirmedTrunks,
   ],
   [
-    'stevedore_open_plans',
+    'open_plans',
     'Trunks given up that may be in FastDFS all the same.',
-    (stats) => stats.orphans.openPlans,
+    (s) => s.orphans.openPlans,
   ],
-  [
-    'stevedore_damaged_copies',
-    'Damaged copies of files, which are not read.',
-    (stats) => stats.damage.quarantined,
-  ],
+  ['damaged_copies', 'Damaged copies of files, which are not read.', (s) => s.damage.quarantined],
 ];
 
 const COUNTERS: Figures<StoreStats>['counters'] = [
-  ['stevedore_uploaded_files_total', 'Files acknowledged.', (stats) => stats.acknowledgedFiles],
-  [
-    'stevedore_uploaded_bytes_total',
-    'Bytes of acknowledged files.',
-    (stats) => stats.acknowledgedBytes,
-  ],
-  [
-    'stevedore_uploads_failed_total',
-    'Uploads that stored nothing.',
-    (stats) => stats.failedUploads,
-  ],
-  ['stevedore_deleted_files_total', 'Files deleted.', (stats) => stats.deletedFiles],
-  ['stevedore_reads_total', 'Reads begun, of whole files or ranges.', (stats) => stats.reads],
-  ['stevedore_read_bytes_total', 'Bytes that reads asked for.', (stats) => stats.readBytes],
-  [
-    'stevedore_reads_failed_total',
-    'Reads that failed before the first byte.',
-    (stats) => stats.failedReads,
-  ],
+  ['uploaded_files_total', 'Files acknowledged.', (s) => s.acknowledgedFiles],
+  ['uploaded_bytes_total', 'Bytes of acknowledged files.', (s) => s.acknowledgedBytes],
+  ['uploads_failed_total', 'Uploads that stored nothing.', (s) => s.failedUploads],
+  ['deleted_files_total', 'Files deleted.', (s) => s.deletedFiles],
+  ['reads_total', 'Reads begun, of whole files or ranges.', (s) => s.reads],
+  ['read_bytes_total', 'Bytes that reads asked for.', (s) => s.readBytes],
+  ['reads_failed_total', 'Reads that failed before the first byte.', (s) => s.failedReads],
   ...CACHE_COUNTERS,
   [
-    'stevedore_send_retries_total',
+    'send_retries_total',
     'Failed attempts to store a trunk or large file, which were retried.',
-    (stats) => stats.sendRetries,
+    (s) => s.sendRetries,
   ],
+  ['fastdfs_requests_total', 'Requests to trackers and storages.', (s) => s.connections.requests],
   [
-    'stevedore_fastdfs_requests_total',
-    'Requests to trackers and storages.',
-    (stats) => stats.connections.requests,
-  ],
-  [
-    'stevedore_fastdfs_requests_failed_total',
+    'fastdfs_requests_failed_total',
     'Requests to trackers and storages that ended in an error.',
-    (stats) => stats.connections.failedRequests,
+    (s) => s.connections.failedRequests,
   ],
   [
-    'stevedore_fastdfs_requests_repeated_total',
+    'fastdfs_requests_repeated_total',
     'Requests sent again: the server was busy, or the connection dead.',
-    (stats) => stats.connections.repeatedRequests,
+    (s) => s.connections.repeatedRequests,
   ],
   [
-    'stevedore_orphans_adopted_total',
+    'orphans_adopted_total',
     'Trunks found in FastDFS without a record, and adopted.',
-    (stats) => stats.orphans.adopted,
+    (s) => s.orphans.adopted,
   ],
   [
-    'stevedore_orphans_deleted_total',
+    'orphans_deleted_total',
     'Trunks found in FastDFS without a record, and deleted.',
-    (stats) => stats.orphans.deleted,
+    (s) => s.orphans.deleted,
   ],
-  ['stevedore_damage_found_total', 'Copies of files found damaged.', (stats) => stats.damage.found],
+  ['damage_found_total', 'Copies of files found damaged.', (s) => s.damage.found],
   [
-    'stevedore_damage_repaired_total',
+    'damage_repaired_total',
     'Files with a damaged copy that were repaired.',
-    (stats) => stats.damage.repaired,
+    (s) => s.damage.repaired,
   ],
-  [
-    'stevedore_scrub_walks_total',
-    'Complete passes of the background scrub.',
-    (stats) => stats.scrub.walks,
-  ],
-  [
-    'stevedore_scrub_files_total',
-    'Copies of files read by the background scrub.',
-    (stats) => stats.scrub.files,
-  ],
-  [
-    'stevedore_scrub_bytes_total',
-    'Bytes read by the background scrub.',
-    (stats) => stats.scrub.bytes,
-  ],
+  ['scrub_walks_total', 'Complete passes of the background scrub.', (s) => s.scrub.walks],
+  ['scrub_files_total', 'Copies of files read by the background scrub.', (s) => s.scrub.files],
+  ['scrub_bytes_total', 'Bytes read by the background scrub.', (s) => s.scrub.bytes],
 ];
 
 const FILL_BUCKETS = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 1];
@@ -204,7 +140,7 @@ function countEvents(registry: Registry, store: FileStore): () => void {
   });
   const durations = new Histogram({
     name: 'stevedore_merge_duration_seconds',
-    help: 'Time from the choice of files to the confirmed trunk or large file.',
+    help: 'Time from choosing the files to the confirmed trunk or large file.',
     labelNames: ['kind'],
     buckets: STORE_BUCKETS_SECONDS,
     registers,
@@ -223,7 +159,7 @@ function countEvents(registry: Registry, store: FileStore): () => void {
   });
   const errors = new Counter({
     name: 'stevedore_background_errors_total',
-    help: 'Trouble in the background, by code. It is retried; nothing acknowledged is lost.',
+    help: 'Background errors, by code. They are retried; nothing acknowledged is lost.',
     labelNames: ['code'],
     registers,
   });
@@ -243,7 +179,7 @@ function countEvents(registry: Registry, store: FileStore): () => void {
   };
 }
 
-/** The code of an error of ours; `other` for any that is not. */
+/** The code of an error of the store or of FastDFS; `other` for any else. */
 export function errorCode(error: unknown): string {
   if (isStoreError(error)) return error.code;
   if (error instanceof Error && error.name === 'FastdfsError' && 'code' in error) {

@@ -4,7 +4,7 @@ import type { Registry } from 'prom-client';
 import type { Access, AskedBy } from '../access/access.js';
 import { route } from '../http/route.js';
 
-/** `/health`: live while the process answers; ready while files can be stored durably. */
+/** `/health` and `/metrics`. Live while the process answers; ready while files can be stored durably. */
 export function healthRoutes(app: FastifyInstance, store: FileStore): void {
   const live = async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
     reply.header('cache-control', 'no-store').send({ live: true });

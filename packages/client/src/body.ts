@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream';
 import { ReadableStream } from 'node:stream/web';
+import { abortable } from '@stevedore/async';
 import { StoreError } from '@stevedore/staging';
 import { invalidOption } from './options.js';
 import type { Body } from './types.js';
@@ -65,12 +66,4 @@ export function interrupted(cause: unknown): StoreError {
   const reason = cause instanceof Error ? cause.message : String(cause);
   const message = `the body did not arrive whole (${reason}); nothing was stored`;
   return new StoreError('aborted', message, { cause });
-}
-
-function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = () => reject(signal.reason);
-    signal.addEventListener('abort', onAbort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
-  });
 }

@@ -58,7 +58,9 @@ export class TrunkDirectories {
     return entry && isSame(entry, slice) ? entry : undefined;
   }
 
-  /** The members of the slice's group around it, each within `maxBytes` of it, if they are known. */
+  /**
+   * The members of the slice's group around it, each within `maxBytes` of it, if they are known.
+   */
   groupAround(
     { trunk, offset }: Pick<SliceId, 'trunk' | 'offset'>,
     maxBytes: number,

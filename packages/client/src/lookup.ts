@@ -44,18 +44,20 @@ export type Deletable =
   | { readonly foreignKey: Buffer }
   | { readonly fileId: string; readonly slice?: SliceId };
 
+/** Runs a read of so many bytes of a file and learns how it ended. */
+export type OnRead = <Result>(
+  key: string | undefined,
+  bytes: number,
+  read: () => Promise<Result>,
+) => Promise<Result>;
+
 export interface LookupParts {
   readonly staging: Staging;
   readonly client: FastdfsClient;
   readonly downloads: Downloads;
   readonly reader: Reader;
   readonly now: () => number;
-  /** Runs a read of so many bytes of a file and learns how it ended. */
-  readonly onRead: <Result>(
-    key: string | undefined,
-    bytes: number,
-    read: () => Promise<Result>,
-  ) => Promise<Result>;
+  readonly onRead: OnRead;
   /** The other servers of the deployment. */
   readonly foreignFiles: ForeignFiles | undefined;
 }
@@ -98,10 +100,11 @@ export class Lookup {
     );
   }
 
-  /** The other servers, if it is them who know the key. */
+  /** The other servers, if one of them made the key. */
   #foreignKey(key: Buffer, onlyHere: boolean): ForeignFiles | undefined {
-    if (onlyHere || !this.#parts.foreignFiles?.isForeign(key)) return undefined;
-    return this.#parts.staging.fileMap.find(key) ? undefined : this.#parts.foreignFiles;
+    const { foreignFiles, staging } = this.#parts;
+    if (onlyHere || !foreignFiles?.isForeign(key)) return undefined;
+    return staging.fileMap.find(key) ? undefined : foreignFiles;
   }
 
   /** A file of another server, from where the map says that its bytes are. */
@@ -112,11 +115,8 @@ export class Lookup {
       id && isTrunkId(id)
         ? this.#directories.groupAround({ trunk: id, offset }, maxBytes)
         : undefined;
-    return this.#parts.reader.readRemote(
-      { fileId, offset, size, crc32, groupAround },
-      range,
-      signal,
-    );
+    const remote = { fileId, offset, size, crc32, groupAround };
+    return this.#parts.reader.readRemote(remote, range, signal);
   }
 
   /** Receipts of the upload that was marked so since then, in its order. */
@@ -161,7 +161,9 @@ export class Lookup {
     return this.#parts.staging.files.isPacking(row.key) ? 'packing' : 'staged';
   }
 
-  /** What deleting `id` would delete. Rejects as `find`, and with `invalid_id` for a whole trunk. */
+  /**
+   * What deleting `id` would delete. Rejects as `find`, and with `invalid_id` for a whole trunk.
+   */
   async toDelete(id: string, onlyHere: boolean): Promise<Deletable> {
     const key = parseKey(id);
     if (key && this.#foreignKey(key, onlyHere)) return { foreignKey: key };
@@ -216,12 +218,8 @@ export class Lookup {
     if (!key || this.#parts.staging.fileMap.isDeleted(key)) throw notFound(id);
     const known = this.#parts.staging.fileMap.find(key);
     if (known && fileIdOf(known) === id) return { row: known };
-    if (
-      this.#parts.foreignFiles?.isForeign(key) &&
-      (await this.#parts.foreignFiles.isRemoved(key))
-    ) {
-      throw notFound(id);
-    }
+    const { foreignFiles } = this.#parts;
+    if (foreignFiles?.isForeign(key) && (await foreignFiles.isRemoved(key))) throw notFound(id);
     const others = () => this.#directories.idsIn(slice);
     if (await this.#foreign.isDeleted(slice.trunk.group, id, others)) throw notFound(id);
     return { entry };

@@ -8,7 +8,7 @@ import { Deployment } from './deployment/deployment.js';
 import { ForeignFiles } from './deployment/foreign-files.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
-import { Lookup, type LookupParts } from './lookup.js';
+import { Lookup, type OnRead } from './lookup.js';
 import type { StoreOptions } from './options.js';
 import { Reader } from './reader.js';
 import { Settling } from './settling.js';
@@ -86,7 +86,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       throwIfClosed: () => this.#throwIfClosed(),
       cache: this.#reader.cache,
     });
-    const onRead: LookupParts['onRead'] = (key, bytes, read) => this.#countRead(key, bytes, read);
+    const onRead: OnRead = (key, bytes, read) => this.#countRead(key, bytes, read);
     const { map, joining, now } = parts;
     if (map && joining) {
       this.deployment = new Deployment({
@@ -102,7 +102,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       });
     }
     this.#lookup = new Lookup({
-      ...{ staging, client, downloads, reader: this.#reader, now, onRead },
+      ...{ staging, client, downloads, reader: this.#reader, onRead, now },
       foreignFiles: this.#foreignFiles,
     });
     this.#settling = new Settling((key) => this.#fileIdOf(key));

@@ -194,7 +194,7 @@ export interface StoreStats extends Omit<StagingStats, StagedCounters> {
   readonly cache: FileCacheStats;
   /** The connections to FastDFS. */
   readonly connections: ClientStats;
-  /** What the map of the deployment has yet to hear; undefined without one. */
+  /** What the map of the deployment has not received yet; undefined without one. */
   readonly map?: DeploymentStats;
 }
 

@@ -6,8 +6,8 @@ import { type FilesOptions, MountedFiles } from './mounted-files.js';
 
 /**
  * A handler for node's own server, and for all that hand on its request and response:
- * `POST PATH` stores, `GET PATH/KEY` and `PATH/KEY/NAME` give back, `GET PATH/KEY/info`
- * tells, `DELETE PATH/KEY` removes where that is allowed. It answers everything under
+ * `POST PATH` stores, `GET PATH/KEY` and `PATH/KEY/NAME` send, `GET PATH/KEY/info`
+ * describes, `DELETE PATH/KEY` deletes where that is allowed. It answers everything under
  * its path itself, errors as problem+json.
  */
 
@@ -78,7 +78,7 @@ class Handler {
     }
   }
 
-  /** The parts of the path behind ours; undefined for another path. */
+  /** The parts of the path below `path`; undefined for another path. */
   #routeOf(url: string): readonly string[] | undefined {
     const path = url.split('?', 1)[0]!;
     if (path !== this.#path && !path.startsWith(`${this.#path}/`)) return undefined;

@@ -183,7 +183,7 @@ function putOptions({ maxFileBytes, durability, group }: UploadPolicy): PutOptio
   };
 }
 
-/** The parser reads names as Latin-1 unless it is told otherwise; browsers send UTF-8. */
+/** The parser reads names as Latin-1 by default; browsers send UTF-8. */
 function nameOf({ originalname }: IncomingPart): string {
   const isBytes = !/[^\x00-\xff]/.test(originalname);
   return isBytes ? headerText(originalname) : originalname;

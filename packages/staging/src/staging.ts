@@ -47,9 +47,9 @@ const COMPACTION_BYTES_PER_SECOND = 8 * 2 ** 20;
  */
 export class Staging extends EventEmitter<StagingEvents> {
   readonly fileMap: FileMap;
-  /** Part of every key that is given out here. */
-  readonly origin: number;
   readonly spool: Spool;
+  /** Part of every key that is made here. */
+  readonly origin: number;
   readonly keys: KeyMaker;
   readonly acceptance: Acceptance;
   readonly local: LocalCopies;
@@ -81,8 +81,8 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.#options = options;
     this.#started = started;
     this.fileMap = fileMap;
-    this.origin = started.origin;
     this.spool = spool;
+    this.origin = started.origin;
     this.keys = new KeyMaker(started.origin, options);
     this.#background = new Background((error) => {
       if (this.listenerCount('error') > 0) this.emit('error', error);

@@ -1,7 +1,7 @@
 import { pipeline, type Readable, Transform } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { StoreError } from '@stevedore/staging';
-import { type Dispatcher, Pool } from 'undici';
+import type { Dispatcher, Pool } from 'undici';
 import type { ByteRange, FileInfo, FileState } from '../types.js';
 
 /**
@@ -38,23 +38,17 @@ interface InfoJson {
 
 export class GatewayFiles {
   readonly #url: string;
-  readonly #pool: Pool;
+  /** Loaded late: undici takes the place of the dispatcher that Node's own `fetch` uses. */
+  #pool: Promise<Pool> | undefined;
   readonly #options: GatewayFilesOptions;
 
   /** Throws StoreError `invalid_option` for a URL that is none. */
   constructor(url: string, options: GatewayFilesOptions) {
-    const { maxConnections, connectTimeoutMs, answerTimeoutMs } = options;
     this.#url = url;
     this.#options = options;
     if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
       throw new StoreError('invalid_option', `"${url}" is no URL of a gateway`);
     }
-    this.#pool = new Pool(new URL(url).origin, {
-      connections: maxConnections,
-      connect: { timeout: connectTimeoutMs },
-      headersTimeout: answerTimeoutMs,
-      bodyTimeout: answerTimeoutMs,
-    });
   }
 
   /** What is known of the file, with its bytes if it is not larger than `mostBytes`. */
@@ -114,7 +108,18 @@ export class GatewayFiles {
   }
 
   async close(): Promise<void> {
-    await this.#pool.destroy();
+    await (await this.#pool)?.destroy();
+  }
+
+  async #connect(): Promise<Pool> {
+    const { maxConnections, connectTimeoutMs, answerTimeoutMs } = this.#options;
+    const undici = await import('undici');
+    return new undici.Pool(new URL(this.#url).origin, {
+      connections: maxConnections,
+      connect: { timeout: connectTimeoutMs },
+      headersTimeout: answerTimeoutMs,
+      bodyTimeout: answerTimeoutMs,
+    });
   }
 
   async #ask(
@@ -125,7 +130,8 @@ export class GatewayFiles {
   ): Promise<Dispatcher.ResponseData> {
     let answer: Dispatcher.ResponseData;
     try {
-      answer = await this.#pool.request({
+      this.#pool ??= this.#connect();
+      answer = await (await this.#pool).request({
         method,
         path: new URL(this.#url).pathname.replace(/\/$/, '') + path,
         headers: { ...headers, ...this.#options.sign(method, path) },

@@ -43,7 +43,7 @@ export interface Reading extends Partial<Presentation> {
 
 export class Files {
   readonly store: FileStore;
-  /** What clients have not taken of their downloads. */
+  /** Bytes of downloads that clients have not taken yet. */
   readonly unsent: UnsentBytes;
   readonly #limits: BodyLimits;
   readonly #guard: ProgressGuard;
@@ -103,8 +103,8 @@ export class Files {
 
   /** GET and HEAD of what is known about a file. */
   async info({ method }: IncomingMessage, key: string, base?: string): Promise<Answer> {
-    const told = infoJson(await this.store.stat(key), base);
-    const { content, ...head } = json(200, told, { 'cache-control': 'no-cache' });
+    const value = infoJson(await this.store.stat(key), base);
+    const { content, ...head } = json(200, value, { 'cache-control': 'no-cache' });
     return method === 'HEAD' || !content ? head : { ...head, content };
   }
 

@@ -3,13 +3,13 @@ import type { StoreError, StoreErrorCode } from '@stevedore/client';
 
 /**
  * Every error a request is answered with: its stable code, its HTTP status and,
- * where the server is at fault, the only words that leave the server about it.
+ * where the server is at fault, the only text that clients see.
  * Codes of the store's errors are codes here too.
  */
 
 interface ProblemSpec {
   readonly status: number;
-  /** Said instead of the error's own message: server errors tell nothing of the inside. */
+  /** Sent in place of the error's message: server errors reveal nothing of the inside. */
   readonly detail?: string;
   readonly retryAfterSeconds?: number;
 }

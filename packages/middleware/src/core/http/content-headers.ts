@@ -5,8 +5,8 @@ import type { BodyLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 
 /**
- * Content-Disposition, written (RFC 6266, RFC 8187) and read, and text in
- * headers. Nothing written here holds a control character, whatever the name, nor one
+ * Headers about content: names of files, media types, and text in headers.
+ * Content-Disposition is written and read by RFC 6266 and RFC 8187. Nothing written here holds a control character, whatever the name, nor one
  * that turns the direction of text around and makes `fdp.exe` look like `exe.pdf`.
  */
 

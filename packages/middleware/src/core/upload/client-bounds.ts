@@ -2,6 +2,10 @@ import type { IncomingMessage } from 'node:http';
 import type { BodyLimits } from '../limits.js';
 
 /**
+ * What one client may take with uploads that it does not finish: time and room.
+ */
+
+/**
  * Ends bodies that arrive too slowly: in any window of time spent waiting for the client, its
  * rate must be kept. One timer looks at all of them; an upload that is over before it fires
  * costs two operations on a set. Time in which bytes wait for the store does not count.

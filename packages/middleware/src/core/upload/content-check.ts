@@ -3,9 +3,9 @@ import { ProblemError } from '../problems.js';
 import type { DigestCheck } from './digests.js';
 
 /**
- * A body on its way to the store, checked as it goes by: its first bytes before
- * any of it is handed on, its checksums before its end is. A body that fails a
- * check does not end, so nothing of it is stored.
+ * Checks a body on its way to the store: its first bytes, which must be of the declared type,
+ * before any of it is passed on; its checksums before its end. A body that fails a check does
+ * not end, so nothing of it is stored.
  */
 export interface BodyChecks {
   /** Held against the first bytes, where the route's policy says so. */
@@ -68,9 +68,8 @@ async function checkHead(
 }
 
 /**
- * The first bytes of a file held against the type it was declared as. What has a
- * signature must show the right one; what has none must at least not show another's.
- * The detector is loaded when the first route asks for it.
+ * A type that has a signature must show the right one; one that has none must not show
+ * another's. The detector is loaded when the first route asks for it.
  */
 
 /** What is looked at; every signature lies within. */
@@ -143,7 +142,7 @@ const SIGNATURES: Readonly<Record<string, readonly number[]>> = {
   'image/gif': [0x47, 0x49, 0x46, 0x38],
   'image/jpeg': [0xff, 0xd8, 0xff],
 };
-/** A PNG's header chunk follows its signature; an animated one is told by a later chunk. */
+/** A PNG's header chunk follows its signature; an animated one is recognised by a later chunk. */
 const PNG = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex');
 
 function hasOwnSignature(type: string, head: Uint8Array): boolean {

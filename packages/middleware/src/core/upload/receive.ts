@@ -150,7 +150,7 @@ async function whole<Result>(body: RequestBody, store: () => Promise<Result>): P
   }
 }
 
-/** The creation of a tus upload has no body, and would be stored as an empty file. */
+/** The creation of a tus upload has no body: it would be stored as an empty file. */
 function refuseTus(headers: IncomingHttpHeaders): void {
   if (headers['tus-resumable'] === undefined) return;
   throw new ProblemError('tus_not_supported', 'a tus client');
