@@ -46,5 +46,5 @@ export default {
   exclude: isProduction ? ['duplicates', 'types', 'dependencies'] : ['duplicates'],
   // A test may look at a constant that its module uses itself.
   ignoreExportsUsedInFile: isProduction || { interface: true, type: true },
-  ignoreBinaries: ['mvn', 'script', 'unshare'],
+  ignoreBinaries: ['initdb', 'mvn', 'postgres', 'psql', 'script', 'unshare'],
 };

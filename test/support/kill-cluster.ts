@@ -34,7 +34,7 @@ const require = createRequire(import.meta.url);
 const COMMAND = join(dirname(require.resolve('@stevedore/gateway')), 'cli', 'main.js');
 
 /** One part of the product: a process, and after a kill the next one. */
-class Daemon {
+export class Daemon {
   readonly #args: () => readonly string[];
   readonly #folder: string;
   readonly #stderr: string[] = [];
@@ -92,6 +92,11 @@ class Daemon {
     this.#killed = true;
     this.#child?.kill('SIGKILL');
     return this.#exited;
+  }
+
+  /** Stops it for a while, or lets it go on. */
+  signal(signal: 'SIGSTOP' | 'SIGCONT'): void {
+    this.#child?.kill(signal);
   }
 
   lastLines(): string {
@@ -202,7 +207,7 @@ function rejectedAfter(ms: number, message: string) {
   return { promise, cancel: () => clearTimeout(timer) };
 }
 
-async function freePorts(count: number): Promise<readonly number[]> {
+export async function freePorts(count: number): Promise<readonly number[]> {
   const found = new Set<number>();
   while (found.size < count) {
     const port = FIRST_PORT + Math.floor(Math.random() * PORTS);

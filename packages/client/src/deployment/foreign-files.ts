@@ -198,7 +198,7 @@ export class ForeignFiles {
  * By what a gateway of the deployment shows itself to another one. It holds for one method and
  * path and has no time in it, so clocks may differ; the network between gateways is theirs.
  */
-export function peerToken(secret: string, method: string, path: string): string {
+function peerToken(secret: string, method: string, path: string): string {
   return createHmac('sha256', secret).update(`${method} ${path}`).digest('base64url');
 }
 
