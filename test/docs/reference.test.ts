@@ -46,7 +46,7 @@ function withRows(document: string, header: string, lines: readonly string[]): s
 
 function optionRow(name: string, spec: OptionSpec, isOfStore?: boolean): string {
   const word = typedDefault(spec);
-  const isWord = word === 'none' || word === 'on' || word === 'off' || /^\d+$/.test(word);
+  const isWord = spec.shown !== undefined || /^(none|on|off|\d+)$/.test(word);
   const inSdk = Object.hasOwn(storeOptions, name)
     ? typedDefault(storeOptions[name as keyof typeof storeOptions])
     : word;

@@ -3,7 +3,7 @@ import { open, readFile, rename, rm } from 'node:fs/promises';
 import { invalidOption } from '@stevedore/client';
 
 /**
- * API keys. A key is `stv_ID_SECRET`; only the SHA-256 of its secret is kept,
+ * API keys and their file. A key is `stv_ID_SECRET`; only the SHA-256 of its secret is kept,
  * which is enough for 256 random bits. Pure, but for the randomness of new keys.
  *
  *   { "keys": [{ "id", "name", "hash", "scopes", "createdAt", "expiresAt"?,

@@ -5,6 +5,10 @@ import { ProblemError } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
 
 /**
+ * Where requests may come from and be for: host names, and the origins of pages.
+ */
+
+/**
  * The host names that requests may be for. A page can have its own name lead to this
  * machine (DNS rebinding) and then reads answers as its own: an open gateway, which relies on
  * being reached from this machine alone, answers to local names only.

@@ -13,7 +13,8 @@ import type { FastifyInstance } from 'fastify';
 import type { Limits } from '../limits.js';
 
 /**
- * The connections of HTTP clients: a bounded number, and one request at a time on each.
+ * The connections of HTTP clients, from the first to the shutdown: a bounded number, and one
+ * request at a time on each.
  * When one too many comes, the one that has been without a request for longest is closed,
  * or else the download whose client has been stalled for longest.
  */

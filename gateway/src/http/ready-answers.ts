@@ -4,7 +4,7 @@ import {
   type ServerResponse,
   validateHeaderValue,
 } from 'node:http';
-import type { CachedFile, CachedFiles, Room } from '@stevedore/client';
+import type { CachedFile, CachedFiles } from '@stevedore/client';
 import type { UnsentBytes } from '@stevedore/middleware/core';
 import { LRUCache } from 'lru-cache';
 import { type HostNames, isHost } from '../access/origins.js';
@@ -48,8 +48,20 @@ export interface RouteAnswer {
   readonly until: number;
 }
 
+/** The memory of a file and what lies before it. */
+interface Room {
+  readonly memory: Buffer;
+  /** Bytes before those of the file. */
+  readonly size: number;
+  /** What was written there last is its. */
+  owner: Ready | undefined;
+  /** The system has not taken all of what is being sent from here. */
+  isBusy: boolean;
+}
+
 interface Ready extends Pick<RouteAnswer, 'key' | 'until' | 'cacheControl'> {
   readonly file: CachedFile;
+  readonly room: Room | undefined;
   readonly durations: { observe(seconds: number): void };
   readonly head: string;
   /** When the file was last asked for. */
@@ -75,6 +87,8 @@ const OWN_HEADERS: ReadonlySet<string> = new Set([
 export class ReadyAnswers {
   readonly #options: ReadyAnswersOptions;
   readonly #now: () => number;
+  /** Shared by the URLs of one file. */
+  readonly #rooms = new WeakMap<CachedFile, Room>();
   readonly #answers = new LRUCache<string, Ready>({
     maxSize: MAX_HEADS_BYTES,
     sizeCalculation: ({ head }, url) => head.length + url.length + ENTRY_BYTES,
@@ -117,10 +131,27 @@ export class ReadyAnswers {
     const durations = this.#options.durationsOf(route);
     const ready = {
       ...{ key, file, durations, head, cacheControl },
+      room: this.#roomOf(file),
       until: Math.min(until, file.expiresAt - 1),
       ...{ seenSecond: -1, second: -1, idLength: 0, whole: undefined },
     };
     this.#answers.set(request.url ?? '', ready);
+  }
+
+  #roomOf(file: CachedFile): Room | undefined {
+    const { bytes, headroom } = file;
+    if (headroom === 0) return undefined;
+    let room = this.#rooms.get(file);
+    if (!room) {
+      const memory = Buffer.from(
+        bytes.buffer,
+        bytes.byteOffset - headroom,
+        headroom + bytes.length,
+      );
+      room = { memory, size: headroom, owner: undefined, isBusy: false };
+      this.#rooms.set(file, room);
+    }
+    return room;
   }
 
   #serve(request: IncomingMessage, response: ServerResponse, keepAliveMs: number): boolean {
@@ -139,7 +170,8 @@ export class ReadyAnswers {
     const began = performance.now();
     const id = requestId(request);
     const { socket } = response;
-    const { bytes, room } = ready.file;
+    const { room } = ready;
+    const { bytes } = ready.file;
     const isRoom = room !== undefined && !room.isBusy && socket?.writable === true;
     const whole = isRoom ? this.#whole(ready, room, id, now, keepAliveMs) : undefined;
     if (!room || !socket || !whole) {

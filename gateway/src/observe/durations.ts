@@ -1,8 +1,8 @@
 import { METHODS } from 'node:http';
 
 /**
- * A histogram of durations for `prom-client`, filled on the path of every request. The
- * library hashes the labels at each observation, which would cost more than a cached
+ * How long requests took: a histogram for `prom-client`, filled on the path of every request.
+ * The library hashes the labels at each observation, which would cost more than a cached
  * download can spare; here a series is looked up once and counts in a plain array.
  */
 
@@ -47,7 +47,7 @@ export class DurationSeries {
 }
 
 /** What the registry asks of a metric. */
-export class DurationMetric {
+class DurationMetric {
   readonly name: string;
   readonly help: string;
   readonly #series: DurationSeries[] = [];
@@ -73,10 +73,7 @@ export class DurationMetric {
   }
 }
 
-/**
- * How long requests took, by method, route and status. The labels are bounded: methods
- * are those of the parser, routes those that are registered, and all else is one.
- */
+/** The labels are bounded: known methods, registered routes, and one for all others. */
 
 /** The label of requests to which no route answers. */
 const NO_ROUTE = 'none';

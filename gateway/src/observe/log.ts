@@ -1,7 +1,7 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { LogLevel } from '../options.js';
 
-/** The log: one JSON object a line, with words for levels and times that people can read. */
+/** The log: one JSON object a line, with levels and times that people can read, and no secrets. */
 
 /** Struck out wherever they turn up in what is logged. */
 const SECRET_FIELDS = [
@@ -74,6 +74,6 @@ export function redactIds(text: string): string {
   return redactKeys(text.replace(FILE_IDS, '***'));
 }
 
-export function redactKeys(text: string): string {
+function redactKeys(text: string): string {
   return text.replace(KEYS, '$1***');
 }

@@ -11,8 +11,8 @@ import { version } from '../version.js';
 
 /**
  * The description of the API, made from the schemas of the routes that are registered
- * after this; `/openapi.json` gives it. Routes without one are the page's own and the
- * answers to methods that a path has not.
+ * after this; `/openapi.json` gives it. Routes without one belong to the
+ * page, or refuse methods that a path does not have.
  */
 export function describeApi(app: FastifyInstance): void {
   // The routes check their requests themselves.
@@ -62,7 +62,7 @@ export function openapiRoute(app: FastifyInstance): void {
 
 /**
  * The JSON that the gateway answers with, for its description and for writing it. Each
- * schema names every property of the type it stands for: the compiler sees to it.
+ * schema names every property of its type: the compiler checks that.
  */
 
 type Schema = Readonly<Record<string, unknown>>;

@@ -1,3 +1,4 @@
+import { totalmem } from 'node:os';
 import {
   fromProgram,
   OptionError,
@@ -12,6 +13,13 @@ import { StoreError } from '@stevedore/staging';
 /** The options of `open()`: every one is a flag and an environment variable of the gateway too. */
 
 export type Durability = 'sync' | 'os';
+
+/** Of what this process may use, in bytes. */
+function eighthOfMemory(): number {
+  const limit = process.constrainedMemory?.() ?? 0;
+  const all = totalmem();
+  return Math.floor((limit > 0 && limit < all ? limit : all) / 8);
+}
 
 export const storeOptions = {
   directory: option.text(
@@ -79,8 +87,9 @@ export const storeOptions = {
     'bytes a second read in the background to verify their checksums, at most; 0 switches it off',
   ),
   cacheSize: option.size(
-    '64MiB',
-    'memory for files read back from FastDFS; 0 switches the cache off',
+    `${eighthOfMemory()}B`,
+    'memory for files that were just uploaded or read; 0 keeps none',
+    { shown: 'an eighth of the memory' },
   ),
   cacheFilter: option.boolean(false, 'put a Bloom filter in front of that cache'),
   readAhead: option.size(

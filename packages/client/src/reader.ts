@@ -5,6 +5,7 @@ import {
   type FileRow,
   formatKey,
   learnBlocks,
+  parseKey,
   type Staging,
   StoreError,
 } from '@stevedore/staging';
@@ -12,15 +13,14 @@ import { LRUCache } from 'lru-cache';
 import type { Downloads, RemoteBytes, Signal } from './downloads.js';
 import { aborted, notFound } from './failures.js';
 import type { EntryGroup } from './foreign-trunks.js';
-import { type HotFile, HotFiles } from './hot-files.js';
 import { type LargeSource, readLarge } from './large-reader.js';
-import type { ByteRange } from './types.js';
+import type { ByteRange, CachedFile } from './types.js';
 
 /**
- * Reads a file from where its bytes are: the container, the cache or FastDFS. Small files are read
- * whole and checked against their CRC-32 before a byte is returned. On a cache miss the file is
- * downloaded; where it has paid so far, its neighbours of the same affinity group come in the same
- * ranged download. Concurrent misses share a download.
+ * Reads a file from where its bytes are: memory, the container or FastDFS. Small files are read
+ * whole and checked against their CRC-32 before a byte is returned, and stay in memory while
+ * there is room, as uploads do. Where it has paid so far, neighbours of the same affinity group
+ * come in the same ranged download. Concurrent misses share a read.
  */
 
 /** A file that only FastDFS knows. */
@@ -51,6 +51,8 @@ interface Source {
 const MAX_BLOCK_LIST_BYTES = 16 * 2 ** 20;
 /** Of the cache, for what was downloaded along and not asked for yet. */
 const AHEAD_SHARE = 0.25;
+/** For the head of an answer; one that is longer is sent apart. */
+const HEADROOM_BYTES = 1024;
 /** Members looked at on either side. */
 const MAX_NEIGHBOURS = 64;
 
@@ -59,8 +61,7 @@ export class Reader {
   readonly #staging: Staging;
   readonly #downloads: Downloads;
   readonly #options: ReaderOptions;
-  /** None where the cache is switched off. */
-  readonly #hot: HotFiles | undefined;
+  readonly #inMemory = new WeakMap<Buffer, CachedFile>();
   /** Checksums of large files that other stores or programs stored. */
   readonly #blocks = new LRUCache<string, Buffer>({
     maxSize: MAX_BLOCK_LIST_BYTES,
@@ -71,22 +72,30 @@ export class Reader {
     this.#staging = staging;
     this.#downloads = downloads;
     this.#options = options;
-    if (options.cacheBytes > 0) this.#hot = new HotFiles();
     this.cache = new FileCache({
       maxBytes: options.cacheBytes,
+      headroomBytes: HEADROOM_BYTES,
       filter: options.cacheFilter,
       aheadShare: options.readAheadBytes > 0 ? AHEAD_SHARE : 0,
     });
   }
 
-  /** A file whose bytes are in memory; undefined too for one that has expired. */
-  hot(key: string, now: number): HotFile | undefined {
-    const file = this.#hot?.get(key);
-    return file && file.expiresAt > now ? file : undefined;
+  /** A file of this store whose bytes are in memory; undefined too for one that has expired. */
+  inMemory(key: string, now: number): CachedFile | undefined {
+    const bytes = this.cache.find(key);
+    if (!bytes) return undefined;
+    let file = this.#inMemory.get(bytes);
+    if (!file) {
+      const row = this.#staging.fileMap.find(parseKey(key)!);
+      if (!row) return undefined;
+      const { expiresAt = Number.POSITIVE_INFINITY } = row;
+      file = { key, bytes, headroom: bytes.byteOffset, expiresAt };
+      this.#inMemory.set(bytes, file);
+    }
+    return file.expiresAt > now ? file : undefined;
   }
 
   forget(key: Buffer): void {
-    this.#hot?.forget(formatKey(key));
     this.cache.delete(formatKey(key));
   }
 
@@ -130,29 +139,33 @@ export class Reader {
   }
 
   async #readSmallRow(row: FileRow, signal: Signal): Promise<Buffer> {
-    const { fileMap, local } = this.#staging;
+    const { local } = this.#staging;
     const name = formatKey(row.key);
-    const hot = this.#hot?.get(name);
-    if (hot) return hot.bytes;
-    const bytes = await local.read(row);
-    if (bytes) {
-      const { expiresAt = Number.POSITIVE_INFINITY } = row;
-      const isThere = () => fileMap.find(row.key) !== undefined;
-      return this.#hot ? this.#hot.noteRead(name, bytes, expiresAt, isThere) : bytes;
-    }
+    const download = (flight: Flight) => this.#download(this.#sourceOfRow(row), flight);
+    // A download begins at once, so that others of its group that are asked for now share it.
+    const load =
+      local.has(row) || !row.trunk
+        ? async (flight: Flight) => (await local.read(row)) ?? download(flight)
+        : download;
+    // A load gives bytes or fails.
+    return this.cache.find(name) ?? ((await this.cache.fetch(name, load, signal)) as Buffer);
+  }
+
+  #sourceOfRow(row: FileRow): Source {
     const { trunk, size } = row;
-    if (!trunk) throw new StoreError('corrupt', `${name} is neither staged nor merged`);
+    if (!trunk) {
+      throw new StoreError('corrupt', `${formatKey(row.key)} is neither staged nor merged`);
+    }
     const { fileId, offset } = trunk;
     const file = { fileId, offset, size, crc32: row.crc32 };
     const downloads = this.#downloads;
-    const source: Source = {
+    return {
       fileId,
       part: (from, count, stop) =>
         downloads.own(fileId, downloads.range(fileId, from, count, stop)),
       alone: (stop) => downloads.own(fileId, downloads.whole(file, stop, row)),
       group: () => this.#groupOfRow(row),
     };
-    return this.#throughCache(name, source, signal);
   }
 
   #readSmallRemote(file: RemoteFile, signal: Signal): Promise<Buffer> {
@@ -171,14 +184,12 @@ export class Reader {
         return group && { members: members!, asked: group.asked };
       },
     };
-    return this.#throughCache(remoteId(fileId, offset), source, signal);
+    const load = (flight: Flight) => this.#download(source, flight);
+    return this.cache.get(remoteId(fileId, offset), load, { signal }) as Promise<Buffer>;
   }
 
-  #throughCache(id: string, source: Source, signal: Signal): Promise<Buffer> {
-    const load = async (flight: Flight): Promise<Buffer> =>
-      (await this.#loadGroup(source, flight)) ?? source.alone(flight.signal);
-    // A load gives bytes or fails.
-    return this.cache.get(id, load, { signal }) as Promise<Buffer>;
+  async #download(source: Source, flight: Flight): Promise<Buffer> {
+    return (await this.#loadGroup(source, flight)) ?? source.alone(flight.signal);
   }
 
   async #loadGroup(source: Source, flight: Flight): Promise<Buffer | undefined> {

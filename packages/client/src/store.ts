@@ -8,7 +8,6 @@ import { Deployment } from './deployment/deployment.js';
 import { ForeignFiles } from './deployment/foreign-files.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
-import { isHot } from './hot-files.js';
 import { Lookup, type OnRead } from './lookup.js';
 import type { StoreOptions } from './options.js';
 import { Reader } from './reader.js';
@@ -75,16 +74,17 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     const { staging, clients, options } = parts;
     const client = clients.reading;
     this.#staging = staging;
-    this.#uploads = new Uploads({
-      ...{ store: this, staging, client, options, now: parts.now },
-      throwIfClosed: () => this.#throwIfClosed(),
-    });
     const downloads = new Downloads(client, staging);
     this.#reader = new Reader(staging, downloads, {
       cacheBytes: options.cacheSize,
       cacheFilter: options.cacheFilter,
       readAheadBytes: options.readAhead,
       smallFileBytes: options.smallFileLimit,
+    });
+    this.#uploads = new Uploads({
+      ...{ store: this, staging, client, options, now: parts.now },
+      throwIfClosed: () => this.#throwIfClosed(),
+      cache: this.#reader.cache,
     });
     const onRead: OnRead = (key, bytes, read) => this.#countRead(key, bytes, read);
     const { map, joining, now } = parts;
@@ -147,9 +147,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   readonly cached: CachedFiles = {
     get: (key) => {
-      return this.#isWatched() ? undefined : this.#reader.hot(key, this.#parts.now());
+      return this.#isWatched() ? undefined : this.#reader.inMemory(key, this.#parts.now());
     },
-    isCurrent: (file) => !this.#isWatched() && isHot(file),
+    isCurrent: ({ key, bytes }) => !this.#isWatched() && this.#reader.cache.peek(key) === bytes,
     served: ({ bytes }) => {
       this.#counts.reads += 1;
       this.#counts.readBytes += bytes.length;

@@ -134,27 +134,17 @@ export interface StoredFile extends Omit<FileInfo, 'key'> {
   web(options?: ReadOptions): ReadableStream<Uint8Array>;
 }
 
-/** A small file whose bytes are in memory, checked against their checksum when they came there. */
+/** A small file whose bytes are in memory, held against their checksum when they came there. */
 export interface CachedFile {
+  readonly key: string;
   readonly bytes: Buffer;
+  /**
+   * Bytes of memory right before `bytes` that a server may write to, so that a head is sent
+   * with them in one piece; not while something is being sent from there. 0: none.
+   */
+  readonly headroom: number;
   /** Unix milliseconds from which on there is no such file; Infinity for one without end. */
   readonly expiresAt: number;
-  /** Undefined where there is none. */
-  readonly room?: Room;
-}
-
-/**
- * Memory right before the bytes of a file, for a head that is sent with them in one piece.
- * The writer makes sure that nothing is being sent from it any more.
- */
-export interface Room {
-  /** The room and, from `size` on, the file. */
-  readonly memory: Buffer;
-  readonly size: number;
-  /** What was written there last is its. */
-  owner: unknown;
-  /** The system has not taken all of what is being sent from here. */
-  isBusy: boolean;
 }
 
 /**

@@ -1,5 +1,6 @@
+import type { FileCache } from '@stevedore/cache';
 import type { FastdfsClient } from '@stevedore/fastdfs';
-import { formatKey, type Staging, StoreError } from '@stevedore/staging';
+import { formatKey, type NewFile, type Staging, StoreError } from '@stevedore/staging';
 import { type PutMessage, putChannel, traced } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
@@ -28,6 +29,8 @@ export interface UploadsParts {
   readonly options: StoreOptions;
   readonly now: () => number;
   readonly throwIfClosed: () => void;
+  /** Files that were just acknowledged are soon asked for. */
+  readonly cache: FileCache;
 }
 
 /** Bytes of the mark of an upload that may be sent twice. */
@@ -70,7 +73,7 @@ export class Uploads {
     const how = stageOptions(options);
     const taken = await this.#intake.take(body, options, how.sync);
     const [file] = await this.#intake.stage([taken], how, this.#parts.now());
-    return receiptOf(file!);
+    return this.#acknowledged(file!);
   }
 
   async #putDirect(body: Body, options: PutOptions): Promise<Receipt> {
@@ -120,11 +123,18 @@ export class Uploads {
       if (group !== undefined) checkText('group', group, 255);
       if (taken.length === 0) return [];
       const files = await this.#intake.stage(taken.splice(0), { ...how, group }, this.#parts.now());
-      return files.map(receiptOf);
+      return files.map((file) => this.#acknowledged(file));
     } catch (error) {
       await this.#intake.discard(taken);
       throw error;
     }
+  }
+
+  #acknowledged(file: NewFile): Receipt {
+    const receipt = receiptOf(file);
+    const { body, size } = file;
+    if (body && size > 0) this.#parts.cache.put(receipt.key, body, size);
+    return receipt;
   }
 
   stats(): Pick<

@@ -16,6 +16,8 @@ export interface OptionSpec<Value = unknown> {
   readonly maximum?: number;
   /** The words allowed, for `text`. */
   readonly choices?: readonly string[];
+  /** The default in words, where it depends on the machine. */
+  readonly shown?: string;
   /** Where the reference says more: a link from the folder of documents. */
   readonly see?: string;
   /** `environment`: no flag, as other users see those; `flag`: of one command alone. */
@@ -34,7 +36,7 @@ export type OptionValues<Table extends OptionTable> = {
 /** Raw values, as they come from an object, a flag, the environment or the file. */
 export type RawOptions = Readonly<Record<string, unknown>>;
 
-type More = Pick<OptionSpec, 'see' | 'only' | 'short'>;
+type More = Pick<OptionSpec, 'shown' | 'see' | 'only' | 'short'>;
 type Bounds<Value> = More & { readonly minimum?: Value; readonly maximum?: Value };
 
 /** One function a kind. Sizes and durations are written as `64MiB`, `60s`; 0 is nothing. */
@@ -93,7 +95,8 @@ function measured(
 }
 
 /** The default as it would be typed: `64MiB`, `60s`; `none`, `on` and `off` for people. */
-export function typedDefault({ kind, default: value }: OptionSpec): string {
+export function typedDefault({ kind, default: value, shown }: OptionSpec): string {
+  if (shown !== undefined) return shown;
   if (Array.isArray(value)) return value.length === 0 ? 'none' : value.join(',');
   if (kind === 'size' && value !== 0) return formatBytes(Number(value)).replace(' ', '');
   if (kind === 'duration' && value !== 0) {

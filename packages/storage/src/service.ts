@@ -1,12 +1,12 @@
 import type { FileCache } from '@stevedore/cache';
-import { type FileId, type FileName, fileKind, parseSliceId, Status } from '@stevedore/protocol';
-import { StatusError } from '@stevedore/wire';
+import { type FileId, type FileName, fileKind, parseSliceId } from '@stevedore/protocol';
 import type { ChangingFiles } from './files/changing-files.js';
 import { parseRequestedName } from './files/file-names.js';
 import type { FileParts } from './files/file-parts.js';
 import type { FileStore } from './files/file-store.js';
 import type { MetadataStore } from './files/metadata-store.js';
 import type { OpenFile } from './files/open-files.js';
+import { ifThere } from './files/reading.js';
 import type { SmallFiles } from './files/small-files.js';
 import type { Identity } from './identity.js';
 import type { Replication } from './replication/replication.js';
@@ -41,11 +41,7 @@ export function openFile(service: StorageService, id: FileId): Promise<OpenFile>
 
 /** True if there is such a file or slice. */
 export async function hasFile(service: StorageService, id: FileId): Promise<boolean> {
-  try {
-    (await openFile(service, id)).release();
-    return true;
-  } catch (error) {
-    if (error instanceof StatusError && error.status === Status.notFound) return false;
-    throw error;
-  }
+  const opened = await ifThere(openFile(service, id));
+  opened?.release();
+  return opened !== undefined;
 }

@@ -12,7 +12,6 @@ import {
   join,
   parameterReq,
   reportDiskUsage,
-  Status,
   StorageStatus,
   type SyncSource,
   syncDestReq,
@@ -27,8 +26,8 @@ import {
   keepSession,
   Peer,
   PROTOCOL_VERSION,
-  StatusError,
 } from '@stevedore/wire';
+import { ifThere } from './files/reading.js';
 
 import { isUnfinished } from './replication/members.js';
 import type { Replication } from './replication/replication.js';
@@ -228,19 +227,11 @@ export class TrackerLink {
 
   /** False while those that it could copy from are away; see #reports. */
   async #choosesSource(client: Peer): Promise<boolean> {
-    try {
-      await this.#chooseSource(client);
-      return true;
-    } catch (error) {
-      if (error instanceof StatusError && error.status === Status.notFound) return false;
-      throw error;
-    }
-  }
-
-  async #chooseSource(client: Peer): Promise<void> {
-    const source = await client.ask(syncDestReq, undefined);
-    await this.#notify(client, source);
-    this.#status = source ? StorageStatus.waitSync : StorageStatus.online;
+    const answer = await ifThere(client.ask(syncDestReq, undefined).then((source) => ({ source })));
+    if (!answer) return false;
+    await this.#notify(client, answer.source);
+    this.#status = answer.source ? StorageStatus.waitSync : StorageStatus.online;
+    return true;
   }
 
   async #notify(client: Peer, source: SyncSource | undefined): Promise<void> {

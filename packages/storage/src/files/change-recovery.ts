@@ -1,16 +1,15 @@
 import { dirname, join } from 'node:path';
-import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
+import { type Disk, removeIfThere } from '@stevedore/disk';
 import { DELETED_SUFFIX, TEMPORARY_DIRECTORY } from '../layout.js';
 import { decodeRecords, type JournalChange, type JournalRecord } from './change-journal-format.js';
 import type { FileBackend } from './file-backend.js';
+import { copyBytes } from './reading.js';
 
 /**
  * What a crash left of changes is carried through. Doing again, in order, what had
  * been done already changes nothing, because the journal has every change of a file
  * since the first one that it has.
  */
-
-const COPY_BYTES = 2 ** 20;
 
 /** A change that was carried through, and the bytes of its body. */
 export interface RedoneChange {
@@ -90,27 +89,19 @@ async function write(
   const file = await backend.openToChange(join(directory, path));
   try {
     let bytes = body.length;
-    if (piecePath) bytes = await copy(disk, piecePath, file, offset);
-    else await file.writeAt([body], offset);
+    if (piecePath) {
+      const source = await disk.openToRead(piecePath);
+      try {
+        bytes = (await source.stat()).size;
+        await copyBytes(source, bytes, file, offset);
+      } finally {
+        await source.close();
+      }
+    } else await file.writeAt([body], offset);
     if ((await file.stat()).size !== size) await file.truncate(size);
     await file.sync();
     return bytes;
   } finally {
     await file.close();
-  }
-}
-
-async function copy(disk: Disk, from: string, to: DiskFile, offset: number): Promise<number> {
-  const source = await disk.openToRead(from);
-  try {
-    const { size } = await source.stat();
-    for (let at = 0; at < size; at += COPY_BYTES) {
-      const chunk = Buffer.allocUnsafe(Math.min(COPY_BYTES, size - at));
-      await source.readAt(chunk, at);
-      await to.writeAt([chunk], offset + at);
-    }
-    return size;
-  } finally {
-    await source.close();
   }
 }

@@ -5,6 +5,7 @@ import type { Change } from '../replication/journal.js';
 import type { FileParts } from './file-parts.js';
 import type { Piece } from './incoming-file.js';
 import type { OpenFile } from './open-files.js';
+import { copyBytes } from './reading.js';
 
 /**
  * Files that may change: appenders. Changes of one file take turns, and a reader
@@ -15,9 +16,6 @@ import type { OpenFile } from './open-files.js';
  * it is made and durable before it is answered: after a crash it has happened wholly
  * or not at all.
  */
-
-/** Bytes of a copy that are held in memory. */
-const COPY_BYTES = 1024 * 1024;
 
 /** What a change does to a file: the piece goes to `offset`, then the file has `size` bytes. */
 export interface Effect {
@@ -213,19 +211,25 @@ export class ChangingFiles {
   async #make(path: string, file: DiskFile, effect: Effect, seconds: number): Promise<void> {
     const { size } = await file.stat();
     if (effect.offset < size && this.#readers.has(path)) {
-      await this.#replace(path, file, effect, seconds);
+      await this.#replace(path, file, size, effect, seconds);
     } else {
       await write(file, effect, seconds);
     }
   }
 
   /** Makes the change in a copy, which then takes the file's name. */
-  async #replace(path: string, file: DiskFile, effect: Effect, seconds: number): Promise<void> {
+  async #replace(
+    path: string,
+    file: DiskFile,
+    size: number,
+    effect: Effect,
+    seconds: number,
+  ): Promise<void> {
     const { backend, storePaths } = this.#parts;
     const copy = await backend.create(storePaths.of(path).temporaryFile());
     try {
       try {
-        await copyBytes(file, copy.content);
+        await copyBytes(file, size, copy.content, 0);
         await write(copy.content, effect, seconds);
       } finally {
         await copy.content.close();
@@ -275,14 +279,4 @@ export function writing(
   if (piece.bytes === 0) return undefined;
   const noted = [operation, `${offset} ${piece.bytes}`] as const;
   return { offset, size: Math.max(size, offset + piece.bytes), piece, noted };
-}
-
-async function copyBytes(from: DiskFile, to: DiskFile): Promise<void> {
-  for (let at = 0; ; ) {
-    const buffer = Buffer.allocUnsafe(COPY_BYTES);
-    const read = await from.readAt(buffer, at);
-    if (read > 0) await to.writeAt([buffer.subarray(0, read)], at);
-    at += read;
-    if (read < COPY_BYTES) return;
-  }
 }

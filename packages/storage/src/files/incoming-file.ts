@@ -3,8 +3,9 @@ import { crc32 } from 'node:zlib';
 import type { Disk, DiskFile } from '@stevedore/disk';
 import type { Payload } from '@stevedore/wire';
 import { pieceName } from '../layout.js';
-import type { NewFile } from './file-backend.js';
+import type { NewFile, ReadableFile } from './file-backend.js';
 import { newFileOnDisk } from './files-on-disk.js';
+import { copyBytes } from './reading.js';
 
 /**
  * What may be written before a sync is begun. A large file that is synced only at
@@ -76,8 +77,8 @@ export class IncomingFile {
   }
 
   /** What has been received, before it is finished. */
-  readAt(target: Buffer, position: number): Promise<number> {
-    return this.#file.content.readAt(target, position);
+  get content(): ReadableFile {
+    return this.#file.content;
   }
 
   moveTo(path: string): Promise<void> {
@@ -104,7 +105,6 @@ export class IncomingFile {
  */
 
 const MEMORY_BYTES = 64 * 1024;
-const COPY_BYTES = 1024 * 1024;
 
 export interface Piece {
   readonly bytes: number;
@@ -159,15 +159,7 @@ async function inTemporaryFile(disk: Disk, path: string, payload: Payload): Prom
       await incoming.sync();
       await disk.syncDirectory(dirname(path));
     },
-    async writeTo(file, position) {
-      for (let at = 0; at < incoming.bytes; ) {
-        const chunk = Buffer.allocUnsafe(Math.min(COPY_BYTES, incoming.bytes - at));
-        const read = await incoming.readAt(chunk, at);
-        if (read < chunk.length) throw new Error('a temporary file is shorter than what it got');
-        await file.writeAt([chunk], position + at);
-        at += read;
-      }
-    },
+    writeTo: (file, position) => copyBytes(incoming.content, incoming.bytes, file, position),
     discard: () => incoming.discard(),
   };
 }

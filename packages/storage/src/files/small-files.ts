@@ -9,11 +9,12 @@ import {
   sizeOfField,
 } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
-import { readExactly, type SliceReader } from '../slices/slice-reader.js';
+import type { SliceReader } from '../slices/slice-reader.js';
 import { sliceKey } from './caches.js';
 import type { ChangingFiles } from './changing-files.js';
 import type { FileStore } from './file-store.js';
-import type { OpenFile, OpenFiles } from './open-files.js';
+import type { OpenFiles } from './open-files.js';
+import { ifThere, readInto } from './reading.js';
 
 /**
  * Whole small files and slices, through the cache. Every handler that makes, changes or removes a
@@ -95,24 +96,18 @@ export class SmallFiles {
   }
 
   async #load(id: FileId, path: string): Promise<Buffer | undefined> {
-    const opened = await this.#open(id, path);
+    const { files, changing } = this.#parts;
+    const opened = await ifThere(
+      fileKind(id) === 'appender' ? changing.acquire(path) : files.acquire(path),
+    );
     if (!opened) return undefined;
     try {
       const { size } = opened.stat;
       if (opened.isLinked || size > this.#maxBytes) throw new NotSmall();
-      return await readExactly(opened, 0, size);
+      // Not in memory of Node's pool: what is kept would keep all of its piece.
+      return await readInto(Buffer.allocUnsafeSlow(size), opened.file, 0);
     } finally {
       opened.release();
-    }
-  }
-
-  async #open(id: FileId, path: string): Promise<OpenFile | undefined> {
-    const { files, changing } = this.#parts;
-    try {
-      return await (fileKind(id) === 'appender' ? changing.acquire(path) : files.acquire(path));
-    } catch (error) {
-      if (error instanceof StatusError && error.status === Status.notFound) return undefined;
-      throw error;
     }
   }
 }

@@ -13,6 +13,7 @@ import { control, type Handler, type Payload, receiving, StatusError } from '@st
 import type { ChangingFile } from '../files/changing-files.js';
 import { type Piece, receivePiece } from '../files/incoming-file.js';
 import type { OpenFile } from '../files/open-files.js';
+import { readInto } from '../files/reading.js';
 import type { Change } from '../replication/journal.js';
 import { requestedFile, type StorageService } from '../service.js';
 
@@ -109,10 +110,8 @@ export async function crcOf(
   let crc = 0;
   for (let at = 0; at < bytes; ) {
     const chunk = Buffer.allocUnsafe(Math.min(chunkBytes, bytes - at));
-    const read = await opened.file.readAt(chunk, at);
-    if (read < chunk.length) throw new Error(`a file is ${chunk.length - read} bytes short`);
-    crc = crc32(chunk, crc);
-    at += read;
+    crc = crc32(await readInto(chunk, opened.file, at), crc);
+    at += chunk.length;
   }
   return crc;
 }

@@ -2,17 +2,11 @@ import {
   type Command,
   reportStatus,
   type ServerBrief,
-  Status,
   StorageStatus,
   syncSrcReq,
 } from '@stevedore/protocol';
-import {
-  type Address,
-  ConnectionError,
-  Peer,
-  type PeerOptions,
-  StatusError,
-} from '@stevedore/wire';
+import { type Address, ConnectionError, Peer, type PeerOptions } from '@stevedore/wire';
+import { ifThere } from '../files/reading.js';
 import { isUnfinished, type Members } from './members.js';
 
 /**
@@ -81,14 +75,9 @@ export class FirstCopies {
     request: Request,
   ): Promise<(Answer | undefined)[]> {
     const { trackers, peer } = this.#options;
-    const asked = trackers.map(async (address) => {
-      try {
-        return await Peer.ask({ ...peer, address }, command, request, this.#stop.signal);
-      } catch (error) {
-        if (error instanceof StatusError && error.status === Status.notFound) return undefined;
-        throw error;
-      }
-    });
+    const asked = trackers.map((address) =>
+      ifThere(Peer.ask({ ...peer, address }, command, request, this.#stop.signal)),
+    );
     const outcomes = await Promise.allSettled(asked);
     const heard = outcomes.filter((each) => each.status === 'fulfilled');
     if (heard.length > 0) return heard.map(({ value }) => value);

@@ -1,4 +1,5 @@
 import { dirname, relative } from 'node:path';
+import type { FileStat } from '@stevedore/disk';
 import {
   decodeFields,
   type FileId,
@@ -12,6 +13,7 @@ import {
 import { type Payload, StatusError } from '@stevedore/wire';
 import { cutting, writing } from '../files/changing-files.js';
 import { receivePiece } from '../files/incoming-file.js';
+import { ifThere } from '../files/reading.js';
 import { removeFile } from '../handlers/upload.js';
 import type { StorageService } from '../service.js';
 import { ReceivedChange } from './journal.js';
@@ -248,15 +250,10 @@ export class Receiver {
     return (await this.#statOf(this.#service.store.pathOf(id)))?.size;
   }
 
-  async #statOf(path: string): Promise<{ size: number; mtimeSeconds: number } | undefined> {
-    try {
-      const opened = await this.#service.files.acquire(path);
-      opened.release();
-      return opened.stat;
-    } catch (error) {
-      if (error instanceof StatusError && error.status === Status.notFound) return undefined;
-      throw error;
-    }
+  async #statOf(path: string): Promise<FileStat | undefined> {
+    const opened = await ifThere(this.#service.files.acquire(path));
+    opened?.release();
+    return opened?.stat;
   }
 
   /** A file of this storage itself, which it had lost, is passed on as its own again. */

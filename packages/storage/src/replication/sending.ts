@@ -18,6 +18,7 @@ import {
 } from '@stevedore/protocol';
 import { type Peer, StatusError } from '@stevedore/wire';
 import type { OpenFile } from '../files/open-files.js';
+import { ifThere, readInto } from '../files/reading.js';
 import { crcOf } from '../handlers/appender.js';
 import { DELETED_SUFFIX, METADATA_SUFFIX } from '../layout.js';
 import { hasFile, type StorageService } from '../service.js';
@@ -177,14 +178,14 @@ export class Sending {
     const opened = await this.#open(id);
     if (!opened) return;
     try {
-      await this.#levelled(id, record, opened, peer);
+      await this.#sendMissing(id, record, opened, peer);
       about.sent.note(id.name, until);
     } finally {
       opened.release();
     }
   }
 
-  async #levelled(id: FileId, record: LogRecord, opened: OpenFile, peer: Peer): Promise<void> {
+  async #sendMissing(id: FileId, record: LogRecord, opened: OpenFile, peer: Peer): Promise<void> {
     // The name of a normal file tells its content.
     if (fileKind(id) === 'normal') {
       const there = await this.#info(id, peer, QueryInfoFlag.noCrc);
@@ -304,12 +305,7 @@ export class Sending {
     const { store, changing } = this.#service;
     const old = waitFor === undefined ? undefined : this.#parse(waitFor)?.id;
     if (old) await this.#settled(old, async () => {});
-    try {
-      return await changing.acquire(store.pathOf(id));
-    } catch (error) {
-      if (error instanceof StatusError && error.status === Status.notFound) return undefined;
-      throw error;
-    }
+    return ifThere(changing.acquire(store.pathOf(id)));
   }
 
   /** Runs the action when no change of the file is under way. */
@@ -329,9 +325,8 @@ export class Sending {
     const { replication } = this.#service;
     return peer.send(command, request, async (at) => {
       const chunk = Buffer.allocUnsafe(Math.min(readChunkBytes, request.size - at));
-      const read = await file.readAt(chunk, from + at);
-      if (read < chunk.length) throw new Error(`a file is ${chunk.length - read} bytes short`);
-      replication.sentBytes += read;
+      await readInto(chunk, file, from + at);
+      replication.sentBytes += chunk.length;
       return chunk;
     });
   }
@@ -349,14 +344,9 @@ export class Sending {
     return there.crc32 === (await crcOf(opened, this.#service.settings.readChunkBytes));
   }
 
-  async #info(id: FileId, peer: Peer, flags: number): Promise<RemoteFileInfo | undefined> {
-    try {
-      const request = { group: this.#group, name: id.name };
-      return await peer.ask(queryFileInfo, request, flags);
-    } catch (error) {
-      if (error instanceof StatusError && error.status === Status.notFound) return undefined;
-      throw error;
-    }
+  #info(id: FileId, peer: Peer, flags: number): Promise<RemoteFileInfo | undefined> {
+    const request = { group: this.#group, name: id.name };
+    return ifThere(peer.ask(queryFileInfo, request, flags));
   }
 }
 

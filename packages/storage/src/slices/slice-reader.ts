@@ -3,6 +3,7 @@ import { type SliceEntry, Status } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
 import { sliceKey } from '../files/caches.js';
 import type { OpenFile } from '../files/open-files.js';
+import { ifThere, readInto } from '../files/reading.js';
 import type { Slices, SlicesParts } from './slices.js';
 
 /**
@@ -86,7 +87,7 @@ export class SliceReader {
       rows?.remove(trunkPath, slice.offset);
       return undefined;
     }
-    const trunk = await this.#open(slice, trunkPath);
+    const trunk = await ifThere(slices.open(slice, trunkPath));
     if (!trunk) return undefined;
     try {
       const bytes =
@@ -107,22 +108,13 @@ export class SliceReader {
     if (slices.knownDirectory(trunkPath)?.holds(slice)) rows.keep(trunkPath, slice, bytes);
   }
 
-  async #open(slice: SliceEntry, trunkPath: string): Promise<OpenFile | undefined> {
-    try {
-      return await this.#parts.slices.open(slice, trunkPath);
-    } catch (error) {
-      if (error instanceof StatusError && error.status === Status.notFound) return undefined;
-      throw error;
-    }
-  }
-
   async #loadAlone(
     slice: SliceEntry,
     trunkPath: string,
     trunk: OpenFile,
     flight: Flight,
   ): Promise<Buffer> {
-    const bytes = await readExactly(trunk, slice.offset, slice.size);
+    const bytes = await readInto(Buffer.allocUnsafeSlow(slice.size), trunk.file, slice.offset);
     if (!isWhole(slice, bytes)) {
       // The client sees it too and asks another storage.
       this.#parts.settings.onError(new Error(`${sliceKey(trunkPath, slice)} has another CRC-32`));
@@ -156,22 +148,11 @@ export class SliceReader {
       }),
       asked: group.asked,
       maxBytes: readAheadBytes,
-      read: (offset, bytes) => readInto(this.#spare.take(bytes), trunk, offset),
+      read: (offset, bytes) => readInto(this.#spare.take(bytes), trunk.file, offset),
       // A read that failed has lost its memory: it may still be written to.
       release: (bytes) => this.#spare.giveBack(bytes),
     });
   }
-}
-
-/** In memory of its own, not of Node's pool: what is kept would keep its neighbours there. */
-export function readExactly(opened: OpenFile, offset: number, size: number): Promise<Buffer> {
-  return readInto(Buffer.allocUnsafeSlow(size), opened, offset);
-}
-
-async function readInto(target: Buffer, opened: OpenFile, offset: number): Promise<Buffer> {
-  const read = await opened.file.readAt(target, offset);
-  if (read < target.length) throw new Error(`a file is ${target.length - read} bytes short`);
-  return target;
 }
 
 /**

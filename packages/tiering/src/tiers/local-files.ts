@@ -1,7 +1,12 @@
 import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { type Disk, hasCode, readSmallFile, removeIfThere } from '@stevedore/disk';
-import { METADATA_SUFFIX, type ReadableFile, temporaryDirectory } from '@stevedore/storage';
+import {
+  METADATA_SUFFIX,
+  type ReadableFile,
+  readInto,
+  temporaryDirectory,
+} from '@stevedore/storage';
 
 /** The files of a store path that are on this disk, as moves need them. */
 
@@ -138,9 +143,7 @@ export class LocalFiles {
 export async function* chunksOf(file: ReadableFile, size: number): AsyncGenerator<Buffer> {
   for (let at = 0; at < size; ) {
     const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, size - at));
-    const read = await file.readAt(chunk, at);
-    if (read !== chunk.length) throw new Error(`a file is ${chunk.length - read} bytes short`);
-    yield chunk;
-    at += read;
+    yield await readInto(chunk, file, at);
+    at += chunk.length;
   }
 }

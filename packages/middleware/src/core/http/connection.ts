@@ -1,9 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import type { BodyLimits } from '../limits.js';
+import type { TransferLimits } from '../limits.js';
 
 /**
- * One request of a connection at a time. A client may send many requests without waiting
+ * A connection: one request of it at a time, and its end only after the answer.
+ *
+ * A client may send many requests without waiting
  * for answers (pipelining); each is begun when the answer to the one before it is sent.
  * How many wait, over all connections, is bounded: a connection that adds more is ended.
  */
@@ -68,16 +70,16 @@ function end(socket: Socket): void {
 /**
  * Closes a connection on which a body is still arriving so that the client gets
  * to read the answer. Closing a socket with unread bytes resets it, and a reset
- * may overtake the answer; so our side is ended first, and what still comes in
- * is thrown away for a moment. Beyond a bound it is left where it is: the client
- * cannot send on, but reads the answer.
+ * may overtake the answer; so the server ends its side first, and discards what
+ * still comes in for a moment. Beyond a bound it stops reading: the client cannot send on,
+ * but reads the answer.
  */
-export function closeAfterReply(socket: Socket, limits: BodyLimits): void {
+export function closeAfterReply(socket: Socket, limits: TransferLimits): void {
   // Called by the HTTP server once the last byte of the answer has been handed over.
   socket.destroySoon = () => linger(socket, limits);
 }
 
-function linger(socket: Socket, limits: BodyLimits): void {
+function linger(socket: Socket, limits: TransferLimits): void {
   if (socket.destroyed) return;
   let discardedBytes = 0;
   const cut = (): void => {

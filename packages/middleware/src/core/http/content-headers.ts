@@ -1,12 +1,12 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { decodeExtended, encodeExtended } from 'content-disposition';
 import { safeParse } from 'fast-content-type-parse';
-import type { BodyLimits } from '../limits.js';
+import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 
 /**
- * Content-Disposition, written (RFC 6266, RFC 8187) and read, and text in
- * headers. Nothing written here holds a control character, whatever the name, nor one
+ * Headers about content: names of files, media types, and text in headers.
+ * Content-Disposition is written and read by RFC 6266 and RFC 8187. Nothing written here holds a control character, whatever the name, nor one
  * that turns the direction of text around and makes `fdp.exe` look like `exe.pdf`.
  */
 
@@ -141,14 +141,14 @@ export function mayShowInline(type: string): boolean {
  */
 
 /** Of a raw upload: `X-Filename`, else what Content-Disposition says, else none. */
-export function fileNameOf(headers: IncomingHttpHeaders, limits: BodyLimits): string {
+export function fileNameOf(headers: IncomingHttpHeaders, limits: TransferLimits): string {
   const name = ownHeader(headers['x-filename']) ?? disposition(headers['content-disposition']);
   const problem = checkName(name, limits);
   if (problem) throw problem;
   return name;
 }
 
-export function checkName(name: string, limits: BodyLimits): ProblemError | undefined {
+export function checkName(name: string, limits: TransferLimits): ProblemError | undefined {
   if (Buffer.byteLength(name) <= limits.maxNameBytes) return undefined;
   const message = `A file name may have at most ${limits.maxNameBytes} bytes.`;
   return new ProblemError('invalid_name', message);

@@ -3,10 +3,9 @@ import type { ByteRange } from '@stevedore/client';
 import type { ContentPart } from './paced-content.js';
 
 /**
- * The Range header (RFC 9110, section 14). Pure. What is no range of bytes is
- * ignored, as the standard allows; so is a header that asks for more pieces than
- * anybody needs, and what overlaps or nearly touches becomes one piece: a short
- * request never costs more than the whole file once.
+ * The Range header (RFC 9110, section 14) and its answer. Pure. A malformed header is
+ * ignored, as the standard allows, and so is one that asks for too many pieces; pieces that
+ * overlap or nearly touch become one: a short request never costs more than the whole file.
  */
 
 export type WantedRanges =

@@ -1,7 +1,7 @@
 import type { FileInfo, Receipt } from '@stevedore/client';
 import { ProblemError } from '../problems.js';
 
-/** Receipts as the gateway's JSON shows them. */
+/** Keys, and receipts as JSON shows them. */
 
 export interface ReceiptJson {
   readonly key: string;

@@ -3,9 +3,9 @@ import { ProblemError } from '../problems.js';
 import type { DigestCheck } from './digests.js';
 
 /**
- * A body on its way to the store, checked as it goes by: its first bytes before
- * any of it is handed on, its checksums before its end is. A body that fails a
- * check does not end, so nothing of it is stored.
+ * Checks a body on its way to the store: its first bytes, which must be of the declared type,
+ * before any of it is passed on; its checksums before its end. A body that fails a check does
+ * not end, so nothing of it is stored.
  */
 export interface BodyChecks {
   /** Held against the first bytes, where the route's policy says so. */
@@ -68,9 +68,8 @@ async function checkHead(
 }
 
 /**
- * The first bytes of a file held against the type it was declared as. What has a
- * signature must show the right one; what has none must at least not show another's.
- * The detector is loaded when the first route asks for it.
+ * A type that has a signature must show the right one; one that has none must not show
+ * another's. The detector is loaded when the first route asks for it.
  */
 
 /** What is looked at; every signature lies within. */
