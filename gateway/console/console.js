@@ -56,7 +56,7 @@ function notice(text) {
 function draw(state) {
   const { ready, trouble } = state;
   if (ready.ready) setStatus('good', 'Ready');
-  else if (ready.accepting) setStatus('warn', 'Takes uploads, FastDFS is away');
+  else if (ready.accepting) setStatus('warn', 'Takes uploads; FastDFS is unavailable');
   else setStatus('bad', 'Takes no uploads');
   notice(ready.problems.join('. '));
   const where = state.embedded ? 'embedded FastDFS node' : `trackers ${state.trackers.join(', ')}`;

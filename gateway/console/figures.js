@@ -60,7 +60,7 @@ export function tiles({ stats, samples }) {
     tile(
       'Connections',
       formatNumber(connections.open),
-      `to FastDFS, ${formatNumber(connections.idle)} idle, ${formatNumber(connections.queued)} calls wait`,
+      `to FastDFS, ${formatNumber(connections.idle)} idle, ${formatNumber(connections.queued)} calls waiting`,
     ),
   ];
 }

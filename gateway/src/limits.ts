@@ -1,9 +1,4 @@
-import {
-  type BodyLimits,
-  defaultBodyLimits,
-  defaultUnsentLimits,
-  type UnsentLimits,
-} from '@stevedore/middleware/core';
+import { defaultTransferLimits, type TransferLimits } from '@stevedore/middleware/core';
 
 /**
  * Every bound of the gateway: those of bodies, of downloads and of connections.
@@ -11,7 +6,7 @@ import {
  * at one of these.
  */
 
-export interface Limits extends BodyLimits, UnsentLimits {
+export interface Limits extends TransferLimits {
   /** From the first byte of a request to the end of its headers. */
   readonly headerTimeoutMs: number;
   /** An open connection without a request. */
@@ -25,8 +20,7 @@ export interface Limits extends BodyLimits, UnsentLimits {
 }
 
 export const defaultLimits: Limits = Object.freeze({
-  ...defaultBodyLimits,
-  ...defaultUnsentLimits,
+  ...defaultTransferLimits,
   headerTimeoutMs: 10_000,
   keepAliveMs: 60_000,
   idleMs: 120_000,

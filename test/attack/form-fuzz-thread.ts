@@ -1,7 +1,12 @@
 import { EventEmitter } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { parentPort, workerData } from 'node:worker_threads';
-import { defaultBodyLimits, Form, ProgressGuard, RequestBody } from '@stevedore/middleware/core';
+import {
+  defaultTransferLimits,
+  Form,
+  ProgressGuard,
+  RequestBody,
+} from '@stevedore/middleware/core';
 
 /**
  * Damages forms and takes them apart, straight into the parser and without a socket,
@@ -135,7 +140,7 @@ class Pieces extends EventEmitter {
 async function outcome(bytes: Buffer, random: Random, guard: ProgressGuard): Promise<string> {
   const request = new Pieces(bytes, random) as unknown as IncomingMessage;
   const body = new RequestBody(request, { limitBytes: 2 ** 20, guard });
-  const form = new Form(body, BOUNDARY, defaultBodyLimits);
+  const form = new Form(body, BOUNDARY, defaultTransferLimits);
   try {
     let taken = 0;
     for await (const { body: content } of form.files()) {
@@ -152,7 +157,7 @@ async function outcome(bytes: Buffer, random: Random, guard: ProgressGuard): Pro
 }
 
 async function fuzz({ firstSeed, count }: FuzzTask, tell: (report: FuzzReport) => void) {
-  const guard = new ProgressGuard(defaultBodyLimits);
+  const guard = new ProgressGuard(defaultTransferLimits);
   const outcomes: Record<string, number> = {};
   let seed = firstSeed;
   process.on('uncaughtException', (error) => {

@@ -5,7 +5,11 @@ import { Binlog } from '../../packages/storage/dist/replication/binlog.js';
 import { Journal } from '../../packages/storage/dist/replication/journal.js';
 import { LogFollower, SendWindow } from '../../packages/storage/dist/replication/log-follower.js';
 import type { LogRecord } from '../../packages/storage/dist/replication/log-record.js';
-import { MarkFile, MarkKeeper, NEW_MARK } from '../../packages/storage/dist/replication/marks.js';
+import {
+  MarkFile,
+  MarkKeeper,
+  NEW_MARK,
+} from '../../packages/storage/dist/replication/progress.js';
 import type { Sending } from '../../packages/storage/dist/replication/sending.js';
 import { Tombstones } from '../../packages/storage/dist/replication/tombstones.js';
 import { temporaryFolder } from '../support/temporary.js';

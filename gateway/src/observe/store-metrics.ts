@@ -1,5 +1,4 @@
-import type { FileStore, StoreStats, TrunkEvent } from '@stevedore/client';
-import { isStoreError } from '@stevedore/middleware/core';
+import { type FileStore, isStoreError, type StoreStats, type TrunkEvent } from '@stevedore/client';
 import { Counter, Histogram, type Registry } from 'prom-client';
 import { addFigures, CACHE_COUNTERS, CACHE_GAUGES, type Figures } from './figures.js';
 

@@ -8,6 +8,17 @@ export function notFound(id: string, cause?: unknown): StoreError {
   return new StoreError('not_found', `there is no file ${id}`, { cause });
 }
 
+export function unsupported(id: string): StoreError {
+  return new StoreError(
+    'unsupported',
+    `${id} is in a trunk that this store did not write, and its storage cannot delete single slices: delete it by its key where it was uploaded`,
+  );
+}
+
+export function notAnId(id: string): StoreError {
+  return new StoreError('invalid_id', `"${id}" is neither a key nor a FastDFS id`);
+}
+
 /** No copy of the file has the bytes that were stored. */
 export function corrupt(name: string): StoreError {
   return new StoreError('corrupt', `the bytes of ${name} are not those that were stored`);

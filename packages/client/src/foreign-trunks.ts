@@ -15,6 +15,8 @@ import {
 } from '@stevedore/protocol';
 import { LRUCache } from 'lru-cache';
 import type { Downloads } from './downloads.js';
+import { DEFAULT_TYPE } from './intake.js';
+import type { FileFacts } from './stored-file.js';
 
 /**
  * Directories of trunks that other stores wrote, read once from the trunks' tails and cached. They
@@ -126,6 +128,30 @@ export function extensionInName(name: string): string {
 
 function isSame(entry: SliceEntry, slice: SliceEntry): boolean {
   return entry.size === slice.size && entry.crc32 === slice.crc32;
+}
+
+/** What the directory says of a file. */
+export function factsOfEntry(entry: TrunkEntry, slice: SliceId): FileFacts {
+  const { name, type, group, stagedAt, expires } = readComment(entry.comment);
+  return {
+    key: keyInName(entry.name),
+    name: typeof name === 'string' ? name : '',
+    size: slice.size,
+    type: typeof type === 'string' ? type : DEFAULT_TYPE,
+    crc32: slice.crc32,
+    state: 'merged',
+    stagedAt: new Date(typeof stagedAt === 'number' ? stagedAt : 0),
+    ...(typeof group === 'string' ? { group } : {}),
+    ...(typeof expires === 'number' ? { expiresAt: new Date(expires) } : {}),
+  };
+}
+
+function readComment(comment: string): Readonly<Record<string, unknown>> {
+  try {
+    return JSON.parse(comment) as Record<string, unknown>;
+  } catch {
+    return {};
+  }
 }
 
 /**

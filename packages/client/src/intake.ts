@@ -43,7 +43,7 @@ export interface StageOptions {
   readonly sync: boolean;
 }
 
-const DEFAULT_TYPE = 'application/octet-stream';
+export const DEFAULT_TYPE = 'application/octet-stream';
 /** Memory that arriving bodies may hold together. */
 const BUDGET_BYTES = 32 * 2 ** 20;
 /** Of it, for bodies that may yet turn out to be large: they must not take it all. */

@@ -24,8 +24,15 @@ import {
 } from '@stevedore/staging';
 import type { ForeignFiles } from './deployment/foreign-files.js';
 import type { Downloads, Signal } from './downloads.js';
-import { notFound, storageError } from './failures.js';
-import { extensionInName, ForeignSlices, keyInName, TrunkDirectories } from './foreign-trunks.js';
+import { notAnId, notFound, storageError, unsupported } from './failures.js';
+import {
+  extensionInName,
+  ForeignSlices,
+  factsOfEntry,
+  keyInName,
+  TrunkDirectories,
+} from './foreign-trunks.js';
+import { DEFAULT_TYPE } from './intake.js';
 import type { Reader } from './reader.js';
 import { type FileFacts, FileHandle, type ReadContent } from './stored-file.js';
 import type { FileInfo, FileState, GetOptions, Receipt, StoredFile } from './types.js';
@@ -35,7 +42,6 @@ import type { FileInfo, FileState, GetOptions, Receipt, StoredFile } from './typ
  * the trunk's own directory has exactly that slice; any other id is `not_found`.
  */
 
-const DEFAULT_TYPE = 'application/octet-stream';
 const SETTLED: ReadonlySet<TrunkRow['state']> = new Set(['confirmed', 'retiring', 'retired']);
 
 /** A file of this store or of another server, by its key, or one that FastDFS alone knows. */
@@ -316,17 +322,6 @@ export class Lookup {
   }
 }
 
-function unsupported(id: string): StoreError {
-  return new StoreError(
-    'unsupported',
-    `${id} is in a trunk that this store did not write, and its storage cannot delete single slices: delete it by its key where it was uploaded`,
-  );
-}
-
-function notAnId(id: string): StoreError {
-  return new StoreError('invalid_id', `"${id}" is neither a key nor a FastDFS id`);
-}
-
 /** The slice id of a file before it was moved names the same content and extension. */
 function isSameFile(row: FileRow, slice: SliceId): boolean {
   return (
@@ -334,28 +329,4 @@ function isSameFile(row: FileRow, slice: SliceId): boolean {
     row.crc32 === slice.crc32 &&
     extensionOf(row.name) === slice.extension
   );
-}
-
-/** What the trunk's directory says of a file that another store staged. */
-function factsOfEntry(entry: TrunkEntry, slice: SliceId): FileFacts {
-  const { name, type, group, stagedAt, expires } = readComment(entry.comment);
-  return {
-    key: keyInName(entry.name),
-    name: typeof name === 'string' ? name : '',
-    size: slice.size,
-    type: typeof type === 'string' ? type : DEFAULT_TYPE,
-    crc32: slice.crc32,
-    state: 'merged',
-    stagedAt: new Date(typeof stagedAt === 'number' ? stagedAt : 0),
-    ...(typeof group === 'string' ? { group } : {}),
-    ...(typeof expires === 'number' ? { expiresAt: new Date(expires) } : {}),
-  };
-}
-
-function readComment(comment: string): Readonly<Record<string, unknown>> {
-  try {
-    return JSON.parse(comment) as Record<string, unknown>;
-  } catch {
-    return {};
-  }
 }

@@ -6,8 +6,7 @@ import { Turns } from './core/http/connection.js';
 import { DEFAULT_TYPE, essence } from './core/http/content-headers.js';
 import type { ResourcePolicy } from './core/http/file-answer.js';
 import { checkKey } from './core/http/receipt-json.js';
-import type { UnsentLimits } from './core/http/unsent-bytes.js';
-import { type BodyLimits, defaultBodyLimits, defaultUnsentLimits } from './core/limits.js';
+import { defaultTransferLimits, type TransferLimits } from './core/limits.js';
 import { ProblemError, problemAnswer, toProblem } from './core/problems.js';
 import type { Stored } from './core/upload/idempotency.js';
 import { Rules, typeProblem, type UploadRules } from './core/upload/policy.js';
@@ -19,7 +18,7 @@ export interface FilesOptions {
   /** Sizes, types, counts, durability, group, time to live. */
   readonly policy?: UploadRules;
   /** Bounds of bodies and of downloads; `maxFileBytes` is the policy's business. */
-  readonly limits?: Partial<Omit<BodyLimits & UnsentLimits, 'maxFileBytes'>>;
+  readonly limits?: Partial<Omit<TransferLimits, 'maxFileBytes'>>;
   /** Types shown in place although a browser might run them, such as `text/html`. */
   readonly inlineTypes?: readonly string[];
   /** Answers with files are kept by the browser that asked alone; default false. */
@@ -41,7 +40,7 @@ export class MountedFiles extends Files {
     const { store, private: isPrivate = false, resourcePolicy = 'same-site' } = options;
     super({
       store,
-      limits: Object.freeze({ ...defaultBodyLimits, ...defaultUnsentLimits, ...options.limits }),
+      limits: Object.freeze({ ...defaultTransferLimits, ...options.limits }),
       presentation: {
         private: isPrivate,
         inlineTypes: new Set(options.inlineTypes),

@@ -1,7 +1,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { startTracker } from '@stevedore/tracker';
 import { asError, codeOf } from '@stevedore/wire';
-import { startStorage } from './start-storage.js';
+import { startStorage } from './index.js';
 
 /**
  * Entry of the embedded node's thread: one tracker and one storage, started

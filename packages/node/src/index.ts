@@ -1,2 +1,48 @@
-/** A storage with its metadata tiers; see also `@stevedore/node/embedded`. */
-export { type Storage, type StorageOptions, startStorage } from './start-storage.js';
+import {
+  type Storage as Daemon,
+  type StorageOptions as DaemonOptions,
+  hasRecords,
+  type StorageSettings,
+  startStorage as startDaemon,
+} from '@stevedore/storage';
+import type { MigrationStatus, Tiering, TierOptions } from '@stevedore/tiering';
+
+/**
+ * A storage daemon, and its metadata tiers where it has some: a plain one loads none of their
+ * code. The embedded pair is `@stevedore/node/embedded`.
+ */
+
+export interface StorageOptions extends DaemonOptions {
+  /** Small files as rows beside their metadata, and what moves them. */
+  readonly tiers?: TierOptions;
+}
+
+export interface Storage extends Daemon {
+  /** What migration is doing; undefined where no small file is a row. */
+  migrationStatus(): MigrationStatus | undefined;
+}
+
+/**
+ * Starts a storage; resolves when it listens, whether or not a tracker is there
+ * (see `active`). Rejects with StartError or OptionError.
+ */
+export async function startStorage({ tiers = {}, ...options }: StorageOptions): Promise<Storage> {
+  let tiering: Tiering | undefined;
+  const storage = await startDaemon(options, async (settings) => {
+    tiering = await openTiering(settings, tiers);
+    return tiering;
+  });
+  return { ...storage, migrationStatus: () => tiering?.status() };
+}
+
+/** Undefined if the tiers are off and no earlier start has left records. */
+async function openTiering(
+  settings: StorageSettings,
+  tiers: TierOptions,
+): Promise<Tiering | undefined> {
+  const { disk, storePaths } = settings;
+  const have = await Promise.all(storePaths.map((path) => hasRecords(disk, path)));
+  if (!tiers.enabled && !have.includes(true)) return undefined;
+  const { Tiering } = await import('@stevedore/tiering');
+  return Tiering.open(settings, tiers);
+}

@@ -40,7 +40,11 @@ export class StoreError extends Error {
   }
 }
 
-/** True for a StoreError, of the given code if one is named. */
+/**
+ * True for a StoreError, of the given code if one is named. By name and not by class: a
+ * program may hold two copies of the package.
+ */
 export function isStoreError(error: unknown, code?: StoreErrorCode): error is StoreError {
-  return error instanceof StoreError && (code === undefined || error.code === code);
+  if (!(error instanceof Error) || error.name !== 'StoreError' || !('code' in error)) return false;
+  return code === undefined || error.code === code;
 }

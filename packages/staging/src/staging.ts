@@ -23,7 +23,7 @@ import { ScrubWatch } from './repair/scrub-watch.js';
 import type { RepairParts, UpkeepOptions } from './repair/sound-copies.js';
 import type { StagingEvents, StagingOptions, StagingStats } from './staging-options.js';
 import { type StartedParts, startUp } from './startup.js';
-import { Compaction, Retirement, Tidying } from './upkeep/compaction.js';
+import { Cleanup, Compaction, Retirement } from './upkeep/compaction.js';
 import { Deletions } from './upkeep/deletions.js';
 import { Retention, recordOf } from './upkeep/retention.js';
 import { setAside } from './upkeep/set-aside.js';
@@ -69,7 +69,7 @@ export class Staging extends EventEmitter<StagingEvents> {
   readonly #retention: Retention;
   readonly #retirement: Retirement;
   readonly #compaction: Compaction;
-  readonly #tidying: Tidying;
+  readonly #cleanup: Cleanup;
   #closing: Promise<void> | undefined;
 
   private constructor(options: StagingOptions, started: StartedParts) {
@@ -95,9 +95,9 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.quarantine = new Quarantine({
       ...{ fileMap, now, onError },
       onDamage: (damage) => this.emit('damage', damage),
-      onLifted: (key) => this.#takeIn(key),
+      onLifted: (key) => this.#include(key),
     });
-    for (const { key } of this.quarantine.onlyCopies()) this.files.leaveOut(key);
+    for (const { key } of this.quarantine.onlyCopies()) this.files.exclude(key);
     this.#retention = new Retention({
       ...{ ...stores, retainBytes: options.retainBytes },
       oldestInUse: () => this.files.oldestSegmentInUse(),
@@ -114,7 +114,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.local = new LocalCopies({
       ...this.#repairParts,
       onDamaged: ({ key, trunk, was }) => {
-        if (!trunk) this.files.leaveOut(key);
+        if (!trunk) this.files.exclude(key);
         if (trunk || was.length > 0) this.#repairs.want(key);
       },
     });
@@ -123,7 +123,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       onAnswered: () => {
         this.files.lookAgain();
         this.merging.wake();
-        this.#tidying.want();
+        this.#cleanup.want();
       },
     });
     this.merging = new MergeTask({
@@ -148,15 +148,15 @@ export class Staging extends EventEmitter<StagingEvents> {
       ...{ ...this.#repairParts, local: this.local, acceptance: this.acceptance },
       bytesPerSecond: options.compactionBytesPerSecond ?? COMPACTION_BYTES_PER_SECOND,
     });
-    this.#tidying = new Tidying({
+    this.#cleanup = new Cleanup({
       ...{ retirement: this.#retirement, compaction: this.#compaction },
       ...{ rebuild: this.rebuild, background: this.#background },
     });
     this.deletions = new Deletions({
       ...{ ...stores, quarantine: this.quarantine, files: this.files },
       ...{ rebuild: this.rebuild, background: this.#background },
-      takeIn: (key) => this.#takeIn(key),
-      onDead: () => this.#tidying.want(),
+      include: (key) => this.#include(key),
+      onDead: () => this.#cleanup.want(),
     });
     this.#copies = new Copies({
       ...{ fileMap, trunkStore, wanted: options.confirmCopies ?? 0, onError },
@@ -166,7 +166,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       ...{ ...stores, onError, graceMs: options.listingGraceMs ?? LISTING_GRACE_MS },
       // While a FileMap is rebuilt, a file that seems to wait may be in another trunk.
       adopt: async (plan, fileId) =>
-        this.rebuild.isComplete && this.merging.sendings.adopt(plan, fileId),
+        this.rebuild.isComplete && this.merging.inFlight.adopt(plan, fileId),
       replace: (trunk, fileId) =>
         container.append([recordOf(fileMap, { ...trunk, fileId }, now())]),
     });
@@ -196,7 +196,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.#copies.check();
     this.#scrubs.start();
     background.run(this.#retention.trim());
-    this.#tidying.want();
+    this.#cleanup.want();
     for (const { key, was } of this.quarantine.onlyCopies()) {
       if (was.length > 0) this.#repairs.want(key);
     }
@@ -272,15 +272,15 @@ export class Staging extends EventEmitter<StagingEvents> {
   }
 
   /** The file is sound again, or gone. */
-  #takeIn(key: Buffer): void {
-    if (this.files.takeIn(key)) this.merging.wake();
+  #include(key: Buffer): void {
+    if (this.files.include(key)) this.merging.wake();
   }
 
   /** The plan has ended: what it held may go. */
   #noteReleased({ kind, rows }: TrunkPlan): void {
     const { fileMap, spool } = this.#started;
     this.#background.run(this.#retention.trim());
-    this.#tidying.want();
+    this.#cleanup.want();
     // A large file that was deleted while it was in flight.
     const [{ key }] = rows as [FileRow];
     if (kind === 'whole' && !fileMap.find(key)) this.#background.run(spool.remove(key));

@@ -51,7 +51,8 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     );
     const opened = await openContainer(options, fileMap, origin);
     container = opened.container;
-    const spool = await openSpool(options, fileMap);
+    const spool = new Spool(disk, `${directory}/spool`);
+    await spool.recover((key) => fileMap?.find(key)?.local.at === 'spool');
     const trunkStore = await options.connect();
     const abandoned = abandonPlans(fileMap, options.now());
     if (abandoned > 0) problems.push(interrupted(abandoned));
@@ -80,25 +81,10 @@ async function openContainer(
   const folder = `${directory}/container`;
   const recovered = await replayContainer(disk, folder, fileMap, now());
   const { segments, nextSegment, short, damaged } = recovered;
-  const container = new Container({
-    disk,
-    folder,
-    origin,
-    now,
-    sync,
-    segmentBytes,
-    nextSegment,
-    commit: (changes, { number, synced }, bytes) => fileMap.apply(changes, number, bytes, synced),
-    onSynced: ({ number, synced }) => fileMap.setSynced(synced, number),
-  });
+  const settings = { disk, folder, origin, now, sync, segmentBytes, nextSegment };
+  const container = new Container({ ...settings, fileMap });
   for (const segment of segments) container.adopt(segment);
   return { container, short, damaged };
-}
-
-async function openSpool(options: StagingOptions, fileMap: FileMap): Promise<Spool> {
-  const spool = new Spool(options.disk ?? privateDisk, `${options.directory}/spool`);
-  await spool.recover((key) => fileMap.find(key)?.local.at === 'spool');
-  return spool;
 }
 
 function randomOrigin(randomFill: (target: Buffer) => void): number {

@@ -27,7 +27,7 @@ import { type Costs, calibrate, costOf } from './scheduler/costs.js';
 import { Scheduler } from './scheduler/scheduler.js';
 import { type TierOptions, type TierSettings, tierSettings } from './tier-options.js';
 import { FastdfsAwayFiles } from './tiers/away-files.js';
-import { type FileRecord, Place } from './tiers/record-rows.js';
+import { Place } from './tiers/record-rows.js';
 import { TieredFiles } from './tiers/tiered-files.js';
 import { Tiers } from './tiers/tiers.js';
 
@@ -128,18 +128,13 @@ export class Tiering implements StorageBackend {
     return Math.max(settings.thresholdBytes, tiers.thresholdBytes);
   }
 
-  #placeOf(path: string): Pick<FileRecord, 'place' | 'size'> | undefined {
-    const { tier, name } = this.#parts.tiers.locate(path) ?? {};
-    return tier?.records.placeOf(name!);
-  }
-
   /** The id of the bytes that a download asks for, if they are in another group and never change. */
   #movedTo(service: StorageService, body: Buffer): string | undefined {
     const id = requestedFile(service, downloadFile.request.decode(body));
     const path = service.store.pathOf(id);
     const mayChange = sizeOf(id) === undefined;
     if (mayChange || service.cache.has(path)) return undefined;
-    if (this.#placeOf(path)?.place !== Place.away) return undefined;
+    if (this.#parts.tiers.placeOf(path)?.place !== Place.away) return undefined;
     const { tier, name } = this.#parts.tiers.locate(path)!;
     return tier.records.find(name)?.away;
   }
@@ -157,7 +152,7 @@ export class Tiering implements StorageBackend {
         if (size !== undefined) migration.accessed(path, 0, size, false);
         return undefined;
       }
-      const record = this.#placeOf(path);
+      const record = this.#parts.tiers.placeOf(path);
       if (record?.place === Place.row) {
         migration.accessed(path, costOf(costs, 'read', record.size), record.size, false);
         return record.size;

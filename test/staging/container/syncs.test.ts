@@ -3,7 +3,6 @@ import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/d
 import { expect, test } from 'vitest';
 import { Container } from '../../../packages/staging/dist/container/container.js';
 import { fileRecord } from '../../../packages/staging/dist/container/records.js';
-import type { Segment } from '../../../packages/staging/dist/container/segment.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 /**
@@ -87,8 +86,7 @@ function open() {
   const container = new Container({
     ...{ disk: forgetful.disk, folder: temporaryFolder(), origin: 1, sync: true },
     ...{ now: Date.now, segmentBytes: 2 ** 20, nextSegment: 1 },
-    commit: () => undefined,
-    onSynced: (_segment: Segment) => undefined,
+    fileMap: { apply: () => undefined, setSynced: () => ({ changes: 0 }) },
   });
   const append = (text: string, sync: boolean) => {
     const bytes = Buffer.from(text);

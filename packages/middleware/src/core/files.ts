@@ -3,8 +3,8 @@ import type { FileStore, GetOptions, StoredFile } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
 import { infoJson, receiptJson } from './http/receipt-json.js';
-import { UnsentBytes, type UnsentLimits } from './http/unsent-bytes.js';
-import type { BodyLimits } from './limits.js';
+import { UnsentBytes } from './http/unsent-bytes.js';
+import type { TransferLimits } from './limits.js';
 import { problemAnswer, toProblem } from './problems.js';
 import { ClientRoom, ProgressGuard } from './upload/client-bounds.js';
 import { IdempotentUploads, type Stored } from './upload/idempotency.js';
@@ -19,7 +19,7 @@ import { receiveUpload } from './upload/receive.js';
 
 export interface FilesOptions {
   readonly store: FileStore;
-  readonly limits: BodyLimits & UnsentLimits;
+  readonly limits: TransferLimits;
   /** How every file is shown, as far as `read` does not say otherwise. */
   readonly presentation?: Pick<Presentation, 'private' | 'inlineTypes' | 'resourcePolicy'>;
 }
@@ -45,7 +45,7 @@ export class Files {
   readonly store: FileStore;
   /** Bytes of downloads that clients have not taken yet. */
   readonly unsent: UnsentBytes;
-  readonly #limits: BodyLimits;
+  readonly #limits: TransferLimits;
   readonly #guard: ProgressGuard;
   readonly #room: ClientRoom;
   readonly #repeats: IdempotentUploads;

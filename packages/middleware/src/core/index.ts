@@ -17,15 +17,13 @@ export { DEFAULT_TYPE, essence } from './http/content-headers.js';
 export { type Answer, cacheControl, type ResourcePolicy } from './http/file-answer.js';
 export { MAX_RANGES } from './http/ranges.js';
 export { checkKey, type InfoJson, infoJson, type ReceiptJson } from './http/receipt-json.js';
-export { UnsentBytes, type UnsentLimits, type UnsentStats } from './http/unsent-bytes.js';
+export { UnsentBytes, type UnsentStats } from './http/unsent-bytes.js';
 export {
-  type BodyLimits,
-  defaultBodyLimits,
-  defaultUnsentLimits,
+  defaultTransferLimits,
   maxFormBytes,
+  type TransferLimits,
 } from './limits.js';
 export {
-  isStoreError,
   methodNotAllowed,
   PROBLEM_TYPE,
   type ProblemBody,

@@ -9,7 +9,7 @@ const KIB = 2 ** 10;
 const MIB = 2 ** 20;
 const GIB = 2 ** 30;
 
-export interface BodyLimits {
+export interface TransferLimits extends UnsentLimits {
   /** One file, raw or in a form. */
   readonly maxFileBytes: number;
   /** Files and fields of one form. */
@@ -37,13 +37,7 @@ export interface BodyLimits {
   readonly checkIntervalMs: number;
 }
 
-export const defaultUnsentLimits: UnsentLimits = Object.freeze({
-  maxUnsentBytes: 24 * MIB,
-  downloadStallMs: 60_000,
-  maxStalled: 2_048,
-});
-
-export const defaultBodyLimits: BodyLimits = Object.freeze({
+export const defaultTransferLimits: TransferLimits = Object.freeze({
   maxFileBytes: GIB,
   maxParts: 100,
   maxPartHeaders: 20,
@@ -58,10 +52,13 @@ export const defaultBodyLimits: BodyLimits = Object.freeze({
   bodyWindowMs: 20_000,
   maxClientBytes: Number.POSITIVE_INFINITY,
   checkIntervalMs: 2000,
+  maxUnsentBytes: 24 * MIB,
+  downloadStallMs: 60_000,
+  maxStalled: 2_048,
 });
 
 /** A whole form: files as long as the longest file together, and what goes around them. */
-export function maxFormBytes(limits: BodyLimits): number {
+export function maxFormBytes(limits: TransferLimits): number {
   const aroundEachPart = limits.maxPartHeaderBytes + limits.maxFieldBytes;
   return limits.maxFileBytes + limits.maxParts * aroundEachPart + 2 * limits.maxSurroundingBytes;
 }

@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import type { StoreError, StoreErrorCode } from '@stevedore/client';
+import { isStoreError, type StoreErrorCode } from '@stevedore/client';
 
 /**
  * Every error a request is answered with: its stable code, its HTTP status and,
@@ -165,19 +165,10 @@ export function problemCodes(): readonly ProblemCode[] {
 /** What to answer an error with. Whatever is not known here is `internal`. */
 export function toProblem(error: unknown): ProblemError {
   if (error instanceof ProblemError) return error;
-  if (isStoreError(error)) return new ProblemError(error.code, error.message, error);
+  if (isStoreError(error) && Object.hasOwn(problems, error.code)) {
+    return new ProblemError(error.code, error.message, error);
+  }
   return new ProblemError('internal', 'internal', error);
-}
-
-/** By name and not by class: a program may hold two copies of the package. */
-export function isStoreError(error: unknown): error is StoreError {
-  return (
-    error instanceof Error &&
-    error.name === 'StoreError' &&
-    'code' in error &&
-    typeof error.code === 'string' &&
-    Object.hasOwn(storeProblems, error.code)
-  );
 }
 
 /** A problem as an answer, with the bytes of its JSON. */

@@ -1,6 +1,6 @@
 import { type Disk, hasCode } from '@stevedore/disk';
 import { StoreError } from '../errors.js';
-import type { FileMapChange } from '../filemap/rows.js';
+import type { FileMap, FileMapChange } from '../filemap/filemap.js';
 import { type Append, AppendQueue } from './append-queue.js';
 import { BATCH_RECORDS, RECORD_HEADER_BYTES, RecordType } from './constants.js';
 import { encodeRecordHead, type NewRecord } from './record.js';
@@ -28,14 +28,8 @@ export interface ContainerOptions {
   readonly segmentBytes: number;
   /** Number of the first segment to begin. */
   readonly nextSegment: number;
-  /** Makes a batch visible; called before its appends resolve. Must not fail. */
-  readonly commit: (
-    changes: readonly FileMapChange[],
-    segment: Segment,
-    indexedBytes: number,
-  ) => void;
-  /** More of the segment is known to be on the medium. */
-  readonly onSynced: (segment: Segment) => void;
+  /** Makes a batch visible, before its appends resolve. Must not fail. */
+  readonly fileMap: Pick<FileMap, 'apply' | 'setSynced'>;
 }
 
 /** A batch in flight to a segment. */
@@ -132,7 +126,7 @@ export class Container {
   async sync(): Promise<void> {
     for (const segment of [...this.#unsynced]) {
       await this.#sync(segment, segment.bytes);
-      this.#options.onSynced(segment);
+      this.#options.fileMap.setSynced(segment.synced, segment.number);
     }
   }
 
@@ -233,7 +227,7 @@ export class Container {
         this.#unsynced.add(segment);
         if (appends.some(({ sync }) => sync)) await this.#sync(segment, end);
       }
-      this.#options.commit(changes, segment, end);
+      this.#options.fileMap.apply(changes, segment.number, end, segment.synced);
       segment.bytes = end;
     } catch (error) {
       this.#refused.push(...refused);

@@ -141,7 +141,7 @@ export class Segment {
 
   async #sync(end: number): Promise<void> {
     try {
-      // The system gives up what it could not write: only what is written anew is tried again.
+      // The system gives up what it could not write: only what is written again is tried again.
       if (this.#isDoubtful) await this.#writeAgain(this.synced, end);
       await this.#file.sync();
     } catch (error) {

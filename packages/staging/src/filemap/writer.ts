@@ -68,16 +68,12 @@ export class FileMapWriter extends Statements {
       case 'deletion':
         this.#deleteFile(change.key, segment);
         return;
-      case 'plan':
-        this.#steps.addPlan({
-          taskId: change.taskId,
-          kind: change.kind,
-          size: change.size,
-          files: change.members.length,
-          members: packMembers(change.members),
-          segment,
-        });
+      case 'plan': {
+        const { taskId, kind, size, members } = change;
+        const plan = { taskId, kind, size, files: members.length, members: packMembers(members) };
+        this.#steps.addPlan({ ...plan, segment });
         return;
+      }
       case 'stored':
         this.#addStored(change, segment);
         return;

@@ -2,6 +2,7 @@ import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promi
 import { News } from '@stevedore/async';
 import { TRUNK_EXTENSION } from '@stevedore/protocol';
 import { chooseMembers, makeUnits } from './candidates.js';
+import { FIRST_RETRY_MS, PlansInFlight, type PlansInFlightOptions } from './plans-in-flight.js';
 import {
   CANDIDATE_FACTOR,
   decideMerge,
@@ -9,7 +10,6 @@ import {
   MAX_WAIT_MS,
   type MergeDecision,
 } from './schedule.js';
-import { FIRST_RETRY_MS, Sendings, type SendingsOptions } from './sendings.js';
 import { planTrunk, planWhole, TRUNK_END_BYTES } from './trunk-plan.js';
 import { MAX_FILES } from './waiting-files.js';
 
@@ -17,7 +17,7 @@ import { MAX_FILES } from './waiting-files.js';
  * The Merge Task: decides when to merge, chooses the members of a trunk and has the plan sent.
  * Large files are sent one by one, alongside the trunks.
  */
-export interface MergeTaskOptions extends SendingsOptions {
+export interface MergeTaskOptions extends PlansInFlightOptions {
   readonly random: () => number;
   readonly newTaskId: () => Buffer;
   readonly trunkBytes: number;
@@ -44,7 +44,7 @@ const CANDIDATE_BYTES_FACTOR = 2;
 export class MergeTask {
   readonly #options: MergeTaskOptions;
   readonly #inflow: Inflow;
-  readonly sendings: Sendings;
+  readonly inFlight: PlansInFlight;
   /** Bytes staged since the last decision, and how many of them call for the next. */
   #stagedSince = 0;
   #wantedBytes = 0;
@@ -58,7 +58,7 @@ export class MergeTask {
   constructor(options: MergeTaskOptions) {
     this.#options = options;
     this.#inflow = new Inflow(options.now());
-    this.sendings = new Sendings({
+    this.inFlight = new PlansInFlight({
       ...options,
       onReleased: (plan) => {
         options.onReleased(plan);
@@ -88,9 +88,9 @@ export class MergeTask {
 
   stats(): MergeStats {
     return {
-      trunksInFlight: this.sendings.count('trunk'),
-      largeFilesInFlight: this.sendings.count('whole'),
-      sendRetries: this.sendings.retries,
+      trunksInFlight: this.inFlight.count('trunk'),
+      largeFilesInFlight: this.inFlight.count('whole'),
+      sendRetries: this.inFlight.retries,
       unpackableFiles: this.#options.files.damaged,
     };
   }
@@ -100,7 +100,7 @@ export class MergeTask {
     this.#flushes += 1;
     try {
       for (;;) {
-        const ends = this.sendings.ends();
+        const ends = this.inFlight.ends();
         if (this.#options.files.count() <= 0 && ends.length === 0) return;
         signal?.throwIfAborted();
         if (this.#isStopped) return;
@@ -115,10 +115,10 @@ export class MergeTask {
   /** Ends the task. Plans in progress are given up; their files stay staged. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    this.sendings.stop();
+    this.inFlight.stop();
     this.wake();
     await this.#running;
-    await this.sendings.settled();
+    await this.inFlight.settled();
   }
 
   async #run(): Promise<void> {
@@ -139,7 +139,7 @@ export class MergeTask {
   #decide(): MergeDecision {
     const { now, trunkBytes, maxAgeMs, isShort } = this.#options;
     // The end of a trunk in flight wakes the task.
-    if (this.sendings.count('trunk') >= TRUNKS_IN_FLIGHT)
+    if (this.inFlight.count('trunk') >= TRUNKS_IN_FLIGHT)
       return { action: 'wait', waitMs: MAX_WAIT_MS };
     const { files: waitingFiles, bytes: waitingBytes } = this.#options.files.small();
     const oldest = waitingFiles > 0 ? this.#options.files.oldest() : undefined;
@@ -169,18 +169,18 @@ export class MergeTask {
     const limits = { capacityBytes, maxFiles: MAX_FILES };
     const members = await chooseMembers(units, limits, random, () => nextTurn());
     if (members.length === 0) return false;
-    await this.sendings.begin(planTrunk(newTaskId(), members, TRUNK_EXTENSION));
+    await this.inFlight.begin(planTrunk(newTaskId(), members, TRUNK_EXTENSION));
     return true;
   }
 
   /** Sends large files that wait; true if any was begun. */
   async #sendWholes(): Promise<boolean> {
-    const inFlight = this.sendings.count('whole');
-    if (inFlight >= WHOLES_IN_FLIGHT) return false;
+    const wholes = this.inFlight.count('whole');
+    if (wholes >= WHOLES_IN_FLIGHT) return false;
     let begun = false;
-    for (const row of this.#options.files.large(WHOLES_IN_FLIGHT + inFlight)) {
-      if (this.sendings.count('whole') >= WHOLES_IN_FLIGHT) break;
-      await this.sendings.begin(planWhole(this.#options.newTaskId(), row));
+    for (const row of this.#options.files.large(WHOLES_IN_FLIGHT + wholes)) {
+      if (this.inFlight.count('whole') >= WHOLES_IN_FLIGHT) break;
+      await this.inFlight.begin(planWhole(this.#options.newTaskId(), row));
       begun = true;
     }
     return begun;

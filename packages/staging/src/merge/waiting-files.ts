@@ -53,14 +53,14 @@ export class WaitingFiles {
   }
 
   /** The file's only copy is damaged: no trunk can have it. */
-  leaveOut(key: Buffer): void {
+  exclude(key: Buffer): void {
     const row = this.#options.fileMap.find(key);
     if (row && !row.trunk) this.#damaged.set(nameOf(key), row);
     this.#frontier = START;
   }
 
   /** It is sound again, or gone. True if it was left out. */
-  takeIn(key: Buffer): boolean {
+  include(key: Buffer): boolean {
     return this.#damaged.delete(nameOf(key));
   }
 

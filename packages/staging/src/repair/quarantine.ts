@@ -19,7 +19,7 @@ export interface DamageEvent {
 export interface DamageStats {
   /** Damaged copies found since the start. */
   readonly found: number;
-  /** Copies rebuilt, or given up because a sound one is what is read. */
+  /** Copies repaired, or dropped because a sound one is read. */
   readonly repaired: number;
   /** Copies that are not read at present. */
   readonly quarantined: number;

@@ -189,7 +189,7 @@ export class Retirement {
   }
 }
 
-export interface TidyingParts {
+export interface CleanupParts {
   readonly retirement: Retirement;
   readonly compaction: Compaction;
   readonly rebuild: Rebuild;
@@ -197,12 +197,12 @@ export interface TidyingParts {
 }
 
 /** Deletes trunks that are dead and empties those that are nearly so, when it is wanted. */
-export class Tidying {
-  readonly #parts: TidyingParts;
+export class Cleanup {
+  readonly #parts: CleanupParts;
   #isWanted = false;
   #isUnderWay = false;
 
-  constructor(parts: TidyingParts) {
+  constructor(parts: CleanupParts) {
     this.#parts = parts;
   }
 

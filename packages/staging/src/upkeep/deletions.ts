@@ -15,7 +15,7 @@ export interface DeletionsParts extends Stores {
   readonly background: Background;
   readonly rebuild: Rebuild;
   /** The file is no longer left out of trunks. */
-  readonly takeIn: (key: Buffer) => void;
+  readonly include: (key: Buffer) => void;
   /** Trunks have lost files. */
   readonly onDead: () => void;
 }
@@ -56,12 +56,12 @@ export class Deletions {
   }
 
   async #deleteRows(rows: readonly FileRow[]): Promise<void> {
-    const { container, quarantine, files, spool, background, takeIn, onDead } = this.#parts;
+    const { container, quarantine, files, spool, background, include, onDead } = this.#parts;
     const now = this.#parts.now();
     await container.append(rows.map(({ key }) => deletionRecord(key, now)));
     for (const { key, local } of rows) {
       quarantine.forget(key);
-      takeIn(key);
+      include(key);
       if (local.at === 'spool' && !files.isPacking(key)) background.run(spool.remove(key));
     }
     if (rows.some(({ trunk, was }) => trunk || was.length > 0)) onDead();

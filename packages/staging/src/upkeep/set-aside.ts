@@ -76,7 +76,7 @@ async function recordInSpool(parts: SetAsideParts, row: FileRow): Promise<void> 
   if (!fileMap.find(row.key)) return spool.remove(row.key);
   quarantine.keep(row.key, 'spool');
   // No trunk can have it; it is a large file to the Merge Task from now on.
-  files.leaveOut(row.key);
+  files.exclude(row.key);
 }
 
 /** What a disk gives or refuses at a time. */

@@ -1,7 +1,7 @@
 import type { News } from '@stevedore/async';
 import type { Binlog, Entry, Position } from './binlog.js';
 import type { LogRecord } from './log-record.js';
-import type { MarkKeeper } from './marks.js';
+import type { MarkKeeper } from './progress.js';
 import type { Sending } from './sending.js';
 import { isWholeFile } from './tombstones.js';
 

@@ -20,8 +20,8 @@ import type { Position } from './binlog.js';
 import type { FirstCopies } from './first-copies.js';
 import { LogFollower } from './log-follower.js';
 import type { LogRecord } from './log-record.js';
-import { type MarkFile, MarkKeeper } from './marks.js';
 import { isUnfinished } from './members.js';
+import { type MarkFile, MarkKeeper } from './progress.js';
 import { type Sending, SentFiles } from './sending.js';
 
 /** How far the other members of a storage's group have its log, for who watches it. */

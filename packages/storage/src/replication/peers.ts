@@ -5,9 +5,9 @@ import { logDirectory } from '../layout.js';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import { FirstCopies } from './first-copies.js';
-import { MarkFile } from './marks.js';
 import { isUnfinished } from './members.js';
 import { PeerSender, type ReplicationStatus } from './peer-sender.js';
+import { MarkFile } from './progress.js';
 import { type Copiers, tryAgain } from './replication.js';
 import { Sending } from './sending.js';
 

@@ -5,7 +5,7 @@ import type { Binlog, Position } from './binlog.js';
 import { type Change, Journal } from './journal.js';
 import { Members } from './members.js';
 import type { OpenedLog } from './open-log.js';
-import { SyncedTimes } from './synced-times.js';
+import { SyncedTimes } from './progress.js';
 import { Tombstones } from './tombstones.js';
 
 /**

@@ -112,7 +112,7 @@ export class TieredFiles implements FileBackend {
   }
 
   async exists(path: string): Promise<boolean> {
-    return !isOnDisk(this.#find(path)) || this.#below.exists(path);
+    return !isOnDisk(this.#parts.tiers.placeOf(path)) || this.#below.exists(path);
   }
 
   async move(from: string, to: string): Promise<void> {
@@ -166,7 +166,7 @@ export class TieredFiles implements FileBackend {
   }
 
   async readLink(path: string): Promise<DiskLink> {
-    if (!isOnDisk(this.#find(path))) throw failure('EINVAL', `${path} is no link`);
+    if (!isOnDisk(this.#parts.tiers.placeOf(path))) throw failure('EINVAL', `${path} is no link`);
     return this.#below.readLink(path);
   }
 
@@ -211,7 +211,7 @@ export class TieredFiles implements FileBackend {
 
   /** The record of a file in another group is switched when all of a change is there. */
   isAtomic(path: string): boolean {
-    return this.#find(path)?.place === Place.away;
+    return this.#parts.tiers.placeOf(path)?.place === Place.away;
   }
 
   async #appear(content: SpillingFile, path: string): Promise<void> {
@@ -231,11 +231,6 @@ export class TieredFiles implements FileBackend {
     } finally {
       done();
     }
-  }
-
-  #find(path: string): Pick<FileRecord, 'place'> | undefined {
-    const { tier, name } = this.#parts.tiers.locate(path) ?? {};
-    return tier?.records.placeOf(name!);
   }
 }
 

@@ -6,7 +6,7 @@ import { dataDirectory, hasRecords, RECORDS_FILE } from '@stevedore/storage';
 import { type Environment, StartError } from '@stevedore/wire';
 import type { TierSettings } from '../tier-options.js';
 import type { AwayFiles } from './away-files.js';
-import { Place } from './record-rows.js';
+import { type FileRecord, Place } from './record-rows.js';
 import { Records } from './records.js';
 import { SliceRows } from './slice-rows.js';
 import { Tier } from './tier.js';
@@ -69,6 +69,12 @@ export class Tiers {
       return { tier, name: sep === '/' ? name : name.replaceAll(sep, '/') };
     }
     return undefined;
+  }
+
+  /** Where the content of this path is; undefined: on the disk, if it is anywhere. */
+  placeOf(path: string): Pick<FileRecord, 'place' | 'size'> | undefined {
+    const { tier, name } = this.locate(path) ?? {};
+    return tier?.records.placeOf(name!);
   }
 
   /** The largest file that becomes a row; -1 for none, as in a full tier. */

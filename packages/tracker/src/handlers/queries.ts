@@ -1,4 +1,5 @@
 import {
+  type Command,
   type FetchTarget,
   MAX_GROUP_SERVERS,
   queryFetch,
@@ -26,58 +27,38 @@ export function queryHandlers(
   settings: TrackerSettings,
 ): Handler<TrackerSession>[] {
   const now = (): number => settings.environment.uptimeMs();
-  const width = () => settings.addressWidth;
+  const query = <Request, Answer>(
+    command: Command<Request, Answer>,
+    choose: (request: Request) => Answer,
+  ) => control<TrackerSession, Request, Answer>(command, choose, () => settings.addressWidth);
   return [
-    control(queryStore, () => storeTarget(cluster.chooseStore(now())), width),
-    control(
-      queryStoreInGroup,
-      ({ group }) => storeTarget(inGroup(cluster.group(group), (each) => each.chooseStore(now()))),
-      width,
+    query(queryStore, () => storeTarget(cluster.chooseStore(now()))),
+    query(queryStoreInGroup, ({ group }) =>
+      storeTarget(inGroup(cluster.group(group), (each) => each.chooseStore(now()))),
     ),
-    control(
-      queryStoreAll,
-      () => {
-        const { group, members, storePathIndex } = cluster.chooseStoreAll(now());
-        return { group: group.name, servers: members.map(address), storePathIndex };
-      },
-      width,
-    ),
-    control(
-      queryStoreInGroupAll,
-      ({ group }) => {
-        const { members, storePathIndex } = inGroup(cluster.group(group), (each) =>
-          each.chooseStoreAll(now()),
-        );
-        return { group, servers: members.map(address), storePathIndex };
-      },
-      width,
-    ),
-    control(
-      queryFetch,
-      (file) => {
-        const group = cluster.group(file.group);
-        return fetchTarget(group, group.chooseFetch(readName(file), now()));
-      },
-      width,
-    ),
-    control(
-      queryFetchAll,
-      (file) => {
-        const group = cluster.group(file.group);
-        const members = group.chooseFetchAll(readName(file), now());
-        // A longer list could not be told from one of wide addresses.
-        return { group: group.name, servers: members.slice(0, MAX_GROUP_SERVERS).map(address) };
-      },
-      width,
-    ),
-    control(
-      queryUpdate,
-      (file) => {
-        const group = cluster.group(file.group);
-        return fetchTarget(group, group.chooseUpdate(readName(file), now()));
-      },
-      width,
-    ),
+    query(queryStoreAll, () => {
+      const { group, members, storePathIndex } = cluster.chooseStoreAll(now());
+      return { group: group.name, servers: members.map(address), storePathIndex };
+    }),
+    query(queryStoreInGroupAll, ({ group: name }) => {
+      const group = cluster.group(name);
+      const { members, storePathIndex } = inGroup(group, (each) => each.chooseStoreAll(now()));
+      return { group: name, servers: members.map(address), storePathIndex };
+    }),
+    query(queryFetch, (file) => {
+      const group = cluster.group(file.group);
+      return fetchTarget(group, group.chooseFetch(readName(file), now()));
+    }),
+    query(queryFetchAll, (file) => {
+      const group = cluster.group(file.group);
+      const members = group.chooseFetchAll(readName(file), now());
+      // A longer list could not be distinguished from one of wide addresses.
+      return { group: group.name, servers: members.slice(0, MAX_GROUP_SERVERS).map(address) };
+    }),
+    query(queryUpdate, (file) => {
+      const group = cluster.group(file.group);
+      return fetchTarget(group, group.chooseUpdate(readName(file), now()));
+    }),
   ];
 
   /** What the group chooses; status 2 without a writable storage, 28 without room. */

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import type { BodyLimits } from '../limits.js';
+import type { TransferLimits } from '../limits.js';
 
 /**
  * A connection: one request of it at a time, and its end only after the answer.
@@ -74,12 +74,12 @@ function end(socket: Socket): void {
  * still comes in for a moment. Beyond a bound it stops reading: the client cannot send on,
  * but reads the answer.
  */
-export function closeAfterReply(socket: Socket, limits: BodyLimits): void {
+export function closeAfterReply(socket: Socket, limits: TransferLimits): void {
   // Called by the HTTP server once the last byte of the answer has been handed over.
   socket.destroySoon = () => linger(socket, limits);
 }
 
-function linger(socket: Socket, limits: BodyLimits): void {
+function linger(socket: Socket, limits: TransferLimits): void {
   if (socket.destroyed) return;
   let discardedBytes = 0;
   const cut = (): void => {

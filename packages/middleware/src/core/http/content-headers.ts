@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { decodeExtended, encodeExtended } from 'content-disposition';
 import { safeParse } from 'fast-content-type-parse';
-import type { BodyLimits } from '../limits.js';
+import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 
 /**
@@ -141,14 +141,14 @@ export function mayShowInline(type: string): boolean {
  */
 
 /** Of a raw upload: `X-Filename`, else what Content-Disposition says, else none. */
-export function fileNameOf(headers: IncomingHttpHeaders, limits: BodyLimits): string {
+export function fileNameOf(headers: IncomingHttpHeaders, limits: TransferLimits): string {
   const name = ownHeader(headers['x-filename']) ?? disposition(headers['content-disposition']);
   const problem = checkName(name, limits);
   if (problem) throw problem;
   return name;
 }
 
-export function checkName(name: string, limits: BodyLimits): ProblemError | undefined {
+export function checkName(name: string, limits: TransferLimits): ProblemError | undefined {
   if (Buffer.byteLength(name) <= limits.maxNameBytes) return undefined;
   const message = `A file name may have at most ${limits.maxNameBytes} bytes.`;
   return new ProblemError('invalid_name', message);

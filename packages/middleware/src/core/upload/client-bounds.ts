@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import type { BodyLimits } from '../limits.js';
+import type { TransferLimits } from '../limits.js';
 
 /**
  * What one client may take with uploads that it does not finish: time and room.
@@ -19,11 +19,11 @@ interface Watched {
 }
 
 export class ProgressGuard {
-  readonly #limits: BodyLimits;
+  readonly #limits: TransferLimits;
   readonly #uploads = new Set<Watched>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(limits: BodyLimits) {
+  constructor(limits: TransferLimits) {
     this.#limits = limits;
   }
 

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { Dicer } from '@fastify/busboy';
-import type { BodyLimits } from '../limits.js';
+import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import type { RequestBody } from './request-body.js';
 
@@ -22,7 +22,7 @@ const CHUNK_BYTES = 2 ** 16;
 
 export class FormParts {
   readonly #body: RequestBody;
-  readonly #limits: BodyLimits;
+  readonly #limits: TransferLimits;
   readonly #parser: Dicer;
   readonly #queue: FormPart[] = [];
   readonly #open = new Set<Readable>();
@@ -36,7 +36,7 @@ export class FormParts {
   #wake: (() => void) | undefined;
   #resumePump: (() => void) | undefined;
 
-  constructor(body: RequestBody, boundary: string, limits: BodyLimits) {
+  constructor(body: RequestBody, boundary: string, limits: TransferLimits) {
     this.#body = body;
     this.#limits = limits;
     // The parser cuts headers off where we refuse them: its limits are the wider ones.

@@ -8,7 +8,7 @@ import {
   mediaType,
   parseDisposition,
 } from '../http/content-headers.js';
-import type { BodyLimits } from '../limits.js';
+import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import { checkedBody } from './content-check.js';
 import { type DigestCheck, digestCheck } from './digests.js';
@@ -31,7 +31,7 @@ export interface FormOptions {
 export class Form {
   readonly #body: RequestBody;
   readonly #parts: FormParts;
-  readonly #limits: BodyLimits;
+  readonly #limits: TransferLimits;
   readonly #policy: UploadPolicy;
   readonly #expiry: Pick<PutOptions, 'expiresAt'>;
   #files = 0;
@@ -39,7 +39,12 @@ export class Form {
   #fileBytes = 0;
   #group: string | undefined;
 
-  constructor(body: RequestBody, boundary: string, limits: BodyLimits, options: FormOptions = {}) {
+  constructor(
+    body: RequestBody,
+    boundary: string,
+    limits: TransferLimits,
+    options: FormOptions = {},
+  ) {
     this.#body = body;
     this.#parts = new FormParts(body, boundary, limits);
     this.#limits = limits;

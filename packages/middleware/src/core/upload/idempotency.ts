@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FileStore, Receipt } from '@stevedore/client';
 import { essence } from '../http/content-headers.js';
-import { type BodyLimits, maxFormBytes } from '../limits.js';
+import { maxFormBytes, type TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import type { ProgressGuard } from './client-bounds.js';
 import { boundaryOf, Form } from './form.js';
@@ -40,11 +40,11 @@ export interface RepeatScope {
 export class IdempotentUploads {
   readonly #store: FileStore;
   readonly #guard: ProgressGuard;
-  readonly #limits: BodyLimits;
+  readonly #limits: TransferLimits;
   /** Bounded by the requests under way. */
   readonly #underWay = new Set<string>();
 
-  constructor(store: FileStore, guard: ProgressGuard, limits: BodyLimits) {
+  constructor(store: FileStore, guard: ProgressGuard, limits: TransferLimits) {
     this.#store = store;
     this.#guard = guard;
     this.#limits = limits;

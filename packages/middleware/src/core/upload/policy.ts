@@ -1,6 +1,6 @@
 import { type AffinityFunction, groupOf, invalidOption, type PutOptions } from '@stevedore/client';
 import { essence, mediaType } from '../http/content-headers.js';
-import type { BodyLimits } from '../limits.js';
+import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 
 /**
@@ -57,7 +57,7 @@ export function checkPolicy(policy: UploadPolicy): UploadPolicy {
 }
 
 /** The server's limits, as far as the policy does not narrow them. */
-export function limitsUnder(limits: BodyLimits, policy: UploadPolicy): BodyLimits {
+export function limitsUnder(limits: TransferLimits, policy: UploadPolicy): TransferLimits {
   const { maxFileBytes } = policy;
   if (maxFileBytes === undefined || maxFileBytes >= limits.maxFileBytes) return limits;
   const known = narrowed.get(policy);
@@ -70,7 +70,7 @@ export function limitsUnder(limits: BodyLimits, policy: UploadPolicy): BodyLimit
 /** The limits of routes, by their policies: the same for every upload. */
 const narrowed = new WeakMap<
   UploadPolicy,
-  { readonly of: BodyLimits; readonly limits: BodyLimits }
+  { readonly of: TransferLimits; readonly limits: TransferLimits }
 >();
 
 /** The problem with a declared type; undefined when it is taken. */

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { FileStore, PutOptions, Receipt } from '@stevedore/client';
 import { DEFAULT_TYPE, essence, fileNameOf, headerText } from '../http/content-headers.js';
-import { type BodyLimits, maxFormBytes } from '../limits.js';
+import { maxFormBytes, type TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import type { ProgressGuard, UploadRoom } from './client-bounds.js';
 import { checkBytes, checkedBody } from './content-check.js';
@@ -20,7 +20,7 @@ import { continueIfAsked, RequestBody, readWhole, tooLarge } from './request-bod
 
 export interface UploadContext {
   readonly store: FileStore;
-  readonly limits: BodyLimits;
+  readonly limits: TransferLimits;
   readonly guard: ProgressGuard;
   readonly policy?: UploadPolicy;
   /** What this upload may hold of its client's room. */

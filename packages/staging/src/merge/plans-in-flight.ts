@@ -11,7 +11,7 @@ import type { WaitingFiles } from './waiting-files.js';
  * answer, plans are retried with growing pauses, which end for all of them when one succeeds. A
  * plan with a damaged file is abandoned, and its other files wait again.
  */
-export interface SendingsOptions {
+export interface PlansInFlightOptions {
   readonly fileMap: FileMap;
   readonly sender: TrunkSender;
   readonly files: WaitingFiles;
@@ -39,8 +39,8 @@ const mergeChannel = tracingChannel<unknown, MergeMessage>('stevedore.merge');
 export const FIRST_RETRY_MS = 200;
 const LAST_RETRY_MS = 10_000;
 
-export class Sendings {
-  readonly #options: SendingsOptions;
+export class PlansInFlight {
+  readonly #options: PlansInFlightOptions;
   readonly #underWay = new Map<Promise<void>, TrunkPlan['kind']>();
   readonly #stopped = new AbortController();
   /** Plans that wait before they are sent again. */
@@ -48,13 +48,13 @@ export class Sendings {
   /** Sends that failed and were tried again. */
   retries = 0;
 
-  constructor(options: SendingsOptions) {
+  constructor(options: PlansInFlightOptions) {
     this.#options = options;
   }
 
   count(kind: TrunkPlan['kind']): number {
     let count = 0;
-    for (const sending of this.#underWay.values()) if (sending === kind) count += 1;
+    for (const each of this.#underWay.values()) if (each === kind) count += 1;
     return count;
   }
 
@@ -146,7 +146,7 @@ export class Sendings {
     const { files, fileMap, now, onDamaged, onError } = this.#options;
     try {
       for (const row of damaged) {
-        files.leaveOut(row.key);
+        files.exclude(row.key);
         onDamaged(row);
       }
       fileMap.abandonTrunk(now(), fileMap.trunkByTask(plan.taskId)!.id);
