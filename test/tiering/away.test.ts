@@ -142,12 +142,12 @@ describe('a file in another group', () => {
     await records.commit();
     expect(records.find(to)).toBeUndefined();
     await tidy(opened, away);
-    expect(records.waitingDepartures).toBe(1);
+    expect(records.unwantedCopies).toBe(1);
     away.isAway = false;
     await tidy(opened, away, 2 * HOUR_MS);
-    expect(records.waitingDepartures).toBe(1);
+    expect(records.unwantedCopies).toBe(1);
     await tidy(opened, away);
-    expect(records.waitingDepartures).toBe(0);
+    expect(records.unwantedCopies).toBe(0);
     expect(away.files.size).toBe(0);
     await opened.close();
   });

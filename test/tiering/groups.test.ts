@@ -55,7 +55,7 @@ test('files go to another group, a plain one, and stock clients do not notice', 
   );
   await client.delete(ids[3]!);
   await expect(client.downloadBytes(ids[3]!)).rejects.toMatchObject({ code: 'not_found' });
-  await until(() => home.storage.migrationStatus()!.waitingDepartures === 0);
+  await until(() => home.storage.migrationStatus()!.unwantedCopies === 0);
   expect(home.storage.migrationStatus()!.away.files).toBe(0);
   const copies = [];
   const at = { group: 'group2', address: '127.0.0.1', port: other.storage.port };
@@ -112,7 +112,7 @@ test('a place where the file is no more leads home', async () => {
   for (const id of ids) await client.downloadBytes(id);
   await askMigration(`127.0.0.1:${home.storage.port}`, 'recall');
   await until(() => home.storage.migrationStatus()!.away.files === 0);
-  await until(() => home.storage.migrationStatus()!.waitingDepartures === 0);
+  await until(() => home.storage.migrationStatus()!.unwantedCopies === 0);
   expect(await client.downloadBytes(ids[0]!)).toEqual(content(0));
   expect(await buffer((await client.download(ids[1]!)).stream)).toEqual(content(1));
   // What this client deletes it does not read again.

@@ -65,15 +65,10 @@ function describe(status: MigrationStatus): string {
   ].join('\n');
 }
 
-function otherGroups({
-  away,
-  waitingDepartures,
-  openCopies,
-  isRecalling,
-}: MigrationStatus): string {
+function otherGroups({ away, unwantedCopies, openCopies, isRecalling }: MigrationStatus): string {
   return (
     `other groups: ${away.files} files, ${formatBytes(away.bytes)}` +
     `${isRecalling ? ', being recalled' : ''}; ` +
-    `${waitingDepartures} copies yet to be deleted, ${openCopies} that may or may not be stored`
+    `${unwantedCopies} copies yet to be deleted, ${openCopies} that may or may not be stored`
   );
 }

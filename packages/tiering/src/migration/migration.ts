@@ -213,7 +213,7 @@ export class Migration {
       slices: counted(({ slices }) => slices.counts),
       roomBytes: settings.roomBytes,
       away: counted((records) => records.counts(Place.away)),
-      waitingDepartures: sum(({ records }) => records.waitingDepartures),
+      unwantedCopies: sum(({ records }) => records.unwantedCopies),
       openCopies: sum(({ records }) => records.openCopies().length),
       orphans: this.#parts.orphans(),
       intervals: this.#load.intervals,

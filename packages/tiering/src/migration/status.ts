@@ -21,7 +21,7 @@ export interface MigrationStatus {
   /** Files whose bytes are in another group. */
   readonly away: FileCounts;
   /** Copies there that are yet to be deleted. */
-  readonly waitingDepartures: number;
+  readonly unwantedCopies: number;
   /** Copies that were begun and whose outcome is unknown. */
   readonly openCopies: number;
   /** Copies that no record knew, found and deleted since the start. */
@@ -126,7 +126,7 @@ const METRICS: readonly Metric[] = [
     'away_deletions_waiting',
     'gauge',
     'Copies in other groups yet to be deleted.',
-    (now) => now.waitingDepartures,
+    (now) => now.unwantedCopies,
   ],
   [
     'away_copies_open',

@@ -75,12 +75,12 @@ export class Upkeep {
     const { away, graceMs, now } = this.#parts;
     const since = Math.floor((now() - graceMs) / 1000);
     const lost = new Set<string>();
-    for (const id of records.departures(since, MAX_DELETIONS)) {
+    for (const id of records.unwanted(since, MAX_DELETIONS)) {
       const group = groupOf(id);
       if (this.#isClosed || lost.has(group)) continue;
       try {
         await away.remove(id);
-        records.removeDeparture(id);
+        records.removeUnwanted(id);
       } catch {
         // The group is away.
         lost.add(group);
@@ -108,7 +108,7 @@ export class Upkeep {
           continue;
         }
         this.#orphans += 1;
-        records.addDeparture(id, 0);
+        records.addUnwanted(id, 0);
       }
       for (const { id } of copies) {
         if (!unsure.has(id)) records.endCopy(id);

@@ -18,7 +18,7 @@ export type Place = (typeof Place)[keyof typeof Place];
  * Copies in other groups that are yet to be deleted, and copies that may or may not have
  * been stored; beyond these numbers no file leaves.
  */
-export const MAX_DEPARTURES = 100_000;
+export const MAX_UNWANTED = 100_000;
 export const MAX_OPEN_COPIES = 1000;
 
 /** A row that has become hotter is written down as such; less is not worth a write. */
@@ -53,7 +53,7 @@ const TABLES = `
     crc32 INTEGER NOT NULL,
     since INTEGER NOT NULL
   );
-  CREATE TABLE departures (away TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID;
+  CREATE TABLE unwanted (away TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID;
 
   CREATE TABLE slices (
     trunk TEXT NOT NULL,

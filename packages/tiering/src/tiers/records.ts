@@ -58,7 +58,7 @@ export class Records {
   #inTransaction = false;
   #syncing: Promise<void> | undefined;
   #broken: Error | undefined;
-  #departures: number;
+  #unwanted: number;
   readonly #counts = new Map<number, { files: number; bytes: number }>();
   /** Tells these records from all others. */
   readonly owner: Buffer;
@@ -72,7 +72,7 @@ export class Records {
     this.slices = new SliceRecords(db, (make) => {
       if (!this.#broken) this.#change(make);
     });
-    this.#departures = this.#statements.countDepartures.get()!.count;
+    this.#unwanted = this.#statements.countUnwanted.get()!.count;
     for (const { place, files, bytes } of this.#statements.counts.all()) {
       this.#counts.set(place, { files, bytes });
     }
@@ -156,26 +156,26 @@ export class Records {
   }
 
   /** The copy at this id is to be deleted, once that is committed. */
-  addDeparture(id: string, nowSeconds: number): void {
+  addUnwanted(id: string, nowSeconds: number): void {
     this.#change(() => {
-      this.#departures += this.#statements.addDeparture.run(id, nowSeconds).changes;
+      this.#unwanted += this.#statements.addUnwanted.run(id, nowSeconds).changes;
     });
   }
 
   /** It is deleted. That is not worth a commit of its own. */
-  removeDeparture(id: string): void {
+  removeUnwanted(id: string): void {
     this.#change(() => {
-      this.#departures -= this.#statements.removeDeparture.run(id).changes;
+      this.#unwanted -= this.#statements.removeUnwanted.run(id).changes;
     });
   }
 
   /** Those since then or earlier, at most so many. */
-  departures(sinceSeconds: number, most: number): string[] {
-    return this.#statements.departures.all(sinceSeconds, most).map(({ away }) => away);
+  unwanted(sinceSeconds: number, most: number): string[] {
+    return this.#statements.unwanted.all(sinceSeconds, most).map(({ away }) => away);
   }
 
-  get waitingDepartures(): number {
-    return this.#departures;
+  get unwantedCopies(): number {
+    return this.#unwanted;
   }
 
   setMoving(name: string, moving: boolean): void {
@@ -354,13 +354,13 @@ function recordStatements(db: SqliteDatabase) {
     ),
     endCopy: change<[number]>('DELETE FROM copies WHERE id = ?'),
     copies: rows<[], OpenCopy>('SELECT id, target, size, crc32, since AS sinceSeconds FROM copies'),
-    addDeparture: change<[string, number]>(
-      'INSERT OR IGNORE INTO departures (away, since) VALUES (?, ?)',
+    addUnwanted: change<[string, number]>(
+      'INSERT OR IGNORE INTO unwanted (away, since) VALUES (?, ?)',
     ),
-    removeDeparture: change<[string]>('DELETE FROM departures WHERE away = ?'),
-    departures: rows<[number, number], { away: string }>(
-      'SELECT away FROM departures WHERE since <= ? LIMIT ?',
+    removeUnwanted: change<[string]>('DELETE FROM unwanted WHERE away = ?'),
+    unwanted: rows<[number, number], { away: string }>(
+      'SELECT away FROM unwanted WHERE since <= ? LIMIT ?',
     ),
-    countDepartures: rows<[], { count: number }>('SELECT count(*) AS count FROM departures'),
+    countUnwanted: rows<[], { count: number }>('SELECT count(*) AS count FROM unwanted'),
   };
 }

@@ -3,7 +3,7 @@ import { heated } from '@stevedore/balance';
 import { StatusError } from '@stevedore/wire';
 import { AwayError, AwayFile, type AwayFiles, isCopy, isMovedName, tagOf } from './away-files.js';
 import { type CopySource, chunksOf, type LocalFiles } from './local-files.js';
-import { type FileRecord, MAX_DEPARTURES, MAX_OPEN_COPIES, Place } from './record-rows.js';
+import { type FileRecord, MAX_OPEN_COPIES, MAX_UNWANTED, Place } from './record-rows.js';
 import type { Records } from './records.js';
 
 /**
@@ -66,7 +66,7 @@ export class TierMoves {
     return this.#move(name, [Place.row, Place.file], async (record, move) => {
       const { records, away } = this.#parts;
       if (!away || isMovedName(name) || record.size === 0) return 'refused';
-      if (records.waitingDepartures >= MAX_DEPARTURES) return 'refused';
+      if (records.unwantedCopies >= MAX_UNWANTED) return 'refused';
       if (records.openCopies().length >= MAX_OPEN_COPIES) return 'refused';
       const source = await this.#sourceOf(record);
       const id = await this.#copyTo(group, source, away);
@@ -234,7 +234,7 @@ export class TierMoves {
 
   #deleteLater(id: string): void {
     const { records, now } = this.#parts;
-    records.addDeparture(id, Math.floor(now() / 1000));
+    records.addUnwanted(id, Math.floor(now() / 1000));
   }
 
   /** The file on this disk, which the record is not of any more, goes, and then its mark. */

@@ -176,6 +176,6 @@ export class Tier {
   }
 
   #deleteLater(id: string): void {
-    this.records.addDeparture(id, Math.floor(this.#parts.now() / 1000));
+    this.records.addUnwanted(id, Math.floor(this.#parts.now() / 1000));
   }
 }
