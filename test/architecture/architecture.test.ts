@@ -40,6 +40,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'disk',
     'wire',
     'tracker',
+    'storage',
     'tiering',
     'node',
     'client',

@@ -1,6 +1,7 @@
 /** Options: declared once, read from flags, the environment, a file or a program. */
 export { checkInteger, integers } from './integers.js';
 export {
+  boundsOf,
   type OptionKind,
   type OptionSpec,
   type OptionTable,

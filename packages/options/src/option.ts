@@ -94,6 +94,14 @@ function measured(
   };
 }
 
+/** Its default, the least and the most that it may be, for `integers`. */
+export function boundsOf(
+  spec: OptionSpec<number>,
+  most = spec.maximum ?? Number.MAX_SAFE_INTEGER,
+): readonly [usual: number, least: number, most: number] {
+  return [spec.default, spec.minimum ?? 0, most];
+}
+
 /** The default as it would be typed: `64MiB`, `60s`; `none`, `on` and `off` for people. */
 export function typedDefault({ kind, default: value, shown }: OptionSpec): string {
   if (shown !== undefined) return shown;

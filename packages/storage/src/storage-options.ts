@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { type Disk, localDisk } from '@stevedore/disk';
-import { integers, OptionError } from '@stevedore/options';
+import { boundsOf, integers, OptionError } from '@stevedore/options';
 import { isGroupName, MAX_GROUP_SERVERS } from '@stevedore/protocol';
 import {
   type AccessOptions,
@@ -11,13 +11,12 @@ import {
   type ConnectionOptions,
   checkAddress,
   connectionLimits,
-  DEFAULT_HOST,
-  DEFAULT_STORAGE_PORT,
   DEFAULT_TRACKER_PORT,
   type Environment,
   isOwnAddress,
   systemEnvironment,
 } from '@stevedore/wire';
+import { storageFlags } from './flags.js';
 
 export interface StorageOptions extends ConnectionOptions, AccessOptions {
   /** Directories that hold the files; made if they are not there. At least one. */
@@ -92,17 +91,17 @@ const MAX_STORE_PATHS = 256;
 const MAX_TRACKERS = 16;
 
 export function storageSettings(options: StorageOptions): StorageSettings {
-  const host = options.host ?? DEFAULT_HOST;
+  const host = options.host ?? storageFlags.host.default;
   const settings: StorageSettings = {
     storePaths: options.storePaths.map((path) => resolve(path)),
     trackers: (options.trackers ?? []).map((text) => checkAddress(text, DEFAULT_TRACKER_PORT)),
     host,
-    group: options.group ?? 'group1',
+    group: options.group ?? storageFlags.group.default,
     address: options.address,
-    cacheFilter: options.cacheFilter ?? false,
+    cacheFilter: options.cacheFilter ?? storageFlags.cacheFilter.default,
     readAheadShare: options.readAheadShare ?? 0.25,
     ...integers(options, {
-      port: [DEFAULT_STORAGE_PORT, 0, 65_535],
+      port: boundsOf(storageFlags.port),
       subdirectoriesPerPath: [256, 1, 256],
       filesPerDirectory: [100, 1, 1_000_000_000],
       reservedSpaceMegabytes: [0, 0, 2 ** 40],
@@ -110,9 +109,9 @@ export function storageSettings(options: StorageOptions): StorageSettings {
       readChunkBytes: [256 * 1024, 512, 64 * MIB],
       maxDirectoryCacheBytes: [128 * MIB, 0, 2 ** 40],
       maxTrunkDirectoryBytes: [32 * MIB, 1, 2 ** 31],
-      cacheBytes: [64 * MIB, 0, 2 ** 40],
-      readAheadBytes: [MIB, 0, 64 * MIB],
-      writeCopies: [1, 1, MAX_GROUP_SERVERS],
+      cacheBytes: boundsOf(storageFlags.cacheSize, 2 ** 40),
+      readAheadBytes: boundsOf(storageFlags.readAhead),
+      writeCopies: boundsOf(storageFlags.writeCopies, MAX_GROUP_SERVERS),
       writeTimeoutMs: [5000, 1, DAY_MS],
       beatIntervalMs: [30_000, 1, DAY_MS],
       diskReportIntervalMs: [60_000, 1, DAY_MS],

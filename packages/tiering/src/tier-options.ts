@@ -1,6 +1,7 @@
 import { type Parameters, parameters } from '@stevedore/balance';
-import { checkInteger, integers, OptionError } from '@stevedore/options';
+import { boundsOf, checkInteger, integers, OptionError } from '@stevedore/options';
 import { isGroupName } from '@stevedore/protocol';
+import { tierFlags } from './flags.js';
 
 /** The metadata tier of a storage, and what moves files out of it and back. */
 export interface TierOptions {
@@ -58,14 +59,13 @@ const KIB = 1024;
 const MAX_GROUPS = 64;
 /** A server that is busier makes metadata wait, though it could serve all of it. */
 const EFFICIENCY_MARK = 0.8;
-const SMALL_FILE_SHARE = 0.2;
 
 /** `group`: the storage's own, which nothing moves to. */
 export function tierSettings(options: TierOptions, group: string): TierSettings {
-  const { smallFileShare = SMALL_FILE_SHARE } = options;
+  const { smallFileShare = tierFlags.smallFileShare.default / 100 } = options;
   const settings: TierSettings = {
-    enabled: options.enabled ?? false,
-    thresholdBytes: options.thresholdBytes ?? 64 * KIB,
+    enabled: options.enabled ?? tierFlags.metadataTier.default,
+    thresholdBytes: options.thresholdBytes ?? tierFlags.smallFileThreshold.default,
     moveTo: options.moveTo,
     shareWith: Object.freeze([...(options.shareWith ?? [])]),
     migrates: options.migrates ?? true,
@@ -75,16 +75,17 @@ export function tierSettings(options: TierOptions, group: string): TierSettings 
       smallFileShare,
     }),
     ...integers(options, {
-      roomBytes: [4 * KIB ** 3, 1, 2 ** 50],
+      // Tests have rooms of a few bytes.
+      roomBytes: [tierFlags.metadataTierSize.default, 1, 2 ** 50],
       intervalMs: [1000, 10, 3_600_000],
-      bytesPerSecond: [0, 0, 2 ** 50],
+      bytesPerSecond: boundsOf(tierFlags.bandwidth, 2 ** 50),
       accessBytes: [4 * KIB, 0, 2 ** 40],
       readAccessBytes: [KIB, 0, 2 ** 40],
       maxRunning: [64, 1, 100_000],
       maxBesideMetadata: [2, 1, 100_000],
       maxWaiting: [4096, 1, 1_000_000],
       maxWaitMs: [10_000, 1, 3_600_000],
-      movesPerSecond: [50, 1, 1_000_000],
+      movesPerSecond: boundsOf(tierFlags.moveRate, 1_000_000),
       graceMs: [60_000, 0, 86_400_000],
     }),
   };

@@ -1,4 +1,4 @@
-import { integers, OptionError } from '@stevedore/options';
+import { boundsOf, integers, OptionError } from '@stevedore/options';
 import { type IpWidth, isGroupName } from '@stevedore/protocol';
 import {
   type AccessOptions,
@@ -7,11 +7,10 @@ import {
   type ConnectionLimits,
   type ConnectionOptions,
   connectionLimits,
-  DEFAULT_HOST,
-  DEFAULT_TRACKER_PORT,
   type Environment,
   systemEnvironment,
 } from '@stevedore/wire';
+import { trackerFlags } from './flags.js';
 import { StorageIds } from './storage-ids.js';
 
 /** How the group of an upload is chosen. */
@@ -63,16 +62,16 @@ export interface TrackerSettings
 export function trackerSettings(options: TrackerOptions): TrackerSettings {
   const storageIds = new StorageIds(options.storageIds ?? []);
   const settings: TrackerSettings = {
-    host: options.host ?? DEFAULT_HOST,
+    host: options.host ?? trackerFlags.host.default,
     ...integers(options, {
-      port: [DEFAULT_TRACKER_PORT, 0, 65_535],
+      port: boundsOf(trackerFlags.port),
       reservedSpaceMegabytes: [512, 0, 2 ** 40],
       checkActiveIntervalMs: [100_000, 1, 86_400_000],
     }),
     limits: connectionLimits(options),
     access: accessSettings(options),
-    storeLookup: options.storeLookup ?? 'round-robin',
-    storeGroup: options.storeGroup ?? '',
+    storeLookup: options.storeLookup ?? trackerFlags.storeLookup.default,
+    storeGroup: options.storeGroup ?? trackerFlags.storeGroup.default,
     storeServer: options.storeServer ?? 'round-robin',
     storePath: options.storePath ?? 'round-robin',
     downloadServer: options.downloadServer ?? 'round-robin',
