@@ -48,6 +48,18 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
+test('docs/ARCHITECTURE.md has the same table', () => {
+  const drawn: Record<string, string[]> = {};
+  for (const line of textOf('docs/ARCHITECTURE.md').split('\n')) {
+    const [, importers = '', imported = '', rest] = line.split('|');
+    const names = (cell: string) => [...cell.matchAll(/`(\w+)`/g)].map(([, name]) => name!);
+    if (rest === undefined || !names(importers).every((name) => name in MAY_IMPORT)) continue;
+    for (const name of names(importers)) drawn[name] = names(imported).sort();
+  }
+  const table = Object.entries(MAY_IMPORT).map(([name, all]) => [name, [...all].sort()]);
+  expect(drawn).toEqual(Object.fromEntries(table));
+});
+
 /** Folders of tests that are of no package alone. */
 const COMMON_TESTS = [
   'architecture',

@@ -79,7 +79,7 @@ export class Deployment {
   readonly #heard = new Map<string, number>();
   #joining: Promise<Joined> | undefined;
   #secret: string | undefined;
-  #gateways: { readonly at: number; readonly list: Promise<Gateway[]> } | undefined;
+  #gateways: { readonly at: number; readonly list: readonly Gateway[] } = { at: 0, list: [] };
   #heardUpTo: number | undefined;
   #heardAllAt = Number.NEGATIVE_INFINITY;
   #seenAt = Number.NEGATIVE_INFINITY;
@@ -138,25 +138,24 @@ export class Deployment {
   async remove(key: Buffer): Promise<void> {
     await this.#joined();
     await this.#parts.map.remove([key], false);
-    this.#gone(key);
+    this.noteRemoved(key);
   }
 
-  /** The server that gave out this key, as the map lists it. */
+  /** The server that gave out this key, as the map lists it; undefined: none has its origin. */
   async gatewayOf(key: Buffer): Promise<Gateway | undefined> {
-    const now = this.#parts.now();
-    const earlier = this.#gateways;
-    if (!earlier || now - earlier.at > GATEWAYS_MS) {
-      const list = this.#joined().then(() => this.#parts.map.gateways());
-      this.#gateways = { at: now, list };
-      // While the map is away, what it said last is better than nothing.
-      list.catch(() => {
-        this.#gateways = earlier && { ...earlier, at: now };
-      });
-    }
     const origin = originOf(key);
-    const { list } = this.#gateways!;
-    const gateways = await (earlier ? list.catch(() => earlier.list) : list);
-    return gateways.find((each) => each.origin === origin);
+    const known = this.#gateways.list.find((each) => each.origin === origin);
+    if (known && this.#parts.now() - this.#gateways.at <= GATEWAYS_MS) return known;
+    try {
+      await this.#joined();
+      const list = await this.#parts.map.gateways();
+      this.#gateways = { at: this.#parts.now(), list };
+      return list.find((each) => each.origin === origin);
+    } catch (error) {
+      // What the map said last is better than nothing; that it said nothing is no answer.
+      if (known) return known;
+      throw error;
+    }
   }
 
   stats(): DeploymentStats {
@@ -279,7 +278,7 @@ export class Deployment {
         const text = textOf(removal.key);
         if (this.#heard.has(text)) continue;
         this.#heard.set(text, removal.removedAt);
-        this.#gone(Buffer.from(removal.key));
+        this.noteRemoved(Buffer.from(removal.key));
       }
       if (removals.length < MAX_REMOVALS) break;
     }
@@ -303,7 +302,8 @@ export class Deployment {
     }
   }
 
-  #gone(key: Buffer): void {
+  /** The file is gone: no cache of this server has it any more. */
+  noteRemoved(key: Buffer): void {
     const text = textOf(key);
     const answer = this.#found.peek(text)?.answer;
     this.#found.set(text, { answer: 'removed' }, { ttl: FOUND_MS });

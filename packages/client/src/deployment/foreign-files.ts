@@ -98,12 +98,16 @@ export class ForeignFiles {
   async delete(key: Buffer): Promise<void> {
     const { deployment } = this.#parts;
     if (await this.#mapped(key)) {
-      await deployment.remove(key).catch((error: unknown) => {
-        throw unavailable(error);
-      });
-      return;
+      try {
+        await deployment.remove(key);
+        return;
+      } catch (error) {
+        // Its own gateway deletes it as well.
+        if (!(error instanceof MapError)) throw error;
+      }
     }
     await (await this.#gatewayOf(key)).delete(formatKey(key));
+    deployment.noteRemoved(key);
   }
 
   async close(): Promise<void> {
