@@ -1,7 +1,7 @@
 import { cp } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type FileStore, type OpenOptions, open } from '@stevedore/client';
+import { discardFileMap, type FileStore, type OpenOptions, open } from '@stevedore/client';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -114,8 +114,12 @@ function suite(newMap: () => Promise<string>): void {
       recursive: true,
       filter: (path) => !isHeld({ name: basename(path) }),
     });
-    const opened = open({ map, directory: copy, trackers: first.trackers as string[] });
-    await expect(opened).rejects.toMatchObject({ code: 'origin_taken' });
+    // A refused start does not free the directory for the next one.
+    for (let attempt = 0; attempt < 2; attempt++) {
+      const opened = open({ map, directory: copy, trackers: first.trackers as string[] });
+      await expect(opened).rejects.toMatchObject({ code: 'origin_taken' });
+    }
+    expect(second.stats().map).toEqual({ pending: 0, isMapAvailable: true });
     await second.close();
     const again = await server({ map, directory: copy, trackers: first.trackers as string[] });
     expect(again.stats()).toMatchObject({ stagedFiles: 1, map: { isMapAvailable: true } });
@@ -126,6 +130,27 @@ describe('servers with a map in SQLite', () => suite(async () => sqlite()));
 
 describe.skipIf(needsPostgres.missing)('servers with a map in PostgreSQL', () => {
   suite(async () => (await PostgresServer.start()).url);
+
+  it('tell it of a deletion although the FileMap was lost before it could be told', async () => {
+    const database = await PostgresServer.start();
+    const directory = temporaryFolder();
+    const first = await server({ map: database.url });
+    const trackers = first.trackers as string[];
+    const second = await server({ map: database.url, trackers, directory, mergeMaxAge: '1h' });
+    for (const store of [first, second]) store.on('error', () => {});
+    const [kept, gone] = [await second.put('kept'), await second.put('gone')];
+    await second.flush();
+    for (const { key } of [kept, gone]) await (await soon(() => first.get(key))).bytes();
+    await database.kill();
+    await second.delete(gone.key);
+    await second.close();
+    await discardFileMap(directory);
+    await database.restart();
+    const again = await server({ map: database.url, trackers, directory });
+    await soon(() => expect(first.get(gone.key)).rejects.toMatchObject({ code: 'not_found' }));
+    expect((await (await first.get(kept.key)).bytes()).toString()).toBe('kept');
+    await expect(again.get(gone.key)).rejects.toMatchObject({ code: 'not_found' });
+  });
 
   it('go on while the map is away, and tell it afterwards', async () => {
     const database = await PostgresServer.start();

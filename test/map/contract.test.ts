@@ -6,7 +6,6 @@ import {
   originOf,
   type PlacedFile,
   type Removal,
-  trunkNumber,
 } from '@stevedore/map';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
@@ -56,7 +55,8 @@ function contract(open: () => Promise<DeploymentMap>): void {
     expect(first.secret).toBe(secret);
     const other = await map.join({ ...mine, instance: instance() });
     expect(other.origin).not.toBe(first.origin);
-    await map.seen(first.origin);
+    expect(await map.seen(first.origin, 'here')).toBe(true);
+    expect(await map.seen(first.origin, 'elsewhere')).toBe(false);
     const listed = (await map.gateways()).find(({ origin }) => origin === first.origin)!;
     expect(listed.url).toBe('http://10.0.0.1:8080');
     expect(Math.abs(listed.seenAt - (await map.now()))).toBeLessThan(60_000);
@@ -80,7 +80,11 @@ function contract(open: () => Promise<DeploymentMap>): void {
       code: 'origin_taken',
     });
     expect((await map.join(mine)).origin).toBe(origin);
-    await map.leave(origin);
+    await map.leave(origin, 'elsewhere');
+    await expect(map.join({ ...mine, place: 'other' })).rejects.toMatchObject({
+      code: 'origin_taken',
+    });
+    await map.leave(origin, 'one');
     expect((await map.join({ ...mine, place: 'other' })).origin).toBe(origin);
   });
 
@@ -89,7 +93,7 @@ function contract(open: () => Promise<DeploymentMap>): void {
     const files = Array.from({ length: 3000 }, (_, index) => file(origin, index * 2 ** 20));
     const expiring = { ...file(origin, 5), expiresAt: 1_900_000_000_123 };
     const empty = { ...file(origin, 6), size: 0, crc32: 0 };
-    const trunk = { number: trunkNumber(origin, 2 ** 35), fileId: TRUNK };
+    const trunk = { id: randomBytes(16), fileId: TRUNK };
     await map.place(trunk, [...files, expiring, empty]);
     const asked = [expiring.key, key(origin), files[7]!.key, empty.key, files[2999]!.key];
     const { key: _, ...rest } = files[7]!;
@@ -105,13 +109,13 @@ function contract(open: () => Promise<DeploymentMap>): void {
   it('moves files to another trunk, and takes everything twice', async () => {
     const { map, origin } = await joined();
     const [first, second] = [file(origin), file(origin, 100)];
-    const from = { number: trunkNumber(origin, 1), fileId: TRUNK };
-    const to = { number: trunkNumber(origin, 2), fileId: OTHER_TRUNK };
+    const from = { id: randomBytes(16), fileId: TRUNK };
+    const to = { id: randomBytes(16), fileId: OTHER_TRUNK };
     for (let times = 0; times < 2; times++) await map.place(from, [first, second]);
     for (let times = 0; times < 2; times++) {
       await map.place(to, [{ ...first, offset: 77 }]);
-      await map.remove([second.key], true);
-      await map.retire(from.number);
+      await map.remove([second], true);
+      await map.retire(from.id);
     }
     expect(await map.find([first.key, second.key])).toMatchObject([
       { trunkFileId: OTHER_TRUNK, offset: 77 },
@@ -122,8 +126,8 @@ function contract(open: () => Promise<DeploymentMap>): void {
   it('lets a removal win over what is placed after it', async () => {
     const { map, origin } = await joined();
     const gone = file(origin);
-    await map.remove([gone.key], false);
-    await map.place({ number: trunkNumber(origin, 3), fileId: TRUNK }, [gone]);
+    await map.remove([gone], false);
+    await map.place({ id: randomBytes(16), fileId: TRUNK }, [gone]);
     expect(await map.find([gone.key])).toEqual(['removed']);
   });
 
@@ -132,16 +136,13 @@ function contract(open: () => Promise<DeploymentMap>): void {
     const gone = [file(origin), file(origin), file(origin)];
     const elsewhere = file((origin % 0xffff) + 1);
     const before = await map.now();
-    await map.remove(
-      [...gone, elsewhere].map((each) => each.key),
-      false,
-    );
+    await map.remove([...gone, elsewhere], false);
     const hex = (keys: readonly Uint8Array[]) =>
       keys.map((each) => Buffer.from(each).toString('hex')).sort();
     expect(hex(await map.removalsFor(origin, 100))).toEqual(hex(gone.map((each) => each.key)));
     expect(await map.removalsFor(origin, 2)).toHaveLength(2);
-    await map.remove([gone[0]!.key, gone[1]!.key], true);
-    await map.remove([gone[0]!.key], false);
+    await map.remove([gone[0]!, gone[1]!], true);
+    await map.remove([gone[0]!], false);
     expect(hex(await map.removalsFor(origin, 100))).toEqual(hex([gone[2]!.key]));
     const heard: Removal[] = [{ key: new Uint8Array(0), removedAt: before - 1 }];
     for (;;) {
@@ -157,9 +158,25 @@ function contract(open: () => Promise<DeploymentMap>): void {
     expect(await map.find([gone[0]!.key, gone[2]!.key])).toEqual([undefined, 'removed']);
   });
 
-  it('takes no files at all', async () => {
+  it('keeps a removal as long as the trunk is there whose directory lists the file', async () => {
     const { map, origin } = await joined();
-    await map.place({ number: trunkNumber(origin, 9), fileId: TRUNK }, []);
+    const [placed, early, late] = [file(origin), file(origin, 1), file(origin, 2)];
+    const trunk = { id: randomBytes(16), fileId: TRUNK };
+    await map.remove([early], true);
+    await map.remove([{ key: late.key, trunk: trunk.id }], true);
+    await map.place(trunk, [placed, early]);
+    await map.remove([placed], true);
+    const keys = [placed.key, early.key, late.key];
+    await map.prune((await map.now()) + 1000);
+    expect(await map.find(keys)).toEqual(['removed', 'removed', 'removed']);
+    await map.retire(trunk.id);
+    await map.prune((await map.now()) + 1000);
+    expect(await map.find(keys)).toEqual([undefined, undefined, undefined]);
+  });
+
+  it('takes no files at all', async () => {
+    const { map } = await joined();
+    await map.place({ id: randomBytes(16), fileId: TRUNK }, []);
     await map.remove([], true);
     expect(await map.find([])).toEqual([]);
   });
@@ -216,7 +233,7 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
       place: 'here',
     });
     const placed = file(origin);
-    await map.place({ number: trunkNumber(origin, 1), fileId: TRUNK }, [placed]);
+    await map.place({ id: randomBytes(16), fileId: TRUNK }, [placed]);
     const stored = own.run("SELECT encode(file_key, 'hex') FROM stevedore_file").trim();
     const hex = Buffer.from(placed.key).toString('hex');
     expect(stored).toBe(hex.slice(16) + hex.slice(0, 16));
@@ -225,7 +242,7 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
     onTestFinished(() => other.close());
     await other.join({ instance: instance(), origin: undefined, url: undefined, place: 'here' });
     expect(await other.find([placed.key])).toMatchObject([{ trunkFileId: TRUNK }]);
-    await other.remove([placed.key], false);
+    await other.remove([placed], false);
     expect((await map.removalsFor(origin, 10)).map(Buffer.from)).toEqual([placed.key]);
   });
 
@@ -240,7 +257,7 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
       place: 'here',
     });
     const placed = file(origin);
-    await map.place({ number: trunkNumber(origin, 1), fileId: TRUNK }, [placed]);
+    await map.place({ id: randomBytes(16), fileId: TRUNK }, [placed]);
     await own.kill();
     const away = { code: 'map_unavailable', retryable: true };
     await expect(map.find([placed.key])).rejects.toMatchObject(away);

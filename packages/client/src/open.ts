@@ -73,6 +73,8 @@ async function openStore(
       sync: parsed.durability === 'sync',
       // A check that is not to mend must find what there is.
       ...(onRebuild ? { onRebuild, rebuildsFirst: true, findsOrphans: false } : {}),
+      // Looking after a directory leaves what the map has yet to hear.
+      ...(onRebuild && !map ? { hasMap: 'as before' as const } : {}),
       now: Date.now,
       randomFill: (target) => randomFillSync(target),
       packingSeed: randomInt(2 ** 32),

@@ -9,7 +9,7 @@ export {
   originOf,
   type PlacedFile,
   type Removal,
+  type RemovedFile,
   type Trunk,
-  trunkNumber,
 } from './map.js';
 export { type MapOptions, openMap } from './open-map.js';

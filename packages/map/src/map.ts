@@ -27,9 +27,15 @@ export interface MappedFile extends Omit<PlacedFile, 'key'> {
 }
 
 export interface Trunk {
-  /** Unique in the deployment: `trunkNumber`. */
-  readonly number: number;
+  /** 16 bytes, unique in the deployment: those that the trunk's own directory names. */
+  readonly id: Uint8Array;
   readonly fileId: string;
+}
+
+export interface RemovedFile {
+  readonly key: Uint8Array;
+  /** The trunk that has its bytes, if that is known. */
+  readonly trunk?: Uint8Array | undefined;
 }
 
 /** A web server that stages files. */
@@ -70,20 +76,20 @@ export interface DeploymentMap {
    * `origin_taken` if another directory has this origin, or another place this directory.
    */
   join(gateway: Joining): Promise<Joined>;
-  /** Says that this gateway is alive. */
-  seen(origin: number): Promise<void>;
+  /** Says that this gateway is alive; false: its directory was taken over at another place. */
+  seen(origin: number, place: string): Promise<boolean>;
   /** Says that it is not any more: its directory may be used elsewhere at once. */
-  leave(origin: number): Promise<void>;
+  leave(origin: number, place: string): Promise<void>;
   gateways(): Promise<Gateway[]>;
   /** Enters the files of a trunk, or moves them there; what was removed stays removed. */
   place(trunk: Trunk, files: readonly PlacedFile[]): Promise<void>;
   /** Forgets a trunk whose files have all moved or gone. */
-  retire(trunkNumber: number): Promise<void>;
+  retire(trunk: Uint8Array): Promise<void>;
   /**
    * Removes files. `isSettled`: their gateways have deleted them; otherwise each gateway
    * finds what it has to delete in `removalsFor`.
    */
-  remove(keys: readonly Uint8Array[], isSettled: boolean): Promise<void>;
+  remove(files: readonly RemovedFile[], isSettled: boolean): Promise<void>;
   /** What is known of the keys, in their order; undefined: nothing. */
   find(keys: readonly Uint8Array[]): Promise<(MappedFile | 'removed' | undefined)[]>;
   /**
@@ -93,7 +99,10 @@ export interface DeploymentMap {
   removalsAfter(after: Removal, limit: number): Promise<Removal[]>;
   /** Keys of this origin that others have removed and it has not deleted yet; at most `limit`. */
   removalsFor(origin: number, limit: number): Promise<Uint8Array[]>;
-  /** Forgets settled removals before that time. */
+  /**
+   * Forgets settled removals before that time whose trunks were retired: as long as a trunk is
+   * there, its directory lists the file.
+   */
   prune(before: number): Promise<void>;
   /** Unix milliseconds by the map's clock. */
   now(): Promise<number>;
@@ -102,14 +111,6 @@ export interface DeploymentMap {
 
 /** A directory that was not heard of for so long may be used elsewhere. */
 export const IN_USE_MS = 30_000;
-
-const TASKS_PER_ORIGIN = 2 ** 36;
-
-/** The number of a trunk in a deployment: of its origin and of its number there. */
-export function trunkNumber(origin: number, task: number): number {
-  if (!(task >= 0 && task < TASKS_PER_ORIGIN)) throw new RangeError(`trunk ${task} of ${origin}`);
-  return origin * TASKS_PER_ORIGIN + task;
-}
 
 /** Bytes 6 and 7 of a key are the origin that it comes from. */
 export function originOf(key: Uint8Array): number {

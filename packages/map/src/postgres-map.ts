@@ -11,6 +11,7 @@ import {
   originOf,
   type PlacedFile,
   type Removal,
+  type RemovedFile,
   type Trunk,
 } from './map.js';
 import { MAX_ORIGIN, STEPS, VERSION_TABLE } from './schema.js';
@@ -84,12 +85,20 @@ export class PostgresMap implements DeploymentMap {
     throw new MapError('origin_taken', 'every origin is taken');
   }
 
-  async seen(origin: number): Promise<void> {
-    await this.#run(`UPDATE stevedore_gateway SET seen_at = ${NOW} WHERE origin = $1`, [origin]);
+  async seen(origin: number, place: string): Promise<boolean> {
+    const rows = await this.#run(
+      `UPDATE stevedore_gateway SET seen_at = ${NOW} WHERE origin = $1 AND place = $2
+        RETURNING origin`,
+      [origin, place],
+    );
+    return rows.length > 0;
   }
 
-  async leave(origin: number): Promise<void> {
-    await this.#run('UPDATE stevedore_gateway SET seen_at = 0 WHERE origin = $1', [origin]);
+  async leave(origin: number, place: string): Promise<void> {
+    await this.#run('UPDATE stevedore_gateway SET seen_at = 0 WHERE origin = $1 AND place = $2', [
+      origin,
+      place,
+    ]);
   }
 
   async gateways(): Promise<Gateway[]> {
@@ -104,22 +113,25 @@ export class PostgresMap implements DeploymentMap {
     }));
   }
 
-  async place({ number, fileId }: Trunk, files: readonly PlacedFile[]): Promise<void> {
+  async place({ id, fileId }: Trunk, files: readonly PlacedFile[]): Promise<void> {
     await this.#run(
       `WITH files AS (
         SELECT decode(k, 'hex') AS file_key, p, s, c, a, e FROM unnest(
           $3::TEXT[], $4::BIGINT[], $5::BIGINT[], $6::BIGINT[], $7::TEXT[], $8::BIGINT[]
         ) AS f(k, p, s, c, a, e)
       ), trunk AS (
-        INSERT INTO stevedore_trunk (trunk, file_id) VALUES ($1, $2)
+        INSERT INTO stevedore_trunk (trunk, file_id) VALUES (decode($1, 'hex'), $2)
           ON CONFLICT (trunk) DO UPDATE SET file_id = excluded.file_id
+      ), removed AS (
+        UPDATE stevedore_removal SET trunk = decode($1, 'hex') FROM files
+          WHERE stevedore_removal.file_key = files.file_key
       )
       INSERT INTO stevedore_file (file_key, trunk, position, size, crc32, about, expires_at)
-        SELECT file_key, $1, p, s, c, a, e FROM files
+        SELECT file_key, decode($1, 'hex'), p, s, c, a, e FROM files
         WHERE NOT EXISTS (SELECT 1 FROM stevedore_removal r WHERE r.file_key = files.file_key)
         ON CONFLICT (file_key) DO UPDATE SET trunk = excluded.trunk, position = excluded.position`,
       [
-        number,
+        hex(id),
         fileId,
         files.map(({ key }) => this.#keys.hex(key)),
         files.map(({ offset }) => offset),
@@ -131,26 +143,35 @@ export class PostgresMap implements DeploymentMap {
     );
   }
 
-  async retire(trunkNumber: number): Promise<void> {
-    await this.#run('DELETE FROM stevedore_trunk WHERE trunk = $1', [trunkNumber]);
+  async retire(trunk: Uint8Array): Promise<void> {
+    await this.#run("DELETE FROM stevedore_trunk WHERE trunk = decode($1, 'hex')", [hex(trunk)]);
   }
 
-  async remove(keys: readonly Uint8Array[], isSettled: boolean): Promise<void> {
+  async remove(files: readonly RemovedFile[], isSettled: boolean): Promise<void> {
     await this.#run(
-      `WITH keys AS (
-        SELECT decode(k, 'hex') AS file_key, o FROM unnest($1::TEXT[], $2::BIGINT[]) AS f(k, o)
+      `WITH files AS (
+        SELECT decode(k, 'hex') AS file_key, o, decode(t, 'hex') AS trunk
+          FROM unnest($1::TEXT[], $2::BIGINT[], $3::TEXT[]) AS f(k, o, t)
       ), gone AS (
-        DELETE FROM stevedore_file WHERE file_key IN (SELECT file_key FROM keys)
+        DELETE FROM stevedore_file WHERE file_key IN (SELECT file_key FROM files)
       )
-      INSERT INTO stevedore_removal (file_key, origin, removed_at, settled)
-        SELECT DISTINCT ON (file_key) file_key, o, ${NOW}, $3::BOOLEAN FROM keys
-        ON CONFLICT (file_key) DO UPDATE SET settled = stevedore_removal.settled OR excluded.settled`,
-      [keys.map((key) => this.#keys.hex(key)), keys.map(originOf), isSettled],
+      INSERT INTO stevedore_removal (file_key, origin, trunk, removed_at, settled)
+        SELECT DISTINCT ON (f.file_key) f.file_key, o, coalesce(f.trunk, m.trunk), ${NOW}, $4::BOOLEAN
+          FROM files f LEFT JOIN stevedore_file m ON m.file_key = f.file_key
+        ON CONFLICT (file_key) DO UPDATE SET
+          settled = stevedore_removal.settled OR excluded.settled,
+          trunk = coalesce(excluded.trunk, stevedore_removal.trunk)`,
+      [
+        files.map(({ key }) => this.#keys.hex(key)),
+        files.map(({ key }) => originOf(key)),
+        files.map(({ trunk }) => (trunk ? hex(trunk) : null)),
+        isSettled,
+      ],
     );
   }
 
   async find(keys: readonly Uint8Array[]): Promise<(MappedFile | 'removed' | undefined)[]> {
-    const hex = keys.map((key) => this.#keys.hex(key));
+    const wanted = keys.map((key) => this.#keys.hex(key));
     const rows = await this.#run(
       `SELECT encode(f.file_key, 'hex') AS k, f.position, f.size, f.crc32, f.about, f.expires_at,
           t.file_id, FALSE AS removed
@@ -159,7 +180,7 @@ export class PostgresMap implements DeploymentMap {
       UNION ALL
       SELECT encode(r.file_key, 'hex'), 0, 0, 0, '', NULL, '', TRUE FROM stevedore_removal r
         WHERE r.file_key IN (SELECT decode(k, 'hex') FROM unnest($1::TEXT[]) AS g(k))`,
-      [hex],
+      [wanted],
     );
     const found = new Map<string, MappedFile | 'removed'>();
     for (const row of rows) {
@@ -167,7 +188,7 @@ export class PostgresMap implements DeploymentMap {
       if (row.removed === true) found.set(key, 'removed');
       else if (!found.has(key)) found.set(key, mapped(row));
     }
-    return hex.map((key) => found.get(key));
+    return wanted.map((key) => found.get(key));
   }
 
   async removalsAfter({ removedAt, key }: Removal, limit: number): Promise<Removal[]> {
@@ -193,7 +214,9 @@ export class PostgresMap implements DeploymentMap {
     // A file that was placed at the same moment as it was removed goes with its removal.
     await this.#run(
       `WITH pruned AS (
-        DELETE FROM stevedore_removal WHERE settled AND removed_at < $1 RETURNING file_key
+        DELETE FROM stevedore_removal WHERE settled AND removed_at < $1 AND NOT EXISTS (
+          SELECT 1 FROM stevedore_trunk t WHERE t.trunk = stevedore_removal.trunk
+        ) RETURNING file_key
       )
       DELETE FROM stevedore_file WHERE file_key IN (SELECT file_key FROM pruned)`,
       [before],
@@ -297,6 +320,10 @@ export class PostgresMap implements DeploymentMap {
       ...(hasSeveralHosts ? { target_session_attrs: 'read-write' as const } : {}),
     });
   }
+}
+
+function hex(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString('hex');
 }
 
 function mapped(row: postgres.Row): MappedFile {

@@ -11,11 +11,11 @@ export const STEPS: readonly (readonly string[])[] = [
       place TEXT NOT NULL,
       seen_at BIGINT NOT NULL)`,
     `CREATE TABLE IF NOT EXISTS stevedore_trunk (
-      trunk BIGINT PRIMARY KEY,
+      trunk BYTES PRIMARY KEY,
       file_id TEXT NOT NULL)`,
     `CREATE TABLE IF NOT EXISTS stevedore_file (
       file_key BYTES PRIMARY KEY,
-      trunk BIGINT NOT NULL,
+      trunk BYTES NOT NULL,
       position BIGINT NOT NULL,
       size BIGINT NOT NULL,
       crc32 BIGINT NOT NULL,
@@ -24,6 +24,7 @@ export const STEPS: readonly (readonly string[])[] = [
     `CREATE TABLE IF NOT EXISTS stevedore_removal (
       file_key BYTES PRIMARY KEY,
       origin INTEGER NOT NULL,
+      trunk BYTES,
       removed_at BIGINT NOT NULL,
       settled BOOLEAN NOT NULL)`,
     'CREATE INDEX IF NOT EXISTS stevedore_removal_time ON stevedore_removal (removed_at, file_key)',

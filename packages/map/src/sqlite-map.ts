@@ -11,6 +11,7 @@ import {
   originOf,
   type PlacedFile,
   type Removal,
+  type RemovedFile,
   type Trunk,
 } from './map.js';
 import { MAX_ORIGIN, STEPS, VERSION_TABLE } from './schema.js';
@@ -68,12 +69,14 @@ export class SqliteMap implements DeploymentMap {
     });
   }
 
-  async seen(origin: number): Promise<void> {
-    this.#run('UPDATE stevedore_gateway SET seen_at = ? WHERE origin = ?', this.#now(), origin);
+  async seen(origin: number, place: string): Promise<boolean> {
+    const statement = 'UPDATE stevedore_gateway SET seen_at = ? WHERE origin = ? AND place = ?';
+    return this.#run(statement, this.#now(), origin, place) > 0;
   }
 
-  async leave(origin: number): Promise<void> {
-    this.#run('UPDATE stevedore_gateway SET seen_at = 0 WHERE origin = ?', origin);
+  async leave(origin: number, place: string): Promise<void> {
+    const statement = 'UPDATE stevedore_gateway SET seen_at = 0 WHERE origin = ? AND place = ?';
+    this.#run(statement, origin, place);
   }
 
   async gateways(): Promise<Gateway[]> {
@@ -85,39 +88,42 @@ export class SqliteMap implements DeploymentMap {
     }));
   }
 
-  async place({ number, fileId }: Trunk, files: readonly PlacedFile[]): Promise<void> {
+  async place({ id, fileId }: Trunk, files: readonly PlacedFile[]): Promise<void> {
     this.#together(() => {
       this.#run(
         `INSERT INTO stevedore_trunk (trunk, file_id) VALUES (?, ?)
           ON CONFLICT (trunk) DO UPDATE SET file_id = excluded.file_id`,
-        ...[number, fileId],
+        ...[id, fileId],
       );
       for (const { key, offset, size, crc32, about, expiresAt } of files) {
-        if (this.#get('SELECT 1 FROM stevedore_removal WHERE file_key = ?', key)) continue;
+        const removed = 'UPDATE stevedore_removal SET trunk = ? WHERE file_key = ?';
+        if (this.#run(removed, id, key) > 0) continue;
         this.#run(
           `INSERT INTO stevedore_file
             (file_key, trunk, position, size, crc32, about, expires_at)
             VALUES (?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT (file_key) DO UPDATE SET trunk = excluded.trunk, position = excluded.position`,
-          ...[key, number, offset, size, crc32, about, expiresAt],
+          ...[key, id, offset, size, crc32, about, expiresAt],
         );
       }
     });
   }
 
-  async retire(trunkNumber: number): Promise<void> {
-    this.#run('DELETE FROM stevedore_trunk WHERE trunk = ?', trunkNumber);
+  async retire(trunk: Uint8Array): Promise<void> {
+    this.#run('DELETE FROM stevedore_trunk WHERE trunk = ?', trunk);
   }
 
-  async remove(keys: readonly Uint8Array[], isSettled: boolean): Promise<void> {
+  async remove(files: readonly RemovedFile[], isSettled: boolean): Promise<void> {
     this.#together(() => {
-      for (const key of keys) {
+      for (const { key, trunk } of files) {
+        const placed = this.#get('SELECT trunk FROM stevedore_file WHERE file_key = ?', key);
         this.#run('DELETE FROM stevedore_file WHERE file_key = ?', key);
         this.#run(
-          `INSERT INTO stevedore_removal (file_key, origin, removed_at, settled)
-            VALUES (?, ?, ?, ?)
-            ON CONFLICT (file_key) DO UPDATE SET settled = max(settled, excluded.settled)`,
-          ...[key, originOf(key), this.#now(), isSettled ? 1 : 0],
+          `INSERT INTO stevedore_removal (file_key, origin, trunk, removed_at, settled)
+            VALUES (?, ?, ?, ?, ?)
+            ON CONFLICT (file_key) DO UPDATE SET settled = max(settled, excluded.settled),
+              trunk = coalesce(excluded.trunk, trunk)`,
+          ...[key, originOf(key), trunk ?? placed?.trunk ?? null, this.#now(), isSettled ? 1 : 0],
         );
       }
     });
@@ -156,7 +162,11 @@ export class SqliteMap implements DeploymentMap {
   }
 
   async prune(before: number): Promise<void> {
-    this.#run('DELETE FROM stevedore_removal WHERE settled AND removed_at < ?', before);
+    this.#run(
+      `DELETE FROM stevedore_removal WHERE settled AND removed_at < ?
+        AND NOT EXISTS (SELECT 1 FROM stevedore_trunk t WHERE t.trunk = stevedore_removal.trunk)`,
+      before,
+    );
   }
 
   async now(): Promise<number> {
@@ -203,8 +213,9 @@ export class SqliteMap implements DeploymentMap {
     return prepared;
   }
 
-  #run(statement: string, ...values: unknown[]): void {
-    attempt(() => this.#prepared(statement).run(...values));
+  /** How many rows it changed. */
+  #run(statement: string, ...values: unknown[]): number {
+    return attempt(() => this.#prepared(statement).run(...values).changes);
   }
 
   #get(statement: string, ...values: unknown[]): Row | undefined {

@@ -15,7 +15,7 @@ export interface StagingOptions {
   /** Gives a new directory its origin; default: a random one. */
   readonly origin?: () => Promise<number>;
   /** Changes are noted for the map of a deployment: `fileMap.outbox`. Default false. */
-  readonly hasMap?: boolean;
+  readonly hasMap?: boolean | 'as before';
   readonly trunkBytes: number;
   readonly maxAgeMs: number;
   readonly containerBytes: number;

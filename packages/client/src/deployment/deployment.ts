@@ -8,7 +8,7 @@ import {
   originOf,
   type PlacedFile,
   type Removal,
-  trunkNumber,
+  type RemovedFile,
 } from '@stevedore/map';
 import { aboutOf, type Outbox, type OutboxEntry } from '@stevedore/staging';
 import { LRUCache } from 'lru-cache';
@@ -54,7 +54,10 @@ const PRUNE_INTERVAL_MS = 3_600_000;
 /** Settled removals are kept for caches of gateways that could not ask meanwhile. */
 const KEEP_REMOVALS_MS = 24 * 3_600_000;
 const MAX_REMOVALS = 5_000;
-const MAX_ENTRIES = 256;
+const MAX_ENTRIES = 5_000;
+/** Of publishing in one round: deletions are heard and made in between. */
+const PUBLISH_MS = 200;
+const MAX_DELETIONS = 500;
 /** A trunk has as many files as fit; the map takes them in statements of so many. */
 const MAX_FILES = 5_000;
 const MAX_KEYS_PER_QUESTION = 500;
@@ -83,15 +86,17 @@ export class Deployment {
   #heardUpTo: number | undefined;
   #heardAllAt = Number.NEGATIVE_INFINITY;
   #seenAt = Number.NEGATIVE_INFINITY;
-  #prunedAt: number;
+  #prunedAt = performance.now();
+  /** Rounds that failed one after the other. */
   #failures = 0;
+  /** What was reported last, so that it is not reported each round. */
+  #reported: string | undefined;
   #timer: NodeJS.Timeout | undefined;
   #round: Promise<void> = Promise.resolve();
   #isClosed = false;
 
   constructor(parts: DeploymentParts) {
     this.#parts = parts;
-    this.#prunedAt = parts.now();
   }
 
   /**
@@ -103,8 +108,7 @@ export class Deployment {
       await this.#joined();
     } catch (error) {
       if (!(error instanceof MapError) || !error.retryable) throw error;
-      this.#failures = 1;
-      this.#parts.report(error);
+      this.#fail(error);
     }
     this.#next(0);
   }
@@ -122,6 +126,8 @@ export class Deployment {
   find(key: Buffer): Promise<Answer> {
     const known = this.#found.get(textOf(key));
     if (known) return Promise.resolve(known.answer);
+    // The rounds try again; who asks meanwhile does not wait for a map that is away.
+    if (this.#failures > 0) return Promise.reject(away());
     return new Promise((resolve, reject) => {
       this.#questions.push({ key, resolve, reject });
       // All that are asked in one turn of the event loop are one question.
@@ -136,8 +142,9 @@ export class Deployment {
 
   /** Deletes a merged file of another server, durably; its own server frees the bytes. */
   async remove(key: Buffer): Promise<void> {
+    if (this.#failures > 0) throw away();
     await this.#joined();
-    await this.#parts.map.remove([key], false);
+    await this.#parts.map.remove([{ key }], false);
     this.noteRemoved(key);
   }
 
@@ -145,14 +152,16 @@ export class Deployment {
   async gatewayOf(key: Buffer): Promise<Gateway | undefined> {
     const origin = originOf(key);
     const known = this.#gateways.list.find((each) => each.origin === origin);
-    if (known && this.#parts.now() - this.#gateways.at <= GATEWAYS_MS) return known;
+    const isFresh = performance.now() - this.#gateways.at <= GATEWAYS_MS;
+    // What the map said last is better than nothing; that it said nothing is no answer.
+    if (known && (isFresh || this.#failures > 0)) return known;
+    if (this.#failures > 0) throw away();
     try {
       await this.#joined();
       const list = await this.#parts.map.gateways();
-      this.#gateways = { at: this.#parts.now(), list };
+      this.#gateways = { at: performance.now(), list };
       return list.find((each) => each.origin === origin);
     } catch (error) {
-      // What the map said last is better than nothing; that it said nothing is no answer.
       if (known) return known;
       throw error;
     }
@@ -162,20 +171,22 @@ export class Deployment {
     return { pending: this.#parts.outbox.pending, isMapAvailable: this.#failures === 0 };
   }
 
-  /** Publishes what there is, if the map answers, and ends. */
+  /** Publishes some of what there is, if the map answers, and ends. */
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     await this.#round;
+    const { map, joining } = this.#parts;
     try {
-      if (this.#failures === 0) {
+      // A server that was refused has no part in the deployment, and nothing to say in it.
+      if (this.#secret !== undefined && this.#failures === 0) {
         await this.#publish();
-        await this.#parts.map.leave(this.origin);
+        await map.leave(this.origin, joining.place);
       }
     } catch {
       // The outbox keeps it for the next start.
     }
-    await this.#parts.map.close();
+    await map.close();
   }
 
   #joined(): Promise<Joined> {
@@ -202,73 +213,95 @@ export class Deployment {
   }
 
   async #look(): Promise<void> {
+    let hasMore = false;
     try {
       await this.#joined();
-      await this.#publish();
-      await this.#deleteForOthers();
-      await this.#hear();
       await this.#keepUp();
-      this.#failures = 0;
-      this.#next(LOOK_INTERVAL_MS);
+      await this.#hear();
+      await this.#deleteForOthers();
+      hasMore = await this.#publish();
     } catch (error) {
-      this.#failures += 1;
-      // One report for a map that is away; programmer errors are not hidden behind it.
-      if (this.#failures === 1 || !(error instanceof MapError)) this.#parts.report(error as Error);
+      this.#fail(error as Error);
       this.#next(Math.min(LOOK_INTERVAL_MS * 2 ** this.#failures, MAX_BACKOFF_MS));
+      return;
     }
+    this.#failures = 0;
+    this.#reported = undefined;
+    this.#next(hasMore ? 0 : LOOK_INTERVAL_MS);
   }
 
-  /** Tells the map all that waits, in order. */
-  async #publish(): Promise<void> {
+  /** A map that is away is reported once; what else goes wrong is not hidden behind it. */
+  #fail(error: Error): void {
+    this.#failures += 1;
+    const what = error instanceof MapError ? error.code : error.message;
+    if (what !== this.#reported) this.#parts.report(error);
+    this.#reported = what;
+  }
+
+  /** Tells the map what waits, in order, for a while; true if there is more. */
+  async #publish(): Promise<boolean> {
     const { outbox } = this.#parts;
+    const end = performance.now() + PUBLISH_MS;
     for (;;) {
       const entries = outbox.read(MAX_ENTRIES);
-      const last = entries.at(-1);
-      if (!last) return;
-      await this.#publishAll(entries);
-      outbox.forget(last.id);
+      if (entries.length === 0) return false;
+      for (let at = 0; at < entries.length; ) {
+        const { id, count } = await this.#publishSome(entries, at);
+        outbox.forget(id);
+        at += count;
+        if (performance.now() > end) return true;
+      }
     }
   }
 
-  async #publishAll(entries: readonly OutboxEntry[]): Promise<void> {
+  /** Publishes the deletions that follow each other, or one trunk; up to which entry. */
+  async #publishSome(
+    entries: readonly OutboxEntry[],
+    at: number,
+  ): Promise<{ readonly id: number; readonly count: number }> {
     const { map } = this.#parts;
-    let deleted: Buffer[] = [];
-    for (const entry of entries) {
-      if (entry.what === 'deletion') {
-        deleted.push(entry.key);
-        continue;
-      }
-      // What is placed after a removal stays removed, so removals may go a little later.
-      const { trunk, files } = entry;
-      const number = trunkNumber(this.origin, trunk.id);
-      if (trunk.state !== 'confirmed') await map.retire(number);
-      else {
-        const placed = files.map(placedOf);
-        for (let at = 0; at < placed.length; at += MAX_FILES) {
-          await map.place({ number, fileId: trunk.fileId! }, placed.slice(at, at + MAX_FILES));
+    const first = entries[at]!;
+    if (first.what === 'trunk') {
+      const { taskId, state, fileId } = first.trunk;
+      if (state === 'retired') await map.retire(taskId);
+      if (state === 'confirmed') {
+        const placed = first.files().map(placedOf);
+        for (let from = 0; from < placed.length || from === 0; from += MAX_FILES) {
+          await map.place({ id: taskId, fileId: fileId! }, placed.slice(from, from + MAX_FILES));
         }
       }
+      return { id: first.id, count: 1 };
     }
-    while (deleted.length > 0) {
-      await map.remove(deleted.slice(0, MAX_FILES), true);
-      deleted = deleted.slice(MAX_FILES);
+    const removed: RemovedFile[] = [];
+    let last = first.id;
+    for (const entry of entries.slice(at)) {
+      if (entry.what !== 'deletion') break;
+      removed.push({ key: entry.key, trunk: entry.taskId });
+      last = entry.id;
     }
+    await map.remove(removed, true);
+    return { id: last, count: removed.length };
   }
 
   /** Deletes here what other servers were asked to delete. */
   async #deleteForOthers(): Promise<void> {
     const { map, deleteHere } = this.#parts;
-    const keys = await map.removalsFor(this.origin, MAX_REMOVALS);
-    if (keys.length === 0) return;
-    for (const key of keys) await deleteHere(Buffer.from(key));
-    await map.remove(keys, true);
+    const keys = await map.removalsFor(this.origin, MAX_DELETIONS);
+    // While the FileMap is made anew, or the disk is full, some cannot be deleted yet.
+    const settled = await Promise.allSettled(keys.map((key) => deleteHere(Buffer.from(key))));
+    const deleted = keys.filter((_, index) => settled[index]!.status === 'fulfilled');
+    if (deleted.length > 0)
+      await map.remove(
+        deleted.map((key) => ({ key })),
+        true,
+      );
   }
 
   /** Drops from the caches what others have deleted. */
   async #hear(): Promise<void> {
-    const { map, now } = this.#parts;
+    const { map } = this.#parts;
     const from = this.#heardUpTo ?? (await map.now());
-    const isThorough = now() - this.#heardAllAt >= THOROUGH_INTERVAL_MS;
+    const isThorough = performance.now() - this.#heardAllAt >= THOROUGH_INTERVAL_MS;
     const overlapMs = isThorough ? LATEST_COMMIT_MS : OVERLAP_MS;
     let last: Removal = { key: NO_KEY, removedAt: from - overlapMs };
     for (;;) {
@@ -284,21 +317,27 @@ export class Deployment {
     }
     this.#heardUpTo = Math.max(from, last.removedAt);
     if (!isThorough) return;
-    this.#heardAllAt = now();
+    this.#heardAllAt = performance.now();
     for (const [text, at] of this.#heard) {
       if (at < this.#heardUpTo - LATEST_COMMIT_MS) this.#heard.delete(text);
     }
   }
 
   async #keepUp(): Promise<void> {
-    const { map, now } = this.#parts;
-    if (now() - this.#seenAt >= SEEN_INTERVAL_MS) {
-      await map.seen(this.origin);
-      this.#seenAt = now();
+    const { map, joining } = this.#parts;
+    const now = performance.now();
+    if (now - this.#seenAt >= SEEN_INTERVAL_MS) {
+      if (!(await map.seen(this.origin, joining.place))) {
+        throw new MapError(
+          'origin_taken',
+          `origin ${this.origin} is used at another place: this directory was copied or moved; stop one of the two servers`,
+        );
+      }
+      this.#seenAt = now;
     }
-    if (now() - this.#prunedAt >= PRUNE_INTERVAL_MS) {
+    if (now - this.#prunedAt >= PRUNE_INTERVAL_MS) {
       await map.prune((await map.now()) - KEEP_REMOVALS_MS);
-      this.#prunedAt = now();
+      this.#prunedAt = now;
     }
   }
 
@@ -306,7 +345,8 @@ export class Deployment {
   noteRemoved(key: Buffer): void {
     const text = textOf(key);
     const answer = this.#found.peek(text)?.answer;
-    this.#found.set(text, { answer: 'removed' }, { ttl: FOUND_MS });
+    // A key is never used again, so this is true for ever.
+    this.#found.set(text, { answer: 'removed' });
     this.#parts.forget(key, typeof answer === 'object' ? answer : undefined);
   }
 
@@ -322,7 +362,8 @@ export class Deployment {
             // A removal that was heard meanwhile is younger than this answer.
             const isGone = this.#found.peek(text)?.answer === 'removed';
             if (!isGone) {
-              this.#found.set(text, { answer }, { ttl: answer ? FOUND_MS : UNKNOWN_MS });
+              const ttl = answer === undefined ? UNKNOWN_MS : FOUND_MS;
+              this.#found.set(text, { answer }, answer === 'removed' ? {} : { ttl });
             }
             resolve(isGone ? 'removed' : answer);
           }
@@ -333,6 +374,10 @@ export class Deployment {
       );
     }
   }
+}
+
+function away(): MapError {
+  return new MapError('map_unavailable', 'the map does not answer');
 }
 
 function placedOf(row: Parameters<typeof aboutOf>[0]): PlacedFile {

@@ -59,7 +59,7 @@ export async function readOrigin(
 
 export async function openFileMap(
   directory: string,
-  hasMap: boolean,
+  hasMap: boolean | 'as before',
   now: number,
   onProblem: (error: Error) => void,
 ): Promise<FileMap> {

@@ -120,7 +120,7 @@ export class FileMap extends FileMapQueries {
   readonly #forgetMarked = this.run<[segment: number]>('DELETE FROM marked WHERE segment = ?');
   readonly #forgetSegment = this.run<[segment: number]>('DELETE FROM segments WHERE number = ?');
 
-  private constructor(database: SqliteDatabase, hasMap: boolean) {
+  private constructor(database: SqliteDatabase, hasMap: boolean | 'as before') {
     super(database);
     this.#database = database;
     this.outbox = Outbox.open(database, hasMap);
@@ -137,7 +137,7 @@ export class FileMap extends FileMapQueries {
    * `hasMap`: changes are noted for the deployment's map. Throws when the file is no sound
    * database; the caller moves it aside and rebuilds.
    */
-  static open(path: string, hasMap = false): FileMap {
+  static open(path: string, hasMap: boolean | 'as before' = false): FileMap {
     const database = openDatabase(path);
     try {
       database.pragma('journal_mode = WAL');

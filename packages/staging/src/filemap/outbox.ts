@@ -11,24 +11,33 @@ import { FILES, Statements, TRUNKS } from './schema.js';
  */
 
 export type OutboxEntry =
-  /** Files of the trunk are where their rows say; `files` are those that are alive. */
+  /** Files of the trunk are where their rows say; `files` reads those that are alive. */
   | {
       readonly id: number;
       readonly what: 'trunk';
       readonly trunk: TrunkRow;
-      readonly files: readonly FileRow[];
+      readonly files: () => readonly FileRow[];
     }
-  | { readonly id: number; readonly what: 'deletion'; readonly key: Buffer };
+  /** `taskId`: of the trunk that has the bytes, if that is known. */
+  | {
+      readonly id: number;
+      readonly what: 'deletion';
+      readonly key: Buffer;
+      readonly taskId: Buffer | undefined;
+    };
 
 const TABLE = 'CREATE TABLE outbox (id INTEGER PRIMARY KEY, trunk INTEGER, key BLOB)';
 
 /** All that a FileMap has when its deployment gets a map. */
 const EVERYTHING = `
-  INSERT INTO outbox (trunk) SELECT id FROM trunks WHERE state = 'confirmed' ORDER BY id;
+  INSERT INTO outbox (trunk) SELECT id FROM trunks
+    WHERE state IN ('confirmed', 'retiring', 'retired') ORDER BY id;
+  INSERT INTO outbox (trunk, key) SELECT trunk, key FROM holds;
   INSERT INTO outbox (key) SELECT key FROM deletions;
-  INSERT INTO outbox (key) SELECT key FROM files WHERE deleted IS NOT NULL;`;
+  INSERT INTO outbox (key) SELECT key FROM marked;`;
 
-// Temporary: a FileMap that is opened without a map has none.
+// Temporary: a FileMap that is opened without a map has none. A deleted member that a trunk
+// turns out to have, after a FileMap was lost say, is a hold.
 const TRIGGERS = `
   CREATE TEMP TRIGGER outbox_new_trunk AFTER INSERT ON main.trunks
     WHEN NEW.state IN ('confirmed', 'retiring', 'retired')
@@ -37,12 +46,18 @@ const TRIGGERS = `
     WHEN NEW.state IN ('confirmed', 'retiring', 'retired')
       AND (OLD.state <> NEW.state OR OLD.fileId IS NOT NEW.fileId)
     BEGIN INSERT INTO outbox (trunk) VALUES (NEW.id); END;
+  CREATE TEMP TRIGGER outbox_returned AFTER UPDATE OF trunk ON main.files
+    WHEN OLD.trunk IS NULL AND NEW.trunk IS NOT NULL
+      AND (SELECT state FROM trunks WHERE id = NEW.trunk) = 'confirmed'
+    BEGIN INSERT INTO outbox (trunk) VALUES (NEW.trunk); END;
   CREATE TEMP TRIGGER outbox_marked AFTER UPDATE OF deleted ON main.files
     WHEN OLD.deleted IS NULL AND NEW.deleted IS NOT NULL
-    BEGIN INSERT INTO outbox (key) VALUES (NEW.key); END;
+    BEGIN INSERT INTO outbox (trunk, key) VALUES (NEW.trunk, NEW.key); END;
   CREATE TEMP TRIGGER outbox_deleted AFTER DELETE ON main.files
     WHEN OLD.deleted IS NULL AND (OLD.trunk IS NOT NULL OR OLD.was IS NOT NULL)
-    BEGIN INSERT INTO outbox (key) VALUES (OLD.key); END;`;
+    BEGIN INSERT INTO outbox (trunk, key) VALUES (OLD.trunk, OLD.key); END;
+  CREATE TEMP TRIGGER outbox_held AFTER INSERT ON main.holds
+    BEGIN INSERT INTO outbox (trunk, key) VALUES (NEW.trunk, NEW.key); END;`;
 
 export class Outbox extends Statements {
   readonly #entries = this.all<
@@ -63,18 +78,17 @@ export class Outbox extends Statements {
 
   /**
    * The outbox of a FileMap; undefined without a map. What a FileMap did while it had none
-   * is not known, so then all of it is entered again.
+   * is not known, so then all of it is entered again. `as before`: as the last opening left it.
    */
-  static open(database: SqliteDatabase, hasMap: boolean): Outbox | undefined {
-    const isThere = database
-      .prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'outbox'")
-      .get();
-    if (!hasMap) {
-      if (isThere) database.exec('DROP TABLE outbox');
-      return undefined;
-    }
-    if (!isThere) database.transaction(() => database.exec(`${TABLE};${EVERYTHING}`))();
-    return new Outbox(database);
+  static open(database: SqliteDatabase, hasMap: boolean | 'as before'): Outbox | undefined {
+    const isThere =
+      database
+        .prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'outbox'")
+        .get() !== undefined;
+    const isWanted = hasMap === 'as before' ? isThere : hasMap;
+    if (isThere && !isWanted) database.exec('DROP TABLE outbox');
+    if (isWanted && !isThere) database.transaction(() => database.exec(`${TABLE};${EVERYTHING}`))();
+    return isWanted ? new Outbox(database) : undefined;
   }
 
   /** Entries that wait. */
@@ -86,9 +100,11 @@ export class Outbox extends Statements {
   read(limit: number): OutboxEntry[] {
     const entries: OutboxEntry[] = [];
     for (const { id, trunk: number, key } of this.#entries(limit)) {
-      if (key) entries.push({ id, what: 'deletion', key });
       const trunk = number === null ? undefined : this.#trunk(number);
-      if (trunk) entries.push({ id, what: 'trunk', trunk, files: this.#files(trunk.id) });
+      if (key) entries.push({ id, what: 'deletion', key, taskId: trunk?.taskId });
+      else if (trunk) {
+        entries.push({ id, what: 'trunk', trunk, files: () => this.#files(trunk.id) });
+      }
     }
     return entries;
   }
