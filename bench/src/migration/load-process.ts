@@ -51,7 +51,7 @@ export type LoadHandlers = {
 async function files({ tracker, count, bytes, group }: FilesArgument): Promise<string[]> {
   await using client = new FastdfsClient({ trackers: [tracker] });
   const body = Buffer.alloc(bytes, 0x5a);
-  return Promise.all(Array.from({ length: count }, () => client.upload(body, { group })));
+  return await Promise.all(Array.from({ length: count }, () => client.upload(body, { group })));
 }
 
 async function run(argument: LoadArgument): Promise<LoadResult> {
