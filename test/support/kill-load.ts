@@ -33,6 +33,8 @@ export interface LoadParts {
   readonly ledger: Ledger;
   readonly random: Random;
   readonly gatewayLives: () => boolean;
+  /** Another number after each kill, and once all runs again; even while all runs. */
+  readonly disturbances: () => number;
   /** Hears of answers that no kill explains. */
   readonly refusals: string[];
 }
@@ -94,10 +96,17 @@ export class Load {
   }
 
   async #read(): Promise<void> {
-    const { client, ledger } = this.#parts;
+    const { client, ledger, disturbances } = this.#parts;
     const file = ledger.anyAlive();
     if (!file) return;
-    const { status, body } = await client.get(`/files/${file.key}`);
+    const before = disturbances();
+    const answer = await client.get(`/files/${file.key}`).catch((error: unknown) => {
+      // The storage of a large file can be killed in the middle of its bytes.
+      if (before % 2 === 1 || disturbances() !== before) return undefined;
+      throw error;
+    });
+    if (!answer) return;
+    const { status, body } = answer;
     // It may have been deleted meanwhile; without a storage, merged files have to wait.
     if (file.state !== 'alive' || status === 503) return;
     if (status === 404) ledger.report(file, 'lost', 'it was 404 under load');

@@ -83,6 +83,7 @@ class Kills {
   readonly #random: Random;
   readonly #ledger: Ledger;
   readonly #refusals: string[] = [];
+  #disturbances = 0;
   #kills = 0;
 
   constructor(setUp: SetUp, options: KillsOptions) {
@@ -126,7 +127,10 @@ class Kills {
     const ledger = this.#ledger;
     if (random.next() < RUN_SHARE) ledger.condemnRun(RUN_FILES);
     const gatewayLives = () => cluster.isAlive('gateway');
-    const load = new Load({ client, ledger, random, gatewayLives, refusals: this.#refusals });
+    const load = new Load({
+      ...{ client, ledger, random, gatewayLives, refusals: this.#refusals },
+      disturbances: () => this.#disturbances,
+    });
     await sleep(MIN_LOAD_MS + random.below(MAX_LOAD_MS - MIN_LOAD_MS));
     const victims = this.#victims(cluster);
     await this.#kill(cluster, victims);
@@ -156,6 +160,7 @@ class Kills {
 
   async #kill(cluster: Cluster, victims: readonly Part[]): Promise<void> {
     this.#kills += 1;
+    if (this.#disturbances % 2 === 0) this.#disturbances += 1;
     await cluster.kill(victims);
   }
 
@@ -171,6 +176,7 @@ class Kills {
       cluster.start(victims);
     }
     await cluster.ready();
+    this.#disturbances += 1;
   }
 
   async #connect(cluster: Cluster): Promise<KillClient> {
