@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { createHmac, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, request as httpRequest } from 'node:http';
 import { join } from 'node:path';
@@ -137,6 +137,45 @@ it('who has no token of the deployment gets nothing by the path of its gateways'
   const deleted = await fetch(`${first.url}/peer/files/${key}`, { method: 'DELETE', headers });
   expect(deleted.status).toBe(404);
   expect((await read(second, `/files/${key}`)).status).toBe(200);
+});
+
+it('a gateway proves that a file of its own is gone, and says nothing of the keys of others', async () => {
+  const { first, second } = await pair();
+  const { secret } = first.store.deployment!;
+  const gone = await upload(first, randomBytes(1000));
+  await first.store.delete(gone);
+  const foreign = await upload(second, randomBytes(1000));
+  const ask = (method: string, key: string) => {
+    const path = `/peer/files/${key}`;
+    const hmac = createHmac('sha256', secret!).update(`${method} ${path}`);
+    const headers = { 'stevedore-peer': hmac.digest('base64url') };
+    return fetch(`${first.url}${path}`, { method, headers });
+  };
+  const proof = createHmac('sha256', secret!).update(`gone ${gone}`).digest('base64url');
+  for (const method of ['GET', 'DELETE']) {
+    const own = await ask(method, gone);
+    expect([own.status, own.headers.get('stevedore-peer')]).toEqual([404, proof]);
+    const other = await ask(method, foreign);
+    expect([other.status, other.headers.get('stevedore-peer')]).toEqual([421, null]);
+    const path = `${first.url}/peer/files/${gone}`;
+    const unknown = await fetch(path, { method, headers: { 'stevedore-peer': proof } });
+    expect([unknown.status, unknown.headers.get('stevedore-peer')]).toEqual([404, null]);
+  }
+  expect((await read(first, `/files/${foreign}`)).status).toBe(200);
+});
+
+it('a staged file is unavailable, not gone, where something else answers for its gateway', async () => {
+  const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;
+  const proxy = createServer((_, response) => void response.writeHead(404).end('no such site'));
+  proxy.listen(0, '127.0.0.1');
+  await once(proxy, 'listening');
+  onTestFinished(() => void proxy.close());
+  const peerUrl = `http://127.0.0.1:${(proxy.address() as { port: number }).port}`;
+  const first = await gateway({ map });
+  const second = await gateway({ map, peerUrl, trackers: first.store.trackers.join(',') });
+  const key = await upload(second, randomBytes(1000));
+  expect((await read(first, `/files/${key}`)).status).toBe(503);
+  expect((await fetch(`${first.url}/files/${key}`, { method: 'DELETE' })).status).toBe(503);
 });
 
 it('wrong or missing bytes of another gateway are an error, never an answer', async () => {

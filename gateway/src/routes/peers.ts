@@ -1,4 +1,11 @@
-import { isPeerToken, PEER_FILE_HEADER, PEER_HEADER } from '@stevedore/client';
+import {
+  goneToken,
+  isPeerToken,
+  isStoreError,
+  originOf,
+  PEER_FILE_HEADER,
+  PEER_HEADER,
+} from '@stevedore/client';
 import { checkKey, type Files, infoJson, ProblemError } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Answering } from '../http/route.js';
@@ -6,7 +13,7 @@ import type { Answering } from '../http/route.js';
 /**
  * `/peer/files/KEY`: what the other gateways of a deployment ask for, with a token of the secret
  * that they share through the map. Only this gateway's own files are looked at: a request
- * makes one hop.
+ * makes one hop. That a file is gone is said with a proof, by the gateway of its key alone.
  */
 
 const ONLY_HERE = { onlyHere: true } as const;
@@ -14,22 +21,34 @@ const ONLY_HERE = { onlyHere: true } as const;
 export function peerRoutes(app: FastifyInstance, files: Files, answering: Answering): void {
   const { deployment } = files.store;
   if (!deployment) return;
-  const keyOf = (request: FastifyRequest): string => {
+  /** What the store does with the key of a request that has the token. */
+  const asked = async <Result>(
+    request: FastifyRequest,
+    ask: (key: string) => Promise<Result>,
+  ): Promise<Result> => {
     const { secret } = deployment;
-    const token = request.headers[PEER_HEADER];
-    const path = request.url;
+    const { method, url, headers, params } = request;
+    const token = headers[PEER_HEADER];
     if (secret === undefined || typeof token !== 'string') throw notThere();
-    if (!isPeerToken(token, secret, request.method, path)) throw notThere();
-    return checkKey((request.params as { readonly key: string }).key);
+    if (!isPeerToken(token, secret, method, url)) throw notThere();
+    const key = checkKey((params as { readonly key: string }).key);
+    try {
+      return await ask(key);
+    } catch (error) {
+      if (!isStoreError(error, 'not_found')) throw error;
+      if (originOf(Buffer.from(key, 'base64url')) !== deployment.origin) throw notOurs();
+      const proof = { [PEER_HEADER]: goneToken(secret, key) };
+      throw new ProblemError('not_found', error.message, error, proof);
+    }
   };
   app.get(
     '/peer/files/:key',
     { schema: { hide: true } },
     answering(async (request) => {
-      const key = keyOf(request);
-      const file = await files.store.get(key, ONLY_HERE);
+      // Not around the read: that FastDFS has lost the bytes does not make the file gone.
+      const file = await asked(request, (key) => files.store.get(key, ONLY_HERE));
       // What is known of the file goes with its bytes: one request is enough for most.
-      const facts = { [PEER_FILE_HEADER]: packed(infoJson({ ...file, key })) };
+      const facts = { [PEER_FILE_HEADER]: packed(infoJson({ ...file, key: file.key! })) };
       const { most } = request.query as { readonly most?: string };
       if (most !== undefined && file.size > Number(most)) return { status: 204, headers: facts };
       const answer = await files.read(request.raw, file, { private: true });
@@ -39,7 +58,7 @@ export function peerRoutes(app: FastifyInstance, files: Files, answering: Answer
   app.delete(
     '/peer/files/:key',
     { schema: { hide: true } },
-    answering((request) => files.remove(keyOf(request), ONLY_HERE)),
+    answering((request) => asked(request, (key) => files.remove(key, ONLY_HERE))),
   );
 }
 
@@ -50,4 +69,9 @@ function packed(facts: object): string {
 /** As for any path that is not there: who has no token learns nothing. */
 function notThere(): ProblemError {
   return new ProblemError('route_not_found', 'There is nothing at this path.');
+}
+
+/** Another gateway's key: whether there is such a file is not for this one to say. */
+function notOurs(): ProblemError {
+  return new ProblemError('host_not_served', 'The key comes from another gateway.');
 }

@@ -1,3 +1,4 @@
+export { originOf } from '@stevedore/map';
 export type {
   Damage,
   DamageEvent,
@@ -33,8 +34,12 @@ export {
   type TrackerFinding,
   tryDirectory,
 } from './cluster.js';
-export { isPeerToken, PEER_HEADER } from './deployment/foreign-files.js';
-export { PEER_FILE_HEADER } from './deployment/gateway-files.js';
+export {
+  goneToken,
+  isPeerToken,
+  PEER_FILE_HEADER,
+  PEER_HEADER,
+} from './deployment/gateway-files.js';
 export * from './open.js';
 export {
   asStoreError,

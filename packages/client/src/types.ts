@@ -230,7 +230,7 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
    */
   delete(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<void>;
   /** The server's part in a deployment; undefined without a map. */
-  readonly deployment?: { readonly secret: string | undefined };
+  readonly deployment?: { readonly origin: number; readonly secret: string | undefined };
   /** The FastDFS id, once the file is merged. */
   settled(key: string, options?: { readonly signal?: AbortSignal }): Promise<string>;
   /** Merges all that is staged now, whatever its age; resolves when it is stored. */

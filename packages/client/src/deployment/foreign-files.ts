@@ -1,12 +1,13 @@
-import { createHmac, timingSafeEqual } from 'node:crypto';
+import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Gateway, MapError, type MappedFile, originOf } from '@stevedore/map';
 import { isTrunkId, parseFileId } from '@stevedore/protocol';
 import { formatKey, isStoreError, StoreError, sliceIdOf } from '@stevedore/staging';
+import { aborted } from '../failures.js';
 import { type FileFacts, FileHandle, type ReadContent } from '../stored-file.js';
-import type { ByteRange, FileInfo, StoredFile } from '../types.js';
+import type { ByteRange, StoredFile } from '../types.js';
 import type { Deployment } from './deployment.js';
-import { collected, GatewayFiles } from './gateway-files.js';
+import { GatewayFiles } from './gateway-files.js';
 
 /**
  * Files that other servers of the deployment staged. The map says in which trunk a merged
@@ -33,16 +34,17 @@ export interface ForeignFilesParts {
   readonly now: () => number;
 }
 
-/** Marks a request of another gateway of the deployment. */
-export const PEER_HEADER = 'stevedore-peer';
-
 const MAX_CONNECTIONS = 64;
+const MAX_REQUESTS = 256;
 const CONNECT_TIMEOUT_MS = 2_000;
 const ANSWER_TIMEOUT_MS = 10_000;
 /** Longest file that comes with what is known of it, in one answer. */
 const MAX_INLINE_BYTES = 256 * 1024;
 const SETTLED_INTERVAL_MS = 1_000;
 const DEFAULT_TYPE = 'application/octet-stream';
+
+/** What another gateway says of a file, with its bytes if they are few. */
+type FoundFile = Awaited<ReturnType<GatewayFiles['find']>>;
 
 export class ForeignFiles {
   readonly #parts: ForeignFilesParts;
@@ -67,23 +69,44 @@ export class ForeignFiles {
     }
   }
 
-  /** Its FastDFS id, once it is merged. */
+  /** Its FastDFS id, once it is merged; rejects with `not_found` if it will never have one. */
   async settled(key: Buffer, signal: AbortSignal | undefined): Promise<string> {
     for (;;) {
-      const { fileId } = await this.find(key, signal);
+      // What is known of it is enough: none of its bytes.
+      const { fileId, state } = await this.#find(key, 0, signal);
       if (fileId !== undefined) return fileId;
-      await sleep(SETTLED_INTERVAL_MS, undefined, signal ? { signal } : {});
+      if (state === 'merged') {
+        throw new StoreError(
+          'not_found',
+          `${formatKey(key)} is merged, but no FastDFS id can be made for it; it is read by its key`,
+        );
+      }
+      try {
+        await sleep(SETTLED_INTERVAL_MS, undefined, signal ? { signal } : {});
+      } catch (error) {
+        throw aborted(error);
+      }
     }
   }
 
   /** Rejects with `not_found` and `storage_unavailable`. */
-  async find(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile> {
+  find(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile> {
+    return this.#find(key, MAX_INLINE_BYTES, signal);
+  }
+
+  async #find(
+    key: Buffer,
+    mostBytes: number,
+    signal: AbortSignal | undefined,
+  ): Promise<StoredFile> {
     const mapped = await this.#mapped(key);
     if (mapped) return this.#mappedFile(key, mapped);
     const name = formatKey(key);
     const files = await this.#gatewayOf(key);
+    // No server of the deployment gives out such keys.
+    if (!files) throw notFound(key);
     try {
-      return this.#stagedFile(key, files, await files.find(name, MAX_INLINE_BYTES, signal));
+      return this.#stagedFile(key, files, await files.find(name, mostBytes, signal));
     } catch (error) {
       if (!isStoreError(error, 'not_found')) throw error;
       // It can have been merged since the map was asked.
@@ -106,7 +129,9 @@ export class ForeignFiles {
         if (!(error instanceof MapError)) throw error;
       }
     }
-    await (await this.#gatewayOf(key)).delete(formatKey(key));
+    const files = await this.#gatewayOf(key);
+    if (!files) throw notFound(key);
+    await files.delete(formatKey(key));
     deployment.noteRemoved(key);
   }
 
@@ -129,32 +154,61 @@ export class ForeignFiles {
 
   #mappedFile(key: Buffer, file: MappedFile): StoredFile {
     if (file.expiresAt !== null && file.expiresAt <= this.#parts.now()) throw notFound(key);
-    const facts = factsOf(key, file);
-    return this.#handle(facts, async (range, signal) => {
+    return this.#handle(factsOf(key, file), async (range, signal) => {
       try {
         return await this.#parts.readMapped(file, range, signal);
       } catch (error) {
         if (!isStoreError(error, 'not_found')) throw error;
-        // Compaction has moved it to another trunk, or back to its gateway for a while.
-        this.#parts.deployment.forget(key);
-        const moved = await this.find(key, signal);
-        if (moved.fileId === facts.fileId) throw error;
-        return moved.content({ ...(range ? { range } : {}), ...(signal ? { signal } : {}) });
+        return this.#readMoved(key, file, range, signal, error);
       }
     });
   }
 
-  #stagedFile(
+  /**
+   * FastDFS has nothing at the place that the map said: compaction has moved the file to another
+   * trunk, which the map may not know yet, or its storage has lost it. Its own gateway knows.
+   */
+  async #readMoved(
     key: Buffer,
+    before: MappedFile,
+    ...[range, signal, cause]: [...Parameters<ReadContent>, cause: unknown]
+  ): Promise<Buffer | Readable> {
+    this.#parts.deployment.forget(key);
+    const now = await this.#mapped(key);
+    if (now && (now.trunkFileId !== before.trunkFileId || now.offset !== before.offset)) {
+      try {
+        return await this.#parts.readMapped(now, range, signal);
+      } catch (error) {
+        if (!isStoreError(error, 'not_found')) throw error;
+      }
+    }
+    const files = await this.#gatewayOf(key);
+    if (!files) {
+      throw new StoreError(
+        'storage_unavailable',
+        `FastDFS does not have ${formatKey(key)} where the map says, and no gateway has its origin`,
+        { cause, retryable: true },
+      );
+    }
+    const found = await files.find(formatKey(key), MAX_INLINE_BYTES, signal);
+    return this.#readStaged(files, found, range, signal);
+  }
+
+  #stagedFile(key: Buffer, files: GatewayFiles, found: FoundFile): StoredFile {
+    return this.#handle({ ...found.info, key: formatKey(key) }, (range, signal) =>
+      this.#readStaged(files, found, range, signal),
+    );
+  }
+
+  async #readStaged(
     files: GatewayFiles,
-    { info, bytes }: { readonly info: FileInfo; readonly bytes: Buffer | undefined },
-  ): StoredFile {
-    return this.#handle({ ...info, key: formatKey(key) }, async (range, signal) => {
-      if (bytes) return cut(bytes, range);
-      // Small files are held against their CRC-32 as a whole, whatever part is wanted.
-      if (info.size > this.#parts.smallFileBytes) return files.read(info, range, signal);
-      return cut(await collected(await files.read(info, undefined, signal)), range);
-    });
+    { info, bytes }: FoundFile,
+    ...[range, signal]: Parameters<ReadContent>
+  ): Promise<Buffer | Readable> {
+    if (bytes) return cut(bytes, range);
+    // Small files are held against their CRC-32 as a whole, whatever part is wanted.
+    if (info.size > this.#parts.smallFileBytes) return files.read(info, range, signal);
+    return cut(await files.readWhole(info, signal), range);
   }
 
   #handle(facts: FileFacts & { readonly key: string }, read: ReadContent): StoredFile {
@@ -164,7 +218,8 @@ export class ForeignFiles {
     });
   }
 
-  async #gatewayOf(key: Buffer): Promise<GatewayFiles> {
+  /** Undefined if no server of the deployment gives out such keys. */
+  async #gatewayOf(key: Buffer): Promise<GatewayFiles | undefined> {
     const { deployment } = this.#parts;
     let gateway: Gateway | undefined;
     let secret: string | undefined;
@@ -174,8 +229,7 @@ export class ForeignFiles {
     } catch (error) {
       throw unavailable(error);
     }
-    // No server of the deployment gives out such keys.
-    if (!gateway) throw notFound(key);
+    if (!gateway) return undefined;
     if (gateway.url === null || secret === undefined) {
       throw new StoreError(
         'storage_unavailable',
@@ -186,30 +240,16 @@ export class ForeignFiles {
     const { url } = gateway;
     const known = this.#gateways.get(url);
     if (known) return known;
-    const shared = secret;
     const files = new GatewayFiles(url, {
       maxConnections: MAX_CONNECTIONS,
+      maxRequests: MAX_REQUESTS,
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
       answerTimeoutMs: ANSWER_TIMEOUT_MS,
-      sign: (method, path) => ({ [PEER_HEADER]: peerToken(shared, method, path) }),
+      secret,
     });
     this.#gateways.set(url, files);
     return files;
   }
-}
-
-/**
- * By what a gateway of the deployment shows itself to another one. It holds for one method and
- * path and has no time in it, so clocks may differ; the network between gateways is theirs.
- */
-function peerToken(secret: string, method: string, path: string): string {
-  return createHmac('sha256', secret).update(`${method} ${path}`).digest('base64url');
-}
-
-export function isPeerToken(token: string, secret: string, method: string, path: string): boolean {
-  const expected = Buffer.from(peerToken(secret, method, path));
-  const given = Buffer.from(token);
-  return given.length === expected.length && timingSafeEqual(given, expected);
 }
 
 function factsOf(key: Buffer, file: MappedFile): FileFacts & { readonly key: string } {

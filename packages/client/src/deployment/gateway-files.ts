@@ -1,23 +1,51 @@
+import { createHmac, timingSafeEqual } from 'node:crypto';
 import { pipeline, type Readable, Transform } from 'node:stream';
 import { crc32 } from 'node:zlib';
-import { StoreError } from '@stevedore/staging';
-import type { Dispatcher, Pool } from 'undici';
+import { isStoreError, StoreError } from '@stevedore/staging';
+import type { Dispatcher } from 'undici';
+import { aborted } from '../failures.js';
 import type { ByteRange, FileInfo, FileState } from '../types.js';
+import { PeerConnections, type PeerConnectionsOptions, TimeLimit } from './peer-connections.js';
 
 /**
  * Files of another gateway, over HTTP: what the gateways of a deployment ask each other for
- * while a file is staged at one of them. Everything has a limit in time, and whole files are held
- * against their CRC-32.
+ * while a file is staged at one of them. Everything has a limit in time and number, and whole
+ * files are held against their CRC-32. `not_found` takes an answer that only the gateway of the
+ * key can give; every other failure is `storage_unavailable`, and may be tried again.
  */
 
-export interface GatewayFilesOptions {
-  /** Connections at most. */
-  readonly maxConnections: number;
-  readonly connectTimeoutMs: number;
-  /** Until the head of an answer, and between two pieces of its body. */
-  readonly answerTimeoutMs: number;
-  /** Makes the head of a request known to the gateway. */
-  readonly sign: (method: string, path: string) => Readonly<Record<string, string>>;
+export interface GatewayFilesOptions extends PeerConnectionsOptions {
+  /** Shared by the gateways of the deployment. */
+  readonly secret: string;
+}
+
+/** Marks a request of another gateway of the deployment, and its answer that a file is gone. */
+export const PEER_HEADER = 'stevedore-peer';
+
+/**
+ * By what a gateway of the deployment shows itself to another one. It holds for one method and
+ * path and has no time in it, so clocks may differ; the network between gateways is theirs.
+ */
+function peerToken(secret: string, method: string, path: string): string {
+  return sealed(secret, `${method} ${path}`);
+}
+
+export function isPeerToken(token: string, secret: string, method: string, path: string): boolean {
+  return isSame(token, peerToken(secret, method, path));
+}
+
+/** By what the gateway of a key shows that there is no such file. */
+export function goneToken(secret: string, key: string): string {
+  return sealed(secret, `gone ${key}`);
+}
+
+function sealed(secret: string, text: string): string {
+  return createHmac('sha256', secret).update(text).digest('base64url');
+}
+
+function isSame(one: string, other: string): boolean {
+  const [given, expected] = [Buffer.from(one), Buffer.from(other)];
+  return given.length === expected.length && timingSafeEqual(given, expected);
 }
 
 /** What is known of the file, beside its bytes: JSON in base64url. */
@@ -36,11 +64,19 @@ interface InfoJson {
   readonly fileId?: string;
 }
 
+interface Question {
+  readonly method: 'GET' | 'DELETE';
+  readonly key: string;
+  readonly query?: string;
+  readonly range?: ByteRange | undefined;
+}
+
 export class GatewayFiles {
   readonly #url: string;
-  /** Loaded late: undici takes the place of the dispatcher that Node's own `fetch` uses. */
-  #pool: Promise<Pool> | undefined;
   readonly #options: GatewayFilesOptions;
+  readonly #small: PeerConnections;
+  /** Apart: slow readers of large files do not keep small ones waiting. */
+  readonly #streams: PeerConnections;
 
   /** Throws StoreError `invalid_option` for a URL that is none. */
   constructor(url: string, options: GatewayFilesOptions) {
@@ -49,6 +85,8 @@ export class GatewayFiles {
     if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
       throw new StoreError('invalid_option', `"${url}" is no URL of a gateway`);
     }
+    this.#small = new PeerConnections(new URL(url).origin, options);
+    this.#streams = new PeerConnections(new URL(url).origin, options);
   }
 
   /** What is known of the file, with its bytes if it is not larger than `mostBytes`. */
@@ -57,38 +95,86 @@ export class GatewayFiles {
     mostBytes: number,
     signal: AbortSignal | undefined,
   ): Promise<{ readonly info: FileInfo; readonly bytes: Buffer | undefined }> {
-    const answer = await this.#ask('GET', `/peer/files/${key}?most=${mostBytes}`, {}, signal);
-    const { body, statusCode, headers } = answer;
-    const facts = parsed(headers[PEER_FILE_HEADER]);
-    if (!facts || facts.key !== key) {
-      body.destroy();
-      throw unavailable(this.#url, new Error('it does not say what the file is'));
+    const limit = new TimeLimit(this.#options.answerTimeoutMs, signal);
+    try {
+      const question = { method: 'GET', key, query: `?most=${mostBytes}` } as const;
+      const answer = await this.#ask(this.#small, question, limit.signal);
+      const { body, statusCode, headers } = answer;
+      const facts = parsed(headers[PEER_FILE_HEADER]);
+      if (!facts || facts.key !== key) {
+        discard(body);
+        throw new Error('it does not say what the file is');
+      }
+      const info = infoOf(facts);
+      if (statusCode === 204) {
+        await body.dump();
+        return { info, bytes: undefined };
+      }
+      if (info.size > mostBytes) {
+        discard(body);
+        throw new Error(`${info.size} bytes, where ${mostBytes} were asked for at most`);
+      }
+      const content = this.#checked(answer, 200, info.size, info.crc32, signal);
+      return { info, bytes: await collected(content) };
+    } catch (error) {
+      throw this.#failure(error, signal);
+    } finally {
+      limit.end();
     }
-    const info = infoOf(facts);
-    if (statusCode === 204) {
-      await body.dump();
-      return { info, bytes: undefined };
-    }
-    if (info.size > mostBytes) body.destroy();
-    return { info, bytes: await collected(this.#checked(answer, 200, info.size, info.crc32)) };
   }
 
   /** The bytes of the file, or of a range of it, as they arrive. */
-  async read(
+  read(
     info: Pick<FileInfo, 'key' | 'size' | 'crc32'>,
     range: ByteRange | undefined,
     signal: AbortSignal | undefined,
   ): Promise<Readable> {
-    const headers = range ? { range: `bytes=${range.start}-${range.end}` } : {};
-    const answer = await this.#ask('GET', `/peer/files/${info.key}`, headers, signal);
-    return range
-      ? this.#checked(answer, 206, range.end - range.start + 1, undefined)
-      : this.#checked(answer, 200, info.size, info.crc32);
+    return this.#open(this.#streams, info, range, signal);
+  }
+
+  /** All bytes of the file, held against its CRC-32. */
+  async readWhole(
+    info: Pick<FileInfo, 'key' | 'size' | 'crc32'>,
+    signal: AbortSignal | undefined,
+  ): Promise<Buffer> {
+    return collected(await this.#open(this.#small, info, undefined, signal));
   }
 
   async delete(key: string): Promise<void> {
-    const { body } = await this.#ask('DELETE', `/peer/files/${key}`, {}, undefined);
-    await body.dump();
+    const limit = new TimeLimit(this.#options.answerTimeoutMs, undefined);
+    try {
+      const { body } = await this.#ask(this.#small, { method: 'DELETE', key }, limit.signal);
+      await body.dump();
+    } catch (error) {
+      throw this.#failure(error, undefined);
+    } finally {
+      limit.end();
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#small.close(), this.#streams.close()]);
+  }
+
+  async #open(
+    connections: PeerConnections,
+    info: Pick<FileInfo, 'key' | 'size' | 'crc32'>,
+    range: ByteRange | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<Readable> {
+    const limit = new TimeLimit(this.#options.answerTimeoutMs, signal);
+    try {
+      const question = { method: 'GET', key: info.key, range } as const;
+      const answer = await this.#ask(connections, question, limit.signal);
+      return range
+        ? this.#checked(answer, 206, range.end - range.start + 1, undefined, signal)
+        : this.#checked(answer, 200, info.size, info.crc32, signal);
+    } catch (error) {
+      throw this.#failure(error, signal);
+    } finally {
+      // The body has its own limit, between two pieces.
+      limit.end();
+    }
   }
 
   /** The body of an answer, held against what it must be. */
@@ -97,58 +183,56 @@ export class GatewayFiles {
     status: number,
     bytes: number,
     crc: number | undefined,
+    signal: AbortSignal | undefined,
   ): Readable {
     const length = Number(headers['content-length'] ?? Number.NaN);
     if (statusCode !== status || length !== bytes) {
-      body.destroy();
-      throw unavailable(this.#url, new Error(`status ${statusCode}, ${length} bytes`));
+      discard(body);
+      throw new Error(`status ${statusCode}, ${length} bytes`);
     }
+    const checked = new Checked(bytes, crc, this.#url, (error) => this.#failure(error, signal));
     // A failure of either side reaches the reader through the last stream.
-    return pipeline(body, new Checked(bytes, crc, this.#url), () => undefined);
+    return pipeline(body, checked, () => undefined);
   }
 
-  async close(): Promise<void> {
-    await (await this.#pool)?.destroy();
-  }
-
-  async #connect(): Promise<Pool> {
-    const { maxConnections, connectTimeoutMs, answerTimeoutMs } = this.#options;
-    const undici = await import('undici');
-    return new undici.Pool(new URL(this.#url).origin, {
-      connections: maxConnections,
-      connect: { timeout: connectTimeoutMs },
-      headersTimeout: answerTimeoutMs,
-      bodyTimeout: answerTimeoutMs,
-    });
-  }
-
+  /** A body for statuses up to 299; throws `not_found` where the gateway proves it. */
   async #ask(
-    method: 'GET' | 'DELETE',
-    path: string,
-    headers: Readonly<Record<string, string>>,
-    signal: AbortSignal | undefined,
+    connections: PeerConnections,
+    { method, key, query = '', range }: Question,
+    signal: AbortSignal,
   ): Promise<Dispatcher.ResponseData> {
-    let answer: Dispatcher.ResponseData;
-    try {
-      this.#pool ??= this.#connect();
-      answer = await (await this.#pool).request({
+    const { secret } = this.#options;
+    const path = `/peer/files/${key}${query}`;
+    const answer = await connections.request(
+      {
         method,
         path: new URL(this.#url).pathname.replace(/\/$/, '') + path,
-        headers: { ...headers, ...this.#options.sign(method, path) },
-        ...(signal ? { signal } : {}),
-      });
-    } catch (error) {
-      if (signal?.aborted) throw error;
-      throw unavailable(this.#url, error);
-    }
-    const { statusCode, body } = answer;
+        headers: {
+          [PEER_HEADER]: peerToken(secret, method, path),
+          ...(range ? { range: `bytes=${range.start}-${range.end}` } : {}),
+        },
+      },
+      signal,
+    );
+    const { statusCode, headers, body } = answer;
     if (statusCode < 300) return answer;
     await body.dump().catch(() => {});
-    if (statusCode === 404 || statusCode === 410) {
-      throw new StoreError('not_found', `there is no file ${path.split('/')[3]}`);
+    // A proxy, or a gateway of another deployment, knows nothing of this file.
+    if (statusCode === 404 && isSame(String(headers[PEER_HEADER]), goneToken(secret, key))) {
+      throw new StoreError('not_found', `there is no file ${key}`);
     }
-    throw unavailable(this.#url, new Error(`status ${statusCode}`));
+    throw new Error(`status ${statusCode}`);
   }
+
+  #failure(error: unknown, signal: AbortSignal | undefined): StoreError {
+    if (isStoreError(error)) return error;
+    return signal?.aborted ? aborted(error) : unavailable(this.#url, error);
+  }
+}
+
+/** Ends a body that nobody reads; its error would end the process. */
+function discard(body: Readable): void {
+  body.on('error', () => undefined).destroy();
 }
 
 /** Passes a known number of bytes on, and fails at the end where they are not the right ones. */
@@ -157,12 +241,20 @@ class Checked extends Transform {
   #crc32 = 0;
   readonly #expected: number | undefined;
   readonly #url: string;
+  readonly #failure: (error: Error) => StoreError;
 
-  constructor(bytes: number, expected: number | undefined, url: string) {
+  /** `failure` makes what the reader gets of what broke the stream. */
+  constructor(
+    bytes: number,
+    expected: number | undefined,
+    url: string,
+    failure: (error: Error) => StoreError,
+  ) {
     super();
     this.#left = bytes;
     this.#expected = expected;
     this.#url = url;
+    this.#failure = failure;
   }
 
   override _transform(
@@ -182,6 +274,10 @@ class Checked extends Transform {
   override _flush(done: (error?: Error | null) => void): void {
     const isWrong = this.#expected !== undefined && this.#crc32 !== this.#expected;
     done(this.#left !== 0 || isWrong ? corrupt(this.#url) : null);
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    done(error && this.#failure(error));
   }
 }
 
@@ -211,7 +307,7 @@ function infoOf(facts: InfoJson): FileInfo {
   };
 }
 
-export async function collected(stream: Readable): Promise<Buffer> {
+async function collected(stream: Readable): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of stream) chunks.push(chunk as Buffer);
   return Buffer.concat(chunks);

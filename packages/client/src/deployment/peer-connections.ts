@@ -1,0 +1,97 @@
+import type { Dispatcher, Pool } from 'undici';
+
+/**
+ * Connections to another gateway, for one kind of requests. A gateway that stalls holds so many
+ * requests and no more: the others fail at once, and each of them when its time is over.
+ */
+
+export interface PeerConnectionsOptions {
+  readonly maxConnections: number;
+  /** Requests under way or waiting at most. */
+  readonly maxRequests: number;
+  readonly connectTimeoutMs: number;
+  /** Until the head of an answer, and between two pieces of its body. */
+  readonly answerTimeoutMs: number;
+}
+
+export class PeerConnections {
+  readonly #origin: string;
+  readonly #options: PeerConnectionsOptions;
+  /** Loaded late: undici takes the place of the dispatcher that Node's own `fetch` uses. */
+  #pool: Promise<Pool> | undefined;
+  #requests = 0;
+
+  constructor(origin: string, options: PeerConnectionsOptions) {
+    this.#origin = origin;
+    this.#options = options;
+  }
+
+  async request(
+    request: Pick<Dispatcher.RequestOptions, 'method' | 'path' | 'headers'>,
+    signal: AbortSignal,
+  ): Promise<Dispatcher.ResponseData> {
+    if (this.#requests >= this.#options.maxRequests) {
+      throw new Error(`${this.#requests} requests wait for it already`);
+    }
+    this.#requests += 1;
+    const answered = this.#send(request, signal);
+    const end = (): void => {
+      this.#requests -= 1;
+    };
+    answered.then(({ body }) => body.once('close', end), end);
+    // undici looks at the signal of a request only when that has a connection.
+    return untilAborted(answered, signal);
+  }
+
+  async close(): Promise<void> {
+    await (await this.#pool)?.destroy();
+  }
+
+  async #send(
+    request: Pick<Dispatcher.RequestOptions, 'method' | 'path' | 'headers'>,
+    signal: AbortSignal,
+  ): Promise<Dispatcher.ResponseData> {
+    this.#pool ??= this.#connect();
+    return (await this.#pool).request({ ...request, signal });
+  }
+
+  async #connect(): Promise<Pool> {
+    const { maxConnections, connectTimeoutMs, answerTimeoutMs } = this.#options;
+    const undici = await import('undici');
+    return new undici.Pool(this.#origin, {
+      connections: maxConnections,
+      connect: { timeout: connectTimeoutMs },
+      headersTimeout: answerTimeoutMs,
+      bodyTimeout: answerTimeoutMs,
+    });
+  }
+}
+
+/** A signal that aborts with the caller's, and when the time is over unless that is ended. */
+export class TimeLimit {
+  readonly signal: AbortSignal;
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(limitMs: number, signal: AbortSignal | undefined) {
+    const limit = new AbortController();
+    this.signal = signal ? AbortSignal.any([signal, limit.signal]) : limit.signal;
+    this.#timer = setTimeout(
+      () => limit.abort(new Error(`no answer within ${limitMs} ms`)),
+      limitMs,
+    );
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+  }
+}
+
+function untilAborted<Result>(promise: Promise<Result>, signal: AbortSignal): Promise<Result> {
+  return new Promise((resolve, reject) => {
+    const abort = (): void => reject(signal.reason);
+    if (signal.aborted) abort();
+    signal.addEventListener('abort', abort, { once: true });
+    const end = (): void => signal.removeEventListener('abort', abort);
+    promise.then(resolve, reject).then(end, end);
+  });
+}

@@ -1,0 +1,193 @@
+import { once } from 'node:events';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { crc32 } from 'node:zlib';
+import { expect, it, onTestFinished } from 'vitest';
+import {
+  GatewayFiles,
+  type GatewayFilesOptions,
+  goneToken,
+  isPeerToken,
+  PEER_FILE_HEADER,
+  PEER_HEADER,
+} from '../../packages/client/dist/deployment/gateway-files.js';
+
+/** What one gateway makes of the answers of another one, good and bad. */
+
+const SECRET = 'shared';
+const KEY = 'AAAAAAAAAAAAAAAAAAAAAA';
+const CONTENT = Buffer.from('the content of a small file');
+const UNAVAILABLE = { name: 'StoreError', code: 'storage_unavailable', retryable: true };
+
+function factsOf(content: Buffer, facts: object = {}): Record<string, string | number> {
+  const info = {
+    ...{ key: KEY, name: 'f.bin', type: 'text/plain', size: content.length, state: 'staged' },
+    crc32: crc32(content).toString(16).padStart(8, '0'),
+    stagedAt: new Date(0).toISOString(),
+    ...facts,
+  };
+  const packed = Buffer.from(JSON.stringify(info)).toString('base64url');
+  return { [PEER_FILE_HEADER]: packed, 'content-length': content.length };
+}
+
+const infoOf = (content: Buffer) => ({ key: KEY, size: content.length, crc32: crc32(content) });
+
+async function peer(
+  listener: RequestListener,
+  options: Partial<GatewayFilesOptions> = {},
+): Promise<{ files: GatewayFiles; server: Server }> {
+  const server = createServer(listener).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const files = new GatewayFiles(`http://127.0.0.1:${port}`, {
+    ...{ maxConnections: 2, maxRequests: 100, connectTimeoutMs: 1000, answerTimeoutMs: 1000 },
+    ...{ secret: SECRET, ...options },
+  });
+  onTestFinished(async () => {
+    await files.close();
+    server.closeAllConnections();
+    server.close();
+  });
+  return { files, server };
+}
+
+it('a file is gone only if its own gateway proves that', async () => {
+  let answer: { status: number; headers: Record<string, string> } = { status: 404, headers: {} };
+  const { files } = await peer(({ method = '', url = '', headers }, response) => {
+    expect(isPeerToken(String(headers[PEER_HEADER]), SECRET, method, url)).toBe(true);
+    response.writeHead(answer.status, answer.headers).end('nothing');
+  });
+  const wrong = [
+    {},
+    { [PEER_HEADER]: 'x' },
+    { [PEER_HEADER]: goneToken('another', KEY) },
+    { [PEER_HEADER]: goneToken(SECRET, KEY.replace('A', 'B')) },
+  ];
+  for (const [status, headers] of [
+    ...wrong.map((each) => [404, each] as const),
+    [410, {}] as const,
+    [421, {}] as const,
+  ]) {
+    answer = { status, headers };
+    await expect(files.find(KEY, 100, undefined)).rejects.toMatchObject(UNAVAILABLE);
+    await expect(files.delete(KEY)).rejects.toMatchObject(UNAVAILABLE);
+    const read = files.read(infoOf(CONTENT), undefined, undefined);
+    await expect(read).rejects.toMatchObject(UNAVAILABLE);
+  }
+  answer = { status: 404, headers: { [PEER_HEADER]: goneToken(SECRET, KEY) } };
+  const gone = { code: 'not_found' };
+  await expect(files.find(KEY, 100, undefined)).rejects.toMatchObject(gone);
+  await expect(files.delete(KEY)).rejects.toMatchObject(gone);
+  await expect(files.read(infoOf(CONTENT), undefined, undefined)).rejects.toMatchObject(gone);
+});
+
+it.each(['dies', 'stalls'])(
+  'a gateway that %s within a body makes the file unavailable',
+  async (how) => {
+    const large = Buffer.alloc(100_000, 'large');
+    const { files } = await peer(
+      (_, response) => {
+        response.writeHead(200, factsOf(large)).write(large.subarray(0, 50_000));
+        if (how === 'dies') setTimeout(() => response.destroy(), 50);
+      },
+      { answerTimeoutMs: 600 },
+    );
+    await expect(files.find(KEY, 200_000, undefined)).rejects.toMatchObject(UNAVAILABLE);
+    await expect(files.readWhole(infoOf(large), undefined)).rejects.toMatchObject(UNAVAILABLE);
+    const stream = await files.read(infoOf(large), undefined, undefined);
+    const [error] = await once(stream.resume(), 'error').catch((cause) => [cause]);
+    expect(error).toMatchObject(UNAVAILABLE);
+  },
+);
+
+it('a read that its caller ends is aborted, not unavailable', async () => {
+  const { files } = await peer((_, response) => {
+    response.writeHead(200, factsOf(CONTENT)).write(CONTENT.subarray(0, 4));
+  });
+  const aborted = { name: 'StoreError', code: 'aborted' };
+  await expect(files.find(KEY, 100, AbortSignal.timeout(100))).rejects.toMatchObject(aborted);
+  await expect(files.find(KEY, 100, AbortSignal.abort())).rejects.toMatchObject(aborted);
+  const stream = await files.read(infoOf(CONTENT), undefined, AbortSignal.timeout(100));
+  const [error] = await once(stream.resume(), 'error').catch((cause) => [cause]);
+  expect(error).toMatchObject(aborted);
+});
+
+it('a longer body than was asked for is not taken', async () => {
+  const { files } = await peer((_, response) => {
+    response.writeHead(200, factsOf(CONTENT)).end(CONTENT);
+  });
+  await expect(files.find(KEY, 5, undefined)).rejects.toMatchObject(UNAVAILABLE);
+  expect((await files.find(KEY, 100, undefined)).bytes).toEqual(CONTENT);
+});
+
+it('a gateway that answers in drops does not hold a small file longer than the limit', async () => {
+  const { files } = await peer(
+    (_, response) => {
+      response.writeHead(200, factsOf(CONTENT));
+      let sent = 0;
+      const timer = setInterval(() => response.write(CONTENT.subarray(sent, ++sent)), 100);
+      response.once('close', () => clearInterval(timer));
+    },
+    { answerTimeoutMs: 400 },
+  );
+  const begin = performance.now();
+  await expect(files.find(KEY, 100, undefined)).rejects.toMatchObject(UNAVAILABLE);
+  expect(performance.now() - begin).toBeLessThan(1500);
+});
+
+it('requests behind a gateway that stalls end in time, and no more than so many wait', async () => {
+  const { files } = await peer(() => undefined, {
+    ...{ maxConnections: 1, maxRequests: 4, answerTimeoutMs: 500 },
+  });
+  const begin = performance.now();
+  const waiting = Array.from({ length: 4 }, () =>
+    files.find(KEY, 100, undefined).catch((error: unknown) => error),
+  );
+  await sleep(20);
+  await expect(files.find(KEY, 100, undefined)).rejects.toMatchObject(UNAVAILABLE);
+  expect(performance.now() - begin).toBeLessThan(400);
+  for (const error of await Promise.all(waiting)) expect(error).toMatchObject(UNAVAILABLE);
+  expect(performance.now() - begin).toBeLessThan(1500);
+});
+
+it('a request that waits for a connection ends with the signal of its caller', async () => {
+  const { files } = await peer(() => undefined, { maxConnections: 1, answerTimeoutMs: 2000 });
+  const first = files.find(KEY, 100, undefined).catch((error: unknown) => error);
+  await sleep(20);
+  const begin = performance.now();
+  const second = files.find(KEY, 100, AbortSignal.timeout(100));
+  await expect(second).rejects.toMatchObject({ code: 'aborted' });
+  expect(performance.now() - begin).toBeLessThan(1000);
+  expect(await first).toMatchObject(UNAVAILABLE);
+});
+
+it('requests that have ended make room for others', async () => {
+  const { files } = await peer(
+    ({ method }, response) => {
+      if (method === 'DELETE') response.writeHead(204).end();
+      else response.writeHead(200, factsOf(CONTENT)).end(CONTENT);
+    },
+    { maxRequests: 1 },
+  );
+  for (let count = 0; count < 5; count++) {
+    expect((await files.find(KEY, 100, undefined)).bytes).toEqual(CONTENT);
+    await expect(files.find(KEY, 1, undefined)).rejects.toMatchObject(UNAVAILABLE);
+    await sleep(20);
+    expect(await files.readWhole(infoOf(CONTENT), undefined)).toEqual(CONTENT);
+    await files.delete(KEY);
+  }
+});
+
+it('slow readers of large files do not keep small ones waiting', async () => {
+  const large = Buffer.alloc(8_000_000, 'large');
+  const { files } = await peer(({ url = '' }, response) => {
+    const content = url.includes('most=') ? CONTENT : large;
+    response.writeHead(200, factsOf(content)).end(content);
+  });
+  for (let count = 0; count < 2; count++) {
+    const stream = await files.read(infoOf(large), undefined, undefined);
+    onTestFinished(() => void stream.on('error', () => undefined).destroy());
+  }
+  expect((await files.find(KEY, 100, undefined)).bytes).toEqual(CONTENT);
+});
