@@ -81,7 +81,13 @@ export class PostgresServer {
       children = execFileSync('pgrep', ['-P', parent], { encoding: 'utf8' });
     } catch {}
     for (const pid of [parent, ...children.split('\n')]) {
-      if (pid !== '') process.kill(Number(pid), signal);
+      if (pid === '') continue;
+      try {
+        process.kill(Number(pid), signal);
+      } catch (error) {
+        // One of its processes can have ended since it was listed.
+        if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+      }
     }
   }
 
