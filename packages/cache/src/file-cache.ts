@@ -145,7 +145,7 @@ export class FileCache {
     return this.#areas?.peek(id)?.bytes;
   }
 
-  /** A file that was just made: whoever asks for it soon finds it. Its pieces are copied. */
+  /** Keeps a file that was just made, before anyone asks for it. Its pieces are copied. */
   put(id: string, pieces: readonly Uint8Array[], size: number): void {
     if (!this.#areas || size > this.#maxFileBytes) return;
     const bytes = this.#memoryFor(size);

@@ -19,7 +19,7 @@ import type { ByteRange, CachedFile } from './types.js';
 /**
  * Reads a file from where its bytes are: memory, the container or FastDFS. Small files are read
  * whole and checked against their CRC-32 before a byte is returned, and stay in memory while
- * there is room, as uploads do. Where it has paid so far, neighbours of the same affinity group
+ * there is room; so do uploads. Where it has paid so far, neighbours of the same affinity group
  * come in the same ranged download. Concurrent misses share a read.
  */
 

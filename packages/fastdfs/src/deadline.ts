@@ -79,7 +79,7 @@ export class Deadline implements Call {
     if (this.#error) throw this.#error;
   }
 
-  /** Sets the stage to be told when the call ends; one at a time. */
+  /** Sets what to call when the call ends; one at a time. */
   watch(watcher: (error: FastdfsError) => void): void {
     if (this.#watcher) throw new Error('a call waits at one stage at a time');
     this.#watcher = watcher;

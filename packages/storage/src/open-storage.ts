@@ -39,7 +39,7 @@ export interface StorageBackend {
     service: StorageService,
     handlers: readonly Handler<StorageSession>[],
   ): Handler<StorageSession>[];
-  /** From now on it may move content by itself; `forget` is told of the paths. */
+  /** From now on it may move content by itself, and calls `forget` with the paths. */
   start(forget: (path: string) => void): void;
   /** To be called when no request is under way any more. */
   close(): Promise<void>;

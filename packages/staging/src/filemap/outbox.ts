@@ -7,7 +7,7 @@ import { FILES, Statements, TRUNKS } from './schema.js';
  * confirmed, moved, or were retired, and files that were deleted after they were merged.
  * Triggers write it in the transaction of the change itself, so it lacks nothing that has
  * happened, whatever the code does that makes the change. Entries are read in order, and
- * forgotten once the map has them.
+ * deleted once they are in the map.
  */
 
 export type OutboxEntry =

@@ -110,7 +110,7 @@ export interface Piece {
   readonly bytes: number;
   /** The bytes, if they are in memory. */
   readonly chunks: readonly Buffer[];
-  /** Name of the temporary file that has them otherwise. */
+  /** Otherwise, the name of the temporary file that holds them. */
   readonly name: string | undefined;
   /** Makes a temporary file outlive a power failure. */
   sync(): Promise<void>;

@@ -13,7 +13,7 @@ export interface Mark {
   /** All records before it are with the member. */
   readonly position: Position;
   /**
-   * The member was told to take its first copy from here: what came here from others
+   * The member takes its first copy from here: what came here from others
    * before this place is sent as well.
    */
   readonly everythingUntil: Position;

@@ -175,7 +175,7 @@ function bytesOf(chunks: readonly Uint8Array[]): number {
 /** Files that are open to be changed; none of them moves meanwhile. */
 
 /**
- * One on the disk, changed in place. `onCut` is told its size once it has been cut and closed.
+ * One on the disk, changed in place. `onCut` gets its size once it has been cut and closed.
  */
 export function changedFile(
   file: DiskFile,

@@ -59,7 +59,7 @@ export class Tier {
     });
   }
 
-  /** The listener is told of every path whose content is elsewhere from then on. */
+  /** Calls the listener with every path whose content has moved. */
   onMoved(listener: (path: string) => void): void {
     this.#onMoved = listener;
   }

@@ -5,7 +5,7 @@
 export interface Call {
   /** Throws the error that ended the call, if it has ended. */
   throwIfEnded(): void;
-  /** Sets the stage to be told when the call ends; one at a time. */
+  /** Sets what to call when the call ends; one at a time. */
   watch(watcher: (error: Error) => void): void;
   unwatch(): void;
   error(code: FailureCode, message: string, details?: FailureDetails): Error;
