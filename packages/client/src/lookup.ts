@@ -33,7 +33,6 @@ import {
   TrunkDirectories,
 } from './foreign-trunks.js';
 import { DEFAULT_TYPE } from './intake.js';
-import type { Neighbour, Neighbours } from './neighbours.js';
 import type { Reader } from './reader.js';
 import { type FileFacts, FileHandle, type ReadContent } from './stored-file.js';
 import type { FileInfo, FileState, GetOptions, Receipt, StoredFile } from './types.js';
@@ -47,7 +46,7 @@ const SETTLED: ReadonlySet<TrunkRow['state']> = new Set(['confirmed', 'retiring'
 
 /** A file of this store, of a neighbour or of another server, by its key, or one that FastDFS alone knows. */
 export type Deletable =
-  | { readonly key: Buffer; readonly neighbour?: Neighbour }
+  | { readonly key: Buffer; readonly neighbour?: NeighbourToAsk }
   | { readonly foreignKey: Buffer }
   | { readonly fileId: string; readonly slice?: SliceId };
 
@@ -57,6 +56,18 @@ export type OnRead = <Result>(
   bytes: number,
   read: () => Promise<Result>,
 ) => Promise<Result>;
+
+/** Another process of this machine, whose files are found here as well. */
+export interface NeighbourToAsk {
+  readonly staging: ReadableStaging;
+  readonly lookup: Lookup;
+  readonly delete: (key: string) => Promise<boolean>;
+}
+
+export interface NeighboursToAsk {
+  readonly all: readonly NeighbourToAsk[];
+  readonly ofKey: (key: Buffer, isHere: () => boolean) => NeighbourToAsk | undefined;
+}
 
 export interface LookupParts {
   readonly staging: ReadableStaging;
@@ -68,7 +79,7 @@ export interface LookupParts {
   /** The other servers of the deployment. */
   readonly foreignFiles: ForeignFiles | undefined;
   /** The other processes of this machine. */
-  readonly neighbours?: Neighbours | undefined;
+  readonly neighbours?: NeighboursToAsk | undefined;
 }
 
 export class Lookup {
@@ -99,13 +110,13 @@ export class Lookup {
   }
 
   /** The other process of this machine that has the file, or gave out its key. */
-  #neighbourOf(key: Buffer): Neighbour | undefined {
+  #neighbourOf(key: Buffer): NeighbourToAsk | undefined {
     const { neighbours, staging } = this.#parts;
     return neighbours?.ofKey(key, () => staging.fileMap.isAlive(key));
   }
 
   /** The one whose trunk or large file that is. */
-  #neighbourWith(fileId: FileId, slice: SliceId | undefined): Neighbour | undefined {
+  #neighbourWith(fileId: FileId, slice: SliceId | undefined): NeighbourToAsk | undefined {
     const { neighbours } = this.#parts;
     if (!neighbours) return undefined;
     const place = [formatFileId(slice?.trunk ?? fileId), slice?.offset ?? 0] as const;

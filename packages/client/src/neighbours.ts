@@ -2,7 +2,7 @@ import type { FastdfsClient } from '@stevedore/fastdfs';
 import { originOf } from '@stevedore/map';
 import { NeighbourView, StoreError } from '@stevedore/staging';
 import { Downloads } from './downloads.js';
-import { Lookup, type OnRead } from './lookup.js';
+import { Lookup, type NeighbourToAsk, type OnRead } from './lookup.js';
 import { Reader, type ReaderOptions } from './reader.js';
 
 /**
@@ -27,7 +27,7 @@ export interface NeighboursParts {
   readonly origin: number;
 }
 
-export class Neighbour {
+class Neighbour implements NeighbourToAsk {
   readonly staging: NeighbourView;
   readonly lookup: Lookup;
   readonly reader: Reader;
