@@ -15,8 +15,7 @@ import {
   u8,
 } from '../layout.js';
 import { groupOnly, nothing } from './shared.js';
-import { statistics } from './statistics.js';
-import { storageId } from './storage-tracker.js';
+import { statistics, storageId } from './storage-tracker.js';
 import { groupAndMaybeId } from './tracker-admin.js';
 
 /**

@@ -13,8 +13,7 @@ import {
   text,
   u8,
 } from '../layout.js';
-import { connectionCounts } from './statistics.js';
-import { storageId } from './storage-tracker.js';
+import { connectionCounts, storageId } from './storage-tracker.js';
 
 /** How trackers, storages and store paths are, as a tracker knows it. */
 
