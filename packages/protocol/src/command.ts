@@ -1,6 +1,6 @@
 import { ProtocolError } from './bytes.js';
 import { type CommandCode, HEADER_BYTES, REPLY_COMMAND } from './constants.js';
-import type { Codec, RecordLayout } from './layout.js';
+import type { Codec } from './layout.js';
 
 /**
  * One FastDFS command: its number and both directions of its bytes, so that
@@ -21,31 +21,6 @@ export interface PayloadCommand<Request, Reply> extends Command<Request, Reply> 
   headBytes(prefix: Buffer): number;
   /** Raw bytes that follow the head. */
   payloadBytes(request: Request): number;
-}
-
-type Code = (typeof CommandCode)[keyof typeof CommandCode];
-
-export function command<Request, Reply>(
-  name: string,
-  code: Code,
-  request: Codec<Request>,
-  reply: Codec<Reply>,
-): Command<Request, Reply> {
-  return { name, code, request, reply };
-}
-
-export function payloadCommand<Request extends { readonly size: number }, Reply>(
-  name: string,
-  code: Code,
-  request: RecordLayout<Request>,
-  reply: Codec<Reply>,
-): PayloadCommand<Request, Reply> {
-  return {
-    ...command(name, code, request, reply),
-    minHeadBytes: request.bytes.wide,
-    headBytes: request.bytesOf,
-    payloadBytes: ({ size }) => size,
-  };
 }
 
 /** The bytes of a whole request of a command without payload. */

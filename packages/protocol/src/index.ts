@@ -1,16 +1,5 @@
 export { ProtocolError } from './bytes.js';
-export {
-  type Command,
-  decodeHeader,
-  encodeFrame,
-  encodeHeader,
-  encodeReply,
-  encodeRequest,
-  encodeRequestHead,
-  type FrameHeader,
-  OPEN_BODY_BYTES,
-  type PayloadCommand,
-} from './command.js';
+export * from './command.js';
 export {
   beginAuthentication,
   clientProof,

@@ -1,4 +1,3 @@
-import { command, payloadCommand } from '../command.js';
 import { CommandCode, EXTENSION_BYTES, SLAVE_PREFIX_BYTES } from '../constants.js';
 import {
   address,
@@ -13,7 +12,7 @@ import {
   text,
   u8,
 } from '../layout.js';
-import { fileName, group, nothing, raw } from './shared.js';
+import { command, fileName, group, nothing, payloadCommand, raw } from './shared.js';
 
 const uploadRequest = record({
   /** 0 to 254, or ANY_STORE_PATH to let the storage choose. */

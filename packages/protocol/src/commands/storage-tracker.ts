@@ -1,5 +1,4 @@
 import { ProtocolError } from '../bytes.js';
-import { command } from '../command.js';
 import {
   CommandCode,
   GROUP_WIDE_BYTES,
@@ -22,7 +21,7 @@ import {
   text,
   u8,
 } from '../layout.js';
-import { latin1, nothing, optional, raw } from './shared.js';
+import { command, latin1, nothing, optional, raw } from './shared.js';
 
 /** What a storage sends its trackers. A storage keeps one long connection to each. */
 

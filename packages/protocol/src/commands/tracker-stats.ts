@@ -1,5 +1,4 @@
 import { ByteReader } from '../bytes.js';
-import { command } from '../command.js';
 import { CommandCode, GROUP_WIDE_BYTES, VERSION_BYTES } from '../constants.js';
 import {
   type BodyOf,
@@ -13,6 +12,7 @@ import {
   text,
   u8,
 } from '../layout.js';
+import { command } from './shared.js';
 import { connectionCounts, storageId } from './storage-tracker.js';
 
 /** How trackers, storages and store paths are, as a tracker knows it. */
