@@ -34,10 +34,10 @@ describe('a disk that is full down to its reserve', () => {
     expect(staging.stats()).toMatchObject({ mergedFiles: 120, room: { full: undefined } });
     const inSegments = bytesIn(join(directory, 'container'));
     expect(inSegments).toBeLessThan(4 * MIB);
-    expect(staging.container.bytes).toBe(inSegments);
+    expect(staging.acceptance.usedBytes).toBe(inSegments);
     await staging.close();
     const { staging: again } = await openStaging(directory, { segmentBytes: 256 * 1024 });
-    expect(again.container.bytes).toBe(bytesIn(join(directory, 'container')));
+    expect(again.acceptance.usedBytes).toBe(bytesIn(join(directory, 'container')));
   });
 
   test('refuses by its own name, and takes files again once FastDFS has what is there', async () => {
