@@ -105,6 +105,19 @@ describe('a file cache against a model', () => {
     expect(cache.peek('put')).toBeUndefined();
   });
 
+  it('keeps a file that is given to it without a copy, if nothing else is in its memory', () => {
+    const cache = new FileCache({ maxBytes: 256 * KIB, headroomBytes: 1000 });
+    const alone = Buffer.alloc(5000, 'a');
+    cache.put('given', [alone], alone.length, true);
+    expect(cache.peek('given')).toBe(alone);
+    const part = alone.subarray(0, 4000);
+    cache.put('part', [part], part.length, true);
+    cache.put('lent', [alone], alone.length);
+    alone.fill('b');
+    expect(cache.peek('part')?.toString()).toBe('a'.repeat(4000));
+    expect(cache.peek('lent')?.toString()).toBe('a'.repeat(5000));
+  });
+
   it('never gives bytes that are older than a deletion before the request, however loads interleave', async () => {
     for (let seed = 1; seed <= 30; seed += 1) {
       const random = new Random(seed);

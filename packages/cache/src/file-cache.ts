@@ -143,17 +143,16 @@ export class FileCache {
     return this.#areas?.peek(id)?.bytes;
   }
 
-  /** Keeps a file that was just made, before anyone asks for it. Its pieces are copied. */
-  put(id: string, pieces: readonly Uint8Array[], size: number): void {
+  /**
+   * Keeps a file that was just made, before anyone asks for it. Its pieces are copied, unless
+   * there is one, in memory of its own, that is `given`: nobody changes it any more.
+   */
+  put(id: string, pieces: readonly Uint8Array[], size: number, given = false): void {
     if (!this.#areas || size > this.#maxFileBytes) return;
-    const bytes = this.#memoryFor(size);
-    let at = 0;
-    for (const piece of pieces) {
-      bytes.set(piece, at);
-      at += piece.length;
-    }
+    const [only] = pieces;
+    const isKept = given && pieces.length === 1 && Buffer.isBuffer(only) && isAlone(only);
     this.#absent.delete(id);
-    this.#list(this.#areas, id, bytes);
+    this.#list(this.#areas, id, isKept ? only : this.#joined(pieces, size));
   }
 
   /** Does not count as a request. */
@@ -228,6 +227,16 @@ export class FileCache {
     return copy;
   }
 
+  #joined(pieces: readonly Uint8Array[], size: number): Buffer {
+    const bytes = this.#memoryFor(size);
+    let at = 0;
+    for (const piece of pieces) {
+      bytes.set(piece, at);
+      at += piece.length;
+    }
+    return bytes;
+  }
+
   /** Memory of its own for a file to be kept. */
   #memoryFor(size: number): Buffer {
     const headroom = size > MAX_HEADROOM_FILE_BYTES ? 0 : this.#headroomBytes;
@@ -270,34 +279,34 @@ export class FileCache {
 
 /** The bytes in memory of their own: a view would keep all that it looks into. */
 function own(bytes: Buffer): Buffer {
-  if (bytes.buffer.byteLength === bytes.length) return bytes;
+  if (isAlone(bytes)) return bytes;
   const copy = Buffer.allocUnsafeSlow(bytes.length);
   bytes.copy(copy);
   return copy;
+}
+
+function isAlone(bytes: Buffer): boolean {
+  return bytes.buffer.byteLength === bytes.length;
 }
 
 /**
  * Ids that were looked for and not found, for a short time and in a bounded number:
  * a page that names a missing file does not ask the disk for it at every view.
  */
-export interface AbsentIdsOptions {
+interface AbsentIdsOptions {
   readonly maxIds: number;
   readonly keptMs: number;
   /** Milliseconds of a clock that only runs forward. */
   readonly now: () => number;
 }
 
-export class AbsentIds {
+class AbsentIds {
   readonly #options: AbsentIdsOptions;
   /** Until when each is believed to be absent; oldest first. */
   readonly #untilMs = new Map<string, number>();
 
   constructor(options: AbsentIdsOptions) {
     this.#options = options;
-  }
-
-  get size(): number {
-    return this.#untilMs.size;
   }
 
   has(id: string): boolean {

@@ -47,11 +47,13 @@ export interface PutOptions {
   readonly size?: number;
   /** Refuses a longer body with `too_large`, at once; default `maxFileSize`. */
   readonly maxBytes?: number;
+  /** The body is a Buffer that nobody changes from now on: memory keeps it without a copy. */
+  readonly transfer?: boolean;
   readonly signal?: AbortSignal;
 }
 
 export interface PutPart
-  extends Omit<PutOptions, 'signal' | 'group' | 'durability' | 'once' | 'mode'> {
+  extends Omit<PutOptions, 'signal' | 'group' | 'durability' | 'once' | 'mode' | 'transfer'> {
   readonly body: Body;
 }
 

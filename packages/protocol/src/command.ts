@@ -1,5 +1,5 @@
 import { ProtocolError } from './bytes.js';
-import { type CommandCode, HEADER_BYTES, REPLY_COMMAND } from './constants.js';
+import { HEADER_BYTES, REPLY_COMMAND } from './constants.js';
 import type { Codec } from './layout.js';
 
 /**
