@@ -6,7 +6,7 @@ import {
   formatKey,
   learnBlocks,
   parseKey,
-  type Staging,
+  type ReadableStaging,
   StoreError,
 } from '@stevedore/staging';
 import { LRUCache } from 'lru-cache';
@@ -58,9 +58,10 @@ const MAX_NEIGHBOURS = 64;
 
 export class Reader {
   readonly cache: FileCache;
-  readonly #staging: Staging;
+  readonly #staging: ReadableStaging;
   readonly #downloads: Downloads;
   readonly #options: ReaderOptions;
+  readonly #isOwn: boolean;
   readonly #inMemory = new WeakMap<Buffer, CachedFile>();
   /** Checksums of large files that other stores or programs stored. */
   readonly #blocks = new LRUCache<string, Buffer>({
@@ -68,22 +69,35 @@ export class Reader {
     sizeCalculation: (list) => list.length + 1,
   });
 
-  constructor(staging: Staging, downloads: Downloads, options: ReaderOptions) {
+  /** `sharing`: the reader whose cache is used for files that another process owns. */
+  constructor(
+    staging: ReadableStaging,
+    downloads: Downloads,
+    options: ReaderOptions,
+    sharing?: Reader,
+  ) {
     this.#staging = staging;
     this.#downloads = downloads;
     this.#options = options;
-    this.cache = new FileCache({
-      maxBytes: options.cacheBytes,
-      headroomBytes: HEADROOM_BYTES,
-      filter: options.cacheFilter,
-      aheadShare: options.readAheadBytes > 0 ? AHEAD_SHARE : 0,
-    });
+    this.#isOwn = sharing === undefined;
+    this.cache =
+      sharing?.cache ??
+      new FileCache({
+        maxBytes: options.cacheBytes,
+        headroomBytes: HEADROOM_BYTES,
+        filter: options.cacheFilter,
+        aheadShare: options.readAheadBytes > 0 ? AHEAD_SHARE : 0,
+      });
   }
 
   /** A file of this store whose bytes are in memory; undefined too for one that has expired. */
   inMemory(key: string, now: number): CachedFile | undefined {
     const bytes = this.cache.find(key);
     if (!bytes) return undefined;
+    if (!this.isAlive(key)) {
+      this.cache.delete(key);
+      return undefined;
+    }
     let file = this.#inMemory.get(bytes);
     if (!file) {
       const row = this.#staging.fileMap.find(parseKey(key)!);
@@ -93,6 +107,11 @@ export class Reader {
       this.#inMemory.set(bytes, file);
     }
     return file.expiresAt > now ? file : undefined;
+  }
+
+  /** False once its owner has deleted a file of another process; of its own this cache is told. */
+  isAlive(key: string): boolean {
+    return this.#isOwn || this.#staging.fileMap.isAlive(parseKey(key)!);
   }
 
   forget(key: Buffer): void {

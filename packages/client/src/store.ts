@@ -9,6 +9,7 @@ import { ForeignFiles } from './deployment/foreign-files.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
 import { Lookup, type OnRead } from './lookup.js';
+import { type NeighbourOptions, Neighbours } from './neighbours.js';
 import type { StoreOptions } from './options.js';
 import { Reader } from './reader.js';
 import { Settling } from './settling.js';
@@ -52,6 +53,8 @@ export interface StoreParts {
   /** The map of the deployment, and how this server enters it. */
   readonly map?: DeploymentMap;
   readonly joining?: Joining & { readonly origin: number };
+  /** The other processes of this machine that share a data directory with this one. */
+  readonly neighbours?: readonly NeighbourOptions[];
 }
 
 export class LocalFileStore extends EventEmitter<FileStoreEvents> implements FileStore {
@@ -63,6 +66,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #lookup: Lookup;
   readonly #settling: Settling;
   readonly deployment?: Deployment;
+  readonly neighbours?: Neighbours;
   readonly #foreignFiles: ForeignFiles | undefined;
   readonly #counts = { deletedFiles: 0, reads: 0, readBytes: 0, failedReads: 0 };
   #closing: Promise<void> | undefined;
@@ -75,12 +79,13 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     const client = clients.reading;
     this.#staging = staging;
     const downloads = new Downloads(client, staging);
-    this.#reader = new Reader(staging, downloads, {
+    const readerOptions = {
       cacheBytes: options.cacheSize,
       cacheFilter: options.cacheFilter,
       readAheadBytes: options.readAhead,
       smallFileBytes: options.smallFileLimit,
-    });
+    };
+    this.#reader = new Reader(staging, downloads, readerOptions);
     this.#uploads = new Uploads({
       ...{ store: this, staging, client, options, now: parts.now },
       throwIfClosed: () => this.#throwIfClosed(),
@@ -101,9 +106,14 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
         smallFileBytes: options.smallFileLimit,
       });
     }
+    if (parts.neighbours) {
+      const { origin } = staging;
+      const shared = { client, reader: this.#reader, readerOptions, onRead, now, origin };
+      this.neighbours = new Neighbours(parts.neighbours, shared);
+    }
     this.#lookup = new Lookup({
       ...{ staging, client, downloads, reader: this.#reader, onRead, now },
-      foreignFiles: this.#foreignFiles,
+      ...{ foreignFiles: this.#foreignFiles, neighbours: this.neighbours },
     });
     this.#settling = new Settling((key) => this.#fileIdOf(key));
     this.#forwardEvents();
@@ -147,14 +157,21 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   readonly cached: CachedFiles = {
     get: (key) => {
-      return this.#isWatched() ? undefined : this.#reader.inMemory(key, this.#parts.now());
+      return this.#isWatched() ? undefined : this.#readerOf(key).inMemory(key, this.#parts.now());
     },
-    isCurrent: ({ key, bytes }) => !this.#isWatched() && this.#reader.cache.peek(key) === bytes,
+    isCurrent: ({ key, bytes }) =>
+      !this.#isWatched() &&
+      this.#reader.cache.peek(key) === bytes &&
+      this.#readerOf(key).isAlive(key),
     served: ({ bytes }) => {
       this.#counts.reads += 1;
       this.#counts.readBytes += bytes.length;
     },
   };
+
+  #readerOf(key: string): Reader {
+    return this.neighbours?.ofText(key)?.reader ?? this.#reader;
+  }
 
   /** Every call emits its events; a store that is closing refuses it. */
   #isWatched(): boolean {
@@ -179,7 +196,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#throwIfClosed();
     const found = await this.#lookup.toDelete(id, onlyHere);
     if ('key' in found) {
-      if (!(await this.#deleteHere(found.key))) throw notFound(id);
+      const { key, neighbour } = found;
+      const remove = neighbour ? neighbour.delete(formatKey(key)) : this.#deleteHere(key);
+      if (!(await remove)) throw notFound(id);
     } else if ('foreignKey' in found) {
       await this.#foreignFiles!.delete(found.foreignKey);
     } else {
@@ -198,7 +217,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   async settled(key: string, options: { readonly signal?: AbortSignal } = {}): Promise<string> {
     this.#throwIfClosed();
     const parsed = parseKey(key);
-    if (parsed && this.#foreignFiles?.isForeign(parsed)) {
+    if (parsed && this.#foreignFiles && this.#lookup.isForeign(parsed)) {
       return this.#foreignFiles.settled(parsed, options.signal);
     }
     return this.#fileIdOf(key) ?? this.#settling.wait(key, options.signal);
@@ -296,6 +315,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     await this.#uploads.direct.flush();
     await this.#foreignFiles?.close();
     await this.deployment?.close();
+    this.neighbours?.close();
     await this.#staging.close();
     await Promise.all([this.#parts.clients.reading.close(), this.#parts.clients.merging.close()]);
     await this.#parts.closeNode();

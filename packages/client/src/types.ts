@@ -231,6 +231,13 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
   delete(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<void>;
   /** The server's part in a deployment; undefined without a map. */
   readonly deployment?: { readonly origin: number; readonly secret: string | undefined };
+  /** Other processes of this machine whose files are this store's as well. */
+  readonly neighbours?: {
+    /** True if one of them gives out keys of this origin. */
+    readonly has: (origin: number) => boolean;
+    /** To be called when one of them has started again. */
+    readonly lookAgain: () => void;
+  };
   /** The FastDFS id, once the file is merged. */
   settled(key: string, options?: { readonly signal?: AbortSignal }): Promise<string>;
   /** Merges all that is staged now, whatever its age; resolves when it is stored. */

@@ -1,11 +1,6 @@
-import type { IpWidth } from './constants.js';
+import type { CommandCode } from './constants.js';
 import { encodeFrame, encodeHeader } from './frame.js';
-
-/** Turns a value into the bytes of a body and back. `decode` throws ProtocolError. */
-export interface Codec<T> {
-  encode(value: T, width?: IpWidth): Buffer;
-  decode(bytes: Buffer): T;
-}
+import type { Codec, RecordLayout } from './layout.js';
 
 /**
  * One FastDFS command: its number and both directions of its bytes, so that
@@ -26,6 +21,31 @@ export interface PayloadCommand<Request, Reply> extends Command<Request, Reply> 
   headBytes(prefix: Buffer): number;
   /** Raw bytes that follow the head. */
   payloadBytes(request: Request): number;
+}
+
+type Code = (typeof CommandCode)[keyof typeof CommandCode];
+
+export function command<Request, Reply>(
+  name: string,
+  code: Code,
+  request: Codec<Request>,
+  reply: Codec<Reply>,
+): Command<Request, Reply> {
+  return { name, code, request, reply };
+}
+
+export function payloadCommand<Request extends { readonly size: number }, Reply>(
+  name: string,
+  code: Code,
+  request: RecordLayout<Request>,
+  reply: Codec<Reply>,
+): PayloadCommand<Request, Reply> {
+  return {
+    ...command(name, code, request, reply),
+    minHeadBytes: request.bytes.wide,
+    headBytes: request.bytesOf,
+    payloadBytes: ({ size }) => size,
+  };
 }
 
 /** The bytes of a whole request of a command without payload. */

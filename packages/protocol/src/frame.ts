@@ -1,5 +1,5 @@
+import { ProtocolError } from './bytes.js';
 import { HEADER_BYTES, REPLY_COMMAND } from './constants.js';
-import { ProtocolError } from './errors.js';
 
 /**
  * The 10-byte header before every message, in both directions:

@@ -1,4 +1,10 @@
-export * from './command.js';
+export { ProtocolError } from './bytes.js';
+export {
+  type Command,
+  encodeRequest,
+  encodeRequestHead,
+  type PayloadCommand,
+} from './command.js';
 export {
   beginAuthentication,
   clientProof,
@@ -10,8 +16,7 @@ export {
   secretsProblem,
   serverProof,
 } from './commands/authentication.js';
-export * from './commands/connection.js';
-export type { FileName } from './commands/shared.js';
+export { activeTest, type FileName, quit } from './commands/shared.js';
 export {
   type CountedOperation,
   decodeStatistics,
@@ -47,10 +52,20 @@ export {
   reportDiskUsage,
   type ServerBrief,
 } from './commands/storage-tracker.js';
-export * from './commands/tracker-admin.js';
+export {
+  deleteGroup,
+  deleteStorage,
+  fetchStorageIds,
+  type GroupAndHost,
+  getGroupName,
+  getLeader,
+  getServerId,
+  getStorageStatus,
+  setTrunkServer,
+  trackerGetStatus,
+} from './commands/tracker-admin.js';
 export * from './commands/tracker-list.js';
 export * from './commands/tracker-query.js';
-export * from './commands/tracker-records.js';
 export * from './commands/tracker-stats.js';
 export {
   ANY_STORE_PATH,
@@ -69,7 +84,6 @@ export {
   StorageStatus,
   statusText,
 } from './constants.js';
-export * from './errors.js';
 export {
   appenderSizeField,
   decodeFields,
@@ -93,22 +107,28 @@ export {
   parseFileName,
   RANDOM_BITS,
   sizeOfField,
+  slaveName,
   TAIL_CHARS,
   uploadExtensionOf,
 } from './file-id.js';
 export * from './frame.js';
-export * from './slave-name.js';
+export type { Codec } from './layout.js';
 export * from './slice-id.js';
 export * from './token.js';
-export { MAX_ENTRIES } from './trunk/constants.js';
 export {
-  type EntryVisitor,
+  encodeDirectoryEntry,
+  encodeEnd,
+  encodeLocalHeader,
+  endBytes,
+  localHeaderBytes,
+  MAX_ENTRIES,
+  memberBytes,
   parseTrunkDirectory,
   parseTrunkEnd,
   parseTrunkTask,
   TAIL_BYTES,
   type TrunkEnd,
   type TrunkEntry,
-} from './trunk/reader.js';
+  type TrunkMember,
+} from './trunk/archive.js';
 export * from './trunk/slice-table.js';
-export * from './trunk/writer.js';
