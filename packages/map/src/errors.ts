@@ -47,7 +47,7 @@ export function originTaken(origin: number): MapError {
 export function inUse(place: string): MapError {
   return new MapError(
     'origin_taken',
-    `this directory is in use at ${place}: stop the server there, and wait half a minute if it was killed`,
+    `this directory is in use at ${shown(place)}: stop the server there, and wait half a minute if it was killed`,
   );
 }
 
@@ -76,11 +76,16 @@ export function whyNotAdoptable(
   }
   const silentMs = now - known.seenAt;
   if (!known.adoption && known.place !== '' && silentMs < IN_USE_MS) {
-    return `origin ${origin} (${known.place}) was alive ${Math.max(0, Math.round(silentMs / 1000))} s ago: stop it, and wait half a minute if it was killed`;
+    return `origin ${origin} (${shown(known.place)}) was alive ${Math.max(0, Math.round(silentMs / 1000))} s ago: stop it, and wait half a minute if it was killed`;
   }
   return undefined;
 }
 
 export function adoptionRefused(why: string): MapError {
   return new MapError('adoption_refused', why);
+}
+
+/** Without what tells one directory at a place from another one there. */
+function shown(place: string): string {
+  return place.replace(/#[^#]*$/, '');
 }

@@ -1,9 +1,10 @@
 /** The map of a deployment: which trunk holds the file of a key, on every web server. */
-export { MapError, type MapErrorCode } from './errors.js';
+export { MapError, type MapErrorCode, originAdopted } from './errors.js';
 export {
   type Adoption,
   type DeploymentMap,
   type Gateway,
+  IN_USE_MS,
   type Joined,
   type Joining,
   type ListedFile,
