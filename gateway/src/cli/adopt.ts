@@ -64,10 +64,11 @@ function describe({ origin, by, trunks, adopted, lost, seenAt }: AdoptionReport)
   if (adopted < trunks) {
     lines.push(`${trunks - adopted} more could not be read: FastDFS has lost or damaged them`);
   }
+  const when = `when it was last seen, ${seenAt.toISOString()}`;
   lines.push(
     lost.files === 0
-      ? `nothing is lost: all of its files were in FastDFS when it was last seen, ${seenAt.toISOString()}`
-      : `lost are at most ${lost.files} files, ${formatBytes(lost.bytes)}: only its disk had them when it was last seen, ${seenAt.toISOString()}`,
+      ? `all that it had was in FastDFS ${when}; what it took since then is lost unless it was merged`
+      : `lost are at most ${lost.files} files, ${formatBytes(lost.bytes)}, that only its disk had ${when}, and what it took since then`,
   );
   return lines.join('\n');
 }
