@@ -4,7 +4,7 @@ import { type Disk, hasCode, readSmallFile, replaceFile } from '@stevedore/disk'
 import { StoreError } from '../errors.js';
 import { FileMap } from '../filemap/filemap.js';
 import type { FileMapChange } from '../filemap/rows.js';
-import { RecordType } from './constants.js';
+import { RecordType } from './record.js';
 import { changeOfRecord } from './records.js';
 import { Segment, segmentNumber } from './segment.js';
 import { type FoundRecord, scanSegment } from './segment-scan.js';
