@@ -21,6 +21,7 @@ import type { ReadyAnswers } from '../http/ready-answers.js';
 import { type Answering, answeringWith, type Call, route } from '../http/route.js';
 import { POLICY_UPLOAD } from '../openapi/operations.js';
 import { peerRoutes } from './peers.js';
+import { beginUpload, resumableRoutes } from './resumable.js';
 
 /** Where files are: by their keys, by their FastDFS ids, and where they are uploaded to. */
 
@@ -41,6 +42,7 @@ export function fileRoutes(app: FastifyInstance, routes: FileRoutes): void {
   keyRoutes(app, routes, answering);
   fastdfsRoutes(app, routes, answering);
   uploadRoutes(app, routes, answering);
+  resumableRoutes(app, routes, answering);
   peerRoutes(app, files, answering);
 }
 
@@ -177,15 +179,15 @@ function uploadRoutes(app: FastifyInstance, routes: FileRoutes, answering: Answe
   }
 }
 
-function upload(
-  { files, access, policies, maxFileBytes }: FileRoutes,
-  name: string | undefined,
-): Call {
+function upload(routes: FileRoutes, name: string | undefined): Call {
+  const { files, access, policies, maxFileBytes } = routes;
   const own = policies[name ?? 'default'] ?? {};
   const path = uploadPath(name);
+  const begin = name === undefined ? undefined : beginUpload(routes, name);
   return async (request, reply) => {
     const { raw } = request;
     const { headers, query } = request as AskedBy;
+    if (begin && headers['tus-resumable'] !== undefined) return begin(request, reply);
     const maxBytes = mostBytes(raw, own, maxFileBytes);
     const grant = access.upload({ headers, query, maxBytes }, path);
     let storedBytes: number | undefined;

@@ -26,6 +26,7 @@ import type {
   Receipt,
   StoredFile,
   StoreStats,
+  UnfinishedUploads,
 } from './types.js';
 import { Uploads } from './uploads.js';
 
@@ -62,6 +63,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #reader: Reader;
   readonly #lookup: Lookup;
   readonly #settling: Settling;
+  readonly unfinished: UnfinishedUploads;
   readonly deployment?: Deployment;
   readonly #foreignFiles: ForeignFiles | undefined;
   readonly #counts = { deletedFiles: 0, reads: 0, readBytes: 0, failedReads: 0 };
@@ -86,6 +88,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       throwIfClosed: () => this.#throwIfClosed(),
       cache: this.#reader.cache,
     });
+    this.unfinished = this.#uploads.unfinished;
     const onRead: OnRead = (key, bytes, read) => this.#countRead(key, bytes, read);
     const { map, joining, now } = parts;
     if (map && joining) {

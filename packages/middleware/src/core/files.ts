@@ -6,6 +6,7 @@ import { infoJson, receiptJson } from './http/receipt-json.js';
 import { UnsentBytes } from './http/unsent-bytes.js';
 import type { TransferLimits } from './limits.js';
 import { problemAnswer, toProblem } from './problems.js';
+import type { ResumableRequest, ResumableUploads } from './resumable/resumable.js';
 import { ClientRoom, ProgressGuard } from './upload/client-bounds.js';
 import { IdempotentUploads, type Stored } from './upload/idempotency.js';
 import type { UploadPolicy } from './upload/policy.js';
@@ -50,6 +51,7 @@ export class Files {
   readonly #room: ClientRoom;
   readonly #repeats: IdempotentUploads;
   readonly #presentation: FilesOptions['presentation'];
+  #resuming: Promise<ResumableUploads> | undefined;
 
   constructor({ store, limits, presentation }: FilesOptions) {
     this.store = store;
@@ -87,6 +89,28 @@ export class Files {
       ...(single ? { location: single.url } : {}),
       ...(replayed ? { 'idempotency-replayed': 'true' } : {}),
     });
+  }
+
+  /**
+   * POST, HEAD, PATCH, DELETE and OPTIONS of uploads in several requests (tus). The protocol is
+   * loaded when it is first asked for. Rejects with `invalid_option` for a store without such.
+   */
+  async resume(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { client, ...asked }: Omit<ResumableRequest, 'room'> & { readonly client: string },
+  ): Promise<Answer> {
+    const uploads = await this.#resumable();
+    if (request.method === 'OPTIONS') return uploads.options();
+    return uploads.handle(request, response, { ...asked, room: this.#room.of(client) });
+  }
+
+  #resumable(): Promise<ResumableUploads> {
+    const parts = { store: this.store, limits: this.#limits, guard: this.#guard };
+    this.#resuming ??= import('./resumable/resumable.js').then(
+      ({ ResumableUploads: Uploads }) => new Uploads(parts),
+    );
+    return this.#resuming;
   }
 
   /** GET and HEAD. Rejects with the store's errors, `range_not_satisfiable`, `precondition_failed`. */

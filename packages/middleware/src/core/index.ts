@@ -33,6 +33,7 @@ export {
   problemCodes,
   toProblem,
 } from './problems.js';
+export { scopeOfUpload } from './resumable/note.js';
 export { ProgressGuard } from './upload/client-bounds.js';
 export { DIGEST_HEADERS, digestCheck } from './upload/digests.js';
 export { Form } from './upload/form.js';
