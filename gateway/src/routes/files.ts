@@ -5,7 +5,6 @@ import {
   checkKey,
   DEFAULT_TYPE,
   essence,
-  type Files,
   narrowPolicy,
   ProblemError,
   SKEW_MS,
@@ -15,21 +14,16 @@ import {
 import { extensionOf, type FileId, fileKind, isTrunkId, parseFileId } from '@stevedore/protocol';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { lookup } from 'mime-types';
-import type { Access, AskedBy, ReadGrant } from '../access/access.js';
-import type { Policies } from '../access/policies.js';
+import type { AskedBy, ReadGrant } from '../access/access.js';
 import type { ReadyAnswers } from '../http/ready-answers.js';
 import { type Answering, answeringWith, type Call, route } from '../http/route.js';
 import { POLICY_UPLOAD } from '../openapi/operations.js';
 import { peerRoutes } from './peers.js';
-import { beginUpload, resumableRoutes } from './resumable.js';
+import { beginUpload, resumableRoutes, type UploadRoutes } from './resumable.js';
 
 /** Where files are: by their keys, by their FastDFS ids, and where they are uploaded to. */
 
-export interface FileRoutes {
-  readonly files: Files;
-  readonly access: Access;
-  readonly policies: Policies;
-  readonly maxFileBytes: number;
+export interface FileRoutes extends UploadRoutes {
   /** Serves whole trunks by their ids too. */
   readonly serveTrunks: boolean;
   /** Takes answers that can be given again. */

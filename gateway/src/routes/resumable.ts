@@ -1,26 +1,35 @@
 import {
   checkKey,
+  type Files,
+  methodNotAllowed,
   narrowPolicy,
   ProblemError,
   scopeOfUpload,
   uploadPath,
 } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { AskedBy } from '../access/access.js';
+import type { Access, AskedBy } from '../access/access.js';
+import type { Policies } from '../access/policies.js';
 import { type Answering, type Call, route } from '../http/route.js';
-import type { FileRoutes } from './files.js';
 
 /**
  * Uploads in several requests, by tus 1.0: begun by `POST /uploads`, or `/uploads/NAME` under the
  * policy NAME, and continued at `/uploads/ID`. The id is the key of the file that they become.
  */
 
+export interface UploadRoutes {
+  readonly files: Files;
+  readonly access: Access;
+  readonly policies: Policies;
+  readonly maxFileBytes: number;
+}
+
 const UPLOADS = '/uploads';
 const FILES = '/files';
 
 export function resumableRoutes(
   app: FastifyInstance,
-  routes: FileRoutes,
+  routes: UploadRoutes,
   answering: Answering,
 ): void {
   const { files } = routes;
@@ -43,7 +52,7 @@ export function resumableRoutes(
 
 /** Under the policy of that name; without one under `default`. */
 export function beginUpload(
-  { files, access, policies, maxFileBytes }: FileRoutes,
+  { files, access, policies, maxFileBytes }: UploadRoutes,
   name: string | undefined,
 ): Call {
   const own = policies[name ?? 'default'] ?? {};
@@ -88,10 +97,14 @@ function clientOf({ ip }: FastifyRequest, scope: string): string {
   return scope === '' ? ip : scope;
 }
 
-function continueUpload({ files, access }: FileRoutes): Call {
+function continueUpload({ files, access }: UploadRoutes): Call {
   return async (request, reply) => {
+    const { method, headers } = request as FastifyRequest & AskedBy;
+    if (method === 'POST' && headers['x-http-method-override'] === undefined) {
+      throw methodNotAllowed(method, 'HEAD, PATCH, DELETE');
+    }
     const id = checkKey((request.params as { readonly id: string }).id);
-    const { headers, query } = request as AskedBy;
+    const { query } = request as AskedBy;
     const scope = scopeOfUpload(files.store, id);
     const maxBytes = lengthOf(headers['content-length']) ?? 0;
     const grant = access.resume({ headers, query, maxBytes }, scope);

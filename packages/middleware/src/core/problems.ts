@@ -123,6 +123,7 @@ const TITLES: Readonly<Record<number, string>> = {
   ...STATUS_CODES,
   413: 'Content Too Large',
   422: 'Unprocessable Content',
+  460: 'Checksum Mismatch',
   499: 'Client Closed Request',
 } as Record<number, string>;
 
