@@ -54,7 +54,7 @@ export interface ResumableRequest {
 }
 
 /** Where a page looks for the key of the file. */
-export const KEY_HEADER = 'x-file-key';
+const KEY_HEADER = 'x-file-key';
 const OFFSET_TYPE = 'application/offset+octet-stream';
 /** What a file's type is told by. */
 const HEAD_BYTES = 4100;
