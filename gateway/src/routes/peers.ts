@@ -19,7 +19,7 @@ import type { Answering } from '../http/route.js';
 const ONLY_HERE = { onlyHere: true } as const;
 
 export function peerRoutes(app: FastifyInstance, files: Files, answering: Answering): void {
-  const { deployment } = files.store;
+  const { deployment, neighbours } = files.store;
   if (!deployment) return;
   /** What the store does with the key of a request that has the token. */
   const asked = async <Result>(
@@ -36,7 +36,8 @@ export function peerRoutes(app: FastifyInstance, files: Files, answering: Answer
       return await ask(key);
     } catch (error) {
       if (!isStoreError(error, 'not_found')) throw error;
-      if (originOf(Buffer.from(key, 'base64url')) !== deployment.origin) throw notOurs();
+      const origin = originOf(Buffer.from(key, 'base64url'));
+      if (origin !== deployment.origin && !neighbours?.has(origin)) throw notOurs();
       const proof = { [PEER_HEADER]: goneToken(secret, key) };
       throw new ProblemError('not_found', error.message, error, proof);
     }

@@ -1,7 +1,7 @@
 import { crc32 } from 'node:zlib';
 import { type FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
 import type { ServerAddress } from '@stevedore/protocol';
-import { type FileRow, isStoreError, type Staging, StoreError } from '@stevedore/staging';
+import { type FileRow, isStoreError, type ReadableStaging, StoreError } from '@stevedore/staging';
 import { corrupt, storageError } from './failures.js';
 import type { LargeSource } from './large-reader.js';
 
@@ -31,9 +31,9 @@ interface Holder {
 
 export class Downloads {
   readonly #client: FastdfsClient;
-  readonly #staging: Staging;
+  readonly #staging: Pick<ReadableStaging, 'local' | 'quarantine'>;
 
-  constructor(client: FastdfsClient, staging: Staging) {
+  constructor(client: FastdfsClient, staging: Pick<ReadableStaging, 'local' | 'quarantine'>) {
     this.#client = client;
     this.#staging = staging;
   }

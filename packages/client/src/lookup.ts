@@ -18,7 +18,7 @@ import {
   formatKey,
   isStoreError,
   parseKey,
-  type Staging,
+  type ReadableStaging,
   StoreError,
   type TrunkRow,
 } from '@stevedore/staging';
@@ -44,9 +44,9 @@ import type { FileInfo, FileState, GetOptions, Receipt, StoredFile } from './typ
 
 const SETTLED: ReadonlySet<TrunkRow['state']> = new Set(['confirmed', 'retiring', 'retired']);
 
-/** A file of this store or of another server, by its key, or one that FastDFS alone knows. */
+/** A file of this store, of a neighbour or of another server, by its key, or one that FastDFS alone knows. */
 export type Deletable =
-  | { readonly key: Buffer }
+  | { readonly key: Buffer; readonly neighbour?: NeighbourToAsk }
   | { readonly foreignKey: Buffer }
   | { readonly fileId: string; readonly slice?: SliceId };
 
@@ -57,8 +57,20 @@ export type OnRead = <Result>(
   read: () => Promise<Result>,
 ) => Promise<Result>;
 
+/** Another process of this machine, whose files are found here as well. */
+export interface NeighbourToAsk {
+  readonly staging: ReadableStaging;
+  readonly lookup: Lookup;
+  readonly delete: (key: string) => Promise<boolean>;
+}
+
+export interface NeighboursToAsk {
+  readonly all: readonly NeighbourToAsk[];
+  readonly ofKey: (key: Buffer, isHere: () => boolean) => NeighbourToAsk | undefined;
+}
+
 export interface LookupParts {
-  readonly staging: Staging;
+  readonly staging: ReadableStaging;
   readonly client: FastdfsClient;
   readonly downloads: Downloads;
   readonly reader: Reader;
@@ -66,6 +78,8 @@ export interface LookupParts {
   readonly onRead: OnRead;
   /** The other servers of the deployment. */
   readonly foreignFiles: ForeignFiles | undefined;
+  /** The other processes of this machine. */
+  readonly neighbours?: NeighboursToAsk | undefined;
 }
 
 export class Lookup {
@@ -82,19 +96,49 @@ export class Lookup {
   async find(id: string, { signal, onlyHere = false }: GetOptions): Promise<StoredFile> {
     const key = parseKey(id);
     if (key) {
+      const neighbour = this.#neighbourOf(key);
+      if (neighbour) return neighbour.lookup.find(id, { onlyHere: true });
       const foreign = this.#foreignKey(key, onlyHere);
       return foreign ? foreign.find(key, signal) : this.#storedRow(this.row(id));
     }
     const fileId = parseFileId(id);
     if (!fileId) throw notAnId(id);
     const slice = parseSliceId(fileId);
+    const neighbour = this.#neighbourWith(fileId, slice);
+    if (neighbour) return neighbour.lookup.find(id, { onlyHere: true, ...(signal && { signal }) });
     return slice ? this.#findSlice(id, slice) : this.#findPlain(fileId, signal);
+  }
+
+  /** The other process of this machine that has the file, or gave out its key. */
+  #neighbourOf(key: Buffer): NeighbourToAsk | undefined {
+    const { neighbours, staging } = this.#parts;
+    return neighbours?.ofKey(key, () => staging.fileMap.isAlive(key));
+  }
+
+  /** The one whose trunk or large file that is. */
+  #neighbourWith(fileId: FileId, slice: SliceId | undefined): NeighbourToAsk | undefined {
+    const { neighbours } = this.#parts;
+    if (!neighbours) return undefined;
+    const place = [formatFileId(slice?.trunk ?? fileId), slice?.offset ?? 0] as const;
+    return this.knows(...place)
+      ? undefined
+      : neighbours.all.find(({ lookup }) => lookup.knows(...place));
+  }
+
+  /** True if a file of this store is, or was, there. */
+  knows(fileId: string, offset: number): boolean {
+    const { fileMap } = this.#parts.staging;
+    return (
+      fileMap.trunkByFileId(fileId) !== undefined || fileMap.forwardOf(fileId, offset) !== undefined
+    );
   }
 
   /** By key alone. Throws `invalid_id`, `not_found`. */
   row(key: string): FileRow {
     const parsed = parseKey(key);
     if (!parsed) throw new StoreError('invalid_id', `"${key}" is no key`);
+    const neighbour = this.#neighbourOf(parsed);
+    if (neighbour) return neighbour.lookup.row(key);
     const row = this.#parts.staging.fileMap.find(parsed);
     if (row) return this.#alive(row, key);
     if (this.#parts.staging.rebuild.isComplete || this.#parts.staging.fileMap.isDeleted(parsed))
@@ -104,6 +148,11 @@ export class Lookup {
       `the FileMap is being made anew and does not know ${key} yet`,
       { retryable: true },
     );
+  }
+
+  /** True for a key of another machine. */
+  isForeign(key: Buffer): boolean {
+    return !this.#neighbourOf(key) && this.#foreignKey(key, false) !== undefined;
   }
 
   /** The other servers, if one of them made the key. */
@@ -127,11 +176,13 @@ export class Lookup {
 
   /** Receipts of the upload that was marked so since then, in its order. */
   findOnce(once: Buffer, since: number): Receipt[] {
-    const now = this.#parts.now();
-    return this.#parts.staging.fileMap
+    const { staging, neighbours, now } = this.#parts;
+    const found = staging.fileMap
       .findOnce(once, since)
-      .filter(({ expiresAt }) => expiresAt === undefined || expiresAt > now)
+      .filter(({ expiresAt }) => expiresAt === undefined || expiresAt > now())
       .map((row) => this.#factsOf(row));
+    if (!neighbours || found.length > 0) return found;
+    return neighbours.all.flatMap(({ lookup }) => lookup.findOnce(once, since));
   }
 
   /** An expired file is gone, even before it is deleted. */
@@ -172,11 +223,17 @@ export class Lookup {
    */
   async toDelete(id: string, onlyHere: boolean): Promise<Deletable> {
     const key = parseKey(id);
-    if (key && this.#foreignKey(key, onlyHere)) return { foreignKey: key };
-    if (key) return { key: this.row(id).key };
+    if (key) {
+      const neighbour = this.#neighbourOf(key);
+      if (neighbour) return { key: neighbour.lookup.row(id).key, neighbour };
+      if (this.#foreignKey(key, onlyHere)) return { foreignKey: key };
+      return { key: this.row(id).key };
+    }
     const fileId = parseFileId(id);
     if (!fileId) throw notAnId(id);
     const slice = parseSliceId(fileId);
+    const neighbour = this.#neighbourWith(fileId, slice);
+    if (neighbour) return { ...(await neighbour.lookup.toDelete(id, true)), neighbour };
     if (slice) {
       const found = await this.#resolveSlice(id, slice);
       if ('row' in found) return { key: found.row.key };
@@ -221,8 +278,10 @@ export class Lookup {
     if (trunk && SETTLED.has(trunk.state)) throw notFound(id);
     const entry = await this.#entryOf(id, slice);
     const key = parseKey(keyInName(entry.name));
-    if (!key || this.#parts.staging.fileMap.isDeleted(key)) throw notFound(id);
-    const known = this.#parts.staging.fileMap.find(key);
+    if (!key) throw notFound(id);
+    const { staging } = this.#neighbourOf(key) ?? this.#parts;
+    if (staging.fileMap.isDeleted(key)) throw notFound(id);
+    const known = staging.fileMap.find(key);
     if (known && fileIdOf(known) === id) return { row: known };
     const { foreignFiles } = this.#parts;
     if (foreignFiles?.isForeign(key) && (await foreignFiles.isRemoved(key))) throw notFound(id);

@@ -14,6 +14,7 @@ import {
 import { connect, readClusterSecrets } from './cluster.js';
 import { placeOf, readInstance } from './deployment/instance.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
+import type { NeighbourOptions } from './neighbours.js';
 import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
 import { type Clients, LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
@@ -31,9 +32,21 @@ export async function open(options: OpenOptions = {}): Promise<FileStore> {
   return (await openStore(options)).store;
 }
 
+/**
+ * As `open`, for one of several processes that share a data directory: each has a directory of
+ * its own, `neighbours` are the others'. Trackers have to be named.
+ */
+export async function openBeside(
+  neighbours: readonly NeighbourOptions[],
+  options: OpenOptions,
+): Promise<FileStore> {
+  return (await openStore(options, undefined, neighbours)).store;
+}
+
 async function openStore(
   options: OpenOptions,
   onRebuild?: (done: number, all: number) => void,
+  neighbours?: readonly NeighbourOptions[],
 ): Promise<{ readonly staging: Staging; readonly store: LocalFileStore }> {
   const parsed = parseStoreOptions(options);
   const secrets = await readClusterSecrets(parsed.clusterSecretFile);
@@ -87,8 +100,10 @@ async function openStore(
       trackers: cluster!.trackers,
       now: Date.now,
       closeNode: () => cluster!.close(),
+      ...(neighbours ? { neighbours } : {}),
       ...(map ? { map, joining: { ...(await identity()), origin: staging.origin } } : {}),
     });
+    store.neighbours?.lookAgain();
     await store.start();
     return { staging, store };
   } catch (error) {

@@ -9,6 +9,7 @@ import { ForeignFiles } from './deployment/foreign-files.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
 import { Lookup, type OnRead } from './lookup.js';
+import { type NeighbourOptions, Neighbours } from './neighbours.js';
 import type { StoreOptions } from './options.js';
 import { Reader } from './reader.js';
 import { Settling } from './settling.js';
@@ -53,6 +54,8 @@ export interface StoreParts {
   /** The map of the deployment, and how this server enters it. */
   readonly map?: DeploymentMap;
   readonly joining?: Joining & { readonly origin: number };
+  /** The other processes of this machine that share a data directory with this one. */
+  readonly neighbours?: readonly NeighbourOptions[];
 }
 
 export class LocalFileStore extends EventEmitter<FileStoreEvents> implements FileStore {
@@ -65,6 +68,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #settling: Settling;
   readonly unfinished: UnfinishedUploads;
   readonly deployment?: Deployment;
+  readonly neighbours?: Neighbours;
   readonly #foreignFiles: ForeignFiles | undefined;
   readonly #counts = { deletedFiles: 0, reads: 0, readBytes: 0, failedReads: 0 };
   #closing: Promise<void> | undefined;
@@ -77,12 +81,13 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     const client = clients.reading;
     this.#staging = staging;
     const downloads = new Downloads(client, staging);
-    this.#reader = new Reader(staging, downloads, {
+    const readerOptions = {
       cacheBytes: options.cacheSize,
       cacheFilter: options.cacheFilter,
       readAheadBytes: options.readAhead,
       smallFileBytes: options.smallFileLimit,
-    });
+    };
+    this.#reader = new Reader(staging, downloads, readerOptions);
     this.#uploads = new Uploads({
       ...{ store: this, staging, client, options, now: parts.now },
       throwIfClosed: () => this.#throwIfClosed(),
@@ -104,9 +109,14 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
         smallFileBytes: options.smallFileLimit,
       });
     }
+    if (parts.neighbours) {
+      const { origin } = staging;
+      const shared = { client, reader: this.#reader, readerOptions, onRead, now, origin };
+      this.neighbours = new Neighbours(parts.neighbours, shared);
+    }
     this.#lookup = new Lookup({
       ...{ staging, client, downloads, reader: this.#reader, onRead, now },
-      foreignFiles: this.#foreignFiles,
+      ...{ foreignFiles: this.#foreignFiles, neighbours: this.neighbours },
     });
     this.#settling = new Settling((key) => this.#fileIdOf(key));
     this.#forwardEvents();
@@ -149,15 +159,22 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   readonly cached: CachedFiles = {
-    get: (key) => {
-      return this.#isWatched() ? undefined : this.#reader.inMemory(key, this.#parts.now());
-    },
-    isCurrent: ({ key, bytes }) => !this.#isWatched() && this.#reader.cache.peek(key) === bytes,
+    get: (key, known) =>
+      this.#isWatched() ? undefined : this.#readerOf(key).inMemory(key, this.#parts.now(), known),
+    has: (key) => this.#reader.cache.has(key),
+    isCurrent: ({ key, bytes }) =>
+      !this.#isWatched() &&
+      this.#reader.cache.peek(key) === bytes &&
+      this.#readerOf(key).isAlive(key),
     served: ({ bytes }) => {
       this.#counts.reads += 1;
       this.#counts.readBytes += bytes.length;
     },
   };
+
+  #readerOf(key: string): Reader {
+    return this.neighbours?.ofText(key)?.reader ?? this.#reader;
+  }
 
   /** Every call emits its events; a store that is closing refuses it. */
   #isWatched(): boolean {
@@ -182,7 +199,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#throwIfClosed();
     const found = await this.#lookup.toDelete(id, onlyHere);
     if ('key' in found) {
-      if (!(await this.#deleteHere(found.key))) throw notFound(id);
+      const { key, neighbour } = found;
+      const remove = neighbour ? neighbour.delete(formatKey(key)) : this.#deleteHere(key);
+      if (!(await remove)) throw notFound(id);
     } else if ('foreignKey' in found) {
       await this.#foreignFiles!.delete(found.foreignKey);
     } else {
@@ -201,7 +220,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   async settled(key: string, options: { readonly signal?: AbortSignal } = {}): Promise<string> {
     this.#throwIfClosed();
     const parsed = parseKey(key);
-    if (parsed && this.#foreignFiles?.isForeign(parsed)) {
+    if (parsed && this.#foreignFiles && this.#lookup.isForeign(parsed)) {
       return this.#foreignFiles.settled(parsed, options.signal);
     }
     return this.#fileIdOf(key) ?? this.#settling.wait(key, options.signal);
@@ -299,6 +318,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     await this.#uploads.direct.flush();
     await this.#foreignFiles?.close();
     await this.deployment?.close();
+    this.neighbours?.close();
     await this.#staging.close();
     await Promise.all([this.#parts.clients.reading.close(), this.#parts.clients.merging.close()]);
     await this.#parts.closeNode();

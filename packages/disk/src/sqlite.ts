@@ -74,7 +74,8 @@ export function applySchema(database: SqliteDatabase, steps: readonly string[]):
 }
 
 function newDatabase(path: string, options: Database.Options | undefined): SqliteDatabase {
-  const isMade = path !== '' && path !== ':memory:' && makePrivateFile(path);
+  const isFile = path !== '' && path !== ':memory:' && options?.readonly !== true;
+  const isMade = isFile && makePrivateFile(path);
   try {
     return new Database(path, options);
   } catch (error) {

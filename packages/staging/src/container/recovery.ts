@@ -51,11 +51,15 @@ export async function readOrigin(
   choose: () => number | Promise<number>,
 ): Promise<number> {
   const text = (await readSmallFile(disk, `${directory}/origin`, MAX_ORIGIN_BYTES))?.toString();
-  if (text !== undefined && /^\d{1,5}\s*$/.test(text) && Number(text) <= 0xffff)
-    return Number(text);
+  const known = parseOrigin(text ?? '');
+  if (known !== undefined) return known;
   const origin = await choose();
   await replaceFile(disk, directory, 'origin', `${origin}\n`);
   return origin;
+}
+
+export function parseOrigin(text: string): number | undefined {
+  return /^\d{1,5}\s*$/.test(text) && Number(text) <= 0xffff ? Number(text) : undefined;
 }
 
 export async function openFileMap(

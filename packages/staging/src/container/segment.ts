@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { serial } from '@stevedore/async';
-import { type Disk, type DiskFile, isMediumFailure, removeIfThere } from '@stevedore/disk';
+import { type Disk, type DiskFile, hasCode, isMediumFailure, removeIfThere } from '@stevedore/disk';
 import { SEGMENT_HEADER_BYTES } from './constants.js';
 import { decodeSegmentHeader, encodeSegmentHeader, type SegmentHeader } from './record.js';
 
@@ -81,6 +81,21 @@ export class Segment {
       return segment;
     } catch (error) {
       await file.close().catch(() => undefined);
+      throw error;
+    }
+  }
+
+  /** One that another process writes; undefined if there is none. */
+  static async openToRead(
+    disk: Disk,
+    folder: string,
+    number: number,
+  ): Promise<Segment | undefined> {
+    const path = `${folder}/${segmentName(number)}`;
+    try {
+      return new Segment(number, path, disk, await disk.openToRead(path), 0);
+    } catch (error) {
+      if (hasCode(error, 'ENOENT')) return undefined;
       throw error;
     }
   }

@@ -16,6 +16,10 @@ export class FileMapQueries extends Statements {
     `${FILES} LEFT JOIN trunks t ON t.id = f.trunk WHERE f.key = ? AND f.deleted IS NULL`,
   );
 
+  readonly #isAlive = this.value<[key: Buffer], 1>(
+    'SELECT 1 FROM files WHERE key = ? AND deleted IS NULL',
+  );
+
   /** The living file whose content begins there in the trunk. */
   readonly findInTrunk = this.file<[trunk: number, offset: number]>(
     `${FILES} INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
@@ -192,6 +196,10 @@ export class FileMapQueries extends Statements {
   forwarded(fileId: string, offset: number): FileRow | undefined {
     const key = this.forwardOf(fileId, offset);
     return key && this.find(key);
+  }
+
+  isAlive(key: Buffer): boolean {
+    return this.#isAlive(key) !== undefined;
   }
 
   isDeleted(key: Buffer): boolean {

@@ -21,12 +21,18 @@ export interface RebuildParts {
   readonly onAnswered: () => void;
 }
 
+/** `isComplete`, as the owner of the FileMap has noted it. */
+export function isRebuilt(fileMap: Pick<FileMap, 'mark'>): boolean {
+  return fileMap.mark(COMPLETE_MARK) === 'true';
+}
+
 /** A trunk whose directory could not be read, and why. */
 interface UnreadTrunk {
   readonly trunk: TrunkRow;
   readonly error: Error;
 }
 
+const COMPLETE_MARK = 'complete';
 const ADOPT_PAGE = 250;
 const PASS_TIMEOUT_MS = 600_000;
 const AWAY_PAUSE_MS = 2_000;
@@ -46,6 +52,7 @@ export class Rebuild {
     this.#parts = parts;
     this.#trunks = parts.trunks;
     this.#isWaiting = parts.trunks.length > 0;
+    this.#noteComplete();
   }
 
   /** False while a file that is not found may be in a trunk that has not been read. */
@@ -96,11 +103,19 @@ export class Rebuild {
     const unread = await adoptTrunks(fileMap, trunkStore, trunks, signal, onProgress);
     if (this.#stopped.signal.aborted) return;
     this.#trunks = unread.map(({ trunk }) => trunk);
+    this.#noteComplete();
     const isWaiting = !unread.every(isFinal);
     const isAnswered = this.#isWaiting && !isWaiting;
     this.#isWaiting = isWaiting;
     this.#report(unread);
     if (isAnswered) onAnswered();
+  }
+
+  /** For other processes that read the FileMap. */
+  #noteComplete(): void {
+    const { fileMap } = this.#parts;
+    const isComplete = String(this.isComplete);
+    if (fileMap.mark(COMPLETE_MARK) !== isComplete) fileMap.setMark(COMPLETE_MARK, isComplete);
   }
 
   /** Once for each trunk. */

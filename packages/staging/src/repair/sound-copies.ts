@@ -58,7 +58,11 @@ export async function isSoundAt(
 }
 
 /** Keeps the checksums of a large file's blocks if it has none that are right. */
-export function learnBlocks(fileMap: FileMap, row: FileRow, list: Buffer): void {
+export function learnBlocks(
+  fileMap: Pick<FileMap, 'find' | 'blocks' | 'setBlocks'>,
+  row: FileRow,
+  list: Buffer,
+): void {
   if (blocksOf(fileMap, row)) return;
   if (fileMap.find(row.key) && isBlockListOf(list, row)) fileMap.setBlocks(row.key, list);
 }
@@ -180,7 +184,7 @@ export async function readTrunk(
 }
 
 /** Checksums of the large file's blocks, if they are known and its own. */
-export function blocksOf(fileMap: FileMap, row: FileRow): Buffer | undefined {
+export function blocksOf(fileMap: Pick<FileMap, 'blocks'>, row: FileRow): Buffer | undefined {
   const list = fileMap.blocks(row.key);
   return list && isBlockListOf(list, row) ? list : undefined;
 }

@@ -1,0 +1,109 @@
+import type { FastdfsClient } from '@stevedore/fastdfs';
+import { originOf } from '@stevedore/map';
+import { NeighbourView, StoreError } from '@stevedore/staging';
+import { Downloads } from './downloads.js';
+import { Lookup, type NeighbourToAsk, type OnRead } from './lookup.js';
+import { Reader, type ReaderOptions } from './reader.js';
+
+/**
+ * The other processes of this machine that share a data directory with this one: each has an
+ * origin, a container and a FileMap of its own, and every process reads all of them. A key names
+ * its origin, and so its directory. What changes a file is asked of the process that owns it.
+ */
+
+export interface NeighbourOptions {
+  readonly directory: string;
+  /** Has the owner delete it; false if there is no such file. */
+  readonly delete: (key: string) => Promise<boolean>;
+}
+
+export interface NeighboursParts {
+  readonly client: FastdfsClient;
+  readonly reader: Reader;
+  readonly readerOptions: ReaderOptions;
+  readonly onRead: OnRead;
+  readonly now: () => number;
+  /** Of this process. */
+  readonly origin: number;
+}
+
+class Neighbour implements NeighbourToAsk {
+  readonly staging: NeighbourView;
+  readonly lookup: Lookup;
+  readonly reader: Reader;
+  readonly delete: (key: string) => Promise<boolean>;
+
+  constructor(
+    { directory, delete: remove }: NeighbourOptions,
+    { client, reader, readerOptions, onRead, now }: NeighboursParts,
+  ) {
+    this.delete = remove;
+    this.staging = new NeighbourView(directory);
+    const { staging } = this;
+    const downloads = new Downloads(client, staging);
+    this.reader = new Reader(staging, downloads, readerOptions, reader);
+    this.lookup = new Lookup({
+      ...{ staging, client, downloads, reader: this.reader, onRead, now },
+      foreignFiles: undefined,
+    });
+  }
+}
+
+export class Neighbours {
+  readonly all: readonly Neighbour[];
+  readonly #origin: number;
+
+  constructor(options: readonly NeighbourOptions[], parts: NeighboursParts) {
+    this.all = options.map((each) => new Neighbour(each, parts));
+    this.#origin = parts.origin;
+  }
+
+  /** True if one of them gives out keys of this origin. */
+  has(origin: number): boolean {
+    return this.#find(origin) !== undefined;
+  }
+
+  /** The one that gave out the key. */
+  ofText(key: string): Neighbour | undefined {
+    // Behind the time, at a border of the text's groups of three bytes.
+    return this.#find(Buffer.from(key.slice(8, 12), 'base64url').readUInt16BE(0));
+  }
+
+  /**
+   * The one that has the file or gave out its key; undefined where that is this process, and for
+   * a key of another machine. A file may also be in a directory that did not give out its key.
+   */
+  ofKey(key: Buffer, isHere: () => boolean): Neighbour | undefined {
+    const origin = originOf(key);
+    if (origin === this.#origin) return undefined;
+    const owner = this.#find(origin);
+    if (owner) return owner;
+    if (isHere()) return undefined;
+    return this.all.find(({ staging }) => staging.fileMap.isAlive(key));
+  }
+
+  /** Their owners have started again: throws `origin_taken` where two have the same origin. */
+  lookAgain(): void {
+    const origins = new Set([this.#origin]);
+    for (const { staging } of this.all) {
+      staging.lookAgain();
+      const { origin } = staging;
+      if (origin === undefined) continue;
+      if (origins.has(origin)) {
+        throw new StoreError(
+          'directory_unusable',
+          `two directories of this gateway have origin ${origin}: one is a copy of the other; remove it`,
+        );
+      }
+      origins.add(origin);
+    }
+  }
+
+  close(): void {
+    for (const { staging } of this.all) staging.close();
+  }
+
+  #find(origin: number): Neighbour | undefined {
+    return this.all.find(({ staging }) => staging.origin === origin);
+  }
+}
