@@ -57,7 +57,7 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     const unfinished = new Unfinished({ disk, folder: `${directory}/unfinished`, spool });
     await unfinished.recover((key) => fileMap?.find(key) !== undefined);
     await spool.recover((key) => fileMap?.find(key)?.local.at === 'spool');
-    const trunkStore = await options.connect();
+    const trunkStore = await options.connect(origin);
     const abandoned = abandonPlans(fileMap, options.now());
     if (abandoned > 0) problems.push(interrupted(abandoned));
     const unread = await settleKnown(fileMap);
