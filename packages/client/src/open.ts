@@ -83,6 +83,7 @@ async function openStore(
       },
       trunkBytes: parsed.trunkSize,
       maxAgeMs: parsed.mergeMaxAge,
+      unfinishedAgeMs: parsed.unfinishedAge,
       containerBytes: parsed.containerSize,
       retainBytes: parsed.retain,
       confirmCopies: parsed.confirmCopies,
