@@ -2,7 +2,7 @@ import { resolve } from 'node:path';
 import { maxFormBytes } from '@stevedore/middleware/core';
 import { environmentName, formatBytes } from '@stevedore/options';
 import type { Command } from 'commander';
-import type { Limits } from '../limits.js';
+import type { Limits } from '../options.js';
 import {
   CONFIG_FILE,
   type GatewayOptions,

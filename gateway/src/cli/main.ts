@@ -44,12 +44,12 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   keys: {
     usage: 'keys',
     summary: 'add, list and revoke API keys',
-    load: async () => (await import('./keys.js')).configure,
+    load: async () => (await import('./permissions.js')).keys,
   },
   sign: {
     usage: 'sign',
     summary: 'make a signed URL for a download or an upload',
-    load: async () => (await import('./sign.js')).configure,
+    load: async () => (await import('./permissions.js')).sign,
   },
   fsck: {
     usage: 'fsck',
