@@ -38,6 +38,12 @@ export function configure(command: Command): void {
     const { startGateway } = await import('../start.js');
     const gateway = await startGateway(options);
     process.stdout.write(`${describe(gateway)}\nready ${gateway.url}\n`);
+    const refused = new Promise<Error>((resolve) => gateway.store.once('refused', resolve));
+    const error = await Promise.race([refused, stopped]);
+    if (error instanceof Error) {
+      await gateway.close();
+      throw error;
+    }
     await untilStopped(stopped, () => gateway.close());
   });
 }

@@ -66,6 +66,12 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     summary: 'rebuild the FileMap from container and trunks',
     load: async () => (await import('./upkeep.js')).rebuild,
   },
+  adopt: {
+    usage: 'adopt <origin>',
+    summary:
+      'give the files of a gateway that will not return to another gateway of its deployment',
+    load: async () => (await import('./adopt.js')).configure,
+  },
   put: {
     usage: 'put <path...>',
     summary: 'upload files and directories',
