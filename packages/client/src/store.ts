@@ -27,6 +27,7 @@ import type {
   Receipt,
   StoredFile,
   StoreStats,
+  UnfinishedUploads,
 } from './types.js';
 import { Uploads } from './uploads.js';
 
@@ -63,6 +64,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #reader: Reader;
   readonly #lookup: Lookup;
   readonly #settling: Settling;
+  readonly unfinished: UnfinishedUploads;
   readonly deployment?: Deployment;
   readonly neighbours?: Neighbours;
   readonly #foreignFiles: ForeignFiles | undefined;
@@ -89,6 +91,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       throwIfClosed: () => this.#throwIfClosed(),
       cache: this.#reader.cache,
     });
+    this.unfinished = this.#uploads.unfinished;
     const onRead: OnRead = (key, bytes, read) => this.#countRead(key, bytes, read);
     const { deployed, now } = parts;
     if (deployed) {

@@ -11,6 +11,7 @@ export {
 } from './container/constants.js';
 export type { FileMeta, NewFile } from './container/records.js';
 export type { SpoolWriter } from './container/spool.js';
+export type { UnfinishedUpload as StagedUpload } from './container/unfinished.js';
 export { DirectoryLock } from './directory-lock.js';
 export * from './errors.js';
 export type { AdoptedFile, FileRow, TrunkRow } from './filemap/filemap.js';

@@ -30,6 +30,8 @@ export interface StagingOptions {
   readonly minFreeBytes?: number;
   /** Bytes per second that compaction moves at the most. Default 8 MiB. */
   readonly compactionBytesPerSecond?: number;
+  /** Age at which an upload that nobody finished is removed. Default: never. */
+  readonly unfinishedAgeMs?: number;
   /** How often expired files are looked for and deleted. Default 10 s. */
   readonly expiryIntervalMs?: number;
   /**
@@ -86,6 +88,9 @@ export interface StagingStats extends Counters, MergeStats {
   /** Bytes of the container's segments and spooled files on disk. */
   readonly containerBytes: number;
   /** Trunks that too few storages have shown to have; this disk keeps its copies. */
+  /** Uploads in several requests that have not ended, and their bytes. */
+  readonly unfinishedUploads: number;
+  readonly unfinishedBytes: number;
   readonly unconfirmedTrunks: number;
   /** Trunks in FastDFS that no record named. */
   readonly orphans: OrphanStats;
