@@ -119,6 +119,7 @@ export class Access {
     if (this.#keys) this.#demand(asked, 'read');
   }
 
+  /** With keys, one that has the scope; without, everyone but pages of other origins. */
   remove(asked: AskedBy): void {
     if (this.#keys) this.#demand(asked, 'delete');
     else this.#crossSite.demandOwn(asked.headers);
