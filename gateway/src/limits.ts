@@ -1,4 +1,8 @@
 import { defaultTransferLimits, type TransferLimits } from '@stevedore/middleware/core';
+import type { GatewayOptions } from './options.js';
+
+/** Of the container, for unfinished uploads of one client. */
+const CLIENT_SHARE = 1 / 2;
 
 /**
  * Every bound of the gateway: those of bodies, of downloads and of connections.
@@ -27,3 +31,21 @@ export const defaultLimits: Limits = Object.freeze({
   maxConnections: 10_000,
   drainMs: 8000,
 });
+
+/** With those that are options. */
+export function limitsOf(
+  {
+    maxFileSize,
+    downloadBuffer,
+    containerSize,
+  }: Pick<GatewayOptions, 'maxFileSize' | 'downloadBuffer' | 'containerSize'>,
+  others: Partial<Limits> = {},
+): Limits {
+  return Object.freeze({
+    ...defaultLimits,
+    ...others,
+    maxFileBytes: maxFileSize,
+    maxUnsentBytes: downloadBuffer,
+    maxClientBytes: containerSize * CLIENT_SHARE,
+  });
+}

@@ -21,6 +21,11 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 export const gatewayOptions = {
   host: option.text('127.0.0.1', 'address to listen on; 0.0.0.0 for every one of this machine'),
   port: option.port(8080, 'port to listen on; 0 takes a free one'),
+  workers: option.text(
+    '1',
+    'processes that serve the port, each with a directory of its own in that one; auto: one per core',
+    { see: 'SCALING.md#every-core' },
+  ),
   ...storeOptions,
   trackerPort: { ...storeOptions.trackerPort, default: 22_122 },
   storagePort: { ...storeOptions.storagePort, default: 23_000 },
@@ -110,6 +115,9 @@ export function checkGatewayOptions(values: RawOptions): GatewayOptions {
 /** Options that contradict each other or could be guessed. */
 function check(options: GatewayOptions, nameOf: (option: string) => string): void {
   checkStoreOptions(options, nameOf);
+  if (!/^(auto|[1-9]\d?)$/.test(options.workers)) {
+    throw new OptionError(`${nameOf('workers')}: a number from 1 to 99, or auto`);
+  }
   for (const secret of options.urlSecret) {
     if (Buffer.byteLength(secret) < 16) {
       throw new OptionError(`${nameOf('urlSecret')}: 16 bytes at least`);

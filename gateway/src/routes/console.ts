@@ -4,7 +4,7 @@ import { DEFAULT_TYPE } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { contentType } from 'mime-types';
 import type { Access, AskedBy } from '../access/access.js';
-import type { ConsoleFeed } from '../console/feed.js';
+import type { ConsoleState } from '../console/feed.js';
 import { route } from '../http/route.js';
 
 /**
@@ -54,7 +54,11 @@ const PAGES: readonly (readonly [path: string, name: string])[] = [
   ...ASSETS.map((name) => [`/console/${name}`, name] as const),
 ];
 
-export function consoleRoutes(app: FastifyInstance, feed: ConsoleFeed, access: Access): void {
+export function consoleRoutes(
+  app: FastifyInstance,
+  look: () => Promise<ConsoleState>,
+  access: Access,
+): void {
   for (const [path, name] of PAGES) {
     const asset = readAsset(name);
     const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
@@ -63,8 +67,8 @@ export function consoleRoutes(app: FastifyInstance, feed: ConsoleFeed, access: A
   }
 
   const state = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    access.watch(request as AskedBy);
-    return reply.header('cache-control', 'no-store').send(await feed.state());
+    await access.watch(request as AskedBy);
+    return reply.header('cache-control', 'no-store').send(await look());
   };
   route(app, '/console/state', { GET: state, HEAD: state });
 }

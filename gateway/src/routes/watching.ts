@@ -22,9 +22,13 @@ export function healthRoutes(app: FastifyInstance, store: FileStore): void {
 }
 
 /** `/metrics`, in the text format of Prometheus. */
-export function metricsRoutes(app: FastifyInstance, registry: Registry, access: Access): void {
+export function metricsRoutes(
+  app: FastifyInstance,
+  registry: Pick<Registry, 'contentType' | 'metrics'>,
+  access: Access,
+): void {
   const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    access.watch(request as AskedBy);
+    await access.watch(request as AskedBy);
     return reply
       .header('content-type', registry.contentType)
       .header('cache-control', 'no-store')

@@ -36,6 +36,6 @@ export {
 export { ProgressGuard } from './upload/client-bounds.js';
 export { DIGEST_HEADERS, digestCheck } from './upload/digests.js';
 export { Form } from './upload/form.js';
-export { type Stored, uploadMark } from './upload/idempotency.js';
+export { type KeysUnderWay, type Stored, uploadMark } from './upload/idempotency.js';
 export { checkPolicy, narrowPolicy, type UploadPolicy } from './upload/policy.js';
 export { RequestBody, readWhole, tooLarge } from './upload/request-body.js';
