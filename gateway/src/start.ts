@@ -4,16 +4,21 @@ import type { ResourcePolicy } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { Access } from './access/access.js';
-import { KeyRing } from './access/key-ring.js';
+import { KeyRing } from './access/api-keys.js';
 import { HostNames, isLoopback } from './access/origins.js';
 import { readPolicies } from './access/policies.js';
 import type { CountsUse } from './access/quotas.js';
 import type { KnowsSpent } from './access/spent-marks.js';
 import { type AppOptions, buildApp } from './app.js';
 import type { AskMigration } from './console/feed.js';
-import { type Limits, limitsOf } from './limits.js';
 import { logTrouble, makeLog } from './observe/log.js';
-import { checkGatewayOptions, type GatewayOptions, openOptions } from './options.js';
+import {
+  checkGatewayOptions,
+  type GatewayOptions,
+  type Limits,
+  limitsOf,
+  openOptions,
+} from './options.js';
 
 /** A whole gateway in one call: the store, the HTTP side, a port; and all of it closed again. */
 

@@ -65,11 +65,12 @@ function isLocal(name: string): boolean {
  * the HTTP server. `names` are those to serve, where not every one is.
  */
 export function demandHost(app: FastifyInstance, names: HostNames | undefined): void {
-  app.addHook('onRequest', async ({ raw }) => {
+  app.addHook('onRequest', ({ raw }, _reply, done) => {
     if (!hasOneHost(raw.rawHeaders)) {
       throw new ProblemError('bad_request', 'The request names more than one host.');
     }
     names?.demand(raw.headers.host);
+    done();
   });
 }
 
@@ -122,15 +123,28 @@ function hostOf(origin: string): string | undefined {
  * header that a page sets, not a cookie.
  */
 
-const METHODS = ['GET', 'HEAD', 'POST', 'DELETE', 'OPTIONS'];
+const METHODS = ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE', 'OPTIONS'];
 const EXPOSED = [
   'Accept-Ranges',
   'Content-Disposition',
+  'Content-Location',
   'Content-Range',
   'ETag',
   'Idempotency-Replayed',
   'Location',
   'Retry-After',
+  'Tus-Checksum-Algorithm',
+  'Tus-Extension',
+  'Tus-Max-Size',
+  'Tus-Resumable',
+  'Tus-Version',
+  'Upload-Concat',
+  'Upload-Defer-Length',
+  'Upload-Expires',
+  'Upload-Length',
+  'Upload-Metadata',
+  'Upload-Offset',
+  'X-File-Key',
 ];
 const PREFLIGHT_SECONDS = 600;
 

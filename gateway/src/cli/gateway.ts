@@ -3,11 +3,12 @@ import { otherWorkers } from '@stevedore/client';
 import { maxFormBytes } from '@stevedore/middleware/core';
 import { environmentName, formatBytes } from '@stevedore/options';
 import type { Command } from 'commander';
-import { type Limits, limitsOf } from '../limits.js';
 import {
   CONFIG_FILE,
   type GatewayOptions,
   gatewayOptions,
+  type Limits,
+  limitsOf,
   parseGatewayOptions,
 } from '../options.js';
 import { version } from '../version.js';
@@ -36,25 +37,37 @@ export function configure(command: Command): void {
       file: readConfigFile(),
     });
     const stopped = stopSignal();
-    const workers = workerCount(options.workers);
-    const others = await otherWorkers(options.directory);
-    // Files that more workers have left are served by those there are.
-    if (workers > 1 || others.length > 0) {
-      const { startWorkers } = await import('../workers/primary.js');
-      const gateway = await startWorkers(options, workers);
-      announce(options, gateway);
-      await untilStopped(stopped, () => gateway.close());
+    const gateway = await startWith(options);
+    announce(options, gateway);
+    const error = await Promise.race([gateway.refused, stopped]);
+    if (error instanceof Error) {
+      await gateway.close();
+      throw error;
     }
-    const { startGateway } = await import('../start.js');
-    const gateway = await startGateway(options);
-    announce(options, { url: gateway.url, trackers: gateway.store.trackers });
     await untilStopped(stopped, () => gateway.close());
   });
+}
+
+/** In this process, or in several. */
+async function startWith(options: GatewayOptions): Promise<Started> {
+  const workers = workerCount(options.workers);
+  // Files that more workers have left are served by those there are.
+  if (workers > 1 || (await otherWorkers(options.directory)).length > 0) {
+    const { startWorkers } = await import('../workers/primary.js');
+    return startWorkers(options, workers);
+  }
+  const { startGateway } = await import('../start.js');
+  const { url, store, close } = await startGateway(options);
+  const refused = new Promise<Error>((resolve) => store.once('refused', resolve));
+  return { url, trackers: store.trackers, refused, close };
 }
 
 interface Started {
   readonly url: string;
   readonly trackers: readonly string[];
+  /** Resolves when the deployment has no place for its directory any more. */
+  readonly refused: Promise<Error>;
+  close(): Promise<void>;
 }
 
 /** What runs, where, and within which bounds. */

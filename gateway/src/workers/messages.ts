@@ -27,6 +27,8 @@ export type PrimaryCalls = SharedCalls & {
   readonly console: () => Promise<ConsoleState>;
   readonly trunk: (event: TrunkEvent) => void;
   readonly trouble: (error: PlainError) => void;
+  /** The deployment has no place for the worker's directory any more. */
+  readonly refused: (error: PlainError) => void;
 };
 
 /** What a worker is asked. */

@@ -29,6 +29,8 @@ import { type ProcessFigures, sumStats, Totals } from './totals.js';
 export interface GatewayOfWorkers {
   readonly url: string;
   readonly trackers: readonly string[];
+  /** Resolves when the deployment has no place for one of the directories any more. */
+  readonly refused: Promise<Error>;
   close(): Promise<void>;
 }
 
@@ -71,7 +73,8 @@ export async function startWorkers(
     await shared.close();
   };
   try {
-    return { url: await primary.start(), trackers: shared.trackers, close };
+    const refused = once(events, 'refused').then(([error]) => error as Error);
+    return { url: await primary.start(), trackers: shared.trackers, refused, close };
   } catch (error) {
     await close();
     throw error;
@@ -242,6 +245,7 @@ class Primary {
       metrics: () => this.#metrics(),
       console: () => this.#feed.state(),
       trunk: (event) => void this.#parts.events.emit('trunk', event),
+      refused: (error) => void this.#parts.events.emit('refused', errorOf(error)),
       trouble: (error) => void this.#parts.events.emit('error', errorOf(error)),
     };
   }

@@ -1,8 +1,7 @@
 import cluster from 'node:cluster';
 import { type FileStore, isStoreError, openBeside, workerDirectory } from '@stevedore/client';
-import { defaultLimits } from '../limits.js';
 import { logTrouble, makeLog } from '../observe/log.js';
-import { type GatewayOptions, openOptions } from '../options.js';
+import { defaultLimits, type GatewayOptions, openOptions } from '../options.js';
 import { type Gateway, startGateway } from '../start.js';
 import { Calls, plainError } from './calls.js';
 import type { PrimaryCalls, WorkerCalls, WorkerStart } from './messages.js';
@@ -103,6 +102,7 @@ async function openStore(
   const store = await openBeside(beside, { ...openOptions(options), directory, trackers });
   store.on('trunk', (event) => primary.tell('trunk', event));
   store.on('error', (error) => primary.tell('trouble', plainError(error)));
+  store.on('refused', (error) => primary.tell('refused', plainError(error)));
   stores.set(number, store);
   return store;
 }

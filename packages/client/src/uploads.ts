@@ -1,10 +1,11 @@
 import type { FileCache } from '@stevedore/cache';
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import { formatKey, type NewFile, type Staging, StoreError } from '@stevedore/staging';
-import { type PutMessage, putChannel, traced } from './channels.js';
+import { type PutMessage, putChannel } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { checkText, Intake, type StageOptions, type Taken } from './intake.js';
+import { onceText } from './once.js';
 import type { StoreOptions } from './options.js';
 import { invalidOption } from './options.js';
 import type {
@@ -15,7 +16,9 @@ import type {
   PutPart,
   Receipt,
   StoreStats,
+  UnfinishedUploads,
 } from './types.js';
+import { LocalUnfinishedUploads } from './unfinished-uploads.js';
 
 /**
  * The store's uploads. Bodies are taken in and staged or, in direct mode, written to FastDFS. Each
@@ -33,13 +36,11 @@ export interface UploadsParts {
   readonly cache: FileCache;
 }
 
-/** Bytes of the mark of an upload that may be sent twice. */
-const ONCE_BYTES = 16;
-
 export class Uploads {
   readonly #parts: UploadsParts;
   readonly #intake: Intake;
   readonly direct: DirectBuffer;
+  readonly unfinished: UnfinishedUploads;
   readonly #counts = { acknowledgedFiles: 0, acknowledgedBytes: 0, failedUploads: 0 };
 
   constructor(parts: UploadsParts) {
@@ -50,6 +51,16 @@ export class Uploads {
       maxFileBytes: options.maxFileSize,
       sync: options.durability === 'sync',
     });
+    this.unfinished = new LocalUnfinishedUploads({
+      ...{ staging, limits: this.#intake.limits, now: parts.now },
+      maxAgeMs: options.unfinishedAge,
+      throwIfClosed: parts.throwIfClosed,
+      stored: ({ name, type, group }, store) => {
+        const upload = async () => this.#acknowledged(await store());
+        if (!putChannel.hasSubscribers) return upload();
+        return putChannel.tracePromise(upload, { store: parts.store, name, type, group });
+      },
+    });
     this.direct = new DirectBuffer({
       trunkStore: new FastdfsTrunkStore(client),
       newTaskId: () => staging.keys.next(),
@@ -59,21 +70,26 @@ export class Uploads {
   }
 
   put(body: Body, options: PutOptions = {}): Promise<Receipt> {
-    const { store } = this.#parts;
+    // As few calls as there can be: every file comes through here.
+    if (!putChannel.hasSubscribers) return this.#put(body, options);
     const { name, type, group } = options;
-    return this.#countUpload(
-      () => ({ store, name, type, group }),
-      () => this.#put(body, options),
-    );
+    const message: PutMessage = { store: this.#parts.store, name, type, group };
+    return putChannel.tracePromise(() => this.#put(body, options), message);
   }
 
   async #put(body: Body, options: PutOptions): Promise<Receipt> {
-    this.#parts.throwIfClosed();
-    if (options.mode === 'direct') return this.#putDirect(body, options);
-    const how = stageOptions(options);
-    const taken = await this.#intake.take(body, options, how.sync);
-    const [file] = await this.#intake.stage([taken], how, this.#parts.now());
-    return this.#acknowledged(file!);
+    try {
+      this.#parts.throwIfClosed();
+      if (options.mode === 'direct') return await this.#putDirect(body, options);
+      const how = stageOptions(options);
+      const taking = this.#intake.take(body, options, how.sync);
+      const taken = taking instanceof Promise ? await taking : taking;
+      const [file] = await this.#intake.stage([taken], how, this.#parts.now());
+      return this.#acknowledged(file!, options.transfer);
+    } catch (error) {
+      this.#counts.failedUploads += 1;
+      throw error;
+    }
   }
 
   async #putDirect(body: Body, options: PutOptions): Promise<Receipt> {
@@ -88,6 +104,7 @@ export class Uploads {
       const fileId = taken.body
         ? await this.direct.put(file)
         : await this.direct.putWhole(file, () => this.#parts.staging.spool.read(file.key, file));
+      this.#count(file);
       return { ...receiptOf(file), key: fileId, fileId, state: 'merged' };
     } finally {
       await this.#intake.discard([taken]);
@@ -98,23 +115,22 @@ export class Uploads {
     parts: Iterable<PutPart> | AsyncIterable<PutPart>,
     options: PutAllOptions = {},
   ): Promise<Receipt[]> {
-    const { store } = this.#parts;
+    if (!putChannel.hasSubscribers) return this.#putAll(parts, options);
     const group = typeof options.group === 'string' ? options.group : undefined;
-    return this.#countUpload(
-      () => ({ store, name: undefined, type: undefined, group }),
-      () => this.#putAll(parts, options),
-    );
+    const { store } = this.#parts;
+    const message: PutMessage = { store, name: undefined, type: undefined, group };
+    return putChannel.tracePromise(() => this.#putAll(parts, options), message);
   }
 
   async #putAll(
     parts: Iterable<PutPart> | AsyncIterable<PutPart>,
     options: PutAllOptions,
   ): Promise<Receipt[]> {
-    this.#parts.throwIfClosed();
-    const { signal } = options;
-    const how = stageOptions(options);
     const taken: Taken[] = [];
     try {
+      this.#parts.throwIfClosed();
+      const { signal } = options;
+      const how = stageOptions(options);
       for await (const { body, ...rest } of parts) {
         taken.push(await this.#intake.take(body, signal ? { ...rest, signal } : rest, how.sync));
         if (signal?.aborted) throw new StoreError('aborted', 'the upload was aborted');
@@ -125,16 +141,23 @@ export class Uploads {
       const files = await this.#intake.stage(taken.splice(0), { ...how, group }, this.#parts.now());
       return files.map((file) => this.#acknowledged(file));
     } catch (error) {
+      this.#counts.failedUploads += 1;
       await this.#intake.discard(taken);
       throw error;
     }
   }
 
-  #acknowledged(file: NewFile): Receipt {
+  #acknowledged(file: NewFile, transfer?: boolean): Receipt {
     const receipt = receiptOf(file);
     const { body, size } = file;
-    if (body && size > 0) this.#parts.cache.put(receipt.key, body, size);
+    this.#count(file);
+    if (body && size > 0) this.#parts.cache.put(receipt.key, body, size, transfer);
     return receipt;
+  }
+
+  #count({ size }: Pick<NewFile, 'size'>): void {
+    this.#counts.acknowledgedFiles += 1;
+    this.#counts.acknowledgedBytes += size;
   }
 
   stats(): Pick<
@@ -142,24 +165,6 @@ export class Uploads {
     'uploadsInFlight' | 'acknowledgedFiles' | 'acknowledgedBytes' | 'failedUploads'
   > {
     return { uploadsInFlight: this.#intake.inFlight, ...this.#counts };
-  }
-
-  async #countUpload<Result extends Receipt | Receipt[]>(
-    message: () => PutMessage,
-    upload: () => Promise<Result>,
-  ): Promise<Result> {
-    const counts = this.#counts;
-    try {
-      const result = await traced(putChannel, message, upload);
-      for (const { size } of Array.isArray(result) ? result : [result]) {
-        counts.acknowledgedFiles += 1;
-        counts.acknowledgedBytes += size;
-      }
-      return result;
-    } catch (error) {
-      counts.failedUploads += 1;
-      throw error;
-    }
   }
 }
 
@@ -169,9 +174,7 @@ function stageOptions({ durability, once }: Pick<PutOptions, 'durability' | 'onc
     throw invalidOption('durability: sync or os');
   }
   if (once === undefined) return { group: undefined, once, sync: durability !== 'os' };
-  if (once.length !== ONCE_BYTES) throw invalidOption(`once: ${ONCE_BYTES} bytes are needed`);
-  const mark = Buffer.from(once).toString('base64url');
-  return { group: undefined, once: mark, sync: durability !== 'os' };
+  return { group: undefined, once: onceText(once), sync: durability !== 'os' };
 }
 
 function receiptOf(file: {

@@ -1,4 +1,4 @@
-import { ProtocolError } from './errors.js';
+import { Status, statusText } from './constants.js';
 
 /**
  * Cursor over received bytes and builder of sent ones. All integers are
@@ -140,4 +140,19 @@ function safeNumber(value: bigint, field: string): number {
     throw new ProtocolError(`field ${field} is out of range (${value})`);
   }
   return number;
+}
+
+/**
+ * Bytes or values that break the FastDFS format. `status` is the errno a server
+ * answers with; a client that meets one in a reply must drop the connection.
+ */
+export class ProtocolError extends Error {
+  override readonly name = 'ProtocolError';
+  readonly code = 'malformed_message';
+  readonly status: number;
+
+  constructor(message: string, status: number = Status.invalid) {
+    super(`${message}: ${statusText(status)}`);
+    this.status = status;
+  }
 }

@@ -1,4 +1,4 @@
-import { ProtocolError } from './errors.js';
+import { ProtocolError } from './bytes.js';
 
 /**
  * FastDFS file ids:
@@ -188,6 +188,27 @@ export function encodePath(storePathIndex: number, high: number, low: number): s
 /** Two upper-case hexadecimal digits. */
 export function hexByte(value: number): string {
   return value.toString(16).toUpperCase().padStart(2, '0');
+}
+
+/**
+ * Names of slave files: the master's up to its extension, the prefix, and an
+ * extension. `extension` undefined takes the master's. Throws ProtocolError for a
+ * prefix or master that the storages refuse too.
+ */
+export function slaveName(master: string, prefix: string, extension: string | undefined): string {
+  const withPath = master.startsWith('M');
+  // `M00/` in front does not count.
+  if (master.length - (withPath ? 4 : 0) < 34) throw new ProtocolError(`master name "${master}"`);
+  const tailAt = master.length - TAIL_CHARS;
+  const dot = master.indexOf('.', tailAt);
+  const stem = dot === -1 ? master : master.slice(0, dot);
+  const own = dot === -1 ? '' : master.slice(dot + 1);
+  const chosen = (extension ?? own).replace(/^\./, '');
+  if (prefix === '-m' && chosen === '') {
+    throw new ProtocolError('prefix "-m" without extension is the name of metadata');
+  }
+  if (prefix === '' && chosen === own) throw new ProtocolError('a slave needs a prefix');
+  return `${stem}${prefix}${chosen === '' ? '' : `.${chosen}`}`;
 }
 
 function decodeSource(bytes: Buffer): string {

@@ -1,3 +1,4 @@
+export { ProtocolError } from './bytes.js';
 export * from './command.js';
 export {
   beginAuthentication,
@@ -10,17 +11,9 @@ export {
   secretsProblem,
   serverProof,
 } from './commands/authentication.js';
-export * from './commands/connection.js';
-export type { FileName } from './commands/shared.js';
-export {
-  type CountedOperation,
-  decodeStatistics,
-  emptyStatistics,
-  encodeStatistics,
-  type OperationCount,
-  type StorageStatistics,
-} from './commands/statistics.js';
-export * from './commands/storage-appender.js';
+export { activeTest, type FileName, quit } from './commands/shared.js';
+export * from './commands/storage-file.js';
+export * from './commands/storage-file.js';
 export * from './commands/storage-file.js';
 export * from './commands/storage-listing.js';
 export * from './commands/storage-metadata.js';
@@ -31,26 +24,41 @@ export {
   migrationRoom,
 } from './commands/storage-migration.js';
 export * from './commands/storage-peer.js';
-export * from './commands/storage-slave.js';
 export * from './commands/storage-sync.js';
 export {
   beat,
   type ChangeList,
+  type CountedOperation,
   type DiskUsage,
+  decodeStatistics,
+  emptyStatistics,
+  encodeStatistics,
   type GetMyIpRequest,
   getMyIp,
   type JoinReply,
   type JoinRequest,
   join,
+  type OperationCount,
   type Parameters,
   parameterReq,
   reportDiskUsage,
   type ServerBrief,
+  type StorageStatistics,
 } from './commands/storage-tracker.js';
-export * from './commands/tracker-admin.js';
+export {
+  deleteGroup,
+  deleteStorage,
+  fetchStorageIds,
+  type GroupAndHost,
+  getGroupName,
+  getLeader,
+  getServerId,
+  getStorageStatus,
+  setTrunkServer,
+  trackerGetStatus,
+} from './commands/tracker-admin.js';
 export * from './commands/tracker-list.js';
 export * from './commands/tracker-query.js';
-export * from './commands/tracker-records.js';
 export * from './commands/tracker-stats.js';
 export {
   ANY_STORE_PATH,
@@ -69,7 +77,6 @@ export {
   StorageStatus,
   statusText,
 } from './constants.js';
-export * from './errors.js';
 export {
   appenderSizeField,
   decodeFields,
@@ -93,22 +100,27 @@ export {
   parseFileName,
   RANDOM_BITS,
   sizeOfField,
+  slaveName,
   TAIL_CHARS,
   uploadExtensionOf,
 } from './file-id.js';
-export * from './frame.js';
-export * from './slave-name.js';
+export type { Codec } from './layout.js';
 export * from './slice-id.js';
 export * from './token.js';
-export { MAX_ENTRIES } from './trunk/constants.js';
 export {
-  type EntryVisitor,
+  encodeDirectoryEntry,
+  encodeEnd,
+  encodeLocalHeader,
+  endBytes,
+  localHeaderBytes,
+  MAX_ENTRIES,
+  memberBytes,
   parseTrunkDirectory,
   parseTrunkEnd,
   parseTrunkTask,
   TAIL_BYTES,
   type TrunkEnd,
   type TrunkEntry,
-} from './trunk/reader.js';
+  type TrunkMember,
+} from './trunk/archive.js';
 export * from './trunk/slice-table.js';
-export * from './trunk/writer.js';

@@ -1,4 +1,4 @@
-import { ProtocolError } from './errors.js';
+import { ProtocolError } from './bytes.js';
 import {
   decodeFields,
   ENCODED_FIELDS_CHARS,

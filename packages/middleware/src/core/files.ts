@@ -1,15 +1,15 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { FileStore, GetOptions, StoredFile } from '@stevedore/client';
+import type { FileInfo, FileStore, GetOptions, Receipt, StoredFile } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
-import { infoJson, receiptJson } from './http/receipt-json.js';
 import { UnsentBytes } from './http/unsent-bytes.js';
 import type { TransferLimits } from './limits.js';
-import { problemAnswer, toProblem } from './problems.js';
-import { ClientRoom, ProgressGuard } from './upload/client-bounds.js';
+import { ProblemError, problemAnswer, toProblem } from './problems.js';
+import type { ResumableRequest, ResumableUploads } from './resumable/resumable.js';
 import { IdempotentUploads, type KeysUnderWay, type Stored } from './upload/idempotency.js';
 import type { UploadPolicy } from './upload/policy.js';
 import { receiveUpload } from './upload/receive.js';
+import { ClientRoom, ProgressGuard } from './upload/request-body.js';
 
 /**
  * The files of a store as an HTTP resource: what POST, GET, HEAD and DELETE do and answer,
@@ -52,6 +52,7 @@ export class Files {
   readonly #room: ClientRoom;
   readonly #repeats: IdempotentUploads;
   readonly #presentation: FilesOptions['presentation'];
+  #resuming: Promise<ResumableUploads> | undefined;
 
   constructor({ store, limits, presentation, underWay }: FilesOptions) {
     this.store = store;
@@ -64,31 +65,68 @@ export class Files {
   }
 
   /** POST. Rejects with ProblemError or the store's error; then comes `refuse` or `closeIfUnread`. */
-  upload(request: IncomingMessage, response: ServerResponse, upload: Upload): Promise<Stored> {
-    const { policy, client, begin } = upload;
-    return this.#repeats.run(request, response, upload, async (once) => {
-      await begin?.();
-      return receiveUpload(request, response, {
-        store: this.store,
-        limits: this.#limits,
-        guard: this.#guard,
-        policy,
-        once,
-        room: this.#room.of(client),
-      });
+  async upload(
+    request: IncomingMessage,
+    response: ServerResponse,
+    upload: Upload,
+  ): Promise<Stored> {
+    const once = this.#repeats.markOf(request, upload);
+    if (!once) {
+      return { receipts: await this.#receive(request, response, upload), replayed: false };
+    }
+    const isGiven = upload.mark !== undefined;
+    return this.#repeats.run(request, response, once, isGiven, async () =>
+      this.#receive(request, response, upload, once),
+    );
+  }
+
+  async #receive(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { policy, client, begin }: Upload,
+    once?: Buffer,
+  ): Promise<Receipt[]> {
+    await begin?.();
+    return receiveUpload(request, response, {
+      store: this.store,
+      limits: this.#limits,
+      guard: this.#guard,
+      policy,
+      once,
+      room: this.#room.of(client),
     });
   }
 
   /** Of one file an object and its Location, of several an array. `base` is their path. */
   uploaded({ receipts, replayed }: Stored, base = '/files'): Answer {
     const stored = receipts.map((receipt) => receiptJson(receipt, base));
-    const [first] = stored;
-    const single = stored.length === 1 && first;
-    return json(201, single || stored, {
-      'cache-control': 'no-store',
-      ...(single ? { location: single.url } : {}),
-      ...(replayed ? { 'idempotency-replayed': 'true' } : {}),
-    });
+    const single = stored.length === 1 ? stored[0] : undefined;
+    const answer = json(201, single ?? stored, 'no-store');
+    if (single) answer.headers.location = single.url;
+    if (replayed) answer.headers['idempotency-replayed'] = 'true';
+    return answer;
+  }
+
+  /**
+   * POST, HEAD, PATCH, DELETE and OPTIONS of uploads in several requests (tus). The protocol is
+   * loaded when it is first asked for. Rejects with `invalid_option` for a store without such.
+   */
+  async resume(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { client, ...asked }: Omit<ResumableRequest, 'room'> & { readonly client: string },
+  ): Promise<Answer> {
+    const uploads = await this.#resumable();
+    if (request.method === 'OPTIONS') return uploads.options();
+    return uploads.handle(request, response, { ...asked, room: this.#room.of(client) });
+  }
+
+  #resumable(): Promise<ResumableUploads> {
+    const parts = { store: this.store, limits: this.#limits, guard: this.#guard };
+    this.#resuming ??= import('./resumable/resumable.js').then(
+      ({ ResumableUploads: Uploads }) => new Uploads(parts),
+    );
+    return this.#resuming;
   }
 
   /** GET and HEAD. Rejects with the store's errors, `range_not_satisfiable`, `precondition_failed`. */
@@ -106,7 +144,7 @@ export class Files {
   /** GET and HEAD of what is known about a file. */
   async info({ method }: IncomingMessage, key: string, base?: string): Promise<Answer> {
     const value = infoJson(await this.store.stat(key), base);
-    const { content, ...head } = json(200, value, { 'cache-control': 'no-cache' });
+    const { content, ...head } = json(200, value, 'no-cache');
     return method === 'HEAD' || !content ? head : { ...head, content };
   }
 
@@ -123,7 +161,7 @@ export class Files {
     others: OutgoingHttpHeaders = {},
   ): void {
     response.writeHead(status, { ...others, ...headers });
-    if (content !== undefined && !Buffer.isBuffer(content)) {
+    if (typeof content === 'object' && !Buffer.isBuffer(content)) {
       content.send(response);
       return;
     }
@@ -161,16 +199,74 @@ export class Files {
   }
 }
 
-function json(status: number, value: unknown, headers: Answer['headers']): Answer {
-  const content = Buffer.from(JSON.stringify(value));
-  return {
-    status,
-    headers: {
-      ...headers,
-      'content-type': 'application/json; charset=utf-8',
-      'content-length': String(content.length),
-      'x-content-type-options': 'nosniff',
-    },
-    content,
+function json(status: number, value: unknown, cacheControl: string) {
+  // A text, and not bytes: it is sent together with the head.
+  const content = JSON.stringify(value);
+  const headers: Record<string, string> = {
+    'cache-control': cacheControl,
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': String(Buffer.byteLength(content)),
+    'x-content-type-options': 'nosniff',
   };
+  return { status, headers, content };
+}
+
+/** Keys, and receipts as JSON shows them. */
+
+export interface ReceiptJson {
+  readonly key: string;
+  /** Relative to the gateway's origin. */
+  readonly url: string;
+  readonly name: string;
+  readonly size: number;
+  readonly type: string;
+  /** 8 hexadecimal digits. */
+  readonly crc32: string;
+  readonly state: string;
+  /** ISO 8601; only where the file has an end. */
+  readonly expiresAt?: string;
+}
+
+export interface InfoJson extends ReceiptJson {
+  /** Once merged. */
+  readonly fileId?: string;
+  readonly affinityGroup?: string;
+  /** ISO 8601. */
+  readonly stagedAt: string;
+}
+
+/** `base`: where the files are served. */
+function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
+  const json: { -readonly [Name in keyof ReceiptJson]: ReceiptJson[Name] } = {
+    key: receipt.key,
+    url: `${base}/${receipt.key}`,
+    name: receipt.name,
+    size: receipt.size,
+    type: receipt.type,
+    crc32: receipt.crc32.toString(16).padStart(8, '0'),
+    state: receipt.state,
+  };
+  if (receipt.expiresAt !== undefined) json.expiresAt = receipt.expiresAt.toISOString();
+  return json;
+}
+
+export function infoJson(info: FileInfo, base?: string): InfoJson {
+  return {
+    ...receiptJson(info, base),
+    ...(info.fileId === undefined ? {} : { fileId: info.fileId }),
+    ...(info.group === undefined ? {} : { affinityGroup: info.group }),
+    stagedAt: info.stagedAt.toISOString(),
+  };
+}
+
+/**
+ * The grammar of keys: 16 bytes as 22 base64url characters, of which the last
+ * one carries two bits. Anything else never reaches the store, which would
+ * take a FastDFS id as well.
+ */
+const KEY = /^[A-Za-z0-9_-]{21}[AQgw]$/;
+
+export function checkKey(text: string): string {
+  if (KEY.test(text)) return text;
+  throw new ProblemError('invalid_key', 'A key has 22 characters: letters, digits, - and _.');
 }

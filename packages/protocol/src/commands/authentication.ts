@@ -1,7 +1,8 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import type { Codec, Command } from '../command.js';
+import { ProtocolError } from '../bytes.js';
+import type { Command } from '../command.js';
 import { CommandCode } from '../constants.js';
-import { ProtocolError } from '../errors.js';
+import type { Codec } from '../layout.js';
 
 /**
  * Not of FastDFS, which asks nobody who he is: two commands with which both ends of a

@@ -1,7 +1,34 @@
-import { ByteReader, ByteWriter } from '../bytes.js';
-import type { Codec } from '../command.js';
-import { GROUP_BYTES } from '../constants.js';
-import { ProtocolError } from '../errors.js';
+import { ProtocolError } from '../bytes.js';
+import type { Command, PayloadCommand } from '../command.js';
+import { CommandCode, GROUP_BYTES } from '../constants.js';
+import { type BodyOf, type Codec, type RecordLayout, record, tail, text } from '../layout.js';
+
+/** How a command is declared, bodies that many have, and the commands that every server takes. */
+
+type Code = (typeof CommandCode)[keyof typeof CommandCode];
+
+export function command<Request, Reply>(
+  name: string,
+  code: Code,
+  request: Codec<Request>,
+  reply: Codec<Reply>,
+): Command<Request, Reply> {
+  return { name, code, request, reply };
+}
+
+export function payloadCommand<Request extends { readonly size: number }, Reply>(
+  name: string,
+  code: Code,
+  request: RecordLayout<Request>,
+  reply: Codec<Reply>,
+): PayloadCommand<Request, Reply> {
+  return {
+    ...command(name, code, request, reply),
+    minHeadBytes: request.bytes.wide,
+    headBytes: request.bytesOf,
+    payloadBytes: ({ size }) => size,
+  };
+}
 
 /** A body of no bytes. */
 export const nothing: Codec<undefined> = {
@@ -12,30 +39,36 @@ export const nothing: Codec<undefined> = {
   },
 };
 
-/** A group name and a file name without its group; what most requests name a file by. */
-export interface FileName {
-  readonly group: string;
-  /** `M00/3F/A2/...` */
-  readonly name: string;
+/** A body handed through as it is. */
+export const raw: Codec<Buffer> = { encode: (value) => value, decode: (bytes) => bytes };
+
+export const latin1: Codec<string> = {
+  encode: (value) => Buffer.from(value, 'latin1'),
+  decode: (bytes) => bytes.toString('latin1'),
+};
+
+/** That body, or none. */
+export function optional<T>(codec: Codec<T>): Codec<T | undefined> {
+  return {
+    encode: (value) => (value === undefined ? Buffer.alloc(0) : codec.encode(value)),
+    decode: (bytes) => (bytes.length === 0 ? undefined : codec.decode(bytes)),
+  };
 }
 
-/** `group str(16) | name text` */
-export const fileName: Codec<FileName> = {
-  encode: ({ group, name }) =>
-    new ByteWriter().text(group, GROUP_BYTES, 'group').restText(name).toBuffer(),
-  decode(bytes) {
-    const reader = new ByteReader(bytes);
-    return { group: reader.text(GROUP_BYTES, 'group'), name: reader.restText() };
-  },
-};
+export const group = text(GROUP_BYTES);
 
-/** `group str(16)` */
-export const groupOnly: Codec<{ readonly group: string }> = {
-  encode: ({ group }) => new ByteWriter().text(group, GROUP_BYTES, 'group').toBuffer(),
-  decode(bytes) {
-    const reader = new ByteReader(bytes);
-    const group = reader.text(GROUP_BYTES, 'group');
-    reader.end('a group query');
-    return { group };
-  },
-};
+/** A group name and a file name without its group; what most requests name a file by. */
+export const fileName = record({
+  group,
+  /** `M00/3F/A2/...` */
+  name: tail(),
+});
+export type FileName = BodyOf<typeof fileName>;
+
+export const groupOnly = record({ group }, 'a group query');
+
+/** ACTIVE_TEST (111): asks any server whether it is there. */
+export const activeTest = command('ACTIVE_TEST', CommandCode.activeTest, nothing, nothing);
+
+/** QUIT (82): there is no reply, the server closes. */
+export const quit = command('QUIT', CommandCode.quit, nothing, nothing);

@@ -1,70 +1,46 @@
-import { ByteReader, ByteWriter } from '../bytes.js';
-import type { Codec, Command, PayloadCommand } from '../command.js';
-import { CommandCode, EXTENSION_BYTES, GROUP_BYTES, IP_BYTES } from '../constants.js';
-import { ProtocolError } from '../errors.js';
-import { type FileName, fileName, nothing } from './shared.js';
+import { CommandCode, EXTENSION_BYTES, SLAVE_PREFIX_BYTES } from '../constants.js';
+import {
+  address,
+  type BodyOf,
+  counted,
+  crc32,
+  i64,
+  length,
+  record,
+  size,
+  tail,
+  text,
+  u8,
+} from '../layout.js';
+import { command, fileName, group, nothing, payloadCommand, raw } from './shared.js';
 
-export interface UploadRequest {
+const uploadRequest = record({
   /** 0 to 254, or ANY_STORE_PATH to let the storage choose. */
-  readonly storePathIndex: number;
-  /** Bytes of the file. */
-  readonly size: number;
+  storePathIndex: u8,
+  /** Bytes of the file, which follow. */
+  size,
   /** Without its dot, at most 6 of `A-Z a-z 0-9 . _ -`; may be empty. */
-  readonly extension: string;
-}
-
-const UPLOAD_HEAD_BYTES = 1 + 8 + EXTENSION_BYTES;
-
-/** `store_path_index u8 | size i64 | ext str(6)`, then the bytes of the file */
-const uploadRequest: Codec<UploadRequest> = {
-  encode: ({ storePathIndex, size, extension }) =>
-    new ByteWriter()
-      .u8(storePathIndex)
-      .i64(size)
-      .text(extension, EXTENSION_BYTES, 'ext')
-      .toBuffer(),
-  decode(bytes) {
-    const reader = new ByteReader(bytes);
-    const storePathIndex = reader.u8('store_path_index');
-    const size = reader.size('size');
-    return { storePathIndex, size, extension: reader.text(EXTENSION_BYTES, 'ext') };
-  },
-};
+  extension: text(EXTENSION_BYTES),
+});
+export type UploadRequest = BodyOf<typeof uploadRequest>;
 
 /** UPLOAD_FILE (11): stores a new file; the reply names it. */
-export const uploadFile: PayloadCommand<UploadRequest, FileName> = {
-  name: 'UPLOAD_FILE',
-  code: CommandCode.uploadFile,
-  request: uploadRequest,
-  reply: fileName,
-  minHeadBytes: UPLOAD_HEAD_BYTES,
-  headBytes: () => UPLOAD_HEAD_BYTES,
-  payloadBytes: ({ size }) => size,
-};
+export const uploadFile = payloadCommand(
+  'UPLOAD_FILE',
+  CommandCode.uploadFile,
+  uploadRequest,
+  fileName,
+);
 
-export interface DownloadRequest extends FileName {
+const downloadRequest = record({
   /** First byte wanted. */
-  readonly offset: number;
+  offset: size,
   /** Bytes wanted; 0 means to the end of the file. */
-  readonly length: number;
-}
-
-/** `offset i64 | bytes i64 | group str(16) | name text`; the reply's body is the bytes asked for. */
-const downloadRequest: Codec<DownloadRequest> = {
-  encode: ({ offset, length, group, name }) =>
-    new ByteWriter()
-      .i64(offset)
-      .i64(length)
-      .text(group, GROUP_BYTES, 'group')
-      .restText(name)
-      .toBuffer(),
-  decode(bytes) {
-    const reader = new ByteReader(bytes);
-    const offset = reader.size('offset');
-    const length = reader.size('bytes');
-    return { offset, length, ...fileName.decode(reader.rest()) };
-  },
-};
+  length: size,
+  group,
+  name: tail(),
+});
+export type DownloadRequest = BodyOf<typeof downloadRequest>;
 
 /**
  * Flags of DOWNLOAD_FILE, carried in the request header's status byte, which stock storages do
@@ -73,65 +49,156 @@ const downloadRequest: Codec<DownloadRequest> = {
  */
 export const DownloadFlag = { placeWanted: 1 } as const;
 
-/** A body handed through as it is. */
-const rawBytes: Codec<Buffer> = { encode: (value) => value, decode: (value) => value };
-
 /** DOWNLOAD_FILE (14): bytes of a file. Clients stream the reply instead of decoding it. */
-export const downloadFile: Command<DownloadRequest, Buffer> = {
-  name: 'DOWNLOAD_FILE',
-  code: CommandCode.downloadFile,
-  request: downloadRequest,
-  reply: rawBytes,
-};
+export const downloadFile = command(
+  'DOWNLOAD_FILE',
+  CommandCode.downloadFile,
+  downloadRequest,
+  raw,
+);
 
 /** DELETE_FILE (12) */
-export const deleteFile: Command<FileName, undefined> = {
-  name: 'DELETE_FILE',
-  code: CommandCode.deleteFile,
-  request: fileName,
-  reply: nothing,
-};
+export const deleteFile = command('DELETE_FILE', CommandCode.deleteFile, fileName, nothing);
 
 /** Flags of QUERY_FILE_INFO, carried in the request header's status byte. */
 export const QueryInfoFlag = { noCrc: 1, silent: 2 } as const;
 
-export interface RemoteFileInfo {
-  /** Bytes. */
-  readonly size: number;
-  /** Modification time, unix seconds. */
-  readonly mtimeSeconds: number;
-  /** Unsigned. */
-  readonly crc32: number;
-  /** Address of the storage that first took the file; empty if it cannot tell. */
-  readonly sourceAddress: string;
-}
-
-/** 40 or 70 bytes: `size i64 | mtime i64 | crc32 i64, sign-extended | source ip str(16|46)` */
-const remoteFileInfo: Codec<RemoteFileInfo> = {
-  encode: (value, width = 'narrow') =>
-    new ByteWriter()
-      .i64(value.size)
-      .i64(value.mtimeSeconds)
-      .crc32(value.crc32)
-      .text(value.sourceAddress, IP_BYTES[width], 'source ip')
-      .toBuffer(),
-  decode(bytes) {
-    const ipBytes = bytes.length - 24;
-    if (ipBytes !== IP_BYTES.narrow && ipBytes !== IP_BYTES.wide) {
-      throw new ProtocolError(`a file info reply of ${bytes.length} bytes`);
-    }
-    const reader = new ByteReader(bytes);
-    const size = reader.size('size');
-    const mtimeSeconds = reader.i64('mtime');
-    const crc32 = reader.crc32('crc32');
-    return { size, mtimeSeconds, crc32, sourceAddress: reader.text(ipBytes, 'source ip') };
+const remoteFileInfo = record(
+  {
+    size,
+    mtimeSeconds: i64,
+    /** Unsigned. */
+    crc32,
+    /** Of the storage that first took the file; empty if it cannot tell. */
+    sourceAddress: address(),
   },
-};
+  'a file info reply',
+);
+export type RemoteFileInfo = BodyOf<typeof remoteFileInfo>;
 
 /** QUERY_FILE_INFO (22) */
-export const queryFileInfo: Command<FileName, RemoteFileInfo> = {
-  name: 'QUERY_FILE_INFO',
-  code: CommandCode.queryFileInfo,
-  request: fileName,
-  reply: remoteFileInfo,
+export const queryFileInfo = command(
+  'QUERY_FILE_INFO',
+  CommandCode.queryFileInfo,
+  fileName,
+  remoteFileInfo,
+);
+
+/**
+ * Appender files: files that may grow, be overwritten in part, and be cut. Their group is not
+ * sent: the storage knows its own.
+ */
+
+/** UPLOAD_APPENDER_FILE (23): as UPLOAD_FILE, for a file that may change later. */
+export const uploadAppenderFile = {
+  ...uploadFile,
+  name: 'UPLOAD_APPENDER_FILE',
+  code: CommandCode.uploadAppenderFile,
 };
+
+const appendRequest = record({
+  '#name': length,
+  /** Bytes to append, which follow. */
+  size,
+  /** `M00/3F/A2/...` */
+  name: counted(),
+});
+export type AppendRequest = BodyOf<typeof appendRequest>;
+
+/** APPEND_FILE (24) */
+export const appendFile = payloadCommand(
+  'APPEND_FILE',
+  CommandCode.appendFile,
+  appendRequest,
+  nothing,
+);
+
+const modifyRequest = record({
+  '#name': length,
+  /** Where the bytes go; at most the present size. */
+  offset: size,
+  size,
+  name: counted(),
+});
+export type ModifyRequest = BodyOf<typeof modifyRequest>;
+
+/** MODIFY_FILE (34): overwrites from `offset` on; writing past the end extends the file. */
+export const modifyFile = payloadCommand(
+  'MODIFY_FILE',
+  CommandCode.modifyFile,
+  modifyRequest,
+  nothing,
+);
+
+const truncateRequest = record(
+  {
+    '#name': length,
+    /** Bytes the file shall have; more than it has fills with zeros. */
+    size,
+    name: counted(),
+  },
+  'TRUNCATE_FILE',
+);
+export type TruncateRequest = BodyOf<typeof truncateRequest>;
+
+/** TRUNCATE_FILE (36) */
+export const truncateFile = command(
+  'TRUNCATE_FILE',
+  CommandCode.truncateFile,
+  truncateRequest,
+  nothing,
+);
+
+/** REGENERATE_APPENDER_FILENAME (38): the appender becomes a normal file of another name. */
+export const regenerateAppender = command(
+  'REGENERATE_APPENDER_FILENAME',
+  CommandCode.regenerateAppenderFilename,
+  record({ name: tail() }),
+  fileName,
+);
+
+/** Files that hang on another one: slaves, stored under its name, and links. */
+
+/** What a name has behind its master's, 1 to 16 of `A-Z a-z 0-9 . _ -`. */
+const prefix = text(SLAVE_PREFIX_BYTES);
+const extension = text(EXTENSION_BYTES);
+
+const slaveUploadRequest = record({
+  '#master': length,
+  /** Bytes that follow. */
+  size,
+  prefix,
+  extension,
+  /** Name of the master without its group. */
+  master: counted(),
+});
+export type SlaveUploadRequest = BodyOf<typeof slaveUploadRequest>;
+
+/** UPLOAD_SLAVE_FILE (21): stores a file under its master's name and a prefix. */
+export const uploadSlaveFile = payloadCommand(
+  'UPLOAD_SLAVE_FILE',
+  CommandCode.uploadSlaveFile,
+  slaveUploadRequest,
+  fileName,
+);
+
+const linkRequest = record(
+  {
+    '#master': length,
+    '#source': length,
+    '#signature': length,
+    group,
+    prefix,
+    extension,
+    /** Empty: the link gets a name of its own. */
+    master: counted(),
+    /** Name of the file the link leads to. */
+    source: counted(),
+    signature: counted(),
+  },
+  'CREATE_LINK',
+);
+export type LinkRequest = BodyOf<typeof linkRequest>;
+
+/** CREATE_LINK (20) */
+export const createLink = command('CREATE_LINK', CommandCode.createLink, linkRequest, fileName);

@@ -1,7 +1,7 @@
-import { ByteReader, ByteWriter } from '../bytes.js';
-import type { Codec, Command } from '../command.js';
-import { CommandCode, GROUP_BYTES } from '../constants.js';
-import { ProtocolError } from '../errors.js';
+import { ProtocolError } from '../bytes.js';
+import { CommandCode } from '../constants.js';
+import { type BodyOf, record, u8 } from '../layout.js';
+import { command, group, nothing } from './shared.js';
 
 /**
  * The files of one store path, as a storage lists them for a peer that has lost its
@@ -15,30 +15,16 @@ export const LISTING_END_BYTES = 8;
 /** Longest line: a time, a letter, two names. */
 export const MAX_LISTING_LINE_BYTES = 512;
 
-export interface FilesOfPath {
-  readonly group: string;
-  readonly storePathIndex: number;
-}
-
-/** `group str(16) | path u8` */
-const filesOfPath: Codec<FilesOfPath> = {
-  encode: ({ group, storePathIndex }) =>
-    new ByteWriter().text(group, GROUP_BYTES, 'group').u8(storePathIndex).toBuffer(),
-  decode(bytes) {
-    const reader = new ByteReader(bytes);
-    const group = reader.text(GROUP_BYTES, 'group');
-    const storePathIndex = reader.u8('path');
-    reader.end('a request for the files of a path');
-    return { group, storePathIndex };
-  },
-};
+const filesOfPath = record({ group, storePathIndex: u8 }, 'a request for the files of a path');
+export type FilesOfPath = BodyOf<typeof filesOfPath>;
 
 /** FETCH_ONE_PATH_BINLOG (26). Its reply is no body but a listing. */
-export const fetchOnePathBinlog: Omit<Command<FilesOfPath, never>, 'reply'> = {
-  name: 'FETCH_ONE_PATH_BINLOG',
-  code: CommandCode.fetchOnePathBinlog,
-  request: filesOfPath,
-};
+export const fetchOnePathBinlog = command(
+  'FETCH_ONE_PATH_BINLOG',
+  CommandCode.fetchOnePathBinlog,
+  filesOfPath,
+  nothing,
+);
 
 export interface ListingLine {
   /** When the file came to be, unix seconds. */

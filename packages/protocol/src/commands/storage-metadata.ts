@@ -1,13 +1,7 @@
-import { ByteReader, ByteWriter } from '../bytes.js';
-import type { Codec, Command } from '../command.js';
-import {
-  CommandCode,
-  GROUP_BYTES,
-  MAX_METADATA_KEY_BYTES,
-  MAX_METADATA_VALUE_BYTES,
-} from '../constants.js';
-import { ProtocolError } from '../errors.js';
-import { type FileName, fileName, nothing } from './shared.js';
+import { ProtocolError } from '../bytes.js';
+import { CommandCode, MAX_METADATA_KEY_BYTES, MAX_METADATA_VALUE_BYTES } from '../constants.js';
+import { type BodyOf, counted, countedBytes, type Field, length, record, u8 } from '../layout.js';
+import { command, fileName, group, nothing, raw } from './shared.js';
 
 /**
  * Metadata: texts by name that hang on a file. On the wire and on disk it is one
@@ -18,12 +12,6 @@ export type Metadata = Readonly<Record<string, string>>;
 
 /** overwrite: replaces all there is. merge: changes and adds what is named. */
 export type MetadataMode = 'overwrite' | 'merge';
-
-export interface SetMetadataRequest extends FileName {
-  readonly mode: MetadataMode;
-  /** As `encodeMetadata` gives it. */
-  readonly metadata: Buffer;
-}
 
 const RECORD_SEPARATOR = '\x01';
 const FIELD_SEPARATOR = '\x02';
@@ -55,55 +43,41 @@ export function decodeMetadata(bytes: Buffer): Metadata {
   return metadata;
 }
 
-/** `name_len i64 | meta_len i64 | flag u8 | group str(16) | name | metadata` */
-const setMetadataRequest: Codec<SetMetadataRequest> = {
-  encode: ({ group, name, mode, metadata }) =>
-    new ByteWriter()
-      .i64(name.length)
-      .i64(metadata.length)
-      .u8(FLAGS[mode])
-      .text(group, GROUP_BYTES, 'group')
-      .restText(name)
-      .raw(metadata)
-      .toBuffer(),
-  decode(bytes) {
-    const reader = new ByteReader(bytes);
-    const nameBytes = reader.size('name length');
-    const metadataBytes = reader.size('metadata length');
-    const mode = readMode(reader);
-    const group = reader.text(GROUP_BYTES, 'group');
-    if (nameBytes + metadataBytes !== reader.remaining) {
-      throw new ProtocolError(`${nameBytes} and ${metadataBytes} bytes announced`);
-    }
-    const name = reader.bytes(nameBytes, 'name').toString('latin1');
-    return { group, name, mode, metadata: reader.rest() };
+const mode: Field<MetadataMode> = {
+  ...u8,
+  write: (writer, value) => writer.u8(FLAGS[value]),
+  read(reader, name) {
+    const flag = reader.u8(name);
+    if (flag === FLAGS.overwrite) return 'overwrite';
+    if (flag === FLAGS.merge) return 'merge';
+    throw new ProtocolError(`metadata flag ${flag}`);
   },
 };
 
-/** SET_METADATA (13) */
-export const setMetadata: Command<SetMetadataRequest, undefined> = {
-  name: 'SET_METADATA',
-  code: CommandCode.setMetadata,
-  request: setMetadataRequest,
-  reply: nothing,
-};
+const setMetadataRequest = record(
+  {
+    '#name': length,
+    '#metadata': length,
+    mode,
+    group,
+    name: counted(),
+    /** As `encodeMetadata` gives it. */
+    metadata: countedBytes,
+  },
+  'SET_METADATA',
+);
+export type SetMetadataRequest = BodyOf<typeof setMetadataRequest>;
 
-const metadataText: Codec<Buffer> = { encode: (value) => value, decode: (value) => value };
+/** SET_METADATA (13) */
+export const setMetadata = command(
+  'SET_METADATA',
+  CommandCode.setMetadata,
+  setMetadataRequest,
+  nothing,
+);
 
 /** GET_METADATA (15): the reply is the text; status 2 when there is none. */
-export const getMetadata: Command<FileName, Buffer> = {
-  name: 'GET_METADATA',
-  code: CommandCode.getMetadata,
-  request: fileName,
-  reply: metadataText,
-};
-
-function readMode(reader: ByteReader): MetadataMode {
-  const flag = reader.u8('flag');
-  if (flag === FLAGS.overwrite) return 'overwrite';
-  if (flag === FLAGS.merge) return 'merge';
-  throw new ProtocolError(`metadata flag ${flag}`);
-}
+export const getMetadata = command('GET_METADATA', CommandCode.getMetadata, fileName, raw);
 
 function checkText(what: string, text: string, maxBytes: number): void {
   if (Buffer.byteLength(text) > maxBytes) {

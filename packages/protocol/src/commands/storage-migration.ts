@@ -1,7 +1,7 @@
-import { ByteReader, ByteWriter } from '../bytes.js';
-import type { Codec, Command } from '../command.js';
+import { ProtocolError } from '../bytes.js';
 import { CommandCode } from '../constants.js';
-import { ProtocolError } from '../errors.js';
+import { type BodyOf, type Codec, only, record, size } from '../layout.js';
+import { command, raw } from './shared.js';
 
 /**
  * Not of FastDFS: what operators ask of a storage that moves its small files, and what
@@ -21,67 +21,43 @@ const action: Codec<MigrationAction> = {
   },
 };
 
-const json: Codec<Buffer> = { encode: (value) => value, decode: (bytes) => bytes };
-
 /** MIGRATION_CONTROL (210): an action as text; the reply is the status after it, as JSON. */
-export const migrationControl: Command<MigrationAction, Buffer> = {
-  name: 'MIGRATION_CONTROL',
-  code: CommandCode.migrationControl,
-  request: action,
-  reply: json,
-};
+export const migrationControl = command(
+  'MIGRATION_CONTROL',
+  CommandCode.migrationControl,
+  action,
+  raw,
+);
 
 /** What a metadata server expects of the coming interval, and what it takes; bytes a second. */
-export interface MigrationRoom {
-  /** B_logic. */
-  readonly capacityBytes: number;
-  readonly metadataBytes: number;
-  readonly smallFileBytes: number;
-  /** The efficiency that it wants to stay at or below, in thousandths. */
-  readonly markPerMille: number;
-  /** Of the load that was asked for, what it takes in this interval; nobody else may bring any. */
-  readonly takenBytes: number;
-}
-
-const load: Codec<number> = {
-  encode: (bytes) => new ByteWriter().i64(bytes).toBuffer(),
-  decode(bytes) {
-    const reader = new ByteReader(bytes);
-    const value = reader.size('load');
-    reader.end('MIGRATION_ROOM');
-    return value;
+const roomFields = record(
+  {
+    /** B_logic. */
+    capacityBytes: size,
+    metadataBytes: size,
+    smallFileBytes: size,
+    /** The efficiency that it wants to stay at or below, in thousandths. */
+    markPerMille: size,
+    /** Of the load that was asked for, what it takes in this interval; nobody else may bring any. */
+    takenBytes: size,
   },
-};
+  'MIGRATION_ROOM',
+);
+export type MigrationRoom = BodyOf<typeof roomFields>;
 
-/** `capacity | metadata | small files | mark | taken`, i64 each */
 const room: Codec<MigrationRoom> = {
-  encode: (value) =>
-    new ByteWriter()
-      .i64(value.capacityBytes)
-      .i64(value.metadataBytes)
-      .i64(value.smallFileBytes)
-      .i64(value.markPerMille)
-      .i64(value.takenBytes)
-      .toBuffer(),
+  ...roomFields,
   decode(bytes) {
-    const reader = new ByteReader(bytes);
-    const value = {
-      capacityBytes: reader.size('capacity'),
-      metadataBytes: reader.size('metadata'),
-      smallFileBytes: reader.size('small files'),
-      markPerMille: reader.size('mark'),
-      takenBytes: reader.size('taken'),
-    };
-    reader.end('MIGRATION_ROOM');
+    const value = roomFields.decode(bytes);
     if (value.capacityBytes < 1) throw new ProtocolError('a server that does nothing');
     return value;
   },
 };
 
-/** MIGRATION_ROOM (211): `load i64`, bytes a second to bring in the coming interval; 0 only asks. */
-export const migrationRoom: Command<number, MigrationRoom> = {
-  name: 'MIGRATION_ROOM',
-  code: CommandCode.migrationRoom,
-  request: load,
-  reply: room,
-};
+/** MIGRATION_ROOM (211): bytes a second to bring in the coming interval; 0 only asks. */
+export const migrationRoom = command(
+  'MIGRATION_ROOM',
+  CommandCode.migrationRoom,
+  only(size, 'MIGRATION_ROOM'),
+  room,
+);

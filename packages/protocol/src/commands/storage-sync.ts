@@ -1,277 +1,149 @@
-import { ByteReader, ByteWriter } from '../bytes.js';
-import type { Codec, Command } from '../command.js';
-import { CommandCode, GROUP_BYTES, IP_BYTES, STORAGE_ID_BYTES } from '../constants.js';
-import { ProtocolError } from '../errors.js';
-import { nothing } from './shared.js';
-import { type ChangeList, changeList, type ServerBrief, serverBrief } from './storage-tracker.js';
+import { ProtocolError } from '../bytes.js';
+import { CommandCode } from '../constants.js';
+import { type BodyOf, type Codec, i32, i64, list, only, record, size, u8 } from '../layout.js';
+import { command, group, latin1, nothing, optional } from './shared.js';
+import { changeList, serverBrief, storageId, wideAddress } from './storage-tracker.js';
 
 /** What storages and trackers tell each other about who copies from whom. */
 
-export interface SyncSource {
-  /** Storage to copy from. */
-  readonly sourceId: string;
-  /** It copies what is older than this, unix seconds. */
-  readonly untilSeconds: number;
-}
-
-const SYNC_SOURCE_BYTES = STORAGE_ID_BYTES + 8;
-
-/** `src_id str(16) | until i64` */
-const syncSource: Codec<SyncSource> = {
-  encode: ({ sourceId, untilSeconds }) =>
-    new ByteWriter().text(sourceId, STORAGE_ID_BYTES, 'src id').i64(untilSeconds).toBuffer(),
-  decode(bytes) {
-    const reader = new ByteReader(bytes);
-    const sourceId = reader.text(STORAGE_ID_BYTES, 'src id');
-    const untilSeconds = reader.i64('until');
-    reader.end('a sync source');
-    return { sourceId, untilSeconds };
+const syncSource = record(
+  {
+    /** Storage to copy from. */
+    sourceId: storageId,
+    /** It copies what is older than this, unix seconds. */
+    untilSeconds: i64,
   },
-};
+  'a sync source',
+);
+export type SyncSource = BodyOf<typeof syncSource>;
 
-/** As `syncSource`, or nothing: there is nobody to copy from. */
-const maybeSyncSource: Codec<SyncSource | undefined> = {
-  encode: (value) => (value ? syncSource.encode(value) : Buffer.alloc(0)),
-  decode: (bytes) => (bytes.length === 0 ? undefined : syncSource.decode(bytes)),
-};
+/** Empty where there is no storage to copy from. */
+const maybeSyncSource = optional(syncSource);
 
 /** STORAGE_SYNC_DEST_REQ (87): a new storage asks whom to copy from. Needs a join. */
-export const syncDestReq: Command<undefined, SyncSource | undefined> = {
-  name: 'STORAGE_SYNC_DEST_REQ',
-  code: CommandCode.storageSyncDestReq,
-  request: nothing,
-  reply: maybeSyncSource,
-};
+export const syncDestReq = command(
+  'STORAGE_SYNC_DEST_REQ',
+  CommandCode.storageSyncDestReq,
+  nothing,
+  maybeSyncSource,
+);
 
 /** STORAGE_SYNC_DEST_QUERY (79): whom do I copy from at present? Needs a join. */
-export const syncDestQuery: Command<undefined, SyncSource | undefined> = {
-  name: 'STORAGE_SYNC_DEST_QUERY',
-  code: CommandCode.storageSyncDestQuery,
-  request: nothing,
-  reply: maybeSyncSource,
-};
+export const syncDestQuery = command(
+  'STORAGE_SYNC_DEST_QUERY',
+  CommandCode.storageSyncDestQuery,
+  nothing,
+  maybeSyncSource,
+);
 
-/** STORAGE_SYNC_NOTIFY (88): I copy from this one; an empty id: from nobody. Needs a join. */
-export const syncNotify: Command<SyncSource, undefined> = {
-  name: 'STORAGE_SYNC_NOTIFY',
-  code: CommandCode.storageSyncNotify,
-  request: {
-    ...syncSource,
-    decode(bytes) {
-      if (bytes.length !== SYNC_SOURCE_BYTES) {
-        throw new ProtocolError(`a sync notification of ${bytes.length} bytes`);
-      }
-      return syncSource.decode(bytes);
-    },
-  },
-  reply: nothing,
-};
+/** STORAGE_SYNC_NOTIFY (88): I copy from this one; an empty id: from none. Needs a join. */
+export const syncNotify = command(
+  'STORAGE_SYNC_NOTIFY',
+  CommandCode.storageSyncNotify,
+  syncSource,
+  nothing,
+);
 
-export interface GroupAndStorage {
-  readonly group: string;
-  readonly id: string;
-}
-
-/** `group str(16) | id str(16)` */
-const groupAndStorage: Codec<GroupAndStorage> = {
-  encode: ({ group, id }) =>
-    new ByteWriter().text(group, GROUP_BYTES, 'group').text(id, STORAGE_ID_BYTES, 'id').toBuffer(),
-  decode(bytes) {
-    const reader = new ByteReader(bytes);
-    const group = reader.text(GROUP_BYTES, 'group');
-    const id = reader.text(STORAGE_ID_BYTES, 'id');
-    reader.end('a storage query');
-    return { group, id };
-  },
-};
+const groupAndStorage = record({ group, id: storageId }, 'a storage query');
+export type GroupAndStorage = BodyOf<typeof groupAndStorage>;
 
 /** STORAGE_SYNC_SRC_REQ (86): whom does that storage copy from? */
-export const syncSrcReq: Command<GroupAndStorage, SyncSource | undefined> = {
-  name: 'STORAGE_SYNC_SRC_REQ',
-  code: CommandCode.storageSyncSrcReq,
-  request: groupAndStorage,
-  reply: maybeSyncSource,
-};
+export const syncSrcReq = command(
+  'STORAGE_SYNC_SRC_REQ',
+  CommandCode.storageSyncSrcReq,
+  groupAndStorage,
+  maybeSyncSource,
+);
 
-/** STORAGE_CHANGELOG_REQ (77): empty on a joined connection, else `group | id`; log lines. */
-export const changelogReq: Command<GroupAndStorage | undefined, string> = {
-  name: 'STORAGE_CHANGELOG_REQ',
-  code: CommandCode.storageChangelogReq,
-  request: {
-    encode: (value) => (value ? groupAndStorage.encode(value) : Buffer.alloc(0)),
-    decode: (bytes) => (bytes.length === 0 ? undefined : groupAndStorage.decode(bytes)),
-  },
-  reply: {
-    encode: (value) => Buffer.from(value, 'latin1'),
-    decode: (bytes) => bytes.toString('latin1'),
-  },
-};
+/** STORAGE_CHANGELOG_REQ (77): empty on a joined connection; the reply is log lines. */
+export const changelogReq = command(
+  'STORAGE_CHANGELOG_REQ',
+  CommandCode.storageChangelogReq,
+  optional(groupAndStorage),
+  latin1,
+);
 
-export interface SyncedUntil {
-  readonly sourceId: string;
+const syncedUntil = record({
+  sourceId: storageId,
   /** Time of the last change that came from there; 0 for none. */
-  readonly seconds: number;
-}
+  seconds: i32,
+});
+export type SyncedUntil = BodyOf<typeof syncedUntil>;
 
-const SYNC_REPORT_BYTES = STORAGE_ID_BYTES + 4;
+/** STORAGE_SYNC_REPORT (89): of each peer. Needs a join. */
+export const syncReport = command(
+  'STORAGE_SYNC_REPORT',
+  CommandCode.storageSyncReport,
+  list(syncedUntil, 'a sync report', 1),
+  changeList,
+);
 
-/** `src_id str(16) | timestamp i32` for each peer, at least one */
-const syncReports: Codec<readonly SyncedUntil[]> = {
-  encode(reports) {
-    const writer = new ByteWriter();
-    for (const each of reports) {
-      writer.text(each.sourceId, STORAGE_ID_BYTES, 'src id').i32(each.seconds);
-    }
-    return writer.toBuffer();
-  },
-  decode(bytes) {
-    if (bytes.length === 0 || bytes.length % SYNC_REPORT_BYTES !== 0) {
-      throw new ProtocolError(`a sync report of ${bytes.length} bytes`);
-    }
-    const reader = new ByteReader(bytes);
-    const reports: SyncedUntil[] = [];
-    while (reader.remaining > 0) {
-      const sourceId = reader.text(STORAGE_ID_BYTES, 'src id');
-      reports.push({ sourceId, seconds: reader.i32('timestamp') });
-    }
-    return reports;
-  },
-};
+const statusReport = record({ group, brief: serverBrief }, 'STORAGE_REPORT_STATUS');
+export type StatusReport = BodyOf<typeof statusReport>;
 
-/** STORAGE_SYNC_REPORT (89). Needs a join. */
-export const syncReport: Command<readonly SyncedUntil[], ChangeList> = {
-  name: 'STORAGE_SYNC_REPORT',
-  code: CommandCode.storageSyncReport,
-  request: syncReports,
-  reply: changeList,
-};
-
-export interface StatusReport {
-  readonly group: string;
-  readonly brief: ServerBrief;
-}
-
-/** STORAGE_REPORT_STATUS (76): `group str(16)` and a brief record: a source tells of its peer. */
-export const reportStatus: Command<StatusReport, undefined> = {
-  name: 'STORAGE_REPORT_STATUS',
-  code: CommandCode.storageReportStatus,
-  request: {
-    encode: ({ group, brief }) =>
-      new ByteWriter().text(group, GROUP_BYTES, 'group').raw(serverBrief.encode(brief)).toBuffer(),
-    decode(bytes) {
-      const reader = new ByteReader(bytes);
-      const group = reader.text(GROUP_BYTES, 'group');
-      return { group, brief: serverBrief.decode(reader.rest()) };
-    },
-  },
-  reply: nothing,
-};
+/** STORAGE_REPORT_STATUS (76): a source reports the status of its peer. */
+export const reportStatus = command(
+  'STORAGE_REPORT_STATUS',
+  CommandCode.storageReportStatus,
+  statusReport,
+  nothing,
+);
 
 /** STORAGE_REPLICA_CHG (85): servers that the tracker's list lacks. Needs a join. */
-export const replicaChange: Command<readonly ServerBrief[], undefined> = {
-  name: 'STORAGE_REPLICA_CHG',
-  code: CommandCode.storageReplicaChange,
-  request: {
-    encode: (briefs) => Buffer.concat(briefs.map((brief) => serverBrief.encode(brief))),
-    decode(bytes) {
-      const width = serverBrief.bytes;
-      if (bytes.length === 0 || bytes.length % width !== 0) {
-        throw new ProtocolError(`a replica change of ${bytes.length} bytes`);
-      }
-      return Array.from({ length: bytes.length / width }, (_, index) =>
-        serverBrief.decode(bytes.subarray(index * width, (index + 1) * width)),
-      );
-    },
-  },
-  reply: nothing,
-};
+export const replicaChange = command(
+  'STORAGE_REPLICA_CHG',
+  CommandCode.storageReplicaChange,
+  list(serverBrief, 'a replica change', 1),
+  nothing,
+);
 
-/** STORAGE_CHANGE_STATUS (59): `status u8`. Needs a join. */
-export const changeStatus: Command<number, undefined> = {
-  name: 'STORAGE_CHANGE_STATUS',
-  code: CommandCode.storageChangeStatus,
-  request: {
-    encode: (status) => Buffer.from([status]),
-    decode(bytes) {
-      const reader = new ByteReader(bytes);
-      const status = reader.u8('status');
-      reader.end('STORAGE_CHANGE_STATUS');
-      return status;
-    },
-  },
-  reply: nothing,
-};
+/** STORAGE_CHANGE_STATUS (59). Needs a join. */
+export const changeStatus = command(
+  'STORAGE_CHANGE_STATUS',
+  CommandCode.storageChangeStatus,
+  only(u8, 'STORAGE_CHANGE_STATUS'),
+  nothing,
+);
 
-export interface AddressChange {
-  readonly group: string;
-  readonly oldAddress: string;
-  readonly newAddress: string;
-}
+const addressChange = record(
+  { group, oldAddress: wideAddress, newAddress: wideAddress },
+  'STORAGE_REPORT_IP_CHANGED',
+);
+export type AddressChange = BodyOf<typeof addressChange>;
 
-/** STORAGE_REPORT_IP_CHANGED (78): `group str(16) | old ip str(46) | new ip str(46)` */
-export const reportIpChanged: Command<AddressChange, undefined> = {
-  name: 'STORAGE_REPORT_IP_CHANGED',
-  code: CommandCode.storageReportIpChanged,
-  request: {
-    encode: ({ group, oldAddress, newAddress }) =>
-      new ByteWriter()
-        .text(group, GROUP_BYTES, 'group')
-        .text(oldAddress, IP_BYTES.wide, 'old ip')
-        .text(newAddress, IP_BYTES.wide, 'new ip')
-        .toBuffer(),
-    decode(bytes) {
-      const reader = new ByteReader(bytes);
-      const group = reader.text(GROUP_BYTES, 'group');
-      const oldAddress = reader.text(IP_BYTES.wide, 'old ip');
-      const newAddress = reader.text(IP_BYTES.wide, 'new ip');
-      reader.end('STORAGE_REPORT_IP_CHANGED');
-      return { group, oldAddress, newAddress };
-    },
-  },
-  reply: nothing,
-};
+/** STORAGE_REPORT_IP_CHANGED (78) */
+export const reportIpChanged = command(
+  'STORAGE_REPORT_IP_CHANGED',
+  CommandCode.storageReportIpChanged,
+  addressChange,
+  nothing,
+);
 
-const oneInt: Codec<number> = {
-  encode: (value) => new ByteWriter().i32(value).toBuffer(),
-  decode(bytes) {
-    const reader = new ByteReader(bytes);
-    const value = reader.i32('id');
-    reader.end('a trunk file id');
-    return value;
-  },
-};
+const trunkFileId = only(i32, 'a trunk file id');
 
 /** STORAGE_FETCH_TRUNK_FID (72). Needs a join. */
-export const fetchTrunkFileId: Command<undefined, number> = {
-  name: 'STORAGE_FETCH_TRUNK_FID',
-  code: CommandCode.storageFetchTrunkFid,
-  request: nothing,
-  reply: oneInt,
-};
+export const fetchTrunkFileId = command(
+  'STORAGE_FETCH_TRUNK_FID',
+  CommandCode.storageFetchTrunkFid,
+  nothing,
+  trunkFileId,
+);
 
 /** STORAGE_REPORT_TRUNK_FID (73), from the trunk server. Needs a join. */
-export const reportTrunkFileId: Command<number, undefined> = {
-  name: 'STORAGE_REPORT_TRUNK_FID',
-  code: CommandCode.storageReportTrunkFid,
-  request: oneInt,
-  reply: nothing,
-};
+export const reportTrunkFileId = command(
+  'STORAGE_REPORT_TRUNK_FID',
+  CommandCode.storageReportTrunkFid,
+  trunkFileId,
+  nothing,
+);
 
 /** STORAGE_REPORT_TRUNK_FREE (74), MiB, from the trunk server. Needs a join. */
-export const reportTrunkFree: Command<number, undefined> = {
-  name: 'STORAGE_REPORT_TRUNK_FREE',
-  code: CommandCode.storageReportTrunkFree,
-  request: {
-    encode: (megabytes) => new ByteWriter().i64(megabytes).toBuffer(),
-    decode(bytes) {
-      const reader = new ByteReader(bytes);
-      const megabytes = reader.size('free space');
-      reader.end('STORAGE_REPORT_TRUNK_FREE');
-      return megabytes;
-    },
-  },
-  reply: nothing,
-};
+export const reportTrunkFree = command(
+  'STORAGE_REPORT_TRUNK_FREE',
+  CommandCode.storageReportTrunkFree,
+  only(size, 'STORAGE_REPORT_TRUNK_FREE'),
+  nothing,
+);
 
 /**
  * Header status of STORAGE_REPORT_SERVER_ID: asks for a byte in the answer if the other takes
@@ -280,22 +152,26 @@ export const reportTrunkFree: Command<number, undefined> = {
  */
 export const ASKS_FOR_LINKS = 1;
 
-/** STORAGE_REPORT_SERVER_ID (9): the first request of a storage to another: `id str(16)` */
-export const reportServerId: Command<string, boolean> = {
-  name: 'STORAGE_REPORT_SERVER_ID',
-  code: CommandCode.storageReportServerId,
-  request: {
-    encode: (id) => new ByteWriter().text(id, STORAGE_ID_BYTES, 'id').toBuffer(),
-    decode(bytes) {
-      const reader = new ByteReader(bytes);
-      const id = reader.text(STORAGE_ID_BYTES, 'id');
-      reader.end('STORAGE_REPORT_SERVER_ID');
-      if (id === '') throw new ProtocolError('an empty storage id');
-      return id;
-    },
-  },
-  reply: {
-    encode: (takesLinks) => Buffer.alloc(takesLinks ? 1 : 0, 1),
-    decode: (bytes) => bytes.length === 1 && bytes[0] === 1,
+const idBody = only(storageId, 'STORAGE_REPORT_SERVER_ID');
+
+const ownId: Codec<string> = {
+  ...idBody,
+  decode(bytes) {
+    const id = idBody.decode(bytes);
+    if (id === '') throw new ProtocolError('an empty storage id');
+    return id;
   },
 };
+
+const takesLinks: Codec<boolean> = {
+  encode: (value) => Buffer.alloc(value ? 1 : 0, 1),
+  decode: (bytes) => bytes.length === 1 && bytes[0] === 1,
+};
+
+/** STORAGE_REPORT_SERVER_ID (9): the first request of a storage to another. */
+export const reportServerId = command(
+  'STORAGE_REPORT_SERVER_ID',
+  CommandCode.storageReportServerId,
+  ownId,
+  takesLinks,
+);

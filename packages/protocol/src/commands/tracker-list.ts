@@ -1,181 +1,197 @@
-import { ByteReader, ByteWriter } from '../bytes.js';
-import type { Codec, Command } from '../command.js';
+import { ProtocolError } from '../bytes.js';
+import { CommandCode, GROUP_WIDE_BYTES, IP_BYTES, VERSION_BYTES } from '../constants.js';
 import {
-  CommandCode,
-  GROUP_BYTES,
-  GROUP_WIDE_BYTES,
-  IP_BYTES,
-  type IpWidth,
-  STORAGE_ID_BYTES,
-  VERSION_BYTES,
-} from '../constants.js';
-import { ProtocolError } from '../errors.js';
-import { groupOnly, nothing } from './shared.js';
-import { decodeStatistics, encodeStatistics, STATISTICS_BYTES } from './statistics.js';
-import { decodeEarlierGroups, decodeEarlierStorages } from './tracker-list-earlier.js';
-import type { GroupRecord, StorageRecord } from './tracker-records.js';
+  address,
+  type BodyOf,
+  type Codec,
+  type Field,
+  flag,
+  i64,
+  type Layout,
+  list,
+  record,
+  text,
+  u8,
+} from '../layout.js';
+import { command, groupOnly, nothing } from './shared.js';
+import { statistics, storageId } from './storage-tracker.js';
+import { groupAndMaybeId } from './tracker-admin.js';
 
 /**
  * What a tracker tells about its groups and their storages. Records are written as
- * servers from 6.15 on write them, and read in the layouts of earlier ones too.
+ * servers from 6.15 on write them, and read in the layouts of earlier ones too, which are
+ * told apart by their length.
  */
 
-const GROUP_NUMBERS = [
-  'totalMegabytes',
-  'freeMegabytes',
-  'reservedMegabytes',
-  'trunkFreeMegabytes',
-  'storageCount',
-  'storagePort',
-  'readableCount',
-  'writableCount',
-  'currentWriteServer',
-  'storePathCount',
-  'subdirectoriesPerPath',
-  'currentTrunkFileId',
-] as const satisfies readonly (keyof GroupRecord)[];
+const groupRecord = record({
+  name: text(GROUP_WIDE_BYTES),
+  totalMegabytes: i64,
+  freeMegabytes: i64,
+  reservedMegabytes: i64,
+  trunkFreeMegabytes: i64,
+  storageCount: i64,
+  /** -1 when the servers of the group use different ports. */
+  storagePort: i64,
+  readableCount: i64,
+  writableCount: i64,
+  currentWriteServer: i64,
+  storePathCount: i64,
+  subdirectoriesPerPath: i64,
+  /** -1 when the cluster does not merge by itself. */
+  currentTrunkFileId: i64,
+});
+export type GroupRecord = BodyOf<typeof groupRecord>;
 
-const GROUP_RECORD_BYTES = GROUP_WIDE_BYTES + GROUP_NUMBERS.length * 8;
+/** Up to 6.13.0. What two of its numbers are depends on the version. */
+const earlierGroup = record({
+  name: text(GROUP_WIDE_BYTES),
+  totalMegabytes: i64,
+  freeMegabytes: i64,
+  trunkFreeMegabytes: i64,
+  storageCount: i64,
+  storagePort: i64,
+  httpPortOrReadable: i64,
+  activeOrWritable: i64,
+  currentWriteServer: i64,
+  storePathCount: i64,
+  subdirectoriesPerPath: i64,
+  currentTrunkFileId: i64,
+});
 
-/** n records of 113 bytes: `name str(17)`, then twelve i64 in the order of GROUP_NUMBERS */
+const groups = list(groupRecord, 'a group list');
+const earlierGroups = list(earlierGroup, 'a group list');
+
 const groupRecords: Codec<readonly GroupRecord[]> = {
-  encode(groups) {
-    const writer = new ByteWriter();
-    for (const group of groups) {
-      writer.text(group.name, GROUP_WIDE_BYTES, 'group');
-      for (const field of GROUP_NUMBERS) writer.i64(group[field]);
-    }
-    return writer.toBuffer();
-  },
+  ...groups,
   decode(bytes) {
-    if (bytes.length % GROUP_RECORD_BYTES !== 0) {
-      const earlier = decodeEarlierGroups(bytes);
-      if (!earlier) throw new ProtocolError(`a group list of ${bytes.length} bytes`);
-      return earlier;
-    }
-    const reader = new ByteReader(bytes);
-    const groups: GroupRecord[] = [];
-    while (reader.remaining > 0) {
-      const name = reader.text(GROUP_WIDE_BYTES, 'group');
-      const numbers = GROUP_NUMBERS.map((field) => [field, reader.i64(field)]);
-      groups.push({ name, ...Object.fromEntries(numbers) } as GroupRecord);
-    }
-    return groups;
+    if (bytes.length % groupRecord.bytes.wide === 0) return groups.decode(bytes);
+    const records = earlierGroups.decode(bytes);
+    // A count of readable storages is never above that of all; a port is, or it is 0 and
+    // then some storages would be writable and none readable.
+    const hasHttpPorts = records.some(
+      ({ httpPortOrReadable: first, activeOrWritable, storageCount }) =>
+        first > storageCount || (first === 0 && activeOrWritable > 0),
+    );
+    return records.map(({ httpPortOrReadable, activeOrWritable, ...group }) => ({
+      ...group,
+      reservedMegabytes: 0,
+      readableCount: hasHttpPorts ? activeOrWritable : httpPortOrReadable,
+      writableCount: activeOrWritable,
+    }));
   },
 };
 
 /** LIST_ALL_GROUPS (91) */
-export const listAllGroups: Command<undefined, readonly GroupRecord[]> = {
-  name: 'LIST_ALL_GROUPS',
-  code: CommandCode.listAllGroups,
-  request: nothing,
-  reply: groupRecords,
-};
+export const listAllGroups = command(
+  'LIST_ALL_GROUPS',
+  CommandCode.listAllGroups,
+  nothing,
+  groupRecords,
+);
 
 /** LIST_ONE_GROUP (90): the reply has one record. */
-export const listOneGroup: Command<{ readonly group: string }, readonly GroupRecord[]> = {
-  name: 'LIST_ONE_GROUP',
-  code: CommandCode.listOneGroup,
-  request: groupOnly,
-  reply: groupRecords,
+export const listOneGroup = command(
+  'LIST_ONE_GROUP',
+  CommandCode.listOneGroup,
+  groupOnly,
+  groupRecords,
+);
+
+const head = { status: u8 };
+/** 4 reads, 2 writes, 6 both, 0 neither. */
+const mode = { readWriteMode: u8 };
+const room = {
+  joinedAtSeconds: i64,
+  /** 0 for a server that is not connected. */
+  startedAtSeconds: i64,
+  totalMegabytes: i64,
+  freeMegabytes: i64,
 };
+const reserve = { reservedMegabytes: i64 };
+const paths = {
+  uploadPriority: i64,
+  storePathCount: i64,
+  subdirectoriesPerPath: i64,
+  currentWritePath: i64,
+  storagePort: i64,
+};
+const end = { statistics, isTrunkServer: flag };
 
-const STORAGE_NUMBERS = [
-  'joinedAtSeconds',
-  'startedAtSeconds',
-  'totalMegabytes',
-  'freeMegabytes',
-  'reservedMegabytes',
-  'uploadPriority',
-  'storePathCount',
-  'subdirectoriesPerPath',
-  'currentWritePath',
-  'storagePort',
-] as const satisfies readonly (keyof StorageRecord)[];
+const storageRecord = record({
+  ...head,
+  ...mode,
+  id: storageId,
+  address: address(),
+  sourceId: storageId,
+  version: text(VERSION_BYTES),
+  ...room,
+  ...reserve,
+  ...paths,
+  ...end,
+});
+export type StorageRecord = BodyOf<typeof storageRecord>;
 
-function storageRecordBytes(width: IpWidth): number {
-  const texts = STORAGE_ID_BYTES + IP_BYTES[width] + STORAGE_ID_BYTES + VERSION_BYTES;
-  return 2 + texts + STORAGE_NUMBERS.length * 8 + STATISTICS_BYTES + 1;
+/** Up to 6.12, with fields that are read over: a domain name and the port of an HTTP server. */
+function withHttp(ip: Field<string>, versionBytes: number) {
+  return record({
+    ...head,
+    id: storageId,
+    address: ip,
+    domain: text(128),
+    sourceId: storageId,
+    version: text(versionBytes),
+    ...room,
+    ...paths,
+    httpPort: i64,
+    ...end,
+  });
 }
 
-/**
- * n records of 487 or 517 bytes: `status u8 | rw_mode u8 | id str(16) | ip str(16|46)
- * | src_id str(16) | version str(8)`, ten i64 in the order of STORAGE_NUMBERS, the
- * statistics block, `if_trunk_server u8`
- */
+const EARLIER_STORAGES = [
+  // 6.13.0: 509 bytes
+  record({
+    ...head,
+    ...mode,
+    id: storageId,
+    address: text(IP_BYTES.wide),
+    sourceId: storageId,
+    version: text(VERSION_BYTES),
+    ...room,
+    ...paths,
+    ...end,
+  }),
+  // 6.12: 644 bytes
+  withHttp(text(IP_BYTES.wide), 8),
+  // 6.11: 642 bytes
+  withHttp(text(IP_BYTES.wide), 6),
+  // Before: 612 bytes
+  withHttp(text(IP_BYTES.narrow), 6),
+] as readonly Layout<unknown>[] as readonly Layout<
+  StorageRecord & { readonly domain?: string; readonly httpPort?: number }
+>[];
+
+/** Where a record does not say: read from and written to. */
+const EARLIER_DEFAULTS = { readWriteMode: 6, reservedMegabytes: 0 };
+
+const storages = list(storageRecord, 'a storage list');
+
 const storageRecords: Codec<readonly StorageRecord[]> = {
-  encode(storages, width = 'narrow') {
-    const writer = new ByteWriter();
-    for (const storage of storages) writeStorage(writer, storage, width);
-    return writer.toBuffer();
-  },
+  ...storages,
   decode(bytes) {
-    const width = (['narrow', 'wide'] as const).find(
-      (candidate) => bytes.length % storageRecordBytes(candidate) === 0,
-    );
-    if (width === undefined) {
-      const earlier = decodeEarlierStorages(bytes);
-      if (!earlier) throw new ProtocolError(`a storage list of ${bytes.length} bytes`);
-      return earlier;
-    }
-    const reader = new ByteReader(bytes);
-    const storages: StorageRecord[] = [];
-    while (reader.remaining > 0) storages.push(readStorage(reader, width));
-    return storages;
+    const { narrow, wide } = storageRecord.bytes;
+    if (bytes.length % narrow === 0 || bytes.length % wide === 0) return storages.decode(bytes);
+    const layout = EARLIER_STORAGES.find((each) => bytes.length % each.bytes.wide === 0);
+    if (!layout) throw new ProtocolError(`a storage list of ${bytes.length} bytes`);
+    return list(layout, 'a storage list')
+      .decode(bytes)
+      .map(({ domain: _, httpPort: __, ...storage }) => ({ ...EARLIER_DEFAULTS, ...storage }));
   },
 };
 
-export interface ListStorageRequest {
-  readonly group: string;
-  /** Empty: all of the group. */
-  readonly id: string;
-}
-
-/** `group str(16) [| id text, 1 to 15 bytes]` */
-const listStorageRequest: Codec<ListStorageRequest> = {
-  encode: ({ group, id }) =>
-    new ByteWriter().text(group, GROUP_BYTES, 'group').restText(id).toBuffer(),
-  decode(bytes) {
-    const reader = new ByteReader(bytes);
-    const group = reader.text(GROUP_BYTES, 'group');
-    if (reader.remaining >= STORAGE_ID_BYTES) {
-      throw new ProtocolError(`a storage id of ${reader.remaining} bytes`);
-    }
-    return { group, id: reader.restText() };
-  },
-};
-
-/** LIST_STORAGE (92) */
-export const listStorage: Command<ListStorageRequest, readonly StorageRecord[]> = {
-  name: 'LIST_STORAGE',
-  code: CommandCode.listStorage,
-  request: listStorageRequest,
-  reply: storageRecords,
-};
-
-function writeStorage(writer: ByteWriter, storage: StorageRecord, width: IpWidth): void {
-  writer
-    .u8(storage.status)
-    .u8(storage.readWriteMode)
-    .text(storage.id, STORAGE_ID_BYTES, 'id')
-    .text(storage.address, IP_BYTES[width], 'ip')
-    .text(storage.sourceId, STORAGE_ID_BYTES, 'src id')
-    .text(storage.version, VERSION_BYTES, 'version');
-  for (const field of STORAGE_NUMBERS) writer.i64(storage[field]);
-  writer.raw(encodeStatistics(storage.statistics)).u8(storage.isTrunkServer ? 1 : 0);
-}
-
-function readStorage(reader: ByteReader, width: IpWidth): StorageRecord {
-  const head = {
-    status: reader.u8('status'),
-    readWriteMode: reader.u8('rw mode'),
-    id: reader.text(STORAGE_ID_BYTES, 'id'),
-    address: reader.text(IP_BYTES[width], 'ip'),
-    sourceId: reader.text(STORAGE_ID_BYTES, 'src id'),
-    version: reader.text(VERSION_BYTES, 'version'),
-  };
-  const numbers = STORAGE_NUMBERS.map((field) => [field, reader.i64(field)]);
-  const statistics = decodeStatistics(reader.bytes(STATISTICS_BYTES, 'statistics'));
-  const isTrunkServer = reader.u8('trunk server') === 1;
-  return { ...head, ...Object.fromEntries(numbers), statistics, isTrunkServer } as StorageRecord;
-}
+/** LIST_STORAGE (92): an empty id names all of the group. */
+export const listStorage = command(
+  'LIST_STORAGE',
+  CommandCode.listStorage,
+  groupAndMaybeId,
+  storageRecords,
+);

@@ -1,5 +1,5 @@
 import type { SliceEntry } from '../slice-id.js';
-import { scanTrunkDirectory, type TrunkEnd } from './reader.js';
+import { scanTrunkDirectory, type TrunkEnd } from './archive.js';
 
 /**
  * What a trunk's directory says about its slices, packed for keeping in memory:

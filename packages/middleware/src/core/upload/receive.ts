@@ -3,11 +3,11 @@ import type { FileStore, PutOptions, Receipt } from '@stevedore/client';
 import { DEFAULT_TYPE, essence, fileNameOf, headerText } from '../http/content-headers.js';
 import { maxFormBytes, type TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
-import type { ProgressGuard, UploadRoom } from './client-bounds.js';
 import { checkBytes, checkedBody } from './content-check.js';
 import { digestCheck } from './digests.js';
 import { boundaryOf, Form } from './form.js';
 import { expiryOf, limitsUnder, typeProblem, type UploadPolicy } from './policy.js';
+import type { ProgressGuard, UploadRoom } from './request-body.js';
 import { continueIfAsked, RequestBody, readWhole, tooLarge } from './request-body.js';
 
 /**
@@ -31,8 +31,8 @@ export interface UploadContext {
 
 const ANYTHING: UploadPolicy = {};
 
-/** In the order of the form; one for a raw body. */
-export async function receiveUpload(
+/** In the order of the form; one for a raw body. Throws too. */
+export function receiveUpload(
   request: IncomingMessage,
   response: ServerResponse,
   context: UploadContext,
@@ -95,6 +95,8 @@ async function takeRaw(
     const bytes = size === 0 ? Buffer.alloc(0) : await readWhole(request, size, guard);
     const checking = isChecked && checkBytes(bytes, { declaredType, digests, fail });
     if (checking) await checking;
+    // Nobody else has them.
+    options.transfer = true;
     return [await store.put(bytes, options)];
   }
   const body = new RequestBody(request, { limitBytes: maxFileBytes, guard, room });
