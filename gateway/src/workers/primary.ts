@@ -50,6 +50,12 @@ interface Slot {
   failures: number;
 }
 
+interface Forked {
+  readonly process: Worker;
+  readonly calls: Calls<WorkerCalls>;
+  readonly hasLoaded: Promise<void>;
+}
+
 /** Resolves once all workers serve. Rejects with what one of them failed with, and ends all. */
 export async function startWorkers(
   options: GatewayOptions,
@@ -73,7 +79,7 @@ export async function startWorkers(
     await shared.close();
   };
   try {
-    const refused = once(events, 'refused').then(([error]) => error as Error);
+    const refused = new Promise<Error>((resolve) => events.once('refused', resolve));
     return { url: await primary.start(), trackers: shared.trackers, refused, close };
   } catch (error) {
     await close();
@@ -136,7 +142,9 @@ class Primary {
   /** One after the other: new directories get different origins. */
   async start(): Promise<string> {
     let url = '';
-    for (const slot of this.#slots) url = await this.#start(slot);
+    const forked = this.#slots.map((slot) => this.#fork(slot));
+    for (const [index, slot] of this.#slots.entries())
+      url = await this.#start(slot, forked[index]!);
     return url;
   }
 
@@ -147,9 +155,7 @@ class Primary {
     await Promise.all(this.#slots.map((slot) => this.#stop(slot)));
   }
 
-  /** Resolves with the URL once the worker serves. */
-  async #start(slot: Slot): Promise<string> {
-    const { share: options, trackers } = this.#parts;
+  #fork(slot: Slot): Forked {
     const { answers, end } = this.#shared.for();
     const process = cluster.fork();
     const closeLost = lastConnectionOf(process);
@@ -173,6 +179,12 @@ class Primary {
       closeLost();
       this.#onExit(slot, why);
     });
+    return { process, calls, hasLoaded };
+  }
+
+  /** Resolves with the URL once the worker serves. */
+  async #start(slot: Slot, { process, calls, hasLoaded }: Forked): Promise<string> {
+    const { share: options, trackers } = this.#parts;
     const others = this.#slots.flatMap((other) => (other === slot ? [] : other.own));
     // A library could take what is sent before the worker listens.
     await hasLoaded;
@@ -203,7 +215,7 @@ class Primary {
     );
     const timer = setTimeout(() => {
       this.#timers.delete(timer);
-      this.#start(slot).catch((error: Error) => {
+      this.#start(slot, this.#fork(slot)).catch((error: Error) => {
         // One that has ended was reported, and is started again.
         if (this.#isClosing || !slot.process) return;
         this.#trouble(`worker ${slot.number} could not be started again: ${error.message}`);
