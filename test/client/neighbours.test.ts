@@ -43,6 +43,7 @@ async function stores(count: number, options: OpenOptions = {}) {
                   throw error;
                 }
               },
+              url: async () => `http://127.0.0.1:${other}`,
             },
           ],
     );
@@ -180,7 +181,8 @@ describe('a file of a neighbour', () => {
 it('a copy of a directory beside it is refused', async () => {
   const { directories, all } = await stores(2);
   await all[1]!.close();
-  const beside = [{ directory: directories[0]!, delete: async () => false }];
+  const nobody = { delete: async () => false, url: async () => '' };
+  const beside = [{ directory: directories[0]!, ...nobody }];
   const { cpSync } = await import('node:fs');
   const copy = temporaryFolder();
   cpSync(join(directories[0]!, 'origin'), join(copy, 'origin'));

@@ -101,18 +101,17 @@ function clientOf({ ip }: FastifyRequest, scope: string): string {
   return scope === '' ? ip : scope;
 }
 
-/** The gateway that began the upload, where that is another one. */
+/** The gateway, or the worker, that began the upload, where that is another one. */
 async function elsewhereOf(
-  { unfinished, deployment }: FileStore,
+  { unfinished, deployment, neighbours }: FileStore,
   id: string,
   headers: IncomingHttpHeaders,
 ): Promise<string | undefined> {
-  if (!deployment || headers[FORWARDED_HEADER] !== undefined) return undefined;
-  if (unfinished?.find(id)) return undefined;
+  if (headers[FORWARDED_HEADER] !== undefined || unfinished?.find(id)) return undefined;
   try {
-    return await deployment.urlFor(id);
+    return (await neighbours?.urlFor(id)) ?? (await deployment?.urlFor(id));
   } catch (error) {
-    const message = 'The map does not say where this upload is.';
+    const message = 'The server that has this upload is not known now.';
     throw new ProblemError('storage_unavailable', message, error);
   }
 }

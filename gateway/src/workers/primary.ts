@@ -249,17 +249,20 @@ class Primary {
           others.map(({ calls }) => calls?.ask('lookAgain').catch(() => undefined)),
         );
       },
-      delete: (number, key) => {
-        const owner = this.#slots.find(({ own }) => own.includes(number));
-        if (!owner?.calls || !owner.isServing) throw away(`the one that has ${key} is not running`);
-        return owner.calls.ask('delete', number, key);
-      },
+      delete: (number, key) => this.#ownerOf(number).ask('delete', number, key),
+      url: (number) => this.#ownerOf(number).ask('url'),
       metrics: () => this.#metrics(),
       console: () => this.#feed.state(),
       trunk: (event) => void this.#parts.events.emit('trunk', event),
       refused: (error) => void this.#parts.events.emit('refused', errorOf(error)),
       trouble: (error) => void this.#parts.events.emit('error', errorOf(error)),
     };
+  }
+
+  #ownerOf(number: number): Calls<WorkerCalls> {
+    const owner = this.#slots.find(({ own }) => own.includes(number));
+    if (!owner?.calls || !owner.isServing) throw away(`worker ${number} is not running`);
+    return owner.calls;
   }
 
   #serving(): Slot[] {

@@ -300,6 +300,8 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
     readonly has: (origin: number) => boolean;
     /** To be called when one of them has started again. */
     readonly lookAgain: () => void;
+    /** Where the one that gave out the key takes requests of this machine. */
+    readonly urlFor: (key: string) => Promise<string | undefined>;
   };
   /** The FastDFS id, once the file is merged. */
   settled(key: string, options?: { readonly signal?: AbortSignal }): Promise<string>;
