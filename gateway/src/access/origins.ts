@@ -123,15 +123,28 @@ function hostOf(origin: string): string | undefined {
  * header that a page sets, not a cookie.
  */
 
-const METHODS = ['GET', 'HEAD', 'POST', 'DELETE', 'OPTIONS'];
+const METHODS = ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE', 'OPTIONS'];
 const EXPOSED = [
   'Accept-Ranges',
   'Content-Disposition',
+  'Content-Location',
   'Content-Range',
   'ETag',
   'Idempotency-Replayed',
   'Location',
   'Retry-After',
+  'Tus-Checksum-Algorithm',
+  'Tus-Extension',
+  'Tus-Max-Size',
+  'Tus-Resumable',
+  'Tus-Version',
+  'Upload-Concat',
+  'Upload-Defer-Length',
+  'Upload-Expires',
+  'Upload-Length',
+  'Upload-Metadata',
+  'Upload-Offset',
+  'X-File-Key',
 ];
 const PREFLIGHT_SECONDS = 600;
 
@@ -144,7 +157,7 @@ export function allowOrigins(app: FastifyInstance, origins: readonly string[]): 
     methods: METHODS,
     exposedHeaders: EXPOSED,
     maxAge: PREFLIGHT_SECONDS,
-    // An OPTIONS that is no preflight would be refused in plain text.
+    // An OPTIONS request other than a preflight would be refused in plain text.
     strictPreflight: false,
   });
 }

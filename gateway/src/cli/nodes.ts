@@ -1,15 +1,31 @@
-import { isIPv6 } from 'node:net';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { type AddressInfo, isIPv6 } from 'node:net';
 import { resolve } from 'node:path';
 import { readClusterSecrets } from '@stevedore/client';
-import { flagName, type OptionTable, type OptionValues, parseOptions } from '@stevedore/options';
-import type { AccessOptions } from '@stevedore/wire';
+import {
+  flagName,
+  formatBytes,
+  type OptionTable,
+  type OptionValues,
+  parseOptions,
+} from '@stevedore/options';
+import type { MigrationAction } from '@stevedore/protocol';
+import type { ClassStatus, MigrationStatus } from '@stevedore/tiering/control';
+import { type AccessOptions, StartError } from '@stevedore/wire';
 import type { Command } from 'commander';
-import { type NodeOptions, storageOptions, trackerOptions } from '../node-options.js';
 import type { MetricsText } from '../observe/node-metrics.js';
 import { version } from '../version.js';
 import { explain, UsageError } from './errors.js';
-import { metricsAddress, startMetricsServer } from './metrics-server.js';
-import { addOptions, optionSources } from './options.js';
+import {
+  addOptions,
+  migrateOptions,
+  type NodeOptions,
+  optionSources,
+  optionsOf,
+  storageOptions,
+  trackerOptions,
+} from './options.js';
 import { stopSignal, untilStopped } from './until-stopped.js';
 
 /** `stevedore tracker` and `stevedore storage`: FastDFS's daemons, until a signal ends them. */
@@ -136,4 +152,145 @@ function asTyped(error: unknown, table: OptionTable, nameOf: (option: string) =>
 
 function endpoint({ host, port }: Daemon): string {
   return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+/** `GET /metrics` of a tracker or storage, on a port of its own, for one Prometheus and its like. */
+
+export interface MetricsServer {
+  /** `http://127.0.0.1:9464/metrics` */
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+const MAX_CONNECTIONS = 16;
+const HEAD_TIMEOUT_MS = 5_000;
+const CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
+
+export interface MetricsAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Reads `9464`, `10.0.0.7:9464` or `[::1]:9464`; undefined for an empty text. */
+export function metricsAddress(text: string): MetricsAddress | undefined {
+  if (text === '') return undefined;
+  const match = /^(?:(?:\[([0-9a-fA-F:.]+)\]|([^\s:[\]]+)):)?(\d{1,5})$/.exec(text);
+  const port = Number(match?.[3]);
+  if (!match || port > 65_535) throw new UsageError(`--metrics "${text}" is not HOST:PORT or PORT`);
+  return { host: match[1] ?? match[2] ?? '127.0.0.1', port };
+}
+
+/** Resolves when it listens. Rejects with StartError. */
+export async function startMetricsServer(
+  { host, port }: MetricsAddress,
+  text: MetricsText,
+): Promise<MetricsServer> {
+  const server = createServer(
+    { headersTimeout: HEAD_TIMEOUT_MS, requestTimeout: HEAD_TIMEOUT_MS },
+    (request, response) => {
+      // What a client sends beside the head is of no use to anyone.
+      request.resume();
+      const path = request.url?.split('?', 1)[0];
+      const isRead = request.method === 'GET' || request.method === 'HEAD';
+      if (path !== '/metrics' || !isRead) {
+        response.writeHead(path === '/metrics' ? 405 : 404).end();
+        return;
+      }
+      text().then(
+        (body) => response.writeHead(200, { 'content-type': CONTENT_TYPE }).end(body),
+        () => response.writeHead(500).end(),
+      );
+    },
+  );
+  server.maxConnections = MAX_CONNECTIONS;
+  const listening = once(server, 'listening');
+  server.listen({ host, port });
+  try {
+    await listening;
+  } catch (error) {
+    const { code = 'listen_failed', message } = error as NodeJS.ErrnoException;
+    throw new StartError(
+      code,
+      `Metrics cannot be served at ${host}:${port}: ${message}. Choose another --metrics.`,
+      error,
+    );
+  }
+  server.on('error', () => undefined);
+  const bound = (server.address() as AddressInfo).port;
+  return {
+    url: `http://${isIPv6(host) ? `[${host}]` : host}:${bound}/metrics`,
+    async close() {
+      const closed = once(server, 'close');
+      server.close();
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+/** `stevedore migrate`: what a storage moves out of its metadata tier, and whether it may. */
+
+const ACTIONS: readonly MigrationAction[] = ['status', 'pause', 'resume', 'dry-run', 'recall'];
+
+const HELP = `
+Actions:
+  status    what was served, what is forecast, the threshold, the moves
+  pause     no moves by load or threshold until "resume"; files that outgrow their row still leave it
+  resume    moves go on; ends a dry run and a recall too
+  dry-run   moves are decided and logged, but not made, until "resume"
+  recall    files in other groups come back, and none go there until "resume"
+
+A storage moves files where it was started with --metadata-tier. It writes a line per move, with the
+numbers that decided it, to data/.stevedore-moves.jsonl in its first store path.
+
+Examples:
+  stevedore migrate status
+  stevedore migrate pause --storage 10.0.0.7:23000
+  stevedore migrate status --prometheus`;
+
+export function migrate(command: Command): void {
+  addOptions(command, migrateOptions)
+    .addHelpText('after', HELP)
+    .action(async (text: string) => {
+      const options = optionsOf(command, migrateOptions);
+      const action = ACTIONS.find((each) => each === text);
+      if (!action) throw new UsageError(`"${text}" is none of ${ACTIONS.join(', ')}`);
+      const [secret] = await readClusterSecrets(options.clusterSecretFile);
+      const { askMigration, prometheusText } = await import('@stevedore/tiering/control');
+      const status = await askMigration(options.storage, action, { secret });
+      process.stdout.write(
+        options.prometheus
+          ? prometheusText(status)
+          : `${options.json ? JSON.stringify(status) : describeMoves(status)}\n`,
+      );
+    });
+}
+
+function describeMoves(status: MigrationStatus): string {
+  const { load, moves, intervalMs } = status;
+  const state = status.isPaused ? 'paused' : status.isDryRun ? 'dry run' : 'moving files';
+  const each = (name: string, one: ClassStatus): string =>
+    `${name}: served ${formatBytes(one.servedBytes)} in ${one.servedRequests} requests, ` +
+    `${one.waitingRequests} wait, forecast ${formatBytes(Math.round(one.forecastBytes))} ` +
+    `(mean error ${formatBytes(Math.round(one.meanErrorBytes))}), ${one.busyAnswersTotal} answered as busy`;
+  return [
+    `${status.migrates ? state : 'moves by growth only'}; intervals of ${intervalMs / 1000} s, ` +
+      `at most ${formatBytes(Math.round(status.capacityBytes))} each`,
+    `threshold ${formatBytes(status.thresholdBytes)}; ${status.rows.files} files in rows, ` +
+      `${formatBytes(status.rows.bytes)} of ${formatBytes(status.roomBytes)}, ` +
+      `and ${status.slices.files} slices, ${formatBytes(status.slices.bytes)}`,
+    otherGroups(status),
+    each('metadata', load.metadata),
+    each('small files', load.smallFile),
+    `moves: ${moves.moved} made (${formatBytes(status.movedBytes)}), ${moves.revoked} revoked, ` +
+      `${moves.refused} refused, ${moves.failed} failed, ${status.queued} wait`,
+  ].join('\n');
+}
+
+function otherGroups({ away, unwantedCopies, openCopies, isRecalling }: MigrationStatus): string {
+  return (
+    `other groups: ${away.files} files, ${formatBytes(away.bytes)}` +
+    `${isRecalling ? ', being recalled' : ''}; ` +
+    `${unwantedCopies} copies yet to be deleted, ${openCopies} that may or may not be stored`
+  );
 }

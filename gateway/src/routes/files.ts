@@ -5,7 +5,6 @@ import {
   checkKey,
   DEFAULT_TYPE,
   essence,
-  type Files,
   narrowPolicy,
   ProblemError,
   SKEW_MS,
@@ -15,20 +14,16 @@ import {
 import { extensionOf, type FileId, fileKind, isTrunkId, parseFileId } from '@stevedore/protocol';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { lookup } from 'mime-types';
-import type { Access, AskedBy, ReadGrant } from '../access/access.js';
-import type { Policies } from '../access/policies.js';
+import type { AskedBy, ReadGrant } from '../access/access.js';
 import type { ReadyAnswers } from '../http/ready-answers.js';
 import { type Answering, answeringWith, type Call, route } from '../http/route.js';
 import { POLICY_UPLOAD } from '../openapi/operations.js';
 import { peerRoutes } from './peers.js';
+import { beginUpload, resumableRoutes, type UploadRoutes } from './resumable.js';
 
 /** Where files are: by their keys, by their FastDFS ids, and where they are uploaded to. */
 
-export interface FileRoutes {
-  readonly files: Files;
-  readonly access: Access;
-  readonly policies: Policies;
-  readonly maxFileBytes: number;
+export interface FileRoutes extends UploadRoutes {
   /** Serves whole trunks by their ids too. */
   readonly serveTrunks: boolean;
   /** Takes answers that can be given again. */
@@ -41,6 +36,7 @@ export function fileRoutes(app: FastifyInstance, routes: FileRoutes): void {
   keyRoutes(app, routes, answering);
   fastdfsRoutes(app, routes, answering);
   uploadRoutes(app, routes, answering);
+  resumableRoutes(app, routes, answering);
   peerRoutes(app, files, answering);
 }
 
@@ -52,12 +48,14 @@ function keyRoutes(
 ): void {
   const read = answering(async (request, reply) => {
     const key = keyOf(request);
-    const grant = access.read(request as AskedBy, key);
+    const grant = await access.read(request as AskedBy, key);
+    const keeping = ready?.mayKeep(key) ? ready : undefined;
     const file = await files.store.get(key);
     const answer = await files.read(request.raw, file, grant);
-    if (ready && answer.status === 200 && Buffer.isBuffer(answer.content)) {
-      ready.keep(request.raw, {
+    if (keeping && answer.status === 200 && Buffer.isBuffer(answer.content)) {
+      keeping.keep(request.raw, {
         key,
+        known: file,
         route: request.routeOptions.url ?? '',
         content: answer.content,
         headers: { ...reply.getHeaders(), ...answer.headers },
@@ -69,12 +67,12 @@ function keyRoutes(
   });
   const info = answering(async (request) => {
     const key = keyOf(request);
-    access.info(request as AskedBy);
+    await access.info(request as AskedBy);
     return files.info(request.raw, key);
   });
   const remove = answering(async (request) => {
     const key = keyOf(request);
-    access.remove(request as AskedBy);
+    await access.remove(request as AskedBy);
     return files.remove(key);
   });
   route(app, '/files/:key', { GET: read, HEAD: read, DELETE: remove });
@@ -126,7 +124,7 @@ function fastdfsRoutes(
   const read = answering(async (request) => {
     const { text, id, kind } = named(request);
     const asked = request as AskedBy;
-    const grant = access.readId(asked, text, id.name);
+    const grant = await access.readId(asked, text, id.name);
     const file = await files.store.get(text);
     const { filename } = asked.query;
     // The client wants to keep the file, under this name.
@@ -141,7 +139,7 @@ function fastdfsRoutes(
   });
   const remove = answering(async (request) => {
     const { text } = named(request);
-    access.removeId(request as AskedBy);
+    await access.removeId(request as AskedBy);
     return files.remove(text);
   });
   route(app, '/:group/*', { GET: read, HEAD: read, DELETE: remove });
@@ -177,17 +175,17 @@ function uploadRoutes(app: FastifyInstance, routes: FileRoutes, answering: Answe
   }
 }
 
-function upload(
-  { files, access, policies, maxFileBytes }: FileRoutes,
-  name: string | undefined,
-): Call {
+function upload(routes: FileRoutes, name: string | undefined): Call {
+  const { files, access, policies, maxFileBytes } = routes;
   const own = policies[name ?? 'default'] ?? {};
   const path = uploadPath(name);
+  const begin = name === undefined ? undefined : beginUpload(routes, name);
   return async (request, reply) => {
     const { raw } = request;
     const { headers, query } = request as AskedBy;
+    if (begin && headers['tus-resumable'] !== undefined) return begin(request, reply);
     const maxBytes = mostBytes(raw, own, maxFileBytes);
-    const grant = access.upload({ headers, query, maxBytes }, path);
+    const grant = await access.upload({ headers, query, maxBytes }, path);
     let storedBytes: number | undefined;
     try {
       const stored = await files.upload(raw, reply.raw, {

@@ -1,7 +1,8 @@
 import { randomFillSync, randomInt } from 'node:crypto';
 import { rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { openMap } from '@stevedore/map';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type DeploymentMap, MapError, openMap } from '@stevedore/map';
 import {
   DirectoryLock,
   type FsckReport,
@@ -11,11 +12,13 @@ import {
   StoreError,
   type UpkeepOptions,
 } from '@stevedore/staging';
-import { connect, readClusterSecrets } from './cluster.js';
+import { type Cluster, connect, readClusterSecrets, startCluster } from './cluster.js';
+import type { Deployed } from './deployment/deployment.js';
 import { placeOf, readInstance } from './deployment/instance.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import type { NeighbourOptions } from './neighbours.js';
-import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
+import { type OpenOptions, parseStoreOptions } from './options.js';
+import { otherWorkers } from './shared-directory.js';
 import { type Clients, LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
 
@@ -47,10 +50,12 @@ async function openStore(
   options: OpenOptions,
   onRebuild?: (done: number, all: number) => void,
   neighbours?: readonly NeighbourOptions[],
+  hasMap: 'anew' | true = true,
 ): Promise<{ readonly staging: Staging; readonly store: LocalFileStore }> {
   const parsed = parseStoreOptions(options);
   const secrets = await readClusterSecrets(parsed.clusterSecretFile);
   const directory = resolve(parsed.directory);
+  if (!neighbours && !onRebuild) await refuseShared(directory);
   const map = parsed.map === '' ? undefined : await openMap(parsed.map);
   const identity = async () => ({
     instance: await readInstance(directory),
@@ -60,25 +65,29 @@ async function openStore(
   let cluster: Cluster | undefined;
   let clients: Clients | undefined;
   let store: LocalFileStore | undefined;
+  let deployed: Deployed | undefined;
   try {
     const staging = await Staging.open({
       directory,
       ...(map
         ? {
-            hasMap: true,
+            hasMap,
             origin: async () => {
               const joining = { ...(await identity()), origin: undefined };
               return (await map.join(joining)).origin;
             },
           }
         : {}),
-      connect: async () => {
+      connect: async (origin) => {
+        // A server whose files are another's must not merge, compact or delete.
+        if (map) deployed = await enter(map, { ...(await identity()), origin });
         cluster = await startCluster(parsed, secrets, (error) => store?.report(error));
         clients = makeClients(cluster.trackers, secrets[0]);
         return new FastdfsTrunkStore(clients.merging);
       },
       trunkBytes: parsed.trunkSize,
       maxAgeMs: parsed.mergeMaxAge,
+      unfinishedAgeMs: parsed.unfinishedAge,
       containerBytes: parsed.containerSize,
       retainBytes: parsed.retain,
       confirmCopies: parsed.confirmCopies,
@@ -100,10 +109,10 @@ async function openStore(
       now: Date.now,
       closeNode: () => cluster!.close(),
       ...(neighbours ? { neighbours } : {}),
-      ...(map ? { map, joining: { ...(await identity()), origin: staging.origin } } : {}),
+      ...(deployed ? { deployed } : {}),
     });
     store.neighbours?.lookAgain();
-    await store.start();
+    store.start();
     return { staging, store };
   } catch (error) {
     if (store) await store.close();
@@ -114,11 +123,23 @@ async function openStore(
   }
 }
 
+/** Rejects where the map refuses this server; a map that does not answer is asked again later. */
+async function enter(map: DeploymentMap, joining: Deployed['joining']): Promise<Deployed> {
+  try {
+    return { map, joining, joined: await map.join(joining) };
+  } catch (error) {
+    if (!(error instanceof MapError) || !error.retryable) throw error;
+    return { map, joining, joined: error };
+  }
+}
+
 /**
  * A store opened to be looked after, not used: for checks, scrubs and rebuilds while
  * no gateway has the directory.
  */
 export interface Upkeep extends AsyncDisposable {
+  /** Those that the store works with. */
+  readonly trackers: readonly string[];
   fsck(options: UpkeepOptions): Promise<FsckReport>;
   scrub(options: ScrubOptions): Promise<ScrubReport>;
   /** Merges all waiting files, so that files that were staged again are in FastDFS. */
@@ -133,7 +154,7 @@ export interface UpkeepExtras {
   readonly onError?: (error: Error) => void;
 }
 
-/** Rejects as `open` does, and for a directory that is no store: it makes none. */
+/** Rejects as `open` does, and for a directory without a store: it creates none. */
 export async function openForUpkeep(
   options: OpenOptions = {},
   extras: UpkeepExtras = {},
@@ -144,6 +165,7 @@ export async function openForUpkeep(
   const { staging, store } = await openStore({ ...options, scrubRate: 0 }, onRebuild);
   if (extras.onError) store.on('error', extras.onError);
   return {
+    trackers: store.trackers,
     fsck: (how) => staging.fsck(how),
     scrub: (how) => staging.scrub(how),
     flush: () => store.flush(),
@@ -153,7 +175,45 @@ export async function openForUpkeep(
   };
 }
 
-/** Throws the FileMap away; the next opening makes it anew. Nothing may have the directory. */
+export interface FillReport {
+  readonly trunks: number;
+  readonly files: number;
+}
+
+const LOOK_MS = 200;
+
+/**
+ * Publishes to the map all that the store of a directory has merged and deleted; nothing else may
+ * have the directory. What was published when it is stopped is not published again.
+ */
+export async function fillMap(
+  options: OpenOptions,
+  onProgress: (done: number, all: number) => void,
+  onError: (error: Error) => void,
+): Promise<FillReport> {
+  const { directory } = parseStoreOptions(options);
+  await requireStore(resolve(directory), ['container', 'filemap.sqlite']);
+  const { store } = await openStore(
+    { ...options, scrubRate: 0 },
+    () => undefined,
+    undefined,
+    'anew',
+  );
+  store.on('error', onError);
+  try {
+    const all = store.stats().map!.pending;
+    for (;;) {
+      const { trunks, mergedFiles, map } = store.stats();
+      onProgress(all - map!.pending, all);
+      if (map!.pending === 0) return { trunks, files: mergedFiles };
+      await sleep(LOOK_MS);
+    }
+  } finally {
+    await store.close();
+  }
+}
+
+/** Throws the FileMap away; the next start rebuilds it. Nothing may have the directory. */
 export async function discardFileMap(directory: string): Promise<void> {
   // Without a container there would be nothing to make it from.
   await requireStore(resolve(directory), ['container']);
@@ -165,6 +225,16 @@ export async function discardFileMap(directory: string): Promise<void> {
   } finally {
     lock.release();
   }
+}
+
+/** Alone, a store would say of the files of the others that there are none. */
+async function refuseShared(directory: string): Promise<void> {
+  const numbers = await otherWorkers(directory);
+  if (numbers.length === 0) return;
+  throw new StoreError(
+    'directory_unusable',
+    `${directory} also holds the files of other workers (workers/${numbers.join(', workers/')}); open it with \`stevedore gateway\``,
+  );
 }
 
 async function requireStore(directory: string, parts: readonly string[]): Promise<void> {
@@ -188,43 +258,4 @@ function makeClients(trackers: readonly string[], secret: string | undefined): C
     reading: connect({ trackers, secret, followMoves: true }),
     merging: connect({ trackers, secret }),
   };
-}
-
-/** What gives the trackers: those that are named, or the embedded node. */
-interface Cluster {
-  readonly trackers: readonly string[];
-  readonly close: () => Promise<void>;
-}
-
-async function startCluster(
-  { trackers, directory, trackerPort, storagePort, metadataTier }: StoreOptions,
-  secrets: readonly string[],
-  onError: (error: Error) => void,
-): Promise<Cluster> {
-  if (trackers.length > 0) return { trackers, close: () => Promise.resolve() };
-  // Loaded only when it is used: an app with a cluster of its own never needs it.
-  const { startEmbeddedNode } = await import('@stevedore/node/embedded');
-  try {
-    return await startEmbeddedNode({
-      directory: resolve(directory, 'node'),
-      trackerPort,
-      storagePort,
-      metadataTier,
-      secrets,
-      onError,
-    });
-  } catch (error) {
-    throw nodeError(error);
-  }
-}
-
-function nodeError(error: unknown): unknown {
-  if (!(error instanceof Error)) return error;
-  const code = (error as NodeJS.ErrnoException).code;
-  if (code === 'EADDRINUSE') return new StoreError('port_in_use', error.message, { cause: error });
-  return new StoreError(
-    'directory_unusable',
-    `the embedded node could not start: ${error.message}`,
-    { cause: error },
-  );
 }

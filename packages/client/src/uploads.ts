@@ -5,6 +5,7 @@ import { type PutMessage, putChannel } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { checkText, Intake, type StageOptions, type Taken } from './intake.js';
+import { onceText } from './once.js';
 import type { StoreOptions } from './options.js';
 import { invalidOption } from './options.js';
 import type {
@@ -15,7 +16,9 @@ import type {
   PutPart,
   Receipt,
   StoreStats,
+  UnfinishedUploads,
 } from './types.js';
+import { LocalUnfinishedUploads } from './unfinished-uploads.js';
 
 /**
  * The store's uploads. Bodies are taken in and staged or, in direct mode, written to FastDFS. Each
@@ -33,13 +36,11 @@ export interface UploadsParts {
   readonly cache: FileCache;
 }
 
-/** Bytes of the mark of an upload that may be sent twice. */
-const ONCE_BYTES = 16;
-
 export class Uploads {
   readonly #parts: UploadsParts;
   readonly #intake: Intake;
   readonly direct: DirectBuffer;
+  readonly unfinished: UnfinishedUploads;
   readonly #counts = { acknowledgedFiles: 0, acknowledgedBytes: 0, failedUploads: 0 };
 
   constructor(parts: UploadsParts) {
@@ -49,6 +50,16 @@ export class Uploads {
       smallFileBytes: options.smallFileLimit,
       maxFileBytes: options.maxFileSize,
       sync: options.durability === 'sync',
+    });
+    this.unfinished = new LocalUnfinishedUploads({
+      ...{ staging, limits: this.#intake.limits, now: parts.now },
+      maxAgeMs: options.unfinishedAge,
+      throwIfClosed: parts.throwIfClosed,
+      stored: ({ name, type, group }, store) => {
+        const upload = async () => this.#acknowledged(await store());
+        if (!putChannel.hasSubscribers) return upload();
+        return putChannel.tracePromise(upload, { store: parts.store, name, type, group });
+      },
     });
     this.direct = new DirectBuffer({
       trunkStore: new FastdfsTrunkStore(client),
@@ -163,9 +174,7 @@ function stageOptions({ durability, once }: Pick<PutOptions, 'durability' | 'onc
     throw invalidOption('durability: sync or os');
   }
   if (once === undefined) return { group: undefined, once, sync: durability !== 'os' };
-  if (once.length !== ONCE_BYTES) throw invalidOption(`once: ${ONCE_BYTES} bytes are needed`);
-  const mark = Buffer.from(once).toString('base64url');
-  return { group: undefined, once: mark, sync: durability !== 'os' };
+  return { group: undefined, once: onceText(once), sync: durability !== 'os' };
 }
 
 function receiptOf(file: {

@@ -1,4 +1,10 @@
-import { type Command, type FileId, queryUpdate, Status } from '@stevedore/protocol';
+import {
+  type Command,
+  type FetchTarget,
+  type FileId,
+  queryUpdate,
+  Status,
+} from '@stevedore/protocol';
 import { type Address, Pool } from '@stevedore/wire';
 import { LRUCache } from 'lru-cache';
 import { Caller, greet } from '../caller.js';
@@ -8,7 +14,8 @@ import type { PossibleOrphan } from '../events.js';
 import { nameOf } from '../file-ids.js';
 import type { Settings } from '../options.js';
 import { StorageAddresses } from '../storage-addresses.js';
-import { Trackers } from '../trackers.js';
+import { type TrackerReply, Trackers } from '../trackers.js';
+import { SharedAnswers } from './shared-answers.js';
 import { StoreChoice } from './store-choice.js';
 
 /**
@@ -16,7 +23,7 @@ import { StoreChoice } from './store-choice.js';
  * client is closed, repeated while the server says EAGAIN, settled at its end.
  */
 
-/** Pauses before a call is repeated that a server was not ready for. */
+/** Pauses before repeating a call that a server was not ready for. */
 const FIRST_BUSY_PAUSE_MS = 100;
 const BUSY_PAUSE_GROWTH = 3;
 const LONGEST_BUSY_PAUSE_MS = 5_000;
@@ -31,6 +38,8 @@ export class Context {
   readonly caller: Caller;
   readonly trackers: Trackers;
   readonly storeChoice: StoreChoice;
+  /** Where files are to be read. */
+  readonly fetchAnswers: SharedAnswers<TrackerReply<FetchTarget>>;
   readonly addresses: StorageAddresses;
   /** Where files are whose bytes are in another group, as their storages said lately. */
   readonly places = new LRUCache<string, FileId>({ max: MAX_PLACES, ttl: PLACE_MS });
@@ -44,11 +53,12 @@ export class Context {
     this.caller = new Caller(this.pool, settings);
     this.trackers = new Trackers(this.caller, settings.trackers);
     this.storeChoice = new StoreChoice(this.trackers, settings.uploadsPerStoreAnswer);
+    this.fetchAnswers = new SharedAnswers(settings.readsPerFetchAnswer);
     this.addresses = new StorageAddresses(settings);
     this.reportOrphan = reportOrphan;
   }
 
-  /** Asks a tracker, and nobody else. */
+  /** Asks a tracker only. */
   ask<Request, Reply>(
     deadline: Deadline,
     command: Command<Request, Reply>,

@@ -1,15 +1,15 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { FileStore, GetOptions, Receipt, StoredFile } from '@stevedore/client';
+import type { FileInfo, FileStore, GetOptions, Receipt, StoredFile } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
-import { infoJson, receiptJson } from './http/receipt-json.js';
 import { UnsentBytes } from './http/unsent-bytes.js';
 import type { TransferLimits } from './limits.js';
-import { problemAnswer, toProblem } from './problems.js';
-import { ClientRoom, ProgressGuard } from './upload/client-bounds.js';
-import { IdempotentUploads, type Stored } from './upload/idempotency.js';
+import { ProblemError, problemAnswer, toProblem } from './problems.js';
+import type { ResumableRequest, ResumableUploads } from './resumable/resumable.js';
+import { IdempotentUploads, type KeysUnderWay, type Stored } from './upload/idempotency.js';
 import type { UploadPolicy } from './upload/policy.js';
 import { receiveUpload } from './upload/receive.js';
+import { ClientRoom, ProgressGuard } from './upload/request-body.js';
 
 /**
  * The files of a store as an HTTP resource: what POST, GET, HEAD and DELETE do and answer,
@@ -22,6 +22,8 @@ export interface FilesOptions {
   readonly limits: TransferLimits;
   /** How every file is shown, as far as `read` does not say otherwise. */
   readonly presentation?: Pick<Presentation, 'private' | 'inlineTypes' | 'resourcePolicy'>;
+  /** Idempotency keys of uploads under way; default: those of this process. */
+  readonly underWay?: KeysUnderWay;
 }
 
 export interface Upload {
@@ -33,7 +35,7 @@ export interface Upload {
   /** Of a permission that is good for one upload. */
   readonly mark?: Buffer | undefined;
   /** Called before anything is stored; what it throws is the answer. */
-  readonly begin?: () => void;
+  readonly begin?: () => void | Promise<void>;
 }
 
 export interface Reading extends Partial<Presentation> {
@@ -50,14 +52,15 @@ export class Files {
   readonly #room: ClientRoom;
   readonly #repeats: IdempotentUploads;
   readonly #presentation: FilesOptions['presentation'];
+  #resuming: Promise<ResumableUploads> | undefined;
 
-  constructor({ store, limits, presentation }: FilesOptions) {
+  constructor({ store, limits, presentation, underWay }: FilesOptions) {
     this.store = store;
     this.unsent = new UnsentBytes(limits);
     this.#limits = limits;
     this.#guard = new ProgressGuard(limits);
     this.#room = new ClientRoom(limits.maxClientBytes);
-    this.#repeats = new IdempotentUploads(store, this.#guard, limits);
+    this.#repeats = new IdempotentUploads(store, this.#guard, limits, underWay);
     this.#presentation = presentation;
   }
 
@@ -77,13 +80,13 @@ export class Files {
     );
   }
 
-  #receive(
+  async #receive(
     request: IncomingMessage,
     response: ServerResponse,
     { policy, client, begin }: Upload,
     once?: Buffer,
   ): Promise<Receipt[]> {
-    begin?.();
+    await begin?.();
     return receiveUpload(request, response, {
       store: this.store,
       limits: this.#limits,
@@ -102,6 +105,28 @@ export class Files {
     if (single) answer.headers.location = single.url;
     if (replayed) answer.headers['idempotency-replayed'] = 'true';
     return answer;
+  }
+
+  /**
+   * POST, HEAD, PATCH, DELETE and OPTIONS of uploads in several requests (tus). The protocol is
+   * loaded when it is first asked for. Rejects with `invalid_option` for a store without such.
+   */
+  async resume(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { client, ...asked }: Omit<ResumableRequest, 'room'> & { readonly client: string },
+  ): Promise<Answer> {
+    const uploads = await this.#resumable();
+    if (request.method === 'OPTIONS') return uploads.options();
+    return uploads.handle(request, response, { ...asked, room: this.#room.of(client) });
+  }
+
+  #resumable(): Promise<ResumableUploads> {
+    const parts = { store: this.store, limits: this.#limits, guard: this.#guard };
+    this.#resuming ??= import('./resumable/resumable.js').then(
+      ({ ResumableUploads: Uploads }) => new Uploads(parts),
+    );
+    return this.#resuming;
   }
 
   /** GET and HEAD. Rejects with the store's errors, `range_not_satisfiable`, `precondition_failed`. */
@@ -184,4 +209,64 @@ function json(status: number, value: unknown, cacheControl: string) {
     'x-content-type-options': 'nosniff',
   };
   return { status, headers, content };
+}
+
+/** Keys, and receipts as JSON shows them. */
+
+export interface ReceiptJson {
+  readonly key: string;
+  /** Relative to the gateway's origin. */
+  readonly url: string;
+  readonly name: string;
+  readonly size: number;
+  readonly type: string;
+  /** 8 hexadecimal digits. */
+  readonly crc32: string;
+  readonly state: string;
+  /** ISO 8601; only where the file has an end. */
+  readonly expiresAt?: string;
+}
+
+export interface InfoJson extends ReceiptJson {
+  /** Once merged. */
+  readonly fileId?: string;
+  readonly affinityGroup?: string;
+  /** ISO 8601. */
+  readonly stagedAt: string;
+}
+
+/** `base`: where the files are served. */
+function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
+  const json: { -readonly [Name in keyof ReceiptJson]: ReceiptJson[Name] } = {
+    key: receipt.key,
+    url: `${base}/${receipt.key}`,
+    name: receipt.name,
+    size: receipt.size,
+    type: receipt.type,
+    crc32: receipt.crc32.toString(16).padStart(8, '0'),
+    state: receipt.state,
+  };
+  if (receipt.expiresAt !== undefined) json.expiresAt = receipt.expiresAt.toISOString();
+  return json;
+}
+
+export function infoJson(info: FileInfo, base?: string): InfoJson {
+  return {
+    ...receiptJson(info, base),
+    ...(info.fileId === undefined ? {} : { fileId: info.fileId }),
+    ...(info.group === undefined ? {} : { affinityGroup: info.group }),
+    stagedAt: info.stagedAt.toISOString(),
+  };
+}
+
+/**
+ * The grammar of keys: 16 bytes as 22 base64url characters, of which the last
+ * one carries two bits. Anything else never reaches the store, which would
+ * take a FastDFS id as well.
+ */
+const KEY = /^[A-Za-z0-9_-]{21}[AQgw]$/;
+
+export function checkKey(text: string): string {
+  if (KEY.test(text)) return text;
+  throw new ProblemError('invalid_key', 'A key has 22 characters: letters, digits, - and _.');
 }

@@ -12,8 +12,8 @@ import {
 } from '@stevedore/protocol';
 import { type Payload, StatusError } from '@stevedore/wire';
 import { cutting, writing } from '../files/changing-files.js';
+import { ifThere } from '../files/file-backend.js';
 import { MEMORY_BYTES, receivePiece } from '../files/incoming-file.js';
-import { ifThere } from '../files/reading.js';
 import { removeFile } from '../handlers/upload.js';
 import type { StorageService } from '../service.js';
 import { ReceivedChange } from './journal.js';
@@ -92,7 +92,7 @@ export class Receiver {
       if (this.#service.identity.isSource(decodeFields(id.base).source)) return false;
     }
     if (stat.mtimeSeconds !== atSeconds) return stat.mtimeSeconds < atSeconds;
-    // Within one second the source knows best, then who has more.
+    // Within one second the source's word counts, then the longer file's.
     return isSource || stat.size < bytes;
   }
 
@@ -245,7 +245,7 @@ export class Receiver {
       const isSource = this.#service.replication.isSource(session.peer, id);
       await metadata.receive(file, content, change, isSource);
     } else if (isTrunkId(id)) await slices.receiveList(file, content, change);
-    else throw new StatusError(Status.invalid, 'deleted slices of what is no trunk');
+    else throw new StatusError(Status.invalid, 'deleted slices of a file that is not a trunk');
   }
 
   /** Reads content that is not wanted; a create is answered that the file exists. */

@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Call } from './call.js';
 import type { Connection } from './connection.js';
-import type { ReplyReader } from './reply-reader.js';
+import type { Call, ReplyReader } from './reply-reader.js';
 
 /**
  * A body that comes in chunks, of a size known beforehand. Never more than
@@ -26,7 +25,7 @@ export class BodySource {
     return this.#touched && !this.repeatable;
   }
 
-  /** The bytes as they come; whoever asks again begins at their start, if it is repeatable. */
+  /** The bytes as they come; a second call starts from the beginning, if the body is repeatable. */
   chunks(): AsyncIterable<Uint8Array> {
     this.#touched = true;
     return this.#open();

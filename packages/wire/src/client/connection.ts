@@ -1,7 +1,6 @@
 import { Socket } from 'node:net';
 import { type Address, plainAddress } from '../address.js';
-import type { Call } from './call.js';
-import type { ReplyReader } from './reply-reader.js';
+import type { Call, ReplyReader } from './reply-reader.js';
 
 /**
  * One socket to one server, carrying one request at a time. It is in exactly one
@@ -192,7 +191,7 @@ export class Connection {
     if (this.#state !== 'closed') this.#socket.resume();
   }
 
-  /** Closes the connection for good; whoever waits on it gets the error. */
+  /** Closes the connection for good; a call that waits on it gets the error. */
   destroy(error?: unknown): void {
     if (this.#state === 'closed') return;
     this.#enter('closed');

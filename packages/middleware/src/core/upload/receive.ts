@@ -3,18 +3,18 @@ import type { FileStore, PutOptions, Receipt } from '@stevedore/client';
 import { DEFAULT_TYPE, essence, fileNameOf, headerText } from '../http/content-headers.js';
 import { maxFormBytes, type TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
-import type { ProgressGuard, UploadRoom } from './client-bounds.js';
 import { checkBytes, checkedBody } from './content-check.js';
 import { digestCheck } from './digests.js';
 import { boundaryOf, Form } from './form.js';
 import { expiryOf, limitsUnder, typeProblem, type UploadPolicy } from './policy.js';
+import type { ProgressGuard, UploadRoom } from './request-body.js';
 import { continueIfAsked, RequestBody, readWhole, tooLarge } from './request-body.js';
 
 /**
  * Takes an upload off a request, a raw body or a form, and stores it. Nothing is
  * read of a body that says it is too long or of a type that is not taken; nothing
  * stays of one that does not arrive whole, or not as its checksums say. Rejects
- * with ProblemError or the store's own error; whoever answers closes a connection
+ * with ProblemError or the store's own error; the caller closes a connection
  * whose body was not read to its end.
  */
 
