@@ -159,6 +159,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     consoleRoutes(scope, feed, access);
     fileRoutes(scope, {
       files,
+      store,
       access,
       policies: options.policies ?? {},
       maxFileBytes: limits.maxFileBytes,

@@ -113,6 +113,12 @@ export class Access {
     if (this.#keys || this.#urlSecrets.length > 0) this.#demand(asked, 'read');
   }
 
+  /** By a FastDFS id: having seen one in a URL with a token does not give the key, which has no end. */
+  infoId(asked: AskedBy): void {
+    this.info(asked);
+    this.#demandKeys('looked up');
+  }
+
   /** The gateway's figures: about no file, but not public either. */
   watch(asked: AskedBy): void {
     if (this.#keys) this.#demand(asked, 'read');
@@ -126,11 +132,13 @@ export class Access {
   /** By a FastDFS id: having seen one in a URL with a token is no permission to delete. */
   removeId(asked: AskedBy): void {
     this.remove(asked);
+    this.#demandKeys('deleted');
+  }
+
+  #demandKeys(what: string): void {
     if (this.#keys || !this.#antiLeech) return;
-    throw new ProblemError(
-      'forbidden',
-      'Without API keys no file is deleted by its FastDFS id here.',
-    );
+    const message = `Without API keys no file is ${what} by its FastDFS id here.`;
+    throw new ProblemError('forbidden', message);
   }
 
   /** `path` is what a presigned URL is about. */

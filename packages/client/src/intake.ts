@@ -1,14 +1,11 @@
 import { crc32 } from 'node:zlib';
+import type { FileMeta, NewFile, SpoolWriter, Staging } from '@stevedore/staging';
 import {
-  type FileMeta,
   MAX_FILE_NAME_BYTES,
   MAX_GROUP_BYTES,
   MAX_TYPE_BYTES,
-  type NewFile,
-  type SpoolWriter,
-  type Staging,
-  StoreError,
-} from '@stevedore/staging';
+} from '@stevedore/staging/text-limits';
+import { StoreError } from '@stevedore/staging/errors';
 import { drain, interrupted, readBody } from './body.js';
 import { invalidOption } from './options.js';
 import type { Body, PutOptions } from './types.js';
@@ -247,15 +244,37 @@ class Taking {
   }
 }
 
+/** Bytes of the mark of an upload that may be sent twice. */
+const ONCE_BYTES = 16;
+
+/** Throws `invalid_option`. */
+export function stageOptions({
+  durability,
+  once,
+}: Pick<PutOptions, 'durability' | 'once'>): StageOptions {
+  if (durability !== undefined && durability !== 'sync' && durability !== 'os') {
+    throw invalidOption('durability: sync or os');
+  }
+  if (once === undefined) return { group: undefined, once, sync: durability !== 'os' };
+  if (once.length !== ONCE_BYTES) throw invalidOption(`once: ${ONCE_BYTES} bytes are needed`);
+  const mark = Buffer.from(once).toString('base64url');
+  return { group: undefined, once: mark, sync: durability !== 'os' };
+}
+
 /** What a Blob says of itself, and a File of a form. */
-function aboutBlob(blob: Blob): PutOptions {
+export function aboutBlob(blob: Blob): PutOptions {
   return {
     ...(blob.type === '' ? {} : { type: blob.type }),
     ...(blob instanceof File ? { name: blob.name } : {}),
   };
 }
 
-function checkMeta({ name = '', type = DEFAULT_TYPE, group, expiresAt }: PutOptions): FileMeta {
+export function checkMeta({
+  name = '',
+  type = DEFAULT_TYPE,
+  group,
+  expiresAt,
+}: PutOptions): FileMeta {
   checkText('name', name, MAX_FILE_NAME_BYTES);
   checkText('type', type, MAX_TYPE_BYTES);
   if (group !== undefined) checkText('group', group, MAX_GROUP_BYTES);
@@ -272,7 +291,7 @@ export function checkText(what: string, text: unknown, maxBytes: number): void {
   }
 }
 
-function checkSize(announced: number | undefined, size: number): void {
+export function checkSize(announced: number | undefined, size: number): void {
   if (announced === undefined || announced === size) return;
   throw new StoreError(
     'length_mismatch',
@@ -280,6 +299,6 @@ function checkSize(announced: number | undefined, size: number): void {
   );
 }
 
-function tooLarge(maxBytes: number): StoreError {
+export function tooLarge(maxBytes: number): StoreError {
   return new StoreError('too_large', `the body is longer than the ${maxBytes} bytes allowed`);
 }

@@ -4,7 +4,7 @@ import { formatKey, type NewFile, type Staging, StoreError } from '@stevedore/st
 import { type PutMessage, putChannel } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import { checkText, Intake, type StageOptions, type Taken } from './intake.js';
+import { checkText, Intake, stageOptions, type Taken } from './intake.js';
 import type { StoreOptions } from './options.js';
 import { invalidOption } from './options.js';
 import type {
@@ -32,9 +32,6 @@ export interface UploadsParts {
   /** Files that were just acknowledged are soon asked for. */
   readonly cache: FileCache;
 }
-
-/** Bytes of the mark of an upload that may be sent twice. */
-const ONCE_BYTES = 16;
 
 export class Uploads {
   readonly #parts: UploadsParts;
@@ -158,16 +155,6 @@ export class Uploads {
 }
 
 /** Throws `invalid_option`. */
-function stageOptions({ durability, once }: Pick<PutOptions, 'durability' | 'once'>): StageOptions {
-  if (durability !== undefined && durability !== 'sync' && durability !== 'os') {
-    throw invalidOption('durability: sync or os');
-  }
-  if (once === undefined) return { group: undefined, once, sync: durability !== 'os' };
-  if (once.length !== ONCE_BYTES) throw invalidOption(`once: ${ONCE_BYTES} bytes are needed`);
-  const mark = Buffer.from(once).toString('base64url');
-  return { group: undefined, once: mark, sync: durability !== 'os' };
-}
-
 function receiptOf(file: {
   readonly key: Buffer;
   readonly name: string;

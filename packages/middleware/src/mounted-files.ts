@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { FileStore } from '@stevedore/client';
+import type { Store } from '@stevedore/client';
 import { Files } from './core/files.js';
 import { Turns } from './core/http/connection.js';
 import { DEFAULT_TYPE, essence } from './core/http/content-headers.js';
@@ -14,7 +14,7 @@ import { Rules, typeProblem, type UploadRules } from './core/upload/policy.js';
 /** Files as a route of somebody else's app: under one policy, one request of a connection at a time. */
 
 export interface FilesOptions {
-  readonly store: FileStore;
+  readonly store: Store;
   /** Sizes, types, counts, durability, group, time to live. */
   readonly policy?: UploadRules;
   /** Bounds of bodies and of downloads; `maxFileBytes` is the policy's business. */

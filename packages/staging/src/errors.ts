@@ -18,6 +18,7 @@ export type StoreErrorCode =
   | 'not_found'
   | 'port_in_use'
   | 'range_not_satisfiable'
+  | 'refused'
   | 'storage_unavailable'
   | 'too_large'
   | 'unsupported';

@@ -1,13 +1,13 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { FileStore, GetOptions, Receipt, StoredFile } from '@stevedore/client';
+import type { GetOptions, Receipt, Store, StoredFile } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
-import { infoJson, receiptJson } from './http/receipt-json.js';
+import { receiptJson } from './http/receipt-json.js';
 import { UnsentBytes } from './http/unsent-bytes.js';
 import type { TransferLimits } from './limits.js';
 import { problemAnswer, toProblem } from './problems.js';
 import { ClientRoom, ProgressGuard } from './upload/client-bounds.js';
-import { IdempotentUploads, type Stored } from './upload/idempotency.js';
+import { IdempotentUploads, type Stored, uploadMark } from './upload/idempotency.js';
 import type { UploadPolicy } from './upload/policy.js';
 import { receiveUpload } from './upload/receive.js';
 
@@ -18,7 +18,7 @@ import { receiveUpload } from './upload/receive.js';
  */
 
 export interface FilesOptions {
-  readonly store: FileStore;
+  readonly store: Store;
   readonly limits: TransferLimits;
   /** How every file is shown, as far as `read` does not say otherwise. */
   readonly presentation?: Pick<Presentation, 'private' | 'inlineTypes' | 'resourcePolicy'>;
@@ -42,7 +42,7 @@ export interface Reading extends Partial<Presentation> {
 }
 
 export class Files {
-  readonly store: FileStore;
+  readonly store: Store;
   /** Bytes of downloads that clients have not taken yet. */
   readonly unsent: UnsentBytes;
   readonly #limits: TransferLimits;
@@ -118,9 +118,27 @@ export class Files {
 
   /** GET and HEAD of what is known about a file. */
   async info({ method }: IncomingMessage, key: string, base?: string): Promise<Answer> {
-    const value = infoJson(await this.store.stat(key), base);
+    return this.#told(method, receiptJson(await this.store.stat(key), base));
+  }
+
+  /** GET and HEAD of the files of an upload that was sent with this Idempotency-Key. */
+  async once(
+    { method }: IncomingMessage,
+    scope: string,
+    key: string,
+    withinMs: number | undefined,
+  ): Promise<Answer> {
+    const within = withinMs === undefined ? {} : { withinMs };
+    const receipts = await this.store.findOnce(uploadMark(scope, key), within);
+    return this.#told(
+      method,
+      receipts.map((receipt) => receiptJson(receipt)),
+    );
+  }
+
+  #told(method: string | undefined, value: unknown): Answer {
     const { content, ...head } = json(200, value, 'no-cache');
-    return method === 'HEAD' || !content ? head : { ...head, content };
+    return method === 'HEAD' ? head : { ...head, content };
   }
 
   /** DELETE. */

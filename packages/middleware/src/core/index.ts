@@ -16,7 +16,7 @@ export { closeAfterReply, Turns } from './http/connection.js';
 export { DEFAULT_TYPE, essence } from './http/content-headers.js';
 export { type Answer, cacheControl, type ResourcePolicy } from './http/file-answer.js';
 export { MAX_RANGES } from './http/ranges.js';
-export { checkKey, type InfoJson, infoJson, type ReceiptJson } from './http/receipt-json.js';
+export { checkKey, type ReceiptJson, receiptJson } from './http/receipt-json.js';
 export { UnsentBytes, type UnsentStats } from './http/unsent-bytes.js';
 export {
   defaultTransferLimits,

@@ -1,4 +1,4 @@
-import type { FileInfo, Receipt } from '@stevedore/client';
+import type { Receipt } from '@stevedore/client';
 import { ProblemError } from '../problems.js';
 
 /** Keys, and receipts as JSON shows them. */
@@ -13,19 +13,16 @@ export interface ReceiptJson {
   /** 8 hexadecimal digits. */
   readonly crc32: string;
   readonly state: string;
-  /** ISO 8601; only where the file has an end. */
-  readonly expiresAt?: string;
-}
-
-export interface InfoJson extends ReceiptJson {
-  /** Once merged. */
-  readonly fileId?: string;
-  readonly affinityGroup?: string;
   /** ISO 8601. */
   readonly stagedAt: string;
+  /** ISO 8601; only where the file has an end. */
+  readonly expiresAt?: string;
+  readonly affinityGroup?: string;
+  /** Once merged. */
+  readonly fileId?: string;
 }
 
-/** `base`: where the files are served. */
+/** A receipt, or what is known of a file. `base`: where the files are served. */
 export function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
   const json: { -readonly [Name in keyof ReceiptJson]: ReceiptJson[Name] } = {
     key: receipt.key,
@@ -35,18 +32,12 @@ export function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
     type: receipt.type,
     crc32: receipt.crc32.toString(16).padStart(8, '0'),
     state: receipt.state,
+    stagedAt: receipt.stagedAt.toISOString(),
   };
   if (receipt.expiresAt !== undefined) json.expiresAt = receipt.expiresAt.toISOString();
+  if (receipt.group !== undefined) json.affinityGroup = receipt.group;
+  if (receipt.fileId !== undefined) json.fileId = receipt.fileId;
   return json;
-}
-
-export function infoJson(info: FileInfo, base?: string): InfoJson {
-  return {
-    ...receiptJson(info, base),
-    ...(info.fileId === undefined ? {} : { fileId: info.fileId }),
-    ...(info.group === undefined ? {} : { affinityGroup: info.group }),
-    stagedAt: info.stagedAt.toISOString(),
-  };
 }
 
 /**

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { FileStore, Receipt } from '@stevedore/client';
+import type { Receipt, Store } from '@stevedore/client';
 import { essence } from '../http/content-headers.js';
 import { maxFormBytes, type TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
@@ -38,13 +38,13 @@ export interface RepeatScope {
 }
 
 export class IdempotentUploads {
-  readonly #store: FileStore;
+  readonly #store: Store;
   readonly #guard: ProgressGuard;
   readonly #limits: TransferLimits;
   /** Bounded by the requests under way. */
   readonly #underWay = new Set<string>();
 
-  constructor(store: FileStore, guard: ProgressGuard, limits: TransferLimits) {
+  constructor(store: Store, guard: ProgressGuard, limits: TransferLimits) {
     this.#store = store;
     this.#guard = guard;
     this.#limits = limits;
