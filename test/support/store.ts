@@ -1,7 +1,10 @@
 import { type FileStore, type OpenOptions, open, type Store } from '@stevedore/client';
 import { connect } from '@stevedore/client/connect';
 import { onTestFinished } from 'vitest';
+
 import { startGateway } from '../../gateway/dist/start.js';
+import { until } from './staging.js';
+
 import { temporaryFolder } from './temporary.js';
 
 /** Stores with small sizes over an embedded node, closed when the test ends. */
@@ -50,3 +53,13 @@ export const stores = [
     },
   },
 ];
+/**
+ * With no bytes of its files on this disk, if it retains none: the newest segment stays in any
+ * case, and is one of another file then.
+ */
+export async function emptied(store: FileStore): Promise<FileStore> {
+  await store.put('something else');
+  await store.flush();
+  await until(() => store.stats().containerBytes < 5000);
+  return store;
+}

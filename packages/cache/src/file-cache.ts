@@ -1,11 +1,9 @@
-import { AbsentIds } from './absent-ids.js';
 import { Areas, costOf, type Entry, type Why } from './areas.js';
+import { CheapHashing, MemberFilter } from './bloom-filter.js';
 import { Flights, type Load } from './flights.js';
 import { Frequency } from './frequency.js';
-import { MemberFilter } from './member-filter.js';
 import { ReadAhead } from './read-ahead.js';
 import { CacheCounters, type FileCacheStats } from './stats.js';
-import { CheapHashing } from './text-hash.js';
 
 /**
  * A cache of whole files, bounded by bytes, as the data node paper has it: the filter
@@ -27,19 +25,12 @@ export interface FileCacheOptions {
   readonly admission?: boolean;
   /** Share of `maxBytes` for what is read ahead and was not asked for yet. Default 0. */
   readonly aheadShare?: number;
-  /**
-   * Memory before the bytes of a kept file of at most 64 KiB, so that a head can be sent with
-   * them in one piece: `bytes.byteOffset` says how much there is. Default 0.
-   */
-  readonly headroomBytes?: number;
   /** How long a file that was not found is believed to be absent. Default 1000; 0: not at all. */
   readonly absentMs?: number;
   /** Milliseconds of a clock that only runs forward. Default performance.now. */
   readonly now?: () => number;
 }
 
-/** Longer ones are sent in pieces anyway. */
-const MAX_HEADROOM_FILE_BYTES = 64 * 1024;
 const DEFAULT_FILE_SHARE = 1 / 8;
 /** Of the cache, for what was asked for once and may or may not be asked for again. */
 const RECENT_SHARE = 1 / 8;
@@ -56,7 +47,6 @@ export class FileCache {
   /** Decides whether to read ahead; learns from what becomes of it. */
   readonly readAhead = new ReadAhead({ minUsedShare: MIN_USED_SHARE, maxSources: MAX_SOURCES });
   readonly #maxFileBytes: number;
-  readonly #headroomBytes: number;
   readonly #areas: Areas | undefined;
   readonly #hashing = new CheapHashing();
   #filter: MemberFilter | undefined;
@@ -71,7 +61,6 @@ export class FileCache {
     const frequency = new Frequency(this.#tableFiles, this.#hashing);
     this.#maxFileBytes = Math.floor(maxBytes * maxFileShare);
     this.#frequency = frequency;
-    this.#headroomBytes = options.headroomBytes ?? 0;
     this.#absent = new AbsentIds({
       maxIds: MAX_ABSENT_IDS,
       keptMs: options.absentMs ?? DEFAULT_ABSENT_MS,
@@ -154,7 +143,7 @@ export class FileCache {
     const [only] = pieces;
     const isKept = given && pieces.length === 1 && Buffer.isBuffer(only) && isAlone(only);
     this.#absent.delete(id);
-    this.#list(this.#areas, id, isKept ? only : this.#joined(pieces, size));
+    this.#list(this.#areas, id, isKept ? only : joined(pieces, size));
   }
 
   /** Does not count as a request. */
@@ -209,7 +198,7 @@ export class FileCache {
       this.#counters.tooLarge += 1;
       return own(loaded);
     }
-    const bytes = this.#own(loaded);
+    const bytes = own(loaded);
     this.#list(this.#areas, id, bytes);
     return bytes;
   }
@@ -220,29 +209,6 @@ export class FileCache {
     this.#filter?.add(id);
     if (!areas.add(id, entry)) this.#filter?.remove(id);
     this.#fitTables(areas);
-  }
-
-  #own(bytes: Buffer): Buffer {
-    if (this.#headroomBytes === 0 || bytes.length > MAX_HEADROOM_FILE_BYTES) return own(bytes);
-    const copy = this.#memoryFor(bytes.length);
-    bytes.copy(copy);
-    return copy;
-  }
-
-  #joined(pieces: readonly Uint8Array[], size: number): Buffer {
-    const bytes = this.#memoryFor(size);
-    let at = 0;
-    for (const piece of pieces) {
-      bytes.set(piece, at);
-      at += piece.length;
-    }
-    return bytes;
-  }
-
-  /** Memory of its own for a file to be kept. */
-  #memoryFor(size: number): Buffer {
-    const headroom = size > MAX_HEADROOM_FILE_BYTES ? 0 : this.#headroomBytes;
-    return Buffer.allocUnsafeSlow(headroom + size).subarray(headroom);
   }
 
   /** Tables for twice the files that they were made for, once there are so many. */
@@ -262,7 +228,7 @@ export class FileCache {
       return this.#keep(id, loaded);
     }
     if (!this.#areas || loaded.length > this.#maxFileBytes) return loaded;
-    const bytes = this.#own(loaded);
+    const bytes = own(loaded);
     this.#filter?.add(id);
     const entry = { bytes, source, cost: costOf(id, bytes) };
     if (!this.#areas.addAhead(id, entry)) this.#filter?.remove(id);
@@ -287,6 +253,62 @@ function own(bytes: Buffer): Buffer {
   return copy;
 }
 
+function joined(pieces: readonly Uint8Array[], size: number): Buffer {
+  const bytes = Buffer.allocUnsafeSlow(size);
+  let at = 0;
+  for (const piece of pieces) {
+    bytes.set(piece, at);
+    at += piece.length;
+  }
+  return bytes;
+}
+
 function isAlone(bytes: Buffer): boolean {
   return bytes.buffer.byteLength === bytes.length;
+}
+
+/**
+ * Ids that were looked for and not found, for a short time and in a bounded number:
+ * a page that names a missing file does not ask the disk for it at every view.
+ */
+interface AbsentIdsOptions {
+  readonly maxIds: number;
+  readonly keptMs: number;
+  /** Milliseconds of a clock that only runs forward. */
+  readonly now: () => number;
+}
+
+class AbsentIds {
+  readonly #options: AbsentIdsOptions;
+  /** Until when each is believed to be absent; oldest first. */
+  readonly #untilMs = new Map<string, number>();
+
+  constructor(options: AbsentIdsOptions) {
+    this.#options = options;
+  }
+
+  has(id: string): boolean {
+    const untilMs = this.#untilMs.get(id);
+    if (untilMs === undefined) return false;
+    if (this.#options.now() < untilMs) return true;
+    this.#untilMs.delete(id);
+    return false;
+  }
+
+  add(id: string): void {
+    const { maxIds, keptMs, now } = this.#options;
+    if (maxIds === 0 || keptMs === 0) return;
+    this.#untilMs.delete(id);
+    this.#untilMs.set(id, now() + keptMs);
+    if (this.#untilMs.size <= maxIds) return;
+    for (const oldest of this.#untilMs.keys()) {
+      this.#untilMs.delete(oldest);
+      return;
+    }
+  }
+
+  /** There is such a file now, or may be. */
+  delete(id: string): void {
+    this.#untilMs.delete(id);
+  }
 }

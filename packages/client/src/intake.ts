@@ -1,12 +1,13 @@
 import { crc32 } from 'node:zlib';
 import type { FileMeta, NewFile, SpoolWriter, Staging } from '@stevedore/staging';
+import { StoreError } from '@stevedore/staging/errors';
 import {
   MAX_FILE_NAME_BYTES,
   MAX_GROUP_BYTES,
   MAX_TYPE_BYTES,
 } from '@stevedore/staging/text-limits';
-import { StoreError } from '@stevedore/staging/errors';
 import { drain, interrupted, readBody } from './body.js';
+import { onceText } from './once.js';
 import { invalidOption } from './options.js';
 import type { Body, PutOptions } from './types.js';
 
@@ -244,9 +245,6 @@ class Taking {
   }
 }
 
-/** Bytes of the mark of an upload that may be sent twice. */
-const ONCE_BYTES = 16;
-
 /** Throws `invalid_option`. */
 export function stageOptions({
   durability,
@@ -256,9 +254,7 @@ export function stageOptions({
     throw invalidOption('durability: sync or os');
   }
   if (once === undefined) return { group: undefined, once, sync: durability !== 'os' };
-  if (once.length !== ONCE_BYTES) throw invalidOption(`once: ${ONCE_BYTES} bytes are needed`);
-  const mark = Buffer.from(once).toString('base64url');
-  return { group: undefined, once: mark, sync: durability !== 'os' };
+  return { group: undefined, once: onceText(once), sync: durability !== 'os' };
 }
 
 /** What a Blob says of itself, and a File of a form. */

@@ -1,7 +1,7 @@
 import { randomFillSync, randomInt } from 'node:crypto';
 import { rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { openMap } from '@stevedore/map';
+import { type DeploymentMap, MapError, openMap } from '@stevedore/map';
 import {
   DirectoryLock,
   type FsckReport,
@@ -12,6 +12,7 @@ import {
   type UpkeepOptions,
 } from '@stevedore/staging';
 import { connect, readClusterSecrets } from './cluster.js';
+import type { Deployed } from './deployment/deployment.js';
 import { placeOf, readInstance } from './deployment/instance.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import type { NeighbourOptions } from './neighbours.js';
@@ -60,6 +61,7 @@ async function openStore(
   let cluster: Cluster | undefined;
   let clients: Clients | undefined;
   let store: LocalFileStore | undefined;
+  let deployed: Deployed | undefined;
   try {
     const staging = await Staging.open({
       directory,
@@ -72,13 +74,16 @@ async function openStore(
             },
           }
         : {}),
-      connect: async () => {
+      connect: async (origin) => {
+        // A server whose files are another's must not merge, compact or delete.
+        if (map) deployed = await enter(map, { ...(await identity()), origin });
         cluster = await startCluster(parsed, secrets, (error) => store?.report(error));
         clients = makeClients(cluster.trackers, secrets[0]);
         return new FastdfsTrunkStore(clients.merging);
       },
       trunkBytes: parsed.trunkSize,
       maxAgeMs: parsed.mergeMaxAge,
+      unfinishedAgeMs: parsed.unfinishedAge,
       containerBytes: parsed.containerSize,
       retainBytes: parsed.retain,
       confirmCopies: parsed.confirmCopies,
@@ -100,10 +105,10 @@ async function openStore(
       now: Date.now,
       closeNode: () => cluster!.close(),
       ...(neighbours ? { neighbours } : {}),
-      ...(map ? { map, joining: { ...(await identity()), origin: staging.origin } } : {}),
+      ...(deployed ? { deployed } : {}),
     });
     store.neighbours?.lookAgain();
-    await store.start();
+    store.start();
     return { staging, store };
   } catch (error) {
     if (store) await store.close();
@@ -111,6 +116,16 @@ async function openStore(
     await Promise.all([clients?.reading.close(), clients?.merging.close()]);
     await cluster?.close();
     throw error;
+  }
+}
+
+/** Rejects where the map refuses this server; a map that does not answer is asked again later. */
+async function enter(map: DeploymentMap, joining: Deployed['joining']): Promise<Deployed> {
+  try {
+    return { map, joining, joined: await map.join(joining) };
+  } catch (error) {
+    if (!(error instanceof MapError) || !error.retryable) throw error;
+    return { map, joining, joined: error };
   }
 }
 

@@ -1,13 +1,13 @@
 import { EventEmitter } from 'node:events';
 import type { ClientStats, FastdfsClient } from '@stevedore/fastdfs';
-import type { DeploymentMap, Joining } from '@stevedore/map';
 import { fileIdOf, formatKey, parseKey, type Staging, StoreError } from '@stevedore/staging';
 import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
 import { listMembers, type StorageMember } from './cluster.js';
-import { Deployment } from './deployment/deployment.js';
+import { type Deployed, Deployment } from './deployment/deployment.js';
 import { ForeignFiles } from './deployment/foreign-files.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
+import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { Lookup, type OnRead } from './lookup.js';
 import { type NeighbourOptions, Neighbours } from './neighbours.js';
 import type { StoreOptions } from './options.js';
@@ -27,6 +27,7 @@ import type {
   Receipt,
   StoredFile,
   StoreStats,
+  UnfinishedUploads,
 } from './types.js';
 import { Uploads } from './uploads.js';
 
@@ -50,9 +51,7 @@ export interface StoreParts {
   readonly now: () => number;
   /** Ends what was started for this store alone: the embedded node. */
   readonly closeNode: () => Promise<void>;
-  /** The map of the deployment, and how this server enters it. */
-  readonly map?: DeploymentMap;
-  readonly joining?: Joining & { readonly origin: number };
+  readonly deployed?: Deployed;
   /** The other processes of this machine that share a data directory with this one. */
   readonly neighbours?: readonly NeighbourOptions[];
 }
@@ -65,6 +64,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #reader: Reader;
   readonly #lookup: Lookup;
   readonly #settling: Settling;
+  readonly unfinished: UnfinishedUploads;
   readonly deployment?: Deployment;
   readonly neighbours?: Neighbours;
   readonly #foreignFiles: ForeignFiles | undefined;
@@ -91,14 +91,35 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       throwIfClosed: () => this.#throwIfClosed(),
       cache: this.#reader.cache,
     });
+    this.unfinished = this.#uploads.unfinished;
     const onRead: OnRead = (key, bytes, read) => this.#countRead(key, bytes, read);
-    const { map, joining, now } = parts;
-    if (map && joining) {
+    const { deployed, now } = parts;
+    if (deployed) {
       this.deployment = new Deployment({
-        ...{ map, joining, outbox: staging.fileMap.outbox!, now },
+        ...{ ...deployed, outbox: staging.fileMap.outbox! },
+        staged: () => {
+          const { waitingFiles, waitingBytes, spooledFiles, spooledBytes } =
+            staging.fileMap.counters();
+          return { files: waitingFiles + spooledFiles, bytes: waitingBytes + spooledBytes };
+        },
+        adoption: {
+          store: new FastdfsTrunkStore(clients.merging),
+          adopt: (adopted) => staging.adopt(adopted),
+          isKnown: (taskId) => staging.fileMap.trunkByTask(taskId) !== undefined,
+          isRead: (taskId) => {
+            const state = staging.fileMap.trunkByTask(taskId)?.state;
+            return state !== undefined && state !== 'stored' && state !== 'missing';
+          },
+          isWaiting: () => staging.rebuild.isWaiting,
+        },
         deleteHere: (key) => this.#deleteHere(key),
         forget: (_, file) => file && this.#reader.forgetRemote(file.trunkFileId, file.offset),
         report: (error) => this.report(error),
+        onRefused: (error) => {
+          this.emit('refused', error);
+          // Not at once: it waits for the round that found out.
+          setImmediate(() => void this.close().catch((failure) => this.report(failure)));
+        },
       });
       this.#foreignFiles = new ForeignFiles({
         ...{ deployment: this.deployment, onRead, now },
@@ -139,9 +160,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return this.#lookup.findOnce(Buffer.from(once), since);
   }
 
-  /** Enters the deployment. Rejects with MapError where the map refuses. */
-  async start(): Promise<void> {
-    await this.deployment?.start();
+  /** Begins to work with the other servers of the deployment. */
+  start(): void {
+    this.deployment?.start();
   }
 
   get(id: string, options: GetOptions = {}): Promise<StoredFile> {
@@ -156,9 +177,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   readonly cached: CachedFiles = {
-    get: (key) => {
-      return this.#isWatched() ? undefined : this.#readerOf(key).inMemory(key, this.#parts.now());
-    },
+    get: (key, known) =>
+      this.#isWatched() ? undefined : this.#readerOf(key).inMemory(key, this.#parts.now(), known),
+    has: (key) => this.#reader.cache.has(key),
     isCurrent: ({ key, bytes }) =>
       !this.#isWatched() &&
       this.#reader.cache.peek(key) === bytes &&

@@ -5,7 +5,7 @@ import type { FileCacheStats } from '@stevedore/cache';
 import type { ClientStats } from '@stevedore/fastdfs';
 import type { StagingEvents, StagingStats } from '@stevedore/staging';
 import type { StorageMember } from './cluster.js';
-import type { DeploymentStats } from './deployment/deployment.js';
+import type { Deployment, DeploymentStats } from './deployment/deployment.js';
 
 /** What `open()` and `connect()` give: the contract between the SDK and everything built on it. */
 
@@ -140,11 +140,6 @@ export interface StoredFile extends Omit<FileInfo, 'key'> {
 export interface CachedFile {
   readonly key: string;
   readonly bytes: Buffer;
-  /**
-   * Bytes of memory right before `bytes` that a server may write to, so that a head is sent
-   * with them in one piece; not while something is being sent from there. 0: none.
-   */
-  readonly headroom: number;
   /** Unix milliseconds from which on there is no such file; Infinity for one without end. */
   readonly expiresAt: number;
 }
@@ -154,8 +149,13 @@ export interface CachedFile {
  * and nothing to wait for. A file that is given stays the same object while it is kept.
  */
 export interface CachedFiles {
-  /** Undefined when it is not there; the file may exist all the same. */
-  get(key: string): CachedFile | undefined;
+  /**
+   * Undefined when it is not there; the file may exist all the same. `known` is what the caller
+   * has just found out about the file: then it is not looked up again.
+   */
+  get(key: string, known?: Pick<StoredFile, 'expiresAt'>): CachedFile | undefined;
+  /** True if its bytes are in memory; does not count as a use. */
+  has(key: string): boolean;
   /**
    * True while `get` would give this file again, if its time is not over. Cheaper, but the
    * file does not count as used: a caller that keeps using one calls `get` now and then.
@@ -163,6 +163,62 @@ export interface CachedFiles {
   isCurrent(file: CachedFile): boolean;
   /** Counts a read: the bytes were sent. */
   served(file: CachedFile): void;
+}
+
+export interface BeginOptions extends Pick<PutOptions, 'name' | 'type' | 'group' | 'size'> {
+  /** How long the file lives once it is finished. Default: for ever. */
+  readonly ttlMs?: number;
+  /** 16 bytes that mark the upload, for `findOnce`, once it is a file. */
+  readonly once?: Uint8Array;
+  /** Up to 8 KiB of the caller's own words, given back by `find`. */
+  readonly note?: string;
+}
+
+export interface UnfinishedUpload {
+  /** The key of the file that it will be; good for nothing but these calls until then. */
+  readonly id: string;
+  readonly name: string;
+  readonly type: string;
+  readonly group?: string;
+  readonly ttlMs?: number;
+  readonly note: string;
+  readonly createdAt: Date;
+  /** Of the whole file, once it is known. */
+  readonly size?: number;
+  /** Bytes that are durable: the next ones begin here. */
+  readonly offset: number;
+}
+
+/**
+ * Uploads in several requests. They stay on this server's disk, over restarts too, until they
+ * are finished, removed, or older than `unfinishedAge`. All reject with `not_found` for an
+ * upload that is not there.
+ */
+export interface UnfinishedUploads {
+  readonly maxAgeMs: number;
+  begin(options?: BeginOptions): Promise<UnfinishedUpload>;
+  find(id: string): UnfinishedUpload | undefined;
+  /** The same once all calls for it that are under way have ended. */
+  settled(id: string): Promise<UnfinishedUpload | undefined>;
+  /**
+   * Adds bytes and resolves with the new offset: they are durable. If the body fails, what came
+   * of it before is kept, unless there is a `check`: it is called behind the last byte, and what
+   * it throws, or a body that fails, takes all bytes of the call back.
+   * Rejects with `offset_mismatch` if there are more or fewer bytes than `offset`, `too_large`.
+   */
+  append(
+    id: string,
+    offset: number,
+    body: AsyncIterable<Uint8Array>,
+    check?: () => void,
+  ): Promise<number>;
+  /** Rejects with `length_mismatch` if the size is known, or too short. */
+  declareSize(id: string, size: number): Promise<void>;
+  /** The bytes from `start` to before `end`; `end` is the offset by default. */
+  read(id: string, start?: number, end?: number): AsyncIterable<Uint8Array>;
+  /** Makes it a file, under its id as the key. Rejects with `length_mismatch` before its end. */
+  finish(id: string): Promise<Receipt>;
+  remove(id: string): Promise<void>;
 }
 
 export interface Readiness {
@@ -200,7 +256,10 @@ export interface StoreStats extends Omit<StagingStats, StagedCounters> {
   readonly map?: DeploymentStats;
 }
 
-export type FileStoreEvents = StagingEvents;
+export interface FileStoreEvents extends StagingEvents {
+  /** Another server has this directory, or its files: this store is closing. */
+  refused: [Error];
+}
 
 /** What every store can do, whether it stages files itself or a gateway does it: `connect()`. */
 export interface Store extends AsyncDisposable {
@@ -228,6 +287,8 @@ export interface Store extends AsyncDisposable {
    * deleted by the storage: one of Stevedore does that, a stock one does not know slices.
    */
   delete(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<void>;
+  /** Uploads in several requests; a store may have no such thing. */
+  readonly unfinished?: UnfinishedUploads;
   /** The FastDFS id, once the file is merged. */
   settled(key: string, options?: { readonly signal?: AbortSignal }): Promise<string>;
   ready(): Promise<Readiness>;
@@ -242,7 +303,7 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
   /** What of it is in memory; a store may have no such thing. */
   readonly cached?: CachedFiles;
   /** The server's part in a deployment; undefined without a map. */
-  readonly deployment?: { readonly origin: number; readonly secret: string | undefined };
+  readonly deployment?: Pick<Deployment, 'origin' | 'secret' | 'speaksFor'>;
   /** Other processes of this machine whose files are this store's as well. */
   readonly neighbours?: {
     /** True if one of them gives out keys of this origin. */

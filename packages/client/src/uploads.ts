@@ -4,7 +4,9 @@ import { formatKey, type NewFile, type Staging, StoreError } from '@stevedore/st
 import { type PutMessage, putChannel } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
+
 import { checkText, Intake, stageOptions, type Taken } from './intake.js';
+
 import type { StoreOptions } from './options.js';
 import { invalidOption } from './options.js';
 import type {
@@ -15,7 +17,9 @@ import type {
   PutPart,
   Receipt,
   StoreStats,
+  UnfinishedUploads,
 } from './types.js';
+import { LocalUnfinishedUploads } from './unfinished-uploads.js';
 
 /**
  * The store's uploads. Bodies are taken in and staged or, in direct mode, written to FastDFS. Each
@@ -37,6 +41,7 @@ export class Uploads {
   readonly #parts: UploadsParts;
   readonly #intake: Intake;
   readonly direct: DirectBuffer;
+  readonly unfinished: UnfinishedUploads;
   readonly #counts = { acknowledgedFiles: 0, acknowledgedBytes: 0, failedUploads: 0 };
 
   constructor(parts: UploadsParts) {
@@ -46,6 +51,16 @@ export class Uploads {
       smallFileBytes: options.smallFileLimit,
       maxFileBytes: options.maxFileSize,
       sync: options.durability === 'sync',
+    });
+    this.unfinished = new LocalUnfinishedUploads({
+      ...{ staging, limits: this.#intake.limits, now: parts.now },
+      maxAgeMs: options.unfinishedAge,
+      throwIfClosed: parts.throwIfClosed,
+      stored: ({ name, type, group }, store) => {
+        const upload = async () => this.#acknowledged(await store());
+        if (!putChannel.hasSubscribers) return upload();
+        return putChannel.tracePromise(upload, { store: parts.store, name, type, group });
+      },
     });
     this.direct = new DirectBuffer({
       trunkStore: new FastdfsTrunkStore(client),

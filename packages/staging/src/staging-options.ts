@@ -10,8 +10,11 @@ import type { ScrubStats } from './repair/scrub-watch.js';
 /** What staging is opened with: its bounds, and everything from outside that it uses. */
 export interface StagingOptions {
   readonly directory: string;
-  /** Called once the directory is this process's; gives the FastDFS to store trunks in. */
-  readonly connect: () => Promise<TrunkStore>;
+  /**
+   * Called once the directory is this process's, with the origin of its keys, and before anything
+   * is changed in FastDFS; gives the FastDFS to store trunks in.
+   */
+  readonly connect: (origin: number) => Promise<TrunkStore>;
   /** Gives a new directory its origin; default: a random one. */
   readonly origin?: () => Promise<number>;
   /** Changes are noted for the map of a deployment: `fileMap.outbox`. Default false. */
@@ -26,6 +29,8 @@ export interface StagingOptions {
   readonly minFreeBytes?: number;
   /** Bytes per second that compaction moves at the most. Default 8 MiB. */
   readonly compactionBytesPerSecond?: number;
+  /** Age at which an upload that nobody finished is removed. Default: never. */
+  readonly unfinishedAgeMs?: number;
   /** How often expired files are looked for and deleted. Default 10 s. */
   readonly expiryIntervalMs?: number;
   /**
@@ -82,6 +87,9 @@ export interface StagingStats extends Counters, MergeStats {
   /** Bytes of the container's segments and spooled files on disk. */
   readonly containerBytes: number;
   /** Trunks that too few storages have shown to have; this disk keeps its copies. */
+  /** Uploads in several requests that have not ended, and their bytes. */
+  readonly unfinishedUploads: number;
+  readonly unfinishedBytes: number;
   readonly unconfirmedTrunks: number;
   /** Trunks in FastDFS that no record named. */
   readonly orphans: OrphanStats;

@@ -5,6 +5,7 @@ import { Background } from './background.js';
 import { Acceptance } from './container/acceptance.js';
 import { LocalCopies } from './container/local-copies.js';
 import type { Spool } from './container/spool.js';
+import type { Unfinished } from './container/unfinished.js';
 import { type FileMap, type FileRow, localDamage } from './filemap/filemap.js';
 import { formatKey, KeyMaker } from './key.js';
 import { seededRandom } from './merge/candidates.js';
@@ -13,6 +14,7 @@ import { MergeTask } from './merge/merge-task.js';
 import { sliceIdOf, type TrunkPlan } from './merge/trunk-plan.js';
 import { type SentTrunk, TrunkSender } from './merge/trunk-sender.js';
 import { WaitingFiles } from './merge/waiting-files.js';
+import { type AdoptedTrunks, adopt } from './repair/adoption.js';
 import { type FsckReport, fsck } from './repair/fsck.js';
 import { OrphanWatch } from './repair/orphan-watch.js';
 import { Quarantine } from './repair/quarantine.js';
@@ -48,6 +50,7 @@ const COMPACTION_BYTES_PER_SECOND = 8 * 2 ** 20;
 export class Staging extends EventEmitter<StagingEvents> {
   readonly fileMap: FileMap;
   readonly spool: Spool;
+  readonly unfinished: Unfinished;
   /** Part of every key that is made here. */
   readonly origin: number;
   readonly keys: KeyMaker;
@@ -82,6 +85,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.#started = started;
     this.fileMap = fileMap;
     this.spool = spool;
+    this.unfinished = started.unfinished;
     this.origin = started.origin;
     this.keys = new KeyMaker(started.origin, options);
     this.#background = new Background((error) => {
@@ -137,7 +141,8 @@ export class Staging extends EventEmitter<StagingEvents> {
       onDamaged: (row) => this.local.noteDamage(row, localDamage(row)),
     });
     this.acceptance = new Acceptance({
-      ...{ container, spool, retention: this.#retention, merging: this.merging },
+      ...{ container, spool, unfinished: this.unfinished },
+      ...{ retention: this.#retention, merging: this.merging },
       ...{ sync: options.sync, containerBytes: options.containerBytes },
       minFreeBytes: options.minFreeBytes ?? MIN_FREE_BYTES,
       freeBytes: started.freeBytes,
@@ -187,6 +192,7 @@ export class Staging extends EventEmitter<StagingEvents> {
 
   async #begin({ problems }: StartedParts): Promise<void> {
     const { rebuildsFirst = false, findsOrphans = true, expiryIntervalMs } = this.#options;
+    const { unfinishedAgeMs = Number.POSITIVE_INFINITY } = this.#options;
     const background = this.#background;
     for (const problem of problems) background.report(problem);
     await this.rebuild.begin(rebuildsFirst ? REBUILD_FIRST_MS : REBUILD_GRACE_MS);
@@ -201,7 +207,10 @@ export class Staging extends EventEmitter<StagingEvents> {
       if (was.length > 0) this.#repairs.want(key);
     }
     background.every(FREE_SPACE_INTERVAL_MS, () => this.acceptance.lookAtDisk());
-    background.every(expiryIntervalMs ?? EXPIRY_INTERVAL_MS, () => this.deletions.deleteExpired());
+    background.every(expiryIntervalMs ?? EXPIRY_INTERVAL_MS, async () => {
+      await this.deletions.deleteExpired();
+      await this.unfinished.removeOlder(this.#options.now() - unfinishedAgeMs);
+    });
   }
 
   /** Moves the living files out of trunks that are mostly dead; resolves with how many. */
@@ -209,6 +218,12 @@ export class Staging extends EventEmitter<StagingEvents> {
     const moved = await this.#compaction.run();
     await this.#retirement.run();
     return moved;
+  }
+
+  /** Takes over the trunks of a container that is gone; their directories are read from now on. */
+  adopt(adopted: AdoptedTrunks): Promise<void> {
+    const { deletions, rebuild } = this;
+    return adopt({ ...this.#repairParts, retention: this.#retention, deletions, rebuild }, adopted);
   }
 
   /** Holds FileMap, container and FastDFS against each other. */
@@ -231,6 +246,8 @@ export class Staging extends EventEmitter<StagingEvents> {
       containerBytes: acceptance.usedBytes,
       ...this.merging.stats(),
       room: acceptance.stats(),
+      unfinishedUploads: this.unfinished.count,
+      unfinishedBytes: this.unfinished.bytes,
       unconfirmedTrunks: fileMap.countUncopied(),
       orphans: this.#orphans.stats(),
       damage: this.quarantine.stats(),

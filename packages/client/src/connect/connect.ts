@@ -6,6 +6,7 @@ import { interrupted } from '../body.js';
 import { aborted, notFound } from '../failures.js';
 import { Checked, collected, discard, infoOf } from '../gateway-answers.js';
 import { aboutBlob, checkMeta, stageOptions } from '../intake.js';
+import { onceText } from '../once.js';
 import { FileHandle } from '../stored-file.js';
 import type {
   Body,
@@ -323,10 +324,6 @@ function isPlain(type: string, group: string | undefined): boolean {
     !isOwnForm &&
     (group === undefined || /^[^\x00-\x20\x7f](?:[^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$/.test(group))
   );
-}
-
-function onceText(once: Uint8Array): string {
-  return stageOptions({ once }).once!;
 }
 
 /** Kept apart from the keys that people make up: those are not to be looked up by who guesses them. */

@@ -1,15 +1,17 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
+
 import type { GetOptions, Receipt, Store, StoredFile } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
-import { receiptJson } from './http/receipt-json.js';
 import { UnsentBytes } from './http/unsent-bytes.js';
 import type { TransferLimits } from './limits.js';
-import { problemAnswer, toProblem } from './problems.js';
-import { ClientRoom, ProgressGuard } from './upload/client-bounds.js';
+import { ProblemError, problemAnswer, toProblem } from './problems.js';
+import type { ResumableRequest, ResumableUploads } from './resumable/resumable.js';
 import { IdempotentUploads, type Stored, uploadMark } from './upload/idempotency.js';
+
 import type { UploadPolicy } from './upload/policy.js';
 import { receiveUpload } from './upload/receive.js';
+import { ClientRoom, ProgressGuard } from './upload/request-body.js';
 
 /**
  * The files of a store as an HTTP resource: what POST, GET, HEAD and DELETE do and answer,
@@ -50,6 +52,7 @@ export class Files {
   readonly #room: ClientRoom;
   readonly #repeats: IdempotentUploads;
   readonly #presentation: FilesOptions['presentation'];
+  #resuming: Promise<ResumableUploads> | undefined;
 
   constructor({ store, limits, presentation }: FilesOptions) {
     this.store = store;
@@ -102,6 +105,28 @@ export class Files {
     if (single) answer.headers.location = single.url;
     if (replayed) answer.headers['idempotency-replayed'] = 'true';
     return answer;
+  }
+
+  /**
+   * POST, HEAD, PATCH, DELETE and OPTIONS of uploads in several requests (tus). The protocol is
+   * loaded when it is first asked for. Rejects with `invalid_option` for a store without such.
+   */
+  async resume(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { client, ...asked }: Omit<ResumableRequest, 'room'> & { readonly client: string },
+  ): Promise<Answer> {
+    const uploads = await this.#resumable();
+    if (request.method === 'OPTIONS') return uploads.options();
+    return uploads.handle(request, response, { ...asked, room: this.#room.of(client) });
+  }
+
+  #resumable(): Promise<ResumableUploads> {
+    const parts = { store: this.store, limits: this.#limits, guard: this.#guard };
+    this.#resuming ??= import('./resumable/resumable.js').then(
+      ({ ResumableUploads: Uploads }) => new Uploads(parts),
+    );
+    return this.#resuming;
   }
 
   /** GET and HEAD. Rejects with the store's errors, `range_not_satisfiable`, `precondition_failed`. */
@@ -202,4 +227,55 @@ function json(status: number, value: unknown, cacheControl: string) {
     'x-content-type-options': 'nosniff',
   };
   return { status, headers, content };
+}
+
+/** Keys, and receipts as JSON shows them. */
+
+export interface ReceiptJson {
+  readonly key: string;
+  /** Relative to the gateway's origin. */
+  readonly url: string;
+  readonly name: string;
+  readonly size: number;
+  readonly type: string;
+  /** 8 hexadecimal digits. */
+  readonly crc32: string;
+  readonly state: string;
+  /** ISO 8601. */
+  readonly stagedAt: string;
+  /** ISO 8601; only where the file has an end. */
+  readonly expiresAt?: string;
+  readonly affinityGroup?: string;
+  /** Once merged. */
+  readonly fileId?: string;
+}
+
+/** A receipt, or what is known of a file. `base`: where the files are served. */
+export function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
+  const json: { -readonly [Name in keyof ReceiptJson]: ReceiptJson[Name] } = {
+    key: receipt.key,
+    url: `${base}/${receipt.key}`,
+    name: receipt.name,
+    size: receipt.size,
+    type: receipt.type,
+    crc32: receipt.crc32.toString(16).padStart(8, '0'),
+    state: receipt.state,
+    stagedAt: receipt.stagedAt.toISOString(),
+  };
+  if (receipt.expiresAt !== undefined) json.expiresAt = receipt.expiresAt.toISOString();
+  if (receipt.group !== undefined) json.affinityGroup = receipt.group;
+  if (receipt.fileId !== undefined) json.fileId = receipt.fileId;
+  return json;
+}
+
+/**
+ * The grammar of keys: 16 bytes as 22 base64url characters, of which the last
+ * one carries two bits. Anything else never reaches the store, which would
+ * take a FastDFS id as well.
+ */
+const KEY = /^[A-Za-z0-9_-]{21}[AQgw]$/;
+
+export function checkKey(text: string): string {
+  if (KEY.test(text)) return text;
+  throw new ProblemError('invalid_key', 'A key has 22 characters: letters, digits, - and _.');
 }

@@ -31,6 +31,7 @@ export async function prepareFolders(disk: Disk, directory: string): Promise<voi
   try {
     await disk.makeDirectory(`${directory}/container`);
     await disk.makeDirectory(`${directory}/spool`);
+    await disk.makeDirectory(`${directory}/unfinished`);
     await access(directory, constants.W_OK);
     await disk.syncDirectory(directory);
   } catch (error) {
