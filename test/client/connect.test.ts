@@ -195,7 +195,8 @@ describe('reads', () => {
         else if (sent) response.destroy();
         else response.flushHeaders();
       });
-      const store = connected(url, { answerTimeout: 300, retries: 1 });
+      const answerTimeout = name === 'stalled' ? '1s' : '30s';
+      const store = connected(url, { answerTimeout, retries: 3 });
       const code = name === 'flipped' ? 'corrupt' : 'storage_unavailable';
       for (const each of [key, small.key]) {
         const file = await store.get(each);

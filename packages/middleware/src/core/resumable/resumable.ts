@@ -7,7 +7,7 @@ import {
   type Store,
   type UnfinishedUpload,
   type UnfinishedUploads,
-} from '@stevedore/client';
+} from '@stevedore/client/connect';
 import { Metadata, Server, TUS_RESUMABLE } from '@tus/server';
 import { DEFAULT_TYPE } from '../http/content-headers.js';
 import type { Answer } from '../http/file-answer.js';
