@@ -9,13 +9,13 @@ export type { SpoolWriter } from './container/spool.js';
 export type { UnfinishedUpload as StagedUpload } from './container/unfinished.js';
 export { DirectoryLock } from './directory-lock.js';
 export * from './errors.js';
-export type { FileRow, TrunkRow } from './filemap/filemap.js';
+export type { AdoptedFile, FileRow, TrunkRow } from './filemap/filemap.js';
 export type { Outbox, OutboxEntry } from './filemap/outbox.js';
 export { formatKey, parseKey } from './key.js';
 export * from './merge/annealing.js';
 export { aboutOf, type DirectTrunk, directTrunk, fileIdOf, sliceIdOf } from './merge/trunk-plan.js';
 export type { Copies, ListedFile, TrunkSource, TrunkStore } from './merge/trunk-store.js';
-export { readAbout } from './merge/trunk-store.js';
+export { readAbout, readTrunkDirectory } from './merge/trunk-store.js';
 export { NeighbourView, type ReadableStaging } from './neighbour-view.js';
 export type { AdoptedTrunk, AdoptedTrunks } from './repair/adoption.js';
 /** @public */
