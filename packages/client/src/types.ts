@@ -303,7 +303,7 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
   /** What of it is in memory; a store may have no such thing. */
   readonly cached?: CachedFiles;
   /** The server's part in a deployment; undefined without a map. */
-  readonly deployment?: Pick<Deployment, 'origin' | 'secret' | 'speaksFor'>;
+  readonly deployment?: Pick<Deployment, 'origin' | 'secret' | 'speaksFor' | 'urlFor'>;
   /** Other processes of this machine whose files are this store's as well. */
   readonly neighbours?: {
     /** True if one of them gives out keys of this origin. */
