@@ -24,7 +24,6 @@ import { beginUpload, resumableRoutes, type UploadRoutes } from './resumable.js'
 /** Where files are: by their keys, by their FastDFS ids, and where they are uploaded to. */
 
 export interface FileRoutes extends UploadRoutes {
-  readonly store: FileStore;
   /** Serves whole trunks by their ids too. */
   readonly serveTrunks: boolean;
   /** Takes answers that can be given again. */
