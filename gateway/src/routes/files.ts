@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import type { FileStore, StoredFile } from '@stevedore/client';
+import type { StoredFile } from '@stevedore/client';
 import {
   cacheControl,
   checkKey,
