@@ -1,7 +1,7 @@
 /**
  * All that Stevedore asks of a disk. What must outlive a crash is written, read,
  * synced, renamed and removed through a `Disk` that is given, so that a test can put
- * one in its place that loses what was not synced, or fails when it is told to.
+ * one in its place that loses what was not synced, or fails on demand.
  * Failures are Errors with the system's `code`.
  *
  * What a user may rely on after a power failure, and no more: the bytes and the
@@ -11,8 +11,11 @@
  * but until both directories are synced the file may also have its old name.
  */
 export interface Disk {
-  /** A new file to write and read; EEXIST if there is something of that name. */
-  create(path: string): Promise<DiskFile>;
+  /**
+   * A new file to write and read; EEXIST if there is something of that name. `isWrittenOnce`:
+   * it is written in one piece and synced at once, so that a disk may do both in one step.
+   */
+  create(path: string, isWrittenOnce?: boolean): Promise<DiskFile>;
   /** Does not follow a symbolic link: ELOOP. */
   openToRead(path: string): Promise<DiskFile>;
   /** To read and write; made if there is none. Does not follow a symbolic link. */
