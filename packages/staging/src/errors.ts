@@ -16,6 +16,7 @@ export type StoreErrorCode =
   | 'invalid_option'
   | 'length_mismatch'
   | 'not_found'
+  | 'partner_away'
   | 'port_in_use'
   | 'range_not_satisfiable'
   | 'storage_unavailable'

@@ -9,6 +9,7 @@ import {
   replayContainer,
 } from './container/recovery.js';
 import { Spool } from './container/spool.js';
+import { StagedCopies } from './copies/staged-copies.js';
 import { DirectoryLock } from './directory-lock.js';
 import { StoreError } from './errors.js';
 import type { FileMap, FileRow, TrunkRow } from './filemap/filemap.js';
@@ -27,6 +28,7 @@ export interface StartedParts extends Omit<Stores, 'now'> {
   readonly lock: DirectoryLock;
   readonly origin: number;
   readonly freeBytes: number;
+  readonly copies: StagedCopies | undefined;
   /** Trunks whose directories are to be read into a FileMap that was lost. */
   readonly unread: readonly TrunkRow[];
   /** What the operator should hear of. */
@@ -49,7 +51,8 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
       directory,
       options.origin ?? (() => randomOrigin(options.randomFill)),
     );
-    const opened = await openContainer(options, fileMap, origin);
+    const copies = options.copies && new StagedCopies(options.copies);
+    const opened = await openContainer(options, fileMap, origin, copies);
     container = opened.container;
     const spool = new Spool(disk, `${directory}/spool`);
     await spool.recover((key) => fileMap?.find(key)?.local.at === 'spool');
@@ -62,7 +65,7 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     if (lost) problems.push(lost);
     if (opened.damaged > 0) problems.push(rotten(opened.damaged));
     const freeBytes = (await disk.space(directory)).freeBytes;
-    const parts = { lock, fileMap, container, spool, origin, trunkStore, freeBytes };
+    const parts = { lock, fileMap, container, spool, origin, trunkStore, freeBytes, copies };
     return { ...parts, unread, problems };
   } catch (error) {
     await container?.close().catch(() => undefined);
@@ -76,13 +79,14 @@ async function openContainer(
   options: StagingOptions,
   fileMap: FileMap,
   origin: number,
+  copies: StagedCopies | undefined,
 ): Promise<Pick<RecoveredContainer, 'short' | 'damaged'> & { readonly container: Container }> {
   const { directory, disk = privateDisk, now, sync, segmentBytes = SEGMENT_BYTES } = options;
   const folder = `${directory}/container`;
   const recovered = await replayContainer(disk, folder, fileMap, now());
   const { segments, nextSegment, short, damaged } = recovered;
   const settings = { disk, folder, origin, now, sync, segmentBytes, nextSegment };
-  const container = new Container({ ...settings, fileMap });
+  const container = new Container({ ...settings, fileMap, copies });
   for (const segment of segments) container.adopt(segment);
   return { container, short, damaged };
 }

@@ -43,6 +43,11 @@ const storeProblems = {
   invalid_option: { status: 400 },
   length_mismatch: { status: 400 },
   not_found: { status: 404, detail: 'There is no such file.' },
+  partner_away: {
+    status: 503,
+    detail: 'The gateway that keeps the second copy is away.',
+    retryAfterSeconds: RETRY_SECONDS,
+  },
   port_in_use: INTERNAL,
   range_not_satisfiable: { status: 416 },
   storage_unavailable: {

@@ -91,7 +91,7 @@ export class Acceptance {
     const { container, merging } = this.#parts;
     const inPlace = files.reduce((sum, file) => sum + (file.body ? file.size : 0), 0);
     await this.makeRoom(inPlace + RECORD_ROOM_BYTES * files.length);
-    await container.append(files.map(fileRecord), sync && this.#parts.sync);
+    await container.append(files.map(fileRecord), sync && this.#parts.sync, true);
     for (const file of files) merging.noteStaged(file.size, file.body === undefined);
   }
 
