@@ -43,6 +43,10 @@ describe('put and get', () => {
         true,
       );
     }
+    const lent = Buffer.from(bytes);
+    const { key } = await store.put(lent);
+    lent.fill(0);
+    expect((await (await store.get(key)).bytes()).equals(bytes)).toBe(true);
     const text = await store.put('grüße');
     expect((await (await store.get(text.key)).bytes()).toString()).toBe('grüße');
   });

@@ -65,11 +65,12 @@ function isLocal(name: string): boolean {
  * the HTTP server. `names` are those to serve, where not every one is.
  */
 export function demandHost(app: FastifyInstance, names: HostNames | undefined): void {
-  app.addHook('onRequest', async ({ raw }) => {
+  app.addHook('onRequest', ({ raw }, _reply, done) => {
     if (!hasOneHost(raw.rawHeaders)) {
       throw new ProblemError('bad_request', 'The request names more than one host.');
     }
     names?.demand(raw.headers.host);
+    done();
   });
 }
 

@@ -4,11 +4,11 @@ import {
   type ServerResponse,
   validateHeaderValue,
 } from 'node:http';
-import type { CachedFile, CachedFiles } from '@stevedore/client';
+import type { CachedFile, CachedFiles, StoredFile } from '@stevedore/client';
 import type { UnsentBytes } from '@stevedore/middleware/core';
 import { LRUCache } from 'lru-cache';
 import { type HostNames, isHost } from '../access/origins.js';
-import { sendInOnePiece, sendWithHead, takesHeads } from './response-head.js';
+import { sendWithHead, takesHeads } from './response-head.js';
 
 /**
  * Answers to downloads that were given before, ready to be sent again: a request for
@@ -37,6 +37,7 @@ export interface ReadyAnswersOptions {
 /** An answer of status 200 that the route gave. */
 export interface RouteAnswer {
   readonly key: string;
+  readonly known: Pick<StoredFile, 'expiresAt'>;
   /** Pattern of the route. */
   readonly route: string;
   readonly content: Buffer;
@@ -48,29 +49,12 @@ export interface RouteAnswer {
   readonly until: number;
 }
 
-/** The memory of a file and what lies before it. */
-interface Room {
-  readonly memory: Buffer;
-  /** Bytes before those of the file. */
-  readonly size: number;
-  /** What was written there last is its. */
-  owner: Ready | undefined;
-  /** The system has not taken all of what is being sent from here. */
-  isBusy: boolean;
-}
-
 interface Ready extends Pick<RouteAnswer, 'key' | 'until' | 'cacheControl'> {
   readonly file: CachedFile;
-  readonly room: Room | undefined;
   readonly durations: { observe(seconds: number): void };
   readonly head: string;
   /** When the file was last asked for. */
   seenSecond: number;
-  /** When the head was last written before the file's bytes, and for an id of how many characters. */
-  second: number;
-  idLength: number;
-  /** That head and the bytes. */
-  whole: Buffer | undefined;
 }
 
 const MAX_HEADS_BYTES = 8 * 2 ** 20;
@@ -87,8 +71,6 @@ const OWN_HEADERS: ReadonlySet<string> = new Set([
 export class ReadyAnswers {
   readonly #options: ReadyAnswersOptions;
   readonly #now: () => number;
-  /** Shared by the URLs of one file. */
-  readonly #rooms = new WeakMap<CachedFile, Room>();
   readonly #answers = new LRUCache<string, Ready>({
     maxSize: MAX_HEADS_BYTES,
     sizeCalculation: ({ head }, url) => head.length + url.length + ENTRY_BYTES,
@@ -122,36 +104,28 @@ export class ReadyAnswers {
     this.#answers.clear();
   }
 
+  /**
+   * True if the file is in memory, so that the answer to a request for it may be kept: one that
+   * is read from elsewhere may never be asked for again.
+   */
+  mayKeep(key: string): boolean {
+    return this.#options.files.has(key);
+  }
+
   /** Keeps what a route answers, if it would answer the next request alike. */
   keep(request: IncomingMessage, answer: RouteAnswer): void {
-    const { key, route, content, headers, cacheControl, until } = answer;
-    const file = this.#options.files.get(key);
-    if (!this.#open || file?.bytes !== content || !isPlain(request)) return;
+    const { key, known, route, content, headers, cacheControl, until } = answer;
+    if (!this.#open || !isPlain(request)) return;
+    const file = this.#options.files.get(key, known);
+    if (file?.bytes !== content) return;
     const head = headOf(headers, cacheControl !== undefined);
     const durations = this.#options.durationsOf(route);
     const ready = {
       ...{ key, file, durations, head, cacheControl },
-      room: this.#roomOf(file),
       until: Math.min(until, file.expiresAt - 1),
-      ...{ seenSecond: -1, second: -1, idLength: 0, whole: undefined },
+      seenSecond: -1,
     };
     this.#answers.set(request.url ?? '', ready);
-  }
-
-  #roomOf(file: CachedFile): Room | undefined {
-    const { bytes, headroom } = file;
-    if (headroom === 0) return undefined;
-    let room = this.#rooms.get(file);
-    if (!room) {
-      const memory = Buffer.from(
-        bytes.buffer,
-        bytes.byteOffset - headroom,
-        headroom + bytes.length,
-      );
-      room = { memory, size: headroom, owner: undefined, isBusy: false };
-      this.#rooms.set(file, room);
-    }
-    return room;
   }
 
   #serve(request: IncomingMessage, response: ServerResponse, keepAliveMs: number): boolean {
@@ -167,22 +141,16 @@ export class ReadyAnswers {
     }
     if (!isPlain(request) || !response.shouldKeepAlive) return false;
     if (hostNames?.has(request.headers.host ?? '') === false) return false;
+    const { socket } = response;
+    if (!socket?.writable) return false;
     const began = performance.now();
     const id = requestId(request);
-    const { socket } = response;
-    const { room } = ready;
     const { bytes } = ready.file;
-    const isRoom = room !== undefined && !room.isBusy && socket?.writable === true;
-    const whole = isRoom ? this.#whole(ready, room, id, now, keepAliveMs) : undefined;
-    if (!room || !socket || !whole) {
-      observeAtEnd(response, ready, began, undefined);
-      sendWithHead(response, `${this.#head(ready, now, keepAliveMs)}${id}${END}`, bytes);
-      unsent?.watch(response, bytes.length);
-    } else if (sendInOnePiece(response, socket, whole)) {
+    const head = `${this.#head(ready, now, keepAliveMs)}${id}${END}`;
+    if (sendWithHead(response, socket, head, bytes)) {
       ready.durations.observe((performance.now() - began) / 1000);
     } else {
-      room.isBusy = true;
-      observeAtEnd(response, ready, began, room);
+      response.on('close', () => ready.durations.observe((performance.now() - began) / 1000));
       unsent?.watch(response, bytes.length);
     }
     files.served(ready.file);
@@ -198,29 +166,6 @@ export class ReadyAnswers {
     return files.get(ready.key) === ready.file;
   }
 
-  /** The answer in one piece: its head written before the bytes of its file, if it fits there. */
-  #whole(ready: Ready, room: Room, id: string, now: number, keepAliveMs: number) {
-    const { memory, size } = room;
-    const isThere = room.owner === ready && ready.second === this.#second;
-    if (isThere && ready.idLength === id.length) {
-      const start = size - END.length - id.length;
-      // A call of Buffer's `write` costs more than so few characters.
-      for (let index = 0; index < id.length; index += 1) {
-        memory[start + index] = id.charCodeAt(index);
-      }
-      return ready.whole;
-    }
-    const head = `${this.#head(ready, now, keepAliveMs)}${id}${END}`;
-    const start = size - head.length;
-    if (start < 0) return undefined;
-    memory.write(head, start, 'latin1');
-    room.owner = ready;
-    ready.second = this.#second;
-    ready.idLength = id.length;
-    ready.whole = memory.subarray(start);
-    return ready.whole;
-  }
-
   /** All of the head as it is now but the request's id and its end. */
   #head({ head, cacheControl }: Ready, now: number, keepAliveMs: number): string {
     const age = cacheControl ? `cache-control: ${cacheControl(now)}\r\n` : '';
@@ -234,19 +179,6 @@ export class ReadyAnswers {
     this.#second = second;
     this.#date = new Date(now).toUTCString();
   }
-}
-
-/** `room` is what the answer is sent from. */
-function observeAtEnd(
-  response: ServerResponse,
-  { durations }: Ready,
-  began: number,
-  room: Room | undefined,
-): void {
-  response.on('close', () => {
-    if (room) room.isBusy = false;
-    durations.observe((performance.now() - began) / 1000);
-  });
 }
 
 /** Headers that may ask for something other than the whole file, or need looking at. */

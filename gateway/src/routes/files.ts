@@ -53,11 +53,13 @@ function keyRoutes(
   const read = answering(async (request, reply) => {
     const key = keyOf(request);
     const grant = access.read(request as AskedBy, key);
+    const keeping = ready?.mayKeep(key) ? ready : undefined;
     const file = await files.store.get(key);
     const answer = await files.read(request.raw, file, grant);
-    if (ready && answer.status === 200 && Buffer.isBuffer(answer.content)) {
-      ready.keep(request.raw, {
+    if (keeping && answer.status === 200 && Buffer.isBuffer(answer.content)) {
+      keeping.keep(request.raw, {
         key,
+        known: file,
         route: request.routeOptions.url ?? '',
         content: answer.content,
         headers: { ...reply.getHeaders(), ...answer.headers },

@@ -40,8 +40,7 @@ export type Why = 'evicted' | 'rejected' | 'deleted';
 const ENTRY_BYTES = 240;
 
 export function costOf(id: string, bytes: Buffer): number {
-  // What lies before the bytes is kept with them.
-  return bytes.buffer.byteLength + id.length + ENTRY_BYTES;
+  return bytes.length + id.length + ENTRY_BYTES;
 }
 
 export class Areas {

@@ -27,19 +27,12 @@ export interface FileCacheOptions {
   readonly admission?: boolean;
   /** Share of `maxBytes` for what is read ahead and was not asked for yet. Default 0. */
   readonly aheadShare?: number;
-  /**
-   * Memory before the bytes of a kept file of at most 64 KiB, so that a head can be sent with
-   * them in one piece: `bytes.byteOffset` says how much there is. Default 0.
-   */
-  readonly headroomBytes?: number;
   /** How long a file that was not found is believed to be absent. Default 1000; 0: not at all. */
   readonly absentMs?: number;
   /** Milliseconds of a clock that only runs forward. Default performance.now. */
   readonly now?: () => number;
 }
 
-/** Longer ones are sent in pieces anyway. */
-const MAX_HEADROOM_FILE_BYTES = 64 * 1024;
 const DEFAULT_FILE_SHARE = 1 / 8;
 /** Of the cache, for what was asked for once and may or may not be asked for again. */
 const RECENT_SHARE = 1 / 8;
@@ -56,7 +49,6 @@ export class FileCache {
   /** Decides whether to read ahead; learns from what becomes of it. */
   readonly readAhead = new ReadAhead({ minUsedShare: MIN_USED_SHARE, maxSources: MAX_SOURCES });
   readonly #maxFileBytes: number;
-  readonly #headroomBytes: number;
   readonly #areas: Areas | undefined;
   readonly #hashing = new CheapHashing();
   #filter: MemberFilter | undefined;
@@ -71,7 +63,6 @@ export class FileCache {
     const frequency = new Frequency(this.#tableFiles, this.#hashing);
     this.#maxFileBytes = Math.floor(maxBytes * maxFileShare);
     this.#frequency = frequency;
-    this.#headroomBytes = options.headroomBytes ?? 0;
     this.#absent = new AbsentIds({
       maxIds: MAX_ABSENT_IDS,
       keptMs: options.absentMs ?? DEFAULT_ABSENT_MS,
@@ -145,17 +136,16 @@ export class FileCache {
     return this.#areas?.peek(id)?.bytes;
   }
 
-  /** Keeps a file that was just made, before anyone asks for it. Its pieces are copied. */
-  put(id: string, pieces: readonly Uint8Array[], size: number): void {
+  /**
+   * Keeps a file that was just made, before anyone asks for it. Its pieces are copied, unless
+   * there is one, in memory of its own, that is `given`: nobody changes it any more.
+   */
+  put(id: string, pieces: readonly Uint8Array[], size: number, given = false): void {
     if (!this.#areas || size > this.#maxFileBytes) return;
-    const bytes = this.#memoryFor(size);
-    let at = 0;
-    for (const piece of pieces) {
-      bytes.set(piece, at);
-      at += piece.length;
-    }
+    const [only] = pieces;
+    const isKept = given && pieces.length === 1 && Buffer.isBuffer(only) && isAlone(only);
     this.#absent.delete(id);
-    this.#list(this.#areas, id, bytes);
+    this.#list(this.#areas, id, isKept ? only : joined(pieces, size));
   }
 
   /** Does not count as a request. */
@@ -210,7 +200,7 @@ export class FileCache {
       this.#counters.tooLarge += 1;
       return own(loaded);
     }
-    const bytes = this.#own(loaded);
+    const bytes = own(loaded);
     this.#list(this.#areas, id, bytes);
     return bytes;
   }
@@ -221,19 +211,6 @@ export class FileCache {
     this.#filter?.add(id);
     if (!areas.add(id, entry)) this.#filter?.remove(id);
     this.#fitTables(areas);
-  }
-
-  #own(bytes: Buffer): Buffer {
-    if (this.#headroomBytes === 0 || bytes.length > MAX_HEADROOM_FILE_BYTES) return own(bytes);
-    const copy = this.#memoryFor(bytes.length);
-    bytes.copy(copy);
-    return copy;
-  }
-
-  /** Memory of its own for a file to be kept. */
-  #memoryFor(size: number): Buffer {
-    const headroom = size > MAX_HEADROOM_FILE_BYTES ? 0 : this.#headroomBytes;
-    return Buffer.allocUnsafeSlow(headroom + size).subarray(headroom);
   }
 
   /** Tables for twice the files that they were made for, once there are so many. */
@@ -253,7 +230,7 @@ export class FileCache {
       return this.#keep(id, loaded);
     }
     if (!this.#areas || loaded.length > this.#maxFileBytes) return loaded;
-    const bytes = this.#own(loaded);
+    const bytes = own(loaded);
     this.#filter?.add(id);
     const entry = { bytes, source, cost: costOf(id, bytes) };
     if (!this.#areas.addAhead(id, entry)) this.#filter?.remove(id);
@@ -272,8 +249,22 @@ export class FileCache {
 
 /** The bytes in memory of their own: a view would keep all that it looks into. */
 function own(bytes: Buffer): Buffer {
-  if (bytes.buffer.byteLength === bytes.length) return bytes;
+  if (isAlone(bytes)) return bytes;
   const copy = Buffer.allocUnsafeSlow(bytes.length);
   bytes.copy(copy);
   return copy;
+}
+
+function joined(pieces: readonly Uint8Array[], size: number): Buffer {
+  const bytes = Buffer.allocUnsafeSlow(size);
+  let at = 0;
+  for (const piece of pieces) {
+    bytes.set(piece, at);
+    at += piece.length;
+  }
+  return bytes;
+}
+
+function isAlone(bytes: Buffer): boolean {
+  return bytes.buffer.byteLength === bytes.length;
 }

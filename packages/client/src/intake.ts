@@ -62,19 +62,40 @@ export class Intake {
     this.limits = limits;
   }
 
-  async take(body: Body, options: PutOptions, sync: boolean): Promise<Taken> {
+  /** At once for a small body that is in memory. Throws what is wrong with the options. */
+  take(body: Body, options: PutOptions, sync: boolean): Taken | Promise<Taken> {
     const meta = checkMeta(body instanceof Blob ? { ...aboutBlob(body), ...options } : options);
     const { size, maxBytes: limit = Infinity, signal } = options;
     if (signal?.aborted) throw interrupted(signal.reason);
     const maxBytes = Math.min(limit, this.limits.maxFileBytes);
     if (size !== undefined && size > maxBytes) throw tooLarge(maxBytes);
     const bytes = readBody(body);
+    if (!Buffer.isBuffer(bytes) || bytes.length > this.limits.smallFileBytes) {
+      return this.#takeSlowly(bytes, meta, new Taking(this, sync, size, maxBytes), options);
+    }
+    if (bytes.length > maxBytes) throw tooLarge(maxBytes);
+    checkSize(size, bytes.length);
+    return {
+      key: this.staging.keys.next(),
+      meta,
+      size: bytes.length,
+      crc32: crc32(bytes),
+      body: [bytes],
+      heldBytes: 0,
+      spool: undefined,
+    };
+  }
+
+  async #takeSlowly(
+    bytes: Buffer | AsyncIterable<Uint8Array>,
+    meta: FileMeta,
+    taking: Taking,
+    { size, signal }: PutOptions,
+  ): Promise<Taken> {
     this.inFlight += 1;
-    const taking = new Taking(this, sync, size, maxBytes);
     try {
-      if (!Buffer.isBuffer(bytes)) await drain(bytes, signal, (chunk) => taking.add(chunk));
-      else if (bytes.length <= this.limits.smallFileBytes) taking.adopt(bytes);
-      else await taking.add(bytes);
+      if (Buffer.isBuffer(bytes)) await taking.add(bytes);
+      else await drain(bytes, signal, (chunk) => taking.add(chunk));
       checkSize(size, taking.size);
       return await taking.finish(meta);
     } catch (error) {
@@ -153,13 +174,6 @@ class Taking {
     this.#sync = sync && intake.limits.sync;
     this.#announcedBytes = announced;
     this.#maxBytes = maxBytes;
-  }
-
-  /** A whole small body that the caller holds in memory anyway. */
-  adopt(bytes: Buffer): void {
-    this.#count(bytes);
-    this.#chunks.push(bytes);
-    this.#crc = crc32(bytes);
   }
 
   async add(chunk: Uint8Array): Promise<void> {

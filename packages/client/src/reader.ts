@@ -51,8 +51,6 @@ interface Source {
 const MAX_BLOCK_LIST_BYTES = 16 * 2 ** 20;
 /** Of the cache, for what was downloaded along and not asked for yet. */
 const AHEAD_SHARE = 0.25;
-/** For the head of an answer; one that is longer is sent apart. */
-const HEADROOM_BYTES = 1024;
 /** Members looked at on either side. */
 const MAX_NEIGHBOURS = 64;
 
@@ -84,14 +82,17 @@ export class Reader {
       sharing?.cache ??
       new FileCache({
         maxBytes: options.cacheBytes,
-        headroomBytes: HEADROOM_BYTES,
         filter: options.cacheFilter,
         aheadShare: options.readAheadBytes > 0 ? AHEAD_SHARE : 0,
       });
   }
 
   /** A file of this store whose bytes are in memory; undefined too for one that has expired. */
-  inMemory(key: string, now: number): CachedFile | undefined {
+  inMemory(
+    key: string,
+    now: number,
+    known?: { readonly expiresAt?: Date | number | undefined },
+  ): CachedFile | undefined {
     const bytes = this.cache.find(key);
     if (!bytes) return undefined;
     if (!this.isAlive(key)) {
@@ -100,10 +101,9 @@ export class Reader {
     }
     let file = this.#inMemory.get(bytes);
     if (!file) {
-      const row = this.#staging.fileMap.find(parseKey(key)!);
-      if (!row) return undefined;
-      const { expiresAt = Number.POSITIVE_INFINITY } = row;
-      file = { key, bytes, headroom: bytes.byteOffset, expiresAt };
+      const found = known ?? this.#staging.fileMap.find(parseKey(key)!);
+      if (!found) return undefined;
+      file = { key, bytes, expiresAt: Number(found.expiresAt ?? Number.POSITIVE_INFINITY) };
       this.#inMemory.set(bytes, file);
     }
     return file.expiresAt > now ? file : undefined;

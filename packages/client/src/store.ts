@@ -156,9 +156,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   readonly cached: CachedFiles = {
-    get: (key) => {
-      return this.#isWatched() ? undefined : this.#readerOf(key).inMemory(key, this.#parts.now());
-    },
+    get: (key, known) =>
+      this.#isWatched() ? undefined : this.#readerOf(key).inMemory(key, this.#parts.now(), known),
+    has: (key) => this.#reader.cache.has(key),
     isCurrent: ({ key, bytes }) =>
       !this.#isWatched() &&
       this.#reader.cache.peek(key) === bytes &&

@@ -47,11 +47,13 @@ export interface PutOptions {
   readonly size?: number;
   /** Refuses a longer body with `too_large`, at once; default `maxFileSize`. */
   readonly maxBytes?: number;
+  /** The body is a Buffer that nobody changes from now on: memory keeps it without a copy. */
+  readonly transfer?: boolean;
   readonly signal?: AbortSignal;
 }
 
 export interface PutPart
-  extends Omit<PutOptions, 'signal' | 'group' | 'durability' | 'once' | 'mode'> {
+  extends Omit<PutOptions, 'signal' | 'group' | 'durability' | 'once' | 'mode' | 'transfer'> {
   readonly body: Body;
 }
 
@@ -138,11 +140,6 @@ export interface StoredFile extends Omit<FileInfo, 'key'> {
 export interface CachedFile {
   readonly key: string;
   readonly bytes: Buffer;
-  /**
-   * Bytes of memory right before `bytes` that a server may write to, so that a head is sent
-   * with them in one piece; not while something is being sent from there. 0: none.
-   */
-  readonly headroom: number;
   /** Unix milliseconds from which on there is no such file; Infinity for one without end. */
   readonly expiresAt: number;
 }
@@ -152,8 +149,13 @@ export interface CachedFile {
  * and nothing to wait for. A file that is given stays the same object while it is kept.
  */
 export interface CachedFiles {
-  /** Undefined when it is not there; the file may exist all the same. */
-  get(key: string): CachedFile | undefined;
+  /**
+   * Undefined when it is not there; the file may exist all the same. `known` is what the caller
+   * has just found out about the file: then it is not looked up again.
+   */
+  get(key: string, known?: Pick<StoredFile, 'expiresAt'>): CachedFile | undefined;
+  /** True if its bytes are in memory; does not count as a use. */
+  has(key: string): boolean;
   /**
    * True while `get` would give this file again, if its time is not over. Cheaper, but the
    * file does not count as used: a caller that keeps using one calls `get` now and then.

@@ -1,7 +1,7 @@
 import type { FileCache } from '@stevedore/cache';
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import { formatKey, type NewFile, type Staging, StoreError } from '@stevedore/staging';
-import { type PutMessage, putChannel, traced } from './channels.js';
+import { type PutMessage, putChannel } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { checkText, Intake, type StageOptions, type Taken } from './intake.js';
@@ -59,21 +59,26 @@ export class Uploads {
   }
 
   put(body: Body, options: PutOptions = {}): Promise<Receipt> {
-    const { store } = this.#parts;
+    // As few calls as there can be: every file comes through here.
+    if (!putChannel.hasSubscribers) return this.#put(body, options);
     const { name, type, group } = options;
-    return this.#countUpload(
-      () => ({ store, name, type, group }),
-      () => this.#put(body, options),
-    );
+    const message: PutMessage = { store: this.#parts.store, name, type, group };
+    return putChannel.tracePromise(() => this.#put(body, options), message);
   }
 
   async #put(body: Body, options: PutOptions): Promise<Receipt> {
-    this.#parts.throwIfClosed();
-    if (options.mode === 'direct') return this.#putDirect(body, options);
-    const how = stageOptions(options);
-    const taken = await this.#intake.take(body, options, how.sync);
-    const [file] = await this.#intake.stage([taken], how, this.#parts.now());
-    return this.#acknowledged(file!);
+    try {
+      this.#parts.throwIfClosed();
+      if (options.mode === 'direct') return await this.#putDirect(body, options);
+      const how = stageOptions(options);
+      const taking = this.#intake.take(body, options, how.sync);
+      const taken = taking instanceof Promise ? await taking : taking;
+      const [file] = await this.#intake.stage([taken], how, this.#parts.now());
+      return this.#acknowledged(file!, options.transfer);
+    } catch (error) {
+      this.#counts.failedUploads += 1;
+      throw error;
+    }
   }
 
   async #putDirect(body: Body, options: PutOptions): Promise<Receipt> {
@@ -88,6 +93,7 @@ export class Uploads {
       const fileId = taken.body
         ? await this.direct.put(file)
         : await this.direct.putWhole(file, () => this.#parts.staging.spool.read(file.key, file));
+      this.#count(file);
       return { ...receiptOf(file), key: fileId, fileId, state: 'merged' };
     } finally {
       await this.#intake.discard([taken]);
@@ -98,23 +104,22 @@ export class Uploads {
     parts: Iterable<PutPart> | AsyncIterable<PutPart>,
     options: PutAllOptions = {},
   ): Promise<Receipt[]> {
-    const { store } = this.#parts;
+    if (!putChannel.hasSubscribers) return this.#putAll(parts, options);
     const group = typeof options.group === 'string' ? options.group : undefined;
-    return this.#countUpload(
-      () => ({ store, name: undefined, type: undefined, group }),
-      () => this.#putAll(parts, options),
-    );
+    const { store } = this.#parts;
+    const message: PutMessage = { store, name: undefined, type: undefined, group };
+    return putChannel.tracePromise(() => this.#putAll(parts, options), message);
   }
 
   async #putAll(
     parts: Iterable<PutPart> | AsyncIterable<PutPart>,
     options: PutAllOptions,
   ): Promise<Receipt[]> {
-    this.#parts.throwIfClosed();
-    const { signal } = options;
-    const how = stageOptions(options);
     const taken: Taken[] = [];
     try {
+      this.#parts.throwIfClosed();
+      const { signal } = options;
+      const how = stageOptions(options);
       for await (const { body, ...rest } of parts) {
         taken.push(await this.#intake.take(body, signal ? { ...rest, signal } : rest, how.sync));
         if (signal?.aborted) throw new StoreError('aborted', 'the upload was aborted');
@@ -125,16 +130,23 @@ export class Uploads {
       const files = await this.#intake.stage(taken.splice(0), { ...how, group }, this.#parts.now());
       return files.map((file) => this.#acknowledged(file));
     } catch (error) {
+      this.#counts.failedUploads += 1;
       await this.#intake.discard(taken);
       throw error;
     }
   }
 
-  #acknowledged(file: NewFile): Receipt {
+  #acknowledged(file: NewFile, transfer?: boolean): Receipt {
     const receipt = receiptOf(file);
     const { body, size } = file;
-    if (body && size > 0) this.#parts.cache.put(receipt.key, body, size);
+    this.#count(file);
+    if (body && size > 0) this.#parts.cache.put(receipt.key, body, size, transfer);
     return receipt;
+  }
+
+  #count({ size }: Pick<NewFile, 'size'>): void {
+    this.#counts.acknowledgedFiles += 1;
+    this.#counts.acknowledgedBytes += size;
   }
 
   stats(): Pick<
@@ -142,24 +154,6 @@ export class Uploads {
     'uploadsInFlight' | 'acknowledgedFiles' | 'acknowledgedBytes' | 'failedUploads'
   > {
     return { uploadsInFlight: this.#intake.inFlight, ...this.#counts };
-  }
-
-  async #countUpload<Result extends Receipt | Receipt[]>(
-    message: () => PutMessage,
-    upload: () => Promise<Result>,
-  ): Promise<Result> {
-    const counts = this.#counts;
-    try {
-      const result = await traced(putChannel, message, upload);
-      for (const { size } of Array.isArray(result) ? result : [result]) {
-        counts.acknowledgedFiles += 1;
-        counts.acknowledgedBytes += size;
-      }
-      return result;
-    } catch (error) {
-      counts.failedUploads += 1;
-      throw error;
-    }
   }
 }
 

@@ -1,6 +1,7 @@
 import fs from 'node:fs';
 import { promisify } from 'node:util';
 import type { DiskFile, FileStat } from './disk.js';
+import { MAX_SHORT_BYTES, ReadPace } from './read-pace.js';
 
 const open = promisify(fs.open);
 const close = promisify(fs.close);
@@ -11,6 +12,9 @@ const futimes = promisify(fs.futimes);
 
 /** What one writev takes at the most (IOV_MAX is 1024 on every system we know). */
 const MAX_VECTORS = 1024;
+
+/** Of all files: they lie on few disks, and mostly on one. */
+const pace = new ReadPace();
 
 /** Elsewhere it is unknown whether such writes pass the caches of the medium. */
 const DURABLE_WRITE =
@@ -45,6 +49,13 @@ export class LocalFile implements DiskFile {
 
   /** One system call, unless the system gives less than there is. */
   async readAt(target: Buffer, position: number): Promise<number> {
+    const began = performance.now();
+    if (target.length <= MAX_SHORT_BYTES && pace.isShort(began)) {
+      const count = readNow(this.#fd, target, position);
+      const ended = performance.now();
+      pace.note(ended - began, ended);
+      return count;
+    }
     let filled = 0;
     while (filled < target.length) {
       const count = await read(this.#fd, target, filled, position + filled);
@@ -145,6 +156,17 @@ function writev(fd: number, chunks: Uint8Array[], position: number): Promise<num
   return new Promise((resolve, reject) => {
     fs.writev(fd, chunks, position, (error, written) => (error ? reject(error) : resolve(written)));
   });
+}
+
+function readNow(fd: number, target: Buffer, position: number): number {
+  let filled = 0;
+  while (filled < target.length) {
+    const left = target.length - filled;
+    const count = fs.readSync(fd, target, filled, left, position + filled);
+    if (count === 0) break;
+    filled += count;
+  }
+  return filled;
 }
 
 function read(fd: number, target: Buffer, offset: number, position: number): Promise<number> {

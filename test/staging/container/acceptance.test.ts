@@ -32,7 +32,12 @@ describe('a disk that is full down to its reserve', () => {
       if (count % 10 === 9) await staging.merging.flush();
     }
     expect(staging.stats()).toMatchObject({ mergedFiles: 120, room: { full: undefined } });
-    expect(bytesIn(join(directory, 'container'))).toBeLessThan(4 * MIB);
+    const inSegments = bytesIn(join(directory, 'container'));
+    expect(inSegments).toBeLessThan(4 * MIB);
+    expect(staging.acceptance.usedBytes).toBe(inSegments);
+    await staging.close();
+    const { staging: again } = await openStaging(directory, { segmentBytes: 256 * 1024 });
+    expect(again.acceptance.usedBytes).toBe(bytesIn(join(directory, 'container')));
   });
 
   test('refuses by its own name, and takes files again once FastDFS has what is there', async () => {

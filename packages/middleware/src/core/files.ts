@@ -1,5 +1,5 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { FileStore, GetOptions, StoredFile } from '@stevedore/client';
+import type { FileStore, GetOptions, Receipt, StoredFile } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
 import { infoJson, receiptJson } from './http/receipt-json.js';
@@ -62,31 +62,46 @@ export class Files {
   }
 
   /** POST. Rejects with ProblemError or the store's error; then comes `refuse` or `closeIfUnread`. */
-  upload(request: IncomingMessage, response: ServerResponse, upload: Upload): Promise<Stored> {
-    const { policy, client, begin } = upload;
-    return this.#repeats.run(request, response, upload, (once) => {
-      begin?.();
-      return receiveUpload(request, response, {
-        store: this.store,
-        limits: this.#limits,
-        guard: this.#guard,
-        policy,
-        once,
-        room: this.#room.of(client),
-      });
+  async upload(
+    request: IncomingMessage,
+    response: ServerResponse,
+    upload: Upload,
+  ): Promise<Stored> {
+    const once = this.#repeats.markOf(request, upload);
+    if (!once) {
+      return { receipts: await this.#receive(request, response, upload), replayed: false };
+    }
+    const isGiven = upload.mark !== undefined;
+    return this.#repeats.run(request, response, once, isGiven, async () =>
+      this.#receive(request, response, upload, once),
+    );
+  }
+
+  #receive(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { policy, client, begin }: Upload,
+    once?: Buffer,
+  ): Promise<Receipt[]> {
+    begin?.();
+    return receiveUpload(request, response, {
+      store: this.store,
+      limits: this.#limits,
+      guard: this.#guard,
+      policy,
+      once,
+      room: this.#room.of(client),
     });
   }
 
   /** Of one file an object and its Location, of several an array. `base` is their path. */
   uploaded({ receipts, replayed }: Stored, base = '/files'): Answer {
     const stored = receipts.map((receipt) => receiptJson(receipt, base));
-    const [first] = stored;
-    const single = stored.length === 1 && first;
-    return json(201, single || stored, {
-      'cache-control': 'no-store',
-      ...(single ? { location: single.url } : {}),
-      ...(replayed ? { 'idempotency-replayed': 'true' } : {}),
-    });
+    const single = stored.length === 1 ? stored[0] : undefined;
+    const answer = json(201, single ?? stored, 'no-store');
+    if (single) answer.headers.location = single.url;
+    if (replayed) answer.headers['idempotency-replayed'] = 'true';
+    return answer;
   }
 
   /** GET and HEAD. Rejects with the store's errors, `range_not_satisfiable`, `precondition_failed`. */
@@ -104,7 +119,7 @@ export class Files {
   /** GET and HEAD of what is known about a file. */
   async info({ method }: IncomingMessage, key: string, base?: string): Promise<Answer> {
     const value = infoJson(await this.store.stat(key), base);
-    const { content, ...head } = json(200, value, { 'cache-control': 'no-cache' });
+    const { content, ...head } = json(200, value, 'no-cache');
     return method === 'HEAD' || !content ? head : { ...head, content };
   }
 
@@ -121,7 +136,7 @@ export class Files {
     others: OutgoingHttpHeaders = {},
   ): void {
     response.writeHead(status, { ...others, ...headers });
-    if (content !== undefined && !Buffer.isBuffer(content)) {
+    if (typeof content === 'object' && !Buffer.isBuffer(content)) {
       content.send(response);
       return;
     }
@@ -159,16 +174,14 @@ export class Files {
   }
 }
 
-function json(status: number, value: unknown, headers: Answer['headers']): Answer {
-  const content = Buffer.from(JSON.stringify(value));
-  return {
-    status,
-    headers: {
-      ...headers,
-      'content-type': 'application/json; charset=utf-8',
-      'content-length': String(content.length),
-      'x-content-type-options': 'nosniff',
-    },
-    content,
+function json(status: number, value: unknown, cacheControl: string) {
+  // A text, and not bytes: it is sent together with the head.
+  const content = JSON.stringify(value);
+  const headers: Record<string, string> = {
+    'cache-control': cacheControl,
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': String(Buffer.byteLength(content)),
+    'x-content-type-options': 'nosniff',
   };
+  return { status, headers, content };
 }

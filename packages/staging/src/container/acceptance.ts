@@ -89,8 +89,10 @@ export class Acceptance {
    */
   async stage(files: readonly NewFile[], sync = true): Promise<void> {
     const { container, merging } = this.#parts;
-    const inPlace = files.reduce((sum, file) => sum + (file.body ? file.size : 0), 0);
-    await this.makeRoom(inPlace + RECORD_ROOM_BYTES * files.length);
+    let bytes = RECORD_ROOM_BYTES * files.length;
+    for (const { body, size } of files) if (body) bytes += size;
+    if (this.#shortage(bytes) > 0) await this.makeRoom(bytes);
+    else this.#full = undefined;
     await container.append(files.map(fileRecord), sync && this.#parts.sync, true);
     for (const file of files) merging.noteStaged(file.size, file.body === undefined);
   }

@@ -60,6 +60,8 @@ const MAX_REFUSED = 100_000;
 export class Container {
   readonly #options: ContainerOptions;
   readonly #segments = new Map<number, Segment>();
+  /** Of all segments but the current one. */
+  #otherBytes = 0;
   #current: Segment | undefined;
   /** The current segment takes no more, however short it is. */
   #isEnded = false;
@@ -87,13 +89,20 @@ export class Container {
   /** Makes a segment of an earlier process readable. */
   adopt(segment: Segment): void {
     this.#segments.set(segment.number, segment);
+    this.#otherBytes += segment.end;
   }
 
   /** Bytes of all segments, and of the appends that wait to be written. */
   get bytes(): number {
-    let sum = this.#queue.bytes;
-    for (const segment of this.#segments.values()) sum += segment.end;
-    return sum;
+    return this.#queue.bytes + this.#otherBytes + (this.#current?.end ?? 0);
+  }
+
+  /** To be called whenever there is another current segment, or one of the others changes. */
+  #sumOthers(): void {
+    this.#otherBytes = 0;
+    for (const segment of this.#segments.values()) {
+      if (segment !== this.#current) this.#otherBytes += segment.end;
+    }
   }
 
   /** Resolves when the batches that are begun by now are answered. */
@@ -158,6 +167,7 @@ export class Container {
   async removeSegment(segment: Segment): Promise<void> {
     await segment.unlink();
     this.#segments.delete(segment.number);
+    this.#sumOthers();
     this.#unsynced.delete(segment);
     await segment.close();
   }
@@ -282,6 +292,7 @@ export class Container {
     else this.#leftBehind = left.catch(() => undefined);
     await this.#current?.finish();
     this.#current = undefined;
+    this.#sumOthers();
     const number = this.#nextSegment;
     this.#nextSegment += 1;
     const previousBytes = this.segments().at(-1)?.bytes ?? 0;
@@ -317,6 +328,7 @@ export class Container {
       if (segment.synced >= segment.bytes) this.#unsynced.delete(segment);
       this.#options.copies?.noteRefused();
       await segment.dropInvalidBytes().catch(() => undefined);
+      this.#sumOthers();
       await segment.finish();
     }
     if (segment && !segment.isCut) this.#noteRefused(appends);

@@ -51,7 +51,7 @@ export interface Answer {
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
   /** Absent for HEAD, 204 and 304. */
-  readonly content?: Buffer | PacedContent;
+  readonly content?: Buffer | string | PacedContent;
 }
 
 /** Rejects with the store's errors, `range_not_satisfiable` and `precondition_failed`. */

@@ -50,15 +50,19 @@ export class IdempotentUploads {
     this.#limits = limits;
   }
 
-  /** A mark of the caller stands for a key of the client, for as long as its file is there. */
+  /** What marks the upload: that of the caller, or the key of the client. */
+  markOf({ headers }: IncomingMessage, { scope, mark }: RepeatScope): Buffer | undefined {
+    return mark ?? markOf(headers['idempotency-key'], scope);
+  }
+
+  /** A mark of the caller (`isGiven`) is good for as long as its file is there. */
   async run(
     request: IncomingMessage,
     response: ServerResponse,
-    { scope, mark: given }: RepeatScope,
-    upload: (once: Uint8Array | undefined) => Promise<Receipt[]>,
+    mark: Buffer,
+    isGiven: boolean,
+    upload: () => Promise<Receipt[]>,
   ): Promise<Stored> {
-    const mark = given ?? markOf(request.headers['idempotency-key'], scope);
-    if (!mark) return { receipts: await upload(undefined), replayed: false };
     const name = mark.toString('base64url');
     if (this.#underWay.has(name)) {
       const message = 'An upload with this Idempotency-Key is under way.';
@@ -67,9 +71,9 @@ export class IdempotentUploads {
     this.#underWay.add(name);
     try {
       const receipts = await this.#store.findOnce(mark, {
-        withinMs: given ? Number.POSITIVE_INFINITY : DAY_MS,
+        withinMs: isGiven ? Number.POSITIVE_INFINITY : DAY_MS,
       });
-      if (receipts.length === 0) return { receipts: await upload(mark), replayed: false };
+      if (receipts.length === 0) return { receipts: await upload(), replayed: false };
       await this.#demandSame(request, response, receipts);
       return { receipts, replayed: true };
     } finally {

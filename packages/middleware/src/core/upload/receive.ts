@@ -31,8 +31,8 @@ export interface UploadContext {
 
 const ANYTHING: UploadPolicy = {};
 
-/** In the order of the form; one for a raw body. */
-export async function receiveUpload(
+/** In the order of the form; one for a raw body. Throws too. */
+export function receiveUpload(
   request: IncomingMessage,
   response: ServerResponse,
   context: UploadContext,
@@ -95,6 +95,8 @@ async function takeRaw(
     const bytes = size === 0 ? Buffer.alloc(0) : await readWhole(request, size, guard);
     const checking = isChecked && checkBytes(bytes, { declaredType, digests, fail });
     if (checking) await checking;
+    // Nobody else has them.
+    options.transfer = true;
     return [await store.put(bytes, options)];
   }
   const body = new RequestBody(request, { limitBytes: maxFileBytes, guard, room });
