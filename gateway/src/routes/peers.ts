@@ -9,6 +9,7 @@ import {
 import { checkKey, type Files, infoJson, ProblemError } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Answering } from '../http/route.js';
+import { peerCopies } from './peer-copies.js';
 
 /**
  * `/peer/files/KEY`: what the other gateways of a deployment ask for, with a token of the secret
@@ -21,6 +22,7 @@ const ONLY_HERE = { onlyHere: true } as const;
 export function peerRoutes(app: FastifyInstance, files: Files, answering: Answering): void {
   const { deployment, neighbours } = files.store;
   if (!deployment) return;
+  peerCopies(app, files.store, answering);
   /** What the store does with the key of a request that has the token. */
   const asked = async <Result>(
     request: FastifyRequest,

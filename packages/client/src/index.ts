@@ -40,6 +40,7 @@ export {
   PEER_FILE_HEADER,
   PEER_HEADER,
 } from './deployment/gateway-files.js';
+export { tunnelName } from './deployment/partners.js';
 export type { NeighbourOptions } from './neighbours.js';
 export * from './open.js';
 export {

@@ -99,7 +99,9 @@ export class Lookup {
       const neighbour = this.#neighbourOf(key);
       if (neighbour) return neighbour.lookup.find(id, { onlyHere: true });
       const foreign = this.#foreignKey(key, onlyHere);
-      return foreign ? foreign.find(key, signal) : this.#storedRow(this.row(id));
+      if (foreign) return foreign.find(key, signal);
+      const held = onlyHere ? await this.#heldFile(key) : undefined;
+      return held ?? this.#storedRow(this.row(id));
     }
     const fileId = parseFileId(id);
     if (!fileId) throw notAnId(id);
@@ -160,6 +162,11 @@ export class Lookup {
     const { foreignFiles, staging } = this.#parts;
     if (onlyHere || !foreignFiles?.isForeign(key)) return undefined;
     return staging.fileMap.find(key) ? undefined : foreignFiles;
+  }
+
+  /** A staged file of another server, which is away, if this one keeps its second copy. */
+  async #heldFile(key: Buffer): Promise<StoredFile | undefined> {
+    return this.#foreignKey(key, false)?.findHeld(key);
   }
 
   /** A file of another server, from where the map says that its bytes are. */

@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import type { ReadableStream } from 'node:stream/web';
 import type { FileCacheStats } from '@stevedore/cache';
 import type { ClientStats } from '@stevedore/fastdfs';
-import type { StagingEvents, StagingStats } from '@stevedore/staging';
+import type { HeldCopies, HeldStats, StagingEvents, StagingStats } from '@stevedore/staging';
 import type { StorageMember } from './cluster.js';
 import type { DeploymentStats } from './deployment/deployment.js';
 
@@ -198,6 +198,8 @@ export interface StoreStats extends Omit<StagingStats, StagedCounters> {
   readonly connections: ClientStats;
   /** What the map of the deployment has not received yet; undefined without one. */
   readonly map?: DeploymentStats;
+  /** What it holds for other servers of the deployment; undefined without a map. */
+  readonly held?: HeldStats;
 }
 
 export type FileStoreEvents = StagingEvents;
@@ -233,6 +235,8 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
   delete(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<void>;
   /** The server's part in a deployment; undefined without a map. */
   readonly deployment?: { readonly origin: number; readonly secret: string | undefined };
+  /** Copies that it holds of what other servers have staged; undefined without a map. */
+  readonly held?: Pick<HeldCopies, 'receive' | 'drop'>;
   /** Other processes of this machine whose files are this store's as well. */
   readonly neighbours?: {
     /** True if one of them gives out keys of this origin. */

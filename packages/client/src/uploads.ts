@@ -1,6 +1,12 @@
 import type { FileCache } from '@stevedore/cache';
 import type { FastdfsClient } from '@stevedore/fastdfs';
-import { formatKey, type NewFile, type Staging, StoreError } from '@stevedore/staging';
+import {
+  formatKey,
+  type NewFile,
+  type StagedCopies,
+  type Staging,
+  StoreError,
+} from '@stevedore/staging';
 import { type PutMessage, putChannel } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
@@ -29,12 +35,16 @@ export interface UploadsParts {
   readonly options: StoreOptions;
   readonly now: () => number;
   readonly throwIfClosed: () => void;
+  /** Resolves once the file has its FastDFS id. */
+  readonly merged: (key: string, signal: AbortSignal) => Promise<unknown>;
   /** Files that were just acknowledged are soon asked for. */
   readonly cache: FileCache;
 }
 
 /** Bytes of the mark of an upload that may be sent twice. */
 const ONCE_BYTES = 16;
+/** For a large file to reach FastDFS, where that is its second copy. */
+const LARGE_COPY_TIMEOUT_MS = 120_000;
 
 export class Uploads {
   readonly #parts: UploadsParts;
@@ -73,7 +83,7 @@ export class Uploads {
       const how = stageOptions(options);
       const taking = this.#intake.take(body, options, how.sync);
       const taken = taking instanceof Promise ? await taking : taking;
-      const [file] = await this.#intake.stage([taken], how, this.#parts.now());
+      const [file] = await this.#stage([taken], how);
       return this.#acknowledged(file!, options.transfer);
     } catch (error) {
       this.#counts.failedUploads += 1;
@@ -127,12 +137,42 @@ export class Uploads {
       const group = typeof options.group === 'function' ? options.group() : options.group;
       if (group !== undefined) checkText('group', group, 255);
       if (taken.length === 0) return [];
-      const files = await this.#intake.stage(taken.splice(0), { ...how, group }, this.#parts.now());
+      const files = await this.#stage(taken.splice(0), { ...how, group });
       return files.map((file) => this.#acknowledged(file));
     } catch (error) {
       this.#counts.failedUploads += 1;
       await this.#intake.discard(taken);
       throw error;
+    }
+  }
+
+  /** What was taken is safe when it resolves, as far as it is to be. */
+  async #stage(taken: readonly Taken[], how: StageOptions): Promise<NewFile[]> {
+    const files = await this.#intake.stage(taken, how, this.#parts.now());
+    const { copies } = this.#parts.staging;
+    if (copies) await this.#copyLarge(files, copies);
+    return files;
+  }
+
+  /**
+   * A large file is not in the container, and so not at the partner: its second copy is the one
+   * that FastDFS has, and it is acknowledged once that is there.
+   */
+  async #copyLarge(files: readonly NewFile[], copies: StagedCopies): Promise<void> {
+    const large = files.filter(({ body }) => body === undefined);
+    if (large.length === 0) return;
+    const { merged, staging } = this.#parts;
+    const signal = AbortSignal.timeout(LARGE_COPY_TIMEOUT_MS);
+    try {
+      await Promise.all(large.map(({ key }) => merged(formatKey(key), signal)));
+    } catch (error) {
+      if (copies.goesAlone(large.length)) return;
+      await Promise.allSettled(files.map(({ key }) => staging.deletions.delete(key)));
+      throw new StoreError(
+        'storage_unavailable',
+        `FastDFS has not taken the large file within ${LARGE_COPY_TIMEOUT_MS / 1000} s, and it is not acknowledged with one copy (partnerAway)`,
+        { cause: error, retryable: true },
+      );
     }
   }
 

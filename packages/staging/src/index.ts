@@ -13,7 +13,12 @@ export type { FileMeta, NewFile } from './container/records.js';
 export type { SpoolWriter } from './container/spool.js';
 export { HeldCopies, type HeldFile, type HeldStats } from './copies/held-copies.js';
 export type { HeldIndex } from './copies/held-index.js';
-export type { CopiesStats, Partner, StagedCopiesOptions } from './copies/staged-copies.js';
+export type {
+  CopiesStats,
+  Partner,
+  StagedCopies,
+  StagedCopiesOptions,
+} from './copies/staged-copies.js';
 export type { TakenOver } from './copies/take-over.js';
 export { DirectoryLock } from './directory-lock.js';
 export * from './errors.js';

@@ -167,6 +167,13 @@ export class Deployment {
     }
   }
 
+  /** The servers of the deployment. Rejects with MapError. */
+  async gateways(): Promise<readonly Gateway[]> {
+    if (this.#failures > 0 && this.#gateways.list.length > 0) return this.#gateways.list;
+    await this.#joined();
+    return this.#parts.map.gateways();
+  }
+
   stats(): DeploymentStats {
     return { pending: this.#parts.outbox.pending, isMapAvailable: this.#failures === 0 };
   }

@@ -24,6 +24,8 @@ export interface StagedCopiesOptions {
 export interface Partner {
   readonly name: string;
   readonly stream: Duplex;
+  /** Called once the partner has everything. */
+  readonly onUp?: () => void;
 }
 
 export interface StagedCopiesParts {
@@ -59,7 +61,7 @@ const CHUNKS_IN_FLIGHT = 4;
 /** So few bytes that are lacking are waited for. */
 const JOIN_BYTES = 4 * 2 ** 20;
 const FIRST_PAUSE_MS = 100;
-const MAX_PAUSE_MS = 5_000;
+const MAX_PAUSE_MS = 1_000;
 /** An idle connection is tried so often. */
 const PROBE_INTERVAL_MS = 1_000;
 
@@ -165,12 +167,15 @@ export class StagedCopies {
     };
   }
 
+  /** Counts so many files and deletions as acknowledged with one copy; false if they must not be. */
+  goesAlone(count: number): boolean {
+    if (this.#options.whenAway === 'refuse' || this.#adopted) return false;
+    this.#acknowledgedAlone += count;
+    return true;
+  }
+
   async #withoutPartner({ acknowledges }: CopiedBatch): Promise<void> {
-    if (acknowledges === 0) return;
-    if (this.#options.whenAway === 'alone' && !this.#adopted) {
-      this.#acknowledgedAlone += acknowledges;
-      return;
-    }
+    if (acknowledges === 0 || this.goesAlone(acknowledges)) return;
     this.#refused += acknowledges;
     throw this.#away();
   }
@@ -192,9 +197,9 @@ export class StagedCopies {
     while (!signal.aborted) {
       let failure: Error;
       try {
-        const { name, stream } = await this.#options.connect(signal);
+        const { name, stream, onUp } = await this.#options.connect(signal);
         this.#partner = name;
-        failure = await this.#serve(new CopyConnection(stream, this.#options.deadlineMs));
+        failure = await this.#serve(new CopyConnection(stream, this.#options.deadlineMs), onUp);
         pauseMs = FIRST_PAUSE_MS;
       } catch (error) {
         failure = error as Error;
@@ -227,7 +232,7 @@ export class StagedCopies {
   }
 
   /** Works with the partner until the connection ends; resolves or rejects with why it did. */
-  async #serve(connection: CopyConnection): Promise<Error> {
+  async #serve(connection: CopyConnection, onUp: (() => void) | undefined): Promise<Error> {
     try {
       this.#state = 'catching up';
       this.#had = new Map(await connection.held);
@@ -239,6 +244,7 @@ export class StagedCopies {
       this.#state = 'up';
       this.#isReported = false;
       this.release(this.#firstNeeded);
+      onUp?.();
       const probe = setInterval(() => this.release(this.#firstNeeded), PROBE_INTERVAL_MS);
       probe.unref();
       try {
