@@ -15,14 +15,13 @@ import { type AskMigration, ConsoleFeed } from './console/feed.js';
 import { answerClientError, Connections, refuseWhileClosing } from './http/connections.js';
 import { ReadyAnswers } from './http/ready-answers.js';
 import { problemOf } from './http/route.js';
-import { defaultLimits, type Limits } from './limits.js';
 import type { RequestDurations } from './observe/durations.js';
 import { makeLog } from './observe/log.js';
 import { observe, Refusals, type RequestIds, requestIds } from './observe/requests.js';
 import { describeApi, openapiRoute } from './openapi/openapi.js';
-import { consoleRoutes } from './routes/console.js';
+import { defaultLimits, type Limits } from './options.js';
 import { fileRoutes } from './routes/files.js';
-import { healthRoutes, metricsRoutes } from './routes/watching.js';
+import { consoleRoutes, healthRoutes, metricsRoutes } from './routes/watching.js';
 import { version } from './version.js';
 
 /** The gateway's HTTP side over any FileStore, apart from listening. It never closes the store. */

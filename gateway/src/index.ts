@@ -7,6 +7,5 @@ export {
   writeKeyFile,
 } from './access/api-keys.js';
 export { type AppOptions, buildApp } from './app.js';
-export { defaultLimits, type Limits } from './limits.js';
-export { type GatewayOptions, gatewayOptions } from './options.js';
+export { defaultLimits, type GatewayOptions, gatewayOptions, type Limits } from './options.js';
 export { type Gateway, type GatewayExtras, type GatewayInput, startGateway } from './start.js';

@@ -1,4 +1,5 @@
 import { asStoreError, checkStoreOptions, type OpenOptions, storeOptions } from '@stevedore/client';
+import { defaultTransferLimits, type TransferLimits } from '@stevedore/middleware/core';
 import {
   fromEnvironment,
   fromFile,
@@ -128,3 +129,31 @@ export function openOptions(options: GatewayOptions): OpenOptions {
   const names = Object.keys(storeOptions) as (keyof typeof storeOptions)[];
   return Object.fromEntries(names.map((name) => [name, options[name]])) as OpenOptions;
 }
+
+/**
+ * Every bound of the gateway: those of bodies, of downloads and of connections.
+ * Whatever a client does, what it may take of memory, time and connections ends
+ * at one of these.
+ */
+
+export interface Limits extends TransferLimits {
+  /** From the first byte of a request to the end of its headers. */
+  readonly headerTimeoutMs: number;
+  /** An open connection without a request. */
+  readonly keepAliveMs: number;
+  /** A connection on which nothing moves in either direction. */
+  readonly idleMs: number;
+  /** When one more comes, one without a request makes room, or a stalled download. */
+  readonly maxConnections: number;
+  /** What is under way at shutdown may take this long. */
+  readonly drainMs: number;
+}
+
+export const defaultLimits: Limits = Object.freeze({
+  ...defaultTransferLimits,
+  headerTimeoutMs: 10_000,
+  keepAliveMs: 60_000,
+  idleMs: 120_000,
+  maxConnections: 10_000,
+  drainMs: 8000,
+});

@@ -4,14 +4,19 @@ import type { ResourcePolicy } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { Access } from './access/access.js';
-import { KeyRing } from './access/key-ring.js';
+import { KeyRing } from './access/api-keys.js';
 import { HostNames, isLoopback } from './access/origins.js';
 import { readPolicies } from './access/policies.js';
 import { buildApp } from './app.js';
 import type { AskMigration } from './console/feed.js';
-import { defaultLimits, type Limits } from './limits.js';
 import { logTrouble, makeLog } from './observe/log.js';
-import { checkGatewayOptions, type GatewayOptions, openOptions } from './options.js';
+import {
+  checkGatewayOptions,
+  defaultLimits,
+  type GatewayOptions,
+  type Limits,
+  openOptions,
+} from './options.js';
 
 /** A whole gateway in one call: the store, the HTTP side, a port; and all of it closed again. */
 

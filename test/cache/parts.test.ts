@@ -1,10 +1,9 @@
 import { FileCache, type Placed } from '@stevedore/cache';
 import { describe, expect, it } from 'vitest';
-import { extentAround } from '../../packages/cache/dist/extent.js';
+import { CheapHashing, MemberFilter } from '../../packages/cache/dist/bloom-filter.js';
 import { Frequency } from '../../packages/cache/dist/frequency.js';
-import { MemberFilter } from '../../packages/cache/dist/member-filter.js';
+import { extentAround } from '../../packages/cache/dist/group-load.js';
 import { ReadAhead } from '../../packages/cache/dist/read-ahead.js';
-import { CheapHashing } from '../../packages/cache/dist/text-hash.js';
 import { Random } from '../support/random.js';
 
 const MIB = 2 ** 20;

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { digestCheck, MAX_RANGES, SKEW_MS } from '@stevedore/middleware/core';
 import { describe, expect, test } from 'vitest';
 import { policyOptions } from '../../gateway/dist/access/policies.js';
-import { defaultLimits } from '../../gateway/dist/limits.js';
+import { defaultLimits } from '../../gateway/dist/options.js';
 
 const HTTP = readFileSync(join(import.meta.dirname, '../../docs/HTTP.md'), 'utf8');
 

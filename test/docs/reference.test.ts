@@ -14,7 +14,7 @@ import {
 import { startTracker } from '@stevedore/tracker';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../gateway/dist/app.js';
-import { storageOptions, trackerOptions } from '../../gateway/dist/node-options.js';
+import { storageOptions, trackerOptions } from '../../gateway/dist/cli/options.js';
 import { storageMetrics, trackerMetrics } from '../../gateway/dist/observe/node-metrics.js';
 import { gatewayOptions } from '../../gateway/dist/options.js';
 import { SOURCES, textOf } from '../architecture/sources.js';

@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import {
   formatKeyFile,
+  KeyRing,
   parseKeyFile,
   readKeyFile,
   writeKeyFile,
 } from '../../gateway/dist/access/api-keys.js';
-import { KeyRing } from '../../gateway/dist/access/key-ring.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { call, guarded, NOW, newKey } from './guarded.js';
 import { BOUNDARY, FORM_END, part, RawConnection, raw, running, until } from './harness.js';

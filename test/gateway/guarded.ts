@@ -1,7 +1,11 @@
 import { join } from 'node:path';
 import { Access } from '../../gateway/dist/access/access.js';
-import { type ApiKey, makeApiKey, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
-import { KeyRing } from '../../gateway/dist/access/key-ring.js';
+import {
+  type ApiKey,
+  KeyRing,
+  makeApiKey,
+  writeKeyFile,
+} from '../../gateway/dist/access/api-keys.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { type Running, running } from './harness.js';
 

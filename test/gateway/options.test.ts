@@ -1,7 +1,7 @@
 import { problemBody, problemCodes } from '@stevedore/middleware/core';
 import type { OptionTable } from '@stevedore/options';
 import { describe, expect, test } from 'vitest';
-import { storageOptions, trackerOptions } from '../../gateway/dist/node-options.js';
+import { storageOptions, trackerOptions } from '../../gateway/dist/cli/options.js';
 import { parseGatewayOptions } from '../../gateway/dist/options.js';
 import { storageSettings } from '../../packages/storage/dist/storage-options.js';
 import { tierSettings } from '../../packages/tiering/dist/tier-options.js';

@@ -27,6 +27,7 @@ function file(origin: number, offset = 0): PlacedFile {
   return { key: key(origin), offset, size: 20_480, crc32: 0xfedcba98, about, expiresAt: null };
 }
 
+const STAGED = { files: 7, bytes: 140_000 };
 const instance = (): string => randomBytes(16).toString('hex');
 
 function contract(open: () => Promise<DeploymentMap>): void {
@@ -55,8 +56,8 @@ function contract(open: () => Promise<DeploymentMap>): void {
     expect(first.secret).toBe(secret);
     const other = await map.join({ ...mine, instance: instance() });
     expect(other.origin).not.toBe(first.origin);
-    expect(await map.seen(first.origin, 'here')).toBe(true);
-    expect(await map.seen(first.origin, 'elsewhere')).toBe(false);
+    expect(await map.seen(first.origin, 'here', STAGED)).toBe(true);
+    expect(await map.seen(first.origin, 'elsewhere', STAGED)).toBe(false);
     const listed = (await map.gateways()).find(({ origin }) => origin === first.origin)!;
     expect(listed.url).toBe('http://10.0.0.1:8080');
     expect(Math.abs(listed.seenAt - (await map.now()))).toBeLessThan(60_000);
@@ -139,11 +140,11 @@ function contract(open: () => Promise<DeploymentMap>): void {
     await map.remove([...gone, elsewhere], false);
     const hex = (keys: readonly Uint8Array[]) =>
       keys.map((each) => Buffer.from(each).toString('hex')).sort();
-    expect(hex(await map.removalsFor(origin, 100))).toEqual(hex(gone.map((each) => each.key)));
-    expect(await map.removalsFor(origin, 2)).toHaveLength(2);
+    expect(hex(await map.removalsFor([origin], 100))).toEqual(hex(gone.map((each) => each.key)));
+    expect(await map.removalsFor([origin], 2)).toHaveLength(2);
     await map.remove([gone[0]!, gone[1]!], true);
     await map.remove([gone[0]!], false);
-    expect(hex(await map.removalsFor(origin, 100))).toEqual(hex([gone[2]!.key]));
+    expect(hex(await map.removalsFor([origin], 100))).toEqual(hex([gone[2]!.key]));
     const heard: Removal[] = [{ key: new Uint8Array(0), removedAt: before - 1 }];
     for (;;) {
       const page = await map.removalsAfter(heard.at(-1)!, 2);
@@ -154,7 +155,7 @@ function contract(open: () => Promise<DeploymentMap>): void {
     const mine = heard.slice(1).filter((each) => originOf(each.key) === origin);
     expect(hex(mine.map((each) => each.key))).toEqual(hex(gone.map((each) => each.key)));
     await map.prune((await map.now()) + 1000);
-    expect(hex(await map.removalsFor(origin, 100))).toEqual(hex([gone[2]!.key]));
+    expect(hex(await map.removalsFor([origin], 100))).toEqual(hex([gone[2]!.key]));
     expect(await map.find([gone[0]!.key, gone[2]!.key])).toEqual([undefined, 'removed']);
   });
 
@@ -243,7 +244,7 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
     await other.join({ instance: instance(), origin: undefined, url: undefined, place: 'here' });
     expect(await other.find([placed.key])).toMatchObject([{ trunkFileId: TRUNK }]);
     await other.remove([placed], false);
-    expect((await map.removalsFor(origin, 10)).map(Buffer.from)).toEqual([placed.key]);
+    expect((await map.removalsFor([origin], 10)).map(Buffer.from)).toEqual([placed.key]);
   });
 
   it('is unavailable while it is away, and goes on afterwards', async () => {

@@ -15,7 +15,7 @@ import {
   type TieredFilesParts,
 } from '../../packages/tiering/dist/tiers/tiered-files.js';
 import { Tiers } from '../../packages/tiering/dist/tiers/tiers.js';
-import { type Environment, systemEnvironment } from '../../packages/wire/dist/environment.js';
+import { type Environment, systemEnvironment } from '../../packages/wire/dist/server/limits.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** Tiered files in a folder, used as a storage uses its backend. */

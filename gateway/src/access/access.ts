@@ -10,8 +10,7 @@ import {
 } from '@stevedore/middleware/core';
 import { checkToken } from '@stevedore/protocol';
 import { LRUCache } from 'lru-cache';
-import type { ApiKey, Scope } from './api-keys.js';
-import type { KeyRing } from './key-ring.js';
+import type { ApiKey, KeyRing, Scope } from './api-keys.js';
 import { CrossSite } from './origins.js';
 import { Usage } from './quotas.js';
 

@@ -2,7 +2,7 @@ import { resolve } from 'node:path';
 import { maxFormBytes } from '@stevedore/middleware/core';
 import { environmentName, formatBytes } from '@stevedore/options';
 import type { Command } from 'commander';
-import type { Limits } from '../limits.js';
+import type { Limits } from '../options.js';
 import {
   CONFIG_FILE,
   type GatewayOptions,
@@ -38,6 +38,12 @@ export function configure(command: Command): void {
     const { startGateway } = await import('../start.js');
     const gateway = await startGateway(options);
     process.stdout.write(`${describe(gateway)}\nready ${gateway.url}\n`);
+    const refused = new Promise<Error>((resolve) => gateway.store.once('refused', resolve));
+    const error = await Promise.race([refused, stopped]);
+    if (error instanceof Error) {
+      await gateway.close();
+      throw error;
+    }
     await untilStopped(stopped, () => gateway.close());
   });
 }

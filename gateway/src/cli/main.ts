@@ -44,12 +44,12 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   keys: {
     usage: 'keys',
     summary: 'add, list and revoke API keys',
-    load: async () => (await import('./keys.js')).configure,
+    load: async () => (await import('./permissions.js')).keys,
   },
   sign: {
     usage: 'sign',
     summary: 'make a signed URL for a download or an upload',
-    load: async () => (await import('./sign.js')).configure,
+    load: async () => (await import('./permissions.js')).sign,
   },
   fsck: {
     usage: 'fsck',
@@ -65,6 +65,12 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     usage: 'rebuild',
     summary: 'rebuild the FileMap from container and trunks',
     load: async () => (await import('./upkeep.js')).rebuild,
+  },
+  adopt: {
+    usage: 'adopt <origin>',
+    summary:
+      'give the files of a gateway that will not return to another gateway of its deployment',
+    load: async () => (await import('./adopt.js')).configure,
   },
   put: {
     usage: 'put <path...>',

@@ -1,8 +1,8 @@
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { inspectCluster, readClusterSecrets, tryDirectory } from '@stevedore/client';
-import { defaultLimits } from '../limits.js';
 import type { GatewayOptions } from '../options.js';
+import { defaultLimits } from '../options.js';
 import { checkAccessFiles, checkConfigFile, judgeAccess } from './access.js';
 import { judgeCluster } from './cluster.js';
 import {

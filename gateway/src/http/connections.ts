@@ -10,7 +10,7 @@ import {
   type UnsentBytes,
 } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
-import type { Limits } from '../limits.js';
+import type { Limits } from '../options.js';
 
 /**
  * The connections of HTTP clients, from the first to the shutdown: a bounded number, and one

@@ -1,7 +1,12 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import type { FileStore } from '@stevedore/client';
+import { DEFAULT_TYPE } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { contentType } from 'mime-types';
 import type { Registry } from 'prom-client';
 import type { Access, AskedBy } from '../access/access.js';
+import type { ConsoleFeed } from '../console/feed.js';
 import { route } from '../http/route.js';
 
 /** `/health` and `/metrics`. Live while the process answers; ready while files can be stored durably. */
@@ -32,4 +37,91 @@ export function metricsRoutes(app: FastifyInstance, registry: Registry, access: 
   };
 
   route(app, '/metrics', { GET: serve, HEAD: serve });
+}
+
+/**
+ * `GET /`: the web console, a page with no build step that loads nothing from anywhere
+ * else, and the figures behind it.
+ */
+
+/** Pictures of files are the gateway's own, too; nothing is inline and nothing is framed. */
+const CONTENT_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' blob:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+const HEADERS = {
+  'cache-control': 'no-cache',
+  'content-security-policy': CONTENT_POLICY,
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+};
+
+const ASSETS = [
+  'page.css',
+  'controls.css',
+  'figures.css',
+  'console.js',
+  'figures.js',
+  'tables.js',
+  'uploads.js',
+  'look-up.js',
+  'key.js',
+  'transfer.js',
+  'view.js',
+  'icon.svg',
+];
+
+const PAGES: readonly (readonly [path: string, name: string])[] = [
+  ['/', 'index.html'],
+  ...ASSETS.map((name) => [`/console/${name}`, name] as const),
+];
+
+export function consoleRoutes(app: FastifyInstance, feed: ConsoleFeed, access: Access): void {
+  for (const [path, name] of PAGES) {
+    const asset = readAsset(name);
+    const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
+      sendAsset(request, reply, asset);
+    route(app, path, { GET: serve, HEAD: serve });
+  }
+
+  const state = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    access.watch(request as AskedBy);
+    return reply.header('cache-control', 'no-store').send(await feed.state());
+  };
+  route(app, '/console/state', { GET: state, HEAD: state });
+}
+
+function sendAsset(request: FastifyRequest, reply: FastifyReply, asset: Asset): FastifyReply {
+  reply.headers(HEADERS).header('etag', asset.etag);
+  if (request.headers['if-none-match'] === asset.etag) return reply.code(304).send();
+  reply.header('content-type', asset.type).header('content-length', String(asset.bytes.length));
+  return reply.send(request.method === 'HEAD' ? undefined : asset.bytes);
+}
+
+/** The files of the console as they are in the package: read once, never built. */
+
+export interface Asset {
+  readonly bytes: Buffer;
+  readonly type: string;
+  readonly etag: string;
+}
+
+const FOLDER = new URL('../../console/', import.meta.url);
+
+function readAsset(name: string): Asset {
+  const bytes = readFileSync(new URL(name, FOLDER));
+  const digest = createHash('sha256').update(bytes).digest('base64url');
+  const type = contentType(name) || DEFAULT_TYPE;
+  // By its bytes: all files of an installed package have the same time.
+  return { bytes, type, etag: `"${digest.slice(0, 22)}"` };
 }

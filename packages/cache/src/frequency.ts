@@ -1,5 +1,10 @@
-import { FILTER_HASHES } from './member-filter.js';
-import { type BloomFilter, bloomFilter, type CheapHashing, type TextHash } from './text-hash.js';
+import {
+  type BloomFilter,
+  bloomFilter,
+  type CheapHashing,
+  FILTER_HASHES,
+  type TextHash,
+} from './bloom-filter.js';
 
 /**
  * About how often a file was asked for lately, in a few bytes a file (TinyLFU). A

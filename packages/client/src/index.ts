@@ -34,6 +34,7 @@ export {
   type TrackerFinding,
   tryDirectory,
 } from './cluster.js';
+export { type AdoptionReport, adoptOrigin } from './deployment/ask-adoption.js';
 export {
   goneToken,
   isPeerToken,

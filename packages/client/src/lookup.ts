@@ -161,11 +161,14 @@ export class Lookup {
   #foreignKey(key: Buffer, onlyHere: boolean): ForeignFiles | undefined {
     const { foreignFiles, staging } = this.#parts;
     if (onlyHere || !foreignFiles?.isForeign(key)) return undefined;
-    return staging.fileMap.find(key) ? undefined : foreignFiles;
+    // A file that was adopted is like one of its own.
+    const isHere = staging.fileMap.find(key) !== undefined || staging.fileMap.isDeleted(key);
+    return isHere ? undefined : foreignFiles;
   }
 
   /** A staged file of another server, which is away, if this one keeps its second copy. */
   async #heldFile(key: Buffer): Promise<StoredFile | undefined> {
+    if (this.#parts.staging.fileMap.isDeleted(key)) return undefined;
     return this.#foreignKey(key, false)?.findHeld(key);
   }
 
@@ -192,8 +195,9 @@ export class Lookup {
     return neighbours.all.flatMap(({ lookup }) => lookup.findOnce(once, since));
   }
 
-  /** An expired file is gone, even before it is deleted. */
+  /** An expired file is gone, even before it is deleted; so is one that another server deleted. */
   #alive(row: FileRow, id: string): FileRow {
+    if (this.#parts.foreignFiles?.isKnownRemoved(row.key)) throw notFound(id);
     if (row.expiresAt !== undefined && row.expiresAt <= this.#parts.now()) throw notFound(id);
     return row;
   }

@@ -2,7 +2,7 @@ import { randomFillSync, randomInt } from 'node:crypto';
 import { rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { deferred } from '@stevedore/async';
-import { openMap } from '@stevedore/map';
+import { type DeploymentMap, MapError, openMap } from '@stevedore/map';
 import {
   DirectoryLock,
   type FsckReport,
@@ -15,7 +15,7 @@ import {
   type UpkeepOptions,
 } from '@stevedore/staging';
 import { connect, readClusterSecrets } from './cluster.js';
-import type { Deployment } from './deployment/deployment.js';
+import type { Deployed, Deployment } from './deployment/deployment.js';
 import { placeOf, readInstance } from './deployment/instance.js';
 import { Partners } from './deployment/partners.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
@@ -65,10 +65,11 @@ async function openStore(
     place: await placeOf(directory),
     url: parsed.peerUrl === '' ? undefined : parsed.peerUrl,
   });
-  const deployed = deferred<Deployment>();
+  const started = deferred<Deployment>();
   let cluster: Cluster | undefined;
   let clients: Clients | undefined;
   let store: LocalFileStore | undefined;
+  let deployed: Deployed | undefined;
   try {
     const staging = await Staging.open({
       directory,
@@ -81,14 +82,16 @@ async function openStore(
             },
           }
         : {}),
-      connect: async () => {
+      connect: async (origin) => {
+        // A server whose files are another's must not merge, compact or delete.
+        if (map) deployed = await enter(map, { ...(await identity()), origin });
         cluster = await startCluster(parsed, secrets, (error) => store?.report(error));
         clients = makeClients(cluster.trackers, secrets[0]);
         return new FastdfsTrunkStore(clients.merging);
       },
       // Who looks after a directory acknowledges nothing.
       ...(parsed.stagedCopies > 1 && !onRebuild
-        ? { copies: copiesOf(parsed, directory, deployed.promise) }
+        ? { copies: copiesOf(parsed, directory, started.promise) }
         : {}),
       trunkBytes: parsed.trunkSize,
       maxAgeMs: parsed.mergeMaxAge,
@@ -118,12 +121,12 @@ async function openStore(
       now: Date.now,
       closeNode: () => cluster!.close(),
       ...(neighbours ? { neighbours } : {}),
-      ...(map ? { map, joining: { ...(await identity()), origin: staging.origin } } : {}),
+      ...(deployed ? { deployed } : {}),
       ...(held ? { held } : {}),
     });
     store.neighbours?.lookAgain();
-    await store.start();
-    if (store.deployment) deployed.resolve(store.deployment);
+    store.start();
+    if (store.deployment) started.resolve(store.deployment);
     return { staging, store };
   } catch (error) {
     if (store) await store.close();
@@ -145,6 +148,16 @@ function copiesOf(
     deadlineMs: PARTNER_DEADLINE_MS,
     connect: (signal) => partners.connect(signal),
   };
+}
+
+/** Rejects where the map refuses this server; a map that does not answer is asked again later. */
+async function enter(map: DeploymentMap, joining: Deployed['joining']): Promise<Deployed> {
+  try {
+    return { map, joining, joined: await map.join(joining) };
+  } catch (error) {
+    if (!(error instanceof MapError) || !error.retryable) throw error;
+    return { map, joining, joined: error };
+  }
 }
 
 /**

@@ -1,6 +1,5 @@
 import { EventEmitter } from 'node:events';
 import type { ClientStats, FastdfsClient } from '@stevedore/fastdfs';
-import type { DeploymentMap, Joining } from '@stevedore/map';
 import {
   fileIdOf,
   formatKey,
@@ -11,10 +10,11 @@ import {
 } from '@stevedore/staging';
 import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
 import { listMembers, type StorageMember } from './cluster.js';
-import { Deployment } from './deployment/deployment.js';
+import { type Deployed, Deployment } from './deployment/deployment.js';
 import { ForeignFiles } from './deployment/foreign-files.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
+import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { Lookup, type OnRead } from './lookup.js';
 import { type NeighbourOptions, Neighbours } from './neighbours.js';
 import type { StoreOptions } from './options.js';
@@ -57,9 +57,7 @@ export interface StoreParts {
   readonly now: () => number;
   /** Ends what was started for this store alone: the embedded node. */
   readonly closeNode: () => Promise<void>;
-  /** The map of the deployment, and how this server enters it. */
-  readonly map?: DeploymentMap;
-  readonly joining?: Joining & { readonly origin: number };
+  readonly deployed?: Deployed;
   /** What this server holds for others. */
   readonly held?: HeldCopies;
   /** The other processes of this machine that share a data directory with this one. */
@@ -103,13 +101,35 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       cache: this.#reader.cache,
     });
     const onRead: OnRead = (key, bytes, read) => this.#countRead(key, bytes, read);
-    const { map, joining, now } = parts;
-    if (map && joining) {
+    const { deployed, now } = parts;
+    if (deployed) {
       this.deployment = new Deployment({
-        ...{ map, joining, outbox: staging.fileMap.outbox!, now },
+        ...{ ...deployed, outbox: staging.fileMap.outbox! },
+        staged: () => {
+          const { waitingFiles, waitingBytes, spooledFiles, spooledBytes } =
+            staging.fileMap.counters();
+          return { files: waitingFiles + spooledFiles, bytes: waitingBytes + spooledBytes };
+        },
+        adoption: {
+          store: new FastdfsTrunkStore(clients.merging),
+          adopt: (adopted) => staging.adopt(adopted),
+          held: parts.held,
+          takeOver: (index) => staging.takeOver(index),
+          isKnown: (taskId) => staging.fileMap.trunkByTask(taskId) !== undefined,
+          isRead: (taskId) => {
+            const state = staging.fileMap.trunkByTask(taskId)?.state;
+            return state !== undefined && state !== 'stored' && state !== 'missing';
+          },
+          isWaiting: () => staging.rebuild.isWaiting,
+        },
         deleteHere: (key) => this.#deleteHere(key),
         forget: (_, file) => file && this.#reader.forgetRemote(file.trunkFileId, file.offset),
         report: (error) => this.report(error),
+        onRefused: (error) => {
+          this.emit('refused', error);
+          // Not at once: it waits for the round that found out.
+          setImmediate(() => void this.close().catch((failure) => this.report(failure)));
+        },
       });
       if (parts.held) this.held = parts.held;
       this.#foreignFiles = new ForeignFiles({
@@ -152,9 +172,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return this.#lookup.findOnce(Buffer.from(once), since);
   }
 
-  /** Enters the deployment. Rejects with MapError where the map refuses. */
-  async start(): Promise<void> {
-    await this.deployment?.start();
+  /** Begins to work with the other servers of the deployment. */
+  start(): void {
+    this.deployment?.start();
   }
 
   get(id: string, options: GetOptions = {}): Promise<StoredFile> {
@@ -331,8 +351,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#settling.close();
     await this.#uploads.direct.flush();
     await this.#foreignFiles?.close();
-    await this.held?.close();
     await this.deployment?.close();
+    await this.held?.close();
     this.neighbours?.close();
     await this.#staging.close();
     await Promise.all([this.#parts.clients.reading.close(), this.#parts.clients.merging.close()]);

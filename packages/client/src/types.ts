@@ -5,7 +5,7 @@ import type { FileCacheStats } from '@stevedore/cache';
 import type { ClientStats } from '@stevedore/fastdfs';
 import type { HeldCopies, HeldStats, StagingEvents, StagingStats } from '@stevedore/staging';
 import type { StorageMember } from './cluster.js';
-import type { DeploymentStats } from './deployment/deployment.js';
+import type { Deployment, DeploymentStats } from './deployment/deployment.js';
 
 /** What `open()` gives: the contract between the SDK and everything built on it. */
 
@@ -202,7 +202,10 @@ export interface StoreStats extends Omit<StagingStats, StagedCounters> {
   readonly held?: HeldStats;
 }
 
-export type FileStoreEvents = StagingEvents;
+export interface FileStoreEvents extends StagingEvents {
+  /** Another server has this directory, or its files: this store is closing. */
+  refused: [Error];
+}
 
 export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents> {
   /** `HOST:PORT` of the trackers it works with: those named, or the embedded one. */
@@ -234,7 +237,7 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
    */
   delete(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<void>;
   /** The server's part in a deployment; undefined without a map. */
-  readonly deployment?: { readonly origin: number; readonly secret: string | undefined };
+  readonly deployment?: Pick<Deployment, 'origin' | 'secret' | 'speaksFor'>;
   /** Copies that it holds of what other servers have staged; undefined without a map. */
   readonly held?: Pick<HeldCopies, 'receive' | 'drop'>;
   /** Other processes of this machine whose files are this store's as well. */

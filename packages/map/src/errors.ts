@@ -1,3 +1,5 @@
+import { type Gateway, IN_USE_MS } from './map.js';
+
 /** Why the map did not do what it was asked. */
 export type MapErrorCode =
   /** It does not answer, or its disk is full. What was asked may be asked again. */
@@ -6,6 +8,10 @@ export type MapErrorCode =
   | 'map_schema'
   /** Another directory gives out keys of the same origin, or this one is in use elsewhere. */
   | 'origin_taken'
+  /** Another gateway has taken over the files of this directory. */
+  | 'origin_adopted'
+  /** The gateway is alive, or another one has its files. */
+  | 'adoption_refused'
   /** The URL names no map. */
   | 'map_url';
 
@@ -41,6 +47,45 @@ export function originTaken(origin: number): MapError {
 export function inUse(place: string): MapError {
   return new MapError(
     'origin_taken',
-    `this directory is in use at ${place}: stop the server there, and wait half a minute if it was killed`,
+    `this directory is in use at ${shown(place)}: stop the server there, and wait half a minute if it was killed`,
   );
+}
+
+export function originAdopted(origin: number, by: number): MapError {
+  return new MapError(
+    'origin_adopted',
+    `the files of origin ${origin} were adopted by origin ${by}: a server must not use this directory any more; start with a new one`,
+  );
+}
+
+/** Why the files of a gateway cannot be given to another one; undefined if they can. */
+export function whyNotAdoptable(
+  gateways: readonly Gateway[],
+  origin: number,
+  by: number,
+  now: number,
+): string | undefined {
+  const known = gateways.find((each) => each.origin === origin);
+  const adopter = gateways.find((each) => each.origin === by);
+  if (!known) return `the map knows no gateway of origin ${origin}`;
+  if (!adopter) return `the map knows no gateway of origin ${by}`;
+  if (origin === by) return `origin ${origin} cannot adopt itself`;
+  if (adopter.adoption) return `origin ${by} was adopted itself, by origin ${adopter.adoption.by}`;
+  if (known.adoption && known.adoption.by !== by) {
+    return `origin ${origin} was adopted by origin ${known.adoption.by}; adopt that one if it will not return either`;
+  }
+  const silentMs = now - known.seenAt;
+  if (!known.adoption && known.place !== '' && silentMs < IN_USE_MS) {
+    return `origin ${origin} (${shown(known.place)}) was alive ${Math.max(0, Math.round(silentMs / 1000))} s ago: stop it, and wait half a minute if it was killed`;
+  }
+  return undefined;
+}
+
+export function adoptionRefused(why: string): MapError {
+  return new MapError('adoption_refused', why);
+}
+
+/** Without what tells one directory at a place from another one there. */
+function shown(place: string): string {
+  return place.replace(/#[^#]*$/, '');
 }

@@ -1,15 +1,20 @@
 /** The map of a deployment: which trunk holds the file of a key, on every web server. */
-export { MapError, type MapErrorCode } from './errors.js';
+export { MapError, type MapErrorCode, originAdopted } from './errors.js';
 export {
+  type Adoption,
   type DeploymentMap,
   type Gateway,
+  IN_USE_MS,
   type Joined,
   type Joining,
+  type ListedFile,
+  type ListedTrunk,
   type MappedFile,
   originOf,
   type PlacedFile,
   type Removal,
   type RemovedFile,
+  type StagedFiles,
   type Trunk,
 } from './map.js';
 export { type MapOptions, openMap } from './open-map.js';

@@ -38,13 +38,48 @@ export interface RemovedFile {
   readonly trunk?: Uint8Array | undefined;
 }
 
+/** A trunk as the map lists it. */
+export interface ListedTrunk extends Trunk {
+  /** It is one large file, not a trunk of many. */
+  readonly isWhole: boolean;
+  /** That large file; undefined if it was deleted, or is stored elsewhere by now. */
+  readonly file?: PlacedFile | undefined;
+}
+
+/** A file as the map lists it. */
+export interface ListedFile extends MappedFile {
+  readonly key: Uint8Array;
+  readonly trunk: Uint8Array;
+}
+
+/** What only the disk of a gateway has. */
+export interface StagedFiles {
+  readonly files: number;
+  readonly bytes: number;
+}
+
+/** How far another gateway has taken over the files of one that will not return. */
+export interface Adoption {
+  /** Origin of the gateway that takes them over. */
+  readonly by: number;
+  readonly isDone: boolean;
+  /** Trunks to take over, and those of them that are. */
+  readonly trunks: number;
+  readonly adopted: number;
+}
+
 /** A web server that stages files. */
 export interface Gateway {
   readonly origin: number;
   /** Where the other gateways reach it; null if it serves none of them. */
   readonly url: string | null;
+  /** Host and path of its directory; empty: it has left. */
+  readonly place: string;
   /** Unix milliseconds by the map's clock. */
   readonly seenAt: number;
+  /** What was not merged yet when it was seen last. */
+  readonly staged: StagedFiles;
+  readonly adoption: Adoption | undefined;
 }
 
 export interface Joining {
@@ -71,17 +106,32 @@ export interface Removal {
 
 /** All methods reject with `MapError`. */
 export interface DeploymentMap {
+  /** Makes the schema where there is none, for who is no gateway. */
+  prepare(): Promise<void>;
   /**
-   * Makes the schema where there is none, and enters this gateway. Rejects with
-   * `origin_taken` if another directory has this origin, or another place this directory.
+   * Prepares, and enters this gateway. Rejects with `origin_taken` if another directory has this
+   * origin, or another place this directory, and with `origin_adopted`.
    */
   join(gateway: Joining): Promise<Joined>;
-  /** Says that this gateway is alive; false: its directory was taken over at another place. */
-  seen(origin: number, place: string): Promise<boolean>;
+  /**
+   * Says that this gateway is alive; false: its directory was taken over at another place, or
+   * its files by another gateway.
+   */
+  seen(origin: number, place: string, staged: StagedFiles): Promise<boolean>;
   /** Says that it is not any more: its directory may be used elsewhere at once. */
   leave(origin: number, place: string): Promise<void>;
   gateways(): Promise<Gateway[]>;
-  /** Enters the files of a trunk, or moves them there; what was removed stays removed. */
+  /**
+   * Gives the files of a gateway that will not return to another one, with all that it had taken
+   * over itself. Rejects with `adoption_refused` while it is alive, and if another one has them.
+   */
+  adopt(origin: number, by: number): Promise<void>;
+  /** Says how far an adoption is; false if it is another gateway's by now. */
+  noteAdoption(origin: number, adoption: Adoption): Promise<boolean>;
+  /**
+   * Enters the files of a trunk, or moves them there; what was removed stays removed, and what
+   * has moved on from there stays where it is.
+   */
   place(trunk: Trunk, files: readonly PlacedFile[]): Promise<void>;
   /** Forgets a trunk whose files have all moved or gone. */
   retire(trunk: Uint8Array): Promise<void>;
@@ -97,11 +147,19 @@ export interface DeploymentMap {
    * most `limit`. A removal may show up after later ones, for as long as a statement may take.
    */
   removalsAfter(after: Removal, limit: number): Promise<Removal[]>;
-  /** Keys of this origin that others have removed and it has not deleted yet; at most `limit`. */
-  removalsFor(origin: number, limit: number): Promise<Uint8Array[]>;
+  /** Keys of these origins that others have removed and it has not deleted yet; at most `limit`. */
+  removalsFor(origins: readonly number[], limit: number): Promise<Uint8Array[]>;
+  /** All removed keys of the origin behind that one, settled or not, in order; at most `limit`. */
+  removalsOf(origin: number, after: Uint8Array, limit: number): Promise<Uint8Array[]>;
+  /** Trunks behind that one, in order, of all origins or of one; at most `limit`. */
+  trunks(after: Uint8Array, limit: number, origin?: number): Promise<ListedTrunk[]>;
+  /** Files behind that one, in the order of the map; at most `limit`. */
+  files(after: Uint8Array | undefined, limit: number): Promise<ListedFile[]>;
+  /** Forgets where files are, if the map still has them in that trunk. */
+  displace(trunk: Uint8Array, keys: readonly Uint8Array[]): Promise<void>;
   /**
    * Forgets settled removals before that time whose trunks were retired: as long as a trunk is
-   * there, its directory lists the file.
+   * there, its directory lists the file. Those of a gateway that is away stay, for who adopts it.
    */
   prune(before: number): Promise<void>;
   /** Unix milliseconds by the map's clock. */
@@ -112,7 +170,12 @@ export interface DeploymentMap {
 /** A directory that was not heard of for so long may be used elsewhere. */
 export const IN_USE_MS = 30_000;
 
-/** Bytes 6 and 7 of a key are the origin that it comes from. */
+/** Bytes 6 and 7 of a key are the origin that it comes from; of a trunk, that which made it. */
 export function originOf(key: Uint8Array): number {
   return key[6]! * 256 + key[7]!;
+}
+
+/** The large file that is a trunk of its own: a trunk of many begins with a header. */
+export function wholeOf(files: readonly PlacedFile[]): Uint8Array | undefined {
+  return files.length === 1 && files[0]!.offset === 0 ? files[0]!.key : undefined;
 }

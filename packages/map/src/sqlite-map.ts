@@ -1,129 +1,64 @@
-import { randomBytes, randomInt } from 'node:crypto';
-import { openDatabase, type SqliteDatabase, type SqliteStatement } from '@stevedore/disk/sqlite';
-import { checkOrigin, inUse, MapError, originTaken } from './errors.js';
 import {
   type DeploymentMap,
-  type Gateway,
   IN_USE_MS,
-  type Joined,
-  type Joining,
+  type ListedFile,
+  type ListedTrunk,
   type MappedFile,
   originOf,
   type PlacedFile,
   type Removal,
   type RemovedFile,
   type Trunk,
+  wholeOf,
 } from './map.js';
-import { MAX_ORIGIN, STEPS, VERSION_TABLE } from './schema.js';
+import { type Row, SqliteGateways } from './sqlite-gateways.js';
 
 /**
  * A map in one SQLite file, for several processes of one host, or in memory for tests. All
  * times are those of the host's clock.
  */
 
-const BUSY_TIMEOUT_MS = 10_000;
-
-export class SqliteMap implements DeploymentMap {
-  readonly #database: SqliteDatabase;
-  readonly #now: () => number;
-  readonly #statements = new Map<string, SqliteStatement>();
-
-  /** `path`: of the file, or `:memory:`. Throws `map_unavailable`. */
-  constructor(path: string, now: () => number = Date.now) {
-    this.#now = now;
-    this.#database = attempt(() => {
-      const database = openDatabase(path, { timeout: BUSY_TIMEOUT_MS });
-      database.pragma('journal_mode = WAL');
-      database.pragma('synchronous = FULL');
-      return database;
-    });
-  }
-
-  async join(gateway: Joining): Promise<Joined> {
-    const { instance, url, place } = gateway;
-    return this.#together(() => {
-      const secret = this.#prepare();
-      const known = this.#get(
-        'SELECT origin, place, seen_at FROM stevedore_gateway WHERE instance = ?',
-        instance,
-      );
-      if (known) checkOrigin(gateway, known.origin as number);
-      const isSeen = known && (known.seen_at as number) >= this.#now() - IN_USE_MS;
-      if (isSeen && known.place !== place) throw inUse(known.place as string);
-      const isTaken = (each: number) =>
-        this.#get('SELECT 1 FROM stevedore_gateway WHERE origin = ?', each) !== undefined;
-      let origin = (known?.origin as number | undefined) ?? gateway.origin;
-      if (!known && origin !== undefined && isTaken(origin)) throw originTaken(origin);
-      while (origin === undefined) {
-        const drawn = randomInt(1, MAX_ORIGIN + 1);
-        if (!isTaken(drawn)) origin = drawn;
-      }
-      this.#run(
-        `INSERT INTO stevedore_gateway (origin, instance, url, place, seen_at)
-          VALUES (?, ?, ?, ?, ?)
-          ON CONFLICT (origin) DO UPDATE
-            SET url = excluded.url, place = excluded.place, seen_at = excluded.seen_at`,
-        ...[origin, instance, url ?? null, place, this.#now()],
-      );
-      return { origin, secret };
-    });
-  }
-
-  async seen(origin: number, place: string): Promise<boolean> {
-    const statement = 'UPDATE stevedore_gateway SET seen_at = ? WHERE origin = ? AND place = ?';
-    return this.#run(statement, this.#now(), origin, place) > 0;
-  }
-
-  async leave(origin: number, place: string): Promise<void> {
-    const statement = 'UPDATE stevedore_gateway SET seen_at = 0 WHERE origin = ? AND place = ?';
-    this.#run(statement, origin, place);
-  }
-
-  async gateways(): Promise<Gateway[]> {
-    const rows = this.#all('SELECT origin, url, seen_at FROM stevedore_gateway ORDER BY origin');
-    return rows.map((row) => ({
-      origin: row.origin as number,
-      url: row.url as string | null,
-      seenAt: row.seen_at as number,
-    }));
-  }
-
+export class SqliteMap extends SqliteGateways implements DeploymentMap {
   async place({ id, fileId }: Trunk, files: readonly PlacedFile[]): Promise<void> {
-    this.#together(() => {
-      this.#run(
-        `INSERT INTO stevedore_trunk (trunk, file_id) VALUES (?, ?)
-          ON CONFLICT (trunk) DO UPDATE SET file_id = excluded.file_id`,
-        ...[id, fileId],
+    this.together(() => {
+      this.run(
+        `INSERT INTO stevedore_trunk (trunk, file_id, whole) VALUES (?, ?, ?)
+          ON CONFLICT (trunk) DO UPDATE SET file_id = excluded.file_id,
+            whole = coalesce(excluded.whole, whole)`,
+        ...[id, fileId, wholeOf(files) ?? null],
       );
       for (const { key, offset, size, crc32, about, expiresAt } of files) {
         const removed = 'UPDATE stevedore_removal SET trunk = ? WHERE file_key = ?';
-        if (this.#run(removed, id, key) > 0) continue;
-        this.#run(
+        if (this.run(removed, id, key) > 0) continue;
+        this.run(
           `INSERT INTO stevedore_file
             (file_key, trunk, position, size, crc32, about, expires_at)
             VALUES (?, ?, ?, ?, ?, ?, ?)
-            ON CONFLICT (file_key) DO UPDATE SET trunk = excluded.trunk, position = excluded.position`,
-          ...[key, id, offset, size, crc32, about, expiresAt],
+            ON CONFLICT (file_key) DO UPDATE SET trunk = excluded.trunk,
+              position = excluded.position, size = excluded.size, crc32 = excluded.crc32,
+              about = excluded.about, expires_at = excluded.expires_at
+              WHERE instr(stevedore_file.about, ?) = 0`,
+          ...[key, id, offset, size, crc32, about, expiresAt, fileId],
         );
       }
     });
   }
 
   async retire(trunk: Uint8Array): Promise<void> {
-    this.#run('DELETE FROM stevedore_trunk WHERE trunk = ?', trunk);
+    this.run('DELETE FROM stevedore_trunk WHERE trunk = ?', trunk);
   }
 
   async remove(files: readonly RemovedFile[], isSettled: boolean): Promise<void> {
-    this.#together(() => {
+    this.together(() => {
       for (const { key, trunk } of files) {
-        const placed = this.#get('SELECT trunk FROM stevedore_file WHERE file_key = ?', key);
-        this.#run('DELETE FROM stevedore_file WHERE file_key = ?', key);
-        this.#run(
+        const placed = this.get('SELECT trunk FROM stevedore_file WHERE file_key = ?', key);
+        this.run('DELETE FROM stevedore_file WHERE file_key = ?', key);
+        this.run(
           `INSERT INTO stevedore_removal (file_key, origin, trunk, removed_at, settled)
             VALUES (?, ?, ?, ?, ?)
             ON CONFLICT (file_key) DO UPDATE SET settled = max(settled, excluded.settled),
               trunk = coalesce(excluded.trunk, trunk)`,
-          ...[key, originOf(key), trunk ?? placed?.trunk ?? null, this.#now(), isSettled ? 1 : 0],
+          ...[key, originOf(key), trunk ?? placed?.trunk ?? null, this.clock(), isSettled ? 1 : 0],
         );
       }
     });
@@ -131,8 +66,8 @@ export class SqliteMap implements DeploymentMap {
 
   async find(keys: readonly Uint8Array[]): Promise<(MappedFile | 'removed' | undefined)[]> {
     return keys.map((key) => {
-      if (this.#get('SELECT 1 FROM stevedore_removal WHERE file_key = ?', key)) return 'removed';
-      const row = this.#get(
+      if (this.get('SELECT 1 FROM stevedore_removal WHERE file_key = ?', key)) return 'removed';
+      const row = this.get(
         `SELECT file_id, position, size, crc32, about, expires_at FROM stevedore_file
           JOIN stevedore_trunk USING (trunk) WHERE file_key = ?`,
         key,
@@ -142,7 +77,7 @@ export class SqliteMap implements DeploymentMap {
   }
 
   async removalsAfter({ removedAt, key }: Removal, limit: number): Promise<Removal[]> {
-    const rows = this.#all(
+    const rows = this.all(
       `SELECT file_key, removed_at FROM stevedore_removal
         WHERE (removed_at, file_key) > (?, ?) ORDER BY removed_at, file_key LIMIT ?`,
       ...[removedAt, key, limit],
@@ -153,99 +88,82 @@ export class SqliteMap implements DeploymentMap {
     }));
   }
 
-  async removalsFor(origin: number, limit: number): Promise<Uint8Array[]> {
-    const rows = this.#all(
-      'SELECT file_key FROM stevedore_removal WHERE origin = ? AND NOT settled LIMIT ?',
-      ...[origin, limit],
+  async removalsFor(origins: readonly number[], limit: number): Promise<Uint8Array[]> {
+    const statement =
+      'SELECT file_key FROM stevedore_removal WHERE origin = ? AND NOT settled LIMIT ?';
+    const rows = origins.flatMap((origin) => this.all(statement, origin, limit));
+    return rows.slice(0, limit).map((row) => row.file_key as Buffer);
+  }
+
+  async removalsOf(origin: number, after: Uint8Array, limit: number): Promise<Uint8Array[]> {
+    const rows = this.all(
+      `SELECT file_key FROM stevedore_removal WHERE origin = ? AND file_key > ?
+        ORDER BY file_key LIMIT ?`,
+      ...[origin, after, limit],
     );
     return rows.map((row) => row.file_key as Buffer);
   }
 
+  async trunks(after: Uint8Array, limit: number, origin?: number): Promise<ListedTrunk[]> {
+    const two = Buffer.alloc(2);
+    two.writeUInt16BE(origin ?? 0);
+    const rows = this.all(
+      `SELECT t.trunk, t.file_id, t.whole, f.file_key, f.position, f.size, f.crc32, f.about,
+          f.expires_at
+        FROM stevedore_trunk t
+          LEFT JOIN stevedore_file f ON f.file_key = t.whole AND f.trunk = t.trunk
+            AND NOT EXISTS (SELECT 1 FROM stevedore_removal r WHERE r.file_key = t.whole)
+        WHERE t.trunk > ? AND (? OR substr(t.trunk, 7, 2) = ?) ORDER BY t.trunk LIMIT ?`,
+      ...[after, origin === undefined ? 1 : 0, two, limit],
+    );
+    return rows.map((row) => ({
+      id: row.trunk as Buffer,
+      fileId: row.file_id as string,
+      isWhole: row.whole !== null,
+      file: row.file_key === null ? undefined : { ...mapped(row), key: row.file_key as Buffer },
+    }));
+  }
+
+  async files(after: Uint8Array | undefined, limit: number): Promise<ListedFile[]> {
+    const rows = this.all(
+      `SELECT f.*, t.file_id FROM stevedore_file f LEFT JOIN stevedore_trunk t USING (trunk)
+        WHERE f.file_key > ? ORDER BY f.file_key LIMIT ?`,
+      ...[after ?? Buffer.alloc(0), limit],
+    );
+    return rows.map((row) => ({
+      ...mapped(row),
+      key: row.file_key as Buffer,
+      trunk: row.trunk as Buffer,
+    }));
+  }
+
+  async displace(trunk: Uint8Array, keys: readonly Uint8Array[]): Promise<void> {
+    this.together(() => {
+      for (const key of keys) {
+        this.run('DELETE FROM stevedore_file WHERE file_key = ? AND trunk = ?', key, trunk);
+      }
+    });
+  }
+
   async prune(before: number): Promise<void> {
-    this.#run(
+    this.run(
       `DELETE FROM stevedore_removal WHERE settled AND removed_at < ?
-        AND NOT EXISTS (SELECT 1 FROM stevedore_trunk t WHERE t.trunk = stevedore_removal.trunk)`,
+        AND NOT EXISTS (SELECT 1 FROM stevedore_trunk t WHERE t.trunk = stevedore_removal.trunk)
+        AND origin NOT IN (
+          SELECT origin FROM stevedore_gateway WHERE seen_at < ? AND adopted_at IS NULL)`,
       before,
+      this.clock() - IN_USE_MS,
     );
-  }
-
-  async now(): Promise<number> {
-    return this.#now();
-  }
-
-  async close(): Promise<void> {
-    this.#database.close();
-  }
-
-  #prepare(): string {
-    this.#database.exec(VERSION_TABLE);
-    const secret = randomBytes(32).toString('hex');
-    this.#run(
-      `INSERT INTO stevedore_map (only_one, version, secret, spread) VALUES (1, 0, ?, 0)
-        ON CONFLICT (only_one) DO NOTHING`,
-      secret,
-    );
-    const row = this.#get('SELECT version, secret FROM stevedore_map')!;
-    const version = row.version as number;
-    if (version > STEPS.length) {
-      throw new MapError(
-        'map_schema',
-        `the map's schema is version ${version}, this program knows ${STEPS.length}: use a later one`,
-      );
-    }
-    for (const statement of STEPS.slice(version).flat()) {
-      this.#database.exec(statement.replaceAll('BYTES', 'BLOB'));
-    }
-    this.#run('UPDATE stevedore_map SET version = ?', STEPS.length);
-    return row.secret as string;
-  }
-
-  #together<Result>(action: () => Result): Result {
-    return attempt(() => this.#database.transaction(action).immediate());
-  }
-
-  #prepared(statement: string): SqliteStatement {
-    let prepared = this.#statements.get(statement);
-    if (!prepared) {
-      prepared = this.#database.prepare(statement);
-      this.#statements.set(statement, prepared);
-    }
-    return prepared;
-  }
-
-  /** How many rows it changed. */
-  #run(statement: string, ...values: unknown[]): number {
-    return attempt(() => this.#prepared(statement).run(...values).changes);
-  }
-
-  #get(statement: string, ...values: unknown[]): Row | undefined {
-    return attempt(() => this.#prepared(statement).get(...values) as Row | undefined);
-  }
-
-  #all(statement: string, ...values: unknown[]): Row[] {
-    return attempt(() => this.#prepared(statement).all(...values) as Row[]);
   }
 }
 
-type Row = Readonly<Record<string, unknown>>;
-
 function mapped(row: Row): MappedFile {
   return {
-    trunkFileId: row.file_id as string,
+    trunkFileId: (row.file_id ?? '') as string,
     offset: row.position as number,
     size: row.size as number,
     crc32: row.crc32 as number,
     about: row.about as string,
     expiresAt: row.expires_at as number | null,
   };
-}
-
-/** What SQLite throws is `map_unavailable`. */
-function attempt<Result>(action: () => Result): Result {
-  try {
-    return action();
-  } catch (error) {
-    if (error instanceof MapError) throw error;
-    throw new MapError('map_unavailable', `the map refused: ${(error as Error).message}`, error);
-  }
 }

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Receipt } from '@stevedore/client';
-import { checkKey } from './core/http/receipt-json.js';
+import { checkKey } from './core/files.js';
 import { methodNotAllowed, ProblemError, toProblem } from './core/problems.js';
 import { type FilesOptions, MountedFiles } from './mounted-files.js';
 

@@ -1,11 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { FileStore } from '@stevedore/client';
-import { Files } from './core/files.js';
+import { checkKey, Files } from './core/files.js';
 import { Turns } from './core/http/connection.js';
 import { DEFAULT_TYPE, essence } from './core/http/content-headers.js';
 import type { ResourcePolicy } from './core/http/file-answer.js';
-import { checkKey } from './core/http/receipt-json.js';
 import { defaultTransferLimits, type TransferLimits } from './core/limits.js';
 import { ProblemError, problemAnswer, toProblem } from './core/problems.js';
 import type { Stored } from './core/upload/idempotency.js';

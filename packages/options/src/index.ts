@@ -1,7 +1,8 @@
 /** Options: declared once, read from flags, the environment, a file or a program. */
-export { checkInteger, integers } from './integers.js';
+
 export {
   boundsOf,
+  formatBytes,
   type OptionKind,
   type OptionSpec,
   type OptionTable,
@@ -11,4 +12,4 @@ export {
   typedDefault,
 } from './option.js';
 export * from './parse.js';
-export { formatBytes } from './units.js';
+export { checkInteger, integers } from './parse.js';

@@ -1,10 +1,5 @@
 export { ProtocolError } from './bytes.js';
-export {
-  type Command,
-  encodeRequest,
-  encodeRequestHead,
-  type PayloadCommand,
-} from './command.js';
+export * from './command.js';
 export {
   beginAuthentication,
   clientProof,
@@ -17,15 +12,8 @@ export {
   serverProof,
 } from './commands/authentication.js';
 export { activeTest, type FileName, quit } from './commands/shared.js';
-export {
-  type CountedOperation,
-  decodeStatistics,
-  emptyStatistics,
-  encodeStatistics,
-  type OperationCount,
-  type StorageStatistics,
-} from './commands/statistics.js';
-export * from './commands/storage-appender.js';
+export * from './commands/storage-file.js';
+export * from './commands/storage-file.js';
 export * from './commands/storage-file.js';
 export * from './commands/storage-listing.js';
 export * from './commands/storage-metadata.js';
@@ -36,21 +24,26 @@ export {
   migrationRoom,
 } from './commands/storage-migration.js';
 export * from './commands/storage-peer.js';
-export * from './commands/storage-slave.js';
 export * from './commands/storage-sync.js';
 export {
   beat,
   type ChangeList,
+  type CountedOperation,
   type DiskUsage,
+  decodeStatistics,
+  emptyStatistics,
+  encodeStatistics,
   type GetMyIpRequest,
   getMyIp,
   type JoinReply,
   type JoinRequest,
   join,
+  type OperationCount,
   type Parameters,
   parameterReq,
   reportDiskUsage,
   type ServerBrief,
+  type StorageStatistics,
 } from './commands/storage-tracker.js';
 export {
   deleteGroup,
@@ -111,7 +104,6 @@ export {
   TAIL_CHARS,
   uploadExtensionOf,
 } from './file-id.js';
-export * from './frame.js';
 export type { Codec } from './layout.js';
 export * from './slice-id.js';
 export * from './token.js';

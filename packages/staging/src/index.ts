@@ -28,7 +28,9 @@ export { formatKey, parseKey } from './key.js';
 export * from './merge/annealing.js';
 export { aboutOf, type DirectTrunk, directTrunk, fileIdOf, sliceIdOf } from './merge/trunk-plan.js';
 export type { Copies, ListedFile, TrunkSource, TrunkStore } from './merge/trunk-store.js';
+export { readAbout } from './merge/trunk-store.js';
 export { NeighbourView, type ReadableStaging } from './neighbour-view.js';
+export type { AdoptedTrunk, AdoptedTrunks } from './repair/adoption.js';
 /** @public */
 export type { FsckProblem, FsckReport } from './repair/fsck.js';
 /** @public */

@@ -11,8 +11,11 @@ import type { ScrubStats } from './repair/scrub-watch.js';
 /** What staging is opened with: its bounds, and everything from outside that it uses. */
 export interface StagingOptions {
   readonly directory: string;
-  /** Called once the directory is this process's; gives the FastDFS to store trunks in. */
-  readonly connect: () => Promise<TrunkStore>;
+  /**
+   * Called once the directory is this process's, with the origin of its keys, and before anything
+   * is changed in FastDFS; gives the FastDFS to store trunks in.
+   */
+  readonly connect: (origin: number) => Promise<TrunkStore>;
   /** Gives a new directory its origin; default: a random one. */
   readonly origin?: () => Promise<number>;
   /** Changes are noted for the map of a deployment: `fileMap.outbox`. Default false. */

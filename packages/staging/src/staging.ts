@@ -16,6 +16,7 @@ import { MergeTask } from './merge/merge-task.js';
 import { sliceIdOf, type TrunkPlan } from './merge/trunk-plan.js';
 import { type SentTrunk, TrunkSender } from './merge/trunk-sender.js';
 import { WaitingFiles } from './merge/waiting-files.js';
+import { type AdoptedTrunks, adopt } from './repair/adoption.js';
 import { type FsckReport, fsck } from './repair/fsck.js';
 import { OrphanWatch } from './repair/orphan-watch.js';
 import { Quarantine } from './repair/quarantine.js';
@@ -226,6 +227,12 @@ export class Staging extends EventEmitter<StagingEvents> {
   /** Stages what is held of a gateway that will not return; its trunks are known here by then. */
   takeOver(index: HeldIndex): Promise<TakenOver> {
     return takeOver({ ...this.#repairParts, acceptance: this.acceptance }, index);
+  }
+
+  /** Takes over the trunks of a container that is gone; their directories are read from now on. */
+  adopt(adopted: AdoptedTrunks): Promise<void> {
+    const { deletions, rebuild } = this;
+    return adopt({ ...this.#repairParts, retention: this.#retention, deletions, rebuild }, adopted);
   }
 
   /** Holds FileMap, container and FastDFS against each other. */

@@ -56,7 +56,7 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     container = opened.container;
     const spool = new Spool(disk, `${directory}/spool`);
     await spool.recover((key) => fileMap?.find(key)?.local.at === 'spool');
-    const trunkStore = await options.connect();
+    const trunkStore = await options.connect(origin);
     const abandoned = abandonPlans(fileMap, options.now());
     if (abandoned > 0) problems.push(interrupted(abandoned));
     const unread = await settleKnown(fileMap);

@@ -13,10 +13,10 @@ export {
 } from './address.js';
 export { authenticate } from './client/authentication.js';
 export { BodySource, type PreparedBody, SourceCursor } from './client/body-source.js';
-export type { Call } from './client/call.js';
 export type { Connection } from './client/connection.js';
 export { keepSession, Peer, type PeerAccess, type PeerOptions } from './client/peer.js';
 export { MAX_TIMER_MS, Pool, type PoolStats } from './client/pool.js';
+export type { Call } from './client/reply-reader.js';
 export {
   CollectedReply,
   MAX_ERROR_BODY_BYTES,
@@ -24,7 +24,6 @@ export {
   ReplyReader,
   type ReplySink,
 } from './client/reply-reader.js';
-export { type Environment, nowSeconds, randomDigits, systemEnvironment } from './environment.js';
 export {
   AuthenticationError,
   asError,
@@ -56,5 +55,9 @@ export {
   connectionLimits,
   DEFAULT_HOST,
   DEFAULT_STORAGE_PORT,
+  type Environment,
+  nowSeconds,
   PROTOCOL_VERSION,
+  randomDigits,
+  systemEnvironment,
 } from './server/limits.js';

@@ -5,13 +5,15 @@ import {
   type Joining,
   MapError,
   type MappedFile,
+  originAdopted,
   originOf,
-  type PlacedFile,
   type Removal,
-  type RemovedFile,
+  type StagedFiles,
 } from '@stevedore/map';
-import { aboutOf, type Outbox, type OutboxEntry } from '@stevedore/staging';
-import { LRUCache } from 'lru-cache';
+import type { Outbox } from '@stevedore/staging';
+import { type AdoptionParts, Adoptions } from './adoption.js';
+import { type Answer, KnownFiles, textOf } from './known-files.js';
+import { Publisher } from './publisher.js';
 
 /**
  * This server's part in a deployment. It publishes what it merges and deletes to the map, in
@@ -21,16 +23,26 @@ import { LRUCache } from 'lru-cache';
  * read by their own server as ever.
  */
 
-export interface DeploymentParts {
+/** The map of the deployment, and what it said when this server entered. */
+export interface Deployed {
   readonly map: DeploymentMap;
   readonly joining: Joining & { readonly origin: number };
+  /** An error: it did not answer. */
+  readonly joined: Joined | MapError;
+}
+
+export interface DeploymentParts extends Deployed {
   readonly outbox: Outbox;
+  /** What was not merged yet. */
+  readonly staged: () => StagedFiles;
+  readonly adoption: Omit<AdoptionParts, 'map' | 'origin' | 'report' | 'onDone'>;
   /** Deletes a file of this server; false if there is none. */
   readonly deleteHere: (key: Buffer) => Promise<boolean>;
   /** A file is gone: caches drop it. `file` is where its bytes were, if that is known. */
   readonly forget: (key: Buffer, file: MappedFile | undefined) => void;
   readonly report: (error: Error) => void;
-  readonly now: () => number;
+  /** Another server has this directory, or its files: this one must not use them any more. */
+  readonly onRefused: (error: MapError) => void;
 }
 
 export interface DeploymentStats {
@@ -54,35 +66,23 @@ const PRUNE_INTERVAL_MS = 3_600_000;
 /** Settled removals are kept for caches of gateways that could not ask meanwhile. */
 const KEEP_REMOVALS_MS = 24 * 3_600_000;
 const MAX_REMOVALS = 5_000;
-const MAX_ENTRIES = 5_000;
 /** Of publishing in one round: deletions are heard and made in between. */
 const PUBLISH_MS = 200;
 const MAX_DELETIONS = 500;
-/** A trunk has as many files as fit; the map takes them in statements of so many. */
-const MAX_FILES = 5_000;
-const MAX_KEYS_PER_QUESTION = 500;
-const MAX_CACHED = 100_000;
-const FOUND_MS = 60_000;
-const UNKNOWN_MS = 1_000;
 const GATEWAYS_MS = 5_000;
-
-type Answer = MappedFile | 'removed' | undefined;
-
-interface Question {
-  readonly key: Buffer;
-  readonly resolve: (answer: Answer) => void;
-  readonly reject: (error: unknown) => void;
-}
 
 export class Deployment {
   readonly #parts: DeploymentParts;
-  readonly #found = new LRUCache<string, { readonly answer: Answer }>({ max: MAX_CACHED });
-  readonly #questions: Question[] = [];
+  readonly #known: KnownFiles;
+  readonly #publisher: Publisher;
+  readonly #adoptions: Adoptions;
   /** Removals that caches have dropped already, by key, with their time. */
   readonly #heard = new Map<string, number>();
   #joining: Promise<Joined> | undefined;
   #secret: string | undefined;
   #gateways: { readonly at: number; readonly list: readonly Gateway[] } = { at: 0, list: [] };
+  /** Origins of the gateways whose files this one has taken over. */
+  readonly #adopted = new Set<number>();
   #heardUpTo: number | undefined;
   #heardAllAt = Number.NEGATIVE_INFINITY;
   #seenAt = Number.NEGATIVE_INFINITY;
@@ -94,22 +94,23 @@ export class Deployment {
   #timer: NodeJS.Timeout | undefined;
   #round: Promise<void> = Promise.resolve();
   #isClosed = false;
+  #isRefused = false;
 
   constructor(parts: DeploymentParts) {
     this.#parts = parts;
+    const { map, outbox, adoption, report } = parts;
+    this.#known = new KnownFiles(map, () => this.#joined());
+    this.#publisher = new Publisher(map, outbox);
+    this.#adoptions = new Adoptions({
+      ...{ ...adoption, map, origin: this.origin, report },
+      onDone: (origin) => this.#adopted.add(origin),
+    });
   }
 
-  /**
-   * Enters this server, unless the map does not answer: that is tried again. Rejects with
-   * `origin_taken` and `map_schema`.
-   */
-  async start(): Promise<void> {
-    try {
-      await this.#joined();
-    } catch (error) {
-      if (!(error instanceof MapError) || !error.retryable) throw error;
-      this.#fail(error);
-    }
+  start(): void {
+    const { joined } = this.#parts;
+    if (joined instanceof MapError) this.#fail(joined);
+    else this.#joining = this.#noted(Promise.resolve(joined));
     this.#next(0);
   }
 
@@ -124,20 +125,20 @@ export class Deployment {
 
   /** Where a key of another server is; rejects with `MapError`. */
   find(key: Buffer): Promise<Answer> {
-    const known = this.#found.get(textOf(key));
+    const known = this.#known.known(key);
     if (known) return Promise.resolve(known.answer);
     // The rounds try again; who asks meanwhile does not wait for a map that is away.
-    if (this.#failures > 0) return Promise.reject(away());
-    return new Promise((resolve, reject) => {
-      this.#questions.push({ key, resolve, reject });
-      // All that are asked in one turn of the event loop are one question.
-      if (this.#questions.length === 1) setImmediate(() => this.#ask());
-    });
+    return this.#failures > 0 ? Promise.reject(away()) : this.#known.ask(key);
+  }
+
+  /** True if the map has said so before. */
+  isKnownRemoved(key: Buffer): boolean {
+    return this.#known.known(key)?.answer === 'removed';
   }
 
   /** Has the next `find` ask the map: what it said is not true any more. */
   forget(key: Buffer): void {
-    this.#found.delete(textOf(key));
+    this.#known.forget(key);
   }
 
   /** Deletes a merged file of another server, durably; its own server frees the bytes. */
@@ -148,19 +149,25 @@ export class Deployment {
     this.noteRemoved(key);
   }
 
-  /** The server that gave out this key, as the map lists it; undefined: none has its origin. */
+  /** True if this server knows every file of the origin: its own, or one that it has adopted. */
+  speaksFor(origin: number): boolean {
+    return origin === this.origin || this.#adopted.has(origin);
+  }
+
+  /**
+   * The server that gave out this key, or has adopted its files, as the map lists it; undefined:
+   * none has its origin.
+   */
   async gatewayOf(key: Buffer): Promise<Gateway | undefined> {
     const origin = originOf(key);
-    const known = this.#gateways.list.find((each) => each.origin === origin);
+    const known = this.#responsible(origin);
     const isFresh = performance.now() - this.#gateways.at <= GATEWAYS_MS;
     // What the map said last is better than nothing; that it said nothing is no answer.
     if (known && (isFresh || this.#failures > 0)) return known;
     if (this.#failures > 0) throw away();
     try {
-      await this.#joined();
-      const list = await this.#parts.map.gateways();
-      this.#gateways = { at: performance.now(), list };
-      return list.find((each) => each.origin === origin);
+      await this.#listGateways();
+      return this.#responsible(origin);
     } catch (error) {
       if (known) return known;
       throw error;
@@ -170,12 +177,28 @@ export class Deployment {
   /** The servers of the deployment. Rejects with MapError. */
   async gateways(): Promise<readonly Gateway[]> {
     if (this.#failures > 0 && this.#gateways.list.length > 0) return this.#gateways.list;
+    await this.#listGateways();
+    return this.#gateways.list;
+  }
+
+  #responsible(origin: number): Gateway | undefined {
+    const { list } = this.#gateways;
+    const gateway = list.find((each) => each.origin === origin);
+    const { adoption } = gateway ?? {};
+    return adoption ? list.find((each) => each.origin === adoption.by) : gateway;
+  }
+
+  async #listGateways(): Promise<void> {
     await this.#joined();
-    return this.#parts.map.gateways();
+    const list = await this.#parts.map.gateways();
+    this.#gateways = { at: performance.now(), list };
+    for (const { origin, adoption } of list) {
+      if (adoption?.isDone && adoption.by === this.origin) this.#adopted.add(origin);
+    }
   }
 
   stats(): DeploymentStats {
-    return { pending: this.#parts.outbox.pending, isMapAvailable: this.#failures === 0 };
+    return { pending: this.#publisher.pending, isMapAvailable: this.#failures === 0 };
   }
 
   /** Publishes some of what there is, if the map answers, and ends. */
@@ -183,11 +206,12 @@ export class Deployment {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     await this.#round;
+    await this.#adoptions.stop();
     const { map, joining } = this.#parts;
     try {
       // A server that was refused has no part in the deployment, and nothing to say in it.
-      if (this.#secret !== undefined && this.#failures === 0) {
-        await this.#publish();
+      if (this.#secret !== undefined && this.#failures === 0 && !this.#isRefused) {
+        await this.#publisher.publish(PUBLISH_MS);
         await map.leave(this.origin, joining.place);
       }
     } catch {
@@ -197,9 +221,11 @@ export class Deployment {
   }
 
   #joined(): Promise<Joined> {
-    if (this.#joining) return this.#joining;
-    const joining = this.#parts.map.join(this.#parts.joining);
-    this.#joining = joining;
+    this.#joining ??= this.#noted(this.#parts.map.join(this.#parts.joining));
+    return this.#joining;
+  }
+
+  #noted(joining: Promise<Joined>): Promise<Joined> {
     joining.then(
       ({ secret }) => {
         this.#secret = secret;
@@ -226,9 +252,10 @@ export class Deployment {
       await this.#keepUp();
       await this.#hear();
       await this.#deleteForOthers();
-      hasMore = await this.#publish();
+      hasMore = await this.#publisher.publish(PUBLISH_MS);
     } catch (error) {
       this.#fail(error as Error);
+      if (this.#isRefused) return;
       this.#next(Math.min(LOOK_INTERVAL_MS * 2 ** this.#failures, MAX_BACKOFF_MS));
       return;
     }
@@ -245,55 +272,11 @@ export class Deployment {
     this.#reported = what;
   }
 
-  /** Tells the map what waits, in order, for a while; true if there is more. */
-  async #publish(): Promise<boolean> {
-    const { outbox } = this.#parts;
-    const end = performance.now() + PUBLISH_MS;
-    for (;;) {
-      const entries = outbox.read(MAX_ENTRIES);
-      if (entries.length === 0) return false;
-      for (let at = 0; at < entries.length; ) {
-        const { id, count } = await this.#publishSome(entries, at);
-        outbox.forget(id);
-        at += count;
-        if (performance.now() > end) return true;
-      }
-    }
-  }
-
-  /** Publishes the deletions that follow each other, or one trunk; up to which entry. */
-  async #publishSome(
-    entries: readonly OutboxEntry[],
-    at: number,
-  ): Promise<{ readonly id: number; readonly count: number }> {
-    const { map } = this.#parts;
-    const first = entries[at]!;
-    if (first.what === 'trunk') {
-      const { taskId, state, fileId } = first.trunk;
-      if (state === 'retired') await map.retire(taskId);
-      if (state === 'confirmed') {
-        const placed = first.files().map(placedOf);
-        for (let from = 0; from < placed.length || from === 0; from += MAX_FILES) {
-          await map.place({ id: taskId, fileId: fileId! }, placed.slice(from, from + MAX_FILES));
-        }
-      }
-      return { id: first.id, count: 1 };
-    }
-    const removed: RemovedFile[] = [];
-    let last = first.id;
-    for (const entry of entries.slice(at)) {
-      if (entry.what !== 'deletion') break;
-      removed.push({ key: entry.key, trunk: entry.taskId });
-      last = entry.id;
-    }
-    await map.remove(removed, true);
-    return { id: last, count: removed.length };
-  }
-
   /** Deletes here what other servers were asked to delete. */
   async #deleteForOthers(): Promise<void> {
     const { map, deleteHere } = this.#parts;
-    const keys = await map.removalsFor(this.origin, MAX_DELETIONS);
+    const origins = [this.origin, ...this.#adopted];
+    const keys = await map.removalsFor(origins, MAX_DELETIONS);
     // While the FileMap is made anew, or the disk is full, some cannot be deleted yet.
     const settled = await Promise.allSettled(keys.map((key) => deleteHere(Buffer.from(key))));
     const deleted = keys.filter((_, index) => settled[index]!.status === 'fulfilled');
@@ -334,13 +317,12 @@ export class Deployment {
     const { map, joining } = this.#parts;
     const now = performance.now();
     if (now - this.#seenAt >= SEEN_INTERVAL_MS) {
-      if (!(await map.seen(this.origin, joining.place))) {
-        throw new MapError(
-          'origin_taken',
-          `origin ${this.origin} is used at another place: this directory was copied or moved; stop one of the two servers`,
-        );
-      }
+      const { staged } = this.#parts;
+      const isOurs = await map.seen(this.origin, joining.place, staged());
+      await this.#listGateways();
+      if (!isOurs) throw this.#refusal();
       this.#seenAt = now;
+      this.#adoptions.begin(this.#gateways.list);
     }
     if (now - this.#prunedAt >= PRUNE_INTERVAL_MS) {
       await map.prune((await map.now()) - KEEP_REMOVALS_MS);
@@ -348,38 +330,18 @@ export class Deployment {
     }
   }
 
-  /** The file is gone: no cache of this server has it any more. */
-  noteRemoved(key: Buffer): void {
-    const text = textOf(key);
-    const answer = this.#found.peek(text)?.answer;
-    // A key is never used again, so this is true for ever.
-    this.#found.set(text, { answer: 'removed' });
-    this.#parts.forget(key, typeof answer === 'object' ? answer : undefined);
+  /** The map has given this directory, or its files, to another server. */
+  #refusal(): MapError {
+    const { adoption } = this.#gateways.list.find((each) => each.origin === this.origin) ?? {};
+    const error = adoption ? originAdopted(this.origin, adoption.by) : takenOver(this.origin);
+    this.#isRefused = true;
+    this.#parts.onRefused(error);
+    return error;
   }
 
-  #ask(): void {
-    while (this.#questions.length > 0) {
-      const asked = this.#questions.splice(0, MAX_KEYS_PER_QUESTION);
-      const answered = this.#joined().then(() => this.#parts.map.find(asked.map(({ key }) => key)));
-      answered.then(
-        (answers) => {
-          for (const [index, { key, resolve }] of asked.entries()) {
-            const answer = answers[index];
-            const text = textOf(key);
-            // A removal that was heard meanwhile is younger than this answer.
-            const isGone = this.#found.peek(text)?.answer === 'removed';
-            if (!isGone) {
-              const ttl = answer === undefined ? UNKNOWN_MS : FOUND_MS;
-              this.#found.set(text, { answer }, answer === 'removed' ? {} : { ttl });
-            }
-            resolve(isGone ? 'removed' : answer);
-          }
-        },
-        (error) => {
-          for (const { reject } of asked) reject(error);
-        },
-      );
-    }
+  /** The file is gone: no cache of this server has it any more. */
+  noteRemoved(key: Buffer): void {
+    this.#parts.forget(key, this.#known.noteRemoved(key));
   }
 }
 
@@ -387,17 +349,9 @@ function away(): MapError {
   return new MapError('map_unavailable', 'the map does not answer');
 }
 
-function placedOf(row: Parameters<typeof aboutOf>[0]): PlacedFile {
-  return {
-    key: row.key,
-    offset: row.trunk!.offset,
-    size: row.size,
-    crc32: row.crc32,
-    about: aboutOf(row),
-    expiresAt: row.expiresAt ?? null,
-  };
-}
-
-function textOf(key: Uint8Array): string {
-  return Buffer.from(key).toString('base64url');
+function takenOver(origin: number): MapError {
+  return new MapError(
+    'origin_taken',
+    `origin ${origin} is used at another place: this directory was copied or moved; only one server may use it`,
+  );
 }

@@ -70,6 +70,11 @@ export class ForeignFiles {
     return originOf(key) !== this.#parts.deployment.origin;
   }
 
+  /** True for a file that was adopted here, and has been deleted meanwhile. */
+  isKnownRemoved(key: Buffer): boolean {
+    return this.isForeign(key) && this.#parts.deployment.isKnownRemoved(key);
+  }
+
   /** True if the map knows that the file is deleted. */
   async isRemoved(key: Buffer): Promise<boolean> {
     try {
@@ -278,6 +283,11 @@ export class ForeignFiles {
       throw unavailable(error);
     }
     if (!gateway) return undefined;
+    if (gateway.origin === deployment.origin) {
+      // Its gateway's files are this server's: it would have found the file.
+      if (deployment.speaksFor(originOf(key))) return undefined;
+      throw beingAdopted(key);
+    }
     if (gateway.url === null || secret === undefined) {
       throw new StoreError(
         'storage_unavailable',
@@ -346,6 +356,14 @@ function cut(bytes: Buffer, range: ByteRange | undefined): Buffer {
 
 function notFound(key: Buffer): StoreError {
   return new StoreError('not_found', `there is no file ${formatKey(key)}`);
+}
+
+function beingAdopted(key: Buffer): StoreError {
+  return new StoreError(
+    'storage_unavailable',
+    `the files of origin ${originOf(key)} are being adopted, and ${formatKey(key)} is not known yet`,
+    { retryable: true },
+  );
 }
 
 function unavailable(cause: unknown): StoreError {

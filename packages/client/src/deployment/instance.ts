@@ -1,20 +1,17 @@
 import { randomBytes } from 'node:crypto';
-import { readFile, realpath, writeFile } from 'node:fs/promises';
+import { readFile, realpath, stat, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { StoreError } from '@stevedore/staging';
 
-/** Host and path of a directory. */
-export async function placeOf(directory: string): Promise<string> {
-  return `${hostname()}:${await realpath(directory)}`;
-}
+const FILE = 'instance';
 
 /**
  * The name of a directory in its deployment, made once: a copy of the directory has the same
  * one, and the map refuses to let both give out keys. Only for who has the directory.
  */
 export async function readInstance(directory: string): Promise<string> {
-  const path = join(directory, 'instance');
+  const path = join(directory, FILE);
   try {
     await writeFile(path, `${randomBytes(16).toString('hex')}\n`, { flag: 'wx', mode: 0o600 });
   } catch (error) {
@@ -26,4 +23,13 @@ export async function readInstance(directory: string): Promise<string> {
     'directory_unusable',
     `${path} does not name the directory; remove it, and give this server a new place in its deployment`,
   );
+}
+
+/**
+ * Where the directory is: host, path and the file that names it. Two containers can have the same
+ * host name and path; a copy of that file is another file.
+ */
+export async function placeOf(directory: string): Promise<string> {
+  const { ino, birthtimeMs } = await stat(join(directory, FILE), { bigint: true });
+  return `${hostname()}:${await realpath(directory)}#${ino.toString(36)}-${birthtimeMs.toString(36)}`;
 }

@@ -1,15 +1,14 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { FileStore, GetOptions, Receipt, StoredFile } from '@stevedore/client';
+import type { FileInfo, FileStore, GetOptions, Receipt, StoredFile } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
-import { infoJson, receiptJson } from './http/receipt-json.js';
 import { UnsentBytes } from './http/unsent-bytes.js';
 import type { TransferLimits } from './limits.js';
-import { problemAnswer, toProblem } from './problems.js';
-import { ClientRoom, ProgressGuard } from './upload/client-bounds.js';
+import { ProblemError, problemAnswer, toProblem } from './problems.js';
 import { IdempotentUploads, type Stored } from './upload/idempotency.js';
 import type { UploadPolicy } from './upload/policy.js';
 import { receiveUpload } from './upload/receive.js';
+import { ClientRoom, ProgressGuard } from './upload/request-body.js';
 
 /**
  * The files of a store as an HTTP resource: what POST, GET, HEAD and DELETE do and answer,
@@ -184,4 +183,64 @@ function json(status: number, value: unknown, cacheControl: string) {
     'x-content-type-options': 'nosniff',
   };
   return { status, headers, content };
+}
+
+/** Keys, and receipts as JSON shows them. */
+
+export interface ReceiptJson {
+  readonly key: string;
+  /** Relative to the gateway's origin. */
+  readonly url: string;
+  readonly name: string;
+  readonly size: number;
+  readonly type: string;
+  /** 8 hexadecimal digits. */
+  readonly crc32: string;
+  readonly state: string;
+  /** ISO 8601; only where the file has an end. */
+  readonly expiresAt?: string;
+}
+
+export interface InfoJson extends ReceiptJson {
+  /** Once merged. */
+  readonly fileId?: string;
+  readonly affinityGroup?: string;
+  /** ISO 8601. */
+  readonly stagedAt: string;
+}
+
+/** `base`: where the files are served. */
+function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
+  const json: { -readonly [Name in keyof ReceiptJson]: ReceiptJson[Name] } = {
+    key: receipt.key,
+    url: `${base}/${receipt.key}`,
+    name: receipt.name,
+    size: receipt.size,
+    type: receipt.type,
+    crc32: receipt.crc32.toString(16).padStart(8, '0'),
+    state: receipt.state,
+  };
+  if (receipt.expiresAt !== undefined) json.expiresAt = receipt.expiresAt.toISOString();
+  return json;
+}
+
+export function infoJson(info: FileInfo, base?: string): InfoJson {
+  return {
+    ...receiptJson(info, base),
+    ...(info.fileId === undefined ? {} : { fileId: info.fileId }),
+    ...(info.group === undefined ? {} : { affinityGroup: info.group }),
+    stagedAt: info.stagedAt.toISOString(),
+  };
+}
+
+/**
+ * The grammar of keys: 16 bytes as 22 base64url characters, of which the last
+ * one carries two bits. Anything else never reaches the store, which would
+ * take a FastDFS id as well.
+ */
+const KEY = /^[A-Za-z0-9_-]{21}[AQgw]$/;
+
+export function checkKey(text: string): string {
+  if (KEY.test(text)) return text;
+  throw new ProblemError('invalid_key', 'A key has 22 characters: letters, digits, - and _.');
 }

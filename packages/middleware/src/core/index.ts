@@ -10,13 +10,20 @@ export {
   type Verified,
   verifyQuery,
 } from './access/signed-url.js';
-export { Files, type FilesOptions, type Reading, type Upload } from './files.js';
-export { wanted } from './http/conditions.js';
+export {
+  checkKey,
+  Files,
+  type FilesOptions,
+  type InfoJson,
+  infoJson,
+  type Reading,
+  type ReceiptJson,
+  type Upload,
+} from './files.js';
+export { MAX_RANGES, wanted } from './http/conditions.js';
 export { closeAfterReply, Turns } from './http/connection.js';
 export { DEFAULT_TYPE, essence } from './http/content-headers.js';
 export { type Answer, cacheControl, type ResourcePolicy } from './http/file-answer.js';
-export { MAX_RANGES } from './http/ranges.js';
-export { checkKey, type InfoJson, infoJson, type ReceiptJson } from './http/receipt-json.js';
 export { UnsentBytes, type UnsentStats } from './http/unsent-bytes.js';
 export {
   defaultTransferLimits,
@@ -33,9 +40,8 @@ export {
   problemCodes,
   toProblem,
 } from './problems.js';
-export { ProgressGuard } from './upload/client-bounds.js';
 export { DIGEST_HEADERS, digestCheck } from './upload/digests.js';
 export { Form } from './upload/form.js';
 export { type Stored, uploadMark } from './upload/idempotency.js';
 export { checkPolicy, narrowPolicy, type UploadPolicy } from './upload/policy.js';
-export { RequestBody, readWhole, tooLarge } from './upload/request-body.js';
+export { ProgressGuard, RequestBody, readWhole, tooLarge } from './upload/request-body.js';

@@ -1,9 +1,34 @@
 import { ProtocolError } from '../bytes.js';
-import { command } from '../command.js';
+import type { Command, PayloadCommand } from '../command.js';
 import { CommandCode, GROUP_BYTES } from '../constants.js';
-import { type BodyOf, type Codec, record, tail, text } from '../layout.js';
+import { type BodyOf, type Codec, type RecordLayout, record, tail, text } from '../layout.js';
 
-/** Bodies that many commands have, and the commands that every server takes. */
+/** How a command is declared, bodies that many have, and the commands that every server takes. */
+
+type Code = (typeof CommandCode)[keyof typeof CommandCode];
+
+export function command<Request, Reply>(
+  name: string,
+  code: Code,
+  request: Codec<Request>,
+  reply: Codec<Reply>,
+): Command<Request, Reply> {
+  return { name, code, request, reply };
+}
+
+export function payloadCommand<Request extends { readonly size: number }, Reply>(
+  name: string,
+  code: Code,
+  request: RecordLayout<Request>,
+  reply: Codec<Reply>,
+): PayloadCommand<Request, Reply> {
+  return {
+    ...command(name, code, request, reply),
+    minHeadBytes: request.bytes.wide,
+    headBytes: request.bytesOf,
+    payloadBytes: ({ size }) => size,
+  };
+}
 
 /** A body of no bytes. */
 export const nothing: Codec<undefined> = {

@@ -1,7 +1,18 @@
-import { command, payloadCommand } from '../command.js';
-import { CommandCode, EXTENSION_BYTES } from '../constants.js';
-import { address, type BodyOf, crc32, i64, record, size, tail, text, u8 } from '../layout.js';
-import { fileName, group, nothing, raw } from './shared.js';
+import { CommandCode, EXTENSION_BYTES, SLAVE_PREFIX_BYTES } from '../constants.js';
+import {
+  address,
+  type BodyOf,
+  counted,
+  crc32,
+  i64,
+  length,
+  record,
+  size,
+  tail,
+  text,
+  u8,
+} from '../layout.js';
+import { command, fileName, group, nothing, payloadCommand, raw } from './shared.js';
 
 const uploadRequest = record({
   /** 0 to 254, or ANY_STORE_PATH to let the storage choose. */
@@ -72,3 +83,122 @@ export const queryFileInfo = command(
   fileName,
   remoteFileInfo,
 );
+
+/**
+ * Appender files: files that may grow, be overwritten in part, and be cut. Their group is not
+ * sent: the storage knows its own.
+ */
+
+/** UPLOAD_APPENDER_FILE (23): as UPLOAD_FILE, for a file that may change later. */
+export const uploadAppenderFile = {
+  ...uploadFile,
+  name: 'UPLOAD_APPENDER_FILE',
+  code: CommandCode.uploadAppenderFile,
+};
+
+const appendRequest = record({
+  '#name': length,
+  /** Bytes to append, which follow. */
+  size,
+  /** `M00/3F/A2/...` */
+  name: counted(),
+});
+export type AppendRequest = BodyOf<typeof appendRequest>;
+
+/** APPEND_FILE (24) */
+export const appendFile = payloadCommand(
+  'APPEND_FILE',
+  CommandCode.appendFile,
+  appendRequest,
+  nothing,
+);
+
+const modifyRequest = record({
+  '#name': length,
+  /** Where the bytes go; at most the present size. */
+  offset: size,
+  size,
+  name: counted(),
+});
+export type ModifyRequest = BodyOf<typeof modifyRequest>;
+
+/** MODIFY_FILE (34): overwrites from `offset` on; writing past the end extends the file. */
+export const modifyFile = payloadCommand(
+  'MODIFY_FILE',
+  CommandCode.modifyFile,
+  modifyRequest,
+  nothing,
+);
+
+const truncateRequest = record(
+  {
+    '#name': length,
+    /** Bytes the file shall have; more than it has fills with zeros. */
+    size,
+    name: counted(),
+  },
+  'TRUNCATE_FILE',
+);
+export type TruncateRequest = BodyOf<typeof truncateRequest>;
+
+/** TRUNCATE_FILE (36) */
+export const truncateFile = command(
+  'TRUNCATE_FILE',
+  CommandCode.truncateFile,
+  truncateRequest,
+  nothing,
+);
+
+/** REGENERATE_APPENDER_FILENAME (38): the appender becomes a normal file of another name. */
+export const regenerateAppender = command(
+  'REGENERATE_APPENDER_FILENAME',
+  CommandCode.regenerateAppenderFilename,
+  record({ name: tail() }),
+  fileName,
+);
+
+/** Files that hang on another one: slaves, stored under its name, and links. */
+
+/** What a name has behind its master's, 1 to 16 of `A-Z a-z 0-9 . _ -`. */
+const prefix = text(SLAVE_PREFIX_BYTES);
+const extension = text(EXTENSION_BYTES);
+
+const slaveUploadRequest = record({
+  '#master': length,
+  /** Bytes that follow. */
+  size,
+  prefix,
+  extension,
+  /** Name of the master without its group. */
+  master: counted(),
+});
+export type SlaveUploadRequest = BodyOf<typeof slaveUploadRequest>;
+
+/** UPLOAD_SLAVE_FILE (21): stores a file under its master's name and a prefix. */
+export const uploadSlaveFile = payloadCommand(
+  'UPLOAD_SLAVE_FILE',
+  CommandCode.uploadSlaveFile,
+  slaveUploadRequest,
+  fileName,
+);
+
+const linkRequest = record(
+  {
+    '#master': length,
+    '#source': length,
+    '#signature': length,
+    group,
+    prefix,
+    extension,
+    /** Empty: the link gets a name of its own. */
+    master: counted(),
+    /** Name of the file the link leads to. */
+    source: counted(),
+    signature: counted(),
+  },
+  'CREATE_LINK',
+);
+export type LinkRequest = BodyOf<typeof linkRequest>;
+
+/** CREATE_LINK (20) */
+export const createLink = command('CREATE_LINK', CommandCode.createLink, linkRequest, fileName);

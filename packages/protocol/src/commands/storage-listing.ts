@@ -1,8 +1,7 @@
 import { ProtocolError } from '../bytes.js';
-import { command } from '../command.js';
 import { CommandCode } from '../constants.js';
 import { type BodyOf, record, u8 } from '../layout.js';
-import { group, nothing } from './shared.js';
+import { command, group, nothing } from './shared.js';
 
 /**
  * The files of one store path, as a storage lists them for a peer that has lost its

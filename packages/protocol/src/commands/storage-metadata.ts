@@ -1,8 +1,7 @@
 import { ProtocolError } from '../bytes.js';
-import { command } from '../command.js';
 import { CommandCode, MAX_METADATA_KEY_BYTES, MAX_METADATA_VALUE_BYTES } from '../constants.js';
 import { type BodyOf, counted, countedBytes, type Field, length, record, u8 } from '../layout.js';
-import { fileName, group, nothing, raw } from './shared.js';
+import { command, fileName, group, nothing, raw } from './shared.js';
 
 /**
  * Metadata: texts by name that hang on a file. On the wire and on disk it is one

@@ -1,8 +1,7 @@
 import { ProtocolError } from '../bytes.js';
-import { command } from '../command.js';
 import { CommandCode } from '../constants.js';
 import { type BodyOf, type Codec, only, record, size } from '../layout.js';
-import { raw } from './shared.js';
+import { command, raw } from './shared.js';
 
 /**
  * Not of FastDFS: what operators ask of a storage that moves its small files, and what

@@ -1,7 +1,6 @@
-import { command, payloadCommand } from '../command.js';
 import { CommandCode, MAX_NAME_BYTES } from '../constants.js';
 import { type BodyOf, type Codec, counted, i32, length, record, size, tail } from '../layout.js';
-import { group, nothing } from './shared.js';
+import { command, group, nothing, payloadCommand } from './shared.js';
 
 /**
  * How a storage passes its changes on to the other members of its group. The group field of

@@ -1,8 +1,7 @@
 import { ProtocolError } from '../bytes.js';
-import { command } from '../command.js';
 import { CommandCode } from '../constants.js';
 import { type BodyOf, type Codec, i32, i64, list, only, record, size, u8 } from '../layout.js';
-import { group, latin1, nothing, optional } from './shared.js';
+import { command, group, latin1, nothing, optional } from './shared.js';
 import { changeList, serverBrief, storageId, wideAddress } from './storage-tracker.js';
 
 /** What storages and trackers tell each other about who copies from whom. */

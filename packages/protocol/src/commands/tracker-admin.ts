@@ -1,8 +1,7 @@
 import { ByteReader, ByteWriter, ProtocolError } from '../bytes.js';
-import { command } from '../command.js';
 import { CommandCode, MAX_PORT, STORAGE_ID_BYTES } from '../constants.js';
 import { type Codec, flag, i32, i64, lines, record, tail } from '../layout.js';
-import { group, groupOnly, latin1, nothing } from './shared.js';
+import { command, group, groupOnly, latin1, nothing } from './shared.js';
 import { serverBrief } from './storage-tracker.js';
 
 /** What tools and operators ask a tracker: who leads, who is who, remove this. */

@@ -1,5 +1,4 @@
 import { ProtocolError } from '../bytes.js';
-import { command } from '../command.js';
 import { CommandCode, GROUP_WIDE_BYTES, IP_BYTES, VERSION_BYTES } from '../constants.js';
 import {
   address,
@@ -14,9 +13,8 @@ import {
   text,
   u8,
 } from '../layout.js';
-import { groupOnly, nothing } from './shared.js';
-import { statistics } from './statistics.js';
-import { storageId } from './storage-tracker.js';
+import { command, groupOnly, nothing } from './shared.js';
+import { statistics, storageId } from './storage-tracker.js';
 import { groupAndMaybeId } from './tracker-admin.js';
 
 /**

@@ -1,5 +1,4 @@
 import { ByteReader, ByteWriter, ProtocolError } from '../bytes.js';
-import { command } from '../command.js';
 import {
   CommandCode,
   type IpWidth,
@@ -9,7 +8,7 @@ import {
   QUERY_IP_BYTES,
 } from '../constants.js';
 import { address, type BodyOf, type Codec, port, record, tail, u8 } from '../layout.js';
-import { group, groupOnly, nothing } from './shared.js';
+import { command, group, groupOnly, nothing } from './shared.js';
 
 /** Where a file is to be sent, and where it is read or changed. */
 

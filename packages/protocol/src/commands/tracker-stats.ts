@@ -1,5 +1,4 @@
 import { ByteReader } from '../bytes.js';
-import { command } from '../command.js';
 import { CommandCode, GROUP_WIDE_BYTES, VERSION_BYTES } from '../constants.js';
 import {
   type BodyOf,
@@ -13,8 +12,8 @@ import {
   text,
   u8,
 } from '../layout.js';
-import { connectionCounts } from './statistics.js';
-import { storageId } from './storage-tracker.js';
+import { command } from './shared.js';
+import { connectionCounts, storageId } from './storage-tracker.js';
 
 /** How trackers, storages and store paths are, as a tracker knows it. */
 

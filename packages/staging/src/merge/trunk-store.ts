@@ -110,17 +110,18 @@ function checkTask(fileId: string, comment: string, taskId: Buffer): void {
 function adopt(fileId: string, entry: TrunkEntry): AdoptedFile {
   const key = parseKey(entry.name.slice(0, KEY_CHARS));
   if (!key) throw new ProtocolError(`entry "${entry.name}" of ${fileId} is not named by a key`);
-  const comment = readJson(entry.comment);
+  const { was, ...about } = readAbout(entry.comment);
+  const { size, crc32, offset } = entry;
+  return { file: { ...about, key, size, crc32 }, offset, was };
+}
+
+/** What a trunk's directory says of a file, and the map of a deployment too. */
+export function readAbout(text: string) {
+  const about = readJson(text);
   return {
-    file: {
-      ...readFileMeta(comment),
-      key,
-      size: entry.size,
-      crc32: entry.crc32,
-      stagedAt: Number(comment.stagedAt ?? 0),
-    },
-    offset: entry.offset,
-    was: readPlaces(comment.was),
+    ...readFileMeta(about),
+    stagedAt: Number(about.stagedAt ?? 0),
+    was: readPlaces(about.was),
   };
 }
 

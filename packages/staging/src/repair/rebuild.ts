@@ -42,6 +42,8 @@ const FINAL_PAUSE_MS = 60_000;
 export class Rebuild {
   readonly #parts: RebuildParts;
   readonly #stopped = new AbortController();
+  /** Ends the pause before the next pass. */
+  #wake = new AbortController();
   /** Trunks that have been reported. */
   readonly #reported = new Set<number>();
   #trunks: readonly TrunkRow[];
@@ -70,6 +72,17 @@ export class Rebuild {
     this.#running ??= this.#run();
   }
 
+  /** Reads the directories of these trunks too, from now on. */
+  add(trunks: readonly TrunkRow[]): void {
+    if (trunks.length === 0) return;
+    const isRunning = !this.isComplete;
+    this.#trunks = [...this.#trunks, ...trunks];
+    this.#isWaiting = true;
+    this.#noteComplete();
+    this.#wake.abort();
+    if (!isRunning) this.#running = this.#pass().then(() => this.#run());
+  }
+
   /** Resolves at the end of the first pass, or after `ms`. */
   async begin(ms: number): Promise<void> {
     if (this.isComplete) return;
@@ -87,7 +100,9 @@ export class Rebuild {
     const { signal } = this.#stopped;
     while (!this.isComplete && !signal.aborted) {
       const ms = this.#isWaiting ? AWAY_PAUSE_MS : FINAL_PAUSE_MS;
-      await sleep(ms, undefined, { signal, ref: false }).catch(() => undefined);
+      const paused = AbortSignal.any([signal, this.#wake.signal]);
+      await sleep(ms, undefined, { signal: paused, ref: false }).catch(() => undefined);
+      this.#wake = new AbortController();
       if (!signal.aborted) await this.#pass();
     }
   }
@@ -99,12 +114,14 @@ export class Rebuild {
       const state = fileMap.trunkByTask(taskId)?.state;
       return state === 'stored' || state === 'missing';
     };
+    const asked = this.#trunks.length;
     const trunks = this.#trunks.filter(isUnread);
     const unread = await adoptTrunks(fileMap, trunkStore, trunks, signal, onProgress);
     if (this.#stopped.signal.aborted) return;
-    this.#trunks = unread.map(({ trunk }) => trunk);
+    const added = this.#trunks.slice(asked);
+    this.#trunks = [...unread.map(({ trunk }) => trunk), ...added];
     this.#noteComplete();
-    const isWaiting = !unread.every(isFinal);
+    const isWaiting = added.length > 0 || !unread.every(isFinal);
     const isAnswered = this.#isWaiting && !isWaiting;
     this.#isWaiting = isWaiting;
     this.#report(unread);
@@ -149,9 +166,12 @@ function unreadable({ trunk, error }: UnreadTrunk): StoreError {
  * Confirms the trunks whose members the container knows; resolves with the others, whose
  * directories have to be read.
  */
-export async function settleKnown(fileMap: FileMap): Promise<TrunkRow[]> {
+export async function settleKnown(
+  fileMap: FileMap,
+  trunks = [...fileMap.trunksIn('stored'), ...fileMap.trunksIn('missing')],
+): Promise<TrunkRow[]> {
   const unread: TrunkRow[] = [];
-  for (const trunk of [...fileMap.trunksIn('stored'), ...fileMap.trunksIn('missing')]) {
+  for (const trunk of trunks) {
     const members = fileMap.members(trunk.id);
     // A plan may outlive the segments of its members: then only the trunk itself knows
     // them, and to take them for deleted would be to delete them.

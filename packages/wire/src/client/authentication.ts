@@ -11,8 +11,8 @@ import {
   Status,
   serverProof,
 } from '@stevedore/protocol';
-import type { Call } from './call.js';
 import type { Connection } from './connection.js';
+import type { Call } from './reply-reader.js';
 import { CollectedReply, MAX_SMALL_BODY_BYTES, ReplyReader } from './reply-reader.js';
 
 /**

@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Call } from './call.js';
 import type { Connection } from './connection.js';
-import type { ReplyReader } from './reply-reader.js';
+import type { Call, ReplyReader } from './reply-reader.js';
 
 /**
  * A body that comes in chunks, of a size known beforehand. Never more than

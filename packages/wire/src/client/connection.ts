@@ -1,7 +1,6 @@
 import { Socket } from 'node:net';
 import { type Address, plainAddress } from '../address.js';
-import type { Call } from './call.js';
-import type { ReplyReader } from './reply-reader.js';
+import type { Call, ReplyReader } from './reply-reader.js';
 
 /**
  * One socket to one server, carrying one request at a time. It is in exactly one

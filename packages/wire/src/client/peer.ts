@@ -11,9 +11,9 @@ import { AuthenticationError, ConnectionError, StatusError } from '../errors.js'
 import type { AccessSettings } from '../server/guard.js';
 import { authenticate } from './authentication.js';
 import { BodySource } from './body-source.js';
-import type { Call } from './call.js';
 import type { Connection } from './connection.js';
 import { MAX_TIMER_MS, Pool } from './pool.js';
+import type { Call } from './reply-reader.js';
 import { CollectedReply, ReplyReader } from './reply-reader.js';
 
 /**

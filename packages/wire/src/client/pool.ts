@@ -1,6 +1,6 @@
 import type { Address } from '../address.js';
-import type { Call } from './call.js';
 import { Connection, type SocketOptions } from './connection.js';
+import type { Call } from './reply-reader.js';
 
 /**
  * Connections to any number of addresses, bounded for each and for all together; each is

@@ -21,8 +21,7 @@ import {
   type StreamedReply,
 } from './handler.js';
 import type { ConnectionLimits } from './limits.js';
-import { quickAck } from './quick-ack.js';
-import { ByteSource, SocketSink } from './socket-bytes.js';
+import { ByteSource, quickAck, SocketSink } from './socket-bytes.js';
 
 /**
  * One accepted connection: reads a request, has its handler answer it, writes

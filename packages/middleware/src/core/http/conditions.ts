@@ -1,5 +1,7 @@
+import { randomBytes } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import { parseRanges, type WantedRanges } from './ranges.js';
+import type { ByteRange } from '@stevedore/client';
+import type { ContentPart } from './paced-content.js';
 
 /**
  * What a request asks for of a file that exists: all of it, pieces, or nothing
@@ -22,7 +24,6 @@ export interface Validators {
   readonly isDateStrong: boolean;
 }
 
-const WHOLE: Wanted = { kind: 'whole' };
 const NOT_MODIFIED: Wanted = { kind: 'not-modified' };
 const PRECONDITION_FAILED: Wanted = { kind: 'precondition-failed' };
 
@@ -88,4 +89,104 @@ function parseDate(text: string): number {
 
 function seconds(milliseconds: number): number {
   return Math.floor(milliseconds / 1000);
+}
+
+/**
+ * The Range header (RFC 9110, section 14) and its answer. Pure. A malformed header is
+ * ignored, as the standard allows, and so is one that asks for too many pieces; pieces that
+ * overlap or nearly touch become one: a short request never costs more than the whole file.
+ */
+
+export type WantedRanges =
+  | { readonly kind: 'whole' }
+  | { readonly kind: 'ranges'; readonly ranges: readonly ByteRange[] }
+  | { readonly kind: 'unsatisfiable' };
+
+/** More pieces than this in one request are answered with the whole file. */
+export const MAX_RANGES = 8;
+/** Pieces this near to each other are sent as one: a boundary between them would be longer. */
+const MERGE_GAP_BYTES = 128;
+
+const WHOLE: WantedRanges = { kind: 'whole' };
+const UNSATISFIABLE: WantedRanges = { kind: 'unsatisfiable' };
+/** Numbers of any length: `bytes=0-9223372036854775807` asks for all there is. */
+const SPEC = /^[ \t]*(\d*)-(\d*)[ \t]*$/;
+
+function parseRanges(header: string, size: number): WantedRanges {
+  if (!/^bytes=/i.test(header)) return WHOLE;
+  // One more than allowed is enough to know.
+  const specs = header.slice('bytes='.length).split(',', MAX_RANGES + 1);
+  if (specs.length > MAX_RANGES) return WHOLE;
+  const ranges: ByteRange[] = [];
+  for (const spec of specs) {
+    // An empty element of a list means nothing.
+    if (specs.length > 1 && spec.trim() === '') continue;
+    const range = parseSpec(spec, size);
+    if (range === 'malformed') return WHOLE;
+    if (range !== 'outside') ranges.push(range);
+  }
+  return ranges.length === 0 ? UNSATISFIABLE : { kind: 'ranges', ranges: coalesce(ranges) };
+}
+
+function parseSpec(spec: string, size: number): ByteRange | 'malformed' | 'outside' {
+  const match = SPEC.exec(spec);
+  if (!match) return 'malformed';
+  const [, first, last] = match;
+  if (first === '') {
+    if (last === '') return 'malformed';
+    const length = Number(last);
+    if (length === 0 || size === 0) return 'outside';
+    return { start: Math.max(0, size - length), end: size - 1 };
+  }
+  const start = Number(first);
+  if (last !== '' && Number(last) < start) return 'malformed';
+  if (start >= size) return 'outside';
+  return { start, end: last === '' ? size - 1 : Math.min(Number(last), size - 1) };
+}
+
+/** In the order that was asked for, unless some of them overlap or nearly touch. */
+function coalesce(ranges: readonly ByteRange[]): readonly ByteRange[] {
+  if (ranges.length === 1) return ranges;
+  const merged: ByteRange[] = [];
+  for (const range of [...ranges].sort((a, b) => a.start - b.start)) {
+    const last = merged.at(-1);
+    if (last && range.start - last.end <= MERGE_GAP_BYTES) {
+      merged[merged.length - 1] = { start: last.start, end: Math.max(last.end, range.end) };
+    } else {
+      merged.push(range);
+    }
+  }
+  return merged.length === ranges.length ? ranges : merged;
+}
+
+/** Several ranges of a file as one `multipart/byteranges` body of known length. */
+
+export interface MultiRange {
+  readonly contentType: string;
+  /** Bytes of the body. */
+  readonly length: number;
+  readonly parts: readonly ContentPart[];
+}
+
+export function multiRange(
+  fileBytes: number,
+  ranges: readonly ByteRange[],
+  type: string,
+): MultiRange {
+  const boundary = randomBytes(18).toString('base64url');
+  const parts: ContentPart[] = [];
+  let length = 0;
+  const add = (part: ContentPart): void => {
+    parts.push(part);
+    length += Buffer.isBuffer(part) ? part.length : part.end - part.start + 1;
+  };
+  for (const [index, range] of ranges.entries()) {
+    const head =
+      `${index === 0 ? '' : '\r\n'}--${boundary}\r\nContent-Type: ${type}\r\n` +
+      `Content-Range: bytes ${range.start}-${range.end}/${fileBytes}\r\n\r\n`;
+    add(Buffer.from(head, 'latin1'));
+    add(range);
+  }
+  add(Buffer.from(`\r\n--${boundary}--\r\n`, 'latin1'));
+  return { contentType: `multipart/byteranges; boundary=${boundary}`, length, parts };
 }

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ByteRange, StoredFile } from '@stevedore/client';
 import { ProblemError } from '../problems.js';
-import { wanted } from './conditions.js';
+import { multiRange, wanted } from './conditions.js';
 import {
   DEFAULT_TYPE,
   essence,
@@ -10,7 +10,6 @@ import {
   mediaType,
 } from './content-headers.js';
 import { type ContentPart, type Pace, type PacedContent, pacedContent } from './paced-content.js';
-import { multiRange } from './ranges.js';
 
 /**
  * The answer to a GET or HEAD of a stored file, as values that any server can

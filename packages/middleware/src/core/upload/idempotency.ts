@@ -4,8 +4,8 @@ import type { FileStore, Receipt } from '@stevedore/client';
 import { essence } from '../http/content-headers.js';
 import { maxFormBytes, type TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
-import type { ProgressGuard } from './client-bounds.js';
 import { boundaryOf, Form } from './form.js';
+import type { ProgressGuard } from './request-body.js';
 import { continueIfAsked, RequestBody } from './request-body.js';
 
 /**

@@ -3,11 +3,11 @@ import type { FileStore, PutOptions, Receipt } from '@stevedore/client';
 import { DEFAULT_TYPE, essence, fileNameOf, headerText } from '../http/content-headers.js';
 import { maxFormBytes, type TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
-import type { ProgressGuard, UploadRoom } from './client-bounds.js';
 import { checkBytes, checkedBody } from './content-check.js';
 import { digestCheck } from './digests.js';
 import { boundaryOf, Form } from './form.js';
 import { expiryOf, limitsUnder, typeProblem, type UploadPolicy } from './policy.js';
+import type { ProgressGuard, UploadRoom } from './request-body.js';
 import { continueIfAsked, RequestBody, readWhole, tooLarge } from './request-body.js';
 
 /**

@@ -1,0 +1,74 @@
+import { type AdoptionReport, adoptOrigin } from '@stevedore/client';
+import { formatBytes, type OptionTable, option } from '@stevedore/options';
+import type { Command } from 'commander';
+import { gatewayOptions } from '../options.js';
+import { UsageError } from './errors.js';
+import { addOptions, flags, jsonOption, optionsOf } from './options.js';
+import { startProgress } from './progress.js';
+
+/** `stevedore adopt`: another gateway takes over what one that will not return had in FastDFS. */
+
+const HELP = `
+The map gives the files to the other gateway, which does the work: it deletes and compacts them
+from then on, and the one that will not return is refused if it comes back. The command only
+waits, and may be stopped and started again. Files that only its disk had are lost.
+
+Examples:
+  stevedore adopt 4711 --map postgres://stevedore@10.0.0.9/stevedore
+  stevedore adopt 4711 --by 1234 --map postgres://stevedore@10.0.0.9/stevedore`;
+
+const adoptOptions = {
+  map: gatewayOptions.map,
+  ...flags({
+    by: option.integer(
+      0,
+      'origin of the gateway that adopts; 0: the only other one that is alive',
+      {
+        maximum: 65_535,
+      },
+    ),
+  }),
+  ...jsonOption,
+} satisfies OptionTable;
+
+export function configure(command: Command): void {
+  addOptions(command, adoptOptions)
+    .addHelpText('after', HELP)
+    .action(async (text: string) => {
+      const { map, by, json } = optionsOf(command, adoptOptions);
+      if (!/^\d{1,5}$/.test(text)) throw new UsageError(`"${text}" is no origin, 1 to 65535`);
+      if (map === '') throw new UsageError('name the map of the deployment with --map');
+      const progress = startProgress('the trunks');
+      try {
+        const report = await adoptOrigin({
+          ...{ map, origin: Number(text), by: by === 0 ? undefined : by },
+          onProgress: progress.update,
+          onAsked: (from, to, isAlive) => {
+            if (isAlive) return;
+            progress.warn(
+              `origin ${to.origin} has the files of origin ${from.origin} now and is not running: it takes them over when it starts`,
+            );
+          },
+        });
+        progress.stop();
+        process.stdout.write(`${json ? JSON.stringify(report) : describe(report)}\n`);
+        if (report.adopted < report.trunks) process.exitCode = 1;
+      } finally {
+        progress.stop();
+      }
+    });
+}
+
+function describe({ origin, by, trunks, adopted, lost, seenAt }: AdoptionReport): string {
+  const lines = [`origin ${by} has the ${adopted} trunks and large files of origin ${origin} now`];
+  if (adopted < trunks) {
+    lines.push(`${trunks - adopted} more could not be read: FastDFS has lost or damaged them`);
+  }
+  const when = `when it was last seen, ${seenAt.toISOString()}`;
+  lines.push(
+    lost.files === 0
+      ? `all that it had was in FastDFS ${when}; what it took since then is lost unless it was merged`
+      : `lost are at most ${lost.files} files, ${formatBytes(lost.bytes)}, that only its disk had ${when}, and what it took since then`,
+  );
+  return lines.join('\n');
+}

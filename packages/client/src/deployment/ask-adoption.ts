@@ -1,0 +1,96 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type DeploymentMap, type Gateway, IN_USE_MS, MapError, openMap } from '@stevedore/map';
+
+/**
+ * Gives the files of a gateway that will not return to another one, by the map alone: the other
+ * one finds there that it has adopted them, and does the work, now or at its next start.
+ */
+
+export interface AdoptionRequest {
+  /** URL of the map. */
+  readonly map: string;
+  readonly origin: number;
+  /** Undefined: the only other gateway that is alive. */
+  readonly by?: number | undefined;
+  /** Called as trunks are taken over. */
+  readonly onProgress?: (done: number, all: number) => void;
+  /** Called once the map has it; the work may be left to the gateway from then on. */
+  readonly onAsked?: (from: Gateway, by: Gateway, isAlive: boolean) => void;
+  readonly signal?: AbortSignal;
+}
+
+export interface AdoptionReport {
+  readonly origin: number;
+  readonly by: number;
+  /** Trunks and large files that the gateway had in FastDFS. */
+  readonly trunks: number;
+  /** Those of them whose files are the other gateway's now; the rest is damaged or gone. */
+  readonly adopted: number;
+  /** At most: what only its disk had when it was last seen. */
+  readonly lost: { readonly files: number; readonly bytes: number };
+  readonly seenAt: Date;
+}
+
+const LOOK_MS = 500;
+
+/** Resolves once the other gateway has taken over. Rejects with `MapError`. */
+export async function adoptOrigin(request: AdoptionRequest): Promise<AdoptionReport> {
+  const map = await openMap(request.map);
+  try {
+    await map.prepare();
+    return await adopted(map, request);
+  } finally {
+    await map.close();
+  }
+}
+
+async function adopted(map: DeploymentMap, request: AdoptionRequest): Promise<AdoptionReport> {
+  const { origin, signal, onAsked, onProgress } = request;
+  const [before, now] = [await map.gateways(), await map.now()];
+  const isAlive = ({ place, seenAt, adoption }: Gateway) =>
+    place !== '' && !adoption && now - seenAt < IN_USE_MS;
+  const by = request.by ?? chosen(before, origin, isAlive);
+  await map.adopt(origin, by);
+  const find = (list: readonly Gateway[], one: number) => list.find((each) => each.origin === one)!;
+  onAsked?.(find(before, origin), find(before, by), isAlive(find(before, by)));
+  // With it goes what it had adopted itself.
+  const origins = before
+    .filter((each) => each.origin === origin || each.adoption?.by === origin)
+    .map((each) => each.origin);
+  for (;;) {
+    const gateways = await map.gateways();
+    const adoptions = origins.map((each) => find(gateways, each).adoption!);
+    if (adoptions.some((adoption) => adoption.by !== by)) {
+      throw refused(`origin ${by} was adopted itself meanwhile`);
+    }
+    const trunks = adoptions.reduce((sum, each) => sum + each.trunks, 0);
+    const done = adoptions.reduce((sum, each) => sum + each.adopted, 0);
+    onProgress?.(done, trunks);
+    if (adoptions.every(({ isDone }) => isDone)) {
+      const { staged, seenAt } = find(gateways, origin);
+      return { origin, by, trunks, adopted: done, lost: staged, seenAt: new Date(seenAt) };
+    }
+    await sleep(LOOK_MS, undefined, signal ? { signal } : {});
+  }
+}
+
+function chosen(
+  gateways: readonly Gateway[],
+  origin: number,
+  isAlive: (gateway: Gateway) => boolean,
+): number {
+  const known = gateways.find((each) => each.origin === origin);
+  if (known?.adoption) return known.adoption.by;
+  const alive = gateways.filter((each) => each.origin !== origin && isAlive(each));
+  if (alive.length === 1) return alive[0]!.origin;
+  const named = alive.map((each) => `${each.origin} (${each.url ?? each.place})`).join(', ');
+  throw refused(
+    alive.length === 0
+      ? 'no other gateway is alive: start one, or name one that will start'
+      : `several gateways could adopt it, name one: ${named}`,
+  );
+}
+
+function refused(why: string): MapError {
+  return new MapError('adoption_refused', why);
+}

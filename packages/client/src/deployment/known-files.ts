@@ -1,0 +1,89 @@
+import type { DeploymentMap, MappedFile } from '@stevedore/map';
+import { LRUCache } from 'lru-cache';
+
+/**
+ * What the map says of keys, kept for a while: where a file is for a minute, that it is unknown
+ * for a second, that it is removed for ever, since a key is never used again. All keys that are
+ * asked for in one turn of the event loop are one question.
+ */
+
+const MAX_KEYS_PER_QUESTION = 500;
+const MAX_CACHED = 100_000;
+const FOUND_MS = 60_000;
+const UNKNOWN_MS = 1_000;
+
+export type Answer = MappedFile | 'removed' | undefined;
+
+interface Question {
+  readonly key: Buffer;
+  readonly resolve: (answer: Answer) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+export class KnownFiles {
+  readonly #map: Pick<DeploymentMap, 'find'>;
+  readonly #joined: () => Promise<unknown>;
+  readonly #found = new LRUCache<string, { readonly answer: Answer }>({ max: MAX_CACHED });
+  readonly #questions: Question[] = [];
+
+  /** `joined` resolves once the map may be asked. */
+  constructor(map: Pick<DeploymentMap, 'find'>, joined: () => Promise<unknown>) {
+    this.#map = map;
+    this.#joined = joined;
+  }
+
+  /** Without asking. */
+  known(key: Buffer): { readonly answer: Answer } | undefined {
+    return this.#found.get(textOf(key));
+  }
+
+  /** Rejects with `MapError`. */
+  ask(key: Buffer): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      this.#questions.push({ key, resolve, reject });
+      if (this.#questions.length === 1) setImmediate(() => this.#askAll());
+    });
+  }
+
+  forget(key: Buffer): void {
+    this.#found.delete(textOf(key));
+  }
+
+  /** Gives where the file was, if that is known. */
+  noteRemoved(key: Buffer): MappedFile | undefined {
+    const text = textOf(key);
+    const answer = this.#found.peek(text)?.answer;
+    this.#found.set(text, { answer: 'removed' });
+    return typeof answer === 'object' ? answer : undefined;
+  }
+
+  #askAll(): void {
+    while (this.#questions.length > 0) {
+      const asked = this.#questions.splice(0, MAX_KEYS_PER_QUESTION);
+      const answered = this.#joined().then(() => this.#map.find(asked.map(({ key }) => key)));
+      answered.then(
+        (answers) => {
+          for (const [index, { key, resolve }] of asked.entries()) {
+            resolve(this.#note(key, answers[index]));
+          }
+        },
+        (error) => {
+          for (const { reject } of asked) reject(error);
+        },
+      );
+    }
+  }
+
+  #note(key: Buffer, answer: Answer): Answer {
+    const text = textOf(key);
+    // A removal that was heard meanwhile is younger than this answer.
+    if (this.#found.peek(text)?.answer === 'removed') return 'removed';
+    const ttl = answer === undefined ? UNKNOWN_MS : FOUND_MS;
+    this.#found.set(text, { answer }, answer === 'removed' ? {} : { ttl });
+    return answer;
+  }
+}
+
+export function textOf(key: Uint8Array): string {
+  return Buffer.from(key).toString('base64url');
+}

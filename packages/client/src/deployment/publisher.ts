@@ -1,0 +1,82 @@
+import type { DeploymentMap, PlacedFile, RemovedFile } from '@stevedore/map';
+import { aboutOf, type Outbox, type OutboxEntry } from '@stevedore/staging';
+
+/**
+ * Publishes to the map what waits in the outbox of this server's FileMap, in order. An entry
+ * leaves the outbox once the map has it, so a crash in between publishes it again.
+ */
+
+const MAX_ENTRIES = 5_000;
+/** A trunk has as many files as fit; the map takes them in statements of so many. */
+const MAX_FILES = 5_000;
+
+export class Publisher {
+  readonly #map: Pick<DeploymentMap, 'place' | 'remove' | 'retire'>;
+  readonly #outbox: Outbox;
+
+  constructor(map: Pick<DeploymentMap, 'place' | 'remove' | 'retire'>, outbox: Outbox) {
+    this.#map = map;
+    this.#outbox = outbox;
+  }
+
+  /** Entries that wait. */
+  get pending(): number {
+    return this.#outbox.pending;
+  }
+
+  /** Publishes for so long; true if there is more. */
+  async publish(ms: number, onPublished: (entries: number) => void = () => {}): Promise<boolean> {
+    const end = performance.now() + ms;
+    for (;;) {
+      const entries = this.#outbox.read(MAX_ENTRIES);
+      if (entries.length === 0) return false;
+      for (let at = 0; at < entries.length; ) {
+        const { id, count } = await this.#publishSome(entries, at);
+        this.#outbox.forget(id);
+        onPublished(count);
+        at += count;
+        if (performance.now() > end) return true;
+      }
+    }
+  }
+
+  /** Publishes the deletions that follow each other, or one trunk; up to which entry. */
+  async #publishSome(
+    entries: readonly OutboxEntry[],
+    at: number,
+  ): Promise<{ readonly id: number; readonly count: number }> {
+    const first = entries[at]!;
+    if (first.what === 'trunk') {
+      const { taskId, state, fileId } = first.trunk;
+      if (state === 'retired') await this.#map.retire(taskId);
+      if (state === 'confirmed') {
+        const placed = first.files().map(placedOf);
+        for (let from = 0; from < placed.length || from === 0; from += MAX_FILES) {
+          const some = placed.slice(from, from + MAX_FILES);
+          await this.#map.place({ id: taskId, fileId: fileId! }, some);
+        }
+      }
+      return { id: first.id, count: 1 };
+    }
+    const removed: RemovedFile[] = [];
+    let last = first.id;
+    for (const entry of entries.slice(at)) {
+      if (entry.what !== 'deletion') break;
+      removed.push({ key: entry.key, trunk: entry.taskId });
+      last = entry.id;
+    }
+    await this.#map.remove(removed, true);
+    return { id: last, count: removed.length };
+  }
+}
+
+function placedOf(row: Parameters<typeof aboutOf>[0]): PlacedFile {
+  return {
+    key: row.key,
+    offset: row.trunk!.offset,
+    size: row.size,
+    crc32: row.crc32,
+    about: aboutOf(row),
+    expiresAt: row.expiresAt ?? null,
+  };
+}

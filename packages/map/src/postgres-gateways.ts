@@ -1,0 +1,191 @@
+import { randomBytes, randomInt } from 'node:crypto';
+import type postgres from 'postgres';
+import {
+  adoptionRefused,
+  checkOrigin,
+  inUse,
+  MapError,
+  originAdopted,
+  originTaken,
+  whyNotAdoptable,
+} from './errors.js';
+import {
+  type Adoption,
+  type Gateway,
+  IN_USE_MS,
+  type Joined,
+  type Joining,
+  type StagedFiles,
+} from './map.js';
+import { ATTEMPTS, codeOf, PostgresConnection } from './postgres-connection.js';
+import { MAX_ORIGIN, STEPS, VERSION_TABLE } from './schema.js';
+import { StoredKeys } from './stored-key.js';
+
+/** The tables of a map in PostgreSQL, and its gateways. */
+
+/** Two gateways made the same table at the same moment. */
+const MADE_TWICE = new Set(['23505', '42P07', '42710']);
+export const NOW = '(extract(epoch FROM clock_timestamp()) * 1000)::BIGINT';
+const COLUMNS = `origin, url, place, seen_at, staged_files, staged_bytes, adopter, adopted_at,
+  adopt_trunks, adopted_trunks`;
+
+export class PostgresGateways extends PostgresConnection {
+  protected keys = new StoredKeys(false);
+
+  async prepare(): Promise<void> {
+    await this.#prepared();
+  }
+
+  async join(gateway: Joining): Promise<Joined> {
+    const secret = await this.#prepared();
+    const { instance, place } = gateway;
+    const url = gateway.url ?? null;
+    const [known] = await this.run(
+      'SELECT origin, place, adopter FROM stevedore_gateway WHERE instance = $1',
+      [instance],
+    );
+    if (!known) return { origin: await this.#entered(gateway), secret };
+    const origin = known.origin as number;
+    checkOrigin(gateway, origin);
+    if (known.adopter !== null) throw originAdopted(origin, known.adopter as number);
+    const [entered] = await this.run(
+      `UPDATE stevedore_gateway SET url = $2, place = $3, seen_at = ${NOW}
+        WHERE instance = $1 AND adopter IS NULL
+          AND (place IN ($3, '') OR seen_at < ${NOW} - ${IN_USE_MS}) RETURNING origin`,
+      [instance, url, place],
+    );
+    if (!entered) throw inUse(known.place as string);
+    return { origin, secret };
+  }
+
+  async #entered({ instance, origin, url, place }: Joining): Promise<number> {
+    for (let attempt = 0; attempt < MAX_ORIGIN; attempt++) {
+      const wanted = origin ?? randomInt(1, MAX_ORIGIN + 1);
+      const rows = await this.run(
+        `INSERT INTO stevedore_gateway (origin, instance, url, place, seen_at, staged_files,
+            staged_bytes, adopt_trunks, adopted_trunks)
+          VALUES ($1, $2, $3, $4, ${NOW}, 0, 0, 0, 0)
+          ON CONFLICT (origin) DO NOTHING RETURNING origin`,
+        [wanted, instance, url ?? null, place],
+      );
+      if (rows.length > 0) return wanted;
+      if (origin !== undefined) throw originTaken(origin);
+    }
+    throw new MapError('origin_taken', 'every origin is taken');
+  }
+
+  async seen(origin: number, place: string, { files, bytes }: StagedFiles): Promise<boolean> {
+    const rows = await this.run(
+      `UPDATE stevedore_gateway SET seen_at = ${NOW}, staged_files = $3, staged_bytes = $4
+        WHERE origin = $1 AND place = $2 AND adopter IS NULL RETURNING origin`,
+      [origin, place, files, bytes],
+    );
+    return rows.length > 0;
+  }
+
+  async leave(origin: number, place: string): Promise<void> {
+    await this.run("UPDATE stevedore_gateway SET place = '' WHERE origin = $1 AND place = $2", [
+      origin,
+      place,
+    ]);
+  }
+
+  async gateways(): Promise<Gateway[]> {
+    const rows = await this.run(`SELECT ${COLUMNS} FROM stevedore_gateway ORDER BY origin`, []);
+    return rows.map(gatewayOf);
+  }
+
+  async adopt(origin: number, by: number): Promise<void> {
+    // That it is silent is looked at again in the row itself, as it is when it is changed.
+    const rows = await this.run(
+      `UPDATE stevedore_gateway SET adopter = $2,
+          adopted_at = CASE WHEN adopter = $2 THEN adopted_at END,
+          adopt_trunks = CASE WHEN adopter = $2 THEN adopt_trunks ELSE 0 END,
+          adopted_trunks = CASE WHEN adopter = $2 THEN adopted_trunks ELSE 0 END
+        WHERE (origin = $1 AND origin <> $2 AND (adopter = $2 OR adopter IS NULL
+            AND (place = '' OR seen_at < ${NOW} - ${IN_USE_MS}))
+          OR adopter = $1 AND EXISTS (SELECT 1 FROM stevedore_gateway g WHERE g.origin = $1
+            AND (g.adopter = $2 OR g.adopter IS NULL
+              AND (g.place = '' OR g.seen_at < ${NOW} - ${IN_USE_MS}))))
+        AND EXISTS (SELECT 1 FROM stevedore_gateway b WHERE b.origin = $2 AND b.adopter IS NULL)
+        RETURNING origin`,
+      [origin, by],
+    );
+    if (rows.some((row) => row.origin === origin)) return;
+    const why = whyNotAdoptable(await this.gateways(), origin, by, await this.now());
+    throw adoptionRefused(why ?? `origin ${origin} has changed meanwhile; try again`);
+  }
+
+  async noteAdoption(origin: number, adoption: Adoption): Promise<boolean> {
+    const { by, isDone, trunks, adopted } = adoption;
+    const rows = await this.run(
+      `UPDATE stevedore_gateway SET adopt_trunks = $3, adopted_trunks = $4,
+          adopted_at = CASE WHEN $5::BOOLEAN THEN coalesce(adopted_at, ${NOW}) END
+        WHERE origin = $1 AND adopter = $2 RETURNING origin`,
+      [origin, by, trunks, adopted, isDone],
+    );
+    return rows.length > 0;
+  }
+
+  async now(): Promise<number> {
+    const [row] = await this.run(`SELECT ${NOW} AS now`, []);
+    return Number(row!.now);
+  }
+
+  /** Makes what is missing of the schema. */
+  async #prepared(): Promise<string> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const { secret, spread } = await this.#prepare();
+        this.keys = new StoredKeys(spread);
+        return secret;
+      } catch (error) {
+        const { cause } = error as MapError;
+        if (attempt === ATTEMPTS || !MADE_TWICE.has(codeOf(cause))) throw error;
+      }
+    }
+  }
+
+  async #prepare(): Promise<{ secret: string; spread: boolean }> {
+    await this.run(VERSION_TABLE, []);
+    await this.run(
+      `INSERT INTO stevedore_map (only_one, version, secret, spread) VALUES (1, 0, $1, $2)
+        ON CONFLICT (only_one) DO NOTHING`,
+      [randomBytes(32).toString('hex'), this.options.spread],
+    );
+    const [row] = await this.run('SELECT version, secret, spread FROM stevedore_map', []);
+    const version = row!.version as number;
+    if (version > STEPS.length) {
+      throw new MapError(
+        'map_schema',
+        `the map's schema is version ${version}, this program knows ${STEPS.length}: use a later one`,
+      );
+    }
+    for (const step of STEPS.slice(version)) {
+      for (const statement of step) await this.run(statement.replaceAll('BYTES', 'BYTEA'), []);
+    }
+    if (version < STEPS.length) {
+      await this.run('UPDATE stevedore_map SET version = $1 WHERE version < $1', [STEPS.length]);
+    }
+    return { secret: row!.secret as string, spread: row!.spread as boolean };
+  }
+}
+
+function gatewayOf(row: postgres.Row): Gateway {
+  return {
+    origin: row.origin as number,
+    url: row.url as string | null,
+    place: row.place as string,
+    seenAt: Number(row.seen_at),
+    staged: { files: Number(row.staged_files), bytes: Number(row.staged_bytes) },
+    adoption:
+      row.adopter === null
+        ? undefined
+        : {
+            by: row.adopter as number,
+            isDone: row.adopted_at !== null,
+            trunks: Number(row.adopt_trunks),
+            adopted: Number(row.adopted_trunks),
+          },
+  };
+}

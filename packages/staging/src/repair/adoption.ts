@@ -1,0 +1,65 @@
+import { deletionRecord, type StoredTrunk, storedRecord } from '../container/records.js';
+import type { TrunkRow } from '../filemap/filemap.js';
+import type { Stores } from '../merge/trunk-store.js';
+import type { Deletions } from '../upkeep/deletions.js';
+import type { Retention } from '../upkeep/retention.js';
+import { type Rebuild, settleKnown } from './rebuild.js';
+
+/**
+ * Takes over the trunks of a container that is gone, as if they had been stored here: records name
+ * them and the deletions of their files, and their directories are read as for a FileMap that was
+ * lost. Everything may be done twice: what is known already is left as it is.
+ */
+export interface AdoptionParts extends Stores {
+  readonly deletions: Deletions;
+  readonly retention: Retention;
+  readonly rebuild: Rebuild;
+}
+
+export interface AdoptedTrunks {
+  readonly trunks: readonly AdoptedTrunk[];
+  /** Keys of files in them that are deleted. */
+  readonly deleted: AsyncIterable<readonly Buffer[]>;
+  /** FastDFS ids of files that no file of the deployment needs: they are removed. */
+  readonly unwanted: readonly string[];
+}
+
+export type AdoptedTrunk = Omit<StoredTrunk, 'doubtful' | 'blocks' | 'files'>;
+
+/** Trunks that one append names. */
+const TRUNKS_AT_ONCE = 500;
+
+export async function adopt(parts: AdoptionParts, adopted: AdoptedTrunks): Promise<void> {
+  const { fileMap, container, retention, rebuild, now } = parts;
+  const isNew = ({ taskId }: AdoptedTrunk) => fileMap.trunkByTask(taskId) === undefined;
+  const trunks = adopted.trunks.filter(isNew);
+  // A deletion is kept for the trunks that have its file: until these are named, no segment goes.
+  await retention.alone(async () => {
+    for await (const keys of adopted.deleted) await noteDeleted(parts, keys);
+    for (let at = 0; at < trunks.length; at += TRUNKS_AT_ONCE) {
+      const some = trunks.slice(at, at + TRUNKS_AT_ONCE);
+      const stored = some.map((trunk) => ({
+        ...trunk,
+        files: trunk.kind === 'whole' ? 1 : 0,
+        doubtful: false,
+      }));
+      await container.append(stored.map((trunk) => storedRecord(trunk, now())));
+    }
+  });
+  for (const fileId of adopted.unwanted) fileMap.addUnwanted(fileId);
+  const rows = trunks.flatMap(({ taskId }): TrunkRow[] => {
+    const row = fileMap.trunkByTask(taskId);
+    return row?.state === 'stored' ? [row] : [];
+  });
+  rebuild.add(await settleKnown(fileMap, rows));
+}
+
+async function noteDeleted(parts: AdoptionParts, keys: readonly Buffer[]): Promise<void> {
+  const { fileMap, container, deletions, now } = parts;
+  const unknown: Buffer[] = [];
+  for (const key of keys) {
+    if (fileMap.find(key)) await deletions.delete(key);
+    else if (!fileMap.isDeleted(key)) unknown.push(key);
+  }
+  if (unknown.length > 0) await container.append(unknown.map((key) => deletionRecord(key, now())));
+}

@@ -1,0 +1,178 @@
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { adoptOrigin, type FileStore, type OpenOptions, open } from '@stevedore/client';
+import { openDatabase } from '@stevedore/disk/sqlite';
+import { expect, it, onTestFinished } from 'vitest';
+import { temporaryFolder } from '../support/temporary.js';
+
+/** What becomes of the files of a server that will not return. */
+
+const GONE = { code: 'not_found' };
+
+async function server(options: OpenOptions): Promise<FileStore> {
+  const store = await open({ directory: temporaryFolder(), mergeMaxAge: '1h', ...options });
+  store.on('error', () => {});
+  onTestFinished(() => store.close());
+  return store;
+}
+
+async function soon<Result>(check: () => Promise<Result>): Promise<Result> {
+  const end = performance.now() + 20_000;
+  for (;;) {
+    try {
+      return await check();
+    } catch (error) {
+      if (performance.now() > end) throw error;
+      await sleep(20);
+    }
+  }
+}
+
+const bytesOf = async (store: FileStore, id: string) =>
+  (await (await store.get(id)).bytes()).toString();
+
+/** Three servers of one FastDFS; the third one is to be adopted. */
+async function three() {
+  const path = join(temporaryFolder(), 'map.db');
+  const map = `sqlite:${path}`;
+  const first = await server({ map });
+  const trackers = first.trackers as string[];
+  const second = await server({ map, trackers });
+  const directory = temporaryFolder();
+  const third = await server({ map, trackers, directory, smallFileLimit: '64KiB' });
+  const origin = third.deployment!.origin;
+  return { path, map, trackers, first, second, third, directory, origin };
+}
+
+const published = (store: FileStore) =>
+  soon(async () => expect(store.stats().map?.pending).toBe(0));
+
+it('another server has its merged files: it deletes and compacts them, by key and by slice id', async () => {
+  const { map, first, second, third, origin, directory, trackers } = await three();
+  const receipts = await Promise.all(
+    Array.from({ length: 10 }, (_, n) => third.put(`file ${n}`, { name: `${n}.txt` })),
+  );
+  const keys = receipts.map(({ key }) => key);
+  const large = await third.put(Buffer.alloc(200_000, 'x'), { name: 'large.bin' });
+  const goneLarge = await third.put(Buffer.alloc(200_000, 'y'), { name: 'gone.bin' });
+  await third.flush();
+  const ids = await Promise.all(keys.map((key) => third.settled(key)));
+  await third.delete(keys[0]!);
+  await third.delete(goneLarge.key);
+  const staged = await third.put('only there');
+  await published(third);
+  await third.close();
+
+  const before = first.stats();
+  const by = first.deployment!.origin;
+  const report = await adoptOrigin({ map, origin, by });
+  expect(report).toMatchObject({ origin, by, trunks: 2, adopted: 2 });
+  // Deleted by its own server, and for ever.
+  for (const store of [first, second]) {
+    await expect(store.get(keys[0]!)).rejects.toMatchObject(GONE);
+    await expect(store.get(ids[0]!)).rejects.toMatchObject(GONE);
+    await expect(store.get(goneLarge.key)).rejects.toMatchObject(GONE);
+    for (let n = 1; n < 10; n++) {
+      expect(await bytesOf(store, keys[n]!)).toBe(`file ${n}`);
+      expect(await bytesOf(store, ids[n]!)).toBe(`file ${n}`);
+    }
+    expect((await bytesOf(store, large.key)).length).toBe(200_000);
+  }
+  expect(first.stats().mergedFiles).toBe(before.mergedFiles + 10);
+  // The adopter says for certain that what only the disk had is nowhere.
+  await expect(first.get(staged.key)).rejects.toMatchObject(GONE);
+
+  await first.delete(keys[1]!);
+  await second.delete(keys[2]!);
+  await second.delete(ids[3]!);
+  await second.delete(large.key);
+  for (const store of [first, second]) {
+    for (const id of [1, 2, 3].flatMap((n) => [keys[n]!, ids[n]!])) {
+      await soon(() => expect(store.get(id)).rejects.toMatchObject(GONE));
+    }
+    await soon(() => expect(store.get(large.key)).rejects.toMatchObject(GONE));
+  }
+  // More than half of the trunk is dead: the adopter moves the rest under the same keys.
+  for (const n of [4, 5, 6]) await first.delete(keys[n]!);
+  await soon(async () => expect(first.stats().stagedFiles).toBe(3));
+  await first.flush();
+  await published(first);
+  for (const store of [first, second]) {
+    for (const n of [7, 8, 9]) {
+      expect(await bytesOf(store, keys[n]!)).toBe(`file ${n}`);
+    }
+    await soon(() => expect(store.get(keys[4]!)).rejects.toMatchObject(GONE));
+  }
+  const again = await adoptOrigin({ map, origin });
+  expect(again).toMatchObject({ by, trunks: 2, adopted: 2 });
+  const returned = open({ map, trackers, directory, mergeMaxAge: '1h' });
+  await expect(returned).rejects.toMatchObject({ code: 'origin_adopted' });
+});
+
+it('trunks of which the map had not heard are found in FastDFS', async () => {
+  const { path, map, first, second, third, origin } = await three();
+  const before = await third.put('before');
+  await third.flush();
+  await published(third);
+  const { key } = await third.put('the map was away');
+  await third.flush();
+  await published(third);
+  await third.close();
+  const database = openDatabase(path);
+  const forget = (table: string) =>
+    database
+      .prepare(`DELETE FROM ${table} WHERE trunk <> (SELECT min(trunk) FROM stevedore_trunk)`)
+      .run();
+  for (const table of ['stevedore_file', 'stevedore_trunk']) forget(table);
+  database.close();
+  await expect(second.get(key)).rejects.toMatchObject({ code: 'storage_unavailable' });
+  const by = first.deployment!.origin;
+  expect(await adoptOrigin({ map, origin, by })).toMatchObject({ trunks: 2, adopted: 2 });
+  for (const store of [first, second]) {
+    expect(await soon(() => bytesOf(store, key))).toBe('the map was away');
+    expect(await bytesOf(store, before.key)).toBe('before');
+  }
+});
+
+it('a server that is alive is not adopted, and one that was meanwhile stops', async () => {
+  const { path, map, first, third, origin } = await three();
+  await soon(async () => expect(third.stats().map?.isMapAvailable).toBe(true));
+  const by = first.deployment!.origin;
+  const refused = { code: 'adoption_refused' };
+  await expect(adoptOrigin({ map, origin, by })).rejects.toMatchObject(refused);
+  await expect(adoptOrigin({ map, origin })).rejects.toMatchObject(refused);
+  await expect(adoptOrigin({ map, origin: by, by })).rejects.toMatchObject(refused);
+  const other = (origin % 65_535) + 1;
+  await expect(adoptOrigin({ map, origin: other, by })).rejects.toMatchObject(refused);
+  // As if it had been stopped for long.
+  const database = openDatabase(path);
+  database.prepare('UPDATE stevedore_gateway SET seen_at = 0 WHERE origin = ?').run(origin);
+  const stopped = new Promise((resolve) => third.on('refused', resolve));
+  await adoptOrigin({ map, origin, by });
+  database.close();
+  expect(await stopped).toMatchObject({ code: 'origin_adopted' });
+  await soon(() => expect(third.put('too late')).rejects.toMatchObject({ code: 'closed' }));
+}, 30_000);
+
+it('who is adopted passes on what it has adopted', async () => {
+  const { map, first, second, third, origin } = await three();
+  const { key } = await third.put('a file');
+  await third.flush();
+  await published(third);
+  await third.close();
+  const middle = second.deployment!.origin;
+  await adoptOrigin({ map, origin, by: middle });
+  const own = await second.put('another');
+  await second.flush();
+  await published(second);
+  await second.close();
+  await adoptOrigin({ map, origin: middle });
+  for (const [id, content] of [
+    [key, 'a file'],
+    [own.key, 'another'],
+  ] as const) {
+    await soon(async () => expect(await bytesOf(first, id)).toBe(content));
+    await first.delete(id);
+    await expect(first.get(id)).rejects.toMatchObject(GONE);
+  }
+});
