@@ -120,7 +120,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     refuseWhileClosing(app, connections);
     // Never read, and so never timed: a body of no upload could arrive without end.
     app.addHook('onRequest', ({ method, raw }, reply, done) => {
-      if (method !== 'POST') files.closeIfUnread(raw, reply.raw);
+      if (method !== 'POST' && method !== 'PATCH') files.closeIfUnread(raw, reply.raw);
       done();
     });
     demandHost(app, hostNames);

@@ -5,7 +5,7 @@ import { startMemoryCluster } from '@stevedore/fastdfs/testing';
 import { parseFileId, parseSliceId } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { Random } from '../support/random.js';
-import { until } from '../support/staging.js';
+import { emptied } from '../support/store.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** Affinity groups on their way: into the trunk side by side, out of it together. */
@@ -59,12 +59,7 @@ async function filledStore(
   }
   await filling.flush();
   await filling.close();
-  const store = await openStore(own);
-  // Only the newest segment stays: one of another file.
-  await store.put('something else');
-  await store.flush();
-  await until(() => store.stats().containerBytes < 5000);
-  return { store, files };
+  return { store: await emptied(await openStore(own)), files };
 }
 
 /** Downloads from FastDFS from now on. */

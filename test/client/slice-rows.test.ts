@@ -6,7 +6,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { groupOf } from '../storage/group.js';
 import { until } from '../storage/support.js';
 import { Random } from '../support/random.js';
-import { openStore } from '../support/store.js';
+import { emptied, openStore } from '../support/store.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** Files of one trunk that are read often, through a store that has none of their bytes. */
@@ -26,11 +26,7 @@ async function merged(directory: string, options: Parameters<typeof openStore>[0
   }
   await filling.flush();
   await filling.close();
-  // The newest segment stays on this disk in any case: it is one of another file.
-  const store = await openStore(own);
-  await store.put('something else');
-  await store.flush();
-  await until(() => store.stats().containerBytes < 5000);
+  const store = await emptied(await openStore(own));
   const read = async ({ key }: { key: string }) => (await store.get(key)).bytes();
   return { store, files, read };
 }

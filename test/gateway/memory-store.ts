@@ -148,6 +148,8 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
 
   stats(): StoreStats {
     return {
+      unfinishedUploads: 0,
+      unfinishedBytes: 0,
       stagedFiles: this.files.size,
       stagedBytes: 0,
       mergedFiles: 0,

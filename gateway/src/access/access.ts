@@ -64,6 +64,8 @@ export interface UploadAsked extends AskedBy {
 
 const OPEN: ReadGrant = { private: false };
 const NOTHING = (): void => {};
+/** Begins the scope of uploads by a presigned URL; an API key's id has no blank. */
+const PRESIGNED = 'presigned ';
 const NO_POLICY: UploadPolicy = Object.freeze({});
 
 export class Access {
@@ -141,15 +143,32 @@ export class Access {
       return { policy: NO_POLICY, scope: '', begin: NOTHING, done: NOTHING };
     }
     const key = this.#demand(asked, 'write');
-    const quota = this.#usage.setAside(key, asked.maxBytes);
+    return { ...this.#underQuota(key, asked.maxBytes), scope: key.id, begin: NOTHING };
+  }
+
+  /**
+   * A request of an upload in several requests. `scope` is that of its beginning, undefined
+   * where it has ended. Who began it by a presigned URL has no key: its own URL is enough.
+   */
+  resume(asked: UploadAsked, scope: string | undefined): Pick<UploadGrant, 'policy' | 'done'> {
+    if (!this.#keys) this.#crossSite.demandOwn(asked.headers);
+    if (!this.#keys || scope?.startsWith(PRESIGNED)) return { policy: NO_POLICY, done: NOTHING };
+    const key = this.#demand(asked, 'write');
+    if (scope !== undefined && scope !== key.id) {
+      throw new ProblemError('not_found', 'There is no such upload of this key.');
+    }
+    if (asked.maxBytes === 0) return { policy: NO_POLICY, done: NOTHING };
+    return this.#underQuota(key, asked.maxBytes);
+  }
+
+  #underQuota(key: ApiKey, maxBytes: number): Pick<UploadGrant, 'policy' | 'done'> {
+    const quota = this.#usage.setAside(key, maxBytes);
     return {
       // Limits for a single upload cost time; none are needed where the announced bytes fit.
       policy:
-        quota && quota.bytes < asked.maxBytes
+        quota && quota.bytes < maxBytes
           ? { maxFileBytes: quota.bytes, maxTotalBytes: quota.bytes }
           : NO_POLICY,
-      scope: key.id,
-      begin: NOTHING,
       done: (bytes = 0) => quota?.settle(bytes),
     };
   }
@@ -158,7 +177,7 @@ export class Access {
     const { nonce } = parameters;
     const policy = policyOf(parameters);
     // The holder of one URL learns nothing of uploads by another.
-    const scope = `presigned ${identity}`;
+    const scope = `${PRESIGNED}${identity}`;
     if (nonce === undefined) return { policy, scope, begin: NOTHING, done: NOTHING };
     const mark = uploadMark('presigned', nonce);
     return {

@@ -123,15 +123,28 @@ function hostOf(origin: string): string | undefined {
  * header that a page sets, not a cookie.
  */
 
-const METHODS = ['GET', 'HEAD', 'POST', 'DELETE', 'OPTIONS'];
+const METHODS = ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE', 'OPTIONS'];
 const EXPOSED = [
   'Accept-Ranges',
   'Content-Disposition',
+  'Content-Location',
   'Content-Range',
   'ETag',
   'Idempotency-Replayed',
   'Location',
   'Retry-After',
+  'Tus-Checksum-Algorithm',
+  'Tus-Extension',
+  'Tus-Max-Size',
+  'Tus-Resumable',
+  'Tus-Version',
+  'Upload-Concat',
+  'Upload-Defer-Length',
+  'Upload-Expires',
+  'Upload-Length',
+  'Upload-Metadata',
+  'Upload-Offset',
+  'X-File-Key',
 ];
 const PREFLIGHT_SECONDS = 600;
 

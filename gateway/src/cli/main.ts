@@ -66,6 +66,11 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     summary: 'rebuild the FileMap from container and trunks',
     load: async () => (await import('./upkeep.js')).rebuild,
   },
+  map: {
+    usage: 'map <action>',
+    summary: 'fill, check or rebuild the map of a deployment',
+    load: async () => (await import('./map.js')).configure,
+  },
   adopt: {
     usage: 'adopt <origin>',
     summary:

@@ -17,6 +17,12 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
   ['large_files_in_flight', 'Large files being stored.', (s) => s.largeFilesInFlight],
   ['uploads_in_flight', 'Uploads whose bytes are arriving.', (s) => s.uploadsInFlight],
   [
+    'unfinished_uploads',
+    'Uploads in several requests that have begun and not ended.',
+    (s) => s.unfinishedUploads,
+  ],
+  ['unfinished_bytes', 'Bytes of unfinished uploads.', (s) => s.unfinishedBytes],
+  [
     'unpackable_files',
     'Staged files whose bytes on this disk are damaged.',
     (s) => s.unpackableFiles,

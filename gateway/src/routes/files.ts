@@ -5,7 +5,6 @@ import {
   checkKey,
   DEFAULT_TYPE,
   essence,
-  type Files,
   narrowPolicy,
   ProblemError,
   SKEW_MS,
@@ -15,20 +14,16 @@ import {
 import { extensionOf, type FileId, fileKind, isTrunkId, parseFileId } from '@stevedore/protocol';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { lookup } from 'mime-types';
-import type { Access, AskedBy, ReadGrant } from '../access/access.js';
-import type { Policies } from '../access/policies.js';
+import type { AskedBy, ReadGrant } from '../access/access.js';
 import type { ReadyAnswers } from '../http/ready-answers.js';
 import { type Answering, answeringWith, type Call, route } from '../http/route.js';
 import { POLICY_UPLOAD } from '../openapi/operations.js';
 import { peerRoutes } from './peers.js';
+import { beginUpload, resumableRoutes, type UploadRoutes } from './resumable.js';
 
 /** Where files are: by their keys, by their FastDFS ids, and where they are uploaded to. */
 
-export interface FileRoutes {
-  readonly files: Files;
-  readonly access: Access;
-  readonly policies: Policies;
-  readonly maxFileBytes: number;
+export interface FileRoutes extends UploadRoutes {
   /** Serves whole trunks by their ids too. */
   readonly serveTrunks: boolean;
   /** Takes answers that can be given again. */
@@ -41,6 +36,7 @@ export function fileRoutes(app: FastifyInstance, routes: FileRoutes): void {
   keyRoutes(app, routes, answering);
   fastdfsRoutes(app, routes, answering);
   uploadRoutes(app, routes, answering);
+  resumableRoutes(app, routes, answering);
   peerRoutes(app, files, answering);
 }
 
@@ -179,15 +175,15 @@ function uploadRoutes(app: FastifyInstance, routes: FileRoutes, answering: Answe
   }
 }
 
-function upload(
-  { files, access, policies, maxFileBytes }: FileRoutes,
-  name: string | undefined,
-): Call {
+function upload(routes: FileRoutes, name: string | undefined): Call {
+  const { files, access, policies, maxFileBytes } = routes;
   const own = policies[name ?? 'default'] ?? {};
   const path = uploadPath(name);
+  const begin = name === undefined ? undefined : beginUpload(routes, name);
   return async (request, reply) => {
     const { raw } = request;
     const { headers, query } = request as AskedBy;
+    if (begin && headers['tus-resumable'] !== undefined) return begin(request, reply);
     const maxBytes = mostBytes(raw, own, maxFileBytes);
     const grant = access.upload({ headers, query, maxBytes }, path);
     let storedBytes: number | undefined;

@@ -255,7 +255,12 @@ function aboutBlob(blob: Blob): PutOptions {
   };
 }
 
-function checkMeta({ name = '', type = DEFAULT_TYPE, group, expiresAt }: PutOptions): FileMeta {
+export function checkMeta({
+  name = '',
+  type = DEFAULT_TYPE,
+  group,
+  expiresAt,
+}: PutOptions): FileMeta {
   checkText('name', name, MAX_FILE_NAME_BYTES);
   checkText('type', type, MAX_TYPE_BYTES);
   if (group !== undefined) checkText('group', group, MAX_GROUP_BYTES);
@@ -280,6 +285,6 @@ function checkSize(announced: number | undefined, size: number): void {
   );
 }
 
-function tooLarge(maxBytes: number): StoreError {
+export function tooLarge(maxBytes: number): StoreError {
   return new StoreError('too_large', `the body is longer than the ${maxBytes} bytes allowed`);
 }

@@ -100,7 +100,8 @@ export class Lookup {
       if (neighbour) return neighbour.lookup.find(id, { onlyHere: true });
       const foreign = this.#foreignKey(key, onlyHere);
       if (foreign) return foreign.find(key, signal);
-      const held = onlyHere ? await this.#heldFile(key) : undefined;
+      // The one that another server asks may keep the second copy of a third one's file.
+      const held = onlyHere ? await this.#foreignKey(key, false)?.findHeld(key) : undefined;
       return held ?? this.#storedRow(this.row(id));
     }
     const fileId = parseFileId(id);
@@ -164,12 +165,6 @@ export class Lookup {
     // A file that was adopted is like one of its own.
     const isHere = staging.fileMap.find(key) !== undefined || staging.fileMap.isDeleted(key);
     return isHere ? undefined : foreignFiles;
-  }
-
-  /** A staged file of another server, which is away, if this one keeps its second copy. */
-  async #heldFile(key: Buffer): Promise<StoredFile | undefined> {
-    if (this.#parts.staging.fileMap.isDeleted(key)) return undefined;
-    return this.#foreignKey(key, false)?.findHeld(key);
   }
 
   /** A file of another server, from where the map says that its bytes are. */

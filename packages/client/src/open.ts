@@ -1,6 +1,7 @@
 import { randomFillSync, randomInt } from 'node:crypto';
 import { rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { deferred } from '@stevedore/async';
 import { type DeploymentMap, MapError, openMap } from '@stevedore/map';
 import {
@@ -55,6 +56,7 @@ async function openStore(
   options: OpenOptions,
   onRebuild?: (done: number, all: number) => void,
   neighbours?: readonly NeighbourOptions[],
+  hasMap: 'anew' | true = true,
 ): Promise<{ readonly staging: Staging; readonly store: LocalFileStore }> {
   const parsed = parseStoreOptions(options);
   const secrets = await readClusterSecrets(parsed.clusterSecretFile);
@@ -75,7 +77,7 @@ async function openStore(
       directory,
       ...(map
         ? {
-            hasMap: true,
+            hasMap,
             origin: async () => {
               const joining = { ...(await identity()), origin: undefined };
               return (await map.join(joining)).origin;
@@ -95,6 +97,7 @@ async function openStore(
         : {}),
       trunkBytes: parsed.trunkSize,
       maxAgeMs: parsed.mergeMaxAge,
+      unfinishedAgeMs: parsed.unfinishedAge,
       containerBytes: parsed.containerSize,
       retainBytes: parsed.retain,
       confirmCopies: parsed.confirmCopies,
@@ -165,6 +168,8 @@ async function enter(map: DeploymentMap, joining: Deployed['joining']): Promise<
  * no gateway has the directory.
  */
 export interface Upkeep extends AsyncDisposable {
+  /** Those that the store works with. */
+  readonly trackers: readonly string[];
   fsck(options: UpkeepOptions): Promise<FsckReport>;
   scrub(options: ScrubOptions): Promise<ScrubReport>;
   /** Merges all waiting files, so that files that were staged again are in FastDFS. */
@@ -190,6 +195,7 @@ export async function openForUpkeep(
   const { staging, store } = await openStore({ ...options, scrubRate: 0 }, onRebuild);
   if (extras.onError) store.on('error', extras.onError);
   return {
+    trackers: store.trackers,
     fsck: (how) => staging.fsck(how),
     scrub: (how) => staging.scrub(how),
     flush: () => store.flush(),
@@ -197,6 +203,44 @@ export async function openForUpkeep(
     close: () => store.close(),
     [Symbol.asyncDispose]: () => store.close(),
   };
+}
+
+export interface FillReport {
+  readonly trunks: number;
+  readonly files: number;
+}
+
+const LOOK_MS = 200;
+
+/**
+ * Publishes to the map all that the store of a directory has merged and deleted; nothing else may
+ * have the directory. What was published when it is stopped is not published again.
+ */
+export async function fillMap(
+  options: OpenOptions,
+  onProgress: (done: number, all: number) => void,
+  onError: (error: Error) => void,
+): Promise<FillReport> {
+  const { directory } = parseStoreOptions(options);
+  await requireStore(resolve(directory), ['container', 'filemap.sqlite']);
+  const { store } = await openStore(
+    { ...options, scrubRate: 0 },
+    () => undefined,
+    undefined,
+    'anew',
+  );
+  store.on('error', onError);
+  try {
+    const all = store.stats().map!.pending;
+    for (;;) {
+      const { trunks, mergedFiles, map } = store.stats();
+      onProgress(all - map!.pending, all);
+      if (map!.pending === 0) return { trunks, files: mergedFiles };
+      await sleep(LOOK_MS);
+    }
+  } finally {
+    await store.close();
+  }
 }
 
 /** Throws the FileMap away; the next opening makes it anew. Nothing may have the directory. */

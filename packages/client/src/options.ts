@@ -80,6 +80,11 @@ export const storeOptions = {
     { minimum: '1B', maximum: '16MiB' },
   ),
   maxFileSize: option.size('1GiB', 'longest file; a longer upload is refused', { minimum: '1B' }),
+  unfinishedAge: option.duration(
+    '1d',
+    'age at which an upload in several requests that was not finished is removed',
+    { minimum: '1s' },
+  ),
   directMaxWait: option.duration(
     '100ms',
     'longest time that files put in direct mode are collected',

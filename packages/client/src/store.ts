@@ -34,6 +34,7 @@ import type {
   Receipt,
   StoredFile,
   StoreStats,
+  UnfinishedUploads,
 } from './types.js';
 import { Uploads } from './uploads.js';
 
@@ -72,6 +73,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #reader: Reader;
   readonly #lookup: Lookup;
   readonly #settling: Settling;
+  readonly unfinished: UnfinishedUploads;
   readonly deployment?: Deployment;
   readonly neighbours?: Neighbours;
   readonly held?: HeldCopies;
@@ -100,6 +102,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       throwIfClosed: () => this.#throwIfClosed(),
       cache: this.#reader.cache,
     });
+    this.unfinished = this.#uploads.unfinished;
     const onRead: OnRead = (key, bytes, read) => this.#countRead(key, bytes, read);
     const { deployed, now } = parts;
     if (deployed) {

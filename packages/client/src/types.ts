@@ -165,6 +165,62 @@ export interface CachedFiles {
   served(file: CachedFile): void;
 }
 
+export interface BeginOptions extends Pick<PutOptions, 'name' | 'type' | 'group' | 'size'> {
+  /** How long the file lives once it is finished. Default: for ever. */
+  readonly ttlMs?: number;
+  /** 16 bytes that mark the upload, for `findOnce`, once it is a file. */
+  readonly once?: Uint8Array;
+  /** Up to 8 KiB of the caller's own words, given back by `find`. */
+  readonly note?: string;
+}
+
+export interface UnfinishedUpload {
+  /** The key of the file that it will be; good for nothing but these calls until then. */
+  readonly id: string;
+  readonly name: string;
+  readonly type: string;
+  readonly group?: string;
+  readonly ttlMs?: number;
+  readonly note: string;
+  readonly createdAt: Date;
+  /** Of the whole file, once it is known. */
+  readonly size?: number;
+  /** Bytes that are durable: the next ones begin here. */
+  readonly offset: number;
+}
+
+/**
+ * Uploads in several requests. They stay on this server's disk, over restarts too, until they
+ * are finished, removed, or older than `unfinishedAge`. All reject with `not_found` for an
+ * upload that is not there.
+ */
+export interface UnfinishedUploads {
+  readonly maxAgeMs: number;
+  begin(options?: BeginOptions): Promise<UnfinishedUpload>;
+  find(id: string): UnfinishedUpload | undefined;
+  /** The same once all calls for it that are under way have ended. */
+  settled(id: string): Promise<UnfinishedUpload | undefined>;
+  /**
+   * Adds bytes and resolves with the new offset: they are durable. If the body fails, what came
+   * of it before is kept, unless there is a `check`: it is called behind the last byte, and what
+   * it throws, or a body that fails, takes all bytes of the call back.
+   * Rejects with `offset_mismatch` if there are more or fewer bytes than `offset`, `too_large`.
+   */
+  append(
+    id: string,
+    offset: number,
+    body: AsyncIterable<Uint8Array>,
+    check?: () => void,
+  ): Promise<number>;
+  /** Rejects with `length_mismatch` if the size is known, or too short. */
+  declareSize(id: string, size: number): Promise<void>;
+  /** The bytes from `start` to before `end`; `end` is the offset by default. */
+  read(id: string, start?: number, end?: number): AsyncIterable<Uint8Array>;
+  /** Makes it a file, under its id as the key. Rejects with `length_mismatch` before its end. */
+  finish(id: string): Promise<Receipt>;
+  remove(id: string): Promise<void>;
+}
+
 export interface Readiness {
   readonly ready: boolean;
   /** Can files be acknowledged durably now? */
@@ -236,6 +292,8 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
    * deleted by the storage: one of Stevedore does that, a stock one does not know slices.
    */
   delete(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<void>;
+  /** Uploads in several requests; a store may have no such thing. */
+  readonly unfinished?: UnfinishedUploads;
   /** The server's part in a deployment; undefined without a map. */
   readonly deployment?: Pick<Deployment, 'origin' | 'secret' | 'speaksFor'>;
   /** Copies that it holds of what other servers have staged; undefined without a map. */

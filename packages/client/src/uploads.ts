@@ -1,16 +1,11 @@
 import type { FileCache } from '@stevedore/cache';
 import type { FastdfsClient } from '@stevedore/fastdfs';
-import {
-  formatKey,
-  type NewFile,
-  type StagedCopies,
-  type Staging,
-  StoreError,
-} from '@stevedore/staging';
+import { formatKey, type NewFile, type Staging, StoreError } from '@stevedore/staging';
 import { type PutMessage, putChannel } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { checkText, Intake, type StageOptions, type Taken } from './intake.js';
+import { onceText } from './once.js';
 import type { StoreOptions } from './options.js';
 import { invalidOption } from './options.js';
 import type {
@@ -21,7 +16,9 @@ import type {
   PutPart,
   Receipt,
   StoreStats,
+  UnfinishedUploads,
 } from './types.js';
+import { LocalUnfinishedUploads } from './unfinished-uploads.js';
 
 /**
  * The store's uploads. Bodies are taken in and staged or, in direct mode, written to FastDFS. Each
@@ -41,8 +38,6 @@ export interface UploadsParts {
   readonly cache: FileCache;
 }
 
-/** Bytes of the mark of an upload that may be sent twice. */
-const ONCE_BYTES = 16;
 /** For a large file to reach FastDFS, where that is its second copy. */
 const LARGE_COPY_TIMEOUT_MS = 120_000;
 
@@ -50,6 +45,7 @@ export class Uploads {
   readonly #parts: UploadsParts;
   readonly #intake: Intake;
   readonly direct: DirectBuffer;
+  readonly unfinished: UnfinishedUploads;
   readonly #counts = { acknowledgedFiles: 0, acknowledgedBytes: 0, failedUploads: 0 };
 
   constructor(parts: UploadsParts) {
@@ -59,6 +55,20 @@ export class Uploads {
       smallFileBytes: options.smallFileLimit,
       maxFileBytes: options.maxFileSize,
       sync: options.durability === 'sync',
+    });
+    this.unfinished = new LocalUnfinishedUploads({
+      ...{ staging, limits: this.#intake.limits, now: parts.now },
+      maxAgeMs: options.unfinishedAge,
+      throwIfClosed: parts.throwIfClosed,
+      stored: ({ name, type, group }, store) => {
+        const upload = async () => {
+          const file = await store();
+          await this.#secondCopies([file]);
+          return this.#acknowledged(file);
+        };
+        if (!putChannel.hasSubscribers) return upload();
+        return putChannel.tracePromise(upload, { store: parts.store, name, type, group });
+      },
     });
     this.direct = new DirectBuffer({
       trunkStore: new FastdfsTrunkStore(client),
@@ -149,8 +159,7 @@ export class Uploads {
   /** What was taken is safe when it resolves, as far as it is to be. */
   async #stage(taken: readonly Taken[], how: StageOptions): Promise<NewFile[]> {
     const files = await this.#intake.stage(taken, how, this.#parts.now());
-    const { copies } = this.#parts.staging;
-    if (copies) await this.#copyLarge(files, copies);
+    if (this.#parts.staging.copies) await this.#secondCopies(files);
     return files;
   }
 
@@ -158,9 +167,10 @@ export class Uploads {
    * A large file is not in the container, and so not at the partner: its second copy is the one
    * that FastDFS has, and it is acknowledged once that is there.
    */
-  async #copyLarge(files: readonly NewFile[], copies: StagedCopies): Promise<void> {
+  async #secondCopies(files: readonly NewFile[]): Promise<void> {
+    const { copies } = this.#parts.staging;
     const large = files.filter(({ body }) => body === undefined);
-    if (large.length === 0) return;
+    if (!copies || large.length === 0) return;
     const { merged, staging } = this.#parts;
     const signal = AbortSignal.timeout(LARGE_COPY_TIMEOUT_MS);
     try {
@@ -203,9 +213,7 @@ function stageOptions({ durability, once }: Pick<PutOptions, 'durability' | 'onc
     throw invalidOption('durability: sync or os');
   }
   if (once === undefined) return { group: undefined, once, sync: durability !== 'os' };
-  if (once.length !== ONCE_BYTES) throw invalidOption(`once: ${ONCE_BYTES} bytes are needed`);
-  const mark = Buffer.from(once).toString('base64url');
-  return { group: undefined, once: mark, sync: durability !== 'os' };
+  return { group: undefined, once: onceText(once), sync: durability !== 'os' };
 }
 
 function receiptOf(file: {

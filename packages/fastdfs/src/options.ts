@@ -38,6 +38,12 @@ export interface FastdfsOptions {
    * for a second at most. With 1 each upload asks. Default 16.
    */
   readonly uploadsPerStoreAnswer?: number;
+  /**
+   * Reads running at the same time that may share a tracker's answer, for a second at most,
+   * where files of one storage, no newer than the one it was for, are read. With 1 each read
+   * asks. Default 16.
+   */
+  readonly readsPerFetchAnswer?: number;
   /** Where storages are reached whose addresses the trackers know are of another network. */
   readonly addressMap?: AddressMap;
   /**
@@ -80,6 +86,7 @@ const NUMBER_OPTIONS = {
   maxIdleMs: { default: 45_000, min: 1, max: MAX_TIMER_MS },
   busyRetries: { default: 4, min: 0, max: 20 },
   uploadsPerStoreAnswer: { default: 16, min: 1, max: 10_000 },
+  readsPerFetchAnswer: { default: 16, min: 1, max: 10_000 },
   maxSpoolBytes: { default: 2 ** 30, min: 0, max: Number.MAX_SAFE_INTEGER },
 } as const satisfies Readonly<Record<string, { default: number; min: number; max: number }>>;
 

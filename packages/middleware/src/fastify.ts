@@ -9,13 +9,14 @@ import type {
 } from 'fastify';
 import { checkKey } from './core/files.js';
 import type { Answer } from './core/http/file-answer.js';
+import { methodNotAllowed } from './core/problems.js';
 import type { Stored } from './core/upload/idempotency.js';
 import type { UploadRules } from './core/upload/policy.js';
 import { asHttpError, type FilesOptions, MountedFiles } from './mounted-files.js';
 
 /**
  * A Fastify plugin, 5 and later. Registered with a `prefix`, it has the routes of a place
- * for files: `POST /`, `GET /:key`, `GET /:key/:filename`, `GET /:key/info`, and `DELETE
+ * for files: `POST /`, tus uploads at `/` and `/:key`, `GET /:key`, `GET /:key/:filename`, `GET /:key/info`, and `DELETE
  * /:key` where that is allowed. For routes of an app's own there are `upload` and
  * `download`. Bodies are streams: in its scope no body parser runs.
  */
@@ -43,7 +44,24 @@ export const stevedore: FastifyPluginAsync<FastifyFilesOptions> = async (app, op
 
   const base = app.prefix.replace(/\/$/, '');
 
+  const proceed = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const { key } = request.params as { readonly key?: string };
+    const asked = {
+      ...(key === undefined ? {} : { key }),
+      onStored: (receipt: Receipt) => onStored?.([receipt], request, reply),
+    };
+    try {
+      return send(reply, await files.proceed(request.raw, reply.raw, base, asked));
+    } catch (error) {
+      files.closeIfUnread(request.raw, reply.raw);
+      return rethrow(error);
+    }
+  };
+  app.route({ method: ['PATCH', 'OPTIONS'], url: '/:key', handler: proceed });
+  app.options('/', proceed);
+
   app.post('/', async (request, reply) => {
+    if (files.isResumable(request.raw)) return proceed(request, reply);
     const stored = await receive(files, request, reply);
     const answer = await onStored?.(stored.receipts, request, reply);
     if (reply.sent) return reply;
@@ -51,8 +69,10 @@ export const stevedore: FastifyPluginAsync<FastifyFilesOptions> = async (app, op
     return reply.code(201).header('cache-control', 'no-store').send(answer);
   });
 
-  const read = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
-    sendFile(files, request, reply, keyOf(request));
+  const read = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    if (request.method === 'HEAD' && files.isResumable(request.raw)) return proceed(request, reply);
+    return sendFile(files, request, reply, keyOf(request));
+  };
   for (const url of ['/:key', '/:key/:filename']) {
     app.route({ method: ['GET', 'HEAD'], url, exposeHeadRoute: false, handler: read });
   }
@@ -67,8 +87,10 @@ export const stevedore: FastifyPluginAsync<FastifyFilesOptions> = async (app, op
     },
   });
 
-  if (allowDelete) {
+  if (allowDelete || options.store.unfinished) {
     app.delete('/:key', async (request, reply) => {
+      if (files.isResumable(request.raw)) return proceed(request, reply);
+      if (!allowDelete) return rethrow(methodNotAllowed('DELETE', 'GET, HEAD'));
       const remove = async () => files.remove(checkKey(keyOf(request)));
       return send(reply, await remove().catch(rethrow));
     });

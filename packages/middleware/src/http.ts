@@ -7,7 +7,8 @@ import { type FilesOptions, MountedFiles } from './mounted-files.js';
 /**
  * A handler for node's own server, and for all that hand on its request and response:
  * `POST PATH` stores, `GET PATH/KEY` and `PATH/KEY/NAME` send, `GET PATH/KEY/info`
- * describes, `DELETE PATH/KEY` deletes where that is allowed. It answers everything under
+ * describes, `DELETE PATH/KEY` deletes where that is allowed. Uploads in several requests (tus)
+ * begin at PATH too. It answers everything under
  * its path itself, errors as problem+json.
  */
 
@@ -94,6 +95,14 @@ class Handler {
     if (rest.length > 0) throw nothingHere();
     const { method } = request;
     const files = this.#files;
+    if (more === undefined && files.isResumable(request)) {
+      await this.#allow(request, 'upload', key);
+      const onStored = (receipt: Receipt) => this.#options.onStored?.([receipt], request);
+      const at = this.#baseOf(request);
+      const asked = { onStored, ...(key === undefined ? {} : { key }) };
+      files.send(response, await files.proceed(request, response, at, asked));
+      return;
+    }
     if (key === undefined) {
       if (method !== 'POST') throw methodNotAllowed(method, 'POST');
       await this.#allow(request, 'upload', undefined);

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { FileStore } from '@stevedore/client';
+import type { FileStore, Receipt } from '@stevedore/client';
 import { checkKey, Files } from './core/files.js';
 import { Turns } from './core/http/connection.js';
 import { DEFAULT_TYPE, essence } from './core/http/content-headers.js';
-import type { ResourcePolicy } from './core/http/file-answer.js';
+import type { Answer, ResourcePolicy } from './core/http/file-answer.js';
 import { defaultTransferLimits, type TransferLimits } from './core/limits.js';
 import { ProblemError, problemAnswer, toProblem } from './core/problems.js';
 import type { Stored } from './core/upload/idempotency.js';
@@ -69,6 +69,34 @@ export class MountedFiles extends Files {
     }
     const client = socket.remoteAddress ?? '';
     return this.upload(request, response, { policy, scope: this.#scope, client });
+  }
+
+  /** True for a request of an upload in several requests (tus), which `proceed` answers. */
+  isResumable({ method, headers }: IncomingMessage): boolean {
+    if (this.store.unfinished === undefined) return false;
+    return method === 'PATCH' || method === 'OPTIONS' || headers['tus-resumable'] !== undefined;
+  }
+
+  /**
+   * Begins such an upload at the path of the files, or goes on with that of `key`: its URL is
+   * that of the file that it becomes.
+   */
+  async proceed(
+    request: IncomingMessage,
+    response: ServerResponse,
+    path: string,
+    { key, onStored }: { readonly key?: string; readonly onStored?: (receipt: Receipt) => unknown },
+  ): Promise<Answer> {
+    await this.#itsTurn(request, response);
+    return this.resume(request, response, {
+      ...{ path, filesPath: path, scope: this.#scope },
+      policy: this.#rules.of(request, undefined),
+      client: request.socket.remoteAddress ?? '',
+      ...(key === undefined ? {} : { id: checkKey(key) }),
+      onStored: async (receipt) => {
+        await onStored?.(receipt);
+      },
+    });
   }
 
   /** Answers a GET or HEAD of a file; `others` are headers beside its own. */

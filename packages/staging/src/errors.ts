@@ -16,6 +16,7 @@ export type StoreErrorCode =
   | 'invalid_option'
   | 'length_mismatch'
   | 'not_found'
+  | 'offset_mismatch'
   | 'partner_away'
   | 'port_in_use'
   | 'range_not_satisfiable'

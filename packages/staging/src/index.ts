@@ -11,10 +11,10 @@ export {
 } from './container/constants.js';
 export type { FileMeta, NewFile } from './container/records.js';
 export type { SpoolWriter } from './container/spool.js';
-export { HeldCopies, type HeldFile, type HeldStats } from './copies/held-copies.js';
+export type { UnfinishedUpload as StagedUpload } from './container/unfinished.js';
+export { HeldCopies, type HeldStats } from './copies/held-copies.js';
 export type { HeldIndex } from './copies/held-index.js';
 export type {
-  CopiesStats,
   Partner,
   StagedCopies,
   StagedCopiesOptions,
@@ -22,13 +22,13 @@ export type {
 export type { TakenOver } from './copies/take-over.js';
 export { DirectoryLock } from './directory-lock.js';
 export * from './errors.js';
-export type { FileRow, TrunkRow } from './filemap/filemap.js';
+export type { AdoptedFile, FileRow, TrunkRow } from './filemap/filemap.js';
 export type { Outbox, OutboxEntry } from './filemap/outbox.js';
 export { formatKey, parseKey } from './key.js';
 export * from './merge/annealing.js';
 export { aboutOf, type DirectTrunk, directTrunk, fileIdOf, sliceIdOf } from './merge/trunk-plan.js';
 export type { Copies, ListedFile, TrunkSource, TrunkStore } from './merge/trunk-store.js';
-export { readAbout } from './merge/trunk-store.js';
+export { readAbout, readTrunkDirectory } from './merge/trunk-store.js';
 export { NeighbourView, type ReadableStaging } from './neighbour-view.js';
 export type { AdoptedTrunk, AdoptedTrunks } from './repair/adoption.js';
 /** @public */

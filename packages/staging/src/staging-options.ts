@@ -1,6 +1,7 @@
 import type { Disk } from '@stevedore/disk';
 import type { RoomStats } from './container/acceptance.js';
 import type { CopiesStats, StagedCopiesOptions } from './copies/staged-copies.js';
+import type { HasMap } from './filemap/outbox.js';
 import type { Counters } from './filemap/rows.js';
 import type { MergeStats } from './merge/merge-task.js';
 import type { TrunkStore } from './merge/trunk-store.js';
@@ -19,7 +20,7 @@ export interface StagingOptions {
   /** Gives a new directory its origin; default: a random one. */
   readonly origin?: () => Promise<number>;
   /** Changes are noted for the map of a deployment: `fileMap.outbox`. Default false. */
-  readonly hasMap?: boolean | 'as before';
+  readonly hasMap?: HasMap;
   readonly trunkBytes: number;
   readonly maxAgeMs: number;
   readonly containerBytes: number;
@@ -30,6 +31,8 @@ export interface StagingOptions {
   readonly minFreeBytes?: number;
   /** Bytes per second that compaction moves at the most. Default 8 MiB. */
   readonly compactionBytesPerSecond?: number;
+  /** Age at which an upload that nobody finished is removed. Default: never. */
+  readonly unfinishedAgeMs?: number;
   /** How often expired files are looked for and deleted. Default 10 s. */
   readonly expiryIntervalMs?: number;
   /**
@@ -88,6 +91,9 @@ export interface StagingStats extends Counters, MergeStats {
   /** Bytes of the container's segments and spooled files on disk. */
   readonly containerBytes: number;
   /** Trunks that too few storages have shown to have; this disk keeps its copies. */
+  /** Uploads in several requests that have not ended, and their bytes. */
+  readonly unfinishedUploads: number;
+  readonly unfinishedBytes: number;
   readonly unconfirmedTrunks: number;
   /** Trunks in FastDFS that no record named. */
   readonly orphans: OrphanStats;

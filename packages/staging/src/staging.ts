@@ -5,6 +5,7 @@ import { Background } from './background.js';
 import { Acceptance } from './container/acceptance.js';
 import { LocalCopies } from './container/local-copies.js';
 import type { Spool } from './container/spool.js';
+import type { Unfinished } from './container/unfinished.js';
 import type { HeldIndex } from './copies/held-index.js';
 import type { StagedCopies } from './copies/staged-copies.js';
 import { type TakenOver, takeOver } from './copies/take-over.js';
@@ -52,6 +53,7 @@ const COMPACTION_BYTES_PER_SECOND = 8 * 2 ** 20;
 export class Staging extends EventEmitter<StagingEvents> {
   readonly fileMap: FileMap;
   readonly spool: Spool;
+  readonly unfinished: Unfinished;
   /** Part of every key that is made here. */
   readonly origin: number;
   readonly keys: KeyMaker;
@@ -88,6 +90,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.#started = started;
     this.fileMap = fileMap;
     this.spool = spool;
+    this.unfinished = started.unfinished;
     this.origin = started.origin;
     this.keys = new KeyMaker(started.origin, options);
     this.copies = started.copies;
@@ -145,7 +148,8 @@ export class Staging extends EventEmitter<StagingEvents> {
       onDamaged: (row) => this.local.noteDamage(row, localDamage(row)),
     });
     this.acceptance = new Acceptance({
-      ...{ container, spool, retention: this.#retention, merging: this.merging },
+      ...{ container, spool, unfinished: this.unfinished },
+      ...{ retention: this.#retention, merging: this.merging },
       ...{ sync: options.sync, containerBytes: options.containerBytes },
       minFreeBytes: options.minFreeBytes ?? MIN_FREE_BYTES,
       freeBytes: started.freeBytes,
@@ -195,6 +199,7 @@ export class Staging extends EventEmitter<StagingEvents> {
 
   async #begin({ problems }: StartedParts): Promise<void> {
     const { rebuildsFirst = false, findsOrphans = true, expiryIntervalMs } = this.#options;
+    const { unfinishedAgeMs = Number.POSITIVE_INFINITY } = this.#options;
     const background = this.#background;
     for (const problem of problems) background.report(problem);
     await this.rebuild.begin(rebuildsFirst ? REBUILD_FIRST_MS : REBUILD_GRACE_MS);
@@ -214,7 +219,10 @@ export class Staging extends EventEmitter<StagingEvents> {
       if (was.length > 0) this.#repairs.want(key);
     }
     background.every(FREE_SPACE_INTERVAL_MS, () => this.acceptance.lookAtDisk());
-    background.every(expiryIntervalMs ?? EXPIRY_INTERVAL_MS, () => this.deletions.deleteExpired());
+    background.every(expiryIntervalMs ?? EXPIRY_INTERVAL_MS, async () => {
+      await this.deletions.deleteExpired();
+      await this.unfinished.removeOlder(this.#options.now() - unfinishedAgeMs);
+    });
   }
 
   /** Moves the living files out of trunks that are mostly dead; resolves with how many. */
@@ -256,6 +264,8 @@ export class Staging extends EventEmitter<StagingEvents> {
       ...this.merging.stats(),
       room: acceptance.stats(),
       ...(this.copies ? { copies: this.copies.stats() } : {}),
+      unfinishedUploads: this.unfinished.count,
+      unfinishedBytes: this.unfinished.bytes,
       unconfirmedTrunks: fileMap.countUncopied(),
       orphans: this.#orphans.stats(),
       damage: this.quarantine.stats(),

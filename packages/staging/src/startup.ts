@@ -9,6 +9,7 @@ import {
   replayContainer,
 } from './container/recovery.js';
 import { Spool } from './container/spool.js';
+import { Unfinished } from './container/unfinished.js';
 import { StagedCopies } from './copies/staged-copies.js';
 import { DirectoryLock } from './directory-lock.js';
 import { StoreError } from './errors.js';
@@ -26,6 +27,7 @@ import { neededRecords } from './upkeep/retention.js';
  */
 export interface StartedParts extends Omit<Stores, 'now'> {
   readonly lock: DirectoryLock;
+  readonly unfinished: Unfinished;
   readonly origin: number;
   readonly freeBytes: number;
   readonly copies: StagedCopies | undefined;
@@ -55,6 +57,8 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     const opened = await openContainer(options, fileMap, origin, copies);
     container = opened.container;
     const spool = new Spool(disk, `${directory}/spool`);
+    const unfinished = new Unfinished({ disk, folder: `${directory}/unfinished`, spool });
+    await unfinished.recover((key) => fileMap?.find(key) !== undefined);
     await spool.recover((key) => fileMap?.find(key)?.local.at === 'spool');
     const trunkStore = await options.connect(origin);
     const abandoned = abandonPlans(fileMap, options.now());
@@ -65,7 +69,10 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     if (lost) problems.push(lost);
     if (opened.damaged > 0) problems.push(rotten(opened.damaged));
     const freeBytes = (await disk.space(directory)).freeBytes;
-    const parts = { lock, fileMap, container, spool, origin, trunkStore, freeBytes, copies };
+    const parts = {
+      ...{ lock, fileMap, container, spool, unfinished },
+      ...{ origin, trunkStore, freeBytes, copies },
+    };
     return { ...parts, unread, problems };
   } catch (error) {
     await container?.close().catch(() => undefined);

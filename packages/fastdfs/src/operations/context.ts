@@ -1,4 +1,10 @@
-import { type Command, type FileId, queryUpdate, Status } from '@stevedore/protocol';
+import {
+  type Command,
+  type FetchTarget,
+  type FileId,
+  queryUpdate,
+  Status,
+} from '@stevedore/protocol';
 import { type Address, Pool } from '@stevedore/wire';
 import { LRUCache } from 'lru-cache';
 import { Caller, greet } from '../caller.js';
@@ -8,7 +14,8 @@ import type { PossibleOrphan } from '../events.js';
 import { nameOf } from '../file-ids.js';
 import type { Settings } from '../options.js';
 import { StorageAddresses } from '../storage-addresses.js';
-import { Trackers } from '../trackers.js';
+import { type TrackerReply, Trackers } from '../trackers.js';
+import { SharedAnswers } from './shared-answers.js';
 import { StoreChoice } from './store-choice.js';
 
 /**
@@ -31,6 +38,8 @@ export class Context {
   readonly caller: Caller;
   readonly trackers: Trackers;
   readonly storeChoice: StoreChoice;
+  /** Where files are to be read. */
+  readonly fetchAnswers: SharedAnswers<TrackerReply<FetchTarget>>;
   readonly addresses: StorageAddresses;
   /** Where files are whose bytes are in another group, as their storages said lately. */
   readonly places = new LRUCache<string, FileId>({ max: MAX_PLACES, ttl: PLACE_MS });
@@ -44,6 +53,7 @@ export class Context {
     this.caller = new Caller(this.pool, settings);
     this.trackers = new Trackers(this.caller, settings.trackers);
     this.storeChoice = new StoreChoice(this.trackers, settings.uploadsPerStoreAnswer);
+    this.fetchAnswers = new SharedAnswers(settings.readsPerFetchAnswer);
     this.addresses = new StorageAddresses(settings);
     this.reportOrphan = reportOrphan;
   }

@@ -18,7 +18,9 @@ import type { Address } from '@stevedore/wire';
 import type { CallOptions, Deadline } from '../deadline.js';
 import { Elsewhere, FastdfsError, isUnreachable } from '../errors.js';
 import { nameOf } from '../file-ids.js';
+import type { TrackerReply } from '../trackers.js';
 import type { Context } from './context.js';
+import type { Lease } from './shared-answers.js';
 
 /**
  * Reads that survive the loss of a storage. The storage that the tracker names is
@@ -65,19 +67,37 @@ export class Reading<T> {
   /** Begins with the storage that `locate` names; with `only`, asks that one and no other. */
   async from(locate: Command<FileName, FetchTarget>, only?: ServerAddress): Promise<T> {
     const deadline = this.#deadline;
-    const { addresses, trackers } = this.#context;
+    const { addresses } = this.#context;
     if (only) return this.#attempt(addresses.named(only, deadline), deadline.remainingMs);
-    const { reply, tracker } = await trackers.ask(locate, nameOf(this.#id), deadline);
-    const first = addresses.of(reply, tracker, deadline);
+    const { answer, done } = await this.#locate(locate);
+    const first = addresses.of(answer.reply, answer.tracker, deadline);
     try {
-      return await this.#attempt(first, stepOf(deadline, 2));
+      const result = await this.#attempt(first, stepOf(deadline, 2));
+      done(true);
+      return result;
     } catch (error) {
+      done(false);
       deadline.throwIfEnded();
       this.#tried.add(first.text);
       if (isNotFound(error)) return this.#askForCopy(error);
       if (isUnreachable(error)) return this.#askEach(await this.#untried(), error);
       throw error;
     }
+  }
+
+  /**
+   * A tracker names a storage that the source of the file has brought up to date as far as the
+   * time of the file. So it is as good for earlier files of that source: reads at the same time
+   * share its answer. What may be changed, or stored by another member, is asked for each time.
+   */
+  async #locate(locate: Command<FileName, FetchTarget>): Promise<Lease<TrackerReply<FetchTarget>>> {
+    const { trackers, fetchAnswers } = this.#context;
+    const id = this.#id;
+    const ask = () => trackers.ask(locate, nameOf(id), this.#deadline);
+    if (fileKind(id) !== 'normal') return { answer: await ask(), done: () => undefined };
+    const { source, createdAtSeconds: time } = decodeFields(id.base);
+    const name = `${locate.code} ${id.group} ${source}`;
+    return fetchAnswers.lease({ name, time, ask }, this.#deadline);
   }
 
   /**

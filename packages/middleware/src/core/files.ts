@@ -5,6 +5,7 @@ import { type Answer, answerFile, type Presentation } from './http/file-answer.j
 import { UnsentBytes } from './http/unsent-bytes.js';
 import type { TransferLimits } from './limits.js';
 import { ProblemError, problemAnswer, toProblem } from './problems.js';
+import type { ResumableRequest, ResumableUploads } from './resumable/resumable.js';
 import { IdempotentUploads, type Stored } from './upload/idempotency.js';
 import type { UploadPolicy } from './upload/policy.js';
 import { receiveUpload } from './upload/receive.js';
@@ -49,6 +50,7 @@ export class Files {
   readonly #room: ClientRoom;
   readonly #repeats: IdempotentUploads;
   readonly #presentation: FilesOptions['presentation'];
+  #resuming: Promise<ResumableUploads> | undefined;
 
   constructor({ store, limits, presentation }: FilesOptions) {
     this.store = store;
@@ -101,6 +103,28 @@ export class Files {
     if (single) answer.headers.location = single.url;
     if (replayed) answer.headers['idempotency-replayed'] = 'true';
     return answer;
+  }
+
+  /**
+   * POST, HEAD, PATCH, DELETE and OPTIONS of uploads in several requests (tus). The protocol is
+   * loaded when it is first asked for. Rejects with `invalid_option` for a store without such.
+   */
+  async resume(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { client, ...asked }: Omit<ResumableRequest, 'room'> & { readonly client: string },
+  ): Promise<Answer> {
+    const uploads = await this.#resumable();
+    if (request.method === 'OPTIONS') return uploads.options();
+    return uploads.handle(request, response, { ...asked, room: this.#room.of(client) });
+  }
+
+  #resumable(): Promise<ResumableUploads> {
+    const parts = { store: this.store, limits: this.#limits, guard: this.#guard };
+    this.#resuming ??= import('./resumable/resumable.js').then(
+      ({ ResumableUploads: Uploads }) => new Uploads(parts),
+    );
+    return this.#resuming;
   }
 
   /** GET and HEAD. Rejects with the store's errors, `range_not_satisfiable`, `precondition_failed`. */

@@ -40,6 +40,7 @@ export {
   problemCodes,
   toProblem,
 } from './problems.js';
+export { scopeOfUpload } from './resumable/note.js';
 export { DIGEST_HEADERS, digestCheck } from './upload/digests.js';
 export { Form } from './upload/form.js';
 export { type Stored, uploadMark } from './upload/idempotency.js';

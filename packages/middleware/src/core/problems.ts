@@ -43,6 +43,7 @@ const storeProblems = {
   invalid_option: { status: 400 },
   length_mismatch: { status: 400 },
   not_found: { status: 404, detail: 'There is no such file.' },
+  offset_mismatch: { status: 409 },
   partner_away: {
     status: 503,
     detail: 'The gateway that keeps the second copy is away.',
@@ -65,6 +66,8 @@ const storeProblems = {
 const ownProblems = {
   bad_request: { status: 400 },
   body_too_slow: { status: 408 },
+  // The number is tus's own.
+  checksum_mismatch: { status: 460 },
   client_room_exceeded: { status: 429, retryAfterSeconds: RETRY_SECONDS },
   cross_site: { status: 403 },
   digest_mismatch: { status: 400 },
@@ -101,8 +104,9 @@ const ownProblems = {
   tus_not_supported: {
     status: 501,
     detail:
-      'Tus-Resumable: resumable uploads (tus) are not possible here; send the file as the body of one POST.',
+      'Tus-Resumable: a resumable upload (tus) does not begin at this path, which takes a file as the body of one POST; the gateway has /uploads for it.',
   },
+  tus_version: { status: 412 },
   type_mismatch: { status: 415 },
   type_not_allowed: { status: 415 },
   unauthorized: { status: 401 },
@@ -124,6 +128,7 @@ const TITLES: Readonly<Record<number, string>> = {
   ...STATUS_CODES,
   413: 'Content Too Large',
   422: 'Unprocessable Content',
+  460: 'Checksum Mismatch',
   499: 'Client Closed Request',
 } as Record<number, string>;
 

@@ -5,6 +5,7 @@ import type { Retention } from '../upkeep/retention.js';
 import type { Container } from './container.js';
 import { fileRecord, type NewFile } from './records.js';
 import type { Spool, SpoolWriter } from './spool.js';
+import type { Unfinished } from './unfinished.js';
 
 /**
  * Accepts new files: makes room for each before a byte of it is written, and refuses it if there
@@ -16,6 +17,7 @@ import type { Spool, SpoolWriter } from './spool.js';
 export interface AcceptanceParts {
   readonly container: Container;
   readonly spool: Spool;
+  readonly unfinished: Unfinished;
   readonly retention: Retention;
   readonly merging: MergeTask;
   /** Acknowledge once a file is durable; false: once the system has it. */
@@ -68,7 +70,8 @@ export class Acceptance {
   }
 
   get usedBytes(): number {
-    return this.#parts.container.bytes + this.#parts.spool.bytes;
+    const { container, spool, unfinished } = this.#parts;
+    return container.bytes + spool.bytes + unfinished.bytes;
   }
 
   /** As of the last look, and what has come and gone here since. */
@@ -120,6 +123,19 @@ export class Acceptance {
 
   /** Throws `container_full`, `disk_full` if a body that is being spooled takes the last room. */
   checkRoom(): void {
+    this.#demand(0);
+  }
+
+  /**
+   * The same for an upload in several requests, which may never be finished: together those have
+   * half of the container.
+   */
+  checkUnfinishedRoom(): void {
+    const { unfinished, containerBytes } = this.#parts;
+    if (unfinished.bytes > containerBytes / 2) {
+      const message = `unfinished uploads hold ${unfinished.bytes} bytes, half of the container; finish or remove some, or wait until they are too old`;
+      throw new StoreError('container_full', message, { retryable: true });
+    }
     this.#demand(0);
   }
 

@@ -3,6 +3,7 @@ import { access, rename } from 'node:fs/promises';
 import { type Disk, hasCode, readSmallFile, replaceFile } from '@stevedore/disk';
 import { StoreError } from '../errors.js';
 import { FileMap } from '../filemap/filemap.js';
+import type { HasMap } from '../filemap/outbox.js';
 import type { FileMapChange } from '../filemap/rows.js';
 import { RecordType } from './constants.js';
 import { changeOfRecord } from './records.js';
@@ -31,6 +32,7 @@ export async function prepareFolders(disk: Disk, directory: string): Promise<voi
   try {
     await disk.makeDirectory(`${directory}/container`);
     await disk.makeDirectory(`${directory}/spool`);
+    await disk.makeDirectory(`${directory}/unfinished`);
     await access(directory, constants.W_OK);
     await disk.syncDirectory(directory);
   } catch (error) {
@@ -63,7 +65,7 @@ export function parseOrigin(text: string): number | undefined {
 
 export async function openFileMap(
   directory: string,
-  hasMap: boolean | 'as before',
+  hasMap: HasMap,
   now: number,
   onProblem: (error: Error) => void,
 ): Promise<FileMap> {

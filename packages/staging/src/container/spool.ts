@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib';
-import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
+import { type Disk, type DiskFile, hasCode, removeIfThere } from '@stevedore/disk';
 import { StoreError } from '../errors.js';
 import { BlockChecksums, isBlockListOf } from './block-checksums.js';
 import { readFirmly, Unreadable } from './segment.js';
@@ -55,6 +55,29 @@ export class Spool {
       },
       discard: () => this.#remove(aside),
     });
+  }
+
+  /** Takes a whole body that was written elsewhere on this disk. Durable when it resolves. */
+  async adopt(key: Buffer, from: string, bytes: number): Promise<void> {
+    await this.#disk.rename(from, this.#path(key));
+    const name = key.toString('hex');
+    this.#sizes.set(name, 0);
+    this.#resize(name, bytes);
+    await this.syncNames();
+  }
+
+  /** Undoes `adopt`, also of an earlier process. False if the body is not here. */
+  async giveBack(key: Buffer, to: string): Promise<boolean> {
+    try {
+      await this.#disk.rename(this.#path(key), to);
+    } catch (error) {
+      if (hasCode(error, 'ENOENT')) return false;
+      throw error;
+    }
+    const name = key.toString('hex');
+    this.#resize(name, -this.sizeOf(key));
+    this.#sizes.delete(name);
+    return true;
   }
 
   /** Makes durable which files there are. */

@@ -5,9 +5,9 @@ import { crc32 } from 'node:zlib';
  * the layout. Pure: bytes in, frames out.
  */
 
-export const FRAME_HEADER_BYTES = 24;
+const FRAME_HEADER_BYTES = 24;
 /** Longest payload: a longer batch goes in several frames. */
-export const MAX_PAYLOAD_BYTES = 4 * 2 ** 20;
+const MAX_PAYLOAD_BYTES = 4 * 2 ** 20;
 const CRC_OFFSET = 20;
 const STATE_ENTRY_BYTES = 12;
 
@@ -40,7 +40,7 @@ export interface Frame {
   readonly bytes: number;
 }
 
-export class FrameError extends Error {}
+class FrameError extends Error {}
 
 /** The header of a frame with that payload. */
 export function encodeFrameHeader(

@@ -200,7 +200,7 @@ export class HeldCopy {
 }
 
 /** The numbers of the segments in the folder, in order. */
-export async function segmentNumbers(disk: Disk, folder: string): Promise<number[]> {
+async function segmentNumbers(disk: Disk, folder: string): Promise<number[]> {
   const numbers = (await disk.list(folder)).map(segmentNumber);
   return numbers.filter((number) => number !== undefined).sort((a, b) => a - b);
 }

@@ -1,0 +1,124 @@
+import {
+  checkKey,
+  type Files,
+  methodNotAllowed,
+  narrowPolicy,
+  ProblemError,
+  scopeOfUpload,
+  uploadPath,
+} from '@stevedore/middleware/core';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { Access, AskedBy } from '../access/access.js';
+import type { Policies } from '../access/policies.js';
+import { type Answering, type Call, route } from '../http/route.js';
+
+/**
+ * Uploads in several requests, by tus 1.0: begun by `POST /uploads`, or `/uploads/NAME` under the
+ * policy NAME, and continued at `/uploads/ID`. The id is the key of the file that they become.
+ */
+
+export interface UploadRoutes {
+  readonly files: Files;
+  readonly access: Access;
+  readonly policies: Policies;
+  readonly maxFileBytes: number;
+}
+
+const UPLOADS = '/uploads';
+const FILES = '/files';
+
+export function resumableRoutes(
+  app: FastifyInstance,
+  routes: UploadRoutes,
+  answering: Answering,
+): void {
+  const { files } = routes;
+  const options: Call = ({ raw }, reply) =>
+    files.resume(raw, reply.raw, { path: UPLOADS, filesPath: FILES, client: '' });
+  route(app, UPLOADS, {
+    POST: answering(beginUpload(routes, undefined)),
+    OPTIONS: answering(options),
+  });
+  const proceed = answering(continueUpload(routes));
+  route(app, `${UPLOADS}/:id`, {
+    HEAD: proceed,
+    PATCH: proceed,
+    DELETE: proceed,
+    // For clients whose way lets no PATCH through: X-HTTP-Method-Override.
+    POST: proceed,
+    OPTIONS: answering(options),
+  });
+}
+
+/** Under the policy of that name; without one under `default`. */
+export function beginUpload(
+  { files, access, policies, maxFileBytes }: UploadRoutes,
+  name: string | undefined,
+): Call {
+  const own = policies[name ?? 'default'] ?? {};
+  const path = uploadPath(name);
+  return async (request, reply) => {
+    const { headers, query } = request as AskedBy;
+    const maxBytes = lengthOf(headers['upload-length']) ?? own.maxFileBytes ?? maxFileBytes;
+    const grant = access.upload({ headers, query, maxBytes }, path);
+    let begun: number | undefined;
+    try {
+      grant.begin();
+      if (grant.mark && (await files.store.findOnce(grant.mark, FOR_EVER)).length > 0) throw used();
+      const answer = await files.resume(request.raw, reply.raw, {
+        ...{ path: UPLOADS, filesPath: FILES, client: clientOf(request, grant.scope) },
+        policy: narrowPolicy(own, grant.policy),
+        ...{ scope: grant.scope, mark: grant.mark },
+        onReceived: (bytes) => {
+          begun = bytes;
+        },
+      });
+      if (answer.status >= 400) begun = undefined;
+      return answer;
+    } finally {
+      grant.done(begun);
+    }
+  };
+}
+
+const FOR_EVER = { withinMs: Number.POSITIVE_INFINITY };
+
+function used(): ProblemError {
+  return new ProblemError('signature_expired', 'This URL was good for one file, which is here.');
+}
+
+/** Undefined for what is no number: the protocol's part of it refuses it. */
+function lengthOf(header: string | string[] | undefined): number | undefined {
+  return /^\d{1,15}$/.test(String(header)) ? Number(header) : undefined;
+}
+
+/** Without keys, all requests from one address are one client's. */
+function clientOf({ ip }: FastifyRequest, scope: string): string {
+  return scope === '' ? ip : scope;
+}
+
+function continueUpload({ files, access }: UploadRoutes): Call {
+  return async (request, reply) => {
+    const { method, headers } = request as FastifyRequest & AskedBy;
+    if (method === 'POST' && headers['x-http-method-override'] === undefined) {
+      throw methodNotAllowed(method, 'HEAD, PATCH, DELETE');
+    }
+    const id = checkKey((request.params as { readonly id: string }).id);
+    const { query } = request as AskedBy;
+    const scope = scopeOfUpload(files.store, id);
+    const maxBytes = lengthOf(headers['content-length']) ?? 0;
+    const grant = access.resume({ headers, query, maxBytes }, scope);
+    let received = 0;
+    try {
+      return await files.resume(request.raw, reply.raw, {
+        ...{ path: UPLOADS, filesPath: FILES, client: clientOf(request, scope ?? '') },
+        ...{ id, limitBytes: grant.policy.maxFileBytes },
+        onReceived: (bytes) => {
+          received = bytes;
+        },
+      });
+    } finally {
+      grant.done(received);
+    }
+  };
+}

@@ -1,0 +1,179 @@
+import { crc32 } from 'node:zlib';
+import {
+  type FileMeta,
+  formatKey,
+  type NewFile,
+  parseKey,
+  type StagedUpload,
+  type Staging,
+  StoreError,
+} from '@stevedore/staging';
+import { notFound } from './failures.js';
+import { checkMeta, checkText, type IntakeLimits, tooLarge } from './intake.js';
+import { onceText } from './once.js';
+import { invalidOption } from './options.js';
+import type { BeginOptions, Receipt, UnfinishedUpload, UnfinishedUploads } from './types.js';
+
+/**
+ * Uploads in several requests, over the container's `unfinished` folder. A finished one is staged
+ * as any other file; until its record is durable it is an unfinished upload.
+ */
+export interface UnfinishedUploadsParts {
+  readonly staging: Staging;
+  readonly limits: IntakeLimits;
+  readonly maxAgeMs: number;
+  readonly now: () => number;
+  readonly throwIfClosed: () => void;
+  /** Counts the upload, and acknowledges its file. */
+  readonly stored: (meta: FileMeta, store: () => Promise<NewFile>) => Promise<Receipt>;
+}
+
+const MAX_NOTE_BYTES = 8 * 1024;
+
+export class LocalUnfinishedUploads implements UnfinishedUploads {
+  readonly maxAgeMs: number;
+  readonly #parts: UnfinishedUploadsParts;
+
+  constructor(parts: UnfinishedUploadsParts) {
+    this.#parts = parts;
+    this.maxAgeMs = parts.maxAgeMs;
+  }
+
+  async begin(options: BeginOptions = {}): Promise<UnfinishedUpload> {
+    const { size, ttlMs, once, note = '' } = options;
+    const { staging, limits, now, throwIfClosed } = this.#parts;
+    throwIfClosed();
+    const { name, type, group } = checkMeta(options);
+    checkText('note', note, MAX_NOTE_BYTES);
+    if (size !== undefined) this.#checkSize(size);
+    if (ttlMs !== undefined && !(Number.isSafeInteger(ttlMs) && ttlMs > 0)) {
+      throw invalidOption('ttlMs: a whole number from 1 on is needed');
+    }
+    staging.acceptance.checkUnfinishedRoom();
+    await staging.acceptance.makeRoom(Math.min(size ?? 0, limits.maxFileBytes));
+    const key = staging.keys.next();
+    const about = {
+      ...{ name, type, createdAt: now(), note },
+      ...(group === undefined ? {} : { group }),
+      ...(ttlMs === undefined ? {} : { ttlMs }),
+      ...(once === undefined ? {} : { once: onceText(once) }),
+    };
+    return viewOf(formatKey(key), await staging.unfinished.begin(key, about, size));
+  }
+
+  find(id: string): UnfinishedUpload | undefined {
+    const key = parseKey(id);
+    const found = key && this.#parts.staging.unfinished.find(key);
+    return found && viewOf(id, found);
+  }
+
+  async settled(id: string): Promise<UnfinishedUpload | undefined> {
+    const key = parseKey(id);
+    if (key) await this.#parts.staging.unfinished.settled(key);
+    return this.find(id);
+  }
+
+  async append(
+    id: string,
+    offset: number,
+    body: AsyncIterable<Uint8Array>,
+    check?: () => void,
+  ): Promise<number> {
+    const { staging, limits, throwIfClosed } = this.#parts;
+    const bounded = upTo(body, limits.maxFileBytes - offset, limits.maxFileBytes);
+    return staging.unfinished.append(this.#key(id), offset, bounded, {
+      check,
+      beforeWrite: () => {
+        throwIfClosed();
+        staging.acceptance.checkUnfinishedRoom();
+      },
+    });
+  }
+
+  async declareSize(id: string, size: number): Promise<void> {
+    this.#checkSize(size);
+    await this.#parts.staging.unfinished.declareSize(this.#key(id), size);
+  }
+
+  read(id: string, start = 0, end = this.find(id)?.offset ?? 0): AsyncIterable<Uint8Array> {
+    return this.#parts.staging.unfinished.read(this.#key(id), start, end);
+  }
+
+  async finish(id: string): Promise<Receipt> {
+    const key = this.#key(id);
+    const { staging, limits, now, stored } = this.#parts;
+    const { unfinished, acceptance } = staging;
+    const upload = unfinished.find(key);
+    if (!upload) throw notFound(id);
+    const { durableBytes: size, sizeBytes } = upload;
+    if (size !== sizeBytes) {
+      const message = `the upload ${id} has ${size} of ${sizeBytes ?? 'an unknown number of'} bytes; send the rest`;
+      throw new StoreError('length_mismatch', message);
+    }
+    const { name, type, group, ttlMs, once } = upload.about;
+    const meta: FileMeta = { name, type, group };
+    return stored(meta, async () => {
+      const stagedAt = now();
+      const expiresAt = ttlMs === undefined ? undefined : stagedAt + ttlMs;
+      const about = { ...meta, once, key, size, stagedAt, expiresAt };
+      let file: NewFile | undefined;
+      const accept = async (staged: NewFile): Promise<void> => {
+        await acceptance.stage([staged], limits.sync);
+        file = staged;
+      };
+      if (size > limits.smallFileBytes) {
+        await unfinished.finishSpooled(key, (sums) =>
+          accept({ ...about, crc32: sums.crc32, blocks: sums.list(), body: undefined }),
+        );
+      } else {
+        await unfinished.finishSmall(key, (bytes) =>
+          accept({ ...about, crc32: crc32(bytes), body: [bytes] }),
+        );
+      }
+      return file!;
+    });
+  }
+
+  async remove(id: string): Promise<void> {
+    await this.#parts.staging.unfinished.remove(this.#key(id));
+  }
+
+  #key(id: string): Buffer {
+    this.#parts.throwIfClosed();
+    const key = parseKey(id);
+    if (!key) throw notFound(id);
+    return key;
+  }
+
+  #checkSize(size: number): void {
+    if (!Number.isSafeInteger(size) || size < 0) {
+      throw invalidOption('size: a whole number from 0 on is needed');
+    }
+    const { maxFileBytes } = this.#parts.limits;
+    if (size > maxFileBytes) throw tooLarge(maxFileBytes);
+  }
+}
+
+async function* upTo(
+  body: AsyncIterable<Uint8Array>,
+  bytes: number,
+  limitBytes: number,
+): AsyncGenerator<Uint8Array> {
+  let left = bytes;
+  for await (const chunk of body) {
+    left -= chunk.length;
+    if (left < 0) throw tooLarge(limitBytes);
+    yield chunk;
+  }
+}
+
+function viewOf(id: string, { about, sizeBytes, durableBytes }: StagedUpload): UnfinishedUpload {
+  const { createdAt, once: _, ...rest } = about;
+  return {
+    id,
+    ...rest,
+    createdAt: new Date(createdAt),
+    offset: durableBytes,
+    ...(sizeBytes === undefined ? {} : { size: sizeBytes }),
+  };
+}

@@ -1,0 +1,142 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { Readable } from 'node:stream';
+import type { Receipt, UnfinishedUpload, UnfinishedUploads } from '@stevedore/client';
+import { DataStore, ERRORS, Upload } from '@tus/server';
+import { ProblemError } from '../problems.js';
+import { type Note, noteOf } from './note.js';
+import type { RequestChecksum, UploadMetadata } from './upload-headers.js';
+
+/**
+ * What `@tus/server` keeps uploads in: the store's unfinished uploads. It says of a request only
+ * what the protocol needs; the rest comes along in `underWay`.
+ */
+
+/** What an upload is to become. */
+export interface Begin extends UploadMetadata {
+  readonly note: Note;
+  readonly ttlMs?: number;
+  readonly once?: Uint8Array;
+}
+
+/** One request. */
+export interface UnderWay {
+  readonly checksum: RequestChecksum | undefined;
+  /** Of a request that begins an upload. */
+  readonly begin?: Begin | undefined;
+  /** The first thing that went wrong: the protocol's library tells less. */
+  failure?: unknown;
+  /** Bytes that were added. */
+  receivedBytes?: number;
+  receipt?: Receipt;
+}
+
+export const underWay = new AsyncLocalStorage<UnderWay>();
+
+export const EXTENSIONS = [
+  'creation',
+  'creation-with-upload',
+  'creation-defer-length',
+  'termination',
+  'expiration',
+  'checksum',
+  'concatenation',
+];
+
+export class TusStore extends DataStore {
+  override readonly extensions = EXTENSIONS;
+  readonly #uploads: UnfinishedUploads;
+  /** A file whose upload was finished before. */
+  readonly #finished: (id: string) => Promise<number | undefined>;
+
+  constructor(uploads: UnfinishedUploads, finished: (id: string) => Promise<number | undefined>) {
+    super();
+    this.#uploads = uploads;
+    this.#finished = finished;
+  }
+
+  /** Called when the library wants a name, which comes with the upload itself. */
+  async begin(size: number | undefined): Promise<string> {
+    const { note, ...about } = underWay.getStore()!.begin!;
+    if (size !== undefined && size > note.maxBytes) throw tooLong(note);
+    const { id } = await this.#uploads.begin({
+      ...about,
+      note: JSON.stringify(note),
+      ...(size === undefined ? {} : { size }),
+    });
+    return id;
+  }
+
+  override async create(upload: Upload): Promise<Upload> {
+    return upload;
+  }
+
+  override async getUpload(id: string): Promise<Upload> {
+    const found = await this.#uploads.settled(id);
+    if (found) return asUpload(found);
+    const size = await this.#finished(id);
+    if (size === undefined) throw ERRORS.FILE_NOT_FOUND;
+    return new Upload({ id, size, offset: size });
+  }
+
+  override async write(stream: Readable, id: string, offset: number): Promise<number> {
+    const request = underWay.getStore()!;
+    const { checksum } = request;
+    const found = this.#uploads.find(id);
+    if (!found) throw ERRORS.FILE_NOT_FOUND;
+    const { maxBytes } = noteOf(found);
+    const check = checksum && (() => demand(checksum.problem()));
+    try {
+      const body = counted(stream, maxBytes - offset, noteOf(found), checksum);
+      return await this.#uploads.append(id, offset, body, check);
+    } catch (error) {
+      request.failure ??= error;
+      throw error;
+    } finally {
+      request.receivedBytes = (this.#uploads.find(id)?.offset ?? offset) - offset;
+    }
+  }
+
+  override declareUploadLength(id: string, size: number): Promise<void> {
+    return this.#uploads.declareSize(id, size);
+  }
+
+  override remove(id: string): Promise<void> {
+    return this.#uploads.remove(id);
+  }
+
+  override getExpiration(): number {
+    return this.#uploads.maxAgeMs;
+  }
+}
+
+async function* counted(
+  stream: Readable,
+  bytes: number,
+  note: Note,
+  checksum: RequestChecksum | undefined,
+): AsyncGenerator<Buffer> {
+  let left = bytes;
+  // A stream that is destroyed here would end the request before its error is known.
+  for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
+    left -= chunk.length;
+    if (left < 0) throw tooLong(note);
+    checksum?.update(chunk);
+    yield chunk;
+  }
+}
+
+function asUpload(found: UnfinishedUpload): Upload {
+  const { id, offset, size, createdAt } = found;
+  return new Upload({
+    ...{ id, offset, creation_date: createdAt.toISOString() },
+    ...(size === undefined ? {} : { size }),
+  });
+}
+
+function tooLong({ maxBytes }: Note): ProblemError {
+  return new ProblemError('too_large', `The upload is longer than ${maxBytes} bytes.`);
+}
+
+function demand(problem: ProblemError | undefined): void {
+  if (problem) throw problem;
+}

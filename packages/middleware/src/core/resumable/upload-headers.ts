@@ -1,0 +1,129 @@
+import { createHash } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import { crc32 } from 'node:zlib';
+import { checkName, headerText, mediaType } from '../http/content-headers.js';
+import type { TransferLimits } from '../limits.js';
+import { ProblemError } from '../problems.js';
+
+/**
+ * What tus requests say in their headers (tus 1.0, https://tus.io/protocols/resumable-upload):
+ * metadata, checksums of single requests, and which uploads are parts of another.
+ */
+
+export interface UploadMetadata {
+  readonly name: string;
+  /** As the client declares it; absent where it does not. */
+  readonly type?: string;
+  readonly group?: string;
+}
+
+/** Of `Upload-Metadata`, which is stored as it is beside the upload. */
+const MAX_METADATA_CHARS = 4096;
+
+/**
+ * The keys that tus clients use: `filename` or `name`, `filetype` or `type`, and `group`.
+ * Throws `invalid_name`, `invalid_media_type`, `bad_request`.
+ */
+export function metadataOf(
+  headers: IncomingHttpHeaders,
+  values: Readonly<Record<string, string | null>>,
+  limits: TransferLimits,
+): UploadMetadata {
+  const raw = String(headers['upload-metadata'] ?? '');
+  if (raw.length > MAX_METADATA_CHARS) {
+    throw new ProblemError(
+      'bad_request',
+      `Upload-Metadata has at most ${MAX_METADATA_CHARS} characters.`,
+    );
+  }
+  const { filename, name = filename, filetype, type: declared = filetype, group } = values;
+  const problem = checkName(name ?? '', limits);
+  if (problem) throw problem;
+  const type = mediaType(declared || undefined);
+  if (declared && type === undefined) {
+    throw new ProblemError(
+      'invalid_media_type',
+      'The type in Upload-Metadata is not a media type.',
+    );
+  }
+  const header = headers['x-affinity-group'];
+  const own = group || (header ? headerText(String(header)) : undefined);
+  return {
+    name: name ?? '',
+    ...(type === undefined ? {} : { type }),
+    ...(own ? { group: own } : {}),
+  };
+}
+
+/** For `Tus-Checksum-Algorithm`. */
+export const CHECKSUMS = ['sha1', 'sha256', 'sha512', 'md5', 'crc32'] as const;
+
+/** Takes the bytes of one request; `problem` is asked behind the last one. */
+export interface RequestChecksum {
+  update(chunk: Uint8Array): void;
+  problem(): ProblemError | undefined;
+}
+
+/** Undefined when no checksum was sent. Throws `unsupported_digest`, `invalid_digest`. */
+export function checksumOf(headers: IncomingHttpHeaders): RequestChecksum | undefined {
+  const header = headers['upload-checksum'];
+  if (header === undefined) return undefined;
+  const [name = '', value = ''] = String(header).split(' ');
+  if (!(CHECKSUMS as readonly string[]).includes(name)) {
+    throw new ProblemError('unsupported_digest', `Upload-Checksum takes ${CHECKSUMS.join(', ')}.`);
+  }
+  const sum = name === 'crc32' ? new Crc32() : createHash(name);
+  const expected = Buffer.from(value, 'base64');
+  if (expected.toString('base64') !== value || expected.length !== lengthOf(name)) {
+    throw new ProblemError('invalid_digest', 'Upload-Checksum is malformed.');
+  }
+  return {
+    update: (chunk) => void sum.update(chunk),
+    problem: () =>
+      sum.digest().equals(expected)
+        ? undefined
+        : new ProblemError(
+            'checksum_mismatch',
+            'The bytes of this request are not those of Upload-Checksum; nothing of it is kept.',
+          ),
+  };
+}
+
+function lengthOf(name: string): number {
+  return name === 'crc32' ? 4 : createHash(name).digest().length;
+}
+
+class Crc32 {
+  #value = 0;
+
+  update(chunk: Uint8Array): void {
+    this.#value = crc32(chunk, this.#value);
+  }
+
+  digest(): Buffer {
+    const bytes = Buffer.alloc(4);
+    bytes.writeUInt32BE(this.#value);
+    return bytes;
+  }
+}
+
+/** Uploads that one upload may be put together of. */
+const MAX_PARTS = 100;
+
+/** `partial`, or the ids of the uploads that make this one. Throws `bad_request`. */
+export function concatOf(headers: IncomingHttpHeaders): 'partial' | readonly string[] | undefined {
+  const header = headers['upload-concat'];
+  if (header === undefined || header === 'partial') return header as 'partial' | undefined;
+  const [, urls = ''] = /^final;(.+)$/.exec(String(header)) ?? [];
+  const ids = urls.trim().split(/ +/).map(lastPart);
+  if (urls === '' || ids.length > MAX_PARTS) {
+    const message = `Upload-Concat is "partial", or "final;" and 1 to ${MAX_PARTS} URLs of uploads.`;
+    throw new ProblemError('bad_request', message);
+  }
+  return ids;
+}
+
+function lastPart(url: string): string {
+  const path = url.split(/[?#]/, 1)[0]!;
+  return path.slice(path.lastIndexOf('/') + 1);
+}

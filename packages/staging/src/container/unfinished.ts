@@ -1,0 +1,393 @@
+import { KeyedLock } from '@stevedore/async';
+import { type Disk, type DiskFile, readSmallFile, removeIfThere } from '@stevedore/disk';
+import { StoreError } from '../errors.js';
+import { formatKey } from '../key.js';
+import { BlockChecksums } from './block-checksums.js';
+import type { Spool } from './spool.js';
+import {
+  MAX_INFO_BYTES,
+  type Mark,
+  markPosition,
+  packInfo,
+  packMark,
+  type UnfinishedAbout,
+  unpackInfo,
+} from './unfinished-record.js';
+
+/**
+ * Uploads that arrive in several requests: two files each, the bytes and what is known of them,
+ * named by the key that the finished file will have. What `append` has acknowledged is durable
+ * and stays until the upload is finished, removed or too old, also over crashes; an upload that
+ * becomes a file is never both.
+ */
+export interface UnfinishedParts {
+  readonly disk: Disk;
+  readonly folder: string;
+  readonly spool: Spool;
+  /** What is gathered before a write. Default 128 KiB. */
+  readonly writeBytes?: number;
+  /** A crash in a long request costs no more than this. Default 8 MiB. */
+  readonly syncBytes?: number;
+}
+
+export interface UnfinishedUpload {
+  readonly about: UnfinishedAbout;
+  readonly sizeBytes: number | undefined;
+  /** Bytes that are durable: the next ones belong here. */
+  readonly durableBytes: number;
+}
+
+export interface AppendOptions {
+  /** Called before each write; what it throws ends the request. */
+  readonly beforeWrite: () => void;
+  /** Called behind the last byte; what it throws takes all bytes of the request back. */
+  readonly check?: (() => void) | undefined;
+}
+
+interface Entry {
+  readonly about: UnfinishedAbout;
+  mark: Mark;
+  /** Bytes in the file, durable or not. */
+  bytes: number;
+}
+
+const WRITE_BYTES = 128 * 1024;
+const SYNC_BYTES = 8 * 2 ** 20;
+const READ_BYTES = 256 * 1024;
+/** Uploads that nobody finishes are bounded in number, beside their bytes. */
+const MAX_UNFINISHED = 10_000;
+
+export class Unfinished {
+  readonly #parts: UnfinishedParts;
+  readonly #entries = new Map<string, Entry>();
+  readonly #inTurn = new KeyedLock();
+  #bytes = 0;
+
+  constructor(parts: UnfinishedParts) {
+    this.#parts = parts;
+  }
+
+  /** Bytes of all of them. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  get count(): number {
+    return this.#entries.size;
+  }
+
+  /** Throws `container_full` where there are too many. */
+  async begin(
+    key: Buffer,
+    about: UnfinishedAbout,
+    sizeBytes: number | undefined,
+  ): Promise<UnfinishedUpload> {
+    if (this.#entries.size >= MAX_UNFINISHED) {
+      const message = `${MAX_UNFINISHED} uploads are unfinished; finish or remove some, or wait until they are too old`;
+      throw new StoreError('container_full', message, { retryable: true });
+    }
+    const name = nameOf(key);
+    const entry = { about, mark: { turn: 1, durableBytes: 0, sizeBytes }, bytes: 0 };
+    this.#entries.set(name, entry);
+    const { disk, folder } = this.#parts;
+    try {
+      await (await disk.create(this.#path(name))).close();
+      const info = await disk.create(this.#info(name));
+      try {
+        await info.writeAt([packInfo(about, entry.mark)], 0);
+        await info.sync();
+      } finally {
+        await info.close();
+      }
+      await disk.syncDirectory(folder);
+    } catch (error) {
+      await this.#remove(name).catch(() => undefined);
+      throw error;
+    }
+    return viewOf(entry);
+  }
+
+  find(key: Buffer): UnfinishedUpload | undefined {
+    const entry = this.#entries.get(nameOf(key));
+    return entry && viewOf(entry);
+  }
+
+  /** Resolves once all that is under way for it has ended. */
+  settled(key: Buffer): Promise<void> {
+    return this.#inTurn.run(nameOf(key), async () => undefined);
+  }
+
+  /**
+   * Adds bytes and resolves with how many there are now, all durable. A body that ends early
+   * leaves what came of it, unless it was to be checked as a whole. Throws `offset_mismatch`,
+   * `too_large`, `not_found`.
+   */
+  append(
+    key: Buffer,
+    offset: number,
+    body: AsyncIterable<Uint8Array>,
+    options: AppendOptions,
+  ): Promise<number> {
+    const name = nameOf(key);
+    return this.#inTurn.run(name, async () => {
+      const entry = this.#demand(name);
+      if (entry.mark.durableBytes !== offset) {
+        const message = `the upload has ${entry.mark.durableBytes} bytes, these begin at ${offset}; ask how many there are and go on from there`;
+        throw new StoreError('offset_mismatch', message);
+      }
+      const file = await this.#parts.disk.openToUpdate(this.#path(name));
+      try {
+        await this.#take(name, entry, file, body, options);
+        return entry.bytes;
+      } finally {
+        await file.close();
+      }
+    });
+  }
+
+  async #take(
+    name: string,
+    entry: Entry,
+    file: DiskFile,
+    body: AsyncIterable<Uint8Array>,
+    { beforeWrite, check }: AppendOptions,
+  ): Promise<void> {
+    const { writeBytes = WRITE_BYTES, syncBytes = SYNC_BYTES } = this.#parts;
+    const start = entry.bytes;
+    let chunks: Uint8Array[] = [];
+    let gathered = 0;
+    const flush = async (): Promise<void> => {
+      const [writing, bytes] = [chunks, gathered];
+      [chunks, gathered] = [[], 0];
+      if (bytes === 0) return;
+      beforeWrite();
+      await file.writeAt(writing, entry.bytes);
+      this.#grow(entry, bytes);
+      if (!check && entry.bytes - entry.mark.durableBytes >= syncBytes) {
+        await this.#makeDurable(name, entry, file);
+      }
+    };
+    try {
+      const { sizeBytes = Number.POSITIVE_INFINITY } = entry.mark;
+      for await (const chunk of body) {
+        if (entry.bytes + gathered + chunk.length > sizeBytes) {
+          throw new StoreError('too_large', `the upload was to have ${sizeBytes} bytes, no more`);
+        }
+        chunks.push(chunk);
+        gathered += chunk.length;
+        if (gathered >= writeBytes) await flush();
+      }
+      await flush();
+      check?.();
+    } catch (error) {
+      if (!this.#entries.has(name)) throw error;
+      if (check) {
+        await file.truncate(start);
+        this.#grow(entry, start - entry.bytes);
+      } else {
+        // What arrived before is kept; that it cannot be is told by the first error.
+        await flush().catch(() => undefined);
+        await this.#makeDurable(name, entry, file);
+      }
+      throw error;
+    }
+    await this.#makeDurable(name, entry, file);
+  }
+
+  /** Throws `length_mismatch` where the size is known, or there is more already. */
+  declareSize(key: Buffer, sizeBytes: number): Promise<void> {
+    const name = nameOf(key);
+    return this.#inTurn.run(name, async () => {
+      const entry = this.#demand(name);
+      if (entry.mark.sizeBytes !== undefined || entry.bytes > sizeBytes) {
+        const message = `the upload has ${entry.bytes} of ${entry.mark.sizeBytes ?? 'unknown'} bytes; its size cannot become ${sizeBytes}`;
+        throw new StoreError('length_mismatch', message);
+      }
+      await this.#writeMark(name, entry, { durableBytes: entry.mark.durableBytes, sizeBytes });
+    });
+  }
+
+  /** Its bytes from `start` to before `end`, in order. */
+  async *read(key: Buffer, start: number, end: number): AsyncGenerator<Buffer> {
+    const name = nameOf(key);
+    this.#demand(name);
+    const file = await this.#parts.disk.openToRead(this.#path(name));
+    try {
+      for (let at = start; at < end; ) {
+        const chunk = Buffer.allocUnsafe(Math.min(READ_BYTES, end - at));
+        if ((await file.readAt(chunk, at)) !== chunk.length) throw short(name);
+        at += chunk.length;
+        yield chunk;
+      }
+    } finally {
+      await file.close();
+    }
+  }
+
+  /**
+   * Gives the bytes to the spool while `accept` makes a file of them; takes them back if it
+   * fails. `accept` gets the checksums of the bytes as they are on the disk.
+   */
+  finishSpooled(key: Buffer, accept: (sums: BlockChecksums) => Promise<void>): Promise<void> {
+    const name = nameOf(key);
+    return this.#inTurn.run(name, async () => {
+      const { bytes } = this.#demand(name);
+      const sums = new BlockChecksums();
+      for await (const chunk of this.read(key, 0, bytes)) sums.add(chunk);
+      const { disk, spool, folder } = this.#parts;
+      await spool.adopt(key, this.#path(name), bytes);
+      try {
+        await disk.syncDirectory(folder);
+        await accept(sums);
+      } catch (error) {
+        await spool.giveBack(key, this.#path(name));
+        throw error;
+      }
+      await this.#remove(name);
+    });
+  }
+
+  /** Runs `accept` with the bytes of a small file, and forgets the upload. */
+  finishSmall(key: Buffer, accept: (bytes: Buffer) => Promise<void>): Promise<void> {
+    const name = nameOf(key);
+    return this.#inTurn.run(name, async () => {
+      const { bytes } = this.#demand(name);
+      const chunks: Buffer[] = [];
+      for await (const chunk of this.read(key, 0, bytes)) chunks.push(chunk);
+      await accept(Buffer.concat(chunks));
+      await this.#remove(name);
+    });
+  }
+
+  /** Throws `not_found`. */
+  remove(key: Buffer): Promise<void> {
+    const name = nameOf(key);
+    return this.#inTurn.run(name, async () => {
+      this.#demand(name);
+      await this.#remove(name);
+    });
+  }
+
+  /** Those begun before `since`, in Unix milliseconds. Resolves with how many went. */
+  async removeOlder(since: number): Promise<number> {
+    let removed = 0;
+    for (const [name, { about }] of [...this.#entries]) {
+      if (about.createdAt >= since) continue;
+      await this.#inTurn.run(name, () => this.#remove(name));
+      removed += 1;
+    }
+    return removed;
+  }
+
+  /**
+   * Finds the uploads at a start, before the spool looks for files that no record names: one of
+   * them may be an upload that was about to become a file.
+   */
+  async recover(isKnown: (key: Buffer) => boolean): Promise<void> {
+    const { disk, folder, spool } = this.#parts;
+    const names = new Set(await disk.list(folder));
+    for (const file of names) {
+      const name = file.replace(/\.info$/, '');
+      const key = /^[0-9a-f]{32}$/.test(name) ? Buffer.from(name, 'hex') : undefined;
+      if (!key || (file === name && !names.has(`${name}.info`))) {
+        await removeIfThere(disk, `${folder}/${file}`);
+      } else if (file !== name) {
+        const found = isKnown(key) ? undefined : await this.#recovered(name);
+        if (!found) await this.#remove(name);
+        else if (names.has(name) || (await spool.giveBack(key, this.#path(name)))) {
+          await this.#adopt(name, found);
+        } else await this.#remove(name);
+      }
+    }
+    await disk.syncDirectory(folder);
+  }
+
+  async #recovered(name: string): Promise<Omit<Entry, 'bytes'> | undefined> {
+    const bytes = await readSmallFile(this.#parts.disk, this.#info(name), MAX_INFO_BYTES);
+    return bytes && unpackInfo(bytes);
+  }
+
+  /** Bytes that no mark names may be others than were sent. */
+  async #adopt(name: string, { about, mark }: Omit<Entry, 'bytes'>): Promise<void> {
+    const file = await this.#parts.disk.openToUpdate(this.#path(name));
+    try {
+      const { size } = await file.stat();
+      if (size < mark.durableBytes) {
+        await this.#remove(name);
+        return;
+      }
+      await file.truncate(mark.durableBytes);
+    } finally {
+      await file.close();
+    }
+    this.#entries.set(name, { about, mark, bytes: mark.durableBytes });
+    this.#bytes += mark.durableBytes;
+  }
+
+  async #makeDurable(name: string, entry: Entry, file: DiskFile): Promise<void> {
+    if (entry.bytes === entry.mark.durableBytes) return;
+    try {
+      await file.sync();
+      const { sizeBytes } = entry.mark;
+      await this.#writeMark(name, entry, { durableBytes: entry.bytes, sizeBytes });
+    } catch (error) {
+      // What the disk has of it is not known any more.
+      await this.#remove(name).catch(() => undefined);
+      throw error;
+    }
+  }
+
+  async #writeMark(name: string, entry: Entry, next: Omit<Mark, 'turn'>): Promise<void> {
+    const mark = { turn: entry.mark.turn + 1, ...next };
+    const file = await this.#parts.disk.openToUpdate(this.#info(name));
+    try {
+      await file.writeAt([packMark(mark)], markPosition(mark));
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    entry.mark = mark;
+  }
+
+  async #remove(name: string): Promise<void> {
+    const { disk } = this.#parts;
+    this.#bytes -= this.#entries.get(name)?.bytes ?? 0;
+    this.#entries.delete(name);
+    // The bytes first: without them nothing comes back.
+    await removeIfThere(disk, this.#path(name));
+    await removeIfThere(disk, this.#info(name));
+  }
+
+  #demand(name: string): Entry {
+    const entry = this.#entries.get(name);
+    if (entry) return entry;
+    const key = formatKey(Buffer.from(name, 'hex'));
+    throw new StoreError('not_found', `there is no unfinished upload ${key}`);
+  }
+
+  #grow(entry: Entry, change: number): void {
+    entry.bytes += change;
+    this.#bytes += change;
+  }
+
+  #path(name: string): string {
+    return `${this.#parts.folder}/${name}`;
+  }
+
+  #info(name: string): string {
+    return `${this.#parts.folder}/${name}.info`;
+  }
+}
+
+function nameOf(key: Buffer): string {
+  return key.toString('hex');
+}
+
+function viewOf({ about, mark }: Entry): UnfinishedUpload {
+  return { about, sizeBytes: mark.sizeBytes, durableBytes: mark.durableBytes };
+}
+
+function short(name: string): StoreError {
+  const key = formatKey(Buffer.from(name, 'hex'));
+  return new StoreError('corrupt', `the unfinished upload ${key} lacks bytes that it had`);
+}

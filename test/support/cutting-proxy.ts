@@ -1,0 +1,59 @@
+import type { AddressInfo } from 'node:net';
+import { createServer, type Server, type Socket, connect as tcpConnect } from 'node:net';
+import { onTestFinished } from 'vitest';
+
+/** A TCP proxy in front of a gateway that may be another one each time, and that cuts connections. */
+export interface CuttingProxy {
+  readonly url: string;
+  /** Where connections go from now on. */
+  target: number;
+  /** Bytes of clients that pass before their connection is cut; undefined: none is. */
+  cutAfterBytes: (() => number | undefined) | undefined;
+  /** Bytes that passed, from clients. */
+  readonly passedBytes: number;
+}
+
+export async function cuttingProxy(target: number): Promise<CuttingProxy> {
+  const sockets = new Set<Socket>();
+  let passedBytes = 0;
+  const proxy = {
+    url: '',
+    target,
+    cutAfterBytes: undefined as CuttingProxy['cutAfterBytes'],
+    get passedBytes() {
+      return passedBytes;
+    },
+  };
+  const server: Server = createServer((client) => {
+    const upstream = tcpConnect(proxy.target, '127.0.0.1');
+    let left = proxy.cutAfterBytes?.() ?? Number.POSITIVE_INFINITY;
+    const end = () => {
+      client.destroy();
+      upstream.destroy();
+    };
+    for (const socket of [client, upstream]) {
+      sockets.add(socket);
+      socket.on('error', end);
+      socket.on('close', () => {
+        sockets.delete(socket);
+        end();
+      });
+    }
+    client.on('data', (chunk: Buffer) => {
+      const passes = chunk.subarray(0, left);
+      left -= passes.length;
+      passedBytes += passes.length;
+      if (!upstream.write(passes)) client.pause();
+      if (left === 0) end();
+    });
+    upstream.on('drain', () => client.resume());
+    upstream.on('data', (chunk) => client.write(chunk));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  proxy.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return proxy;
+}
