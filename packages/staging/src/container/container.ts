@@ -3,8 +3,14 @@ import type { StagedCopies } from '../copies/staged-copies.js';
 import { isStoreError, StoreError } from '../errors.js';
 import type { FileMap, FileMapChange } from '../filemap/filemap.js';
 import { type Append, AppendQueue } from './append-queue.js';
-import { BATCH_RECORDS, RECORD_HEADER_BYTES, RecordType } from './constants.js';
-import { encodeRecordHead, encodeSegmentHeader, type NewRecord } from './record.js';
+import {
+  BATCH_RECORDS,
+  encodeRecordHead,
+  encodeSegmentHeader,
+  type NewRecord,
+  RECORD_HEADER_BYTES,
+  RecordType,
+} from './record.js';
 import { changeOfRecord, deletionRecord } from './records.js';
 import { Segment } from './segment.js';
 

@@ -1,6 +1,5 @@
 import { type Disk, removeIfThere } from '@stevedore/disk';
-import { SEGMENT_HEADER_BYTES } from '../container/constants.js';
-import { decodeSegmentHeader } from '../container/record.js';
+import { decodeSegmentHeader, SEGMENT_HEADER_BYTES } from '../container/record.js';
 import { Segment, segmentNumber } from '../container/segment.js';
 import { scanSegment } from '../container/segment-scan.js';
 import { DirectoryLock } from '../directory-lock.js';
