@@ -13,6 +13,7 @@ import { allowOrigins, demandHost, type HostNames } from './access/origins.js';
 import type { Policies } from './access/policies.js';
 import { type AskMigration, ConsoleFeed } from './console/feed.js';
 import { answerClientError, Connections, refuseWhileClosing } from './http/connections.js';
+import { Forwarder } from './http/forward.js';
 import { ReadyAnswers } from './http/ready-answers.js';
 import { problemOf } from './http/route.js';
 import type { RequestDurations } from './observe/durations.js';
@@ -146,7 +147,9 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
   const ready = readyAnswers(app, store, log, { requestId, durations, unsent, hostNames });
   connections.attach(app.server);
+  const forwarder = new Forwarder();
   app.addHook('onClose', async () => {
+    await forwarder.close();
     access.close();
     feed.close();
     files.close();
@@ -161,6 +164,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
       access,
       policies: options.policies ?? {},
       maxFileBytes: limits.maxFileBytes,
+      forwarder,
       serveTrunks: options.serveTrunks ?? false,
       ready,
     });

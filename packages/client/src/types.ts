@@ -295,7 +295,7 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
   /** Uploads in several requests; a store may have no such thing. */
   readonly unfinished?: UnfinishedUploads;
   /** The server's part in a deployment; undefined without a map. */
-  readonly deployment?: Pick<Deployment, 'origin' | 'secret' | 'speaksFor'>;
+  readonly deployment?: Pick<Deployment, 'origin' | 'secret' | 'speaksFor' | 'urlFor'>;
   /** Copies that it holds of what other servers have staged; undefined without a map. */
   readonly held?: Pick<HeldCopies, 'receive' | 'drop'>;
   /** Other processes of this machine whose files are this store's as well. */

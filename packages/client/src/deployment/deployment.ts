@@ -181,6 +181,13 @@ export class Deployment {
     return this.#gateways.list;
   }
 
+  /** Where the server of this key is reached; undefined: it is this one, or has no URL. */
+  async urlFor(key: string): Promise<string | undefined> {
+    const bytes = Buffer.from(key, 'base64url');
+    if (this.speaksFor(originOf(bytes))) return undefined;
+    return (await this.gatewayOf(bytes))?.url ?? undefined;
+  }
+
   #responsible(origin: number): Gateway | undefined {
     const { list } = this.#gateways;
     const gateway = list.find((each) => each.origin === origin);
