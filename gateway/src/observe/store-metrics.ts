@@ -36,6 +36,7 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
     'map_up',
     '1 while the map of the deployment answers, and without a map.',
     (s) => (s.map?.isMapAvailable === false ? 0 : 1),
+    'min',
   ],
   [
     'partner_up',
@@ -50,9 +51,9 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
   [
     'held_copies',
     'Gateways of the deployment whose staged files this one holds a copy of.',
-    (s) => s.held?.copies ?? 0,
+    (s) => s.held?.heldCopies ?? 0,
   ],
-  ['held_bytes', 'Bytes of copies held for other gateways.', (s) => s.held?.bytes ?? 0],
+  ['held_bytes', 'Bytes of copies held for other gateways.', (s) => s.held?.heldBytes ?? 0],
   [
     'container_bytes',
     'Bytes of the container: staged files, and merged ones that are kept.',
@@ -68,16 +69,18 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
     'Container bytes below which a full container takes uploads again.',
     (s) => s.room.resumeBytes,
   ],
-  ['disk_free_bytes', 'Free bytes on the disk of the container.', (s) => s.room.freeBytes],
+  ['disk_free_bytes', 'Free bytes on the disk of the container.', (s) => s.room.freeBytes, 'min'],
   [
     'disk_min_free_bytes',
     'Free bytes below which uploads are refused.',
     (s) => s.room.minFreeBytes,
+    'max',
   ],
   [
     'full',
     '1 while uploads are refused for lack of room.',
     (s) => (s.room.full === undefined ? 0 : 1),
+    'max',
   ],
   ...CACHE_GAUGES,
   ['fastdfs_connections', 'Open connections to trackers and storages.', (s) => s.connections.open],
@@ -156,8 +159,12 @@ const FILL_BUCKETS = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 1];
 const STORE_BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 
 /** Registers the figures; returns what ends the counting of trunks and errors. */
-export function addStoreMetrics(registry: Registry, store: FileStore): () => void {
-  addFigures(registry, { gauges: GAUGES, counters: COUNTERS }, () => store.stats());
+export function addStoreMetrics(
+  registry: Registry,
+  store: FileStore,
+  stats: () => StoreStats,
+): () => void {
+  addFigures(registry, { gauges: GAUGES, counters: COUNTERS }, stats);
   return countEvents(registry, store);
 }
 

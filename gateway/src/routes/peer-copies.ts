@@ -11,7 +11,8 @@ import type { Answering } from '../http/route.js';
  * in both directions. `DELETE /peer/copies/ORIGIN` drops what is held of it: it has another partner.
  */
 
-const KEEP_ALIVE_MS = 10_000;
+/** A gateway that is there sends something every second. */
+const IDLE_MS = 15_000;
 const TARGET = /^copies-(\d{1,5}):1$/;
 const REFUSED = 'HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n';
 
@@ -40,7 +41,7 @@ export function peerCopies(
     }
     open.add(socket);
     socket.once('close', () => open.delete(socket));
-    request.socket.setTimeout(0).setNoDelay(true).setKeepAlive(true, KEEP_ALIVE_MS);
+    request.socket.setNoDelay(true).setTimeout(IDLE_MS, () => socket.destroy());
     socket.write('HTTP/1.1 200 OK\r\n\r\n');
     if (head.length > 0) socket.unshift(head);
     void held.receive(Number(origin), socket);

@@ -64,10 +64,10 @@ export function beginUpload(
   return async (request, reply) => {
     const { headers, query } = request as AskedBy;
     const maxBytes = lengthOf(headers['upload-length']) ?? own.maxFileBytes ?? maxFileBytes;
-    const grant = access.upload({ headers, query, maxBytes }, path);
+    const grant = await access.upload({ headers, query, maxBytes }, path);
     let begun: number | undefined;
     try {
-      grant.begin();
+      await grant.begin();
       if (grant.mark && (await files.store.findOnce(grant.mark, FOR_EVER)).length > 0) throw used();
       const answer = await files.resume(request.raw, reply.raw, {
         ...{ path: UPLOADS, filesPath: FILES, client: clientOf(request, grant.scope) },
@@ -129,7 +129,7 @@ function continueUpload({ files, access, forwarder }: UploadRoutes): Call {
     const { query } = request as AskedBy;
     const scope = scopeOfUpload(files.store, id);
     const maxBytes = lengthOf(headers['content-length']) ?? 0;
-    const grant = access.resume({ headers, query, maxBytes }, scope);
+    const grant = await access.resume({ headers, query, maxBytes }, scope);
     let received = 0;
     try {
       return await files.resume(request.raw, reply.raw, {

@@ -16,15 +16,13 @@ import { HeldIndex } from './held-index.js';
 
 /**
  * The copies that this gateway holds of other gateways' containers: a directory for each origin,
- * apart from its own container. A copy is written while its gateway is connected, read while it is
+ * apart from its own container, which all of its processes share. A copy is written while its gateway is connected, read while it is
  * away, and taken over once it will not return; never two of them at a time.
  */
 
 export interface HeldStats {
-  readonly copies: number;
-  readonly connected: number;
-  readonly bytes: number;
-  readonly limitBytes: number;
+  readonly heldCopies: number;
+  readonly heldBytes: number;
 }
 
 /** A staged file of a gateway that is away, with its bytes. */
@@ -79,8 +77,7 @@ export class HeldCopies {
   }
 
   stats(): HeldStats {
-    const { usedBytes: bytes, limitBytes } = this.#room;
-    return { copies: this.#origins.size, connected: this.#streams.size, bytes, limitBytes };
+    return { heldCopies: this.#origins.size, heldBytes: this.#room.usedBytes };
   }
 
   /** Takes what the gateway of that origin sends, until the connection ends. Never rejects. */
@@ -98,6 +95,8 @@ export class HeldCopies {
         if (stream.destroyed) return;
         await this.#closeIndex(origin);
         const directory = this.#directoryOf(origin);
+        // Other processes of this gateway may have changed it.
+        this.#room.usedBytes = await heldBytes(this.#disk, this.#folder);
         const held = await HeldCopy.open(this.#disk, directory, origin, this.#room);
         this.#origins.add(origin);
         try {
@@ -118,7 +117,7 @@ export class HeldCopies {
    * are damaged.
    */
   async find(origin: number, key: Buffer): Promise<HeldFile | undefined> {
-    if (!this.#origins.has(origin) || this.#streams.has(origin)) return undefined;
+    if (this.#streams.has(origin) || !(await this.#isHeld(origin))) return undefined;
     return this.#inTurn.run(String(origin), async () => {
       if (this.#streams.has(origin) || this.#isClosed) return undefined;
       const index = await this.#openIndex(origin);
@@ -133,7 +132,7 @@ export class HeldCopies {
    * files were taken over: it is refused from then on. False if nothing is held of it.
    */
   async adopt(origin: number, work: (index: HeldIndex) => Promise<void>): Promise<boolean> {
-    if (!this.#origins.has(origin)) return false;
+    if (!(await this.#isHeld(origin))) return false;
     return this.#inTurn.run(String(origin), async () => {
       const index = await this.#openIndex(origin);
       if (!index) return false;
@@ -148,7 +147,7 @@ export class HeldCopies {
 
   /** Its gateway has the copy elsewhere. */
   async drop(origin: number): Promise<void> {
-    if (!this.#origins.has(origin)) return;
+    if (!(await this.#isHeld(origin))) return;
     await this.#inTurn.run(String(origin), async () => {
       await this.#closeIndex(origin);
       this.#room.usedBytes -= await removeHeld(this.#disk, this.#directoryOf(origin));
@@ -162,6 +161,11 @@ export class HeldCopies {
     for (const origin of this.#origins) {
       await this.#inTurn.run(String(origin), () => this.#closeIndex(origin));
     }
+  }
+
+  /** This process holds it, or another one of this gateway. */
+  #isHeld(origin: number): Promise<boolean> {
+    return this.#disk.exists(`${this.#directoryOf(origin)}/container`);
   }
 
   #directoryOf(origin: number): string {
