@@ -20,6 +20,7 @@ export type StoreErrorCode =
   | 'partner_away'
   | 'port_in_use'
   | 'range_not_satisfiable'
+  | 'refused'
   | 'storage_unavailable'
   | 'too_large'
   | 'unsupported';
