@@ -23,11 +23,12 @@ const ONLY_HERE = { onlyHere: true } as const;
 export function peerRoutes(
   app: FastifyInstance,
   files: Files,
-  { deployment, neighbours }: FileStore,
+  store: FileStore,
   answering: Answering,
 ): void {
+  const { deployment, neighbours } = store;
   if (!deployment) return;
-  peerCopies(app, files.store, answering);
+  peerCopies(app, store, answering);
   /** What the store does with the key of a request that has the token. */
   const asked = async <Result>(
     request: FastifyRequest,
