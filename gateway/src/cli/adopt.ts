@@ -11,7 +11,8 @@ import { startProgress } from './progress.js';
 const HELP = `
 The map gives the files to the other gateway, which does the work: it deletes and compacts them
 from then on, and the one that will not return is refused if it comes back. The command only
-waits, and may be stopped and started again. Files that only its disk had are lost.
+waits, and may be stopped and started again. Files that only its disk had are lost; with staged
+copies, name its partner by --by, which has them.
 
 Examples:
   stevedore adopt 4711 --map postgres://stevedore@10.0.0.9/stevedore
@@ -68,7 +69,7 @@ function describe({ origin, by, trunks, adopted, lost, seenAt }: AdoptionReport)
   lines.push(
     lost.files === 0
       ? `all that it had was in FastDFS ${when}; what it took since then is lost unless it was merged`
-      : `lost are at most ${lost.files} files, ${formatBytes(lost.bytes)}, that only its disk had ${when}, and what it took since then`,
+      : `lost are at most ${lost.files} files, ${formatBytes(lost.bytes)}, that only its disk had ${when}, and what it took since then; with staged copies, what origin ${by} held of them is not`,
   );
   return lines.join('\n');
 }

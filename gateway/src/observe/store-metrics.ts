@@ -39,6 +39,22 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
     'min',
   ],
   [
+    'partner_up',
+    '1 while a partner keeps a second copy of what is staged, and without staged copies.',
+    (s) => (s.copies && s.copies.state !== 'up' ? 0 : 1),
+  ],
+  [
+    'partner_lag_bytes',
+    'Bytes of the container that the partner lacks; 0 without staged copies.',
+    (s) => s.copies?.lagBytes ?? 0,
+  ],
+  [
+    'held_copies',
+    'Gateways of the deployment whose staged files this one holds a copy of.',
+    (s) => s.held?.heldCopies ?? 0,
+  ],
+  ['held_bytes', 'Bytes of copies held for other gateways.', (s) => s.held?.heldBytes ?? 0],
+  [
     'container_bytes',
     'Bytes of the container: staged files, and merged ones that are kept.',
     (s) => s.room.usedBytes,
@@ -91,6 +107,16 @@ const COUNTERS: Figures<StoreStats>['counters'] = [
   ['reads_total', 'Reads begun, of whole files or ranges.', (s) => s.reads],
   ['read_bytes_total', 'Bytes that reads asked for.', (s) => s.readBytes],
   ['reads_failed_total', 'Reads that failed before the first byte.', (s) => s.failedReads],
+  [
+    'acknowledged_alone_total',
+    'Files and deletions acknowledged with one copy while the partner was away.',
+    (s) => s.copies?.acknowledgedAlone ?? 0,
+  ],
+  [
+    'partner_refused_total',
+    'Uploads and deletions refused because the partner was away.',
+    (s) => s.copies?.refused ?? 0,
+  ],
   ...CACHE_COUNTERS,
   [
     'send_retries_total',

@@ -10,6 +10,7 @@ import {
 import { checkKey, type Files, ProblemError, receiptJson } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Answering } from '../http/route.js';
+import { peerCopies } from './peer-copies.js';
 
 /**
  * `/peer/files/KEY`: what the other gateways of a deployment ask for, with a token of the secret
@@ -22,10 +23,12 @@ const ONLY_HERE = { onlyHere: true } as const;
 export function peerRoutes(
   app: FastifyInstance,
   files: Files,
-  { deployment, neighbours }: FileStore,
+  store: FileStore,
   answering: Answering,
 ): void {
+  const { deployment, neighbours } = store;
   if (!deployment) return;
+  peerCopies(app, store, answering);
   /** What the store does with the key of a request that has the token. */
   const asked = async <Result>(
     request: FastifyRequest,

@@ -43,6 +43,7 @@ export {
 } from './deployment/gateway-files.js';
 export type { MapProblem, MapReport } from './deployment/map-check.js';
 export type { MapRebuildReport } from './deployment/map-rebuild.js';
+export { tunnelName } from './deployment/partners.js';
 export { checkDeploymentMap, rebuildDeploymentMap } from './map-upkeep.js';
 export type { NeighbourOptions } from './neighbours.js';
 export * from './open.js';

@@ -99,7 +99,10 @@ export class Lookup {
       const neighbour = this.#neighbourOf(key);
       if (neighbour) return neighbour.lookup.find(id, { onlyHere: true });
       const foreign = this.#foreignKey(key, onlyHere);
-      return foreign ? foreign.find(key, signal) : this.#storedRow(this.row(id));
+      if (foreign) return foreign.find(key, signal);
+      // The one that another server asks may keep the second copy of a third one's file.
+      const held = onlyHere ? await this.#foreignKey(key, false)?.findHeld(key) : undefined;
+      return held ?? this.#storedRow(this.row(id));
     }
     const fileId = parseFileId(id);
     if (!fileId) throw notAnId(id);

@@ -2,25 +2,32 @@ import { randomFillSync, randomInt } from 'node:crypto';
 import { rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { deferred } from '@stevedore/async';
 import { type DeploymentMap, MapError, openMap } from '@stevedore/map';
 import {
   DirectoryLock,
   type FsckReport,
+  HeldCopies,
   type ScrubOptions,
   type ScrubReport,
+  type StagedCopiesOptions,
   Staging,
   StoreError,
   type UpkeepOptions,
 } from '@stevedore/staging';
 import { type Cluster, connect, readClusterSecrets, startCluster } from './cluster.js';
-import type { Deployed } from './deployment/deployment.js';
+import type { Deployed, Deployment } from './deployment/deployment.js';
 import { placeOf, readInstance } from './deployment/instance.js';
+import { Partners } from './deployment/partners.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import type { NeighbourOptions } from './neighbours.js';
-import { type OpenOptions, parseStoreOptions } from './options.js';
-import { otherWorkers } from './shared-directory.js';
+import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
+import { dataDirectory, otherWorkers } from './shared-directory.js';
 import { type Clients, LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
+
+/** A partner that does not have a batch on its disk by then is away. */
+const PARTNER_DEADLINE_MS = 5_000;
 
 /**
  * Opens a store: takes the directory, starts the embedded FastDFS node when no
@@ -62,6 +69,7 @@ async function openStore(
     place: await placeOf(directory),
     url: parsed.peerUrl === '' ? undefined : parsed.peerUrl,
   });
+  const started = deferred<Deployment>();
   let cluster: Cluster | undefined;
   let clients: Clients | undefined;
   let store: LocalFileStore | undefined;
@@ -85,6 +93,10 @@ async function openStore(
         clients = makeClients(cluster.trackers, secrets[0]);
         return new FastdfsTrunkStore(clients.merging);
       },
+      // Who looks after a directory acknowledges nothing.
+      ...(parsed.stagedCopies > 1 && !onRebuild
+        ? { copies: copiesOf(parsed, directory, started.promise) }
+        : {}),
       trunkBytes: parsed.trunkSize,
       maxAgeMs: parsed.mergeMaxAge,
       unfinishedAgeMs: parsed.unfinishedAge,
@@ -101,6 +113,11 @@ async function openStore(
       randomFill: (target) => randomFillSync(target),
       packingSeed: randomInt(2 ** 32),
     });
+    const heldFolder = join(neighbours ? dataDirectory(directory) : directory, 'held');
+    const held =
+      map && !onRebuild
+        ? await HeldCopies.open({ folder: heldFolder, limitBytes: parsed.heldSize, now: Date.now })
+        : undefined;
     store = new LocalFileStore({
       options: parsed,
       staging,
@@ -110,9 +127,11 @@ async function openStore(
       closeNode: () => cluster!.close(),
       ...(neighbours ? { neighbours } : {}),
       ...(deployed ? { deployed } : {}),
+      ...(held ? { held } : {}),
     });
     store.neighbours?.lookAgain();
     store.start();
+    if (store.deployment) started.resolve(store.deployment);
     return { staging, store };
   } catch (error) {
     if (store) await store.close();
@@ -121,6 +140,19 @@ async function openStore(
     await cluster?.close();
     throw error;
   }
+}
+
+function copiesOf(
+  { partnerAway, partner, peerUrl }: StoreOptions,
+  directory: string,
+  deployment: Promise<Deployment>,
+): StagedCopiesOptions {
+  const partners = new Partners({ directory, url: partner, ownUrl: peerUrl, deployment });
+  return {
+    whenAway: partnerAway,
+    deadlineMs: PARTNER_DEADLINE_MS,
+    connect: (signal) => partners.connect(signal),
+  };
 }
 
 /** Rejects where the map refuses this server; a map that does not answer is asked again later. */

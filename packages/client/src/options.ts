@@ -40,6 +40,24 @@ export const storeOptions = {
     'where the other servers of the deployment reach this one, http://10.0.0.5:8080; empty: only merged files are read elsewhere',
     { see: 'SCALING.md' },
   ),
+  stagedCopies: option.integer(
+    1,
+    'disks that have an upload before it is acknowledged; 2: another gateway of the deployment keeps a copy until the file is merged',
+    { minimum: 1, maximum: 2, see: 'SCALING.md' },
+  ),
+  partner: option.text(
+    '',
+    'the gateway that keeps that copy, http://10.0.0.6:8080; empty: one of the deployment is chosen',
+    { see: 'SCALING.md' },
+  ),
+  partnerAway: option.choice(
+    'refuse',
+    ['refuse', 'alone'],
+    'what happens while it is away: refuse: uploads and deletions are refused; alone: they are acknowledged with one copy',
+  ),
+  heldSize: option.size('20GiB', 'what copies for other gateways may take on this disk', {
+    minimum: '1MiB',
+  }),
   trackerPort: option.port(0, 'port of the embedded tracker; 0 takes a free one'),
   storagePort: option.port(0, 'port of the embedded storage; 0 takes a free one'),
   metadataTier: option.boolean(
@@ -142,6 +160,17 @@ export function checkStoreOptions(options: StoreOptions, nameOf: (option: string
   }
   if (options.peerUrl !== '' && options.map === '') {
     throw new OptionError(`${nameOf('peerUrl')} is for servers with a ${nameOf('map')}`);
+  }
+  if (options.stagedCopies > 1 && options.map === '') {
+    throw new OptionError(`${nameOf('stagedCopies')} 2 is for servers with a ${nameOf('map')}`);
+  }
+  if (options.partner !== '' && options.stagedCopies === 1) {
+    throw new OptionError(`${nameOf('partner')} is for ${nameOf('stagedCopies')} 2`);
+  }
+  if (options.partner !== '' && !/^https?:\/\/[^/]/.test(options.partner)) {
+    throw new OptionError(
+      `${nameOf('partner')}: "${options.partner}" is no URL; write it like http://10.0.0.6:8080`,
+    );
   }
   const trunkSize = nameOf('trunkSize');
   if (options.smallFileLimit > options.trunkSize / 2) {

@@ -1,5 +1,5 @@
 import { mkdir, readdir } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { DirectoryLock, StoreError } from '@stevedore/staging';
 import { readClusterSecrets, startCluster } from './cluster.js';
 import { type OpenOptions, parseStoreOptions } from './options.js';
@@ -14,6 +14,12 @@ import { type OpenOptions, parseStoreOptions } from './options.js';
 export function workerDirectory(directory: string, number: number): string {
   const data = resolve(directory);
   return number === 1 ? data : join(data, 'workers', String(number));
+}
+
+/** The data directory that the one of a worker is in, or is. */
+export function dataDirectory(directory: string): string {
+  const above = dirname(directory);
+  return basename(above) === 'workers' ? dirname(above) : directory;
 }
 
 /** Numbers of the directories beside the first that hold files. */

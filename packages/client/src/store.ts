@@ -1,6 +1,13 @@
 import { EventEmitter } from 'node:events';
 import type { ClientStats, FastdfsClient } from '@stevedore/fastdfs';
-import { fileIdOf, formatKey, parseKey, type Staging, StoreError } from '@stevedore/staging';
+import {
+  fileIdOf,
+  formatKey,
+  type HeldCopies,
+  parseKey,
+  type Staging,
+  StoreError,
+} from '@stevedore/staging';
 import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
 import { listMembers, type StorageMember } from './cluster.js';
 import { type Deployed, Deployment } from './deployment/deployment.js';
@@ -52,6 +59,8 @@ export interface StoreParts {
   /** Ends what was started for this store alone: the embedded node. */
   readonly closeNode: () => Promise<void>;
   readonly deployed?: Deployed;
+  /** What this server holds for others. */
+  readonly held?: HeldCopies;
   /** The other processes of this machine that share a data directory with this one. */
   readonly neighbours?: readonly NeighbourOptions[];
 }
@@ -67,6 +76,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly unfinished: UnfinishedUploads;
   readonly deployment?: Deployment;
   readonly neighbours?: Neighbours;
+  readonly held?: HeldCopies;
   readonly #foreignFiles: ForeignFiles | undefined;
   readonly #counts = { deletedFiles: 0, reads: 0, readBytes: 0, failedReads: 0 };
   #closing: Promise<void> | undefined;
@@ -88,6 +98,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#reader = new Reader(staging, downloads, readerOptions);
     this.#uploads = new Uploads({
       ...{ store: this, staging, client, options, now: parts.now },
+      merged: (key, signal) => this.settled(key, { signal }),
       throwIfClosed: () => this.#throwIfClosed(),
       cache: this.#reader.cache,
     });
@@ -105,6 +116,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
         adoption: {
           store: new FastdfsTrunkStore(clients.merging),
           adopt: (adopted) => staging.adopt(adopted),
+          held: parts.held,
+          takeOver: (index) => staging.takeOver(index),
           isKnown: (taskId) => staging.fileMap.trunkByTask(taskId) !== undefined,
           isRead: (taskId) => {
             const state = staging.fileMap.trunkByTask(taskId)?.state;
@@ -121,8 +134,10 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
           setImmediate(() => void this.close().catch((failure) => this.report(failure)));
         },
       });
+      if (parts.held) this.held = parts.held;
       this.#foreignFiles = new ForeignFiles({
-        ...{ deployment: this.deployment, onRead, now },
+        ...{ deployment: this.deployment, onRead, now, held: parts.held },
+        ownUrl: options.peerUrl,
         readMapped: (file, range, signal) => this.#lookup.readMapped(file, range, signal),
         smallFileBytes: options.smallFileLimit,
       });
@@ -263,11 +278,14 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async ready(): Promise<Readiness> {
     const problems: string[] = [];
-    const accepting = this.#closing === undefined && this.#staging.acceptance.hasRoom();
-    if (!accepting)
+    const hasRoom = this.#closing === undefined && this.#staging.acceptance.hasRoom();
+    const hasPartner = this.#staging.copies?.isAccepting ?? true;
+    const accepting = hasRoom && hasPartner;
+    if (!hasRoom)
       problems.push(
         this.#staging.stats().room.full === 'disk' ? 'the disk is full' : 'the container is full',
       );
+    if (!hasPartner) problems.push('the partner that keeps the second copy is away');
     const tracker = await this.#parts.clients.reading.ping({ deadlineMs: PING_TIMEOUT_MS }).then(
       () => undefined,
       (error: Error) => error.message,
@@ -300,6 +318,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       cache: this.#reader.cache.stats(),
       connections: sumOf(this.#parts.clients),
       ...(this.deployment ? { map: this.deployment.stats() } : {}),
+      ...(this.held ? { held: this.held.stats() } : {}),
     };
   }
 
@@ -336,6 +355,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     await this.#uploads.direct.flush();
     await this.#foreignFiles?.close();
     await this.deployment?.close();
+    await this.held?.close();
     this.neighbours?.close();
     await this.#staging.close();
     await Promise.all([this.#parts.clients.reading.close(), this.#parts.clients.merging.close()]);

@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import type { ReadableStream } from 'node:stream/web';
 import type { FileCacheStats } from '@stevedore/cache';
 import type { ClientStats } from '@stevedore/fastdfs';
-import type { StagingEvents, StagingStats } from '@stevedore/staging';
+import type { HeldCopies, HeldStats, StagingEvents, StagingStats } from '@stevedore/staging';
 import type { StorageMember } from './cluster.js';
 import type { Deployment, DeploymentStats } from './deployment/deployment.js';
 
@@ -254,6 +254,8 @@ export interface StoreStats extends Omit<StagingStats, StagedCounters> {
   readonly connections: ClientStats;
   /** What the map of the deployment has not received yet; undefined without one. */
   readonly map?: DeploymentStats;
+  /** What it holds for other servers of the deployment; undefined without a map. */
+  readonly held?: HeldStats;
 }
 
 export interface FileStoreEvents extends StagingEvents {
@@ -304,6 +306,8 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
   readonly cached?: CachedFiles;
   /** The server's part in a deployment; undefined without a map. */
   readonly deployment?: Pick<Deployment, 'origin' | 'secret' | 'speaksFor' | 'urlFor'>;
+  /** Copies that it holds of what other servers have staged; undefined without a map. */
+  readonly held?: Pick<HeldCopies, 'receive' | 'drop'>;
   /** Other processes of this machine whose files are this store's as well. */
   readonly neighbours?: {
     /** True if one of them gives out keys of this origin. */

@@ -4,9 +4,7 @@ import { formatKey, type NewFile, type Staging, StoreError } from '@stevedore/st
 import { type PutMessage, putChannel } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-
-import { checkText, Intake, stageOptions, type Taken } from './intake.js';
-
+import { checkText, Intake, type StageOptions, stageOptions, type Taken } from './intake.js';
 import type { StoreOptions } from './options.js';
 import { invalidOption } from './options.js';
 import type {
@@ -33,9 +31,14 @@ export interface UploadsParts {
   readonly options: StoreOptions;
   readonly now: () => number;
   readonly throwIfClosed: () => void;
+  /** Resolves once the file has its FastDFS id. */
+  readonly merged: (key: string, signal: AbortSignal) => Promise<unknown>;
   /** Files that were just acknowledged are soon asked for. */
   readonly cache: FileCache;
 }
+
+/** For a large file to reach FastDFS, where that is its second copy. */
+const LARGE_COPY_TIMEOUT_MS = 120_000;
 
 export class Uploads {
   readonly #parts: UploadsParts;
@@ -57,7 +60,11 @@ export class Uploads {
       maxAgeMs: options.unfinishedAge,
       throwIfClosed: parts.throwIfClosed,
       stored: ({ name, type, group }, store) => {
-        const upload = async () => this.#acknowledged(await store());
+        const upload = async () => {
+          const file = await store();
+          await this.#secondCopies([file]);
+          return this.#acknowledged(file);
+        };
         if (!putChannel.hasSubscribers) return upload();
         return putChannel.tracePromise(upload, { store: parts.store, name, type, group });
       },
@@ -85,7 +92,7 @@ export class Uploads {
       const how = stageOptions(options);
       const taking = this.#intake.take(body, options, how.sync);
       const taken = taking instanceof Promise ? await taking : taking;
-      const [file] = await this.#intake.stage([taken], how, this.#parts.now());
+      const [file] = await this.#stage([taken], how);
       return this.#acknowledged(file!, options.transfer);
     } catch (error) {
       this.#counts.failedUploads += 1;
@@ -139,12 +146,42 @@ export class Uploads {
       const group = typeof options.group === 'function' ? options.group() : options.group;
       if (group !== undefined) checkText('group', group, 255);
       if (taken.length === 0) return [];
-      const files = await this.#intake.stage(taken.splice(0), { ...how, group }, this.#parts.now());
+      const files = await this.#stage(taken.splice(0), { ...how, group });
       return files.map((file) => this.#acknowledged(file));
     } catch (error) {
       this.#counts.failedUploads += 1;
       await this.#intake.discard(taken);
       throw error;
+    }
+  }
+
+  /** What was taken is safe when it resolves, as far as it is to be. */
+  async #stage(taken: readonly Taken[], how: StageOptions): Promise<NewFile[]> {
+    const files = await this.#intake.stage(taken, how, this.#parts.now());
+    if (this.#parts.staging.copies) await this.#secondCopies(files);
+    return files;
+  }
+
+  /**
+   * A large file is not in the container, and so not at the partner: its second copy is the one
+   * that FastDFS has, and it is acknowledged once that is there.
+   */
+  async #secondCopies(files: readonly NewFile[]): Promise<void> {
+    const { copies } = this.#parts.staging;
+    const large = files.filter(({ body }) => body === undefined);
+    if (!copies || large.length === 0) return;
+    const { merged, staging } = this.#parts;
+    const signal = AbortSignal.timeout(LARGE_COPY_TIMEOUT_MS);
+    try {
+      await Promise.all(large.map(({ key }) => merged(formatKey(key), signal)));
+    } catch (error) {
+      if (copies.goesAlone(large.length)) return;
+      await Promise.allSettled(files.map(({ key }) => staging.deletions.delete(key)));
+      throw new StoreError(
+        'storage_unavailable',
+        `FastDFS has not taken the large file within ${LARGE_COPY_TIMEOUT_MS / 1000} s, and it is not acknowledged with one copy (partnerAway)`,
+        { cause: error, retryable: true },
+      );
     }
   }
 

@@ -17,6 +17,7 @@ export type StoreErrorCode =
   | 'length_mismatch'
   | 'not_found'
   | 'offset_mismatch'
+  | 'partner_away'
   | 'port_in_use'
   | 'range_not_satisfiable'
   | 'refused'

@@ -7,6 +7,14 @@ export {
 export type { FileMeta, NewFile } from './container/records.js';
 export type { SpoolWriter } from './container/spool.js';
 export type { UnfinishedUpload as StagedUpload } from './container/unfinished.js';
+export { HeldCopies, type HeldStats } from './copies/held-copies.js';
+export type { HeldIndex } from './copies/held-index.js';
+export type {
+  Partner,
+  StagedCopies,
+  StagedCopiesOptions,
+} from './copies/staged-copies.js';
+export type { TakenOver } from './copies/take-over.js';
 export { DirectoryLock } from './directory-lock.js';
 export * from './errors.js';
 export type { AdoptedFile, FileRow, TrunkRow } from './filemap/filemap.js';

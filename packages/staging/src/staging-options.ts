@@ -1,5 +1,6 @@
 import type { Disk } from '@stevedore/disk';
 import type { RoomStats } from './container/acceptance.js';
+import type { CopiesStats, StagedCopiesOptions } from './copies/staged-copies.js';
 import type { HasMap } from './filemap/outbox.js';
 import type { Counters } from './filemap/rows.js';
 import type { MergeStats } from './merge/merge-task.js';
@@ -43,6 +44,8 @@ export interface StagingOptions {
   readonly scrubBytesPerSecond?: number;
   /** Before its first walk, and after one that failed. Default 1 minute. */
   readonly scrubPauseMs?: number;
+  /** Keeps a second copy of what is staged at a partner. */
+  readonly copies?: StagedCopiesOptions;
   /** False: trunks that no record names are looked for when a check asks, and only then. */
   readonly findsOrphans?: boolean;
   /** How long storages may take to list what they took. Default 5 minutes. */
@@ -99,4 +102,6 @@ export interface StagingStats extends Counters, MergeStats {
   /** The scrub in the background. */
   readonly scrub: ScrubStats;
   readonly room: RoomStats;
+  /** The second copy of what is staged; undefined without one. */
+  readonly copies?: CopiesStats;
 }

@@ -6,6 +6,9 @@ import { Acceptance } from './container/acceptance.js';
 import { LocalCopies } from './container/local-copies.js';
 import type { Spool } from './container/spool.js';
 import type { Unfinished } from './container/unfinished.js';
+import type { HeldIndex } from './copies/held-index.js';
+import type { StagedCopies } from './copies/staged-copies.js';
+import { type TakenOver, takeOver } from './copies/take-over.js';
 import { type FileMap, type FileRow, localDamage } from './filemap/filemap.js';
 import { formatKey, KeyMaker } from './key.js';
 import { seededRandom } from './merge/candidates.js';
@@ -61,6 +64,8 @@ export class Staging extends EventEmitter<StagingEvents> {
   readonly merging: MergeTask;
   readonly deletions: Deletions;
   readonly rebuild: Rebuild;
+  /** The second copy of what is staged, at a partner. */
+  readonly copies: StagedCopies | undefined;
   readonly #options: StagingOptions;
   readonly #started: StartedParts;
   readonly #background: Background;
@@ -88,6 +93,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.unfinished = started.unfinished;
     this.origin = started.origin;
     this.keys = new KeyMaker(started.origin, options);
+    this.copies = started.copies;
     this.#background = new Background((error) => {
       if (this.listenerCount('error') > 0) this.emit('error', error);
     });
@@ -107,6 +113,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       oldestInUse: () => this.files.oldestSegmentInUse(),
       setAside: (segment, isRoomNeeded) =>
         setAside({ ...this.#repairParts, files: this.files }, segment, isRoomNeeded),
+      onReleased: this.copies && ((firstNeeded) => this.copies?.release(firstNeeded)),
     });
     this.#repairParts = {
       ...{ ...stores, quarantine: this.quarantine, alone: this.#retention.alone },
@@ -197,6 +204,11 @@ export class Staging extends EventEmitter<StagingEvents> {
     for (const problem of problems) background.report(problem);
     await this.rebuild.begin(rebuildsFirst ? REBUILD_FIRST_MS : REBUILD_GRACE_MS);
     background.tellSoon();
+    this.copies?.start({
+      container: this.#started.container,
+      firstNeeded: () => this.#retention.firstNeeded(),
+      onError: (error) => background.report(error),
+    });
     if (findsOrphans) this.#orphans.start();
     this.merging.start();
     this.#copies.check();
@@ -218,6 +230,11 @@ export class Staging extends EventEmitter<StagingEvents> {
     const moved = await this.#compaction.run();
     await this.#retirement.run();
     return moved;
+  }
+
+  /** Stages what is held of a gateway that will not return; its trunks are known here by then. */
+  takeOver(index: HeldIndex): Promise<TakenOver> {
+    return takeOver({ ...this.#repairParts, acceptance: this.acceptance }, index);
   }
 
   /** Takes over the trunks of a container that is gone; their directories are read from now on. */
@@ -246,6 +263,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       containerBytes: acceptance.usedBytes,
       ...this.merging.stats(),
       room: acceptance.stats(),
+      ...(this.copies ? { copies: this.copies.stats() } : {}),
       unfinishedUploads: this.unfinished.count,
       unfinishedBytes: this.unfinished.bytes,
       unconfirmedTrunks: fileMap.countUncopied(),
@@ -273,6 +291,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       () => this.#copies.stop(),
       () => this.#retirement.stop(),
       () => this.#retention.trim().catch(() => undefined),
+      () => this.copies?.stop(),
       () => container.close(),
       () => this.fileMap.checkpoint(),
       () => this.fileMap.close(),

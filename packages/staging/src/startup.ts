@@ -10,6 +10,7 @@ import {
 } from './container/recovery.js';
 import { Spool } from './container/spool.js';
 import { Unfinished } from './container/unfinished.js';
+import { StagedCopies } from './copies/staged-copies.js';
 import { DirectoryLock } from './directory-lock.js';
 import { StoreError } from './errors.js';
 import type { FileMap, FileRow, TrunkRow } from './filemap/filemap.js';
@@ -29,6 +30,7 @@ export interface StartedParts extends Omit<Stores, 'now'> {
   readonly unfinished: Unfinished;
   readonly origin: number;
   readonly freeBytes: number;
+  readonly copies: StagedCopies | undefined;
   /** Trunks whose directories are to be read into a FileMap that was lost. */
   readonly unread: readonly TrunkRow[];
   /** What the operator should hear of. */
@@ -51,7 +53,8 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
       directory,
       options.origin ?? (() => randomOrigin(options.randomFill)),
     );
-    const opened = await openContainer(options, fileMap, origin);
+    const copies = options.copies && new StagedCopies(options.copies);
+    const opened = await openContainer(options, fileMap, origin, copies);
     container = opened.container;
     const spool = new Spool(disk, `${directory}/spool`);
     const unfinished = new Unfinished({ disk, folder: `${directory}/unfinished`, spool });
@@ -68,7 +71,7 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     const freeBytes = (await disk.space(directory)).freeBytes;
     const parts = {
       ...{ lock, fileMap, container, spool, unfinished },
-      ...{ origin, trunkStore, freeBytes },
+      ...{ origin, trunkStore, freeBytes, copies },
     };
     return { ...parts, unread, problems };
   } catch (error) {
@@ -83,13 +86,14 @@ async function openContainer(
   options: StagingOptions,
   fileMap: FileMap,
   origin: number,
+  copies: StagedCopies | undefined,
 ): Promise<Pick<RecoveredContainer, 'short' | 'damaged'> & { readonly container: Container }> {
   const { directory, disk = privateDisk, now, sync, segmentBytes = SEGMENT_BYTES } = options;
   const folder = `${directory}/container`;
   const recovered = await replayContainer(disk, folder, fileMap, now());
   const { segments, nextSegment, short, damaged } = recovered;
   const settings = { disk, folder, origin, now, sync, segmentBytes, nextSegment };
-  const container = new Container({ ...settings, fileMap });
+  const container = new Container({ ...settings, fileMap, copies });
   for (const segment of segments) container.adopt(segment);
   return { container, short, damaged };
 }

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
+  type Adoption,
   type DeploymentMap,
   type Gateway,
   type ListedTrunk,
@@ -10,7 +11,10 @@ import { isTrunkId, parseFileId } from '@stevedore/protocol';
 import {
   type AdoptedTrunk,
   type AdoptedTrunks,
+  type HeldCopies,
+  type HeldIndex,
   readAbout,
+  type TakenOver,
   type TrunkStore,
 } from '@stevedore/staging';
 import { each, pagesOfTrunks, scanTrunks, trunkOfId } from './trunk-scan.js';
@@ -34,10 +38,15 @@ export interface AdoptionParts {
   readonly isRead: (taskId: Buffer) => boolean;
   /** False once FastDFS has answered for every trunk. */
   readonly isWaiting: () => boolean;
+  /** Copies held here of what others had staged, and what stages their files. */
+  readonly held: Pick<HeldCopies, 'adopt'> | undefined;
+  readonly takeOver: (index: HeldIndex) => Promise<TakenOver>;
   /** From now on the files of that origin that are not known here are nowhere. */
   readonly onDone: (origin: number) => void;
   readonly report: (error: Error) => void;
 }
+
+type Taken = Pick<Adoption, 'trunks' | 'adopted'>;
 
 const KEYS_PER_PAGE = 5_000;
 const NO_KEY = Buffer.alloc(0);
@@ -83,7 +92,25 @@ export class Adoptions {
     }
   }
 
-  async #adopt({ origin, seenAt }: Gateway, signal: AbortSignal): Promise<void> {
+  async #adopt(gateway: Gateway, signal: AbortSignal): Promise<void> {
+    const { origin } = gateway;
+    const { held, map, onDone } = this.#parts;
+    let taken: Taken | undefined;
+    const isHeld = await held?.adopt(origin, async (index) => {
+      taken = await this.#take(gateway, signal, index);
+    });
+    if (!isHeld) taken = await this.#take(gateway, signal);
+    if (!taken) return;
+    onDone(origin);
+    await map.noteAdoption(origin, { by: this.#parts.origin, isDone: true, ...taken });
+  }
+
+  /** Undefined if the map has given the files to another gateway by now. */
+  async #take(
+    { origin, seenAt }: Gateway,
+    signal: AbortSignal,
+    index?: HeldIndex,
+  ): Promise<Taken | undefined> {
     const { map, store, adopt, isKnown, isRead, isWaiting } = this.#parts;
     const trunks: AdoptedTrunk[] = [];
     const dead: ListedTrunk[] = [];
@@ -104,29 +131,40 @@ export class Adoptions {
       tasks.add(task);
       trunks.push({ ...found, kind: 'trunk' });
     }
+    for (const stored of index?.trunks() ?? []) {
+      if (!tasks.has(stored.taskId.toString('hex'))) trunks.push(stored);
+    }
     const there: AdoptedTrunk[] = [];
     await each(trunks, async (trunk) => {
       // Its own server may have deleted it without the map having heard of it.
       const isThere = isKnown(trunk.taskId) || (await store.sizeOf(trunk.fileId, signal));
       if (isThere !== undefined) there.push(trunk);
     });
-    const deleted = this.#removals(origin);
+    const deleted = this.#deleted(origin, index);
     await adopt({ trunks: there, deleted, unwanted: dead.map(({ fileId }) => fileId) });
     for (const { id } of dead) await map.retire(id);
-    const note = (isDone: boolean, adopted: number) =>
-      map.noteAdoption(origin, { by: this.#parts.origin, isDone, trunks: trunks.length, adopted });
+    const note = (adopted: number) =>
+      map.noteAdoption(origin, {
+        ...{ by: this.#parts.origin, isDone: false, trunks: trunks.length, adopted },
+      });
     for (let read = 0; ; ) {
       signal.throwIfAborted();
       while (read < there.length && isRead(there[read]!.taskId)) read += 1;
       if (!isWaiting()) break;
-      if (!(await note(false, read))) return;
+      if (!(await note(read))) return undefined;
       await sleep(PROGRESS_MS, undefined, { signal });
     }
-    this.#parts.onDone(origin);
-    await note(true, there.filter(({ taskId }) => isRead(taskId)).length);
+    if (index) {
+      const { lost } = await this.#parts.takeOver(index);
+      if (lost.length > 0) this.#parts.report(withoutBytes(origin, lost.length));
+    }
+    const adopted = there.filter(({ taskId }) => isRead(taskId)).length;
+    return { trunks: trunks.length, adopted };
   }
 
-  async *#removals(origin: number): AsyncGenerator<Buffer[]> {
+  /** As far as the map has heard, and the copy that is held here. */
+  async *#deleted(origin: number, index: HeldIndex | undefined): AsyncGenerator<Buffer[]> {
+    yield* index?.deleted() ?? [];
     for (let after: Uint8Array = NO_KEY; ; ) {
       const page = await this.#parts.map.removalsOf(origin, after, KEYS_PER_PAGE);
       if (page.length > 0) yield page.map((key) => Buffer.from(key));
@@ -147,6 +185,12 @@ function adoptedOf({ id, fileId, isWhole, file }: ListedTrunk): AdoptedTrunk | u
   const { size, crc32 } = file;
   const about = { ...readAbout(file.about), key: Buffer.from(file.key) };
   return { taskId, kind: 'whole', fileId, size, crc32, file: about };
+}
+
+function withoutBytes(origin: number, files: number): Error {
+  return new Error(
+    `${files} staged files of origin ${origin} have no sound bytes in the copy that is held here: large ones whose upload had not ended, or damaged ones`,
+  );
 }
 
 function incomplete(origin: number, sentence: string): Error {

@@ -174,6 +174,13 @@ export class Deployment {
     }
   }
 
+  /** The servers of the deployment. Rejects with MapError. */
+  async gateways(): Promise<readonly Gateway[]> {
+    if (this.#failures > 0 && this.#gateways.list.length > 0) return this.#gateways.list;
+    await this.#listGateways();
+    return this.#gateways.list;
+  }
+
   /** Where the server of this key is reached; undefined: it is this one, or has no URL. */
   async urlFor(key: string): Promise<string | undefined> {
     const bytes = Buffer.from(key, 'base64url');

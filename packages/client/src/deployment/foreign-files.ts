@@ -2,12 +2,19 @@ import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Gateway, MapError, type MappedFile, originOf } from '@stevedore/map';
 import { isTrunkId, parseFileId } from '@stevedore/protocol';
-import { formatKey, isStoreError, StoreError, sliceIdOf } from '@stevedore/staging';
+import {
+  formatKey,
+  type HeldCopies,
+  isStoreError,
+  StoreError,
+  sliceIdOf,
+} from '@stevedore/staging';
 import { aborted } from '../failures.js';
 import { type FileFacts, FileHandle, type ReadContent } from '../stored-file.js';
 import type { ByteRange, StoredFile } from '../types.js';
 import type { Deployment } from './deployment.js';
 import { GatewayFiles } from './gateway-files.js';
+import { choosePartner } from './partners.js';
 
 /**
  * Files that other servers of the deployment staged. The map says in which trunk a merged
@@ -32,6 +39,10 @@ export interface ForeignFilesParts {
   /** Larger files are streamed. */
   readonly smallFileBytes: number;
   readonly now: () => number;
+  /** Where others reach this server; empty: nowhere. */
+  readonly ownUrl?: string;
+  /** Copies of what other servers have staged. */
+  readonly held?: Pick<HeldCopies, 'find'> | undefined;
 }
 
 const MAX_CONNECTIONS = 64;
@@ -113,12 +124,49 @@ export class ForeignFiles {
     try {
       return this.#stagedFile(key, files, await files.find(name, mostBytes, signal));
     } catch (error) {
+      const copy = isStoreError(error, 'storage_unavailable') && (await this.#copyOf(key, signal));
+      if (copy) return copy;
       if (!isStoreError(error, 'not_found')) throw error;
       // It can have been merged since the map was asked.
       this.#parts.deployment.forget(key);
       const again = await this.#mapped(key);
       if (again) return this.#mappedFile(key, again);
       throw error;
+    }
+  }
+
+  /** A staged file of a server that is away, from the copy that is held here. */
+  async findHeld(key: Buffer): Promise<StoredFile | undefined> {
+    const found = await this.#parts.held?.find(originOf(key), key).catch(() => undefined);
+    if (!found) return undefined;
+    const { row, bytes } = found;
+    const { name, size, type, crc32, group, expiresAt } = row;
+    if (expiresAt !== undefined && expiresAt <= this.#parts.now()) return undefined;
+    const facts = {
+      ...{ key: formatKey(key), name, size, type, crc32, state: 'staged' as const },
+      stagedAt: new Date(row.stagedAt),
+      ...(group === undefined ? {} : { group }),
+      ...(expiresAt === undefined ? {} : { expiresAt: new Date(expiresAt) }),
+    };
+    return this.#handle(facts, async (range) => cut(bytes, range));
+  }
+
+  /** The same, or from the gateway that its server would have chosen to hold its copy. */
+  async #copyOf(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile | undefined> {
+    const held = await this.findHeld(key);
+    if (held) return held;
+    const { deployment, ownUrl } = this.#parts;
+    const gateways = await deployment.gateways().catch(() => []);
+    const origin = originOf(key);
+    const away = gateways.find((each) => each.origin === origin);
+    const partner = choosePartner(gateways, { origin, url: away?.url ?? '' });
+    if (partner === undefined || partner === ownUrl) return undefined;
+    const files = this.#filesOf(partner);
+    try {
+      const found = await files?.find(formatKey(key), this.#parts.smallFileBytes, signal);
+      return files && found && this.#stagedFile(key, files, found);
+    } catch {
+      return undefined;
     }
   }
 
@@ -247,9 +295,13 @@ export class ForeignFiles {
         { retryable: true },
       );
     }
-    const { url } = gateway;
+    return this.#filesOf(gateway.url);
+  }
+
+  #filesOf(url: string): GatewayFiles | undefined {
+    const { secret } = this.#parts.deployment;
     const known = this.#gateways.get(url);
-    if (known) return known;
+    if (known || secret === undefined) return known;
     const files = new GatewayFiles(url, {
       maxConnections: MAX_CONNECTIONS,
       maxRequests: MAX_REQUESTS,

@@ -26,7 +26,7 @@ export const PEER_HEADER = 'stevedore-peer';
  * By what a gateway of the deployment shows itself to another one. It holds for one method and
  * path and has no time in it, so clocks may differ; the network between gateways is theirs.
  */
-function peerToken(secret: string, method: string, path: string): string {
+export function peerToken(secret: string, method: string, path: string): string {
   return sealed(secret, `${method} ${path}`);
 }
 

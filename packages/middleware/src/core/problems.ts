@@ -44,6 +44,11 @@ const storeProblems = {
   length_mismatch: { status: 400 },
   not_found: { status: 404, detail: 'There is no such file.' },
   offset_mismatch: { status: 409 },
+  partner_away: {
+    status: 503,
+    detail: 'The gateway that keeps the second copy is away.',
+    retryAfterSeconds: RETRY_SECONDS,
+  },
   port_in_use: INTERNAL,
   range_not_satisfiable: { status: 416 },
   refused: { status: 502, detail: 'The gateway behind this server refuses the request.' },

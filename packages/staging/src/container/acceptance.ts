@@ -96,7 +96,7 @@ export class Acceptance {
     for (const { body, size } of files) if (body) bytes += size;
     if (this.#shortage(bytes) > 0) await this.makeRoom(bytes);
     else this.#full = undefined;
-    await container.append(files.map(fileRecord), sync && this.#parts.sync);
+    await container.append(files.map(fileRecord), sync && this.#parts.sync, true);
     for (const file of files) merging.noteStaged(file.size, file.body === undefined);
   }
 

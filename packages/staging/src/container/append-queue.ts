@@ -10,6 +10,8 @@ export interface Append {
   readonly records: readonly NewRecord[];
   readonly bytes: number;
   readonly sync: boolean;
+  /** It acknowledges files or deletions: a partner has to have them too, if there is one. */
+  readonly acknowledges: boolean;
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }

@@ -1,10 +1,12 @@
 import { type Disk, hasCode } from '@stevedore/disk';
-import { StoreError } from '../errors.js';
+import type { StagedCopies } from '../copies/staged-copies.js';
+import { isStoreError, StoreError } from '../errors.js';
 import type { FileMap, FileMapChange } from '../filemap/filemap.js';
 import { type Append, AppendQueue } from './append-queue.js';
 import {
   BATCH_RECORDS,
   encodeRecordHead,
+  encodeSegmentHeader,
   type NewRecord,
   RECORD_HEADER_BYTES,
   RecordType,
@@ -22,6 +24,9 @@ import { Segment } from './segment.js';
  * unknown. Its acknowledged records stay readable. Refused records are cut off; if the disk does
  * not even take that, deletions of the refused files are written with the next batch that it
  * takes, so that no later start finds them.
+ *
+ * With a partner, a batch goes there while it is written here, and is acknowledged once both
+ * have it.
  */
 export interface ContainerOptions {
   readonly disk: Disk;
@@ -35,6 +40,7 @@ export interface ContainerOptions {
   readonly nextSegment: number;
   /** Makes a batch visible, before its appends resolve. Must not fail. */
   readonly fileMap: Pick<FileMap, 'apply' | 'setSynced'>;
+  readonly copies?: Pick<StagedCopies, 'demand' | 'copy' | 'noteRefused'> | undefined;
 }
 
 /** A batch in flight to a segment. */
@@ -50,6 +56,8 @@ interface Batch {
   readonly written: Promise<void>;
   /** It is on the medium then, if the one before it is. */
   readonly isDurable: boolean;
+  /** Resolves when the partner has it. */
+  readonly copied: Promise<void> | undefined;
 }
 
 /** Refused files that could not be cut off and are kept in mind. */
@@ -103,6 +111,11 @@ export class Container {
     }
   }
 
+  /** Resolves when the batches that are begun by now are answered. */
+  get settled(): Promise<void> {
+    return this.#settled;
+  }
+
   segment(number: number): Segment | undefined {
     return this.#segments.get(number);
   }
@@ -119,11 +132,16 @@ export class Container {
   /**
    * Resolves once the records are durable and visible in the FileMap. Records of
    * one call are in one batch. `sync` may ask for less than the container's own
-   * durability: then they are visible once the system has them. Rejects with StoreError
-   * `disk_full` or `container_write_failed`; then none of
+   * durability: then they are visible once the system has them. `acknowledges` says that they
+   * are files or deletions of users, which a partner has to have too. Rejects with StoreError
+   * `disk_full`, `container_write_failed` or `partner_away`; then none of
    * them will be seen.
    */
-  append(records: readonly NewRecord[], sync = this.#options.sync): Promise<void> {
+  append(
+    records: readonly NewRecord[],
+    sync = this.#options.sync,
+    acknowledges = false,
+  ): Promise<void> {
     if (this.#closed) {
       return Promise.reject(
         new StoreError('closed', 'the store is closed and takes no more files'),
@@ -131,7 +149,8 @@ export class Container {
     }
     const bytes = records.reduce((sum, record) => sum + RECORD_HEADER_BYTES + record.bodyBytes, 0);
     return new Promise((resolve, reject) => {
-      this.#queue.add({ records, bytes, sync, resolve, reject });
+      if (acknowledges) this.#options.copies?.demand();
+      this.#queue.add({ records, bytes, sync, acknowledges, resolve, reject });
       this.#writing ??= this.#writeAll();
     });
   }
@@ -226,15 +245,31 @@ export class Container {
     const { done, isDurable } = segment.write(buffers, end - start, durably);
     // The error is handled where the batch is settled, which may be later.
     done.catch(() => undefined);
+    const copied = this.#copy(appends, segment.number, start, buffers);
     this.#refused = this.#refused.slice(refused.length);
-    return { appends, refused, segment, changes, end, written: done, isDurable };
+    return { appends, refused, segment, changes, end, written: done, isDurable, copied };
+  }
+
+  #copy(
+    appends: readonly Append[],
+    segment: number,
+    position: number,
+    pieces: readonly Uint8Array[],
+  ): Promise<void> | undefined {
+    if (!this.#options.copies) return undefined;
+    let acknowledges = 0;
+    for (const append of appends) if (append.acknowledges) acknowledges += append.records.length;
+    const copied = this.#options.copies.copy({ segment, position, pieces, acknowledges });
+    copied.catch(() => undefined);
+    return copied;
   }
 
   async #settle(batch: Batch, before: Promise<void>): Promise<void> {
-    const { appends, refused, segment, changes, end, written, isDurable } = batch;
+    const { appends, refused, segment, changes, end, written, isDurable, copied } = batch;
     try {
       await before;
       await written;
+      if (copied) await copied;
       // The batch before it failed, and this one may be as doubtful.
       if (segment.failure !== undefined) throw segment.failure;
       if (isDurable) segment.settle(end);
@@ -272,6 +307,7 @@ export class Container {
     this.#segments.set(number, segment);
     this.#current = segment;
     this.#isEnded = false;
+    this.#copy([], number, 0, [encodeSegmentHeader(header)]);
     return segment;
   }
 
@@ -296,6 +332,7 @@ export class Container {
       segment.failure = cause;
       if (this.#current === segment) this.#current = undefined;
       if (segment.synced >= segment.bytes) this.#unsynced.delete(segment);
+      this.#options.copies?.noteRefused();
       await segment.dropInvalidBytes().catch(() => undefined);
       this.#sumOthers();
       await segment.finish();
@@ -316,6 +353,7 @@ export class Container {
 }
 
 function writeFailure(cause: unknown, folder: string): StoreError {
+  if (isStoreError(cause, 'partner_away')) return cause;
   const reason = cause instanceof Error ? cause.message : String(cause);
   if (hasCode(cause, 'ENOSPC') || hasCode(cause, 'EDQUOT')) {
     const message = `the container's disk is full (${reason})`;

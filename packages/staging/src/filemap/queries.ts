@@ -127,6 +127,13 @@ export class FileMapQueries extends Statements {
       JOIN trunks t ON t.id = f.trunk WHERE f.spooled = 1 AND t.copied = 1 ORDER BY f.key`,
   );
 
+  /** Keys of deleted files whose deletion is still remembered, in order, behind that one. */
+  readonly deletedKeys = this.column<[{ after: Buffer; limit: number }], Buffer>(
+    `SELECT key FROM deletions WHERE key > $after
+      UNION SELECT key FROM files WHERE key > $after AND deleted IS NOT NULL
+      ORDER BY key LIMIT $limit`,
+  );
+
   readonly #isDeleted = this.value<[{ key: Buffer }], 1>(
     `SELECT 1 FROM deletions WHERE key = $key
       UNION ALL SELECT 1 FROM files WHERE key = $key AND deleted IS NOT NULL`,

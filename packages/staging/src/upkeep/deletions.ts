@@ -38,7 +38,7 @@ export class Deletions {
       if (!rebuild.isComplete && !fileMap.isDeleted(key)) throw unknownYet(key);
       return false;
     }
-    await this.#deleteRows([row]);
+    await this.#deleteRows([row], true);
     return true;
   }
 
@@ -49,16 +49,20 @@ export class Deletions {
     while (!background.isOver) {
       const rows = fileMap.expired(now(), EXPIRED_AT_ONCE);
       if (rows.length === 0) break;
-      await this.#deleteRows(rows);
+      await this.#deleteRows(rows, false);
       deleted += rows.length;
     }
     return deleted;
   }
 
-  async #deleteRows(rows: readonly FileRow[]): Promise<void> {
+  async #deleteRows(rows: readonly FileRow[], isAsked: boolean): Promise<void> {
     const { container, quarantine, files, spool, background, include, onDead } = this.#parts;
     const now = this.#parts.now();
-    await container.append(rows.map(({ key }) => deletionRecord(key, now)));
+    await container.append(
+      rows.map(({ key }) => deletionRecord(key, now)),
+      undefined,
+      isAsked,
+    );
     for (const { key, local } of rows) {
       quarantine.forget(key);
       include(key);

@@ -26,6 +26,8 @@ export interface RetentionParts extends Stores {
   readonly oldestInUse: () => number;
   /** Moves damaged files that wait out of the segment; false if it must stay. */
   readonly setAside: (segment: number, isRoomNeeded: boolean) => Promise<boolean>;
+  /** A partner need not keep the segments below that one. */
+  readonly onReleased?: ((firstNeeded: number) => void) | undefined;
 }
 
 /** A shorter segment is not worth a new file. */
@@ -35,6 +37,8 @@ const RECORD_BYTES = 300;
 
 export class Retention {
   readonly #parts: RetentionParts;
+  /** The last segment whose needed records were all written again. */
+  #rewrittenUpTo = 0;
   /** Does the work while no segment is being removed, and no spooled file. */
   readonly alone: Serial = serial();
 
@@ -44,7 +48,30 @@ export class Retention {
 
   /** Removes what exceeds the budget, and at least `neededBytes` if there is that much. */
   trim(neededBytes = 0): Promise<void> {
-    return this.alone(() => this.#trim(neededBytes));
+    return this.alone(async () => {
+      await this.#trim(neededBytes);
+      const { onReleased } = this.#parts;
+      if (onReleased) onReleased(await this.#rewriteNeeded());
+    });
+  }
+
+  /**
+   * Writes again what is still needed of the segments whose files are confirmed, although they
+   * stay here as a read copy; resolves with the first one that a partner has to keep.
+   */
+  firstNeeded(): Promise<number> {
+    return this.alone(() => this.#rewriteNeeded());
+  }
+
+  async #rewriteNeeded(): Promise<number> {
+    const { container, fileMap, now } = this.#parts;
+    for (const { number } of this.#confirmedSegments()) {
+      if (number <= this.#rewrittenUpTo) continue;
+      const records = neededRecords(fileMap, number, now());
+      if (records.length > 0) await container.append(records);
+      this.#rewrittenUpTo = number;
+    }
+    return this.#rewrittenUpTo + 1;
   }
 
   async #trim(neededBytes: number): Promise<void> {
@@ -142,11 +169,12 @@ export function recordOf(fileMap: FileMap, trunk: TrunkRow, now: number): NewRec
     // It is still being looked for: that it was planned here must not be forgotten.
     return planRecord({ ...trunk, members: fileMap.members(trunk.id) }, now);
   }
-  const stored = describe(fileMap, trunk);
+  const stored = describeStored(fileMap, trunk);
   return state === 'retiring' ? retiredRecord(stored, now) : storedRecord(stored, now);
 }
 
-function describe(fileMap: FileMap, trunk: TrunkRow): StoredTrunk {
+/** What the record of a stored trunk says. */
+export function describeStored(fileMap: FileMap, trunk: TrunkRow): StoredTrunk {
   const { taskId, kind, fileId, size, crc32, files } = trunk;
   const stored = {
     taskId,

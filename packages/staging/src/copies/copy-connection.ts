@@ -1,0 +1,133 @@
+import { once } from 'node:events';
+import type { Duplex } from 'node:stream';
+import {
+  decodeState,
+  encodeFrameHeader,
+  FOR_GOOD,
+  type Frame,
+  FrameReader,
+  FrameType,
+  payloadsOf,
+} from './frames.js';
+
+/**
+ * A gateway's side of the connection to its partner. Frames are done in order; each is waited for
+ * no longer than the deadline, and then the connection ends. All that waits is settled when it ends.
+ */
+
+/** The partner will never take anything again: it has taken over the files. */
+export class RefusedForGood extends Error {}
+
+interface Waiting {
+  /** The last of its frames, counted from the beginning of the connection. */
+  readonly frame: number;
+  readonly since: number;
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+}
+
+export class CopyConnection {
+  readonly #stream: Duplex;
+  readonly #deadlineMs: number;
+  readonly #waiting: Waiting[] = [];
+  #sentFrames = 0;
+  #failure: Error | undefined;
+  #end: (error: Error) => void = () => {};
+  #state: (held: Map<number, number>) => void = () => {};
+  readonly #timer: NodeJS.Timeout;
+  /** Why it ended. */
+  readonly ended: Promise<Error>;
+  /** The segments that the partner had at the beginning, with their bytes. */
+  readonly held: Promise<ReadonlyMap<number, number>>;
+
+  constructor(stream: Duplex, deadlineMs: number) {
+    this.#stream = stream;
+    this.#deadlineMs = deadlineMs;
+    this.ended = new Promise((resolve) => {
+      this.#end = resolve;
+    });
+    this.held = new Promise((resolve, reject) => {
+      this.#state = resolve;
+      this.#waiting.push({ frame: 0, since: performance.now(), resolve: () => {}, reject });
+    });
+    this.held.catch(() => undefined);
+    this.#timer = setInterval(() => this.#checkTime(), deadlineMs / 4);
+    this.#timer.unref();
+    stream.on('error', (error) => this.close(error));
+    void this.#read();
+  }
+
+  /** Resolves once the partner has it all on its disk. */
+  send(
+    type: number,
+    segment: number,
+    position: number,
+    pieces: readonly Uint8Array[] = [],
+  ): Promise<void> {
+    if (this.#failure) return Promise.reject(this.#failure);
+    const stream = this.#stream;
+    stream.cork();
+    const payloads = pieces.length === 0 ? [[]] : payloadsOf(pieces);
+    let at = position;
+    for (const payload of payloads) {
+      stream.write(encodeFrameHeader(type, segment, at, payload));
+      for (const piece of payload) {
+        stream.write(piece);
+        at += piece.length;
+      }
+    }
+    stream.uncork();
+    this.#sentFrames += payloads.length;
+    const frame = this.#sentFrames;
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ frame, since: performance.now(), resolve, reject });
+    });
+  }
+
+  close(error: Error): void {
+    if (this.#failure) return;
+    this.#failure = error;
+    clearInterval(this.#timer);
+    this.#stream.destroy();
+    for (const { reject } of this.#waiting.splice(0)) reject(error);
+    this.#end(error);
+  }
+
+  /** Of what was sent, with time for it to arrive. */
+  async finish(): Promise<void> {
+    if (this.#failure) return;
+    this.#stream.end();
+    await Promise.race([once(this.#stream, 'close').catch(() => undefined), this.ended]);
+    this.close(new Error('the connection was closed'));
+  }
+
+  async #read(): Promise<void> {
+    const reader = new FrameReader();
+    try {
+      for await (const chunk of this.#stream) {
+        for (const frame of reader.read(chunk as Buffer)) this.#take(frame);
+      }
+      this.close(new Error('the partner has closed the connection'));
+    } catch (error) {
+      this.close(error as Error);
+    }
+  }
+
+  #take(frame: Frame): void {
+    if (frame.type === FrameType.refused) {
+      const reason = Buffer.concat(frame.payload).toString();
+      throw frame.position === FOR_GOOD ? new RefusedForGood(reason) : new Error(reason);
+    }
+    if (frame.type === FrameType.state) this.#state(decodeState(frame));
+    const done = this.#waiting.findIndex((each) => each.frame > frame.position);
+    for (const { resolve } of this.#waiting.splice(0, done < 0 ? Infinity : done)) resolve();
+  }
+
+  /** Waits are in order: the first is the longest. */
+  #checkTime(): void {
+    const [longest] = this.#waiting;
+    if (longest && performance.now() - longest.since > this.#deadlineMs) {
+      this.close(new Error(`no answer within ${this.#deadlineMs} ms`));
+    }
+  }
+}

@@ -1,0 +1,76 @@
+import type { Duplex } from 'node:stream';
+import {
+  encodeFrameHeader,
+  encodeState,
+  FOR_GOOD,
+  type Frame,
+  FrameReader,
+  FrameType,
+} from './frames.js';
+import { type HeldCopy, OriginAdopted } from './held-copy.js';
+
+/**
+ * The partner's side of the connection: takes frames into the copy that it holds and says how far
+ * it is. A few writes are in flight at a time; the connection is not read meanwhile. Whatever fails
+ * ends the connection: the next one begins with what is on the disk.
+ */
+
+const WRITES_IN_FLIGHT = 4;
+
+/** Resolves when the connection has ended; rejects never. */
+export async function receiveCopies(stream: Duplex, held: HeldCopy): Promise<void> {
+  stream.on('error', () => undefined);
+  const reader = new FrameReader();
+  const writes: Promise<void>[] = [];
+  let frames = 0;
+  const taken = (count: number): void => {
+    if (stream.writable) stream.write(encodeFrameHeader(FrameType.taken, 0, count));
+  };
+  try {
+    sendState(stream, held);
+    for await (const chunk of stream) {
+      for (const frame of reader.read(chunk as Buffer)) {
+        frames += 1;
+        const count = frames;
+        const { done } = await take(held, frame);
+        const answered = done.then(() => taken(count));
+        answered.catch((error) => refuseCopies(stream, error));
+        writes.push(answered);
+        if (writes.length >= WRITES_IN_FLIGHT) await writes.shift();
+      }
+    }
+    await Promise.all(writes);
+    stream.end();
+  } catch (error) {
+    refuseCopies(stream, error as Error);
+  } finally {
+    await Promise.allSettled(writes);
+  }
+}
+
+/** Says why, and ends the connection. */
+export function refuseCopies(stream: Duplex, error: Error): void {
+  if (!stream.writable) return;
+  const payload = [Buffer.from(error.message.slice(0, 1024))];
+  const position = error instanceof OriginAdopted ? FOR_GOOD : 0;
+  stream.write(encodeFrameHeader(FrameType.refused, 0, position, payload));
+  stream.end(payload[0]);
+}
+
+function sendState(stream: Duplex, held: HeldCopy): void {
+  const payload = encodeState(held.state());
+  stream.write(encodeFrameHeader(FrameType.state, 0, 0, [payload]));
+  stream.write(payload);
+}
+
+/** `done` resolves once it is durable, and all before it. */
+async function take(
+  held: HeldCopy,
+  { type, segment, position, payload, bytes }: Frame,
+): Promise<{ readonly done: Promise<void> }> {
+  if (type === FrameType.bytes) return held.write(segment, position, payload, bytes);
+  if (type === FrameType.cut) await held.cut(segment, position);
+  else if (type === FrameType.release) await held.release(segment);
+  else throw new Error(`a frame of type ${type} is none for a partner`);
+  return { done: Promise.resolve() };
+}

@@ -1,0 +1,196 @@
+import type { Duplex } from 'node:stream';
+import { KeyedLock } from '@stevedore/async';
+import { type Disk, privateDisk, replaceFile } from '@stevedore/disk';
+import { isStoreError } from '../errors.js';
+import type { FileRow } from '../filemap/filemap.js';
+import { receiveCopies, refuseCopies } from './copy-receiver.js';
+import {
+  ADOPTED_FILE,
+  HeldCopy,
+  type HeldRoom,
+  heldBytes,
+  heldOrigins,
+  removeHeld,
+} from './held-copy.js';
+import { HeldIndex } from './held-index.js';
+
+/**
+ * The copies that this gateway holds of other gateways' containers: a directory for each origin,
+ * apart from its own container, which all of its processes share. A copy is written while its gateway is connected, read while it is
+ * away, and taken over once it will not return; never two of them at a time.
+ */
+
+export interface HeldStats {
+  readonly heldCopies: number;
+  readonly heldBytes: number;
+}
+
+/** A staged file of a gateway that is away, with its bytes. */
+export interface HeldFile {
+  readonly row: FileRow;
+  readonly bytes: Buffer;
+}
+
+/** Connections at a time. */
+const MAX_CONNECTED = 256;
+
+export class HeldCopies {
+  readonly #folder: string;
+  readonly #disk: Disk;
+  readonly #room: HeldRoom;
+  readonly #now: () => number;
+  readonly #inTurn = new KeyedLock();
+  readonly #streams = new Map<number, Duplex>();
+  readonly #indexes = new Map<number, HeldIndex>();
+  readonly #origins: Set<number>;
+  #isClosed = false;
+
+  private constructor(
+    folder: string,
+    disk: Disk,
+    room: HeldRoom,
+    origins: readonly number[],
+    now: () => number,
+  ) {
+    this.#folder = folder;
+    this.#disk = disk;
+    this.#room = room;
+    this.#origins = new Set(origins);
+    this.#now = now;
+  }
+
+  static async open(options: {
+    readonly folder: string;
+    readonly limitBytes: number;
+    readonly now: () => number;
+    readonly disk?: Disk;
+  }): Promise<HeldCopies> {
+    const { folder, limitBytes, now, disk = privateDisk } = options;
+    const origins = await heldOrigins(disk, folder);
+    for (const origin of origins) {
+      // What a crash has left of a copy that was taken over.
+      const directory = `${folder}/${origin}`;
+      if (await disk.exists(`${directory}/${ADOPTED_FILE}`)) await removeHeld(disk, directory);
+    }
+    const usedBytes = await heldBytes(disk, folder);
+    return new HeldCopies(folder, disk, { limitBytes, usedBytes }, origins, now);
+  }
+
+  stats(): HeldStats {
+    return { heldCopies: this.#origins.size, heldBytes: this.#room.usedBytes };
+  }
+
+  /** Takes what the gateway of that origin sends, until the connection ends. Never rejects. */
+  async receive(origin: number, stream: Duplex): Promise<void> {
+    stream.on('error', () => undefined);
+    // The gateway has come back before its last connection was found to be dead.
+    this.#streams.get(origin)?.destroy();
+    if (this.#isClosed || this.#streams.size >= MAX_CONNECTED) {
+      refuseCopies(stream, new Error('it takes no more connections'));
+      return;
+    }
+    this.#streams.set(origin, stream);
+    try {
+      await this.#inTurn.run(String(origin), async () => {
+        if (stream.destroyed) return;
+        await this.#closeIndex(origin);
+        const directory = this.#directoryOf(origin);
+        // Other processes of this gateway may have changed it.
+        this.#room.usedBytes = await heldBytes(this.#disk, this.#folder);
+        const held = await HeldCopy.open(this.#disk, directory, origin, this.#room);
+        this.#origins.add(origin);
+        try {
+          await receiveCopies(stream, held);
+        } finally {
+          await held.close();
+        }
+      });
+    } catch (error) {
+      refuseCopies(stream, error as Error);
+    } finally {
+      if (this.#streams.get(origin) === stream) this.#streams.delete(origin);
+    }
+  }
+
+  /**
+   * A staged file of a gateway that is not connected; undefined if it is not here, or its bytes
+   * are damaged.
+   */
+  async find(origin: number, key: Buffer): Promise<HeldFile | undefined> {
+    if (this.#streams.has(origin) || !(await this.#isHeld(origin))) return undefined;
+    return this.#inTurn.run(String(origin), async () => {
+      if (this.#streams.has(origin) || this.#isClosed) return undefined;
+      const index = await this.#openIndex(origin);
+      const row = index?.find(key);
+      const bytes = row && (await index?.read(row));
+      return bytes && { row, bytes };
+    });
+  }
+
+  /**
+   * Has the work done with what is held of a gateway that will not return, and then notes that its
+   * files were taken over: it is refused from then on. False if nothing is held of it.
+   */
+  async adopt(origin: number, work: (index: HeldIndex) => Promise<void>): Promise<boolean> {
+    if (!(await this.#isHeld(origin))) return false;
+    return this.#inTurn.run(String(origin), async () => {
+      const index = await this.#openIndex(origin);
+      if (!index) return false;
+      await work(index);
+      await this.#closeIndex(origin);
+      const directory = this.#directoryOf(origin);
+      await replaceFile(this.#disk, directory, ADOPTED_FILE, '');
+      this.#room.usedBytes -= await removeHeld(this.#disk, directory);
+      return true;
+    });
+  }
+
+  /** Its gateway has the copy elsewhere. */
+  async drop(origin: number): Promise<void> {
+    if (!(await this.#isHeld(origin))) return;
+    await this.#inTurn.run(String(origin), async () => {
+      await this.#closeIndex(origin);
+      this.#room.usedBytes -= await removeHeld(this.#disk, this.#directoryOf(origin));
+      this.#origins.delete(origin);
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const stream of this.#streams.values()) stream.destroy();
+    for (const origin of this.#origins) {
+      await this.#inTurn.run(String(origin), () => this.#closeIndex(origin));
+    }
+  }
+
+  /** This process holds it, or another one of this gateway. */
+  #isHeld(origin: number): Promise<boolean> {
+    return this.#disk.exists(`${this.#directoryOf(origin)}/container`);
+  }
+
+  #directoryOf(origin: number): string {
+    return `${this.#folder}/${origin}`;
+  }
+
+  /** Undefined where another process has the copy: then its gateway is connected there. */
+  async #openIndex(origin: number): Promise<HeldIndex | undefined> {
+    const known = this.#indexes.get(origin);
+    if (known) return known;
+    const directory = this.#directoryOf(origin);
+    if (await this.#disk.exists(`${directory}/${ADOPTED_FILE}`)) return undefined;
+    try {
+      const index = await HeldIndex.open(this.#disk, directory, this.#now());
+      this.#indexes.set(origin, index);
+      return index;
+    } catch (error) {
+      if (isStoreError(error, 'directory_locked')) return undefined;
+      throw error;
+    }
+  }
+
+  async #closeIndex(origin: number): Promise<void> {
+    const index = this.#indexes.get(origin);
+    this.#indexes.delete(origin);
+    await index?.close();
+  }
+}

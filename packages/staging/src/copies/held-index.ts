@@ -1,0 +1,116 @@
+import { rm } from 'node:fs/promises';
+import type { Disk } from '@stevedore/disk';
+import type { StoredTrunk } from '../container/records.js';
+import { replayContainer } from '../container/recovery.js';
+import type { Segment } from '../container/segment.js';
+import { DirectoryLock } from '../directory-lock.js';
+import { FileMap, type FileRow, type TrunkRow } from '../filemap/filemap.js';
+import { settleKnown } from '../repair/rebuild.js';
+import { soundBytes } from '../repair/sound-copies.js';
+import { describeStored } from '../upkeep/retention.js';
+
+/**
+ * The files of a held copy, found by reading its records, while its gateway is away: what a start
+ * of that gateway would find. It is made anew each time and nothing is written to the copy.
+ */
+
+const INDEX = 'index.sqlite';
+const PAGE = 500;
+const NO_KEY = Buffer.alloc(0);
+
+export class HeldIndex {
+  readonly #directory: string;
+  readonly #lock: DirectoryLock;
+  readonly #fileMap: FileMap;
+  readonly #segments: ReadonlyMap<number, Segment>;
+
+  private constructor(
+    directory: string,
+    lock: DirectoryLock,
+    fileMap: FileMap,
+    segments: readonly Segment[],
+  ) {
+    this.#directory = directory;
+    this.#lock = lock;
+    this.#fileMap = fileMap;
+    this.#segments = new Map(segments.map((segment) => [segment.number, segment]));
+  }
+
+  /** Rejects with `directory_locked` while another process has the copy. */
+  static async open(disk: Disk, directory: string, now: number): Promise<HeldIndex> {
+    const lock = DirectoryLock.acquire(directory);
+    let fileMap: FileMap | undefined;
+    try {
+      await removeIndex(directory);
+      fileMap = FileMap.open(`${directory}/${INDEX}`, false);
+      const { segments } = await replayContainer(disk, `${directory}/container`, fileMap, now);
+      await settleKnown(fileMap);
+      return new HeldIndex(directory, lock, fileMap, segments);
+    } catch (error) {
+      await fileMap?.close();
+      lock.release();
+      throw error;
+    }
+  }
+
+  /** A staged file whose bytes are here; undefined for any other. */
+  find(key: Buffer): FileRow | undefined {
+    const row = this.#fileMap.find(key);
+    return row && row.local.at === 'container' && this.#segments.has(row.local.segment)
+      ? row
+      : undefined;
+  }
+
+  /** Undefined where the bytes are damaged. */
+  read(row: FileRow): Promise<Buffer | undefined> {
+    return soundBytes({ segment: (number) => this.#segments.get(number) }, row);
+  }
+
+  /** Files that were in no trunk yet, as far as the copy knows; large ones have no bytes here. */
+  *waiting(): Generator<FileRow> {
+    let [segment, position] = [0, 0];
+    for (;;) {
+      const rows = this.#fileMap.waiting(segment, position, PAGE);
+      yield* rows;
+      const last = rows.at(-1);
+      if (!last || rows.length < PAGE) return;
+      ({ segment, position } = last.local);
+    }
+  }
+
+  /** Trunks that it stored, and had not retired. */
+  trunks(): StoredTrunk[] {
+    const states = ['stored', 'missing', 'confirmed'] as const;
+    const rows = states.flatMap((state) => this.#fileMap.trunksIn(state));
+    return rows.map((trunk) => describeStored(this.#fileMap, trunk));
+  }
+
+  /** Trunks of which it is not known whether FastDFS has them, with their members. */
+  plans() {
+    const rows = [...this.#fileMap.trunksIn('planned'), ...this.#fileMap.trunksIn('abandoned')];
+    return rows.map((trunk: TrunkRow) => ({ ...trunk, members: this.#fileMap.members(trunk.id) }));
+  }
+
+  /** Keys of deleted files, in pages. */
+  *deleted(): Generator<Buffer[]> {
+    for (let after: Buffer = NO_KEY; ; ) {
+      const keys = this.#fileMap.deletedKeys({ after, limit: PAGE });
+      if (keys.length > 0) yield keys;
+      if (keys.length < PAGE) return;
+      after = keys.at(-1)!;
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.allSettled([...this.#segments.values()].map((segment) => segment.close()));
+    await this.#fileMap.close();
+    await removeIndex(this.#directory);
+    this.#lock.release();
+  }
+}
+
+async function removeIndex(directory: string): Promise<void> {
+  for (const suffix of ['', '-wal', '-shm']) {
+    await rm(`${directory}/${INDEX}${suffix}`, { force: true });
+  }
+}

@@ -1,0 +1,324 @@
+import type { Duplex } from 'node:stream';
+import { News } from '@stevedore/async';
+import type { Container } from '../container/container.js';
+import { StoreError } from '../errors.js';
+import { CopyConnection, RefusedForGood } from './copy-connection.js';
+import { FrameType } from './frames.js';
+
+/**
+ * Keeps a copy of the container at a partner: every batch goes to its disk while it is written to
+ * this one, and files are acknowledged once both have it. A partner that was away first gets, from
+ * this disk, what it lacks; the batches that come meanwhile wait only for the last of it. What
+ * happens to uploads while it is away is decided by `whenAway`.
+ */
+
+export interface StagedCopiesOptions {
+  /** Uploads and deletions are refused without the partner, or acknowledged with one copy. */
+  readonly whenAway: 'refuse' | 'alone';
+  /** Connects to the partner, whoever it is at the moment. */
+  readonly connect: (signal: AbortSignal) => Promise<Partner>;
+  /** A frame that is not answered for so long ends the connection. */
+  readonly deadlineMs: number;
+}
+
+export interface Partner {
+  readonly name: string;
+  readonly stream: Duplex;
+  /** Called once the partner has everything. */
+  readonly onUp?: () => void;
+}
+
+export interface StagedCopiesParts {
+  readonly container: Pick<Container, 'segments' | 'segment' | 'settled'>;
+  /** Writes again what must not go with confirmed segments; the first that must stay. */
+  readonly firstNeeded: () => Promise<number>;
+  readonly onError: (error: Error) => void;
+}
+
+export interface CopiesStats {
+  /** Who has the copies, or had them last. */
+  readonly partner: string | undefined;
+  readonly state: 'away' | 'catching up' | 'up';
+  /** Files and deletions that were acknowledged with one copy. */
+  readonly acknowledgedAlone: number;
+  /** Uploads and deletions that were refused for want of the partner. */
+  readonly refused: number;
+  /** Of the container, not known to be at the partner. */
+  readonly lagBytes: number;
+}
+
+/** A batch, as it is written to the container. */
+export interface CopiedBatch {
+  readonly segment: number;
+  readonly position: number;
+  readonly pieces: readonly Uint8Array[];
+  /** Files and deletions that are acknowledged with it. */
+  readonly acknowledges: number;
+}
+
+const CHUNK_BYTES = 2 ** 20;
+const CHUNKS_IN_FLIGHT = 4;
+/** So few bytes that are lacking are waited for. */
+const JOIN_BYTES = 4 * 2 ** 20;
+const FIRST_PAUSE_MS = 100;
+const MAX_PAUSE_MS = 1_000;
+/** An idle connection is tried so often. */
+const PROBE_INTERVAL_MS = 1_000;
+
+export class StagedCopies {
+  readonly #options: StagedCopiesOptions;
+  #parts: StagedCopiesParts | undefined;
+  /** Batches go over this connection, once `joined` says that what is before them is sent. */
+  #link: { readonly connection: CopyConnection; readonly joined: Promise<void> } | undefined;
+  #state: CopiesStats['state'] = 'away';
+  #partner: string | undefined;
+  /** Bytes of each segment that the partner has. */
+  #had = new Map<number, number>();
+  /** Segments below this one are not needed any more. */
+  #firstNeeded = 0;
+  #acknowledgedAlone = 0;
+  #refused = 0;
+  /** The partner has taken over the files of this directory. */
+  #adopted: Error | undefined;
+  /** An outage is reported once. */
+  #isReported = false;
+  readonly #stopped = new AbortController();
+  readonly #news = new News();
+  #running: Promise<void> | undefined;
+
+  constructor(options: StagedCopiesOptions) {
+    this.#options = options;
+  }
+
+  start(parts: StagedCopiesParts): void {
+    this.#parts = parts;
+    this.#running = this.#run();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort(new Error('the store is closed'));
+    this.#news.wake();
+    const link = this.#link;
+    if (link) {
+      await link.joined.catch(() => undefined);
+      await link.connection.finish();
+    }
+    await this.#running;
+  }
+
+  /** True while files and deletions can be acknowledged as they are to be. */
+  get isAccepting(): boolean {
+    if (this.#adopted) return false;
+    return this.#options.whenAway === 'alone' || this.#link !== undefined;
+  }
+
+  /** Throws `partner_away` if files and deletions are not to be acknowledged now. */
+  demand(): void {
+    if (this.isAccepting) return;
+    this.#refused += 1;
+    throw this.#away();
+  }
+
+  /**
+   * Sends a batch; resolves once it can be acknowledged, and rejects with `partner_away` if it must
+   * not be.
+   */
+  copy(batch: CopiedBatch): Promise<void> {
+    const { segment, position, pieces } = batch;
+    const link = this.#link;
+    if (!link) return this.#withoutPartner(batch);
+    const { connection, joined } = link;
+    const end = pieces.reduce((sum, piece) => sum + piece.length, position);
+    const sent = joined.then(() => connection.send(FrameType.bytes, segment, position, pieces));
+    return sent.then(
+      () => {
+        this.#had.set(segment, end);
+      },
+      () => this.#withoutPartner(batch),
+    );
+  }
+
+  /** A batch was refused here: the partner may have it. */
+  noteRefused(): void {
+    this.#link?.connection.close(new Error('a batch was refused by the disk of this server'));
+  }
+
+  /** The segments below that one are not needed any more. */
+  release(firstNeeded: number): void {
+    this.#firstNeeded = Math.max(this.#firstNeeded, firstNeeded);
+    for (const number of this.#had.keys()) if (number < firstNeeded) this.#had.delete(number);
+    if (this.#state !== 'up') return;
+    const upTo = Math.max(0, this.#firstNeeded - 1);
+    this.#link?.connection.send(FrameType.release, upTo, 0).catch(() => undefined);
+  }
+
+  stats(): CopiesStats {
+    const segments = this.#parts?.container.segments() ?? [];
+    const lacking = segments.filter(({ number }) => number >= this.#firstNeeded);
+    return {
+      partner: this.#partner,
+      state: this.#state,
+      acknowledgedAlone: this.#acknowledgedAlone,
+      refused: this.#refused,
+      lagBytes: lacking.reduce(
+        (sum, { number, bytes }) => sum + Math.max(0, bytes - (this.#had.get(number) ?? 0)),
+        0,
+      ),
+    };
+  }
+
+  /** Counts so many files and deletions as acknowledged with one copy; false if they must not be. */
+  goesAlone(count: number): boolean {
+    if (this.#options.whenAway === 'refuse' || this.#adopted) return false;
+    this.#acknowledgedAlone += count;
+    return true;
+  }
+
+  async #withoutPartner({ acknowledges }: CopiedBatch): Promise<void> {
+    if (acknowledges === 0 || this.goesAlone(acknowledges)) return;
+    this.#refused += acknowledges;
+    throw this.#away();
+  }
+
+  #away(): StoreError {
+    if (this.#adopted) {
+      return new StoreError('partner_away', this.#adopted.message, { cause: this.#adopted });
+    }
+    return new StoreError(
+      'partner_away',
+      'the partner that keeps the second copy of staged files is away; try again, or let this server go on alone (partnerAway)',
+      { retryable: true },
+    );
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stopped;
+    let pauseMs = FIRST_PAUSE_MS;
+    while (!signal.aborted) {
+      let failure: Error;
+      try {
+        const { name, stream, onUp } = await this.#options.connect(signal);
+        this.#partner = name;
+        failure = await this.#serve(new CopyConnection(stream, this.#options.deadlineMs), onUp);
+        pauseMs = FIRST_PAUSE_MS;
+      } catch (error) {
+        failure = error as Error;
+      }
+      this.#link = undefined;
+      this.#state = 'away';
+      if (signal.aborted) return;
+      this.#report(failure);
+      if (this.#adopted) return;
+      await this.#news.next(pauseMs);
+      pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS);
+    }
+  }
+
+  #report(failure: Error): void {
+    if (failure instanceof RefusedForGood) this.#adopted = failure;
+    if (this.#isReported && !this.#adopted) return;
+    this.#isReported = true;
+    const uploads =
+      this.#options.whenAway === 'alone' && !this.#adopted
+        ? 'uploads are acknowledged with one copy'
+        : 'uploads and deletions are refused';
+    this.#parts!.onError(
+      new StoreError(
+        'partner_away',
+        `${this.#partner ?? 'the partner'} keeps no second copy of staged files at the moment, ${uploads}: ${failure.message}`,
+        { cause: failure },
+      ),
+    );
+  }
+
+  /** Works with the partner until the connection ends; resolves or rejects with why it did. */
+  async #serve(connection: CopyConnection, onUp: (() => void) | undefined): Promise<Error> {
+    try {
+      this.#state = 'catching up';
+      this.#had = new Map(await connection.held);
+      await this.#align(connection);
+      await this.#catchUp(connection);
+      const joined = this.#join(connection);
+      this.#link = { connection, joined };
+      await joined;
+      this.#state = 'up';
+      this.#isReported = false;
+      this.release(this.#firstNeeded);
+      onUp?.();
+      const probe = setInterval(() => this.release(this.#firstNeeded), PROBE_INTERVAL_MS);
+      probe.unref();
+      try {
+        return await connection.ended;
+      } finally {
+        clearInterval(probe);
+      }
+    } catch (error) {
+      connection.close(error as Error);
+      throw error;
+    }
+  }
+
+  /** Drops at the partner what it has too much: records that were never acknowledged. */
+  async #align(connection: CopyConnection): Promise<void> {
+    const { container, firstNeeded } = this.#parts!;
+    this.release(await firstNeeded());
+    const newest = container.segments().at(-1)?.number ?? 0;
+    const last = Math.max(0, ...this.#had.keys());
+    for (const [number, bytes] of this.#had) {
+      if (number > newest) {
+        throw new Error(
+          `it has segment ${number}, and the newest one here is ${newest}: this directory is older than the copy`,
+        );
+      }
+      const segment = container.segment(number);
+      if (number < this.#firstNeeded || !segment || bytes <= segment.bytes) continue;
+      await connection.send(FrameType.cut, number, segment.bytes);
+      this.#had.set(number, segment.bytes);
+    }
+    // A segment cannot be put before others: then all of them are sent again.
+    const lacksOlder = container
+      .segments()
+      .some(
+        (each) =>
+          each.number >= this.#firstNeeded && !this.#had.has(each.number) && each.number < last,
+      );
+    if (lacksOlder) this.#had.clear();
+    const released = lacksOlder ? last : Math.max(0, this.#firstNeeded - 1);
+    await connection.send(FrameType.release, released, 0);
+  }
+
+  /** Sends what the partner lacks, until little is left. */
+  async #catchUp(connection: CopyConnection): Promise<void> {
+    while (this.stats().lagBytes > JOIN_BYTES) {
+      this.#stopped.signal.throwIfAborted();
+      await this.#sendLacking(connection);
+    }
+  }
+
+  /** From now on batches follow what is here; it resolves once all of that is sent. */
+  async #join(connection: CopyConnection): Promise<void> {
+    await this.#parts!.container.settled;
+    await this.#sendLacking(connection);
+  }
+
+  /** What is valid now in this order: the segments, and their bytes. */
+  async #sendLacking(connection: CopyConnection): Promise<void> {
+    const window: Promise<void>[] = [];
+    for (const segment of this.#parts!.container.segments()) {
+      const { number, bytes: end } = segment;
+      if (number < this.#firstNeeded) continue;
+      for (let at = this.#had.get(number) ?? 0; at < end; ) {
+        const chunk = await segment.read(at, Math.min(CHUNK_BYTES, end - at));
+        if (chunk.length === 0) throw new Error(`segment ${number} ends at ${at}, not at ${end}`);
+        const sent = connection.send(FrameType.bytes, number, at, [chunk]);
+        at += chunk.length;
+        const to = at;
+        const noted = sent.then(() => void this.#had.set(number, to));
+        noted.catch(() => undefined);
+        window.push(noted);
+        if (window.length >= CHUNKS_IN_FLIGHT) await window.shift();
+      }
+    }
+    await Promise.all(window);
+  }
+}

@@ -1,0 +1,66 @@
+import type { Acceptance } from '../container/acceptance.js';
+import { type NewFile, planRecord } from '../container/records.js';
+import type { FileRow } from '../filemap/filemap.js';
+import type { Stores } from '../merge/trunk-store.js';
+import type { HeldIndex } from './held-index.js';
+
+/**
+ * Stages the files of a held copy in this container, under their own keys, each once: what is
+ * known here, from a trunk or from an earlier attempt, is left as it is, and what was deleted stays
+ * so. Everything may be done again.
+ */
+export interface TakeOverParts extends Pick<Stores, 'container' | 'fileMap' | 'now'> {
+  readonly acceptance: Acceptance;
+}
+
+export interface TakenOver {
+  readonly files: number;
+  /** Files of which no sound bytes are here. */
+  readonly lost: readonly Buffer[];
+}
+
+const BATCH_BYTES = 4 * 2 ** 20;
+const BATCH_FILES = 256;
+
+export async function takeOver(parts: TakeOverParts, index: HeldIndex): Promise<TakenOver> {
+  const { fileMap, acceptance } = parts;
+  const lost: Buffer[] = [];
+  let batch: NewFile[] = [];
+  let bytes = 0;
+  let files = 0;
+  const stage = async (): Promise<void> => {
+    if (batch.length > 0) await acceptance.stage(batch);
+    files += batch.length;
+    batch = [];
+    bytes = 0;
+  };
+  for (const row of index.waiting()) {
+    if (fileMap.find(row.key) || fileMap.isDeleted(row.key)) continue;
+    const body = row.local.at === 'container' ? await index.read(row) : undefined;
+    if (!body) {
+      lost.push(row.key);
+      continue;
+    }
+    batch.push(newFile(row, body));
+    bytes += body.length;
+    if (bytes >= BATCH_BYTES || batch.length >= BATCH_FILES) await stage();
+  }
+  await stage();
+  await takePlans(parts, index);
+  return { files, lost };
+}
+
+function newFile(row: FileRow, body: Buffer): NewFile {
+  const { key, name, type, group, expiresAt, size, crc32, stagedAt } = row;
+  return { key, name, type, group, expiresAt, size, crc32, stagedAt, body: [body] };
+}
+
+/** FastDFS may have their trunks: these are looked for, and adopted or deleted. */
+async function takePlans({ container, fileMap, now }: TakeOverParts, index: HeldIndex) {
+  for (const plan of index.plans()) {
+    if (fileMap.trunkByTask(plan.taskId)) continue;
+    await container.append([planRecord(plan, now())]);
+    const taken = fileMap.trunkByTask(plan.taskId);
+    if (taken) fileMap.abandonTrunk(now(), taken.id);
+  }
+}

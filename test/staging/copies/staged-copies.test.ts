@@ -1,0 +1,322 @@
+import { readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
+import { cp } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Staging, StagingOptions } from '@stevedore/staging';
+import { expect, test } from 'vitest';
+import { TestPartner } from '../../support/partner.js';
+import { openStaging, stageFile, until } from '../../support/staging.js';
+import { temporaryFolder } from '../../support/temporary.js';
+
+/** A second copy of what is staged: what the partner has, when it is away, and afterwards. */
+
+const bytesOf = (size: number, seed: number): Buffer => Buffer.alloc(size, `content ${seed} `);
+
+async function pair(
+  whenAway: 'refuse' | 'alone' = 'refuse',
+  limitBytes?: number,
+  options: Partial<StagingOptions> = {},
+) {
+  let staging: Staging | undefined;
+  const partner = await TestPartner.start(
+    temporaryFolder(),
+    () => staging?.origin ?? 0,
+    limitBytes,
+  );
+  partner.isAway = true;
+  const directory = temporaryFolder();
+  const opened = await openStaging(directory, { ...options, copies: partner.options(whenAway) });
+  staging = opened.staging;
+  partner.isAway = false;
+  const { origin } = staging;
+  const held = join(partner.folder, String(origin), 'container');
+  const own = join(directory, 'container');
+  return { ...opened, partner, directory, held, own, origin };
+}
+
+const isUp = (staging: Staging) => () => staging.stats().copies?.state === 'up';
+
+/** What is held of each segment is what is in it. */
+function expectSame(own: string, held: string): void {
+  const segments = (folder: string) => readdirSync(folder).filter((name) => name.endsWith('.seg'));
+  expect(segments(held).length).toBeGreaterThan(0);
+  for (const name of segments(held)) {
+    const copy = readFileSync(join(held, name));
+    expect(copy.equals(readFileSync(join(own, name)))).toBe(true);
+  }
+  expect(segments(held).at(-1)).toBe(segments(own).at(-1));
+}
+
+/** Another server takes over what the partner holds. */
+async function adopted(partner: TestPartner, origin: number, store = undefined as never) {
+  const other = await openStaging(temporaryFolder(), {}, store);
+  let taken: Awaited<ReturnType<Staging['takeOver']>> | undefined;
+  await partner.held.adopt(origin, async (index) => {
+    taken = await other.staging.takeOver(index);
+  });
+  return { ...other, taken: taken! };
+}
+
+const contentOf = async (staging: Staging, key: Buffer): Promise<Buffer | undefined> => {
+  const row = staging.fileMap.find(key);
+  return row && staging.local.read(row);
+};
+
+test('an acknowledged batch is on the disk of the partner, byte for byte', async () => {
+  const { staging, own, held } = await pair();
+  await until(isUp(staging));
+  const sizes = [0, 1, 20_000, 5_000_000, 300];
+  await Promise.all(sizes.map((size, seed) => stageFile(staging, bytesOf(size, seed))));
+  expectSame(own, held);
+  expect(staging.stats().copies).toMatchObject({ acknowledgedAlone: 0, refused: 0, lagBytes: 0 });
+});
+
+test('without the partner, uploads and deletions are refused, or acknowledged with one copy', async () => {
+  const refusing = await pair('refuse');
+  await until(isUp(refusing.staging));
+  const kept = await stageFile(refusing.staging, bytesOf(100, 1));
+  await refusing.partner.stop();
+  await until(() => !isUp(refusing.staging)());
+  const refused = { code: 'partner_away', retryable: true };
+  await expect(stageFile(refusing.staging, bytesOf(100, 2))).rejects.toMatchObject(refused);
+  await expect(refusing.staging.deletions.delete(kept)).rejects.toMatchObject(refused);
+  expect(refusing.staging.stats().copies).toMatchObject({ refused: 2, acknowledgedAlone: 0 });
+  // Once at the start, before the partner was there, and once now.
+  expect(refusing.errors.map(({ message }) => message.includes('are refused'))).toEqual([
+    true,
+    true,
+  ]);
+  // What is staged is merged all the same.
+  await refusing.staging.merging.flush();
+  expect(refusing.staging.fileMap.find(kept)?.trunk).toBeDefined();
+
+  const alone = await pair('alone');
+  await until(isUp(alone.staging));
+  await alone.partner.stop();
+  await until(() => !isUp(alone.staging)());
+  const key = await stageFile(alone.staging, bytesOf(100, 3));
+  await alone.staging.deletions.delete(key);
+  expect(alone.staging.stats().copies).toMatchObject({ acknowledgedAlone: 2, refused: 0 });
+});
+
+test('a partner that comes back gets what it lacks, and only that', async () => {
+  const { staging, partner, own, held } = await pair('alone');
+  await until(isUp(staging));
+  await stageFile(staging, bytesOf(50_000, 1));
+  await partner.restart();
+  await stageFile(staging, bytesOf(6_000_000, 2));
+  await stageFile(staging, bytesOf(700, 3));
+  await until(isUp(staging));
+  expectSame(own, held);
+  await stageFile(staging, bytesOf(800, 4));
+  expectSame(own, held);
+  expect(staging.stats().copies?.lagBytes).toBe(0);
+});
+
+test('uploads go on while a partner catches up', async () => {
+  const { staging, partner, own, held } = await pair('alone');
+  partner.isAway = true;
+  partner.cut();
+  for (let seed = 0; seed < 8; seed++) await stageFile(staging, bytesOf(4_000_000, seed));
+  partner.isAway = false;
+  let seed = 100;
+  while (!isUp(staging)()) await stageFile(staging, bytesOf(30_000, seed++));
+  await Promise.all([1, 2, 3].map((each) => stageFile(staging, bytesOf(9_000, each))));
+  expectSame(own, held);
+});
+
+test('a connection may break at any byte of a batch', async () => {
+  const { staging, partner, own, held } = await pair('refuse');
+  await until(isUp(staging));
+  let refused = 0;
+  const kept: Buffer[] = [];
+  for (const bytes of [1, 23, 24, 30, 60, 100, 1_000, 4_000]) {
+    partner.breaksAfterBytes = bytes + 72;
+    partner.cut();
+    await until(isUp(staging)).catch(() => undefined);
+    partner.breaksAfterBytes = Number.POSITIVE_INFINITY;
+    await stageFile(staging, bytesOf(3_000, bytes)).then(
+      (key) => kept.push(key),
+      () => {
+        refused += 1;
+      },
+    );
+  }
+  await until(isUp(staging));
+  kept.push(await stageFile(staging, bytesOf(10, 10)));
+  expectSame(own, held);
+  expect(refused).toBeGreaterThan(2);
+  for (const key of kept) expect(staging.fileMap.find(key)).toBeDefined();
+});
+
+test('a partner that does not answer in time is away', async () => {
+  let staging: Staging | undefined;
+  const partner = await TestPartner.start(temporaryFolder(), () => staging?.origin ?? 0);
+  const opened = await openStaging(temporaryFolder(), { copies: partner.options('alone', 200) });
+  staging = opened.staging;
+  await until(isUp(staging));
+  partner.isSilent = true;
+  await stageFile(staging, bytesOf(100, 1));
+  expect(staging.stats().copies).toMatchObject({ acknowledgedAlone: 1 });
+  partner.isSilent = false;
+  await until(isUp(staging));
+});
+
+test('a partner without room is away until something is released', async () => {
+  const { staging, partner } = await pair('alone', 1_000_000);
+  await until(isUp(staging));
+  await stageFile(staging, bytesOf(400_000, 1));
+  expect(staging.stats().copies?.acknowledgedAlone).toBe(0);
+  await stageFile(staging, bytesOf(800_000, 2));
+  expect(staging.stats().copies?.acknowledgedAlone).toBe(1);
+  await until(() => !isUp(staging)());
+  expect(partner.held.stats().heldBytes).toBeLessThan(1_000_000);
+});
+
+test('what is merged is released at the partner, although it stays here', async () => {
+  const { staging, partner, own, held } = await pair('refuse', undefined, {
+    segmentBytes: 300_000,
+  });
+  await until(isUp(staging));
+  const gone = await stageFile(staging, bytesOf(50_000, 1));
+  await stageFile(staging, bytesOf(200_000, 1));
+  await staging.merging.flush();
+  await staging.deletions.delete(gone);
+  const kept: Buffer[] = [];
+  for (let round = 0; round < 3; round++) {
+    for (let seed = 0; seed < 20; seed++)
+      kept.push(await stageFile(staging, bytesOf(90_000, seed)));
+    await staging.merging.flush();
+  }
+  await until(() => partner.held.stats().heldBytes < 500_000);
+  expect(readdirSync(own).length).toBeGreaterThan(10);
+  expectSame(own, held);
+  // What is needed of the released segments is in those that are left.
+  partner.cut();
+  partner.isAway = true;
+  const waiting = await stageFile(staging, bytesOf(10, 1)).catch(() => undefined);
+  expect(waiting).toBeUndefined();
+  await partner.held.adopt(staging.origin, async (index) => {
+    expect(index.trunks().length).toBe(staging.fileMap.trunksIn('confirmed').length);
+    expect([...index.deleted()].flat()).toEqual([gone]);
+    expect([...index.waiting()].every(({ key }) => kept.some((each) => each.equals(key)))).toBe(
+      true,
+    );
+  });
+});
+
+test('the files of a server that is gone are staged at another one, under their keys, once', async () => {
+  const { staging, store, partner, origin } = await pair();
+  await until(isUp(staging));
+  const merged = await stageFile(staging, bytesOf(1_000, 1));
+  await staging.merging.flush();
+  const [kept, deleted] = [
+    await stageFile(staging, bytesOf(2_000, 2)),
+    await stageFile(staging, bytesOf(2_000, 3)),
+  ];
+  await staging.deletions.delete(deleted);
+  partner.cut();
+  partner.isAway = true;
+  const first = await adopted(partner, origin, store as never);
+  expect(first.taken.lost).toEqual([]);
+  expect(await contentOf(first.staging, kept)).toEqual(bytesOf(2_000, 2));
+  expect(first.staging.fileMap.find(deleted)).toBeUndefined();
+  expect(first.staging.fileMap.find(merged)).toBeUndefined();
+  expect(first.staging.stats().waitingFiles).toBe(1);
+  await first.staging.merging.flush();
+  expect(first.staging.fileMap.find(kept)?.trunk).toBeDefined();
+  // A second time there is nothing to take over.
+  expect(await partner.held.adopt(origin, async () => expect.unreachable())).toBe(false);
+  expect(partner.held.stats().heldBytes).toBe(0);
+});
+
+test('a take-over that was interrupted is done again, and stages nothing twice', async () => {
+  const { staging, partner, origin } = await pair();
+  await until(isUp(staging));
+  const keys = await Promise.all([1, 2, 3].map((seed) => stageFile(staging, bytesOf(500, seed))));
+  partner.cut();
+  partner.isAway = true;
+  const other = await openStaging(temporaryFolder());
+  const interrupted = partner.held.adopt(origin, async (index) => {
+    await other.staging.takeOver(index);
+    await other.staging.deletions.delete(keys[0]!);
+    throw new Error('killed');
+  });
+  await expect(interrupted).rejects.toThrow('killed');
+  await partner.held.adopt(origin, async (index) => {
+    expect(await other.staging.takeOver(index)).toEqual({ files: 0, lost: [] });
+  });
+  expect(other.staging.stats().waitingFiles).toBe(2);
+  expect(other.staging.fileMap.find(keys[0]!)).toBeUndefined();
+});
+
+test('a server whose files were taken over is refused for good', async () => {
+  const { staging, partner, origin, errors } = await pair('alone');
+  await until(isUp(staging));
+  await stageFile(staging, bytesOf(100, 1));
+  partner.cut();
+  partner.isAway = true;
+  await until(() => !isUp(staging)());
+  await adopted(partner, origin);
+  partner.isAway = false;
+  await until(() => !staging.copies!.isAccepting);
+  expect(errors.at(-1)?.message).toContain('were taken over');
+  const { connections } = partner;
+  await expect(stageFile(staging, bytesOf(100, 2))).rejects.toMatchObject({
+    code: 'partner_away',
+    retryable: false,
+  });
+  expect(partner.connections).toBe(connections);
+});
+
+test('a staged file is read at the partner while its server is away, and not while it is there', async () => {
+  const { staging, partner, origin } = await pair('alone');
+  await until(isUp(staging));
+  const key = await stageFile(staging, bytesOf(4_000, 1));
+  const deleted = await stageFile(staging, bytesOf(4_000, 2));
+  await staging.deletions.delete(deleted);
+  expect(await partner.held.find(origin, key)).toBeUndefined();
+  partner.isAway = true;
+  partner.cut();
+  await until(async () => (await partner.held.find(origin, key)) !== undefined);
+  expect((await partner.held.find(origin, key))?.bytes).toEqual(bytesOf(4_000, 1));
+  expect(await partner.held.find(origin, deleted)).toBeUndefined();
+  partner.isAway = false;
+  await until(isUp(staging));
+  expect(await partner.held.find(origin, key)).toBeUndefined();
+});
+
+test('what a crash of the partner has torn is sent again', async () => {
+  const { staging, partner, own, held } = await pair('alone');
+  await until(isUp(staging));
+  await stageFile(staging, bytesOf(4_000, 1));
+  await stageFile(staging, bytesOf(4_000, 2));
+  await partner.stop();
+  const newest = join(held, readdirSync(held).at(-1)!);
+  truncateSync(newest, readFileSync(newest).length - 100);
+  await partner.restart();
+  await until(isUp(staging));
+  expectSame(own, held);
+  await partner.stop();
+  writeFileSync(newest, 'no segment at all');
+  await partner.restart();
+  await until(isUp(staging));
+  expectSame(own, held);
+});
+
+test('a directory that is older than its copy is refused', async () => {
+  const { staging, partner, directory, origin } = await pair('alone');
+  await until(isUp(staging));
+  await stageFile(staging, bytesOf(4_000, 1));
+  await staging.close();
+  const older = temporaryFolder();
+  await cp(directory, older, { recursive: true, filter: (path) => !path.endsWith('/lock') });
+  const again = await openStaging(directory, { copies: partner.options('refuse') });
+  expect(again.staging.origin).toBe(origin);
+  await until(isUp(again.staging));
+  const key = await stageFile(again.staging, bytesOf(100, 2));
+  await again.staging.close();
+  const restored = await openStaging(older, { copies: partner.options('refuse') });
+  await until(() => restored.errors.length > 0);
+  expect(restored.errors[0]?.message).toContain('older than the copy');
+  await until(async () => (await partner.held.find(origin, key)) !== undefined);
+});

@@ -1,0 +1,88 @@
+import { type Duplex, duplexPair } from 'node:stream';
+import { HeldCopies, type StagedCopiesOptions } from '@stevedore/staging';
+import { onTestFinished } from 'vitest';
+
+/** A partner in this process: the connection to it can be cut, halved and refused. */
+export class TestPartner {
+  readonly folder: string;
+  held: HeldCopies;
+  isAway = false;
+  /** Bytes that go through before a connection breaks. */
+  breaksAfterBytes = Number.POSITIVE_INFINITY;
+  /** The partner reads, and answers nothing. */
+  isSilent = false;
+  connections = 0;
+  readonly #origin: () => number;
+  readonly #limitBytes: number;
+  readonly #open = new Set<Duplex>();
+  readonly #receiving = new Set<Promise<void>>();
+
+  private constructor(folder: string, held: HeldCopies, origin: () => number, limitBytes: number) {
+    this.folder = folder;
+    this.held = held;
+    this.#origin = origin;
+    this.#limitBytes = limitBytes;
+    onTestFinished(() => this.stop());
+  }
+
+  static async start(folder: string, origin: () => number, limitBytes = 2 ** 30) {
+    const held = await HeldCopies.open({ folder, limitBytes, now: Date.now });
+    return new TestPartner(folder, held, origin, limitBytes);
+  }
+
+  options(whenAway: 'refuse' | 'alone', deadlineMs = 2_000): StagedCopiesOptions {
+    return { whenAway, deadlineMs, connect: async () => this.#connect() };
+  }
+
+  #connect() {
+    if (this.isAway) throw new Error('the partner is away');
+    this.connections += 1;
+    const [near, far] = duplexPair();
+    const [inner, outer] = duplexPair();
+    let left = this.breaksAfterBytes;
+    const end = (): void => {
+      for (const stream of [near, far, inner, outer]) stream.destroy();
+    };
+    far.on('data', (chunk: Buffer) => {
+      const passed = chunk.subarray(0, left);
+      left -= passed.length;
+      if (passed.length > 0 && !inner.destroyed) inner.write(passed);
+      if (left === 0) end();
+    });
+    inner.on('data', (chunk: Buffer) => {
+      if (!this.isSilent && !far.destroyed) far.write(chunk);
+    });
+    far.on('end', () => inner.end());
+    inner.on('end', () => far.end());
+    for (const stream of [near, far, inner, outer]) {
+      stream.on('error', () => undefined);
+      stream.on('close', end);
+    }
+    this.#open.add(near);
+    const receiving = this.held.receive(this.#origin(), outer);
+    this.#receiving.add(receiving);
+    receiving.finally(() => this.#receiving.delete(receiving));
+    return { name: 'the partner', stream: near };
+  }
+
+  /** Every connection breaks. */
+  cut(): void {
+    for (const stream of this.#open) stream.destroy();
+    this.#open.clear();
+  }
+
+  async stop(): Promise<void> {
+    this.isAway = true;
+    this.cut();
+    await Promise.all(this.#receiving);
+    await this.held.close();
+  }
+
+  /** As after a restart of its process. */
+  async restart(): Promise<void> {
+    await this.stop();
+    const { folder } = this;
+    this.held = await HeldCopies.open({ folder, limitBytes: this.#limitBytes, now: Date.now });
+    this.isAway = false;
+  }
+}
