@@ -275,10 +275,14 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
     options?: PutAllOptions,
   ): Promise<Receipt[]>;
   /**
-   * The files of the upload that was marked so, within the last day unless told otherwise;
-   * none if there is none.
+   * The files of the upload that was marked so, within the last day unless told otherwise, at any
+   * server of the deployment; none if there is none, and then the upload is this server's to
+   * make. Rejects with `storage_unavailable` where the one that may have it cannot be asked.
    */
-  findOnce(once: Uint8Array, options?: { readonly withinMs?: number }): Promise<Receipt[]>;
+  findOnce(
+    once: Uint8Array,
+    options?: { readonly withinMs?: number; readonly onlyHere?: boolean },
+  ): Promise<Receipt[]>;
   /** `id` is a key or any FastDFS id (`group1/M00/...`). Rejects with `not_found`, `invalid_id`. */
   get(id: string, options?: GetOptions): Promise<StoredFile>;
   /** What of it is in memory; a store may have no such thing. */
