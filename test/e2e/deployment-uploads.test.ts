@@ -1,8 +1,10 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { makeApiKey, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -131,8 +133,8 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
     const { first, second } = await pair();
     const meta = { 'x-filename': 'a.txt', 'content-type': 'text/plain' };
     const lasting = await post(first, 'lasting', meta);
-    const short = await post(first, 'short', { ...meta, 'x-file-ttl': '4' });
-    const staged = await post(first, 'staged', { ...meta, 'x-file-ttl': '4' });
+    const short = await post(first, 'short', { ...meta, 'x-expires-in': '15' });
+    const staged = await post(first, 'staged', { ...meta, 'x-expires-in': '15' });
     expect([lasting.status, short.status, staged.status]).toEqual([201, 201, 201]);
     const info = async (at: Gateway, id: string) =>
       (await (await read(at, `/files/${id}/info`)).json()) as { fileId?: string };
@@ -142,30 +144,54 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
     await first.store.delete(staged.key);
     await soon(async () => expect((await read(second, `/files/${staged.key}`)).status).toBe(404));
     await first.store.flush();
-    const ids: string[] = [];
+    const paths: string[] = [];
     for (const { key } of [lasting, short]) {
       await soon(async () => expect((await info(second, key)).fileId).toBeDefined());
       expect(await info(second, key)).toEqual(await info(first, key));
-      ids.push((await info(second, key)).fileId!);
-      for (const at of [first, second]) {
-        for (const id of [key, ids.at(-1)!]) {
-          expect((await read(at, `/files/${id}`)).status).toBe(200);
-        }
-      }
+      paths.push(`/files/${key}`, `/${(await info(second, key)).fileId}`);
     }
     for (const at of [first, second]) {
-      for (const id of [short.key, ids[1]!]) {
-        await soon(async () => expect((await read(at, `/files/${id}`)).status).toBe(404));
+      for (const path of paths.slice(0, 2)) expect((await read(at, path)).status).toBe(200);
+    }
+    for (const at of [first, second]) {
+      for (const path of paths.slice(2)) {
+        await soon(async () => expect((await read(at, path)).status, path).toBe(404));
       }
     }
-    expect((await fetch(`${second.url}/files/${ids[0]}`, { method: 'DELETE' })).status).toBe(204);
+    expect((await fetch(second.url + paths[1]!, { method: 'DELETE' })).status).toBe(204);
     for (const at of [first, second]) {
-      for (const id of [lasting.key, ids[0]!]) {
-        await soon(async () => {
-          expect((await read(at, `/files/${id}`)).status).toBe(404);
-          expect((await read(at, `/files/${id}/info`)).status).toBe(404);
-        });
+      for (const path of paths.slice(0, 2)) {
+        await soon(async () => expect((await read(at, path)).status, path).toBe(404));
       }
+      expect((await read(at, `${paths[0]}/info`)).status).toBe(404);
     }
   });
+
+  it('count the bytes that an API key uploads together, whatever is restarted', async () => {
+    const apiKeys = join(temporaryFolder(), 'keys.json');
+    const about = { name: 'app', scopes: ['write'] as const, bytesPerDay: 1_000 };
+    const { key, text } = makeApiKey(about, new Date());
+    await writeKeyFile(apiKeys, [key]);
+    const { database, first, second } = await pair({ apiKeys });
+    const headers = { authorization: `Bearer ${text}` };
+    let total = 0;
+    /** Uploads 50 bytes, and waits until the map has counted them. */
+    const upload = async (at: Gateway): Promise<boolean> => {
+      const { status } = await post(at, 'x'.repeat(50), headers);
+      if (status === 201) total += 50;
+      else expect(status).toBe(429);
+      const counted = 'SELECT coalesce(sum(bytes), 0) FROM stevedore_usage';
+      await soon(async () => expect(Number(database.run(counted))).toBe(total));
+      return status === 201;
+    };
+    while ([await upload(first), await upload(second)].includes(true));
+    // Alone each of them would have taken 1000; what one takes the other hears of within a second.
+    expect(total).toBeGreaterThanOrEqual(1000);
+    expect(total).toBeLessThan(1500);
+    await second.close();
+    const trackers = first.store.trackers.join(',');
+    const again = await gateway({ map: first.options.map, apiKeys, trackers });
+    while (await upload(again));
+    expect(total).toBeLessThan(1700);
+  }, 60_000);
 });

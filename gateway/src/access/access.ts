@@ -12,7 +12,7 @@ import { checkToken } from '@stevedore/protocol';
 import { LRUCache } from 'lru-cache';
 import type { ApiKey, KeyRing, Scope } from './api-keys.js';
 import { CrossSite } from './origins.js';
-import { Usage } from './quotas.js';
+import { type ExchangeUsage, Usage } from './quotas.js';
 
 /**
  * Who may do what. With API keys, writes and deletes need one; with a URL secret,
@@ -191,7 +191,13 @@ export class Access {
     };
   }
 
+  /** Counts what keys use together with other servers. */
+  shareUsage(exchange: ExchangeUsage): void {
+    if (this.#keys) this.#usage.share(exchange);
+  }
+
   close(): void {
+    this.#usage.close();
     this.#keys?.close();
   }
 
