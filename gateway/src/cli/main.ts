@@ -34,7 +34,7 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     usage: 'migrate <action>',
     summary:
       'status, pause, resume, dry-run or recall of what a storage moves out of its metadata tier',
-    load: async () => (await import('./migrate.js')).configure,
+    load: async () => (await import('./nodes.js')).migrate,
   },
   doctor: {
     usage: 'doctor',

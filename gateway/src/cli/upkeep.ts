@@ -3,9 +3,13 @@ import {
   discardFileMap,
   type FsckReport,
   type MapReport,
+  type OpenOptions,
   openForUpkeep,
+  openSharedDirectory,
+  otherWorkers,
   type ScrubReport,
   type Upkeep,
+  workerDirectory,
 } from '@stevedore/client';
 import { formatBytes, type OptionTable, option } from '@stevedore/options';
 import type { Command } from 'commander';
@@ -143,14 +147,19 @@ Example:
 /** Discards the FileMap and rebuilds it. */
 export function rebuild(command: Command): void {
   configure(command, {}, REBUILD_HELP, async () => {
-    await discardFileMap(storeOptionsOf(command).directory);
-    await withUpkeep(command, 'the trunks', async (upkeep, progress) => {
-      const { stagedFiles, mergedFiles, trunks } = upkeep.stats();
-      progress.stop();
-      print(
-        `the FileMap has ${stagedFiles} staged and ${mergedFiles} merged files in ${trunks} trunks`,
-      );
-    });
+    const discard = ({ directory }: OpenOptions) => discardFileMap(String(directory));
+    await withUpkeep(
+      command,
+      'the trunks',
+      async (upkeep, progress) => {
+        const { stagedFiles, mergedFiles, trunks } = upkeep.stats();
+        progress.stop();
+        print(
+          `the FileMap has ${stagedFiles} staged and ${mergedFiles} merged files in ${trunks} trunks`,
+        );
+      },
+      discard,
+    );
   });
 }
 
@@ -165,22 +174,45 @@ function configure(
     .action(work);
 }
 
-/** `what` is what the bar shows the progress of. */
+/**
+ * Opens the directory, and those of further workers in it, one after the other. `what` is what
+ * the bar shows the progress of; `before` is done to a directory before it is opened.
+ */
 async function withUpkeep(
   command: Command,
   what: string,
   work: (upkeep: Upkeep, progress: Progress) => Promise<void>,
+  before: (options: OpenOptions) => Promise<void> = () => Promise.resolve(),
 ): Promise<void> {
-  const progress = startProgress(what);
-  const upkeep = await openForUpkeep(storeOptionsOf(command), {
-    onRebuild: progress.update,
-    onError: (error) => progress.warn(`warning: ${explain(error)}`),
+  const options = storeOptionsOf(command);
+  const data = String(options.directory);
+  const others = await otherWorkers(data);
+  const open = async (given: OpenOptions): Promise<void> => {
+    await before(given);
+    const progress = startProgress(what);
+    const upkeep = await openForUpkeep(given, {
+      onRebuild: progress.update,
+      onError: (error) => progress.warn(`warning: ${explain(error)}`),
+    });
+    try {
+      await work(upkeep, progress);
+    } finally {
+      progress.stop();
+      await upkeep.close();
+    }
+  };
+  if (others.length === 0) return open(options);
+  const { trackers, close } = await openSharedDirectory(options, (error) => {
+    process.stderr.write(`warning: ${explain(error)}\n`);
   });
   try {
-    await work(upkeep, progress);
+    for (const number of [1, ...others]) {
+      const directory = workerDirectory(data, number);
+      process.stderr.write(`${directory}\n`);
+      await open({ ...options, directory, trackers });
+    }
   } finally {
-    progress.stop();
-    await upkeep.close();
+    await close();
   }
 }
 

@@ -48,7 +48,7 @@ function keyRoutes(
 ): void {
   const read = answering(async (request, reply) => {
     const key = keyOf(request);
-    const grant = access.read(request as AskedBy, key);
+    const grant = await access.read(request as AskedBy, key);
     const keeping = ready?.mayKeep(key) ? ready : undefined;
     const file = await files.store.get(key);
     const answer = await files.read(request.raw, file, grant);
@@ -67,12 +67,12 @@ function keyRoutes(
   });
   const info = answering(async (request) => {
     const key = keyOf(request);
-    access.info(request as AskedBy);
+    await access.info(request as AskedBy);
     return files.info(request.raw, key);
   });
   const remove = answering(async (request) => {
     const key = keyOf(request);
-    access.remove(request as AskedBy);
+    await access.remove(request as AskedBy);
     return files.remove(key);
   });
   route(app, '/files/:key', { GET: read, HEAD: read, DELETE: remove });
@@ -124,7 +124,7 @@ function fastdfsRoutes(
   const read = answering(async (request) => {
     const { text, id, kind } = named(request);
     const asked = request as AskedBy;
-    const grant = access.readId(asked, text, id.name);
+    const grant = await access.readId(asked, text, id.name);
     const file = await files.store.get(text);
     const { filename } = asked.query;
     // The client wants to keep the file, under this name.
@@ -139,7 +139,7 @@ function fastdfsRoutes(
   });
   const remove = answering(async (request) => {
     const { text } = named(request);
-    access.removeId(request as AskedBy);
+    await access.removeId(request as AskedBy);
     return files.remove(text);
   });
   route(app, '/:group/*', { GET: read, HEAD: read, DELETE: remove });
@@ -185,7 +185,7 @@ function upload(routes: FileRoutes, name: string | undefined): Call {
     const { headers, query } = request as AskedBy;
     if (begin && headers['tus-resumable'] !== undefined) return begin(request, reply);
     const maxBytes = mostBytes(raw, own, maxFileBytes);
-    const grant = access.upload({ headers, query, maxBytes }, path);
+    const grant = await access.upload({ headers, query, maxBytes }, path);
     let storedBytes: number | undefined;
     try {
       const stored = await files.upload(raw, reply.raw, {

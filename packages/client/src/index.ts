@@ -55,4 +55,10 @@ export {
   type StoreOptions,
   storeOptions,
 } from './options.js';
+export {
+  openSharedDirectory,
+  otherWorkers,
+  type SharedDirectory,
+  workerDirectory,
+} from './shared-directory.js';
 export * from './types.js';

@@ -12,12 +12,13 @@ import {
   StoreError,
   type UpkeepOptions,
 } from '@stevedore/staging';
-import { connect, readClusterSecrets } from './cluster.js';
+import { type Cluster, connect, readClusterSecrets, startCluster } from './cluster.js';
 import type { Deployed } from './deployment/deployment.js';
 import { placeOf, readInstance } from './deployment/instance.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import type { NeighbourOptions } from './neighbours.js';
-import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
+import { type OpenOptions, parseStoreOptions } from './options.js';
+import { otherWorkers } from './shared-directory.js';
 import { type Clients, LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
 
@@ -54,6 +55,7 @@ async function openStore(
   const parsed = parseStoreOptions(options);
   const secrets = await readClusterSecrets(parsed.clusterSecretFile);
   const directory = resolve(parsed.directory);
+  if (!neighbours && !onRebuild) await refuseShared(directory);
   const map = parsed.map === '' ? undefined : await openMap(parsed.map);
   const identity = async () => ({
     instance: await readInstance(directory),
@@ -225,6 +227,16 @@ export async function discardFileMap(directory: string): Promise<void> {
   }
 }
 
+/** Alone, a store would say of the files of the others that there are none. */
+async function refuseShared(directory: string): Promise<void> {
+  const numbers = await otherWorkers(directory);
+  if (numbers.length === 0) return;
+  throw new StoreError(
+    'directory_unusable',
+    `${directory} also holds the files of other workers (workers/${numbers.join(', workers/')}); open it with \`stevedore gateway\``,
+  );
+}
+
 async function requireStore(directory: string, parts: readonly string[]): Promise<void> {
   for (const part of parts) {
     try {
@@ -246,43 +258,4 @@ function makeClients(trackers: readonly string[], secret: string | undefined): C
     reading: connect({ trackers, secret, followMoves: true }),
     merging: connect({ trackers, secret }),
   };
-}
-
-/** What gives the trackers: those that are named, or the embedded node. */
-interface Cluster {
-  readonly trackers: readonly string[];
-  readonly close: () => Promise<void>;
-}
-
-async function startCluster(
-  { trackers, directory, trackerPort, storagePort, metadataTier }: StoreOptions,
-  secrets: readonly string[],
-  onError: (error: Error) => void,
-): Promise<Cluster> {
-  if (trackers.length > 0) return { trackers, close: () => Promise.resolve() };
-  // Loaded only when it is used: an app with a cluster of its own never needs it.
-  const { startEmbeddedNode } = await import('@stevedore/node/embedded');
-  try {
-    return await startEmbeddedNode({
-      directory: resolve(directory, 'node'),
-      trackerPort,
-      storagePort,
-      metadataTier,
-      secrets,
-      onError,
-    });
-  } catch (error) {
-    throw nodeError(error);
-  }
-}
-
-function nodeError(error: unknown): unknown {
-  if (!(error instanceof Error)) return error;
-  const code = (error as NodeJS.ErrnoException).code;
-  if (code === 'EADDRINUSE') return new StoreError('port_in_use', error.message, { cause: error });
-  return new StoreError(
-    'directory_unusable',
-    `the embedded node could not start: ${error.message}`,
-    { cause: error },
-  );
 }

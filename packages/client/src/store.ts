@@ -162,7 +162,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     const since = Math.max(0, this.#parts.now() - withinMs);
     const found = this.#lookup.findOnce(Buffer.from(once), since);
     if (found.length > 0 || onlyHere || !this.#foreignFiles) return found;
-    return this.#foreignFiles.findOnce(Buffer.from(once), withinMs);
+    const isSearched = (origin: number) => this.neighbours?.has(origin) ?? false;
+    return this.#foreignFiles.findOnce(Buffer.from(once), withinMs, isSearched);
   }
 
   /** Begins to work with the other servers of the deployment. */

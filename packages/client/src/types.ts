@@ -297,7 +297,10 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
   /** Uploads in several requests; a store may have no such thing. */
   readonly unfinished?: UnfinishedUploads;
   /** The server's part in a deployment; undefined without a map. */
-  readonly deployment?: Pick<Deployment, 'origin' | 'secret' | 'speaksFor' | 'exchangeUsage'>;
+  readonly deployment?: Pick<
+    Deployment,
+    'origin' | 'secret' | 'speaksFor' | 'urlFor' | 'exchangeUsage'
+  >;
   /** Other processes of this machine whose files are this store's as well. */
   readonly neighbours?: {
     /** True if one of them gives out keys of this origin. */

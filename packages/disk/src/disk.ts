@@ -80,3 +80,38 @@ export interface DiskSpace {
   /** What a user without privileges may still take. */
   readonly freeBytes: number;
 }
+
+/** True for an error of the system with this code (`ENOENT`, `ENOSPC`, ...). */
+export function hasCode(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code;
+}
+
+/** What Linux calls ENODATA, EBADMSG, EUCLEAN and EREMOTEIO; Node has no names for all of them. */
+const MEDIUM_NUMBERS: ReadonlySet<unknown> = new Set([-61, -74, -117, -121]);
+
+/**
+ * True for a read that the medium could not answer: a bad sector, or a checksum of the file
+ * system that does not match. Not for what the process or the system is short of.
+ */
+export function isMediumFailure(error: unknown): boolean {
+  if (hasCode(error, 'EIO')) return true;
+  if (process.platform !== 'linux' || !(error instanceof Error)) return false;
+  return 'errno' in error && MEDIUM_NUMBERS.has(error.errno);
+}
+
+/**
+ * The file with some operations done otherwise: for a disk that counts, delays or
+ * fails what another disk does. It writes and syncs in two steps unless told otherwise.
+ */
+export function decoratedFile(file: DiskFile, changed: Partial<DiskFile>): DiskFile {
+  return {
+    stat: () => file.stat(),
+    readAt: (target, position) => file.readAt(target, position),
+    writeAt: (chunks, position) => file.writeAt(chunks, position),
+    truncate: (size) => file.truncate(size),
+    setModified: (seconds) => file.setModified(seconds),
+    sync: () => file.sync(),
+    close: () => file.close(),
+    ...changed,
+  };
+}

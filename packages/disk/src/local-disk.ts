@@ -3,7 +3,7 @@ import { mkdir, readdir, readlink, statfs, symlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { promisify } from 'node:util';
 import type { Disk } from './disk.js';
-import { hasCode } from './errors.js';
+import { hasCode } from './disk.js';
 import { LocalFile } from './local-file.js';
 
 const { constants } = fs;

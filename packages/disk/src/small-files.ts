@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { Disk } from './disk.js';
-import { hasCode } from './errors.js';
+import { hasCode } from './disk.js';
 
 /** What is done with small files as a whole, in terms of any disk. */
 

@@ -8,7 +8,7 @@ export {
   MAX_GROUP_BYTES,
   MAX_NAME_BYTES as MAX_FILE_NAME_BYTES,
   MAX_TYPE_BYTES,
-} from './container/constants.js';
+} from './container/record.js';
 export type { FileMeta, NewFile } from './container/records.js';
 export type { SpoolWriter } from './container/spool.js';
 export type { UnfinishedUpload as StagedUpload } from './container/unfinished.js';

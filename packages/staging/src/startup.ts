@@ -1,6 +1,6 @@
 import { privateDisk } from '@stevedore/disk';
-import { SEGMENT_BYTES } from './container/constants.js';
 import { Container } from './container/container.js';
+import { SEGMENT_BYTES } from './container/record.js';
 import {
   openFileMap,
   prepareFolders,

@@ -27,7 +27,7 @@ import {
   Peer,
   PROTOCOL_VERSION,
 } from '@stevedore/wire';
-import { ifThere } from './files/reading.js';
+import { ifThere } from './files/file-backend.js';
 
 import { isUnfinished } from './replication/members.js';
 import type { Replication } from './replication/replication.js';

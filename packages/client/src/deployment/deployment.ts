@@ -9,6 +9,7 @@ import {
   MapError,
   type MappedFile,
   originAdopted,
+  originOf,
   type Removal,
   type StagedFiles,
 } from '@stevedore/map';
@@ -195,6 +196,13 @@ export class Deployment {
       if (known) return known;
       throw error;
     }
+  }
+
+  /** Where the server of this key is reached; undefined: it is this one, or has no URL. */
+  async urlFor(key: string): Promise<string | undefined> {
+    const origin = originOf(Buffer.from(key, 'base64url'));
+    if (this.speaksFor(origin)) return undefined;
+    return (await this.gatewayOf(origin))?.url ?? undefined;
   }
 
   #responsible(origin: number): Gateway | undefined {

@@ -142,9 +142,13 @@ export class ForeignFiles {
 
   /**
    * The files of the upload that was marked so, at whichever server made it; none: this server
-   * has claimed it, and is to make it.
+   * has claimed it, and is to make it. `isSearched`: the files of that origin were looked through.
    */
-  async findOnce(mark: Buffer, withinMs: number): Promise<FileInfo[]> {
+  async findOnce(
+    mark: Buffer,
+    withinMs: number,
+    isSearched: (origin: number) => boolean,
+  ): Promise<FileInfo[]> {
     const { deployment } = this.#parts;
     const claim = (over?: Claim) =>
       deployment.claim(mark, withinMs, over).catch((error: unknown) => {
@@ -152,7 +156,9 @@ export class ForeignFiles {
       });
     const before = await claim();
     if (before.origin === deployment.origin) return [];
-    const files = await this.#gatewayOf(before.origin, 'the upload');
+    const files = isSearched(before.origin)
+      ? undefined
+      : await this.#gatewayOf(before.origin, 'the upload');
     const found = (await files?.findOnce(mark.toString('base64url'), withinMs)) ?? [];
     if (found.length > 0) return found;
     const now = await claim(before);

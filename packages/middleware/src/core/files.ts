@@ -6,7 +6,7 @@ import { UnsentBytes } from './http/unsent-bytes.js';
 import type { TransferLimits } from './limits.js';
 import { ProblemError, problemAnswer, toProblem } from './problems.js';
 import type { ResumableRequest, ResumableUploads } from './resumable/resumable.js';
-import { IdempotentUploads, type Stored } from './upload/idempotency.js';
+import { IdempotentUploads, type KeysUnderWay, type Stored } from './upload/idempotency.js';
 import type { UploadPolicy } from './upload/policy.js';
 import { receiveUpload } from './upload/receive.js';
 import { ClientRoom, ProgressGuard } from './upload/request-body.js';
@@ -22,6 +22,8 @@ export interface FilesOptions {
   readonly limits: TransferLimits;
   /** How every file is shown, as far as `read` does not say otherwise. */
   readonly presentation?: Pick<Presentation, 'private' | 'inlineTypes' | 'resourcePolicy'>;
+  /** Idempotency keys of uploads under way; default: those of this process. */
+  readonly underWay?: KeysUnderWay;
 }
 
 export interface Upload {
@@ -33,7 +35,7 @@ export interface Upload {
   /** Of a permission that is good for one upload. */
   readonly mark?: Buffer | undefined;
   /** Called before anything is stored; what it throws is the answer. */
-  readonly begin?: () => void;
+  readonly begin?: () => void | Promise<void>;
 }
 
 export interface Reading extends Partial<Presentation> {
@@ -52,13 +54,13 @@ export class Files {
   readonly #presentation: FilesOptions['presentation'];
   #resuming: Promise<ResumableUploads> | undefined;
 
-  constructor({ store, limits, presentation }: FilesOptions) {
+  constructor({ store, limits, presentation, underWay }: FilesOptions) {
     this.store = store;
     this.unsent = new UnsentBytes(limits);
     this.#limits = limits;
     this.#guard = new ProgressGuard(limits);
     this.#room = new ClientRoom(limits.maxClientBytes);
-    this.#repeats = new IdempotentUploads(store, this.#guard, limits);
+    this.#repeats = new IdempotentUploads(store, this.#guard, limits, underWay);
     this.#presentation = presentation;
   }
 
@@ -83,13 +85,13 @@ export class Files {
     );
   }
 
-  #receive(
+  async #receive(
     request: IncomingMessage,
     response: ServerResponse,
     { policy, client, begin }: Upload,
     once?: Buffer,
   ): Promise<Receipt[]> {
-    begin?.();
+    await begin?.();
     return receiveUpload(request, response, {
       store: this.store,
       limits: this.#limits,

@@ -5,7 +5,7 @@ import { StoreError } from '../errors.js';
 import { FileMap } from '../filemap/filemap.js';
 import type { HasMap } from '../filemap/outbox.js';
 import type { FileMapChange } from '../filemap/rows.js';
-import { RecordType } from './constants.js';
+import { RecordType } from './record.js';
 import { changeOfRecord } from './records.js';
 import { Segment, segmentNumber } from './segment.js';
 import { type FoundRecord, scanSegment } from './segment-scan.js';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { applySchema, openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
-import { LOST_SEGMENT } from '../container/constants.js';
+import { LOST_SEGMENT } from '../container/record.js';
 import { type HasMap, Outbox } from './outbox.js';
 import { FileMapQueries } from './queries.js';
 import type {

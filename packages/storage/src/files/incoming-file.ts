@@ -4,8 +4,8 @@ import type { Disk, DiskFile } from '@stevedore/disk';
 import type { Payload } from '@stevedore/wire';
 import { pieceName } from '../layout.js';
 import type { NewFile, ReadableFile } from './file-backend.js';
+import { copyBytes } from './file-backend.js';
 import { newFileOnDisk } from './files-on-disk.js';
-import { copyBytes } from './reading.js';
 
 /**
  * What may be written before a sync is begun. A large file that is synced only at

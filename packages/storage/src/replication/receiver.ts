@@ -12,8 +12,8 @@ import {
 } from '@stevedore/protocol';
 import { type Payload, StatusError } from '@stevedore/wire';
 import { cutting, writing } from '../files/changing-files.js';
+import { ifThere } from '../files/file-backend.js';
 import { receivePiece } from '../files/incoming-file.js';
-import { ifThere } from '../files/reading.js';
 import { removeFile } from '../handlers/upload.js';
 import type { StorageService } from '../service.js';
 import { ReceivedChange } from './journal.js';

@@ -2,8 +2,8 @@ import { type Flight, isWhole, loadGroup } from '@stevedore/cache';
 import { type SliceEntry, Status } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
 import { sliceKey } from '../files/caches.js';
+import { ifThere, readInto } from '../files/file-backend.js';
 import type { OpenFile } from '../files/open-files.js';
-import { ifThere, readInto } from '../files/reading.js';
 import type { Slices, SlicesParts } from './slices.js';
 
 /**

@@ -18,7 +18,7 @@ import {
 } from '@stevedore/protocol';
 import { control, type Handler, idOfAddress, StatusError } from '@stevedore/wire';
 import type { Cluster } from '../cluster.js';
-import { SYNC_MAX_DELAY_SECONDS } from '../placement.js';
+import { SYNC_MAX_DELAY_SECONDS } from '../group.js';
 import type { TrackerSession } from '../session.js';
 import type { TrackerSettings } from '../tracker-options.js';
 
