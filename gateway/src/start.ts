@@ -77,6 +77,8 @@ export async function startGateway(
     access.close();
     throw error;
   });
+  const { deployment } = store;
+  if (deployment) access.shareUsage((day, used) => deployment.exchangeUsage(day, used));
   store.on('error', (error) => {
     logTrouble(log, error);
     onError(error);

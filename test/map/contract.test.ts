@@ -175,6 +175,123 @@ function contract(open: () => Promise<DeploymentMap>): void {
     expect(await map.find(keys)).toEqual([undefined, undefined, undefined]);
   });
 
+  it('gives an upload to one gateway at a time, and to another only as it was asked', async () => {
+    const { map } = await joined();
+    const mark = randomBytes(16);
+    expect(await map.claim(mark, 1, 60_000)).toEqual({ origin: 1, version: 1 });
+    const theirs = await map.claim(mark, 2, 60_000);
+    expect(theirs).toEqual({ origin: 1, version: 1 });
+    expect(await map.claim(mark, 1, 60_000)).toEqual({ origin: 1, version: 2 });
+    // It was claimed again since it was asked.
+    expect(await map.claim(mark, 2, 60_000, theirs)).toEqual({ origin: 1, version: 2 });
+    const over = await map.claim(mark, 2, 60_000, { origin: 1, version: 2 });
+    expect(over).toEqual({ origin: 2, version: 3 });
+    expect(await map.claim(mark, 1, 60_000)).toEqual(over);
+    const short = randomBytes(16);
+    await map.claim(short, 1, -1);
+    await map.prune(0);
+    expect(await map.claim(short, 2, -1)).toEqual({ origin: 2, version: 1 });
+    expect((await map.claim(short, 3, 60_000)).origin).toBe(3);
+  });
+
+  it('adds up what keys have used at other processes', async () => {
+    const { map } = await joined();
+    const [key, other] = [instance(), instance()];
+    const day = Math.floor((await map.now()) / 86_400_000);
+    expect(await map.exchangeUsage('a', day, [{ id: key, bytes: 10 }])).toEqual([]);
+    const used = [
+      { id: key, bytes: 5 },
+      { id: other, bytes: 1 },
+    ];
+    expect(await map.exchangeUsage('b', day, used)).toEqual([{ id: key, bytes: 10 }]);
+    // What comes late is less, and changes nothing.
+    await map.exchangeUsage('a', day, [{ id: key, bytes: 25 }]);
+    await map.exchangeUsage('a', day, [{ id: key, bytes: 20 }]);
+    expect(await map.exchangeUsage('c', day, [{ id: key, bytes: 0 }])).toEqual([
+      { id: key, bytes: 30 },
+    ]);
+    expect(await map.exchangeUsage('c', day + 1, [{ id: key, bytes: 0 }])).toEqual([]);
+    expect(await map.exchangeUsage('c', day, [])).toEqual([]);
+  });
+
+  it('gives the files of a gateway to another one, once it is silent, and refuses it then', async () => {
+    const { map, origin } = await joined();
+    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'one' };
+    const { origin: away } = await map.join(mine);
+    const refused = { code: 'adoption_refused' };
+    await expect(map.adopt(away, origin)).rejects.toMatchObject(refused);
+    expect(await map.seen(away, 'one', STAGED)).toBe(true);
+    await map.leave(away, 'one');
+    for (const [one, by] of [
+      [away, away],
+      [away, (away % 0xffff) + 1],
+      [(away % 0xffff) + 1, origin],
+    ] as const) {
+      await expect(map.adopt(one, by)).rejects.toMatchObject(refused);
+    }
+    for (let times = 0; times < 2; times++) await map.adopt(away, origin);
+    await expect(map.join({ ...mine, origin: away })).rejects.toMatchObject({
+      code: 'origin_adopted',
+    });
+    expect(await map.seen(away, 'one', STAGED)).toBe(false);
+    const progress = { by: origin, isDone: false, trunks: 4, adopted: 2 };
+    expect(await map.noteAdoption(away, progress)).toBe(true);
+    expect(await map.noteAdoption(away, { ...progress, by: away })).toBe(false);
+    const find = async () => (await map.gateways()).find((each) => each.origin === away)!;
+    expect(await find()).toMatchObject({ staged: STAGED, place: '', adoption: progress });
+    await map.noteAdoption(away, { ...progress, isDone: true });
+    await map.adopt(away, origin);
+    expect((await find()).adoption!.isDone).toBe(true);
+    const { origin: third } = await map.join({ ...mine, instance: instance(), place: 'three' });
+    await expect(map.adopt(away, third)).rejects.toMatchObject(refused);
+    await map.leave(origin, 'here');
+    await map.adopt(origin, third);
+    // What it had adopted goes with it.
+    expect((await find()).adoption).toEqual({ by: third, isDone: false, trunks: 0, adopted: 0 });
+  });
+
+  it('lists trunks, files and removals, and does not undo a move that comes late', async () => {
+    const { map, origin } = await joined();
+    const other = (origin % 0xffff) + 1;
+    const [small, whole] = [file(origin, 40), file(origin)];
+    const trunk = { id: key(origin), fileId: TRUNK };
+    const large = { id: key(origin), fileId: 'group1/M00/00/00/large' };
+    await map.place(trunk, [small]);
+    await map.place(large, [whole]);
+    await map.place({ id: key(other), fileId: OTHER_TRUNK }, [file(other, 50)]);
+    const all = await map.trunks(Buffer.alloc(0), 100, origin);
+    const ids = [trunk, large].map(({ id }) => id.toString('hex')).sort();
+    expect(all.map(({ id }) => Buffer.from(id).toString('hex'))).toEqual(ids);
+    const listed = all.find(({ isWhole }) => isWhole)!;
+    expect(listed.fileId).toBe(large.fileId);
+    expect(listed.file).toMatchObject({ size: whole.size, about: whole.about });
+    expect(await map.trunks(all[0]!.id, 100, origin)).toEqual([all[1]]);
+    expect((await map.trunks(Buffer.alloc(0), 2)).length).toBe(2);
+    const files = await map.files(undefined, 1);
+    for (let page = files; page.length > 0; ) {
+      page = await map.files(files.at(-1)!.key, 1000);
+      files.push(...page);
+    }
+    const mine = files.filter((each) => originOf(each.key) === origin);
+    expect(mine.map(({ trunkFileId }) => trunkFileId).sort()).toEqual([TRUNK, large.fileId].sort());
+    const moved = { ...small, offset: 7, about: JSON.stringify({ was: [[TRUNK, 40]] }) };
+    const to = { id: key(origin), fileId: OTHER_TRUNK };
+    await map.place(to, [moved]);
+    await map.place(trunk, [small]);
+    expect(await map.find([small.key])).toMatchObject([{ trunkFileId: OTHER_TRUNK, offset: 7 }]);
+    await map.displace(trunk.id, [small.key]);
+    expect(await map.find([small.key])).toMatchObject([{ trunkFileId: OTHER_TRUNK }]);
+    await map.displace(to.id, [small.key]);
+    expect(await map.find([small.key])).toEqual([undefined]);
+    await map.remove([whole, small], true);
+    const removed = await map.removalsOf(origin, Buffer.alloc(0), 1);
+    const more = await map.removalsOf(origin, removed[0]!, 100);
+    expect([...removed, ...more].length).toBe(2);
+    expect((await map.trunks(Buffer.alloc(0), 9, origin)).every((each) => !each.file)).toBe(true);
+    // They stay for who adopts a gateway that is away.
+    await map.retire(to.id);
+  });
+
   it('takes no files at all', async () => {
     const { map } = await joined();
     await map.place({ id: randomBytes(16), fileId: TRUNK }, []);

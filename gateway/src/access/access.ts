@@ -11,7 +11,7 @@ import {
 import { checkToken } from '@stevedore/protocol';
 import type { ApiKey, KeyRing, Scope } from './api-keys.js';
 import { CrossSite } from './origins.js';
-import { type CountsUse, Usage } from './quotas.js';
+import { type CountsUse, type ExchangeUsage, Usage } from './quotas.js';
 import { type KnowsSpent, SpentMarks } from './spent-marks.js';
 
 /**
@@ -208,7 +208,13 @@ export class Access {
     };
   }
 
+  /** Counts what keys use together with other servers. */
+  shareUsage(exchange: ExchangeUsage): void {
+    if (this.#keys) this.#usage.share?.(exchange);
+  }
+
   close(): void {
+    this.#usage.close?.();
     this.#keys?.close();
   }
 

@@ -4,7 +4,9 @@ import type { ApiKey } from './api-keys.js';
 /**
  * Quotas of API keys: requests per second (a bucket that holds a second's worth, or one)
  * and uploaded bytes per day of UTC. Counted by this process, from
- * its start on; one small object for each key with a limit that is in use.
+ * its start on; one small object for each key with a limit that is in use. In a deployment with
+ * a map, bytes of other servers, and of this one before its start, are added once a second
+ * (`share`): all servers together may take more by what they take within that second.
  */
 
 interface Use {
@@ -12,8 +14,21 @@ interface Use {
   at: number;
   day: number;
   bytes: number;
+  /** Counted by other processes. */
+  elsewhere: number;
   /** Set aside for uploads that have not ended. */
   underWay: number;
+}
+
+/** Tells other processes what keys have used here on a day; gives what they have used there. */
+export type ExchangeUsage = (
+  day: number,
+  used: readonly KeyBytes[],
+) => Promise<readonly KeyBytes[]>;
+
+interface KeyBytes {
+  readonly id: string;
+  readonly bytes: number;
 }
 
 export interface SetAside {
@@ -34,13 +49,20 @@ export interface CountsUse {
   setAside(key: ApiKey, bytes: number): SetAside | undefined | Promise<SetAside | undefined>;
   /** Forgets keys that were revoked. */
   prune(isKey: (id: string) => boolean): void;
+  /** Counts bytes together with other servers from now on, until it is closed. */
+  share?(exchange: ExchangeUsage): void;
+  close?(): void;
 }
 
 const DAY_MS = 86_400_000;
+const SHARE_INTERVAL_MS = 1_000;
+const NOTHING = (): void => {};
 
 export class Usage implements CountsUse {
   readonly #now: () => number;
   readonly #uses = new Map<string, Use>();
+  #sharing: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
   constructor(now: () => number) {
     this.#now = now;
@@ -66,9 +88,10 @@ export class Usage implements CountsUse {
     if (bytesPerDay === undefined) return undefined;
     const now = this.#now();
     const use = this.#today(this.#of(key, now), now);
-    const left = bytesPerDay - use.bytes - use.underWay;
+    const used = use.bytes + use.elsewhere;
+    const left = bytesPerDay - used - use.underWay;
     if (left <= 0) {
-      const isOver = use.bytes >= bytesPerDay;
+      const isOver = used >= bytesPerDay;
       const seconds = isOver ? Math.ceil((DAY_MS - (now % DAY_MS)) / 1000) : 1;
       const message = `This key may upload ${bytesPerDay} bytes a day.`;
       throw limited('quota_exceeded', message, seconds);
@@ -84,6 +107,34 @@ export class Usage implements CountsUse {
     };
   }
 
+  share(exchange: ExchangeUsage): void {
+    const next = (): void => {
+      if (this.#isClosed) return;
+      this.#sharing = setTimeout(() => {
+        // Without an answer each counts by itself; the map's own trouble is reported elsewhere.
+        this.#exchange(exchange).catch(NOTHING).then(next, NOTHING);
+      }, SHARE_INTERVAL_MS).unref();
+    };
+    next();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#sharing);
+  }
+
+  async #exchange(exchange: ExchangeUsage): Promise<void> {
+    const day = Math.floor(this.#now() / DAY_MS);
+    const used = [...this.#uses]
+      .filter(([, use]) => use.day === day)
+      .map(([id, { bytes }]) => ({ id, bytes }));
+    if (used.length === 0) return;
+    for (const { id, bytes } of await exchange(day, used)) {
+      const use = this.#uses.get(id);
+      if (use?.day === day) use.elsewhere = bytes;
+    }
+  }
+
   prune(isKey: (id: string) => boolean): void {
     for (const id of this.#uses.keys()) if (!isKey(id)) this.#uses.delete(id);
   }
@@ -96,6 +147,7 @@ export class Usage implements CountsUse {
       at: now,
       day: 0,
       bytes: 0,
+      elsewhere: 0,
       underWay: 0,
     };
     this.#uses.set(key.id, use);
@@ -107,6 +159,7 @@ export class Usage implements CountsUse {
     if (use.day !== day) {
       use.day = day;
       use.bytes = 0;
+      use.elsewhere = 0;
     }
     return use;
   }

@@ -15,7 +15,7 @@ import { peerCopies } from './peer-copies.js';
 /**
  * `/peer/files/KEY`: what the other gateways of a deployment ask for, with a token of the secret
  * that they share through the map. Only this gateway's own files are looked at: a request
- * makes one hop. That a file is gone is said with a proof, by the gateway of its key alone.
+ * makes one hop. `/peer/uploads/MARK`: what it has of an upload that another one was sent again. That a file is gone is said with a proof, by the gateway of its key alone.
  */
 
 const ONLY_HERE = { onlyHere: true } as const;
@@ -29,16 +29,21 @@ export function peerRoutes(
   const { deployment, neighbours } = store;
   if (!deployment) return;
   peerCopies(app, store, answering);
+  /** Gives the secret. */
+  const demandToken = ({ method, url, headers }: FastifyRequest): string => {
+    const { secret } = deployment;
+    const token = headers[PEER_HEADER];
+    if (secret === undefined || typeof token !== 'string') throw notThere();
+    if (!isPeerToken(token, secret, method, url)) throw notThere();
+    return secret;
+  };
   /** What the store does with the key of a request that has the token. */
   const asked = async <Result>(
     request: FastifyRequest,
     ask: (key: string) => Promise<Result>,
   ): Promise<Result> => {
-    const { secret } = deployment;
-    const { method, url, headers, params } = request;
-    const token = headers[PEER_HEADER];
-    if (secret === undefined || typeof token !== 'string') throw notThere();
-    if (!isPeerToken(token, secret, method, url)) throw notThere();
+    const secret = demandToken(request);
+    const { params } = request;
     const key = checkKey((params as { readonly key: string }).key);
     try {
       return await ask(key);
@@ -62,6 +67,22 @@ export function peerRoutes(
       if (most !== undefined && file.size > Number(most)) return { status: 204, headers: facts };
       const answer = await files.read(request.raw, file, { private: true });
       return { ...answer, headers: { ...answer.headers, ...facts } };
+    }),
+  );
+  app.get(
+    '/peer/uploads/:mark',
+    { schema: { hide: true } },
+    answering(async (request) => {
+      demandToken(request);
+      const { mark } = request.params as { readonly mark: string };
+      const { within = Number.POSITIVE_INFINITY } = request.query as { readonly within?: string };
+      const known = await files.knownUpload(Buffer.from(mark, 'base64url'), Number(within));
+      const receipts = known.map((receipt) => infoJson(receipt));
+      return {
+        status: 200,
+        headers: { 'content-type': 'application/json' },
+        content: JSON.stringify({ receipts }),
+      };
     }),
   );
   app.delete(

@@ -168,11 +168,17 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async findOnce(
     once: Uint8Array,
-    { withinMs = ONCE_MS }: { readonly withinMs?: number } = {},
+    {
+      withinMs = ONCE_MS,
+      onlyHere = false,
+    }: { readonly withinMs?: number; readonly onlyHere?: boolean } = {},
   ): Promise<Receipt[]> {
     this.#throwIfClosed();
     const since = Math.max(0, this.#parts.now() - withinMs);
-    return this.#lookup.findOnce(Buffer.from(once), since);
+    const found = this.#lookup.findOnce(Buffer.from(once), since);
+    if (found.length > 0 || onlyHere || !this.#foreignFiles) return found;
+    const isSearched = (origin: number) => this.neighbours?.has(origin) ?? false;
+    return this.#foreignFiles.findOnce(Buffer.from(once), withinMs, isSearched);
   }
 
   /** Begins to work with the other servers of the deployment. */

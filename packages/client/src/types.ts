@@ -276,10 +276,14 @@ export interface Store extends AsyncDisposable {
     options?: PutAllOptions,
   ): Promise<Receipt[]>;
   /**
-   * The files of the upload that was marked so, within the last day unless told otherwise;
-   * none if there is none.
+   * The files of the upload that was marked so, within the last day unless told otherwise, at any
+   * server of the deployment; none if there is none, and then the upload is this server's to
+   * make. Rejects with `storage_unavailable` where the one that may have it cannot be asked.
    */
-  findOnce(once: Uint8Array, options?: { readonly withinMs?: number }): Promise<Receipt[]>;
+  findOnce(
+    once: Uint8Array,
+    options?: { readonly withinMs?: number; readonly onlyHere?: boolean },
+  ): Promise<Receipt[]>;
   /** `id` is a key or any FastDFS id (`group1/M00/...`). Rejects with `not_found`, `invalid_id`. */
   get(id: string, options?: GetOptions): Promise<StoredFile>;
   stat(id: string, options?: GetOptions): Promise<FileInfo>;
@@ -305,7 +309,10 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
   /** What of it is in memory; a store may have no such thing. */
   readonly cached?: CachedFiles;
   /** The server's part in a deployment; undefined without a map. */
-  readonly deployment?: Pick<Deployment, 'origin' | 'secret' | 'speaksFor' | 'urlFor'>;
+  readonly deployment?: Pick<
+    Deployment,
+    'origin' | 'secret' | 'speaksFor' | 'urlFor' | 'exchangeUsage'
+  >;
   /** Copies that it holds of what other servers have staged; undefined without a map. */
   readonly held?: Pick<HeldCopies, 'receive' | 'drop'>;
   /** Other processes of this machine whose files are this store's as well. */

@@ -2,11 +2,13 @@
 export { MapError, type MapErrorCode, originAdopted } from './errors.js';
 export {
   type Adoption,
+  type Claim,
   type DeploymentMap,
   type Gateway,
   IN_USE_MS,
   type Joined,
   type Joining,
+  type KeyUsage,
   type ListedFile,
   type ListedTrunk,
   type MappedFile,

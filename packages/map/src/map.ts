@@ -98,6 +98,19 @@ export interface Joined {
   readonly secret: string;
 }
 
+/** Who has, or had, an upload that may be sent to several gateways. */
+export interface Claim {
+  readonly origin: number;
+  /** Counts the times that it was claimed. */
+  readonly version: number;
+}
+
+/** What a key has used on a day, by one process. */
+export interface KeyUsage {
+  readonly id: string;
+  readonly bytes: number;
+}
+
 export interface Removal {
   readonly key: Uint8Array;
   /** Unix milliseconds by the map's clock. */
@@ -162,6 +175,16 @@ export interface DeploymentMap {
    * there, its directory lists the file. Those of a gateway that is away stay, for its adopter.
    */
   prune(before: number): Promise<void>;
+  /**
+   * Claims an upload for a gateway, for so long; gives who has it. `over`: takes it over from
+   * that one, unless it has claimed it again since.
+   */
+  claim(mark: Uint8Array, origin: number, withinMs: number, over?: Claim): Promise<Claim>;
+  /**
+   * Says what keys have used on a day at the process `run`, a random name, and gives what they have
+   * used at all others.
+   */
+  exchangeUsage(run: string, day: number, used: readonly KeyUsage[]): Promise<KeyUsage[]>;
   /** Unix milliseconds by the map's clock. */
   now(): Promise<number>;
   close(): Promise<void>;

@@ -11,13 +11,15 @@ import {
 } from './errors.js';
 import {
   type Adoption,
+  type Claim,
   type Gateway,
   IN_USE_MS,
   type Joined,
   type Joining,
+  type KeyUsage,
   type StagedFiles,
 } from './map.js';
-import { ATTEMPTS, codeOf, PostgresConnection } from './postgres-connection.js';
+import { ATTEMPTS, codeOf, hex, PostgresConnection } from './postgres-connection.js';
 import { MAX_ORIGIN, STEPS, StoredKeys, VERSION_TABLE } from './schema.js';
 
 /** The tables of a map in PostgreSQL, and its gateways. */
@@ -124,6 +126,46 @@ export class PostgresGateways extends PostgresConnection {
       [origin, by, trunks, adopted, isDone],
     );
     return rows.length > 0;
+  }
+
+  async claim(mark: Uint8Array, origin: number, withinMs: number, over?: Claim): Promise<Claim> {
+    const isFree = `(c.expires_at < ${NOW} OR (c.origin = $4 AND c.version = $5))`;
+    const [row] = await this.run(
+      `INSERT INTO stevedore_claim AS c (mark, origin, version, expires_at)
+        VALUES (decode($1, 'hex'), $2::INTEGER, 1, ${NOW} + $3::BIGINT)
+        ON CONFLICT (mark) DO UPDATE SET
+          origin = CASE WHEN ${isFree} THEN excluded.origin ELSE c.origin END,
+          version = CASE WHEN ${isFree} OR c.origin = excluded.origin
+            THEN c.version + 1 ELSE c.version END,
+          expires_at = CASE WHEN ${isFree} OR c.origin = excluded.origin
+            THEN excluded.expires_at ELSE c.expires_at END
+        RETURNING origin, version`,
+      [hex(mark), origin, withinMs, over?.origin ?? -1, over?.version ?? -1],
+    );
+    return { origin: row!.origin as number, version: Number(row!.version) };
+  }
+
+  async exchangeUsage(run: string, day: number, used: readonly KeyUsage[]): Promise<KeyUsage[]> {
+    const ids = used.map(({ id }) => id);
+    // A count only grows: a statement that comes late changes nothing.
+    await this.run(
+      `INSERT INTO stevedore_usage AS u (key_id, day, run, bytes)
+        SELECT k, $2::INTEGER, $1, b FROM unnest($3::TEXT[], $4::BIGINT[]) AS f(k, b)
+        ON CONFLICT (key_id, day, run) DO UPDATE SET bytes = greatest(u.bytes, excluded.bytes)`,
+      [run, day, ids, used.map(({ bytes }) => bytes)],
+    );
+    const rows = await this.run(
+      `SELECT key_id, sum(bytes) AS bytes FROM stevedore_usage
+        WHERE key_id = ANY($1::TEXT[]) AND day = $2 AND run <> $3 GROUP BY key_id`,
+      [ids, day, run],
+    );
+    return rows.map((row) => ({ id: row.key_id as string, bytes: Number(row.bytes) }));
+  }
+
+  /** Forgets claims that have ended, and what was used before yesterday. */
+  protected async pruneCounts(): Promise<void> {
+    await this.run(`DELETE FROM stevedore_claim WHERE expires_at < ${NOW}`, []);
+    await this.run(`DELETE FROM stevedore_usage WHERE day < ${NOW} / 86400000 - 1`, []);
   }
 
   async now(): Promise<number> {

@@ -178,6 +178,7 @@ export class PostgresMap extends PostgresGateways implements DeploymentMap {
   }
 
   async prune(before: number): Promise<void> {
+    await this.pruneCounts();
     // A file that was placed at the same moment as it was removed goes with its removal.
     await this.run(
       `WITH pruned AS (

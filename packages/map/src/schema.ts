@@ -34,6 +34,18 @@ export const STEPS: readonly (readonly string[])[] = [
       trunk BYTES,
       removed_at BIGINT NOT NULL,
       settled BOOLEAN NOT NULL)`,
+    `CREATE TABLE IF NOT EXISTS stevedore_claim (
+      mark BYTES PRIMARY KEY,
+      origin INTEGER NOT NULL,
+      version BIGINT NOT NULL,
+      expires_at BIGINT NOT NULL)`,
+    'CREATE INDEX IF NOT EXISTS stevedore_claim_end ON stevedore_claim (expires_at)',
+    `CREATE TABLE IF NOT EXISTS stevedore_usage (
+      key_id TEXT NOT NULL,
+      day INTEGER NOT NULL,
+      run TEXT NOT NULL,
+      bytes BIGINT NOT NULL,
+      PRIMARY KEY (key_id, day, run))`,
     'CREATE INDEX IF NOT EXISTS stevedore_removal_time ON stevedore_removal (removed_at, file_key)',
     `CREATE INDEX IF NOT EXISTS stevedore_removal_open ON stevedore_removal (origin)
       WHERE NOT settled`,

@@ -11,10 +11,12 @@ import {
 } from './errors.js';
 import {
   type Adoption,
+  type Claim,
   type Gateway,
   IN_USE_MS,
   type Joined,
   type Joining,
+  type KeyUsage,
   type StagedFiles,
 } from './map.js';
 import { MAX_ORIGIN, STEPS, VERSION_TABLE } from './schema.js';
@@ -117,6 +119,53 @@ export class SqliteGateways {
       WHERE origin = ? AND adopter = ?`;
     const values = [trunks, adopted, isDone ? 1 : 0, this.clock(), origin, by];
     return this.run(statement, ...values) > 0;
+  }
+
+  async claim(mark: Uint8Array, origin: number, withinMs: number, over?: Claim): Promise<Claim> {
+    return this.together(() => {
+      const now = this.clock();
+      const known = this.get('SELECT * FROM stevedore_claim WHERE mark = ?', mark);
+      const claim = known && {
+        origin: known.origin as number,
+        version: known.version as number,
+      };
+      const isFree =
+        !claim ||
+        (known.expires_at as number) < now ||
+        claim.origin === origin ||
+        (claim.origin === over?.origin && claim.version === over.version);
+      if (!isFree) return claim;
+      const version = (claim?.version ?? 0) + 1;
+      const statement = 'INSERT OR REPLACE INTO stevedore_claim VALUES (?, ?, ?, ?)';
+      this.run(statement, mark, origin, version, now + withinMs);
+      return { origin, version };
+    });
+  }
+
+  async exchangeUsage(run: string, day: number, used: readonly KeyUsage[]): Promise<KeyUsage[]> {
+    return this.together(() =>
+      used.flatMap(({ id, bytes }) => {
+        this.run(
+          `INSERT INTO stevedore_usage (key_id, day, run, bytes) VALUES (?, ?, ?, ?)
+            ON CONFLICT (key_id, day, run) DO UPDATE SET bytes = max(bytes, excluded.bytes)`,
+          ...[id, day, run, bytes],
+        );
+        const row = this.get(
+          `SELECT sum(bytes) AS bytes FROM stevedore_usage
+            WHERE key_id = ? AND day = ? AND run <> ?`,
+          ...[id, day, run],
+        );
+        const elsewhere = (row?.bytes ?? 0) as number;
+        return elsewhere > 0 ? [{ id, bytes: elsewhere }] : [];
+      }),
+    );
+  }
+
+  /** Forgets claims that have ended, and what was used before yesterday. */
+  protected pruneCounts(): void {
+    const now = this.clock();
+    this.run('DELETE FROM stevedore_claim WHERE expires_at < ?', now);
+    this.run('DELETE FROM stevedore_usage WHERE day < ?', Math.floor(now / 86_400_000) - 1);
   }
 
   async now(): Promise<number> {

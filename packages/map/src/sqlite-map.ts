@@ -146,6 +146,7 @@ export class SqliteMap extends SqliteGateways implements DeploymentMap {
   }
 
   async prune(before: number): Promise<void> {
+    this.pruneCounts();
     this.run(
       `DELETE FROM stevedore_removal WHERE settled AND removed_at < ?
         AND NOT EXISTS (SELECT 1 FROM stevedore_trunk t WHERE t.trunk = stevedore_removal.trunk)

@@ -1,8 +1,11 @@
+import { randomBytes } from 'node:crypto';
 import {
+  type Claim,
   type DeploymentMap,
   type Gateway,
   type Joined,
   type Joining,
+  type KeyUsage,
   MapError,
   type MappedFile,
   originAdopted,
@@ -65,6 +68,8 @@ const SEEN_INTERVAL_MS = 10_000;
 const PRUNE_INTERVAL_MS = 3_600_000;
 /** Settled removals are kept for caches of gateways that could not ask meanwhile. */
 const KEEP_REMOVALS_MS = 24 * 3_600_000;
+/** A mark without an end is claimed for so long; its file is found at its server ever after. */
+const MAX_CLAIM_MS = 31 * 24 * 3_600_000;
 const MAX_REMOVALS = 5_000;
 /** Of publishing in one round: deletions are heard and made in between. */
 const PUBLISH_MS = 200;
@@ -73,6 +78,8 @@ const GATEWAYS_MS = 5_000;
 
 export class Deployment {
   readonly #parts: DeploymentParts;
+  /** Names this process among those that count what keys use. */
+  readonly #run = randomBytes(8).toString('hex');
   readonly #known: KnownFiles;
   readonly #publisher: Publisher;
   readonly #adoptions: Adoptions;
@@ -149,17 +156,34 @@ export class Deployment {
     this.noteRemoved(key);
   }
 
+  /**
+   * Claims an upload that may be sent to several servers; gives who has it. `over`: takes it over
+   * from that one. Rejects with `MapError`.
+   */
+  async claim(mark: Buffer, withinMs: number, over?: Claim): Promise<Claim> {
+    if (this.#failures > 0) throw away();
+    await this.#joined();
+    const ms = Math.min(withinMs, MAX_CLAIM_MS);
+    return this.#parts.map.claim(mark, this.origin, ms, over);
+  }
+
+  /** Tells the map what keys have used here today; gives what they have used elsewhere. */
+  async exchangeUsage(day: number, used: readonly KeyUsage[]): Promise<KeyUsage[]> {
+    if (this.#failures > 0) throw away();
+    await this.#joined();
+    return this.#parts.map.exchangeUsage(this.#run, day, used);
+  }
+
   /** True if this server knows every file of the origin: its own, or one that it has adopted. */
   speaksFor(origin: number): boolean {
     return origin === this.origin || this.#adopted.has(origin);
   }
 
   /**
-   * The server that gave out this key, or has adopted its files, as the map lists it; undefined:
-   * none has its origin.
+   * The server of this origin, or the one that has adopted its files, as the map lists it;
+   * undefined: there is none.
    */
-  async gatewayOf(key: Buffer): Promise<Gateway | undefined> {
-    const origin = originOf(key);
+  async gatewayOf(origin: number): Promise<Gateway | undefined> {
     const known = this.#responsible(origin);
     const isFresh = performance.now() - this.#gateways.at <= GATEWAYS_MS;
     // What the map said last is better than nothing; that it said nothing is no answer.
@@ -183,9 +207,9 @@ export class Deployment {
 
   /** Where the server of this key is reached; undefined: it is this one, or has no URL. */
   async urlFor(key: string): Promise<string | undefined> {
-    const bytes = Buffer.from(key, 'base64url');
-    if (this.speaksFor(originOf(bytes))) return undefined;
-    return (await this.gatewayOf(bytes))?.url ?? undefined;
+    const origin = originOf(Buffer.from(key, 'base64url'));
+    if (this.speaksFor(origin)) return undefined;
+    return (await this.gatewayOf(origin))?.url ?? undefined;
   }
 
   #responsible(origin: number): Gateway | undefined {

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Gateway, MapError, type MappedFile, originOf } from '@stevedore/map';
+import { type Claim, type Gateway, MapError, type MappedFile, originOf } from '@stevedore/map';
 import { isTrunkId, parseFileId } from '@stevedore/protocol';
 import {
   formatKey,
@@ -11,7 +11,7 @@ import {
 } from '@stevedore/staging';
 import { aborted } from '../failures.js';
 import { type FileFacts, FileHandle, type ReadContent } from '../stored-file.js';
-import type { ByteRange, StoredFile } from '../types.js';
+import type { ByteRange, FileInfo, StoredFile } from '../types.js';
 import type { Deployment } from './deployment.js';
 import { GatewayFiles } from './gateway-files.js';
 import { choosePartner } from './partners.js';
@@ -118,7 +118,7 @@ export class ForeignFiles {
     const mapped = await this.#mapped(key);
     if (mapped) return this.#mappedFile(key, mapped);
     const name = formatKey(key);
-    const files = await this.#gatewayOf(key);
+    const files = await this.#gatewayOf(originOf(key), formatKey(key));
     // No server of the deployment gives out such keys.
     if (!files) throw notFound(key);
     try {
@@ -182,10 +182,38 @@ export class ForeignFiles {
         if (!(error instanceof MapError)) throw error;
       }
     }
-    const files = await this.#gatewayOf(key);
+    const files = await this.#gatewayOf(originOf(key), formatKey(key));
     if (!files) throw notFound(key);
     await files.delete(formatKey(key));
     deployment.noteRemoved(key);
+  }
+
+  /**
+   * The files of the upload that was marked so, at whichever server made it; none: this server
+   * has claimed it, and is to make it. `isSearched`: the files of that origin were looked through.
+   */
+  async findOnce(
+    mark: Buffer,
+    withinMs: number,
+    isSearched: (origin: number) => boolean,
+  ): Promise<FileInfo[]> {
+    const { deployment } = this.#parts;
+    const claim = (over?: Claim) =>
+      deployment.claim(mark, withinMs, over).catch((error: unknown) => {
+        throw error instanceof MapError ? unavailable(error) : error;
+      });
+    const before = await claim();
+    if (before.origin === deployment.origin) return [];
+    const files = isSearched(before.origin)
+      ? undefined
+      : await this.#gatewayOf(before.origin, 'the upload');
+    const found = (await files?.findOnce(mark.toString('base64url'), withinMs)) ?? [];
+    if (found.length > 0) return found;
+    const now = await claim(before);
+    if (now.origin === deployment.origin) return [];
+    throw new StoreError('storage_unavailable', 'another server is making this upload', {
+      retryable: true,
+    });
   }
 
   async close(): Promise<void> {
@@ -235,7 +263,7 @@ export class ForeignFiles {
         if (!isStoreError(error, 'not_found')) throw error;
       }
     }
-    const files = await this.#gatewayOf(key);
+    const files = await this.#gatewayOf(originOf(key), formatKey(key));
     if (!files) {
       throw new StoreError(
         'storage_unavailable',
@@ -272,12 +300,12 @@ export class ForeignFiles {
   }
 
   /** Undefined if no server of the deployment gives out such keys. */
-  async #gatewayOf(key: Buffer): Promise<GatewayFiles | undefined> {
+  async #gatewayOf(origin: number, what: string): Promise<GatewayFiles | undefined> {
     const { deployment } = this.#parts;
     let gateway: Gateway | undefined;
     let secret: string | undefined;
     try {
-      gateway = await deployment.gatewayOf(key);
+      gateway = await deployment.gatewayOf(origin);
       secret = deployment.secret;
     } catch (error) {
       throw unavailable(error);
@@ -285,13 +313,13 @@ export class ForeignFiles {
     if (!gateway) return undefined;
     if (gateway.origin === deployment.origin) {
       // Its gateway's files are this server's: it would have found the file.
-      if (deployment.speaksFor(originOf(key))) return undefined;
-      throw beingAdopted(key);
+      if (deployment.speaksFor(origin)) return undefined;
+      throw beingAdopted(origin, what);
     }
     if (gateway.url === null || secret === undefined) {
       throw new StoreError(
         'storage_unavailable',
-        `${formatKey(key)} is not merged yet, and the server that has it (origin ${gateway.origin}) gives no URL at which others reach it`,
+        `${what} is not merged yet, and the server that has it (origin ${gateway.origin}) gives no URL at which others reach it`,
         { retryable: true },
       );
     }
@@ -358,10 +386,10 @@ function notFound(key: Buffer): StoreError {
   return new StoreError('not_found', `there is no file ${formatKey(key)}`);
 }
 
-function beingAdopted(key: Buffer): StoreError {
+function beingAdopted(origin: number, what: string): StoreError {
   return new StoreError(
     'storage_unavailable',
-    `the files of origin ${originOf(key)} are being adopted, and ${formatKey(key)} is not known yet`,
+    `the files of origin ${origin} are being adopted, and ${what} is not known yet`,
     { retryable: true },
   );
 }

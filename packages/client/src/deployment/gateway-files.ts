@@ -53,6 +53,8 @@ export const PEER_FILE_HEADER = 'stevedore-file';
 
 interface Question {
   readonly method: 'GET' | 'DELETE';
+  readonly what?: 'files' | 'uploads';
+  /** Of a file, or the mark of an upload. */
   readonly key: string;
   readonly query?: string;
   readonly range?: ByteRange | undefined;
@@ -126,6 +128,22 @@ export class GatewayFiles {
     return collected(await this.#open(this.#small, info, undefined, signal));
   }
 
+  /** The files of the upload with this mark; none if it was not made there. */
+  async findOnce(mark: string, withinMs: number): Promise<FileInfo[]> {
+    const limit = new TimeLimit(this.#options.answerTimeoutMs, undefined);
+    try {
+      const query = Number.isFinite(withinMs) ? `?within=${withinMs}` : '';
+      const question = { method: 'GET', what: 'uploads', key: mark, query } as const;
+      const { body } = await this.#ask(this.#small, question, limit.signal);
+      const { receipts } = (await body.json()) as { readonly receipts: readonly InfoJson[] };
+      return receipts.map(infoOf);
+    } catch (error) {
+      throw this.#failure(error, undefined);
+    } finally {
+      limit.end();
+    }
+  }
+
   async delete(key: string): Promise<void> {
     const limit = new TimeLimit(this.#options.answerTimeoutMs, undefined);
     try {
@@ -184,11 +202,11 @@ export class GatewayFiles {
   /** A body for statuses up to 299; throws `not_found` where the gateway proves it. */
   async #ask(
     connections: PeerConnections,
-    { method, key, query = '', range }: Question,
+    { method, what = 'files', key, query = '', range }: Question,
     signal: AbortSignal,
   ): Promise<Dispatcher.ResponseData> {
     const { secret } = this.#options;
-    const path = `/peer/files/${key}${query}`;
+    const path = `/peer/${what}/${key}${query}`;
     const answer = await connections.request(
       {
         method,

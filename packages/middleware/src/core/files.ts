@@ -70,6 +70,11 @@ export class Files {
     this.#presentation = presentation;
   }
 
+  /** What is here of an upload with this mark, for another server that was sent it again. */
+  knownUpload(mark: Buffer, withinMs: number): Promise<readonly Receipt[]> {
+    return this.#repeats.known(mark, withinMs);
+  }
+
   /** POST. Rejects with ProblemError or the store's error; then comes `refuse` or `closeIfUnread`. */
   async upload(
     request: IncomingMessage,

@@ -13,7 +13,7 @@ import { continueIfAsked, RequestBody } from './request-body.js';
  * answered with what it was answered first, and nothing is stored twice. The key's
  * hash is in the record of the file itself: it is durable with the file, survives a
  * restart and a lost FileMap as long as the file's record is on this disk, and takes
- * no memory. What is under way is known to the processes of one gateway alone.
+ * no memory. What is under way is known to the processes of one gateway; other servers ask it.
  *
  * What comes again is read and compared with the stored bytes, and stored nowhere: a client
  * that guesses the key of another gets nothing for it.
@@ -89,21 +89,32 @@ export class IdempotentUploads {
     isGiven: boolean,
     upload: () => Promise<Receipt[]>,
   ): Promise<Stored> {
-    const name = mark.toString('base64url');
-    if (!(await this.#underWay.begin(name))) {
-      const message = 'An upload with this Idempotency-Key is under way.';
-      throw new ProblemError('upload_under_way', message);
-    }
-    try {
+    return this.#alone(mark, async () => {
       const receipts = await this.#store.findOnce(mark, {
         withinMs: isGiven ? Number.POSITIVE_INFINITY : DAY_MS,
       });
       if (receipts.length === 0) return { receipts: await upload(), replayed: false };
       await this.#demandSame(request, response, receipts);
       return { receipts, replayed: true };
+    });
+  }
+
+  async #alone<Result>(mark: Buffer, work: () => Promise<Result>): Promise<Result> {
+    const name = mark.toString('base64url');
+    if (!(await this.#underWay.begin(name))) {
+      const message = 'An upload with this Idempotency-Key is under way.';
+      throw new ProblemError('upload_under_way', message);
+    }
+    try {
+      return await work();
     } finally {
       this.#underWay.end(name);
     }
+  }
+
+  /** For another server of the deployment: what is here of the upload. Throws `upload_under_way`. */
+  async known(mark: Buffer, withinMs: number): Promise<readonly Receipt[]> {
+    return this.#alone(mark, () => this.#store.findOnce(mark, { withinMs, onlyHere: true }));
   }
 
   /** One key for two different uploads is a mistake, or a guess. */

@@ -1,0 +1,197 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { makeApiKey, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
+import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+/** Two gateways with one PostgreSQL: what holds at one holds at the other. */
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as { port: number };
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+async function gateway(options: GatewayInput): Promise<Gateway> {
+  const port = await freePort();
+  const started = await startGateway({
+    directory: temporaryFolder(),
+    ...{ port, peerUrl: `http://127.0.0.1:${port}`, trackerPort: 0, storagePort: 0 },
+    ...{ mergeMaxAge: '1h', logLevel: 'silent' as const },
+    ...options,
+  });
+  onTestFinished(() => started.close());
+  return started;
+}
+
+async function pair(options: GatewayInput = {}) {
+  const database = await PostgresServer.start();
+  const map = database.url;
+  const first = await gateway({ map, ...options });
+  const second = await gateway({ map, trackers: first.store.trackers.join(','), ...options });
+  return { database, first, second };
+}
+
+async function post({ url }: Gateway, body: string | FormData, headers: object = {}) {
+  const response = await fetch(`${url}/files`, {
+    method: 'POST',
+    body,
+    headers: { ...headers } as Record<string, string>,
+  });
+  const answer = (await response.json()) as { key: string; code?: string };
+  return { status: response.status, headers: response.headers, ...answer };
+}
+
+const read = ({ url }: Gateway, path: string) => fetch(`${url}${path}`);
+
+async function soon<Result>(check: () => Promise<Result>): Promise<Result> {
+  const end = performance.now() + 20_000;
+  for (;;) {
+    try {
+      return await check();
+    } catch (error) {
+      if (performance.now() > end) throw error;
+      await sleep(20);
+    }
+  }
+}
+
+describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () => {
+  it('make an upload once that is sent to both with one Idempotency-Key', async () => {
+    const { first, second } = await pair();
+    const key = { 'idempotency-key': 'one' };
+    const made = await post(first, 'content', key);
+    for (const each of [second, first, second]) {
+      const again = await post(each, 'content', key);
+      expect([again.status, again.key]).toEqual([201, made.key]);
+      expect(again.headers.get('idempotency-replayed')).toBe('true');
+      const other = await post(each, 'another content', key);
+      expect([other.status, other.code]).toEqual([422, 'idempotency_key_reused']);
+    }
+    expect(second.store.stats().stagedFiles).toBe(0);
+    await first.store.flush();
+    expect((await post(second, 'content', key)).key).toBe(made.key);
+    // It is gone: the key makes a new upload, at whichever server.
+    await first.store.delete(made.key);
+    const anew = await post(second, 'content', key);
+    expect(anew.key).not.toBe(made.key);
+    expect((await post(first, 'content', key)).key).toBe(anew.key);
+    expect(first.store.stats().stagedFiles).toBe(0);
+  });
+
+  it('take an upload over that failed at the other one, and not one that is under way', async () => {
+    const { first, second } = await pair();
+    const key = { 'idempotency-key': 'cut' };
+    const cut = new AbortController();
+    let send: ((chunk: Uint8Array) => void) | undefined;
+    const body = new ReadableStream({
+      start: (controller) => {
+        send = (chunk) => controller.enqueue(chunk);
+      },
+    });
+    const init = { method: 'POST', body, headers: key, duplex: 'half', signal: cut.signal };
+    const failing = fetch(`${first.url}/files`, init as RequestInit).catch(() => 'cut');
+    send!(new Uint8Array(10));
+    await soon(async () => {
+      const meanwhile = await post(second, 'content', key);
+      expect(meanwhile.status).toBe(503);
+      expect(Number(meanwhile.headers.get('retry-after'))).toBeGreaterThan(0);
+    });
+    cut.abort();
+    expect(await failing).toBe('cut');
+    const made = await soon(async () => {
+      const answer = await post(second, 'content', key);
+      expect(answer.status).toBe(201);
+      return answer;
+    });
+    expect((await post(first, 'content', key)).key).toBe(made.key);
+  });
+
+  it('refuse an upload with an Idempotency-Key while nobody knows whether it was made', async () => {
+    const { database, first, second } = await pair();
+    for (const { store } of [first, second]) store.on('error', () => {});
+    const key = { 'idempotency-key': 'away' };
+    const made = await post(first, 'content', key);
+    await database.kill();
+    expect((await post(first, 'content', key)).key).toBe(made.key);
+    expect((await post(second, 'content', key)).status).toBe(503);
+    expect((await post(second, 'content')).status).toBe(201);
+    await database.restart();
+    await soon(async () => expect((await post(second, 'content', key)).key).toBe(made.key));
+    await first.close();
+    expect((await post(second, 'content', key)).status).toBe(503);
+  });
+
+  it('agree on what is known of a file, on its expiry and its deletion, by key and slice id', async () => {
+    const { first, second } = await pair();
+    const meta = { 'x-filename': 'a.txt', 'content-type': 'text/plain' };
+    const lasting = await post(first, 'lasting', meta);
+    const short = await post(first, 'short', { ...meta, 'x-expires-in': '15' });
+    const staged = await post(first, 'staged', { ...meta, 'x-expires-in': '15' });
+    expect([lasting.status, short.status, staged.status]).toEqual([201, 201, 201]);
+    const info = async (at: Gateway, id: string) =>
+      (await (await read(at, `/files/${id}/info`)).json()) as { fileId?: string };
+    for (const { key } of [lasting, short, staged]) {
+      expect(await info(second, key)).toEqual(await info(first, key));
+    }
+    await first.store.delete(staged.key);
+    await soon(async () => expect((await read(second, `/files/${staged.key}`)).status).toBe(404));
+    await first.store.flush();
+    const paths: string[] = [];
+    for (const { key } of [lasting, short]) {
+      await soon(async () => expect((await info(second, key)).fileId).toBeDefined());
+      expect(await info(second, key)).toEqual(await info(first, key));
+      paths.push(`/files/${key}`, `/${(await info(second, key)).fileId}`);
+    }
+    for (const at of [first, second]) {
+      for (const path of paths.slice(0, 2)) expect((await read(at, path)).status).toBe(200);
+    }
+    for (const at of [first, second]) {
+      for (const path of paths.slice(2)) {
+        await soon(async () => expect((await read(at, path)).status, path).toBe(404));
+      }
+    }
+    expect((await fetch(second.url + paths[1]!, { method: 'DELETE' })).status).toBe(204);
+    for (const at of [first, second]) {
+      for (const path of paths.slice(0, 2)) {
+        await soon(async () => expect((await read(at, path)).status, path).toBe(404));
+      }
+      expect((await read(at, `${paths[0]}/info`)).status).toBe(404);
+    }
+  });
+
+  it('count the bytes that an API key uploads together, whatever is restarted', async () => {
+    const apiKeys = join(temporaryFolder(), 'keys.json');
+    const about = { name: 'app', scopes: ['write'] as const, bytesPerDay: 1_000 };
+    const { key, text } = makeApiKey(about, new Date());
+    await writeKeyFile(apiKeys, [key]);
+    const { database, first, second } = await pair({ apiKeys });
+    const headers = { authorization: `Bearer ${text}` };
+    let total = 0;
+    /** Uploads 50 bytes, and waits until the map has counted them. */
+    const upload = async (at: Gateway): Promise<boolean> => {
+      const { status } = await post(at, 'x'.repeat(50), headers);
+      if (status === 201) total += 50;
+      else expect(status).toBe(429);
+      const counted = 'SELECT coalesce(sum(bytes), 0) FROM stevedore_usage';
+      await soon(async () => expect(Number(database.run(counted))).toBe(total));
+      return status === 201;
+    };
+    while ([await upload(first), await upload(second)].includes(true));
+    // Alone each of them would have taken 1000; what one takes the other hears of within a second.
+    expect(total).toBeGreaterThanOrEqual(1000);
+    expect(total).toBeLessThan(1500);
+    await second.close();
+    const trackers = first.store.trackers.join(',');
+    const again = await gateway({ map: first.options.map, apiKeys, trackers });
+    while (await upload(again));
+    expect(total).toBeLessThan(1700);
+  }, 60_000);
+});
