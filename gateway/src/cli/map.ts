@@ -71,8 +71,8 @@ export function configure(command: Command): void {
     });
 }
 
-export function hasProblems({ problems, more }: MapReport): boolean {
-  return more > 0 || problems.some(({ repaired }) => !repaired);
+export function hasProblems({ problems, more, unlisted }: MapReport): boolean {
+  return more > 0 || unlisted.length > 0 || problems.some(({ repaired }) => !repaired);
 }
 
 export function describeMap({ trunks, files, problems, more, unlisted }: MapReport): string {
@@ -84,7 +84,7 @@ export function describeMap({ trunks, files, problems, more, unlisted }: MapRepo
     rows.push(`${repaired ? 'repaired' : 'problem '}  ${code} ${subject}: ${detail}`);
   }
   if (more > 0) rows.push(`and ${more} more problems`);
-  if (problems.length === 0) rows.push('no problems of the map found');
+  if (problems.length === 0 && unlisted.length === 0) rows.push('no problems of the map found');
   return rows.join('\n');
 }
 
