@@ -176,3 +176,20 @@ it('who is adopted passes on what it has adopted', async () => {
     await expect(first.get(id)).rejects.toMatchObject(GONE);
   }
 });
+
+it('a server whose directory was taken over elsewhere while it ran stops', async () => {
+  const { path, third, origin } = await three();
+  await soon(async () => expect(third.stats().map?.isMapAvailable).toBe(true));
+  const stopped = new Promise((resolve) => third.on('refused', resolve));
+  const database = openDatabase(path);
+  const take = "UPDATE stevedore_gateway SET place = 'elsewhere' WHERE origin = ?";
+  database.prepare(take).run(origin);
+  expect(await stopped).toMatchObject({ code: 'origin_taken' });
+  await soon(() => expect(third.put('too late')).rejects.toMatchObject({ code: 'closed' }));
+  // It has not said that it left: the other one goes on.
+  const { place } = database
+    .prepare('SELECT place FROM stevedore_gateway WHERE origin = ?')
+    .get(origin) as { place: string };
+  expect(place).toBe('elsewhere');
+  database.close();
+}, 30_000);

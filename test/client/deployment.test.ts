@@ -152,6 +152,26 @@ describe.skipIf(needsPostgres.missing)('servers with a map in PostgreSQL', () =>
     await expect(again.get(gone.key)).rejects.toMatchObject({ code: 'not_found' });
   });
 
+  it('know each other by the secret that they had, where one starts while the map is away', async () => {
+    const database = await PostgresServer.start();
+    const directory = temporaryFolder();
+    const first = await server({ map: database.url });
+    const trackers = first.trackers as string[];
+    const before = await server({ map: database.url, trackers, directory });
+    const { secret } = before.deployment!;
+    expect(secret).toBe(first.deployment!.secret);
+    await before.close();
+    first.on('error', () => {});
+    await database.kill();
+    const again = await server({ map: database.url, trackers, directory });
+    again.on('error', () => {});
+    expect(again.deployment!.secret).toBe(secret);
+    expect(again.stats().map!.isMapAvailable).toBe(false);
+    // Who asks for a key of another server is not kept waiting.
+    const { key } = await first.put('at the first');
+    await expect(again.get(key)).rejects.toMatchObject({ code: 'storage_unavailable' });
+  });
+
   it('go on while the map is away, and tell it afterwards', async () => {
     const database = await PostgresServer.start();
     const { first, second } = await pair(database.url);

@@ -3,7 +3,7 @@ import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { crc32 } from 'node:zlib';
 import { StoreError } from '@stevedore/client';
-import type { MappedFile } from '@stevedore/map';
+import { MapError, type MappedFile } from '@stevedore/map';
 import { expect, it, onTestFinished } from 'vitest';
 import type { Deployment } from '../../packages/client/dist/deployment/deployment.js';
 import { ForeignFiles } from '../../packages/client/dist/deployment/foreign-files.js';
@@ -32,6 +32,9 @@ const OLD: MappedFile = {
 };
 const NEW: MappedFile = { ...OLD, trunkFileId: 'group1/M00/00/00/new' };
 
+/** It does not answer. */
+const AWAY: readonly undefined[] = [];
+
 interface Asked {
   readonly urls: string[];
   readonly files: ForeignFiles;
@@ -58,7 +61,10 @@ async function scene({ map, gateway = refuse, places = [] }: Scene): Promise<Ask
   const deployment = {
     origin: 7,
     secret: SECRET,
-    find: async () => answers[0],
+    find: async () => {
+      if (map === AWAY) throw new MapError('map_unavailable', 'away');
+      return answers[0];
+    },
     forget: () => {
       if (answers.length > 1) answers = answers.slice(1);
     },
@@ -144,4 +150,15 @@ it('waiting for a FastDFS id can be aborted', async () => {
   const { files } = await scene({ map: [undefined], gateway: has() });
   const settled = files.settled(KEY, AbortSignal.timeout(200));
   await expect(settled).rejects.toMatchObject({ name: 'StoreError', code: 'aborted' });
+});
+
+it('while the map is away a file is deleted if its own gateway says so, and nobody guesses', async () => {
+  const isRemoved = async (gateway: RequestListener | 'unknown') =>
+    (await scene({ map: AWAY, gateway })).files.isRemoved(KEY);
+  expect(await isRemoved(sayGone)).toBe(true);
+  expect(await isRemoved(has())).toBe(false);
+  await expect(isRemoved(refuse)).rejects.toMatchObject(UNAVAILABLE);
+  const { files, urls } = await scene({ map: ['removed'], gateway: has() });
+  expect(await files.isRemoved(KEY)).toBe(true);
+  expect(urls).toEqual([]);
 });

@@ -87,7 +87,7 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
   });
 
   it('take an upload over that failed at the other one, and not one that is under way', async () => {
-    const { first, second } = await pair();
+    const { database, first, second } = await pair();
     const key = { 'idempotency-key': 'cut' };
     const cut = new AbortController();
     let send: ((chunk: Uint8Array) => void) | undefined;
@@ -99,6 +99,8 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
     const init = { method: 'POST', body, headers: key, duplex: 'half', signal: cut.signal };
     const failing = fetch(`${first.url}/files`, init as RequestInit).catch(() => 'cut');
     send!(new Uint8Array(10));
+    const claimed = 'SELECT count(*) FROM stevedore_claim';
+    await soon(async () => expect(database.run(claimed).trim()).toBe('1'));
     await soon(async () => {
       const meanwhile = await post(second, 'content', key);
       expect(meanwhile.status).toBe(503);

@@ -17,7 +17,7 @@ import {
 } from '@stevedore/staging';
 import { type Cluster, connect, readClusterSecrets, startCluster } from './cluster.js';
 import type { Deployed, Deployment } from './deployment/deployment.js';
-import { placeOf, readInstance } from './deployment/instance.js';
+import { keepSecret, keptSecret, placeOf, readInstance } from './deployment/instance.js';
 import { Partners } from './deployment/partners.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import type { NeighbourOptions } from './neighbours.js';
@@ -88,7 +88,7 @@ async function openStore(
         : {}),
       connect: async (origin) => {
         // A server whose files are another's must not merge, compact or delete.
-        if (map) deployed = await enter(map, { ...(await identity()), origin });
+        if (map) deployed = await enter(map, { ...(await identity()), origin }, directory);
         cluster = await startCluster(parsed, secrets, (error) => store?.report(error));
         clients = makeClients(cluster.trackers, secrets[0]);
         return new FastdfsTrunkStore(clients.merging);
@@ -156,12 +156,22 @@ function copiesOf(
 }
 
 /** Rejects where the map refuses this server; a map that does not answer is asked again later. */
-async function enter(map: DeploymentMap, joining: Deployed['joining']): Promise<Deployed> {
+async function enter(
+  map: DeploymentMap,
+  joining: Deployed['joining'],
+  directory: string,
+): Promise<Deployed> {
+  const parts = {
+    ...{ map, joining, secret: await keptSecret(directory) },
+    keepSecret: (secret: string) => keepSecret(directory, secret),
+  };
   try {
-    return { map, joining, joined: await map.join(joining) };
+    const joined = await map.join(joining);
+    await keepSecret(directory, joined.secret);
+    return { ...parts, joined };
   } catch (error) {
     if (!(error instanceof MapError) || !error.retryable) throw error;
-    return { map, joining, joined: error };
+    return { ...parts, joined: error };
   }
 }
 

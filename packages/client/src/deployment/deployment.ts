@@ -32,6 +32,10 @@ export interface Deployed {
   readonly joining: Joining & { readonly origin: number };
   /** An error: it did not answer. */
   readonly joined: Joined | MapError;
+  /** What the servers shared when this one was in the deployment last. */
+  readonly secret: string | undefined;
+  /** Called with the secret when the map tells it later. */
+  readonly keepSecret: (secret: string) => Promise<void>;
 }
 
 export interface DeploymentParts extends Deployed {
@@ -105,6 +109,7 @@ export class Deployment {
 
   constructor(parts: DeploymentParts) {
     this.#parts = parts;
+    this.#secret = parts.secret;
     const { map, outbox, adoption, report } = parts;
     this.#known = new KnownFiles(map, () => this.#joined());
     this.#publisher = new Publisher(map, outbox);
@@ -125,7 +130,7 @@ export class Deployment {
     return this.#parts.joining.origin;
   }
 
-  /** Shared by the servers of the deployment; undefined before the map has answered once. */
+  /** Shared by the servers of the deployment; undefined before the map has ever answered. */
   get secret(): string | undefined {
     return this.#secret;
   }
@@ -241,7 +246,7 @@ export class Deployment {
     const { map, joining } = this.#parts;
     try {
       // A server that was refused has no part in the deployment, and nothing to say in it.
-      if (this.#secret !== undefined && this.#failures === 0 && !this.#isRefused) {
+      if (this.#joining && this.#failures === 0 && !this.#isRefused) {
         await this.#publisher.publish(PUBLISH_MS);
         await map.leave(this.origin, joining.place);
       }
@@ -252,8 +257,15 @@ export class Deployment {
   }
 
   #joined(): Promise<Joined> {
-    this.#joining ??= this.#noted(this.#parts.map.join(this.#parts.joining));
+    this.#joining ??= this.#noted(this.#join());
     return this.#joining;
+  }
+
+  async #join(): Promise<Joined> {
+    const { map, joining, keepSecret, report } = this.#parts;
+    const joined = await map.join(joining);
+    await keepSecret(joined.secret).catch(report);
+    return joined;
   }
 
   #noted(joining: Promise<Joined>): Promise<Joined> {

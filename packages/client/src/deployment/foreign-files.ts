@@ -75,12 +75,22 @@ export class ForeignFiles {
     return this.isForeign(key) && this.#parts.deployment.isKnownRemoved(key);
   }
 
-  /** True if the map knows that the file is deleted. */
+  /**
+   * True if the file is deleted: by the map or, while that is away, by the file's own gateway.
+   * Rejects with `storage_unavailable` where neither answers.
+   */
   async isRemoved(key: Buffer): Promise<boolean> {
     try {
       return (await this.#parts.deployment.find(key)) === 'removed';
     } catch (error) {
-      if (error instanceof MapError) return false;
+      if (!(error instanceof MapError)) throw error;
+    }
+    const files = await this.#gatewayOf(originOf(key), formatKey(key));
+    try {
+      await files?.find(formatKey(key), 0, undefined);
+      return false;
+    } catch (error) {
+      if (isStoreError(error, 'not_found')) return true;
       throw error;
     }
   }

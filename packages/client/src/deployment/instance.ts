@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { readFile, realpath, stat, writeFile } from 'node:fs/promises';
+import { readFile, realpath, rename, stat, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { StoreError } from '@stevedore/staging';
@@ -32,4 +32,23 @@ export async function readInstance(directory: string): Promise<string> {
 export async function placeOf(directory: string): Promise<string> {
   const { ino, birthtimeMs } = await stat(join(directory, FILE), { bigint: true });
   return `${hostname()}:${await realpath(directory)}#${ino.toString(36)}-${birthtimeMs.toString(36)}`;
+}
+
+const SECRET_FILE = 'deployment-secret';
+
+/**
+ * The secret that the servers of the deployment share, as the map gave it last: a server that
+ * starts while the map is away serves the others with it.
+ */
+export async function keepSecret(directory: string, secret: string): Promise<void> {
+  if ((await keptSecret(directory)) === secret) return;
+  const path = join(directory, SECRET_FILE);
+  await writeFile(`${path}.new`, `${secret}\n`, { mode: 0o600 });
+  await rename(`${path}.new`, path);
+}
+
+/** Undefined where there is none. */
+export async function keptSecret(directory: string): Promise<string | undefined> {
+  const text = await readFile(join(directory, SECRET_FILE), 'utf8').catch(() => '');
+  return text.trim() === '' ? undefined : text.trim();
 }
