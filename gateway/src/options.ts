@@ -37,7 +37,7 @@ export const gatewayOptions = {
   ),
   serveTrunks: option.boolean(
     false,
-    'serve whole trunks by their FastDFS ids too; who has one reads every file in it',
+    'serve whole trunks by their FastDFS ids too; anyone who has one can read every file in it',
   ),
   apiKeys: option.text(
     '',

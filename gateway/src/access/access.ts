@@ -124,6 +124,7 @@ export class Access {
     if (this.#keys) await this.#demand(asked, 'read');
   }
 
+  /** With keys, one that has the scope; without, everyone but pages of other origins. */
   async remove(asked: AskedBy): Promise<void> {
     if (this.#keys) await this.#demand(asked, 'delete');
     else this.#crossSite.demandOwn(asked.headers);

@@ -6,7 +6,7 @@ import { errorCode } from '../observe/store-metrics.js';
 /**
  * What the web console shows: the store's figures, their course over the last ten
  * minutes, the last trunks and the last errors. Everything kept is bounded; the
- * cluster is asked only while somebody looks, at most every few seconds.
+ * cluster is asked only while the console is open, at most every few seconds.
  */
 
 export interface Sample {
@@ -62,7 +62,7 @@ export interface FeedOptions {
   readonly embedded: boolean;
   /** Asks a storage what it moves; default: none is asked. */
   readonly askMigration?: AskMigration | undefined;
-  /** False while anybody may look: an id is enough to read a file. */
+  /** False while access is open: an id is enough to read a file. */
   readonly showsIds: boolean;
   readonly now?: () => number;
 }

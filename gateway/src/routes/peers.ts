@@ -67,7 +67,7 @@ function packed(facts: object): string {
   return Buffer.from(JSON.stringify(facts)).toString('base64url');
 }
 
-/** As for any path that is not there: who has no token learns nothing. */
+/** As for any unknown path: a caller without the token learns nothing. */
 function notThere(): ProblemError {
   return new ProblemError('route_not_found', 'There is nothing at this path.');
 }

@@ -91,7 +91,7 @@ function used(): ProblemError {
   return new ProblemError('signature_expired', 'This URL was good for one file, which is here.');
 }
 
-/** Undefined for what is no number: the protocol's part of it refuses it. */
+/** Undefined for anything but a number, which the protocol's own check refuses. */
 function lengthOf(header: string | string[] | undefined): number | undefined {
   return /^\d{1,15}$/.test(String(header)) ? Number(header) : undefined;
 }

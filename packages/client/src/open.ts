@@ -154,7 +154,7 @@ export interface UpkeepExtras {
   readonly onError?: (error: Error) => void;
 }
 
-/** Rejects as `open` does, and for a directory that is no store: it makes none. */
+/** Rejects as `open` does, and for a directory without a store: it creates none. */
 export async function openForUpkeep(
   options: OpenOptions = {},
   extras: UpkeepExtras = {},
@@ -213,7 +213,7 @@ export async function fillMap(
   }
 }
 
-/** Throws the FileMap away; the next opening makes it anew. Nothing may have the directory. */
+/** Throws the FileMap away; the next start rebuilds it. Nothing may have the directory. */
 export async function discardFileMap(directory: string): Promise<void> {
   // Without a container there would be nothing to make it from.
   await requireStore(resolve(directory), ['container']);

@@ -73,7 +73,7 @@ export type FileState = 'staged' | 'packing' | 'merged';
 
 export interface Receipt {
   /**
-   * 22 characters; a capability: whoever has it can read the file. For a file that was put
+   * 22 characters; a capability: anyone who has it can read the file. For a file that was put
    * in direct mode its FastDFS id.
    */
   readonly key: string;

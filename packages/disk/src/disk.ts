@@ -1,7 +1,7 @@
 /**
  * All that Stevedore asks of a disk. What must outlive a crash is written, read,
  * synced, renamed and removed through a `Disk` that is given, so that a test can put
- * one in its place that loses what was not synced, or fails when it is told to.
+ * one in its place that loses what was not synced, or fails on demand.
  * Failures are Errors with the system's `code`.
  *
  * What a user may rely on after a power failure, and no more: the bytes and the

@@ -31,7 +31,7 @@ export class LocalFile implements DiskFile {
    * a failed write once: two writes through one could each get the other's answer.
    */
   readonly #durable: number[] = [];
-  /** Syncs one after the other, for the same reason: they are told by one descriptor. */
+  /** Syncs one after the other, for the same reason: they share one descriptor. */
   #synced: Promise<void> = Promise.resolve();
 
   constructor(fd: number) {

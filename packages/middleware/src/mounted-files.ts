@@ -10,7 +10,7 @@ import { ProblemError, problemAnswer, toProblem } from './core/problems.js';
 import type { Stored } from './core/upload/idempotency.js';
 import { Rules, typeProblem, type UploadRules } from './core/upload/policy.js';
 
-/** Files as a route of somebody else's app: under one policy, one request of a connection at a time. */
+/** Files as a route of another app: under one policy, one request of a connection at a time. */
 
 export interface FilesOptions {
   readonly store: FileStore;
@@ -34,7 +34,7 @@ export class MountedFiles extends Files {
   readonly #turns = new Turns();
   readonly #scope: string;
 
-  /** Throws `invalid_option` for a policy that is none. */
+  /** Throws `invalid_option` for an invalid policy. */
   constructor(options: FilesOptions) {
     const { store, private: isPrivate = false, resourcePolicy = 'same-site' } = options;
     super({

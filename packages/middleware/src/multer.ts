@@ -165,7 +165,7 @@ class Engine implements MulterStorage {
     keys.clear();
   }
 
-  /** Somebody else may have been first. */
+  /** Another request may have been first. */
   async #remove(key: string): Promise<void> {
     try {
       await this.#store.delete(key);

@@ -35,7 +35,7 @@ export function smoothed(alpha: number, observed: number, before: number | undef
 
 /**
  * Burst-aware exponential smoothing (BA-ESM, Eq. 8 to 12): what waits in the
- * scheduler's queue tells of a burst before it is served.
+ * scheduler's queue shows a burst before it is served.
  */
 
 export interface BurstAwareOptions {

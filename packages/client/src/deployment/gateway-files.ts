@@ -78,7 +78,7 @@ export class GatewayFiles {
   /** Apart: slow readers of large files do not keep small ones waiting. */
   readonly #streams: PeerConnections;
 
-  /** Throws StoreError `invalid_option` for a URL that is none. */
+  /** Throws StoreError `invalid_option` for an invalid URL. */
   constructor(url: string, options: GatewayFilesOptions) {
     this.#url = url;
     this.#options = options;

@@ -78,7 +78,7 @@ export async function openFileMap(
     onProblem(
       new StoreError(
         'corrupt',
-        `the FileMap is damaged (${(error as Error).message}); it is kept as ${aside} and made anew from the container`,
+        `the FileMap is damaged (${(error as Error).message}); it is kept as ${aside} and rebuilt from the container`,
         { cause: error },
       ),
     );

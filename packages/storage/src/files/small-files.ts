@@ -68,7 +68,7 @@ export class SmallFiles {
     return cache.find(path) ?? this.#fetch(id, path);
   }
 
-  /** All of the file's bytes if they are at hand, for who wants a part of them. */
+  /** All of the file's bytes if they are in memory, for a read of a part. */
   find(id: FileId): Buffer | undefined | Promise<Buffer | undefined> {
     const { store, cache, slices } = this.#parts;
     const slice = parseSliceId(id);

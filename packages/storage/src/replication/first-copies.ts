@@ -54,7 +54,7 @@ export class FirstCopies {
     return this.#report(peer, StorageStatus.syncing);
   }
 
-  /** Tells the trackers that the member has everything: it is alive with its next beat. */
+  /** Reports to the trackers that the member has everything: it is active with its next beat. */
   ended(peer: ServerBrief): Promise<void> {
     return this.#report(peer, StorageStatus.offline);
   }

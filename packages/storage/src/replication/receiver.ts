@@ -68,7 +68,7 @@ export class Receiver {
           if (this.#service.identity.isSource(decodeFields(id.base).source)) return true;
         }
         if (stat.mtimeSeconds < atSeconds) return false;
-        // Within one second the source knows best, then who has more.
+        // Within one second the source's word counts, then the longer file's.
         if (stat.mtimeSeconds > atSeconds) return true;
         return !isSource && stat.size >= bytes;
       });
@@ -226,7 +226,7 @@ export class Receiver {
       const isSource = this.#service.replication.isSource(session.peer, id);
       await metadata.receive(file, content, change, isSource);
     } else if (isTrunkId(id)) await slices.receiveList(file, content, change);
-    else throw new StatusError(Status.invalid, 'deleted slices of what is no trunk');
+    else throw new StatusError(Status.invalid, 'deleted slices of a file that is not a trunk');
   }
 
   /** Reads content that is not wanted; a create is answered that the file exists. */

@@ -156,7 +156,7 @@ export class SliceReader {
 }
 
 /**
- * Memory for reads that is used again and again: making it anew for each of them costs
+ * Memory for reads that is used again and again: allocating it for each of them costs
  * more than the read. Pieces are powers of two, so that one serves many lengths.
  */
 

@@ -327,7 +327,7 @@ export class Migration {
     for (const { records } of tiers.all) records.shrink();
   }
 
-  /** Section 4.2.1: whoever asks for a file finds out whether it is still a small one. */
+  /** Section 4.2.1: a request for a file checks whether it is still a small one. */
   #outgrown(tier: Tier, name: string, size: number): void {
     const { settings } = this.#parts;
     if (!this.#adapts || size <= this.#state.thresholdBytes) return;

@@ -28,7 +28,7 @@ export interface UploadPolicy {
 const TYPE_PATTERN = /^[a-z0-9!#$&^_.+-]+\/(?:\*|[a-z0-9!#$&^_.+-]+)$/;
 const MAX_TTL_MS = 100 * 366 * 86_400_000;
 
-/** Throws `invalid_option` for what no policy can be. */
+/** Throws `invalid_option` for an invalid policy. */
 export function checkPolicy(policy: UploadPolicy): UploadPolicy {
   const { types, durability, group, checkContent, ...numbers } = policy;
   const { maxFileBytes, maxFiles, maxTotalBytes, ttlMs, ...unknown } = numbers;

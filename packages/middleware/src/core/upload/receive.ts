@@ -14,7 +14,7 @@ import { continueIfAsked, RequestBody, readWhole, tooLarge } from './request-bod
  * Takes an upload off a request, a raw body or a form, and stores it. Nothing is
  * read of a body that says it is too long or of a type that is not taken; nothing
  * stays of one that does not arrive whole, or not as its checksums say. Rejects
- * with ProblemError or the store's own error; whoever answers closes a connection
+ * with ProblemError or the store's own error; the caller closes a connection
  * whose body was not read to its end.
  */
 
