@@ -14,10 +14,9 @@ export {
   checkKey,
   Files,
   type FilesOptions,
-  type InfoJson,
-  infoJson,
   type Reading,
   type ReceiptJson,
+  receiptJson,
   type Upload,
 } from './files.js';
 export { MAX_RANGES, wanted } from './http/conditions.js';
