@@ -7,6 +7,7 @@ export const benchmarks = {
   migration: async () => (await import('./migration/migration.js')).migration,
   staging: async () => (await import('./staging/staging.js')).staging,
   gateway: async () => (await import('./gateway/gateway.js')).gateway,
+  workers: async () => (await import('./gateway/workers.js')).workers,
   replication: async () => (await import('./replication/replication.js')).replication,
   'data-node': async () => (await import('./data-node/data-node.js')).dataNode,
 } satisfies Readonly<Record<string, () => Promise<Benchmark>>>;

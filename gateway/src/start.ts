@@ -1,3 +1,4 @@
+import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type FileStore, open, readClusterSecrets } from '@stevedore/client';
 import type { ResourcePolicy } from '@stevedore/middleware/core';
@@ -54,8 +55,8 @@ export interface Gateway {
 export interface WorkerParts
   extends Pick<AppOptions, 'metrics' | 'console' | 'stats' | 'underWay'> {
   readonly open: () => Promise<FileStore>;
-  /** The store is open; the port is not yet. */
-  readonly opened: () => Promise<void>;
+  /** Store and server are there; the port is not open yet. */
+  readonly opened: (server: Server) => Promise<void>;
   readonly usage: CountsUse;
   readonly spent: KnowsSpent;
 }
@@ -105,7 +106,7 @@ export async function startGateway(
     ...(isOpenOnLoopback(options) ? { hostNames: new HostNames(options.hostNames) } : {}),
   });
   try {
-    await worker?.opened();
+    await worker?.opened(app.server);
     await app.listen({ host: options.host, port: options.port });
   } catch (error) {
     await Promise.allSettled([app.close(), store.close()]);

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import autocannon from 'autocannon';
 import { cpuUsed, serve } from '../harness/serve.js';
 import { percentile } from '../harness/statistics.js';
@@ -25,7 +26,16 @@ export interface LoadResult {
   readonly p99Ms: number;
 }
 
-export type LoadHandlers = { readonly run: (options: LoadOptions) => Promise<LoadResult> };
+export type LoadHandlers = {
+  readonly run: (options: LoadOptions) => Promise<LoadResult>;
+  /** To one core. */
+  readonly pin: (core: number) => void;
+};
+
+function pin(core: number): void {
+  const [file, ...args] = ['taskset', '-a', '-c', '-p', String(core), String(process.pid)];
+  execFileSync(file!, args);
+}
 
 /** How often autocannon looks whether it is to end. */
 const SAMPLE_MS = 10;
@@ -108,4 +118,4 @@ function upload({ headers }: Started): autocannon.Request {
   };
 }
 
-serve({ run } satisfies LoadHandlers, async () => {});
+serve({ run, pin } satisfies LoadHandlers, async () => {});

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { PassThrough, type Readable } from 'node:stream';
 import { type Answer, continueIfAsked, ProblemError } from '@stevedore/middleware/core';
 import { LRUCache } from 'lru-cache';
-import { type Dispatcher, Pool } from 'undici';
+import type { Dispatcher, Pool } from 'undici';
 
 /**
  * Hands a request on to the gateway whose business it is, as the client sent it: that one asks
@@ -38,7 +38,8 @@ export class Forwarder {
     const hasBody = headers['transfer-encoding'] !== undefined || Number(length ?? 0) > 0;
     if (hasBody) continueIfAsked(request, response);
     try {
-      const answer = await this.#pool(to).request({
+      const pool = await this.#pool(to);
+      const answer = await pool.request({
         ...{ method: method as Dispatcher.HttpMethod, path: url },
         headers: {
           ...handedOn(headers),
@@ -64,10 +65,14 @@ export class Forwarder {
     await Promise.all(pools.map((pool) => pool.destroy()));
   }
 
-  #pool(to: string): Pool {
+  async #pool(to: string): Promise<Pool> {
     const known = this.#targets.get(to);
     if (known) return known;
-    const pool = new Pool(new URL(to).origin, {
+    // Loaded when there is something to hand on: it takes the place of Node's own for `fetch`.
+    const { Pool: NewPool } = await import('undici');
+    const other = this.#targets.get(to);
+    if (other) return other;
+    const pool = new NewPool(new URL(to).origin, {
       ...{ connections: MAX_CONNECTIONS, headersTimeout: ANSWER_TIMEOUT_MS },
       connect: { timeout: CONNECT_TIMEOUT_MS },
     });

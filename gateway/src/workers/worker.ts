@@ -1,11 +1,13 @@
 import cluster from 'node:cluster';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server } from 'node:net';
+import { join, resolve } from 'node:path';
 import { type FileStore, isStoreError, openBeside, workerDirectory } from '@stevedore/client';
 import { logTrouble, makeLog } from '../observe/log.js';
 import { defaultLimits, type GatewayOptions, openOptions } from '../options.js';
 import { type Gateway, startGateway } from '../start.js';
 import { Calls, plainError } from './calls.js';
+import { forwardUploads, takeForwarded } from './forward.js';
 import type { PrimaryCalls, WorkerCalls, WorkerStart } from './messages.js';
 import { workerCount } from './plan.js';
 import { askShared } from './shared.js';
@@ -68,6 +70,7 @@ async function start({ own, others, options, trackers }: WorkerStart): Promise<s
   const [number, ...further] = own as [number, ...number[]];
   const log = makeLog(options.logLevel);
   const workers = workerCount(options.workers);
+  const uploads = join(resolve(options.directory), 'workers', 'uploads.sock');
   const open = (each: number, beside: readonly number[], how = options) =>
     openStore(each, beside, how, trackers);
   // Files of directories that have no worker of their own: nothing is uploaded there.
@@ -81,7 +84,11 @@ async function start({ own, others, options, trackers }: WorkerStart): Promise<s
     {
       ...askShared(primary),
       open: () => open(number, [...further, ...others]),
-      opened: () => primary.ask('opened'),
+      opened: async (server) => {
+        if (number === 1) await takeForwarded(server, uploads);
+        else forwardUploads(server, uploads);
+        await primary.ask('opened');
+      },
       stats,
       metrics: (own) => {
         figures = own;

@@ -1,0 +1,118 @@
+import { unlink } from 'node:fs/promises';
+import {
+  request as ask,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
+import { connect, createServer, type Socket } from 'node:net';
+import { relative } from 'node:path';
+import { invalidOption } from '@stevedore/client';
+import { PROBLEM_TYPE, problemBody } from '@stevedore/middleware/core';
+
+/**
+ * Uploads in several requests are the first worker's: it keeps the bytes that have come, and may
+ * join uploads. A request of one that comes to another worker is passed on to it as it is, over a
+ * socket in the data directory that only this user may open. The client's address goes before it.
+ */
+
+const MAX_SOCKET_PATH_BYTES = 107;
+const MAX_ADDRESS_BYTES = 64;
+const MARK = 'tus-resumable';
+/** Of one connection. */
+const OWN_HEADERS: ReadonlySet<string> = new Set(['connection', 'keep-alive', 'transfer-encoding']);
+
+/** Lets other workers pass requests on to this server. */
+export async function takeForwarded(server: Server, path: string): Promise<void> {
+  // That of a process that was killed.
+  await unlink(path).catch(() => undefined);
+  const side = createServer((socket) => {
+    socket.on('error', () => undefined);
+    void readAddress(socket).then((address) => {
+      if (address === undefined) return void socket.destroy();
+      Object.defineProperty(socket, 'remoteAddress', { value: address });
+      server.emit('connection', socket);
+    });
+  });
+  side.on('error', () => undefined);
+  server.once('close', () => side.close());
+  const short = socketPath(path);
+  await new Promise<void>((resolve, reject) => {
+    side.once('error', reject);
+    side.listen({ path: short, exclusive: true }, resolve);
+  });
+}
+
+/** Passes uploads in several requests on; puts itself before the handlers of a server's requests. */
+export function forwardUploads(server: Server, path: string): void {
+  const short = socketPath(path);
+  const handlers = server.listeners('request') as RequestListener[];
+  server.removeAllListeners('request');
+  server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+    if (request.headers[MARK] !== undefined) forward(request, response, short);
+    else for (const handle of handlers) handle.call(server, request, response);
+  });
+}
+
+function forward(request: IncomingMessage, response: ServerResponse, path: string): void {
+  const { method, url, headers, socket } = request;
+  const asking = ask({
+    ...{ method, path: url, headers },
+    createConnection: () => {
+      const connection = connect(path);
+      connection.write(`${socket.remoteAddress ?? ''}\n`);
+      return connection;
+    },
+  });
+  asking.on('continue', () => response.writeContinue());
+  asking.on('response', (answer) => {
+    answer.on('error', () => response.destroy());
+    const others = Object.entries(answer.headers).filter(([name]) => !OWN_HEADERS.has(name));
+    response.writeHead(answer.statusCode!, Object.fromEntries(others));
+    answer.pipe(response);
+  });
+  asking.on('error', () => {
+    if (response.headersSent) response.destroy();
+    else refuse(response);
+  });
+  response.on('close', () => asking.destroy());
+  request.on('error', () => asking.destroy());
+  request.pipe(asking);
+}
+
+function refuse(response: ServerResponse): void {
+  const message = 'The worker that keeps unfinished uploads is starting again.';
+  const body = JSON.stringify(problemBody('storage_unavailable', message));
+  response.writeHead(503, {
+    'content-type': PROBLEM_TYPE,
+    'retry-after': '1',
+    connection: 'close',
+  });
+  response.end(body);
+}
+
+/** The first line; undefined where the connection ends without one. */
+function readAddress(socket: Socket): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    socket.once('close', () => resolve(undefined));
+    socket.once('readable', () => {
+      const bytes = (socket.read() as Buffer | null) ?? Buffer.alloc(0);
+      const end = bytes.indexOf('\n');
+      if (end < 0 || end > MAX_ADDRESS_BYTES) return resolve(undefined);
+      socket.unshift(bytes.subarray(end + 1));
+      resolve(bytes.toString('latin1', 0, end));
+    });
+  });
+}
+
+/** The system takes so many bytes; the way from here may be shorter than the whole. */
+function socketPath(path: string): string {
+  const short = [path, relative(process.cwd(), path)].find(
+    (each) => Buffer.byteLength(each) <= MAX_SOCKET_PATH_BYTES,
+  );
+  if (short !== undefined) return short;
+  throw invalidOption(
+    `${path} is longer than ${MAX_SOCKET_PATH_BYTES} bytes; with several workers the directory has to have a shorter path`,
+  );
+}
