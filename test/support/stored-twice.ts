@@ -11,11 +11,21 @@ export function storedTimes(storePath: string): Map<string, number> {
   const times = new Map<string, number>();
   for (const entry of readdirSync(storePath, { recursive: true, withFileTypes: true })) {
     if (!entry.isFile() || !entry.name.endsWith('.merged')) continue;
-    for (const identity of directoryOf(readFileSync(join(entry.parentPath, entry.name)))) {
+    for (const identity of directoryOf(bytesOf(join(entry.parentPath, entry.name)))) {
       times.set(identity, (times.get(identity) ?? 0) + 1);
     }
   }
   return times;
+}
+
+/** None of a trunk that has been deleted since it was listed. */
+function bytesOf(path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return Buffer.alloc(0);
+    throw error;
+  }
 }
 
 const END_SIGNATURE = 0x06054b50;
