@@ -40,7 +40,7 @@ export {
   problemCodes,
   toProblem,
 } from './problems.js';
-export { scopeOfUpload } from './resumable/note.js';
+export { scopeOfUpload } from './resumable/tus-store.js';
 export { DIGEST_HEADERS, digestCheck } from './upload/digests.js';
 export { Form } from './upload/form.js';
 export { type KeysUnderWay, type Stored, uploadMark } from './upload/idempotency.js';

@@ -17,8 +17,15 @@ import { checkBytes } from '../upload/content-check.js';
 import { expiryOf, typeProblem, type UploadPolicy } from '../upload/policy.js';
 import type { ProgressGuard, UploadRoom } from '../upload/request-body.js';
 import { continueIfAsked, RequestBody } from '../upload/request-body.js';
-import { type Note, noteOf } from './note.js';
-import { type Begin, EXTENSIONS, TusStore, type UnderWay, underWay } from './tus-store.js';
+import {
+  type Begin,
+  EXTENSIONS,
+  type Note,
+  noteOf,
+  TusStore,
+  type UnderWay,
+  underWay,
+} from './tus-store.js';
 import { CHECKSUMS, checksumOf, concatOf, metadataOf } from './upload-headers.js';
 
 /**
