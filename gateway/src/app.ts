@@ -178,6 +178,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     consoleRoutes(scope, consoleState, access);
     fileRoutes(scope, {
       files,
+      store,
       access,
       policies: options.policies ?? {},
       maxFileBytes: limits.maxFileBytes,

@@ -118,6 +118,12 @@ export class Access {
     if (this.#keys || this.#urlSecrets.length > 0) await this.#demand(asked, 'read');
   }
 
+  /** By a FastDFS id: having seen one in a URL with a token does not give the key, which has no end. */
+  async infoId(asked: AskedBy): Promise<void> {
+    await this.info(asked);
+    this.#demandKeys('looked up');
+  }
+
   /** The gateway's figures: about no file, but not public either. */
   async watch(asked: AskedBy): Promise<void> {
     if (this.#keys) await this.#demand(asked, 'read');
@@ -132,11 +138,13 @@ export class Access {
   /** By a FastDFS id: having seen one in a URL with a token is no permission to delete. */
   async removeId(asked: AskedBy): Promise<void> {
     await this.remove(asked);
+    this.#demandKeys('deleted');
+  }
+
+  #demandKeys(what: string): void {
     if (this.#keys || !this.#antiLeech) return;
-    throw new ProblemError(
-      'forbidden',
-      'Without API keys no file is deleted by its FastDFS id here.',
-    );
+    const message = `Without API keys no file is ${what} by its FastDFS id here.`;
+    throw new ProblemError('forbidden', message);
   }
 
   /** `path` is what a presigned URL is about. */

@@ -22,6 +22,7 @@ import { type Answering, type Call, route } from '../http/route.js';
 
 export interface UploadRoutes {
   readonly files: Files;
+  readonly store: FileStore;
   readonly access: Access;
   readonly policies: Policies;
   readonly maxFileBytes: number;
@@ -117,14 +118,14 @@ async function elsewhereOf(
   }
 }
 
-function continueUpload({ files, access, forwarder }: UploadRoutes): Call {
+function continueUpload({ files, store, access, forwarder }: UploadRoutes): Call {
   return async (request, reply) => {
     const { method, headers } = request as FastifyRequest & AskedBy;
     if (method === 'POST' && headers['x-http-method-override'] === undefined) {
       throw methodNotAllowed(method, 'HEAD, PATCH, DELETE');
     }
     const id = checkKey((request.params as { readonly id: string }).id);
-    const elsewhere = await elsewhereOf(files.store, id, headers);
+    const elsewhere = await elsewhereOf(store, id, headers);
     if (elsewhere) return forwarder.forward(request.raw, reply.raw, elsewhere);
     const { query } = request as AskedBy;
     const scope = scopeOfUpload(files.store, id);

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { ReadableStream } from 'node:stream/web';
 import { abortable } from '@stevedore/async';
-import { StoreError } from '@stevedore/staging';
+import { StoreError } from '@stevedore/staging/errors';
 import { invalidOption } from './options.js';
 import type { Body } from './types.js';
 

@@ -11,8 +11,11 @@
  * but until both directories are synced the file may also have its old name.
  */
 export interface Disk {
-  /** A new file to write and read; EEXIST if there is something of that name. */
-  create(path: string): Promise<DiskFile>;
+  /**
+   * A new file to write and read; EEXIST if there is something of that name. `isWrittenOnce`:
+   * it is written in one piece and synced at once, so that a disk may do both in one step.
+   */
+  create(path: string, isWrittenOnce?: boolean): Promise<DiskFile>;
   /** Does not follow a symbolic link: ELOOP. */
   openToRead(path: string): Promise<DiskFile>;
   /** To read and write; made if there is none. Does not follow a symbolic link. */

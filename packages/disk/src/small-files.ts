@@ -36,7 +36,7 @@ export async function replaceFile(
 ): Promise<void> {
   const temporary = join(directory, `${name}.new`);
   await removeIfThere(disk, temporary);
-  const file = await disk.create(temporary);
+  const file = await disk.create(temporary, true);
   try {
     await file.writeAt([Buffer.from(content)], 0);
     await file.sync();

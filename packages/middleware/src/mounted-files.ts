@@ -1,7 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { FileStore, Receipt } from '@stevedore/client';
+
+import type { Receipt, Store } from '@stevedore/client';
 import { checkKey, Files } from './core/files.js';
+
 import { Turns } from './core/http/connection.js';
 import { DEFAULT_TYPE, essence } from './core/http/content-headers.js';
 import type { Answer, ResourcePolicy } from './core/http/file-answer.js';
@@ -13,7 +15,7 @@ import { Rules, typeProblem, type UploadRules } from './core/upload/policy.js';
 /** Files as a route of another app: under one policy, one request of a connection at a time. */
 
 export interface FilesOptions {
-  readonly store: FileStore;
+  readonly store: Store;
   /** Sizes, types, counts, durability, group, time to live. */
   readonly policy?: UploadRules;
   /** Bounds of bodies and of downloads; `maxFileBytes` is the policy's business. */

@@ -4,11 +4,6 @@ export {
   blockCrc,
   isBlockListOf,
 } from './container/block-checksums.js';
-export {
-  MAX_GROUP_BYTES,
-  MAX_NAME_BYTES as MAX_FILE_NAME_BYTES,
-  MAX_TYPE_BYTES,
-} from './container/record.js';
 export type { FileMeta, NewFile } from './container/records.js';
 export type { SpoolWriter } from './container/spool.js';
 export type { UnfinishedUpload as StagedUpload } from './container/unfinished.js';

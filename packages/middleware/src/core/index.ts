@@ -14,10 +14,9 @@ export {
   checkKey,
   Files,
   type FilesOptions,
-  type InfoJson,
-  infoJson,
   type Reading,
   type ReceiptJson,
+  receiptJson,
   type Upload,
 } from './files.js';
 export { MAX_RANGES, wanted } from './http/conditions.js';
@@ -40,7 +39,7 @@ export {
   problemCodes,
   toProblem,
 } from './problems.js';
-export { scopeOfUpload } from './resumable/tus-store.js';
+export { scopeOfUpload } from './resumable/note.js';
 export { DIGEST_HEADERS, digestCheck } from './upload/digests.js';
 export { Form } from './upload/form.js';
 export { type KeysUnderWay, type Stored, uploadMark } from './upload/idempotency.js';

@@ -14,11 +14,6 @@ export const RECORD_HEADER_BYTES = 60;
 export const KEY_BYTES = 16;
 const MAX_META_BYTES = 0xffff;
 
-/** Longest client name, media type and group, in bytes of UTF-8. */
-export const MAX_NAME_BYTES = 1024;
-export const MAX_TYPE_BYTES = 255;
-export const MAX_GROUP_BYTES = 255;
-
 export const RecordType = {
   file: 1,
   spooledFile: 2,

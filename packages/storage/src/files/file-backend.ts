@@ -11,8 +11,11 @@ import { StatusError } from '@stevedore/wire';
  * and what was created, moved, linked or removed with `sync` of its path.
  */
 export interface FileBackend {
-  /** A file without a name; `temporary` is free for it on the disk until it gets one. */
-  create(temporary: string): Promise<NewFile>;
+  /**
+   * A file without a name; `temporary` is free for it on the disk until it gets one.
+   * `isWrittenOnce`: as in `Disk.create`.
+   */
+  create(temporary: string, isWrittenOnce?: boolean): Promise<NewFile>;
   /** ENOENT if there is none; ELOOP for a link. */
   openToRead(path: string): Promise<ReadableFile>;
   /** To read and to change in place. */

@@ -1,13 +1,13 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import { ReadableStream } from 'node:stream/web';
 import {
-  type FileStore,
   invalidOption,
   isStoreError,
   type Receipt,
+  type Store,
   type UnfinishedUpload,
   type UnfinishedUploads,
-} from '@stevedore/client';
+} from '@stevedore/client/connect';
 import { Metadata, Server, TUS_RESUMABLE } from '@tus/server';
 import { DEFAULT_TYPE } from '../http/content-headers.js';
 import type { Answer } from '../http/file-answer.js';
@@ -17,15 +17,8 @@ import { checkBytes } from '../upload/content-check.js';
 import { expiryOf, typeProblem, type UploadPolicy } from '../upload/policy.js';
 import type { ProgressGuard, UploadRoom } from '../upload/request-body.js';
 import { continueIfAsked, RequestBody } from '../upload/request-body.js';
-import {
-  type Begin,
-  EXTENSIONS,
-  type Note,
-  noteOf,
-  TusStore,
-  type UnderWay,
-  underWay,
-} from './tus-store.js';
+import { type Note, noteOf } from './note.js';
+import { type Begin, EXTENSIONS, TusStore, type UnderWay, underWay } from './tus-store.js';
 import { CHECKSUMS, checksumOf, concatOf, metadataOf } from './upload-headers.js';
 
 /**
@@ -34,7 +27,7 @@ import { CHECKSUMS, checksumOf, concatOf, metadataOf } from './upload-headers.js
  * id is the key of the file that it becomes; the answer that ends it says so in `X-File-Key`.
  */
 export interface ResumableOptions {
-  readonly store: FileStore;
+  readonly store: Store;
   readonly limits: TransferLimits;
   readonly guard: ProgressGuard;
 }
@@ -175,7 +168,7 @@ export class ResumableUploads {
     const refused = isPart ? undefined : typeProblem(type, policy);
     if (refused) throw refused;
     const now = Date.now();
-    const { expiresAt } = expiryOf(headers['x-expires-in'], policy, now);
+    const { expiresAt } = expiryOf(headers, policy, now);
     const note: Note = {
       ...{ scope, metadata: raw, isPart },
       checkContent: policy.checkContent ?? false,

@@ -1,8 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Readable } from 'node:stream';
-import type { FileStore, Receipt, UnfinishedUpload, UnfinishedUploads } from '@stevedore/client';
+import type { Receipt, UnfinishedUpload, UnfinishedUploads } from '@stevedore/client';
 import { DataStore, ERRORS, Upload } from '@tus/server';
 import { ProblemError } from '../problems.js';
+import { type Note, noteOf } from './note.js';
 import type { RequestChecksum, UploadMetadata } from './upload-headers.js';
 
 /**
@@ -138,26 +139,4 @@ function tooLong({ maxBytes }: Note): ProblemError {
 
 function demand(problem: ProblemError | undefined): void {
   if (problem) throw problem;
-}
-
-/** What the route keeps beside an upload in several requests until it is finished. */
-export interface Note {
-  /** Whose it is. */
-  readonly scope: string;
-  /** `Upload-Metadata`, as it came. */
-  readonly metadata: string;
-  /** It is a part of another upload, and never a file. */
-  readonly isPart: boolean;
-  readonly checkContent: boolean;
-  readonly maxBytes: number;
-}
-
-export function noteOf({ note }: UnfinishedUpload): Note {
-  return JSON.parse(note) as Note;
-}
-
-/** Whose upload it is; undefined where there is none that has not ended. */
-export function scopeOfUpload({ unfinished }: FileStore, id: string): string | undefined {
-  const found = unfinished?.find(id);
-  return found && noteOf(found).scope;
 }

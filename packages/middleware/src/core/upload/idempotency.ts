@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { FileStore, Receipt } from '@stevedore/client';
+import type { Receipt, Store } from '@stevedore/client';
 import { essence } from '../http/content-headers.js';
 import { maxFormBytes, type TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
@@ -59,13 +59,13 @@ class UnderWay implements KeysUnderWay {
 }
 
 export class IdempotentUploads {
-  readonly #store: FileStore;
+  readonly #store: Store;
   readonly #guard: ProgressGuard;
   readonly #limits: TransferLimits;
   readonly #underWay: KeysUnderWay;
 
   constructor(
-    store: FileStore,
+    store: Store,
     guard: ProgressGuard,
     limits: TransferLimits,
     underWay: KeysUnderWay = new UnderWay(),
