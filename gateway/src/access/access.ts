@@ -11,8 +11,13 @@ import {
 import { checkToken } from '@stevedore/protocol';
 import type { ApiKey, KeyRing, Scope } from './api-keys.js';
 import { CrossSite } from './origins.js';
-import { type CountsUse, type ExchangeUsage, Usage } from './quotas.js';
-import { type KnowsSpent, SpentMarks } from './spent-marks.js';
+import {
+  type CountsUse,
+  type ExchangeUsage,
+  type KnowsSpent,
+  SpentMarks,
+  Usage,
+} from './quotas.js';
 
 /**
  * Who may do what. With API keys, writes and deletes need one; with a URL secret,

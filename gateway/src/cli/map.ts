@@ -8,9 +8,15 @@ import {
 import { option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { explain, UsageError } from './errors.js';
-import { addOptions, flags, jsonOption, optionsOf } from './options.js';
+import {
+  addOptions,
+  flags,
+  jsonOption,
+  offlineStoreOptions,
+  optionsOf,
+  storeOptionsOf,
+} from './options.js';
 import { startProgress } from './progress.js';
-import { offlineStoreOptions, storeOptionsOf } from './store-options.js';
 
 /** `stevedore map`: fills the map of a deployment, checks it, makes it anew. */
 

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { type StoreOptions, storeOptions } from '@stevedore/client';
 import {
   environmentName,
   flagName,
@@ -18,7 +19,7 @@ import { storageFlags } from '@stevedore/storage/flags';
 import { tierFlags } from '@stevedore/tiering/flags';
 import { trackerFlags } from '@stevedore/tracker/flags';
 import { type Command, Option } from 'commander';
-import { CONFIG_FILE, gatewayOptions } from '../options.js';
+import { CONFIG_FILE, gatewayOptions, parseGatewayOptions } from '../options.js';
 import { UsageError } from './errors.js';
 
 /**
@@ -179,4 +180,25 @@ export function unknownVariables(environment: NodeJS.ProcessEnv): readonly strin
         near === undefined ? 'unset it, or give it another prefix' : `did you mean ${near}?`;
       return `no command reads ${name}; ${hint}`;
     });
+}
+
+/**
+ * The options of the gateway that owns the directory, but the ports of the embedded node
+ * are free ones: no other program uses that node, and the usual ports may be in use.
+ */
+const { trackerPort, storagePort } = storeOptions;
+const upkeepOptions = { ...gatewayOptions, trackerPort, storagePort };
+
+/** Flags of commands that work on a store while no gateway has it. */
+export const offlineStoreOptions = storeOptions;
+
+export function storeOptionsOf(command: Command): StoreOptions {
+  const sources = {
+    flags: givenFlags(command, storeOptions),
+    environment: process.env,
+    file: readConfigFile(),
+  };
+  const options = parseGatewayOptions(sources, upkeepOptions);
+  const names = Object.keys(storeOptions) as (keyof StoreOptions)[];
+  return Object.fromEntries(names.map((name) => [name, options[name]])) as never;
 }

@@ -15,9 +15,15 @@ import { formatBytes, type OptionTable, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { explain } from './errors.js';
 import { describeMap, hasProblems } from './map.js';
-import { addOptions, flags, jsonOption, optionsOf } from './options.js';
+import {
+  addOptions,
+  flags,
+  jsonOption,
+  offlineStoreOptions,
+  optionsOf,
+  storeOptionsOf,
+} from './options.js';
 import { type Progress, startProgress } from './progress.js';
-import { offlineStoreOptions, storeOptionsOf } from './store-options.js';
 
 /** `stevedore fsck`, `scrub` and `rebuild`: they work on a directory that no gateway has. */
 

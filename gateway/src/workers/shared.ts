@@ -1,8 +1,14 @@
 import type { KeysUnderWay } from '@stevedore/middleware/core';
 import { ProblemError } from '@stevedore/middleware/core';
 import type { ApiKey } from '../access/api-keys.js';
-import { type CountsUse, type SetAside, Usage } from '../access/quotas.js';
-import { type KnowsSpent, SpentMarks, spent } from '../access/spent-marks.js';
+import {
+  type CountsUse,
+  type KnowsSpent,
+  type SetAside,
+  SpentMarks,
+  spent,
+  Usage,
+} from '../access/quotas.js';
 import type { Calls } from './calls.js';
 
 /**

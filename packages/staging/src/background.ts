@@ -1,3 +1,5 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
 /**
  * Background work and its errors. Errors from before a listener can be attached are reported once
  * one can be; after the store begins to close, none is reported.
@@ -56,5 +58,35 @@ export class Background {
   end(): void {
     this.#isOver = true;
     for (const timer of this.#timers) clearInterval(timer);
+  }
+}
+
+/** Work of which one run is under way at a time, until it is stopped. */
+export abstract class BackgroundTask<Result = void> {
+  readonly #stopped = new AbortController();
+  #running: Promise<Result> | undefined;
+
+  protected get stopped(): AbortSignal {
+    return this.#stopped.signal;
+  }
+
+  /** Ends the run under way and resolves at its end. */
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    await this.#running?.catch(() => undefined);
+  }
+
+  /** The run under way, or a new one. */
+  protected runOnce(work: () => Promise<Result>): Promise<Result> {
+    this.#running ??= work().finally(() => {
+      this.#running = undefined;
+    });
+    return this.#running;
+  }
+
+  /** Shorter if it is stopped; with `ref` false it keeps no process alive. */
+  protected async pause(ms: number, ref = false): Promise<void> {
+    if (ms < 1) return;
+    await sleep(ms, undefined, { signal: this.stopped, ref }).catch(() => undefined);
   }
 }

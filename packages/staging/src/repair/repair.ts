@@ -1,3 +1,4 @@
+import { BackgroundTask } from '../background.js';
 import { type FileMap, type FileRow, localDamage } from '../filemap/filemap.js';
 import {
   goodHolders,
@@ -68,36 +69,32 @@ async function repairSmall(parts: RepairParts, row: FileRow, signal: Signal): Pr
 }
 
 /** Repairs what reads have found, one file at a time, in the background. */
-export class Repairs {
+export class Repairs extends BackgroundTask {
   readonly #parts: RepairParts;
-  readonly #stopped = new AbortController();
   readonly #wanted = new Map<string, Buffer>();
-  #running: Promise<void> | undefined;
 
   constructor(parts: RepairParts) {
+    super();
     this.#parts = parts;
   }
 
   /** With too many at once, the next scrub finds the rest. */
   want(key: Buffer): void {
-    if (this.#stopped.signal.aborted || this.#wanted.size >= MAX_WANTED) return;
+    if (this.stopped.aborted || this.#wanted.size >= MAX_WANTED) return;
     this.#wanted.set(key.toString('latin1'), key);
-    this.#running ??= this.#run().finally(() => {
-      this.#running = undefined;
-    });
+    void this.runOnce(() => this.#run());
   }
 
-  async stop(): Promise<void> {
-    this.#stopped.abort();
+  override stop(): Promise<void> {
     this.#wanted.clear();
-    await this.#running;
+    return super.stop();
   }
 
   async #run(): Promise<void> {
     for (const [name, key] of this.#wanted) {
-      if (this.#stopped.signal.aborted) return;
+      if (this.stopped.aborted) return;
       // What fails is found again by the next scrub, or the next read.
-      await repairFile(this.#parts, key, this.#stopped.signal).catch(() => false);
+      await repairFile(this.#parts, key, this.stopped).catch(() => false);
       this.#wanted.delete(name);
     }
   }

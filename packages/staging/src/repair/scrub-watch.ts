@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { BackgroundTask } from '../background.js';
 import { scrub } from './scrub.js';
 import type { RepairParts } from './sound-copies.js';
 
@@ -23,39 +23,33 @@ export interface ScrubStats {
   readonly bytes: number;
 }
 
-export class ScrubWatch {
+export class ScrubWatch extends BackgroundTask {
   readonly #parts: RepairParts;
   readonly #options: ScrubWatchOptions;
-  readonly #stopped = new AbortController();
-  #running: Promise<void> | undefined;
   #walks = 0;
   #files = 0;
   #bytes = 0;
 
   constructor(parts: RepairParts, options: ScrubWatchOptions) {
+    super();
     this.#parts = parts;
     this.#options = options;
   }
 
   start(): void {
-    if (this.#options.bytesPerSecond > 0) this.#running = this.#run();
+    if (this.#options.bytesPerSecond > 0) void this.runOnce(() => this.#run());
   }
 
   stats(): ScrubStats {
     return { walks: this.#walks, files: this.#files, bytes: this.#bytes };
   }
 
-  async stop(): Promise<void> {
-    this.#stopped.abort();
-    await this.#running;
-  }
-
   async #run(): Promise<void> {
     const { bytesPerSecond, pauseMs, intervalMs } = this.#options;
-    const { signal } = this.#stopped;
+    const signal = this.stopped;
     let waitMs = pauseMs;
     while (!signal.aborted) {
-      await sleep(waitMs, undefined, { signal, ref: false }).catch(() => undefined);
+      await this.pause(waitMs);
       if (signal.aborted) return;
       try {
         const report = await scrub(this.#parts, {

@@ -1,6 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
-import type { Background } from '../background.js';
+import { type Background, BackgroundTask } from '../background.js';
 import type { Acceptance } from '../container/acceptance.js';
 import type { LocalCopies } from '../container/local-copies.js';
 import type { FileRow, TrunkRow } from '../filemap/filemap.js';
@@ -25,26 +24,17 @@ export interface CompactionParts extends RepairParts {
 const PAGE_ROWS = 64;
 const PAGE_BYTES = 4 * 2 ** 20;
 
-export class Compaction {
+export class Compaction extends BackgroundTask<number> {
   readonly #parts: CompactionParts;
-  readonly #stopped = new AbortController();
-  #running: Promise<number> | undefined;
 
   constructor(parts: CompactionParts) {
+    super();
     this.#parts = parts;
   }
 
   /** Compacts every trunk that is due; resolves with how many files were moved. */
   run(): Promise<number> {
-    this.#running ??= this.#runAll().finally(() => {
-      this.#running = undefined;
-    });
-    return this.#running;
-  }
-
-  async stop(): Promise<void> {
-    this.#stopped.abort();
-    await this.#running?.catch(() => undefined);
+    return this.runOnce(() => this.#runAll());
   }
 
   async #runAll(): Promise<number> {
@@ -52,7 +42,7 @@ export class Compaction {
     let moved = 0;
     // One with a file that no storage has sound stays as it is, and holds up no other.
     const stuck = new Set<number>();
-    while (!this.#stopped.signal.aborted) {
+    while (!this.stopped.aborted) {
       const trunk = fileMap.sparseTrunks(stuck.size + 1).find(({ id }) => !stuck.has(id));
       if (!trunk) break;
       const files = await this.#empty(trunk);
@@ -66,13 +56,13 @@ export class Compaction {
     const { fileMap, bytesPerSecond } = this.#parts;
     let moved = 0;
     let offset = -1;
-    while (!this.#stopped.signal.aborted) {
+    while (!this.stopped.aborted) {
       const rows = firstBytes(fileMap.aliveIn(trunk.id, offset, PAGE_ROWS), PAGE_BYTES);
       if (rows.length === 0) break;
       const { bytes, files } = await this.#move(trunk, rows);
       offset = rows.at(-1)!.trunk!.offset;
       moved += files;
-      await this.#pause((bytes / bytesPerSecond) * 1000);
+      await this.pause((bytes / bytesPerSecond) * 1000, true);
     }
     return moved;
   }
@@ -100,18 +90,12 @@ export class Compaction {
     const local = await this.#parts.local.read(row);
     if (local) return local;
     const { trunkStore } = this.#parts;
-    const { signal } = this.#stopped;
     const bytes =
       row.size === 0
         ? Buffer.alloc(0)
-        : await trunkStore.read(trunk.fileId!, row.trunk!.offset, row.size, signal);
+        : await trunkStore.read(trunk.fileId!, row.trunk!.offset, row.size, this.stopped);
     if (bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
     return soundSlice(this.#parts, row, undefined);
-  }
-
-  async #pause(ms: number): Promise<void> {
-    if (ms < 1) return;
-    await sleep(ms, undefined, { signal: this.#stopped.signal }).catch(() => undefined);
   }
 }
 
