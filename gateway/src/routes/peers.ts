@@ -74,7 +74,7 @@ export function peerRoutes(
       const { mark } = request.params as { readonly mark: string };
       const { within = Number.POSITIVE_INFINITY } = request.query as { readonly within?: string };
       const known = await files.knownUpload(Buffer.from(mark, 'base64url'), Number(within));
-      const receipts = known.map((receipt) => infoJson(receipt));
+      const receipts = known.map((receipt) => receiptJson(receipt));
       return {
         status: 200,
         headers: { 'content-type': 'application/json' },

@@ -135,8 +135,12 @@ export class GatewayFiles {
       const query = Number.isFinite(withinMs) ? `?within=${withinMs}` : '';
       const question = { method: 'GET', what: 'uploads', key: mark, query } as const;
       const { body } = await this.#ask(this.#small, question, limit.signal);
-      const { receipts } = (await body.json()) as { readonly receipts: readonly InfoJson[] };
-      return receipts.map(infoOf);
+      const { receipts } = (await body.json()) as { readonly receipts: readonly unknown[] };
+      return receipts.map((receipt) => {
+        const info = infoOf(receipt);
+        if (!info) throw new Error('it does not say what the upload made');
+        return info;
+      });
     } catch (error) {
       throw this.#failure(error, undefined);
     } finally {
