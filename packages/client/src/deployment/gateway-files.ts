@@ -138,7 +138,7 @@ export class GatewayFiles {
       const { receipts } = (await body.json()) as { readonly receipts: readonly unknown[] };
       return receipts.map((receipt) => {
         const info = infoOf(receipt);
-        if (!info) throw new Error('it does not say what the files are');
+        if (!info) throw new Error('it does not say what the upload made');
         return info;
       });
     } catch (error) {
