@@ -1,6 +1,13 @@
 import { EventEmitter } from 'node:events';
 import type { ClientStats, FastdfsClient } from '@stevedore/fastdfs';
-import { fileIdOf, formatKey, parseKey, type Staging, StoreError } from '@stevedore/staging';
+import {
+  FULL_SHARE,
+  fileIdOf,
+  formatKey,
+  parseKey,
+  type Staging,
+  StoreError,
+} from '@stevedore/staging';
 import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
 import { listMembers, type StorageMember } from './cluster.js';
 import { type Deployed, Deployment } from './deployment/deployment.js';
@@ -125,6 +132,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
         ...{ deployment: this.deployment, onRead, now },
         readMapped: (file, range, signal) => this.#lookup.readMapped(file, range, signal),
         smallFileBytes: options.smallFileLimit,
+        thinBelowBytes: options.joinTrunks ? FULL_SHARE * options.trunkSize : 0,
       });
     }
     if (parts.neighbours) {

@@ -18,6 +18,7 @@ export type { FileRow, TrunkRow } from './filemap/filemap.js';
 export type { Outbox, OutboxEntry } from './filemap/outbox.js';
 export { formatKey, parseKey } from './key.js';
 export * from './merge/annealing.js';
+export { FULL_SHARE } from './merge/joining.js';
 export { aboutOf, type DirectTrunk, directTrunk, fileIdOf, sliceIdOf } from './merge/trunk-plan.js';
 export type { Copies, ListedFile, TrunkSource, TrunkStore } from './merge/trunk-store.js';
 export { readAbout } from './merge/trunk-store.js';

@@ -57,7 +57,7 @@ const SQL = {
       ON CONFLICT (taskId) DO UPDATE SET fileId = $fileId, recordSegment = $segment, members = NULL, sparse = 0,
         state = CASE WHEN state = 'retired' THEN state ELSE 'retiring' END`,
   finishTrunk: `UPDATE trunks SET state = 'confirmed', members = NULL, files = $files,
-      contentBytes = $bytes, copied = 0,
+      contentBytes = $bytes, copied = 0, thin = $thin,
       oldestSegment = (SELECT min(segment) FROM files
         WHERE trunk = $trunk AND spooled = 0 AND segment > 0 AND deleted IS NULL)
       WHERE id = $trunk`,
