@@ -1,7 +1,8 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { FileStore } from '@stevedore/client';
+import type { FileStore, StoreStats } from '@stevedore/client';
 import {
   Files,
+  type KeysUnderWay,
   ProblemError,
   type ResourcePolicy,
   type UnsentBytes,
@@ -11,8 +12,9 @@ import type { Logger } from 'pino';
 import { Access } from './access/access.js';
 import { allowOrigins, demandHost, type HostNames } from './access/origins.js';
 import type { Policies } from './access/policies.js';
-import { type AskMigration, ConsoleFeed } from './console/feed.js';
+import { type AskMigration, ConsoleFeed, type ConsoleState } from './console/feed.js';
 import { answerClientError, Connections, refuseWhileClosing } from './http/connections.js';
+import { Forwarder } from './http/forward.js';
 import { ReadyAnswers } from './http/ready-answers.js';
 import { problemOf } from './http/route.js';
 import type { RequestDurations } from './observe/durations.js';
@@ -23,6 +25,7 @@ import { defaultLimits, type Limits } from './options.js';
 import { fileRoutes } from './routes/files.js';
 import { consoleRoutes, healthRoutes, metricsRoutes } from './routes/watching.js';
 import { version } from './version.js';
+import type { ProcessFigures } from './workers/totals.js';
 
 /** The gateway's HTTP side over any FileStore, apart from listening. It never closes the store. */
 
@@ -55,6 +58,14 @@ export interface AppOptions {
   readonly askMigration?: AskMigration;
   /** `/metrics` also has memory, CPU and event loop of this process; default false. */
   readonly processMetrics?: boolean;
+  /** Figures of the store, and of others beside it; default: of the store alone. */
+  readonly stats?: () => StoreStats;
+  /** Takes the figures of this process, and gives the text of `/metrics`. */
+  readonly metrics?: (own: () => Promise<ProcessFigures>) => () => Promise<string>;
+  /** What the console shows; default: this process. */
+  readonly console?: () => Promise<ConsoleState>;
+  /** Idempotency keys of uploads under way; default: those of this process. */
+  readonly underWay?: KeysUnderWay;
 }
 
 /** Longest part of a path: a file name of percent-encoded bytes. */
@@ -71,6 +82,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
       inlineTypes: new Set(options.inlineTypes),
       resourcePolicy: options.resourcePolicy ?? 'same-site',
     },
+    ...(options.underWay && { underWay: options.underWay }),
   });
   const refuse = ({ raw }: FastifyRequest, reply: FastifyReply, problem: ProblemError): void => {
     const others = reply.getHeaders() as OutgoingHttpHeaders;
@@ -111,6 +123,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const processMetrics = options.processMetrics ?? false;
   const { registry, durations } = observe(app, {
     ...{ store, log, processMetrics, refusals, unsent },
+    stats: options.stats ?? (() => store.stats()),
   });
   allowOrigins(app, options.corsOrigins ?? []);
   askBeforeContinue(app);
@@ -140,27 +153,36 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
 
   const { embedded = false, askMigration } = options;
-  const feed = new ConsoleFeed({
-    ...{ store, version: version(), embedded, askMigration },
-    showsIds: !access.isOpen,
-  });
+  const feed = options.console
+    ? undefined
+    : new ConsoleFeed({
+        ...{ store, version: version(), embedded, askMigration },
+        showsIds: !access.isOpen,
+      });
+  const consoleState = options.console ?? (() => feed!.state());
+  const figures = async () => (await registry.getMetricsAsJSON()) as ProcessFigures;
+  const metrics = options.metrics?.(figures) ?? (() => registry.metrics());
   const ready = readyAnswers(app, store, log, { requestId, durations, unsent, hostNames });
   connections.attach(app.server);
+  const forwarder = new Forwarder();
   app.addHook('onClose', async () => {
+    await forwarder.close();
     access.close();
-    feed.close();
+    feed?.close();
     files.close();
   });
   describeApi(app);
   app.register(async (scope) => {
     healthRoutes(scope, store);
-    metricsRoutes(scope, registry, access);
-    consoleRoutes(scope, feed, access);
+    metricsRoutes(scope, { contentType: registry.contentType, metrics }, access);
+    consoleRoutes(scope, consoleState, access);
     fileRoutes(scope, {
       files,
+      store,
       access,
       policies: options.policies ?? {},
       maxFileBytes: limits.maxFileBytes,
+      forwarder,
       serveTrunks: options.serveTrunks ?? false,
       ready,
     });

@@ -22,6 +22,11 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 export const gatewayOptions = {
   host: option.text('127.0.0.1', 'address to listen on; 0.0.0.0 for every one of this machine'),
   port: option.port(8080, 'port to listen on; 0 takes a free one'),
+  workers: option.text(
+    '1',
+    'processes that serve the port, each with a directory of its own in that one; auto: one per core',
+    { see: 'SCALING.md#every-core' },
+  ),
   ...storeOptions,
   trackerPort: { ...storeOptions.trackerPort, default: 22_122 },
   storagePort: { ...storeOptions.storagePort, default: 23_000 },
@@ -32,7 +37,7 @@ export const gatewayOptions = {
   ),
   serveTrunks: option.boolean(
     false,
-    'serve whole trunks by their FastDFS ids too; who has one reads every file in it',
+    'serve whole trunks by their FastDFS ids too; anyone who has one can read every file in it',
   ),
   apiKeys: option.text(
     '',
@@ -111,6 +116,9 @@ export function checkGatewayOptions(values: RawOptions): GatewayOptions {
 /** Options that contradict each other or could be guessed. */
 function check(options: GatewayOptions, nameOf: (option: string) => string): void {
   checkStoreOptions(options, nameOf);
+  if (!/^(auto|[1-9]\d?)$/.test(options.workers)) {
+    throw new OptionError(`${nameOf('workers')}: a number from 1 to 99, or auto`);
+  }
   for (const secret of options.urlSecret) {
     if (Buffer.byteLength(secret) < 16) {
       throw new OptionError(`${nameOf('urlSecret')}: 16 bytes at least`);
@@ -157,3 +165,18 @@ export const defaultLimits: Limits = Object.freeze({
   maxConnections: 10_000,
   drainMs: 8000,
 });
+
+/** Of the container, for unfinished uploads of one client. */
+const CLIENT_SHARE = 1 / 2;
+
+/** With those that are options. */
+export function limitsOf(options: GatewayOptions, others: Partial<Limits> = {}): Limits {
+  const { maxFileSize, downloadBuffer, containerSize } = options;
+  return Object.freeze({
+    ...defaultLimits,
+    ...others,
+    maxFileBytes: maxFileSize,
+    maxUnsentBytes: downloadBuffer,
+    maxClientBytes: containerSize * CLIENT_SHARE,
+  });
+}

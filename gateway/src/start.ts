@@ -7,22 +7,22 @@ import { Access } from './access/access.js';
 import { KeyRing } from './access/api-keys.js';
 import { HostNames, isLoopback } from './access/origins.js';
 import { readPolicies } from './access/policies.js';
-import { buildApp } from './app.js';
+import type { CountsUse } from './access/quotas.js';
+import type { KnowsSpent } from './access/spent-marks.js';
+import { type AppOptions, buildApp } from './app.js';
 import type { AskMigration } from './console/feed.js';
 import { logTrouble, makeLog } from './observe/log.js';
 import {
   checkGatewayOptions,
-  defaultLimits,
   type GatewayOptions,
   type Limits,
+  limitsOf,
   openOptions,
 } from './options.js';
 
 /** A whole gateway in one call: the store, the HTTP side, a port; and all of it closed again. */
 
 const MIGRATION_TIMEOUT_MS = 2_000;
-/** Of the container, for unfinished uploads of one client. */
-const CLIENT_SHARE = 1 / 2;
 
 /** Any of the options; sizes and durations as numbers or as `64MiB`, `60s`. */
 export type GatewayInput = {
@@ -50,24 +50,30 @@ export interface Gateway {
   close(): Promise<void>;
 }
 
+/** What a worker of a gateway does not have by itself. */
+export interface WorkerParts
+  extends Pick<AppOptions, 'metrics' | 'console' | 'stats' | 'underWay'> {
+  readonly open: () => Promise<FileStore>;
+  /** The store is open; the port is not yet. */
+  readonly opened: () => Promise<void>;
+  readonly usage: CountsUse;
+  readonly spent: KnowsSpent;
+}
+
 /** Resolves once requests are accepted. Rejects with StoreError, and leaves nothing open. */
 export async function startGateway(
   input: GatewayInput = {},
   extras: GatewayExtras = {},
+  worker?: WorkerParts,
 ): Promise<Gateway> {
   const options = checkGatewayOptions(input);
-  const limits: Limits = Object.freeze({
-    ...defaultLimits,
-    ...extras.limits,
-    maxFileBytes: options.maxFileSize,
-    maxUnsentBytes: options.downloadBuffer,
-    maxClientBytes: options.containerSize * CLIENT_SHARE,
-  });
+  const limits = limitsOf(options, extras.limits);
   const log = extras.log ?? makeLog(options.logLevel);
   const onError = extras.onError ?? (() => {});
   const policies = readPolicies(options.policies);
-  const access = await openAccess(options, onError);
-  const store = await open(openOptions(options)).catch((error: unknown) => {
+  const access = await openAccess(options, onError, worker);
+  const opening = worker ? worker.open() : open(openOptions(options));
+  const store = await opening.catch((error: unknown) => {
     access.close();
     throw error;
   });
@@ -81,6 +87,10 @@ export async function startGateway(
     onError,
     log,
     processMetrics: true,
+    ...(worker && {
+      ...{ metrics: worker.metrics, console: worker.console },
+      ...{ stats: worker.stats, underWay: worker.underWay },
+    }),
     embedded: options.trackers.length === 0,
     ...(options.trackers.length === 0 ? {} : { askMigration: migrationAsker(options) }),
     serveTrunks: options.serveTrunks,
@@ -93,6 +103,7 @@ export async function startGateway(
     ...(isOpenOnLoopback(options) ? { hostNames: new HostNames(options.hostNames) } : {}),
   });
   try {
+    await worker?.opened();
     await app.listen({ host: options.host, port: options.port });
   } catch (error) {
     await Promise.allSettled([app.close(), store.close()]);
@@ -125,7 +136,9 @@ function resourcePolicyOf(options: GatewayOptions): ResourcePolicy {
 }
 
 /** Loads the daemons' side only once a console is looked at. */
-function migrationAsker({ clusterSecretFile }: GatewayOptions): AskMigration {
+export function migrationAsker({
+  clusterSecretFile,
+}: Pick<GatewayOptions, 'clusterSecretFile'>): AskMigration {
   return async (address) => {
     const { askMigration, NoMigrationError } = await import('@stevedore/tiering/control');
     const [secret] = await readClusterSecrets(clusterSecretFile);
@@ -141,6 +154,7 @@ function migrationAsker({ clusterSecretFile }: GatewayOptions): AskMigration {
 async function openAccess(
   options: GatewayOptions,
   onError: (error: unknown) => void,
+  worker: WorkerParts | undefined,
 ): Promise<Access> {
   const { apiKeys, urlSecret, antiLeechSecret, antiLeechTtl, corsOrigins } = options;
   const now = Date.now;
@@ -151,6 +165,7 @@ async function openAccess(
     antiLeech:
       antiLeechSecret === '' ? undefined : { secret: antiLeechSecret, ttlMs: antiLeechTtl },
     now,
+    ...(worker && { usage: worker.usage, spent: worker.spent }),
   });
 }
 

@@ -7,7 +7,7 @@ import { afterEach } from 'vitest';
 
 /** Runs the `stevedore` command as a process of its own. */
 
-export const MAIN = resolve(import.meta.dirname, '../../gateway/dist/cli/main.js');
+export const MAIN = resolve(import.meta.dirname, '../../gateway/bin/stevedore.js');
 
 const cleanups: (() => Promise<void>)[] = [];
 /** Of the test that runs: what `put` remembers is forgotten after it. */

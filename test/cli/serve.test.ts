@@ -1,4 +1,4 @@
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -19,6 +19,22 @@ describe('stevedore gateway', () => {
     gateway.process.kill(signal);
     expect(await gateway.result()).toMatchObject({ code: 0 });
   });
+
+  test.runIf(process.platform === 'linux')(
+    'has 16 threads for calls of the file system, or as many as the environment says',
+    async () => {
+      const threads = async (env: NodeJS.ProcessEnv): Promise<number> => {
+        const gateway = new Running(['gateway', ...ANY_PORTS], {
+          cwd: await temporaryDirectory(),
+          env,
+        });
+        await gateway.ready();
+        return (await readdir(`/proc/${gateway.process.pid}/task`)).length;
+      };
+      const four = await threads({ UV_THREADPOOL_SIZE: '4' });
+      expect((await threads({ UV_THREADPOOL_SIZE: undefined })) - four).toBeGreaterThanOrEqual(10);
+    },
+  );
 
   test('finishes an upload that is under way when it is told to stop', async () => {
     const cwd = await temporaryDirectory();

@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { constants, mkdirSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { type Disk, localDisk, readSmallFile, removeIfThere, replaceFile } from '@stevedore/disk';
 import { describe, expect, test } from 'vitest';
 import { SimulatedDisk } from '../support/simulated-disk.js';
@@ -54,6 +54,18 @@ describe.each(DISKS)('%s', (_, make) => {
     await file.close();
     expect(await textOf(disk, `${root}/other`)).toBe('ONE two three');
     expect(await disk.exists(`${root}/file`)).toBe(false);
+  });
+
+  test('makes a file that is written once, whole and with its time, and none twice', async () => {
+    const { disk, root } = make();
+    const file = await disk.create(`${root}/file`, true);
+    await file.writeAt([Buffer.from('on'), Buffer.from('ce')], 0);
+    await file.setModified(1234);
+    await file.sync();
+    expect(await file.stat()).toMatchObject({ size: 4, mtimeSeconds: 1234 });
+    await file.close();
+    expect(await textOf(disk, `${root}/file`)).toBe('once');
+    await expect(disk.create(`${root}/file`, true)).rejects.toMatchObject({ code: 'EEXIST' });
   });
 
   test('cuts files, fills them up, and keeps their time', async () => {
@@ -211,3 +223,23 @@ describe('after a power failure, the simulated disk', () => {
     expect(survivors(disk, 'lost').length).toBe(1);
   });
 });
+
+test.runIf(process.platform === 'linux')(
+  'what is written once is on the medium when the write returns: the sync that is left out is not missed',
+  async () => {
+    const path = `${temporaryFolder()}/file`;
+    const file = await localDisk.create(path, true);
+    const fd = readdirSync('/proc/self/fd').find((each) => linkOf(each) === path);
+    const flags = /^flags:\t(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8'))?.[1];
+    expect(Number.parseInt(flags ?? '', 8) & constants.O_DSYNC).toBe(constants.O_DSYNC);
+    await file.close();
+  },
+);
+
+function linkOf(fd: string): string | undefined {
+  try {
+    return readlinkSync(`/proc/self/fd/${fd}`);
+  } catch {
+    return undefined;
+  }
+}

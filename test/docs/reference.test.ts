@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { STORE_CHANNELS, storeOptions } from '@stevedore/client';
+import { connectOptions } from '@stevedore/client/connect';
 import { CHANNELS, FASTDFS_ERRORS } from '@stevedore/fastdfs';
 import { type ProblemCode, problemBody, problemCodes } from '@stevedore/middleware/core';
 import { startStorage } from '@stevedore/node';
@@ -154,6 +155,12 @@ describe('the reference', () => {
         '| key | flag | environment | default |  |',
         Object.entries(gatewayOptions).map(([name, spec]) =>
           optionRow(name, spec, Object.hasOwn(storeOptions, name)),
+        ),
+      ],
+      [
+        '| option | default |  |',
+        Object.entries(connectOptions).map(
+          ([name, spec]) => `| \`${name}\` | \`${typedDefault(spec)}\` | ${spec.help} |`,
         ),
       ],
       ['| metric | type | labels | meaning |', await gatewayMetrics()],

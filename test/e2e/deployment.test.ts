@@ -57,6 +57,43 @@ async function bytesOf(response: Response): Promise<Buffer> {
   return Buffer.from(await response.arrayBuffer());
 }
 
+it('an upload in several requests goes on at any gateway', async () => {
+  const { first, second } = await pair({ smallFileLimit: '1MiB' });
+  const tus = (url: string, method: string, more: Record<string, string>, body?: Buffer) =>
+    fetch(url, {
+      method,
+      headers: { 'tus-resumable': '1.0.0', ...more },
+      ...(body ? { body } : {}),
+    });
+  const content = randomBytes(3_000_000);
+  const begun = await tus(`${first.url}/uploads`, 'POST', { 'upload-length': '3000000' });
+  const path = begun.headers.get('location')!;
+  const type = { 'content-type': 'application/offset+octet-stream' };
+  for (const [index, { url }] of [second, first, second].entries()) {
+    const offset = index * 1_000_000;
+    const at = { 'upload-offset': String(offset), ...type };
+    const answer = await tus(url + path, 'PATCH', at, content.subarray(offset, offset + 1_000_000));
+    expect(answer.status).toBe(204);
+    expect(answer.headers.get('upload-offset')).toBe(String(offset + 1_000_000));
+    const head = await tus(url + path, 'HEAD', {});
+    expect(head.headers.get('upload-offset')).toBe(String(offset + 1_000_000));
+  }
+  const key = path.slice(path.lastIndexOf('/') + 1);
+  expect((await bytesOf(await read(second, `/files/${key}`))).equals(content)).toBe(true);
+  // One hop: who was asked by another gateway answers for itself.
+  const nobody = `/uploads/${'A'.repeat(22)}`;
+  expect((await tus(second.url + nobody, 'HEAD', {})).status).toBe(404);
+  const other = await tus(`${first.url}/uploads`, 'POST', { 'upload-length': '5' });
+  const at = other.headers.get('location')!;
+  expect((await tus(second.url + at, 'HEAD', { 'stevedore-forwarded': '1' })).status).toBe(404);
+  await first.close();
+  const away = await tus(second.url + at, 'PATCH', { 'upload-offset': '0', ...type }, content);
+  expect([away.status, ((await away.json()) as { code: string }).code]).toEqual([
+    503,
+    'storage_unavailable',
+  ]);
+});
+
 it('a file that is staged at one gateway is the same at the other one', async () => {
   const { first, second } = await pair({ smallFileLimit: '1MiB' });
   for (const size of [0, 1, 20_480, 5_000_000]) {

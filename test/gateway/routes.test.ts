@@ -207,8 +207,7 @@ describe('what is not there', () => {
   );
 
   test.each([
-    ['GET', '/files', 'POST'],
-    ['DELETE', '/files', 'POST'],
+    ['PUT', '/files', 'GET, HEAD, POST, DELETE'],
     ['PUT', `/files/${UNKNOWN_KEY}`, 'GET, HEAD, DELETE'],
     ['POST', `/files/${UNKNOWN_KEY}`, 'GET, HEAD, DELETE'],
     ['OPTIONS', `/files/${UNKNOWN_KEY}`, 'GET, HEAD, DELETE'],
@@ -335,4 +334,25 @@ describe('a gateway that closes', () => {
     await closed;
     await expect(fetch(`${url}/health/live`)).rejects.toThrow();
   });
+});
+
+test('either id finds and deletes a file, and no id is a bad request', async () => {
+  const { store, url } = await running();
+  const { key } = await store.put('either', { name: 'a.txt' });
+  store.settle(key, 'group1/M00/00/00/fwARA2sAsQeACEvMAAAAAAAAAAA527.txt');
+  for (const id of [key, 'group1/M00/00/00/fwARA2sAsQeACEvMAAAAAAAAAAA527.txt']) {
+    const answer = await fetch(`${url}/files?id=${encodeURIComponent(id)}`);
+    expect(await answer.json()).toMatchObject({ key, name: 'a.txt' });
+  }
+  for (const query of [
+    '',
+    '?id=a&id=b',
+    '?once=short',
+    '?once=AAAAAAAAAAAAAAAAAAAAAA&within-ms=x',
+  ]) {
+    expect((await fetch(`${url}/files${query}`)).status).toBe(400);
+  }
+  const removed = await fetch(`${url}/files?id=${key}`, { method: 'DELETE' });
+  expect(removed.status).toBe(204);
+  expect((await fetch(`${url}/files?id=${key}`)).status).toBe(404);
 });

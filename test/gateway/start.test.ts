@@ -103,7 +103,7 @@ describe('startGateway', () => {
   });
 
   test('refuses options that it does not know or cannot reconcile', async () => {
-    const unknown = { workers: 2 } as GatewayInput;
+    const unknown = { wrokers: 2 } as GatewayInput;
     await expect(startGateway(unknown)).rejects.toMatchObject({ code: 'invalid_option' });
     for (const input of [
       { port: 70_000 },

@@ -1,6 +1,6 @@
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { FileStore } from '@stevedore/client';
+import type { Store } from '@stevedore/client';
 import * as forExpress from '@stevedore/middleware/express';
 import { stevedore } from '@stevedore/middleware/fastify';
 import { httpHandler, type UploadRules } from '@stevedore/middleware/http';
@@ -22,7 +22,7 @@ export interface Adapter {
   readonly name: string;
   /** Only forms: it is what multer is for. */
   readonly formsOnly?: boolean;
-  start(store: FileStore, policy: UploadRules): Promise<App>;
+  start(store: Store, policy: UploadRules): Promise<App>;
 }
 
 const keysOf = (answer: unknown): string[] =>

@@ -1,9 +1,13 @@
-import { type FileStore, type OpenOptions, open } from '@stevedore/client';
+import { type FileStore, type OpenOptions, open, type Store } from '@stevedore/client';
+import { connect } from '@stevedore/client/connect';
 import { onTestFinished } from 'vitest';
+
+import { startGateway } from '../../gateway/dist/start.js';
 import { until } from './staging.js';
+
 import { temporaryFolder } from './temporary.js';
 
-/** A store with small sizes over an embedded node, closed when the test ends. */
+/** Stores with small sizes over an embedded node, closed when the test ends. */
 
 export const SMALL = { trunkSize: '1MiB', smallFileLimit: '256KiB', maxFileSize: '8MiB' } as const;
 
@@ -13,6 +17,42 @@ export async function openStore(options: OpenOptions = {}): Promise<FileStore> {
   return store;
 }
 
+export interface Opened {
+  readonly store: Store;
+  /** The one that stages its files. */
+  readonly behind: FileStore;
+}
+
+/** Every kind of store: what an app may rely on is true of each. */
+export const stores = [
+  {
+    name: 'open()',
+    opened: async (options?: OpenOptions): Promise<Opened> => {
+      const store = await openStore(options);
+      return { store, behind: store };
+    },
+  },
+  {
+    name: 'connect()',
+    opened: async (options?: OpenOptions): Promise<Opened> => {
+      const gateway = await startGateway({
+        ...{
+          directory: temporaryFolder(),
+          port: 0,
+          trackerPort: 0,
+          storagePort: 0,
+          logLevel: 'silent',
+          ...SMALL,
+          ...options,
+        },
+      });
+      onTestFinished(() => gateway.close());
+      const store = connect({ url: gateway.url });
+      onTestFinished(() => store.close());
+      return { store, behind: gateway.store };
+    },
+  },
+];
 /**
  * With no bytes of its files on this disk, if it retains none: the newest segment stays in any
  * case, and is one of another file then.

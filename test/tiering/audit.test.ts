@@ -2,7 +2,7 @@ import { appendFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Disk, localDisk } from '@stevedore/disk';
 import { describe, expect, it } from 'vitest';
-import { AUDIT_FILE, Audit } from '../../packages/tiering/dist/migration/audit.js';
+import { AUDIT_FILE, Audit } from '../../packages/tiering/dist/migration/moves.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 function lines(folder: string): unknown[] {

@@ -1,7 +1,7 @@
 import { copyFile, link, mkdir, readdir, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
+import { AS_THE_COMMAND, Child } from '../harness/child.js';
 import type { LoadHandlers, LoadOptions, LoadResult } from './load-process.js';
 import type { NodeCounts, NodeHandlers } from './node-process.js';
 import { type Plan, THREADS } from './plan.js';
@@ -20,8 +20,6 @@ import {
 const CALL_LIMIT_MS = 600_000;
 /** Smaller files are copied: they may be written. */
 const LINKED_BYTES = 2 ** 20;
-/** The system calls of a node that wait for its disk at a time. */
-const DISK_THREADS = 16;
 
 export function newLoad(): Child<LoadHandlers> {
   return new Child<LoadHandlers>('load', new URL('./load-process.js', import.meta.url), {
@@ -32,7 +30,7 @@ export function newLoad(): Child<LoadHandlers> {
 function newNode(): Child<NodeHandlers> {
   return new Child<NodeHandlers>('node', new URL('./node-process.js', import.meta.url), {
     callLimitMs: CALL_LIMIT_MS,
-    env: { UV_THREADPOOL_SIZE: String(DISK_THREADS) },
+    env: AS_THE_COMMAND,
   });
 }
 

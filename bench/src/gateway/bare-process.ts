@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { type FileHandle, mkdir, open } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
+import { openDatabase } from '@stevedore/disk/sqlite';
 import { type FastifyInstance, fastify } from 'fastify';
 import { serve } from '../harness/serve.js';
+import { type Appended, Appender } from './appender.js';
 import {
   FILE_TYPE,
   fileText,
@@ -19,59 +20,6 @@ import {
  * It checks nothing.
  */
 
-interface Waiting {
-  readonly body: Buffer;
-  readonly name: string;
-  readonly resolve: (key: string) => void;
-  readonly reject: (error: unknown) => void;
-}
-
-class Appender {
-  readonly #file: FileHandle;
-  readonly #commit: (rows: readonly unknown[][]) => void;
-  #at = 0;
-  #waiting: Waiting[] = [];
-  #writing = false;
-
-  constructor(file: FileHandle, database: SqliteDatabase) {
-    this.#file = file;
-    const insert = database.prepare('INSERT INTO files VALUES (?, ?, ?, ?)');
-    this.#commit = database.transaction((rows: readonly unknown[][]) => {
-      for (const row of rows) insert.run(...row);
-    });
-  }
-
-  add(body: Buffer, name: string): Promise<string> {
-    return new Promise((resolve, reject) => {
-      this.#waiting.push({ body, name, resolve, reject });
-      if (!this.#writing) void this.#write();
-    });
-  }
-
-  async #write(): Promise<void> {
-    this.#writing = true;
-    while (this.#waiting.length > 0) {
-      const batch = this.#waiting.splice(0, 500);
-      try {
-        await this.#file.writev(batch.map(({ body }) => body));
-        await this.#file.datasync();
-        const keys = batch.map(() => randomBytes(16).toString('base64url'));
-        this.#commit(
-          batch.map(({ body, name }, index) => {
-            const row = [keys[index], name, this.#at, body.length];
-            this.#at += body.length;
-            return row;
-          }),
-        );
-        for (const [index, { resolve }] of batch.entries()) resolve(keys[index]!);
-      } catch (error) {
-        for (const { reject } of batch) reject(error);
-      }
-    }
-    this.#writing = false;
-  }
-}
-
 let app: FastifyInstance | undefined;
 const files = new Map<string, Buffer>();
 
@@ -84,7 +32,13 @@ const handlers: ServerHandlers = {
     database.exec(
       'CREATE TABLE files (key TEXT PRIMARY KEY, name TEXT, position INTEGER, size INTEGER) WITHOUT ROWID',
     );
-    const appender = new Appender(await open(join(directory, 'bodies'), 'a'), database);
+    const insert = database.prepare('INSERT INTO files VALUES (?, ?, ?, ?)');
+    const commit = database.transaction((batch: readonly Appended[]) => {
+      for (const { key, name, position, body } of batch) {
+        insert.run(key, name, position, body.length);
+      }
+    });
+    const appender = await Appender.open(join(directory, 'bodies'), commit);
     app = fastify({ logger: false });
     app.removeAllContentTypeParsers();
     app.addContentTypeParser('*', { parseAs: 'buffer' }, (_, body, done) => done(null, body));

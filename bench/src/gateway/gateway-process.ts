@@ -30,7 +30,7 @@ let isChecked = false;
 let stored = 0;
 
 const handlers: ServerHandlers = {
-  async start({ directory, checked }: StartOptions): Promise<Started> {
+  async start({ directory, checked, cacheBytes }: StartOptions): Promise<Started> {
     await mkdir(directory, { recursive: true });
     const guards = checked ? await writeGuards(directory) : undefined;
     gateway = await startGateway({
@@ -40,6 +40,7 @@ const handlers: ServerHandlers = {
       storagePort: 0,
       trunkSize: '2GiB',
       mergeMaxAge: '1h',
+      ...(cacheBytes === undefined ? {} : { cacheSize: `${cacheBytes}B` }),
       ...guards?.options,
     });
     isChecked = checked;

@@ -1,8 +1,18 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
+import { SeededRandom } from '../harness/seeded-random.js';
 import { settled } from '../harness/waiting.js';
 import type { LoadHandlers } from './load-process.js';
-import { CONNECTIONS, type Kind, type Plan, VARIANTS, type Variant } from './plan.js';
+import {
+  CACHE_SHARE,
+  CONNECTIONS,
+  FILE_BYTES,
+  type Kind,
+  type Plan,
+  VARIANTS,
+  type Variant,
+  ZIPF_EXPONENT,
+} from './plan.js';
 import type { Stored } from './server.js';
 import { ServerUnderTest } from './server-under-test.js';
 
@@ -71,7 +81,7 @@ async function measureKind(
 }
 
 async function supply(
-  { files: count, turns }: Plan,
+  { files: count, popularFiles, turns }: Plan,
   kind: Kind,
   server: ServerUnderTest,
 ): Promise<Subject['files']> {
@@ -84,6 +94,15 @@ async function supply(
     }
     case 'download-fresh':
       return () => server.store(count);
+    case 'download-popular': {
+      const files = await server.store(popularFiles);
+      return async () => zipf(files, popularFiles);
+    }
+    case 'download-beyond': {
+      const files = await server.store(popularFiles);
+      await server.restart(Math.floor(popularFiles * FILE_BYTES * CACHE_SHARE));
+      return async () => shuffled(files);
+    }
     case 'download-cold': {
       const rounds = WARM_UP_ROUNDS + CONNECTIONS[kind].length * turns;
       const files = await server.store(rounds * count);
@@ -91,6 +110,37 @@ async function supply(
       return async () => files.splice(0, count);
     }
   }
+}
+
+const random = new SeededRandom(18);
+
+/** So many requests: a few files again and again, most of the others once or never. */
+function zipf(files: readonly Stored[], count: number): Stored[] {
+  const sums: number[] = [];
+  let sum = 0;
+  for (let rank = 1; rank <= files.length; rank += 1) {
+    sum += rank ** -ZIPF_EXPONENT;
+    sums.push(sum);
+  }
+  return Array.from({ length: count }, () => {
+    const drawn = random.next() * sum;
+    let [low, high] = [0, files.length - 1];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (sums[middle]! < drawn) low = middle + 1;
+      else high = middle;
+    }
+    return files[low]!;
+  });
+}
+
+function shuffled(files: readonly Stored[]): Stored[] {
+  const order = [...files];
+  for (let at = order.length - 1; at > 0; at -= 1) {
+    const other = random.below(at + 1);
+    [order[at], order[other]] = [order[other]!, order[at]!];
+  }
+  return order;
 }
 
 function isReadOnce(kind: Kind): boolean {
@@ -144,13 +194,15 @@ async function measureOne(
   }
 }
 
-/** Of the last turn to the bare app of the same turn. */
+/** Of the last turn to the bare app, and to node:http, of the same turn. */
 function addRatios({ figures }: BenchmarkContext, kind: Kind, connections: number): void {
   const last = (variant: Variant, what: string) =>
     figures.values(figureId(kind, variant, connections, what)).at(-1)!;
   for (const variant of ['gateway', 'checked'] as const) {
     const add = (what: string, value: number) =>
       figures.add(figureId(kind, variant, connections, what), 'times', value);
+    add('vs-plain', last(variant, 'rate') / last('plain', 'rate'));
+    add('cpu-vs-plain', last(variant, 'cpu-per-request') / last('plain', 'cpu-per-request'));
     add('vs-bare', last(variant, 'rate') / last('bare', 'rate'));
     // As many requests as this the server answers in the time of one core, to the bare app's.
     add('per-cpu-vs-bare', last('bare', 'cpu-per-request') / last(variant, 'cpu-per-request'));

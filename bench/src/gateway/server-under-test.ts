@@ -18,17 +18,18 @@ export class ServerUnderTest implements AsyncDisposable {
     this.#process = this.#newProcess();
   }
 
-  async start(): Promise<void> {
+  async start(cacheBytes?: number): Promise<void> {
     const checked = this.variant === 'checked';
-    this.#started = await this.#process.call('start', { directory: this.#directory, checked });
+    const options = { directory: this.#directory, checked, cacheBytes };
+    this.#started = await this.#process.call('start', options);
   }
 
-  /** What a process has in memory goes; the bare app, which has nothing else, goes on. */
-  async restart(): Promise<void> {
-    if (this.variant === 'bare') return;
+  /** What a process has in memory goes; those which have nothing else go on. */
+  async restart(cacheBytes?: number): Promise<void> {
+    if (this.variant === 'bare' || this.variant === 'plain') return;
     await this.#process[Symbol.asyncDispose]();
     this.#process = this.#newProcess();
-    await this.start();
+    await this.start(cacheBytes);
   }
 
   /** For the load. */
@@ -54,7 +55,7 @@ export class ServerUnderTest implements AsyncDisposable {
   }
 
   #newProcess(): Child<ServerHandlers> {
-    const module = this.variant === 'bare' ? './bare-process.js' : './gateway-process.js';
-    return new Child(this.variant, new URL(module, import.meta.url));
+    const own = this.variant === 'checked' ? 'gateway' : this.variant;
+    return new Child(this.variant, new URL(`./${own}-process.js`, import.meta.url));
   }
 }

@@ -7,6 +7,8 @@ export interface StartOptions {
   readonly directory: string;
   /** Everything the gateway can check of a request is checked. */
   readonly checked: boolean;
+  /** Memory for files; default: the server's own. */
+  readonly cacheBytes?: number | undefined;
 }
 
 export interface Started {

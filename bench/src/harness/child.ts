@@ -42,6 +42,9 @@ export interface ChildOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
+/** The environment of a storage, as `stevedore` sets it. */
+export const AS_THE_COMMAND = { UV_THREADPOOL_SIZE: '16' } as const;
+
 interface Pending {
   readonly resolve: (result: unknown) => void;
   readonly reject: (error: Error) => void;

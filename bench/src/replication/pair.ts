@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { startTracker, type Tracker } from '@stevedore/tracker';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
+import { AS_THE_COMMAND, Child } from '../harness/child.js';
 import type { MemberHandlers } from './member-process.js';
 
 /** A group of two members, each a process of its own, and a client of it. */
@@ -47,6 +47,7 @@ export class Pair implements AsyncDisposable {
     const child = new Child<MemberHandlers>(
       'member',
       new URL('./member-process.js', import.meta.url),
+      { env: AS_THE_COMMAND },
     );
     this.#members[index] = child;
     this.#port = await child.call('start', {

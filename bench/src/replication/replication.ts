@@ -41,7 +41,7 @@ export const replication: Benchmark = {
     print(
       [
         `${runs} runs${remarkOn(scale)}, variants in turns; two members and the load share this machine and its disk. ${files} files of ${FILE_BYTES} bytes, ${CONCURRENCY} at a time.`,
-        `Catching up: from when the member that was away is active until it has everything. Plain: the same files written by a loop, ${PLAIN_CONCURRENCY} at a time, each synced, renamed and its directory synced.`,
+        `Catching up: from when the member that was away is active until it has everything. Plain: the same files written by a loop, ${PLAIN_CONCURRENCY} at a time, each synced, renamed and its directory synced. A member has 16 threads for its disk, as \`stevedore\` gives it; the loop has what Node gives it, \`UV_THREADPOOL_SIZE\` or 4.`,
       ].join('\n'),
     );
   },

@@ -9,10 +9,10 @@ import {
   verifyQuery,
 } from '@stevedore/middleware/core';
 import { checkToken } from '@stevedore/protocol';
-import { LRUCache } from 'lru-cache';
 import type { ApiKey, KeyRing, Scope } from './api-keys.js';
 import { CrossSite } from './origins.js';
-import { Usage } from './quotas.js';
+import { type CountsUse, Usage } from './quotas.js';
+import { type KnowsSpent, SpentMarks } from './spent-marks.js';
 
 /**
  * Who may do what. With API keys, writes and deletes need one; with a URL secret,
@@ -27,6 +27,9 @@ export interface AccessOptions {
   readonly antiLeech?: AntiLeech | undefined;
   /** Origins whose pages may write while there are no keys. */
   readonly corsOrigins?: readonly string[];
+  /** Default: this process counts by itself. */
+  readonly usage?: CountsUse;
+  readonly spent?: KnowsSpent;
   readonly now?: () => number;
 }
 
@@ -52,7 +55,7 @@ export interface UploadGrant {
   /** Of a URL that is good for one upload. */
   readonly mark?: Buffer;
   /** Throws `signature_expired` where the mark's upload was made and its file is gone. */
-  readonly begin: () => void;
+  readonly begin: () => void | Promise<void>;
   /** Called once, at the end, with the bytes stored; undefined where nothing was. */
   readonly done: (bytes: number | undefined) => void;
 }
@@ -61,6 +64,8 @@ export interface UploadAsked extends AskedBy {
   /** What the upload's head says of its length, or what the route takes at the most. */
   readonly maxBytes: number;
 }
+
+type Awaitable<Value> = Value | Promise<Value>;
 
 const OPEN: ReadGrant = { private: false };
 const NOTHING = (): void => {};
@@ -74,8 +79,8 @@ export class Access {
   readonly #antiLeech: AntiLeech | undefined;
   readonly #crossSite: CrossSite;
   readonly #now: () => number;
-  readonly #usage: Usage;
-  readonly #spent: SpentMarks;
+  readonly #usage: CountsUse;
+  readonly #spent: KnowsSpent;
   #seenKeys = 0;
 
   constructor(options: AccessOptions = {}) {
@@ -85,8 +90,8 @@ export class Access {
     this.#urlSecrets = urlSecrets;
     this.#antiLeech = antiLeech;
     this.#now = now;
-    this.#usage = new Usage(now);
-    this.#spent = new SpentMarks(now);
+    this.#usage = options.usage ?? new Usage(now);
+    this.#spent = options.spent ?? new SpentMarks(now);
   }
 
   /** True where no key is needed. */
@@ -95,13 +100,13 @@ export class Access {
   }
 
   /** A file by its key. Throws `unauthorized`, `forbidden` or what is wrong with a signature. */
-  read(asked: AskedBy, key: string): ReadGrant {
+  read(asked: AskedBy, key: string): Awaitable<ReadGrant> {
     if (this.#urlSecrets.length === 0) return OPEN;
     return this.#signedRead(asked, key) ?? this.#privateRead(asked);
   }
 
   /** A file by its FastDFS id. */
-  readId(asked: AskedBy, id: string, name: string): ReadGrant {
+  readId(asked: AskedBy, id: string, name: string): Awaitable<ReadGrant> {
     if (this.#antiLeech) {
       demandToken(name, asked.query, this.#antiLeech, this.#now());
       return { private: true, freshSeconds: Math.floor(this.#antiLeech.ttlMs / 1000) };
@@ -110,50 +115,62 @@ export class Access {
   }
 
   /** What is known about a file: never for a signed URL, which is for its bytes. */
-  info(asked: AskedBy): void {
-    if (this.#keys || this.#urlSecrets.length > 0) this.#demand(asked, 'read');
+  async info(asked: AskedBy): Promise<void> {
+    if (this.#keys || this.#urlSecrets.length > 0) await this.#demand(asked, 'read');
+  }
+
+  /** By a FastDFS id: having seen one in a URL with a token does not give the key, which has no end. */
+  async infoId(asked: AskedBy): Promise<void> {
+    await this.info(asked);
+    this.#demandKeys('looked up');
   }
 
   /** The gateway's figures: about no file, but not public either. */
-  watch(asked: AskedBy): void {
-    if (this.#keys) this.#demand(asked, 'read');
+  async watch(asked: AskedBy): Promise<void> {
+    if (this.#keys) await this.#demand(asked, 'read');
   }
 
-  remove(asked: AskedBy): void {
-    if (this.#keys) this.#demand(asked, 'delete');
+  /** With keys, one that has the scope; without, everyone but pages of other origins. */
+  async remove(asked: AskedBy): Promise<void> {
+    if (this.#keys) await this.#demand(asked, 'delete');
     else this.#crossSite.demandOwn(asked.headers);
   }
 
   /** By a FastDFS id: having seen one in a URL with a token is no permission to delete. */
-  removeId(asked: AskedBy): void {
-    this.remove(asked);
+  async removeId(asked: AskedBy): Promise<void> {
+    await this.remove(asked);
+    this.#demandKeys('deleted');
+  }
+
+  #demandKeys(what: string): void {
     if (this.#keys || !this.#antiLeech) return;
-    throw new ProblemError(
-      'forbidden',
-      'Without API keys no file is deleted by its FastDFS id here.',
-    );
+    const message = `Without API keys no file is ${what} by its FastDFS id here.`;
+    throw new ProblemError('forbidden', message);
   }
 
   /** `path` is what a presigned URL is about. */
-  upload(asked: UploadAsked, path: string): UploadGrant {
+  async upload(asked: UploadAsked, path: string): Promise<UploadGrant> {
     const signed = this.#verified(asked, 'POST', path);
     if (signed) return this.#presigned(signed);
     if (!this.#keys) {
       this.#crossSite.demandOwn(asked.headers);
       return { policy: NO_POLICY, scope: '', begin: NOTHING, done: NOTHING };
     }
-    const key = this.#demand(asked, 'write');
-    return { ...this.#underQuota(key, asked.maxBytes), scope: key.id, begin: NOTHING };
+    const key = await this.#demand(asked, 'write');
+    return { ...(await this.#underQuota(key, asked.maxBytes)), scope: key.id, begin: NOTHING };
   }
 
   /**
    * A request of an upload in several requests. `scope` is that of its beginning, undefined
    * where it has ended. Who began it by a presigned URL has no key: its own URL is enough.
    */
-  resume(asked: UploadAsked, scope: string | undefined): Pick<UploadGrant, 'policy' | 'done'> {
+  async resume(
+    asked: UploadAsked,
+    scope: string | undefined,
+  ): Promise<Pick<UploadGrant, 'policy' | 'done'>> {
     if (!this.#keys) this.#crossSite.demandOwn(asked.headers);
     if (!this.#keys || scope?.startsWith(PRESIGNED)) return { policy: NO_POLICY, done: NOTHING };
-    const key = this.#demand(asked, 'write');
+    const key = await this.#demand(asked, 'write');
     if (scope !== undefined && scope !== key.id) {
       throw new ProblemError('not_found', 'There is no such upload of this key.');
     }
@@ -161,8 +178,8 @@ export class Access {
     return this.#underQuota(key, asked.maxBytes);
   }
 
-  #underQuota(key: ApiKey, maxBytes: number): Pick<UploadGrant, 'policy' | 'done'> {
-    const quota = this.#usage.setAside(key, maxBytes);
+  async #underQuota(key: ApiKey, maxBytes: number): Promise<Pick<UploadGrant, 'policy' | 'done'>> {
+    const quota = await this.#usage.setAside(key, maxBytes);
     return {
       // Limits for a single upload cost time; none are needed where the announced bytes fit.
       policy:
@@ -203,8 +220,8 @@ export class Access {
     return { private: true, freshSeconds: Math.max(0, left), freshUntil };
   }
 
-  #privateRead(asked: AskedBy): ReadGrant {
-    this.#demand(asked, 'read');
+  async #privateRead(asked: AskedBy): Promise<ReadGrant> {
+    await this.#demand(asked, 'read');
     return { private: true };
   }
 
@@ -213,12 +230,12 @@ export class Access {
     return verifyQuery(this.#urlSecrets, method, subject, asked.query, this.#now());
   }
 
-  #demand({ headers }: AskedBy, scope: Scope): ApiKey {
+  async #demand({ headers }: AskedBy, scope: Scope): Promise<ApiKey> {
     const text = presentedKey(headers);
     const key = text === undefined ? undefined : this.#keys?.find(text);
     if (!key) throw unauthorized(text !== undefined);
     this.#prune();
-    this.#usage.request(key);
+    await this.#usage.request(key);
     if (key.scopes.includes(scope)) return key;
     throw new ProblemError('forbidden', `This key has no scope "${scope}".`);
   }
@@ -268,35 +285,6 @@ function wholeNumber(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   if (/^[1-9]\d{0,14}$/.test(text)) return Number(text);
   throw new ProblemError('signature_invalid', 'A condition of the URL is not a number.');
-}
-
-/**
- * URLs that were good for one upload and have been used, until they expire. The record of
- * the file says so while the file exists; this remembers it after that, in this process
- * alone. Bounded: the oldest are evicted.
- */
-
-const MAX_MARKS = 100_000;
-
-export class SpentMarks {
-  readonly #now: () => number;
-  readonly #until = new LRUCache<string, number>({ max: MAX_MARKS });
-
-  constructor(now: () => number) {
-    this.#now = now;
-  }
-
-  /** `until` is when the URL is refused anyway, in Unix milliseconds. */
-  add(mark: Buffer, until: number): void {
-    if (until > this.#now()) this.#until.set(mark.toString('base64url'), until);
-  }
-
-  /** Throws `signature_expired`. */
-  demandUnspent(mark: Buffer): void {
-    if (!this.#until.has(mark.toString('base64url'))) return;
-    const message = 'This URL was good for one file, which was uploaded and is gone.';
-    throw new ProblemError('signature_expired', message);
-  }
 }
 
 /**

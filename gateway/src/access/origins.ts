@@ -157,7 +157,7 @@ export function allowOrigins(app: FastifyInstance, origins: readonly string[]): 
     methods: METHODS,
     exposedHeaders: EXPOSED,
     maxAge: PREFLIGHT_SECONDS,
-    // An OPTIONS that is no preflight would be refused in plain text.
+    // An OPTIONS request other than a preflight would be refused in plain text.
     strictPreflight: false,
   });
 }

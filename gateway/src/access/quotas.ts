@@ -22,9 +22,23 @@ export interface SetAside {
   readonly settle: (storedBytes: number) => void;
 }
 
+/** Counts what keys use; of several processes of one gateway, one counts for all. */
+export interface CountsUse {
+  /** Counts a request. Throws, or rejects with, `rate_limited`. */
+  request(key: ApiKey): void | Promise<void>;
+  /**
+   * Sets aside what an upload of at most `bytes` may take of what the key has left today,
+   * so that uploads at the same time share it. Undefined for a key without a bound. Throws,
+   * or rejects with, `quota_exceeded` when nothing is left.
+   */
+  setAside(key: ApiKey, bytes: number): SetAside | undefined | Promise<SetAside | undefined>;
+  /** Forgets keys that were revoked. */
+  prune(isKey: (id: string) => boolean): void;
+}
+
 const DAY_MS = 86_400_000;
 
-export class Usage {
+export class Usage implements CountsUse {
   readonly #now: () => number;
   readonly #uses = new Map<string, Use>();
 
@@ -32,7 +46,6 @@ export class Usage {
     this.#now = now;
   }
 
-  /** Counts a request. Throws `rate_limited`. */
   request(key: ApiKey): void {
     const { requestsPerSecond: rate } = key;
     if (rate === undefined) return;
@@ -48,11 +61,6 @@ export class Usage {
     use.tokens -= 1;
   }
 
-  /**
-   * Sets aside what an upload of at most `bytes` may take of what the key has left today,
-   * so that uploads at the same time share it. Undefined for a key without a bound. Throws
-   * `quota_exceeded` when nothing is left.
-   */
   setAside(key: ApiKey, bytes: number): SetAside | undefined {
     const { bytesPerDay } = key;
     if (bytesPerDay === undefined) return undefined;
@@ -76,7 +84,6 @@ export class Usage {
     };
   }
 
-  /** Forgets keys that were revoked. */
   prune(isKey: (id: string) => boolean): void {
     for (const id of this.#uses.keys()) if (!isKey(id)) this.#uses.delete(id);
   }

@@ -1,20 +1,22 @@
 import { resolve } from 'node:path';
+import { otherWorkers } from '@stevedore/client';
 import { maxFormBytes } from '@stevedore/middleware/core';
 import { environmentName, formatBytes } from '@stevedore/options';
 import type { Command } from 'commander';
-import type { Limits } from '../options.js';
 import {
   CONFIG_FILE,
   type GatewayOptions,
   gatewayOptions,
+  type Limits,
+  limitsOf,
   parseGatewayOptions,
 } from '../options.js';
-import type { Gateway } from '../start.js';
 import { version } from '../version.js';
+import { workerCount } from '../workers/plan.js';
 import { addOptions, givenFlags, readConfigFile } from './options.js';
 import { stopSignal, untilStopped } from './until-stopped.js';
 
-/** `stevedore gateway`: the whole product in one process, until a signal ends it. */
+/** `stevedore gateway`: the whole product in one process or several, until a signal ends it. */
 
 const HELP = `
 Sizes are written 64MiB, durations 60s. Every option can also be set in the environment,
@@ -35,11 +37,9 @@ export function configure(command: Command): void {
       file: readConfigFile(),
     });
     const stopped = stopSignal();
-    const { startGateway } = await import('../start.js');
-    const gateway = await startGateway(options);
-    process.stdout.write(`${describe(gateway)}\nready ${gateway.url}\n`);
-    const refused = new Promise<Error>((resolve) => gateway.store.once('refused', resolve));
-    const error = await Promise.race([refused, stopped]);
+    const gateway = await startWith(options);
+    announce(options, gateway);
+    const error = await Promise.race([gateway.refused, stopped]);
     if (error instanceof Error) {
       await gateway.close();
       throw error;
@@ -48,19 +48,43 @@ export function configure(command: Command): void {
   });
 }
 
+/** In this process, or in several. */
+async function startWith(options: GatewayOptions): Promise<Started> {
+  const workers = workerCount(options.workers);
+  // Files that more workers have left are served by those there are.
+  if (workers > 1 || (await otherWorkers(options.directory)).length > 0) {
+    const { startWorkers } = await import('../workers/primary.js');
+    return startWorkers(options, workers);
+  }
+  const { startGateway } = await import('../start.js');
+  const { url, store, close } = await startGateway(options);
+  const refused = new Promise<Error>((resolve) => store.once('refused', resolve));
+  return { url, trackers: store.trackers, refused, close };
+}
+
+interface Started {
+  readonly url: string;
+  readonly trackers: readonly string[];
+  /** Resolves when the deployment has no place for its directory any more. */
+  readonly refused: Promise<Error>;
+  close(): Promise<void>;
+}
+
 /** What runs, where, and within which bounds. */
-function describe({ options, limits, store }: Gateway): string {
+function announce(options: GatewayOptions, { url, trackers }: Started): void {
+  const workers = workerCount(options.workers);
   const rows: readonly (readonly [string, string])[] = [
     ['files', `${resolve(options.directory)}, ${describeDurability(options)}`],
-    ['FastDFS', describeCluster(options, store.trackers)],
+    ...(workers > 1 ? [['workers', `${workers} processes`] as const] : []),
+    ['FastDFS', describeCluster(options, trackers)],
     ...(options.map === '' ? [] : [['map', describeMap(options)] as const]),
     ['trunks', describeTrunks(options)],
     ['room', describeRoom(options)],
-    ['limits', describeLimits(limits)],
+    ['limits', describeLimits(limitsOf(options))],
     ['access', describeAccess(options)],
   ];
   const lines = rows.map(([name, text]) => `  ${name.padEnd(8)} ${text}`);
-  return [`stevedore ${version()}`, ...lines].join('\n');
+  process.stdout.write(`${[`stevedore ${version()}`, ...lines].join('\n')}\nready ${url}\n`);
 }
 
 /** Without its password. */

@@ -34,7 +34,7 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     usage: 'migrate <action>',
     summary:
       'status, pause, resume, dry-run or recall of what a storage moves out of its metadata tier',
-    load: async () => (await import('./migrate.js')).configure,
+    load: async () => (await import('./nodes.js')).migrate,
   },
   doctor: {
     usage: 'doctor',
@@ -65,6 +65,11 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     usage: 'rebuild',
     summary: 'rebuild the FileMap from container and trunks',
     load: async () => (await import('./upkeep.js')).rebuild,
+  },
+  map: {
+    usage: 'map <action>',
+    summary: 'fill, check or rebuild the map of a deployment',
+    load: async () => (await import('./map.js')).configure,
   },
   adopt: {
     usage: 'adopt <origin>',

@@ -1,5 +1,5 @@
 /**
- * A bar on stderr while somebody watches; nothing otherwise. It is one line, shorter than
+ * A bar on stderr if it is a terminal; nothing otherwise. It is one line, shorter than
  * the terminal is wide and without an end, so that going back to its start and clearing
  * it reaches nothing else, wherever on the screen it is.
  */

@@ -72,7 +72,7 @@ export class PutJournal {
   }
 
   static #open(path: string, gateway: string): PutJournal {
-    // Keys are in it, and who has a key can read the file.
+    // It contains keys, and anyone who has a key can read the file.
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
     closeSync(openSync(path, 'a', 0o600));
     const database = openDatabase(path);

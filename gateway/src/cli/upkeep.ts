@@ -1,23 +1,30 @@
 import {
+  checkDeploymentMap,
   discardFileMap,
   type FsckReport,
+  type MapReport,
+  type OpenOptions,
   openForUpkeep,
+  openSharedDirectory,
+  otherWorkers,
   type ScrubReport,
-  storeOptions,
   type Upkeep,
+  workerDirectory,
 } from '@stevedore/client';
 import { formatBytes, type OptionTable, option } from '@stevedore/options';
 import type { Command } from 'commander';
-import { gatewayOptions, openOptions, parseGatewayOptions } from '../options.js';
 import { explain } from './errors.js';
-import { addOptions, flags, givenFlags, jsonOption, optionsOf, readConfigFile } from './options.js';
+import { describeMap, hasProblems } from './map.js';
+import { addOptions, flags, jsonOption, optionsOf } from './options.js';
 import { type Progress, startProgress } from './progress.js';
+import { offlineStoreOptions, storeOptionsOf } from './store-options.js';
 
 /** `stevedore fsck`, `scrub` and `rebuild`: they work on a directory that no gateway has. */
 
 const FSCK_HELP = `
 Works on a directory that no gateway has: stop the gateway first. Exit code 1 when there
-are problems that were not repaired.
+are problems that were not repaired. With --map, the map of the whole deployment is checked
+too, as by "stevedore map check".
 
 Examples:
   stevedore fsck --directory /var/lib/stevedore
@@ -33,12 +40,26 @@ export function fsck(command: Command): void {
   configure(command, fsckOptions, FSCK_HELP, async () => {
     const { repair, json } = optionsOf(command, fsckOptions);
     await withUpkeep(command, 'the trunks', async (upkeep, progress) => {
-      const report = await upkeep.fsck({ repair, onProgress: progress.update });
+      const found = await upkeep.fsck({ repair, onProgress: progress.update });
+      const map = await checkMapToo(command, upkeep, { repair, onProgress: progress.update });
       progress.stop();
-      print(json ? JSON.stringify(report) : describeFsck(report));
-      if (report.problems.some((problem) => !problem.repaired)) process.exitCode = 1;
+      print(json ? JSON.stringify({ ...found, ...(map && { map }) }) : describeFsck(found));
+      if (map && !json) print(describeMap(map));
+      const isBad = found.problems.some((problem) => !problem.repaired);
+      if (isBad || (map && hasProblems(map))) process.exitCode = 1;
     });
   });
+}
+
+/** Undefined without a map. */
+async function checkMapToo(
+  command: Command,
+  { trackers }: Upkeep,
+  how: Parameters<typeof checkDeploymentMap>[1],
+): Promise<MapReport | undefined> {
+  const { map, clusterSecretFile } = storeOptionsOf(command);
+  if (map === '') return undefined;
+  return checkDeploymentMap({ map, trackers: [...trackers], clusterSecretFile }, how);
 }
 
 function describeFsck(report: FsckReport): string {
@@ -126,14 +147,19 @@ Example:
 /** Discards the FileMap and rebuilds it. */
 export function rebuild(command: Command): void {
   configure(command, {}, REBUILD_HELP, async () => {
-    await discardFileMap(String(storeOptionsOf(command).directory));
-    await withUpkeep(command, 'the trunks', async (upkeep, progress) => {
-      const { stagedFiles, mergedFiles, trunks } = upkeep.stats();
-      progress.stop();
-      print(
-        `the FileMap has ${stagedFiles} staged and ${mergedFiles} merged files in ${trunks} trunks`,
-      );
-    });
+    const discard = ({ directory }: OpenOptions) => discardFileMap(String(directory));
+    await withUpkeep(
+      command,
+      'the trunks',
+      async (upkeep, progress) => {
+        const { stagedFiles, mergedFiles, trunks } = upkeep.stats();
+        progress.stop();
+        print(
+          `the FileMap has ${stagedFiles} staged and ${mergedFiles} merged files in ${trunks} trunks`,
+        );
+      },
+      discard,
+    );
   });
 }
 
@@ -143,41 +169,50 @@ function configure(
   help: string,
   work: () => Promise<void>,
 ): void {
-  addOptions(addOptions(command, storeOptions), table).addHelpText('after', help).action(work);
+  addOptions(addOptions(command, offlineStoreOptions), table)
+    .addHelpText('after', help)
+    .action(work);
 }
 
 /**
- * The options of the gateway that owns the directory, but the ports of the embedded node
- * are free ones: no other program uses that node, and the usual ports may be in use.
+ * Opens the directory, and those of further workers in it, one after the other. `what` is what
+ * the bar shows the progress of; `before` is done to a directory before it is opened.
  */
-const { trackerPort, storagePort } = storeOptions;
-const upkeepOptions = { ...gatewayOptions, trackerPort, storagePort };
-
-function storeOptionsOf(command: Command) {
-  const sources = {
-    flags: givenFlags(command, storeOptions),
-    environment: process.env,
-    file: readConfigFile(),
-  };
-  return openOptions(parseGatewayOptions(sources, upkeepOptions));
-}
-
-/** `what` is what the bar shows the progress of. */
 async function withUpkeep(
   command: Command,
   what: string,
   work: (upkeep: Upkeep, progress: Progress) => Promise<void>,
+  before: (options: OpenOptions) => Promise<void> = () => Promise.resolve(),
 ): Promise<void> {
-  const progress = startProgress(what);
-  const upkeep = await openForUpkeep(storeOptionsOf(command), {
-    onRebuild: progress.update,
-    onError: (error) => progress.warn(`warning: ${explain(error)}`),
+  const options = storeOptionsOf(command);
+  const data = String(options.directory);
+  const others = await otherWorkers(data);
+  const open = async (given: OpenOptions): Promise<void> => {
+    await before(given);
+    const progress = startProgress(what);
+    const upkeep = await openForUpkeep(given, {
+      onRebuild: progress.update,
+      onError: (error) => progress.warn(`warning: ${explain(error)}`),
+    });
+    try {
+      await work(upkeep, progress);
+    } finally {
+      progress.stop();
+      await upkeep.close();
+    }
+  };
+  if (others.length === 0) return open(options);
+  const { trackers, close } = await openSharedDirectory(options, (error) => {
+    process.stderr.write(`warning: ${explain(error)}\n`);
   });
   try {
-    await work(upkeep, progress);
+    for (const number of [1, ...others]) {
+      const directory = workerDirectory(data, number);
+      process.stderr.write(`${directory}\n`);
+      await open({ ...options, directory, trackers });
+    }
   } finally {
-    progress.stop();
-    await upkeep.close();
+    await close();
   }
 }
 

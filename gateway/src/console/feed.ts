@@ -1,4 +1,4 @@
-import type { FileStore, StorageMember, TrunkEvent } from '@stevedore/client';
+import type { FileStore, StorageMember, StoreStats, TrunkEvent } from '@stevedore/client';
 import type { MigrationStatus } from '@stevedore/tiering/control';
 import { redactIds } from '../observe/log.js';
 import { errorCode } from '../observe/store-metrics.js';
@@ -6,7 +6,7 @@ import { errorCode } from '../observe/store-metrics.js';
 /**
  * What the web console shows: the store's figures, their course over the last ten
  * minutes, the last trunks and the last errors. Everything kept is bounded; the
- * cluster is asked only while somebody looks, at most every few seconds.
+ * cluster is asked only while the console is open, at most every few seconds.
  */
 
 export interface Sample {
@@ -46,14 +46,23 @@ export interface ConsoleState {
   readonly migrations: readonly StorageMigration[];
 }
 
+/** Of a store, or of the workers of a gateway together. */
+export interface FeedSource extends Pick<FileStore, 'trackers' | 'ready' | 'cluster'> {
+  readonly stats: () => StoreStats | Promise<StoreStats>;
+  on(name: 'trunk', listener: (trunk: TrunkEvent) => void): unknown;
+  on(name: 'error', listener: (error: Error) => void): unknown;
+  off(name: 'trunk', listener: (trunk: TrunkEvent) => void): unknown;
+  off(name: 'error', listener: (error: Error) => void): unknown;
+}
+
 export interface FeedOptions {
-  readonly store: FileStore;
+  readonly store: FeedSource;
   readonly version: string;
   /** True if tracker and storage run in this process. */
   readonly embedded: boolean;
   /** Asks a storage what it moves; default: none is asked. */
   readonly askMigration?: AskMigration | undefined;
-  /** False while anybody may look: an id is enough to read a file. */
+  /** False while access is open: an id is enough to read a file. */
   readonly showsIds: boolean;
   readonly now?: () => number;
 }
@@ -87,18 +96,24 @@ export class ConsoleFeed {
     if (askMigration) this.#migrationsOf = new Migrations(askMigration, this.#now);
     store.on('trunk', this.#onTrunk);
     store.on('error', this.#onError);
-    this.sample();
+    void this.sample();
     this.#timer = setInterval(() => this.sample(), SAMPLE_INTERVAL_MS).unref();
   }
 
-  sample(): void {
-    const { stagedBytes, acknowledgedFiles, reads } = this.#options.store.stats();
+  async sample(): Promise<void> {
+    const stats = await Promise.resolve(this.#options.store.stats()).catch(() => undefined);
+    if (!stats) return;
+    const { stagedBytes, acknowledgedFiles, reads } = stats;
     keep(this.#samples, MAX_SAMPLES, { at: this.#now(), stagedBytes, acknowledgedFiles, reads });
   }
 
   async state(): Promise<ConsoleState> {
     const { store, version, embedded } = this.#options;
-    const [ready] = await Promise.all([store.ready(), this.#refreshCluster()]);
+    const [ready, stats] = await Promise.all([
+      store.ready(),
+      store.stats(),
+      this.#refreshCluster(),
+    ]);
     return {
       version,
       now: this.#now(),
@@ -106,7 +121,7 @@ export class ConsoleFeed {
       trackers: store.trackers,
       embedded,
       ready,
-      stats: store.stats(),
+      stats,
       samples: this.#samples,
       merges: this.#merges,
       trouble: this.#trouble,

@@ -20,7 +20,7 @@ export function judgeAccess({
   if (apiKeys === '') {
     return warning(
       'access',
-      `whoever reaches ${host} may upload, and delete any file whose key they know`,
+      `anyone who reaches ${host} may upload, and delete any file whose key they know`,
       'set apiKeys, put a proxy with authentication in front, or listen on 127.0.0.1',
     );
   }

@@ -1,14 +1,10 @@
-import {
-  type IncomingMessage,
-  type Server,
-  type ServerResponse,
-  validateHeaderValue,
-} from 'node:http';
+import { IncomingMessage, type Server, ServerResponse, validateHeaderValue } from 'node:http';
+import { Socket } from 'node:net';
+import { Writable } from 'node:stream';
 import type { CachedFile, CachedFiles, StoredFile } from '@stevedore/client';
 import type { UnsentBytes } from '@stevedore/middleware/core';
 import { LRUCache } from 'lru-cache';
 import { type HostNames, isHost } from '../access/origins.js';
-import { sendWithHead, takesHeads } from './response-head.js';
 
 /**
  * Answers to downloads that were given before, ready to be sent again: a request for
@@ -224,4 +220,53 @@ function headOf(headers: Readonly<Record<string, unknown>>, isTimed: boolean): s
     }
   }
   return head;
+}
+
+/**
+ * Answers whose head is not made by Node's response but given to it as it is to be sent.
+ * That is no part of Node's interface: `takesHeads` says whether this Node does it.
+ */
+
+type WithHead = ServerResponse & { _header: string | null; _headerSent: boolean };
+
+/**
+ * Sends a whole answer; `head` ends with an empty line. False: the system has not taken all
+ * of it yet.
+ */
+function sendWithHead(
+  response: ServerResponse,
+  socket: Socket,
+  head: string,
+  body: Buffer,
+): boolean {
+  const sent = response as WithHead;
+  sent._header = SENT;
+  sent._headerSent = true;
+  socket.cork();
+  socket.write(head, 'latin1');
+  socket.write(body);
+  socket.uncork();
+  const isTaken = socket.writableLength === 0;
+  response.end();
+  return isTaken;
+}
+
+/** Whatever is no empty string: the head is sent, and not looked at again. */
+const SENT = 'HTTP/1.1 200 OK\r\n\r\n';
+
+/** Whether it sends what it was given, and nothing else. */
+function takesHeads(): boolean {
+  const head = 'HTTP/1.1 200 OK\r\nx-one: 1\r\n\r\n';
+  let sent = '';
+  const socket = new Writable({
+    decodeStrings: true,
+    write(bytes: Buffer, _encoding, done) {
+      sent += bytes.toString('latin1');
+      done();
+    },
+  }) as Socket;
+  const response = new ServerResponse(new IncomingMessage(new Socket()));
+  response.assignSocket(socket);
+  sendWithHead(response, socket, head, Buffer.from('body'));
+  return response.writableEnded && sent === `${head}body`;
 }

@@ -3,11 +3,12 @@ import { Counter, Gauge, type Registry } from 'prom-client';
 
 /** Figures for Prometheus that are read from a source when they are asked for. */
 
-/** The name is what follows `stevedore_`. */
+/** The name is what follows `stevedore_`; `of` is how those of several processes become one. */
 export type Figure<Source> = readonly [
   name: string,
   help: string,
   read: (source: Source) => number,
+  of?: 'sum' | 'min' | 'max' | 'average',
 ];
 
 export interface Figures<Source> {
@@ -24,9 +25,9 @@ export function addFigures<Source>(
   look: () => Source,
 ): void {
   const registers = [registry];
-  const gauges = figures.gauges.map(([name, help, read]) => ({
+  const gauges = figures.gauges.map(([name, help, read, of = 'sum']) => ({
     read,
-    gauge: new Gauge({ name: `stevedore_${name}`, help, registers }),
+    gauge: new Gauge({ name: `stevedore_${name}`, help, registers, aggregator: of }),
   }));
   const counters = figures.counters.map(([name, help, read]) => ({
     read,
@@ -53,11 +54,13 @@ export const CACHE_GAUGES: readonly Figure<HasCache>[] = [
     'cache_hit_ratio',
     'Share of reads since the start that the cache answered.',
     ({ cache }) => cache.hitRatio,
+    'average',
   ],
   [
     'cache_byte_hit_ratio',
     'Share of the bytes read since the start that the cache answered.',
     ({ cache }) => cache.byteHitRatio,
+    'average',
   ],
 ];
 

@@ -47,7 +47,7 @@ function describeError(error: unknown): unknown {
 /**
  * What of a request's URL may stand in a log. Secrets of the query are struck out, API
  * keys wherever they stand, and of a file's key only the part that says when it was made
- * is left: who has a whole key can read the file.
+ * is left: anyone who has a whole key can read the file.
  */
 
 const SECRETS = /([?&][\w-]*(?:key|password|secret|sig|signature|token)=)[^&#]*/gi;
@@ -69,7 +69,7 @@ export function redactUrl(url: string): string {
 
 const FILE_IDS = /[\w-]{1,16}\/M[0-9A-F]{2}\/[0-9A-F]{2}\/[0-9A-F]{2}\/[\w.-]+/gi;
 
-/** Keys and FastDFS ids in a text: who has one can read the file. */
+/** Keys and FastDFS ids in a text: anyone who has one can read the file. */
 export function redactIds(text: string): string {
   return redactKeys(text.replace(FILE_IDS, '***'));
 }

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import type { FileStore } from '@stevedore/client';
+import type { FileStore, StoreStats } from '@stevedore/client';
 import type { ProblemCode, UnsentBytes, UnsentStats } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
@@ -17,6 +17,7 @@ import { addStoreMetrics } from './store-metrics.js';
 
 export interface ObserveOptions {
   readonly store: FileStore;
+  readonly stats: () => StoreStats;
   readonly log: Logger;
   /** Also memory, CPU and event loop of this process. */
   readonly processMetrics: boolean;
@@ -56,7 +57,7 @@ export function observe(
   const registry = new Registry();
   const durations = new RequestDurations();
   registry.registerMetric(durations.metric as unknown as Metric);
-  const stop = addStoreMetrics(registry, store);
+  const stop = addStoreMetrics(registry, store, options.stats);
   options.refusals.addTo(registry);
   addFigures(registry, DOWNLOADS, () => options.unsent.stats());
   addConnections(registry, app);

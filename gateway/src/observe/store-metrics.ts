@@ -36,6 +36,7 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
     'map_up',
     '1 while the map of the deployment answers, and without a map.',
     (s) => (s.map?.isMapAvailable === false ? 0 : 1),
+    'min',
   ],
   [
     'container_bytes',
@@ -52,16 +53,18 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
     'Container bytes below which a full container takes uploads again.',
     (s) => s.room.resumeBytes,
   ],
-  ['disk_free_bytes', 'Free bytes on the disk of the container.', (s) => s.room.freeBytes],
+  ['disk_free_bytes', 'Free bytes on the disk of the container.', (s) => s.room.freeBytes, 'min'],
   [
     'disk_min_free_bytes',
     'Free bytes below which uploads are refused.',
     (s) => s.room.minFreeBytes,
+    'max',
   ],
   [
     'full',
     '1 while uploads are refused for lack of room.',
     (s) => (s.room.full === undefined ? 0 : 1),
+    'max',
   ],
   ...CACHE_GAUGES,
   ['fastdfs_connections', 'Open connections to trackers and storages.', (s) => s.connections.open],
@@ -130,8 +133,12 @@ const FILL_BUCKETS = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 1];
 const STORE_BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 
 /** Registers the figures; returns what ends the counting of trunks and errors. */
-export function addStoreMetrics(registry: Registry, store: FileStore): () => void {
-  addFigures(registry, { gauges: GAUGES, counters: COUNTERS }, () => store.stats());
+export function addStoreMetrics(
+  registry: Registry,
+  store: FileStore,
+  stats: () => StoreStats,
+): () => void {
+  addFigures(registry, { gauges: GAUGES, counters: COUNTERS }, stats);
   return countEvents(registry, store);
 }
 

@@ -1,11 +1,6 @@
 import swagger from '@fastify/swagger';
 import type { Readiness } from '@stevedore/client';
-import {
-  type InfoJson,
-  type ProblemBody,
-  problemCodes,
-  type ReceiptJson,
-} from '@stevedore/middleware/core';
+import { type ProblemBody, problemCodes, type ReceiptJson } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
 import { version } from '../version.js';
 
@@ -83,30 +78,25 @@ const text = { type: 'string' };
 const time = { type: 'string', format: 'date-time' };
 
 const receipt: PropertiesOf<ReceiptJson> = {
-  key: { ...text, pattern: '^[A-Za-z0-9_-]{22}$', description: 'who has it can read the file' },
+  key: {
+    ...text,
+    pattern: '^([A-Za-z0-9_-]{22})?$',
+    description: 'who has it can read the file; empty where only a FastDFS id is known',
+  },
   url: { ...text, description: 'relative to the gateway' },
   name: { ...text, description: "the client's name for the file; may be empty" },
   size: { type: 'integer', minimum: 0 },
   type: { ...text, description: 'media type' },
   crc32: { ...text, pattern: '^[0-9a-f]{8}$' },
   state: { ...text, enum: ['staged', 'packing', 'merged'] },
+  stagedAt: time,
   expiresAt: { ...time, description: 'absent for a file without an end' },
+  affinityGroup: text,
+  fileId: { ...text, description: 'FastDFS id, once the file is merged' },
 };
 
 const schemas: readonly Schema[] = [
-  objectOf<ReceiptJson>('Receipt', receipt, 'expiresAt'),
-  objectOf<InfoJson>(
-    'Info',
-    {
-      ...receipt,
-      fileId: { ...text, description: 'FastDFS id, once the file is merged' },
-      affinityGroup: text,
-      stagedAt: time,
-    },
-    'expiresAt',
-    'fileId',
-    'affinityGroup',
-  ),
+  objectOf<ReceiptJson>('Receipt', receipt, 'expiresAt', 'affinityGroup', 'fileId'),
   objectOf<ProblemBody>('Problem', {
     type: { ...text, enum: ['about:blank'] },
     title: text,

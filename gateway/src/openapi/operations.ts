@@ -173,6 +173,7 @@ function upload(operationId: string, summary: string) {
         'x-filename': { ...text, description: 'name of a raw body, percent-encoded UTF-8' },
         'content-disposition': { ...text, description: 'name of a raw body, without X-Filename' },
         'x-affinity-group': { ...text, description: 'files of a group are stored side by side' },
+        'x-expires-at': { ...text, description: 'or the date at which it ends, ISO 8601' },
         'x-expires-in': { ...text, pattern: '^[1-9][0-9]{0,8}$', description: 'seconds to live' },
         'idempotency-key': {
           ...text,
@@ -220,6 +221,48 @@ const nothing = { description: 'no body', headers: always, type: 'null' };
 const described: Readonly<Record<string, FastifySchema & Schema>> = {
   'POST /files': upload('upload', 'Store files'),
   [POLICY_UPLOAD]: upload('uploadUnderPolicy', 'Store files under a policy'),
+  'GET /files': {
+    operationId: 'find',
+    summary: 'What is known of a file by either id, or of the files of a marked upload',
+    tags: ['files'],
+    security: withKey,
+    querystring: {
+      type: 'object',
+      properties: {
+        id: { ...text, description: 'a key or a FastDFS id' },
+        once: {
+          ...text,
+          pattern: '^[A-Za-z0-9_-]{22}$',
+          description: 'in place of an id: of an upload whose Idempotency-Key was `once-` and this',
+        },
+        'within-ms': {
+          ...text,
+          pattern: '^[0-9]{1,15}$',
+          description: 'uploads no older than that',
+        },
+      },
+    },
+    response: {
+      200: json(
+        'the file; with `once` all files of the upload, or none',
+        { anyOf: [{ $ref: 'Receipt#' }, { type: 'array', items: { $ref: 'Receipt#' } }] },
+        { 'X-Content-Type-Options': text },
+      ),
+      ...problems,
+    },
+  },
+  'DELETE /files': {
+    operationId: 'removeByEither',
+    summary: 'Delete a file by its key or its FastDFS id',
+    tags: ['files'],
+    security: withKey,
+    querystring: {
+      type: 'object',
+      properties: { id: { ...text, description: 'a key or a FastDFS id' } },
+      required: ['id'],
+    },
+    response: { 204: nothing, ...problems },
+  },
   'GET /files/:key': download('download', 'A file by its key', key),
   'GET /files/:key/:filename': download('downloadNamed', 'A file by its key', keyAndName),
   'GET /:group/*': download('downloadById', 'A file by its FastDFS id', fileId, fastdfsQuery, open),
@@ -230,7 +273,7 @@ const described: Readonly<Record<string, FastifySchema & Schema>> = {
     security: withKey,
     params: key,
     response: {
-      200: json('the file', { $ref: 'Info#' }, { 'X-Content-Type-Options': text }),
+      200: json('the file', { $ref: 'Receipt#' }, { 'X-Content-Type-Options': text }),
       ...problems,
     },
   },

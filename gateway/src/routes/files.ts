@@ -37,7 +37,7 @@ export function fileRoutes(app: FastifyInstance, routes: FileRoutes): void {
   fastdfsRoutes(app, routes, answering);
   uploadRoutes(app, routes, answering);
   resumableRoutes(app, routes, answering);
-  peerRoutes(app, files, answering);
+  peerRoutes(app, files, routes.store, answering);
 }
 
 /** `/files/KEY` */
@@ -48,7 +48,7 @@ function keyRoutes(
 ): void {
   const read = answering(async (request, reply) => {
     const key = keyOf(request);
-    const grant = access.read(request as AskedBy, key);
+    const grant = await access.read(request as AskedBy, key);
     const keeping = ready?.mayKeep(key) ? ready : undefined;
     const file = await files.store.get(key);
     const answer = await files.read(request.raw, file, grant);
@@ -67,12 +67,12 @@ function keyRoutes(
   });
   const info = answering(async (request) => {
     const key = keyOf(request);
-    access.info(request as AskedBy);
+    await access.info(request as AskedBy);
     return files.info(request.raw, key);
   });
   const remove = answering(async (request) => {
     const key = keyOf(request);
-    access.remove(request as AskedBy);
+    await access.remove(request as AskedBy);
     return files.remove(key);
   });
   route(app, '/files/:key', { GET: read, HEAD: read, DELETE: remove });
@@ -124,7 +124,7 @@ function fastdfsRoutes(
   const read = answering(async (request) => {
     const { text, id, kind } = named(request);
     const asked = request as AskedBy;
-    const grant = access.readId(asked, text, id.name);
+    const grant = await access.readId(asked, text, id.name);
     const file = await files.store.get(text);
     const { filename } = asked.query;
     // The client wants to keep the file, under this name.
@@ -139,7 +139,7 @@ function fastdfsRoutes(
   });
   const remove = answering(async (request) => {
     const { text } = named(request);
-    access.removeId(request as AskedBy);
+    await access.removeId(request as AskedBy);
     return files.remove(text);
   });
   route(app, '/:group/*', { GET: read, HEAD: read, DELETE: remove });
@@ -168,11 +168,47 @@ function noId(): ProblemError {
 
 /** `POST /files` and, for every policy, `POST /uploads/NAME`. */
 function uploadRoutes(app: FastifyInstance, routes: FileRoutes, answering: Answering): void {
-  route(app, '/files', { POST: answering(upload(routes, undefined)) });
+  const find = answering(finding(routes));
+  const remove = answering(async (request) => {
+    const id = idOf(request);
+    if (id.includes('/')) await routes.access.removeId(request as AskedBy);
+    else await routes.access.remove(request as AskedBy);
+    return routes.files.remove(id);
+  });
+  const POST = answering(upload(routes, undefined));
+  route(app, '/files', { POST, GET: find, HEAD: find, DELETE: remove });
   for (const name of Object.keys(routes.policies)) {
     if (name === 'default') continue;
     route(app, `/uploads/${name}`, { POST: answering(upload(routes, name)) }, POLICY_UPLOAD);
   }
+}
+
+/** `GET /files?id=ID` and `?once=MARK`: what is known of files, and not their bytes. */
+function finding({ files, access }: FileRoutes): Call {
+  return async (request) => {
+    const asked = request as AskedBy;
+    const { headers, query } = asked;
+    const { once, 'within-ms': within } = query;
+    if (once === undefined) {
+      const id = idOf(request);
+      if (id.includes('/')) await access.infoId(asked);
+      else await access.info(asked);
+      return files.info(request.raw, id);
+    }
+    const isMark = /^[\w-]{22}$/.test(String(once)) && /^\d{0,15}$/.test(String(within ?? ''));
+    if (!isMark) throw new ProblemError('bad_request', 'once is no mark of an upload.');
+    const path = uploadPath(undefined);
+    const { scope, done } = await access.upload({ headers, query, maxBytes: 0 }, path);
+    done(undefined);
+    const withinMs = within === undefined ? undefined : Number(within);
+    return files.once(request.raw, `${scope} ${path}`, `once-${once}`, withinMs);
+  };
+}
+
+function idOf(request: FastifyRequest): string {
+  const { id } = request.query as { readonly id?: unknown };
+  if (typeof id === 'string') return id;
+  throw new ProblemError('bad_request', 'The parameter id names the file: a key or a FastDFS id.');
 }
 
 function upload(routes: FileRoutes, name: string | undefined): Call {
@@ -185,7 +221,7 @@ function upload(routes: FileRoutes, name: string | undefined): Call {
     const { headers, query } = request as AskedBy;
     if (begin && headers['tus-resumable'] !== undefined) return begin(request, reply);
     const maxBytes = mostBytes(raw, own, maxFileBytes);
-    const grant = access.upload({ headers, query, maxBytes }, path);
+    const grant = await access.upload({ headers, query, maxBytes }, path);
     let storedBytes: number | undefined;
     try {
       const stored = await files.upload(raw, reply.raw, {

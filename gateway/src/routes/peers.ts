@@ -1,4 +1,5 @@
 import {
+  type FileStore,
   goneToken,
   isPeerToken,
   isStoreError,
@@ -6,7 +7,7 @@ import {
   PEER_FILE_HEADER,
   PEER_HEADER,
 } from '@stevedore/client';
-import { checkKey, type Files, infoJson, ProblemError } from '@stevedore/middleware/core';
+import { checkKey, type Files, ProblemError, receiptJson } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Answering } from '../http/route.js';
 
@@ -18,8 +19,12 @@ import type { Answering } from '../http/route.js';
 
 const ONLY_HERE = { onlyHere: true } as const;
 
-export function peerRoutes(app: FastifyInstance, files: Files, answering: Answering): void {
-  const { deployment, neighbours } = files.store;
+export function peerRoutes(
+  app: FastifyInstance,
+  files: Files,
+  { deployment, neighbours }: FileStore,
+  answering: Answering,
+): void {
   if (!deployment) return;
   /** What the store does with the key of a request that has the token. */
   const asked = async <Result>(
@@ -49,7 +54,7 @@ export function peerRoutes(app: FastifyInstance, files: Files, answering: Answer
       // Not around the read: that FastDFS has lost the bytes does not make the file gone.
       const file = await asked(request, (key) => files.store.get(key, ONLY_HERE));
       // What is known of the file goes with its bytes: one request is enough for most.
-      const facts = { [PEER_FILE_HEADER]: packed(infoJson({ ...file, key: file.key! })) };
+      const facts = { [PEER_FILE_HEADER]: packed(receiptJson({ ...file, key: file.key! })) };
       const { most } = request.query as { readonly most?: string };
       if (most !== undefined && file.size > Number(most)) return { status: 204, headers: facts };
       const answer = await files.read(request.raw, file, { private: true });
@@ -67,7 +72,7 @@ function packed(facts: object): string {
   return Buffer.from(JSON.stringify(facts)).toString('base64url');
 }
 
-/** As for any path that is not there: who has no token learns nothing. */
+/** As for any unknown path: a caller without the token learns nothing. */
 function notThere(): ProblemError {
   return new ProblemError('route_not_found', 'There is nothing at this path.');
 }

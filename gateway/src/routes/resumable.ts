@@ -1,3 +1,5 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { FileStore } from '@stevedore/client';
 import {
   checkKey,
   type Files,
@@ -10,6 +12,7 @@ import {
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Access, AskedBy } from '../access/access.js';
 import type { Policies } from '../access/policies.js';
+import { FORWARDED_HEADER, type Forwarder } from '../http/forward.js';
 import { type Answering, type Call, route } from '../http/route.js';
 
 /**
@@ -19,9 +22,11 @@ import { type Answering, type Call, route } from '../http/route.js';
 
 export interface UploadRoutes {
   readonly files: Files;
+  readonly store: FileStore;
   readonly access: Access;
   readonly policies: Policies;
   readonly maxFileBytes: number;
+  readonly forwarder: Forwarder;
 }
 
 const UPLOADS = '/uploads';
@@ -60,10 +65,10 @@ export function beginUpload(
   return async (request, reply) => {
     const { headers, query } = request as AskedBy;
     const maxBytes = lengthOf(headers['upload-length']) ?? own.maxFileBytes ?? maxFileBytes;
-    const grant = access.upload({ headers, query, maxBytes }, path);
+    const grant = await access.upload({ headers, query, maxBytes }, path);
     let begun: number | undefined;
     try {
-      grant.begin();
+      await grant.begin();
       if (grant.mark && (await files.store.findOnce(grant.mark, FOR_EVER)).length > 0) throw used();
       const answer = await files.resume(request.raw, reply.raw, {
         ...{ path: UPLOADS, filesPath: FILES, client: clientOf(request, grant.scope) },
@@ -87,7 +92,7 @@ function used(): ProblemError {
   return new ProblemError('signature_expired', 'This URL was good for one file, which is here.');
 }
 
-/** Undefined for what is no number: the protocol's part of it refuses it. */
+/** Undefined for anything but a number, which the protocol's own check refuses. */
 function lengthOf(header: string | string[] | undefined): number | undefined {
   return /^\d{1,15}$/.test(String(header)) ? Number(header) : undefined;
 }
@@ -97,17 +102,35 @@ function clientOf({ ip }: FastifyRequest, scope: string): string {
   return scope === '' ? ip : scope;
 }
 
-function continueUpload({ files, access }: UploadRoutes): Call {
+/** The gateway that began the upload, where that is another one. */
+async function elsewhereOf(
+  { unfinished, deployment }: FileStore,
+  id: string,
+  headers: IncomingHttpHeaders,
+): Promise<string | undefined> {
+  if (!deployment || headers[FORWARDED_HEADER] !== undefined) return undefined;
+  if (unfinished?.find(id)) return undefined;
+  try {
+    return await deployment.urlFor(id);
+  } catch (error) {
+    const message = 'The map does not say where this upload is.';
+    throw new ProblemError('storage_unavailable', message, error);
+  }
+}
+
+function continueUpload({ files, store, access, forwarder }: UploadRoutes): Call {
   return async (request, reply) => {
     const { method, headers } = request as FastifyRequest & AskedBy;
     if (method === 'POST' && headers['x-http-method-override'] === undefined) {
       throw methodNotAllowed(method, 'HEAD, PATCH, DELETE');
     }
     const id = checkKey((request.params as { readonly id: string }).id);
+    const elsewhere = await elsewhereOf(store, id, headers);
+    if (elsewhere) return forwarder.forward(request.raw, reply.raw, elsewhere);
     const { query } = request as AskedBy;
     const scope = scopeOfUpload(files.store, id);
     const maxBytes = lengthOf(headers['content-length']) ?? 0;
-    const grant = access.resume({ headers, query, maxBytes }, scope);
+    const grant = await access.resume({ headers, query, maxBytes }, scope);
     let received = 0;
     try {
       return await files.resume(request.raw, reply.raw, {

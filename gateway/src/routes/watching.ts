@@ -6,7 +6,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { contentType } from 'mime-types';
 import type { Registry } from 'prom-client';
 import type { Access, AskedBy } from '../access/access.js';
-import type { ConsoleFeed } from '../console/feed.js';
+import type { ConsoleState } from '../console/feed.js';
 import { route } from '../http/route.js';
 
 /** `/health` and `/metrics`. Live while the process answers; ready while files can be stored durably. */
@@ -27,9 +27,13 @@ export function healthRoutes(app: FastifyInstance, store: FileStore): void {
 }
 
 /** `/metrics`, in the text format of Prometheus. */
-export function metricsRoutes(app: FastifyInstance, registry: Registry, access: Access): void {
+export function metricsRoutes(
+  app: FastifyInstance,
+  registry: Pick<Registry, 'contentType' | 'metrics'>,
+  access: Access,
+): void {
   const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    access.watch(request as AskedBy);
+    await access.watch(request as AskedBy);
     return reply
       .header('content-type', registry.contentType)
       .header('cache-control', 'no-store')
@@ -86,7 +90,11 @@ const PAGES: readonly (readonly [path: string, name: string])[] = [
   ...ASSETS.map((name) => [`/console/${name}`, name] as const),
 ];
 
-export function consoleRoutes(app: FastifyInstance, feed: ConsoleFeed, access: Access): void {
+export function consoleRoutes(
+  app: FastifyInstance,
+  look: () => Promise<ConsoleState>,
+  access: Access,
+): void {
   for (const [path, name] of PAGES) {
     const asset = readAsset(name);
     const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
@@ -95,8 +103,8 @@ export function consoleRoutes(app: FastifyInstance, feed: ConsoleFeed, access: A
   }
 
   const state = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    access.watch(request as AskedBy);
-    return reply.header('cache-control', 'no-store').send(await feed.state());
+    await access.watch(request as AskedBy);
+    return reply.header('cache-control', 'no-store').send(await look());
   };
   route(app, '/console/state', { GET: state, HEAD: state });
 }

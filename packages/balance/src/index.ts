@@ -5,17 +5,22 @@ export {
   type Seen,
   type ServedIn,
 } from './bearing.js';
-export { type BurstAwareOptions, baEsm, burstRatio } from './forecast/ba-esm.js';
-export { forecastError, meanAbsoluteError } from './forecast/error.js';
 export {
   type Forecast,
   type Forecaster,
   forecastAll,
+  forecastError,
+  meanAbsoluteError,
   type Observation,
 } from './forecast/forecaster.js';
 export { type PanelOptions, type PanelState, panel } from './forecast/panel.js';
-export { type SmoothingState, sesm } from './forecast/sesm.js';
-export { heated, isWorthRow } from './heat.js';
+export {
+  type BurstAwareOptions,
+  baEsm,
+  burstRatio,
+  type SmoothingState,
+  sesm,
+} from './forecast/smoothing.js';
 export {
   type Allowance,
   allowedShare,
@@ -52,4 +57,10 @@ export {
   type Overload,
   type ServerLoad,
 } from './targets.js';
-export { type Conditions, fileThreshold, globalThreshold } from './threshold.js';
+export {
+  type Conditions,
+  fileThreshold,
+  globalThreshold,
+  heated,
+  isWorthRow,
+} from './threshold.js';

@@ -40,7 +40,7 @@ function mixed(hash: number): number {
 export class CheapHashing {
   #text: string | undefined;
   #hash: TextHash = { first: 0, second: 1 };
-  /** Used again for every answer: whoever asks looks at it at once. */
+  /** Used again for every answer, so callers read it at once. */
   readonly #indexes: number[] = [];
 
   hashOf(text: string): TextHash {

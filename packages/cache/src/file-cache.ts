@@ -99,7 +99,7 @@ export class FileCache {
     return this.find(id) ?? this.fetch(id, load, options.signal);
   }
 
-  /** As `get`, for a file that `find` has just not found: who has it at once waits for nothing. */
+  /** As `get`, for a file that `find` has just not found: a caller that finds it at once does not wait. */
   async fetch(id: string, load: Load, signal?: AbortSignal): Promise<Buffer | undefined> {
     if (this.#absent.has(id)) {
       this.#counters.absentAnswers += 1;

@@ -1,10 +1,10 @@
 import { abortable } from '@stevedore/async';
 /**
  * Loads under way. Any number of callers that want the same file share one load, and
- * a load that brings further files takes along who waits for those. A caller that is
+ * a load that brings further files serves the callers that wait for those. A caller that is
  * aborted leaves alone; the load is aborted when the last one has left. A file that
- * was forgotten while it was being loaded goes to those who asked before, to nobody
- * else, and is not kept.
+ * was forgotten while it was being loaded goes only to the callers that asked
+ * before, and is not kept.
  */
 
 /** What a load works with. */
@@ -32,7 +32,7 @@ export interface Arrivals {
   onBeside(id: string, bytes: Buffer, source: string, wanted: boolean): Buffer;
 }
 
-/** A claimed file that was not delivered: whoever waited for it loads it himself. */
+/** A claimed file that was not delivered: its callers load it themselves. */
 const NOT_DELIVERED = Symbol('not delivered');
 type Outcome = Buffer | undefined | typeof NOT_DELIVERED;
 
@@ -203,7 +203,7 @@ export class Flights {
     }
   }
 
-  /** Whoever asks from now on begins anew rather than share the abort. */
+  /** Later callers begin a load of their own rather than share the abort. */
   #abandon(trip: Trip, reason: unknown): void {
     for (const pending of trip.pendings.values()) this.#unlist(pending);
     trip.controller.abort(reason);

@@ -23,7 +23,7 @@ export interface FileCacheStats {
   /** The filter's sure answers, and its wrong ones: a file that was not there after all. */
   readonly filterNo: number;
   readonly filterFalse: number;
-  /** Files that went for others, and files that were not asked for often enough to stay. */
+  /** Files evicted to make room, and files not asked for often enough to be admitted. */
   readonly evicted: number;
   readonly rejected: number;
   /** Bytes of both. */

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { MAX_GROUP_BYTES } from '@stevedore/staging';
+import { MAX_GROUP_BYTES } from '@stevedore/staging/text-limits';
 
 /**
  * Affinity groups of uploads: which files will be read together, as a function of the request

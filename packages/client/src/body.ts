@@ -1,11 +1,11 @@
 import { Readable } from 'node:stream';
 import { ReadableStream } from 'node:stream/web';
 import { abortable } from '@stevedore/async';
-import { StoreError } from '@stevedore/staging';
+import { StoreError } from '@stevedore/staging/errors';
 import { invalidOption } from './options.js';
 import type { Body } from './types.js';
 
-/** Bytes that are there, or chunks that arrive. Throws `invalid_option` for what is no body. */
+/** Bytes that are there, or chunks that arrive. Throws `invalid_option` for anything else. */
 export function readBody(body: Body): Buffer | AsyncIterable<Uint8Array> {
   if (typeof body === 'string') return Buffer.from(body);
   if (body instanceof Uint8Array) return Buffer.from(body.buffer, body.byteOffset, body.byteLength);

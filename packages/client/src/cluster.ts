@@ -1,8 +1,9 @@
 import { readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
 import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
 import { parseSecrets, StorageStatus, secretsProblem } from '@stevedore/protocol';
-import { DirectoryLock } from '@stevedore/staging';
-import { invalidOption } from './options.js';
+import { DirectoryLock, StoreError } from '@stevedore/staging';
+import { invalidOption, type StoreOptions } from './options.js';
 
 /**
  * Examines a cluster before a store relies on it: each tracker by itself, the storages that it
@@ -163,4 +164,43 @@ export async function readClusterSecrets(path: string): Promise<readonly string[
   const problem = secretsProblem(secrets);
   if (problem !== undefined) throw invalidOption(`in ${path} ${problem}`);
   return secrets;
+}
+
+/** What gives the trackers: those that are named, or the embedded node. */
+export interface Cluster {
+  readonly trackers: readonly string[];
+  readonly close: () => Promise<void>;
+}
+
+export async function startCluster(
+  { trackers, directory, trackerPort, storagePort, metadataTier }: StoreOptions,
+  secrets: readonly string[],
+  onError: (error: Error) => void,
+): Promise<Cluster> {
+  if (trackers.length > 0) return { trackers, close: () => Promise.resolve() };
+  // Loaded only when it is used: an app with a cluster of its own never needs it.
+  const { startEmbeddedNode } = await import('@stevedore/node/embedded');
+  try {
+    return await startEmbeddedNode({
+      directory: resolve(directory, 'node'),
+      trackerPort,
+      storagePort,
+      metadataTier,
+      secrets,
+      onError,
+    });
+  } catch (error) {
+    throw nodeError(error);
+  }
+}
+
+function nodeError(error: unknown): unknown {
+  if (!(error instanceof Error)) return error;
+  const code = (error as NodeJS.ErrnoException).code;
+  if (code === 'EADDRINUSE') return new StoreError('port_in_use', error.message, { cause: error });
+  return new StoreError(
+    'directory_unusable',
+    `the embedded node could not start: ${error.message}`,
+    { cause: error },
+  );
 }

@@ -1,6 +1,6 @@
 import { FastdfsError } from '@stevedore/fastdfs';
 import { Status } from '@stevedore/protocol';
-import { StoreError } from '@stevedore/staging';
+import { StoreError } from '@stevedore/staging/errors';
 
 /** The errors that reads fail with. */
 

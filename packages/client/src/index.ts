@@ -41,6 +41,9 @@ export {
   PEER_FILE_HEADER,
   PEER_HEADER,
 } from './deployment/gateway-files.js';
+export type { MapProblem, MapReport } from './deployment/map-check.js';
+export type { MapRebuildReport } from './deployment/map-rebuild.js';
+export { checkDeploymentMap, rebuildDeploymentMap } from './map-upkeep.js';
 export type { NeighbourOptions } from './neighbours.js';
 export * from './open.js';
 export {
@@ -52,4 +55,10 @@ export {
   type StoreOptions,
   storeOptions,
 } from './options.js';
+export {
+  openSharedDirectory,
+  otherWorkers,
+  type SharedDirectory,
+  workerDirectory,
+} from './shared-directory.js';
 export * from './types.js';

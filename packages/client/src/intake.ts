@@ -1,15 +1,13 @@
 import { crc32 } from 'node:zlib';
+import type { FileMeta, NewFile, SpoolWriter, Staging } from '@stevedore/staging';
+import { StoreError } from '@stevedore/staging/errors';
 import {
-  type FileMeta,
   MAX_FILE_NAME_BYTES,
   MAX_GROUP_BYTES,
   MAX_TYPE_BYTES,
-  type NewFile,
-  type SpoolWriter,
-  type Staging,
-  StoreError,
-} from '@stevedore/staging';
+} from '@stevedore/staging/text-limits';
 import { drain, interrupted, readBody } from './body.js';
+import { onceText } from './once.js';
 import { invalidOption } from './options.js';
 import type { Body, PutOptions } from './types.js';
 
@@ -247,8 +245,20 @@ class Taking {
   }
 }
 
+/** Throws `invalid_option`. */
+export function stageOptions({
+  durability,
+  once,
+}: Pick<PutOptions, 'durability' | 'once'>): StageOptions {
+  if (durability !== undefined && durability !== 'sync' && durability !== 'os') {
+    throw invalidOption('durability: sync or os');
+  }
+  if (once === undefined) return { group: undefined, once, sync: durability !== 'os' };
+  return { group: undefined, once: onceText(once), sync: durability !== 'os' };
+}
+
 /** What a Blob says of itself, and a File of a form. */
-function aboutBlob(blob: Blob): PutOptions {
+export function aboutBlob(blob: Blob): PutOptions {
   return {
     ...(blob.type === '' ? {} : { type: blob.type }),
     ...(blob instanceof File ? { name: blob.name } : {}),
@@ -277,7 +287,7 @@ export function checkText(what: string, text: unknown, maxBytes: number): void {
   }
 }
 
-function checkSize(announced: number | undefined, size: number): void {
+export function checkSize(announced: number | undefined, size: number): void {
   if (announced === undefined || announced === size) return;
   throw new StoreError(
     'length_mismatch',

@@ -145,7 +145,7 @@ export class Lookup {
       throw notFound(key);
     throw new StoreError(
       'storage_unavailable',
-      `the FileMap is being made anew and does not know ${key} yet`,
+      `the FileMap is being rebuilt and does not know ${key} yet`,
       { retryable: true },
     );
   }

@@ -1,6 +1,7 @@
 import { randomFillSync, randomInt } from 'node:crypto';
 import { rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type DeploymentMap, MapError, openMap } from '@stevedore/map';
 import {
   DirectoryLock,
@@ -11,12 +12,13 @@ import {
   StoreError,
   type UpkeepOptions,
 } from '@stevedore/staging';
-import { connect, readClusterSecrets } from './cluster.js';
+import { type Cluster, connect, readClusterSecrets, startCluster } from './cluster.js';
 import type { Deployed } from './deployment/deployment.js';
 import { placeOf, readInstance } from './deployment/instance.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import type { NeighbourOptions } from './neighbours.js';
-import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
+import { type OpenOptions, parseStoreOptions } from './options.js';
+import { otherWorkers } from './shared-directory.js';
 import { type Clients, LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
 
@@ -48,10 +50,12 @@ async function openStore(
   options: OpenOptions,
   onRebuild?: (done: number, all: number) => void,
   neighbours?: readonly NeighbourOptions[],
+  hasMap: 'anew' | true = true,
 ): Promise<{ readonly staging: Staging; readonly store: LocalFileStore }> {
   const parsed = parseStoreOptions(options);
   const secrets = await readClusterSecrets(parsed.clusterSecretFile);
   const directory = resolve(parsed.directory);
+  if (!neighbours && !onRebuild) await refuseShared(directory);
   const map = parsed.map === '' ? undefined : await openMap(parsed.map);
   const identity = async () => ({
     instance: await readInstance(directory),
@@ -67,7 +71,7 @@ async function openStore(
       directory,
       ...(map
         ? {
-            hasMap: true,
+            hasMap,
             origin: async () => {
               const joining = { ...(await identity()), origin: undefined };
               return (await map.join(joining)).origin;
@@ -135,6 +139,8 @@ async function enter(map: DeploymentMap, joining: Deployed['joining']): Promise<
  * no gateway has the directory.
  */
 export interface Upkeep extends AsyncDisposable {
+  /** Those that the store works with. */
+  readonly trackers: readonly string[];
   fsck(options: UpkeepOptions): Promise<FsckReport>;
   scrub(options: ScrubOptions): Promise<ScrubReport>;
   /** Merges all waiting files, so that files that were staged again are in FastDFS. */
@@ -149,7 +155,7 @@ export interface UpkeepExtras {
   readonly onError?: (error: Error) => void;
 }
 
-/** Rejects as `open` does, and for a directory that is no store: it makes none. */
+/** Rejects as `open` does, and for a directory without a store: it creates none. */
 export async function openForUpkeep(
   options: OpenOptions = {},
   extras: UpkeepExtras = {},
@@ -160,6 +166,7 @@ export async function openForUpkeep(
   const { staging, store } = await openStore({ ...options, scrubRate: 0 }, onRebuild);
   if (extras.onError) store.on('error', extras.onError);
   return {
+    trackers: store.trackers,
     fsck: (how) => staging.fsck(how),
     scrub: (how) => staging.scrub(how),
     flush: () => store.flush(),
@@ -169,7 +176,45 @@ export async function openForUpkeep(
   };
 }
 
-/** Throws the FileMap away; the next opening makes it anew. Nothing may have the directory. */
+export interface FillReport {
+  readonly trunks: number;
+  readonly files: number;
+}
+
+const LOOK_MS = 200;
+
+/**
+ * Publishes to the map all that the store of a directory has merged and deleted; nothing else may
+ * have the directory. What was published when it is stopped is not published again.
+ */
+export async function fillMap(
+  options: OpenOptions,
+  onProgress: (done: number, all: number) => void,
+  onError: (error: Error) => void,
+): Promise<FillReport> {
+  const { directory } = parseStoreOptions(options);
+  await requireStore(resolve(directory), ['container', 'filemap.sqlite']);
+  const { store } = await openStore(
+    { ...options, scrubRate: 0 },
+    () => undefined,
+    undefined,
+    'anew',
+  );
+  store.on('error', onError);
+  try {
+    const all = store.stats().map!.pending;
+    for (;;) {
+      const { trunks, mergedFiles, map } = store.stats();
+      onProgress(all - map!.pending, all);
+      if (map!.pending === 0) return { trunks, files: mergedFiles };
+      await sleep(LOOK_MS);
+    }
+  } finally {
+    await store.close();
+  }
+}
+
+/** Throws the FileMap away; the next start rebuilds it. Nothing may have the directory. */
 export async function discardFileMap(directory: string): Promise<void> {
   // Without a container there would be nothing to make it from.
   await requireStore(resolve(directory), ['container']);
@@ -181,6 +226,16 @@ export async function discardFileMap(directory: string): Promise<void> {
   } finally {
     lock.release();
   }
+}
+
+/** Alone, a store would say of the files of the others that there are none. */
+async function refuseShared(directory: string): Promise<void> {
+  const numbers = await otherWorkers(directory);
+  if (numbers.length === 0) return;
+  throw new StoreError(
+    'directory_unusable',
+    `${directory} also holds the files of other workers (workers/${numbers.join(', workers/')}); open it with \`stevedore gateway\``,
+  );
 }
 
 async function requireStore(directory: string, parts: readonly string[]): Promise<void> {
@@ -204,43 +259,4 @@ function makeClients(trackers: readonly string[], secret: string | undefined): C
     reading: connect({ trackers, secret, followMoves: true }),
     merging: connect({ trackers, secret }),
   };
-}
-
-/** What gives the trackers: those that are named, or the embedded node. */
-interface Cluster {
-  readonly trackers: readonly string[];
-  readonly close: () => Promise<void>;
-}
-
-async function startCluster(
-  { trackers, directory, trackerPort, storagePort, metadataTier }: StoreOptions,
-  secrets: readonly string[],
-  onError: (error: Error) => void,
-): Promise<Cluster> {
-  if (trackers.length > 0) return { trackers, close: () => Promise.resolve() };
-  // Loaded only when it is used: an app with a cluster of its own never needs it.
-  const { startEmbeddedNode } = await import('@stevedore/node/embedded');
-  try {
-    return await startEmbeddedNode({
-      directory: resolve(directory, 'node'),
-      trackerPort,
-      storagePort,
-      metadataTier,
-      secrets,
-      onError,
-    });
-  } catch (error) {
-    throw nodeError(error);
-  }
-}
-
-function nodeError(error: unknown): unknown {
-  if (!(error instanceof Error)) return error;
-  const code = (error as NodeJS.ErrnoException).code;
-  if (code === 'EADDRINUSE') return new StoreError('port_in_use', error.message, { cause: error });
-  return new StoreError(
-    'directory_unusable',
-    `the embedded node could not start: ${error.message}`,
-    { cause: error },
-  );
 }

@@ -8,7 +8,7 @@ import {
   parseOptions,
   type RawOptions,
 } from '@stevedore/options';
-import { StoreError } from '@stevedore/staging';
+import { StoreError } from '@stevedore/staging/errors';
 
 /** The options of `open()`: every one is a flag and an environment variable of the gateway too. */
 

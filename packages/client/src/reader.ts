@@ -109,7 +109,7 @@ export class Reader {
     return file.expiresAt > now ? file : undefined;
   }
 
-  /** False once its owner has deleted a file of another process; of its own this cache is told. */
+  /** False once its owner has deleted a file of another process; this store's own deletions reach the cache directly. */
   isAlive(key: string): boolean {
     return this.#isOwn || this.#staging.fileMap.isAlive(parseKey(key)!);
   }

@@ -7,7 +7,7 @@ import type { StagingEvents, StagingStats } from '@stevedore/staging';
 import type { StorageMember } from './cluster.js';
 import type { Deployment, DeploymentStats } from './deployment/deployment.js';
 
-/** What `open()` gives: the contract between the SDK and everything built on it. */
+/** What `open()` and `connect()` give: the contract between the SDK and everything built on it. */
 
 /** Bytes, or anything that yields them. A string is stored as UTF-8. */
 export type Body =
@@ -73,7 +73,7 @@ export type FileState = 'staged' | 'packing' | 'merged';
 
 export interface Receipt {
   /**
-   * 22 characters; a capability: whoever has it can read the file. For a file that was put
+   * 22 characters; a capability: anyone who has it can read the file. For a file that was put
    * in direct mode its FastDFS id.
    */
   readonly key: string;
@@ -261,9 +261,8 @@ export interface FileStoreEvents extends StagingEvents {
   refused: [Error];
 }
 
-export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents> {
-  /** `HOST:PORT` of the trackers it works with: those named, or the embedded one. */
-  readonly trackers: readonly string[];
+/** What every store can do, whether it stages files itself or a gateway does it: `connect()`. */
+export interface Store extends AsyncDisposable {
   /** Resolves once the file is durable. Rejects with StoreError and leaves nothing behind. */
   put(body: Body, options?: PutOptions): Promise<Receipt>;
   /**
@@ -281,8 +280,6 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
   findOnce(once: Uint8Array, options?: { readonly withinMs?: number }): Promise<Receipt[]>;
   /** `id` is a key or any FastDFS id (`group1/M00/...`). Rejects with `not_found`, `invalid_id`. */
   get(id: string, options?: GetOptions): Promise<StoredFile>;
-  /** What of it is in memory; a store may have no such thing. */
-  readonly cached?: CachedFiles;
   stat(id: string, options?: GetOptions): Promise<FileInfo>;
   /**
    * `id` as for `get`. Rejects with `not_found` if there is none (any more), and `invalid_id`
@@ -292,8 +289,21 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
   delete(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<void>;
   /** Uploads in several requests; a store may have no such thing. */
   readonly unfinished?: UnfinishedUploads;
+  /** The FastDFS id, once the file is merged. */
+  settled(key: string, options?: { readonly signal?: AbortSignal }): Promise<string>;
+  ready(): Promise<Readiness>;
+  /** Takes no more calls, finishes what is in progress. What is acknowledged stays staged. */
+  close(): Promise<void>;
+}
+
+/** What `open()` gives: a store that stages files on this machine's disk. */
+export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
+  /** `HOST:PORT` of the trackers it works with: those named, or the embedded one. */
+  readonly trackers: readonly string[];
+  /** What of it is in memory; a store may have no such thing. */
+  readonly cached?: CachedFiles;
   /** The server's part in a deployment; undefined without a map. */
-  readonly deployment?: Pick<Deployment, 'origin' | 'secret' | 'speaksFor'>;
+  readonly deployment?: Pick<Deployment, 'origin' | 'secret' | 'speaksFor' | 'urlFor'>;
   /** Other processes of this machine whose files are this store's as well. */
   readonly neighbours?: {
     /** True if one of them gives out keys of this origin. */
@@ -301,14 +311,9 @@ export interface FileStore extends AsyncDisposable, EventEmitter<FileStoreEvents
     /** To be called when one of them has started again. */
     readonly lookAgain: () => void;
   };
-  /** The FastDFS id, once the file is merged. */
-  settled(key: string, options?: { readonly signal?: AbortSignal }): Promise<string>;
   /** Merges all that is staged now, whatever its age; resolves when it is stored. */
   flush(options?: { readonly signal?: AbortSignal }): Promise<void>;
-  ready(): Promise<Readiness>;
   /** The storages that the trackers know now. Rejects with `storage_unavailable`. */
   cluster(): Promise<readonly StorageMember[]>;
   stats(): StoreStats;
-  /** Takes no more calls, finishes what is in progress. What is acknowledged stays staged. */
-  close(): Promise<void>;
 }

@@ -4,8 +4,9 @@ import { formatKey, type NewFile, type Staging, StoreError } from '@stevedore/st
 import { type PutMessage, putChannel } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import { checkText, Intake, type StageOptions, type Taken } from './intake.js';
-import { onceText } from './once.js';
+
+import { checkText, Intake, stageOptions, type Taken } from './intake.js';
+
 import type { StoreOptions } from './options.js';
 import { invalidOption } from './options.js';
 import type {
@@ -169,14 +170,6 @@ export class Uploads {
 }
 
 /** Throws `invalid_option`. */
-function stageOptions({ durability, once }: Pick<PutOptions, 'durability' | 'once'>): StageOptions {
-  if (durability !== undefined && durability !== 'sync' && durability !== 'os') {
-    throw invalidOption('durability: sync or os');
-  }
-  if (once === undefined) return { group: undefined, once, sync: durability !== 'os' };
-  return { group: undefined, once: onceText(once), sync: durability !== 'os' };
-}
-
 function receiptOf(file: {
   readonly key: Buffer;
   readonly name: string;

@@ -1,7 +1,7 @@
 /**
  * All that Stevedore asks of a disk. What must outlive a crash is written, read,
  * synced, renamed and removed through a `Disk` that is given, so that a test can put
- * one in its place that loses what was not synced, or fails when it is told to.
+ * one in its place that loses what was not synced, or fails on demand.
  * Failures are Errors with the system's `code`.
  *
  * What a user may rely on after a power failure, and no more: the bytes and the
@@ -11,8 +11,11 @@
  * but until both directories are synced the file may also have its old name.
  */
 export interface Disk {
-  /** A new file to write and read; EEXIST if there is something of that name. */
-  create(path: string): Promise<DiskFile>;
+  /**
+   * A new file to write and read; EEXIST if there is something of that name. `isWrittenOnce`:
+   * it is written in one piece and synced at once, so that a disk may do both in one step.
+   */
+  create(path: string, isWrittenOnce?: boolean): Promise<DiskFile>;
   /** Does not follow a symbolic link: ELOOP. */
   openToRead(path: string): Promise<DiskFile>;
   /** To read and write; made if there is none. Does not follow a symbolic link. */
@@ -79,4 +82,39 @@ export interface DiskSpace {
   readonly totalBytes: number;
   /** What a user without privileges may still take. */
   readonly freeBytes: number;
+}
+
+/** True for an error of the system with this code (`ENOENT`, `ENOSPC`, ...). */
+export function hasCode(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code;
+}
+
+/** What Linux calls ENODATA, EBADMSG, EUCLEAN and EREMOTEIO; Node has no names for all of them. */
+const MEDIUM_NUMBERS: ReadonlySet<unknown> = new Set([-61, -74, -117, -121]);
+
+/**
+ * True for a read that the medium could not answer: a bad sector, or a checksum of the file
+ * system that does not match. Not for what the process or the system is short of.
+ */
+export function isMediumFailure(error: unknown): boolean {
+  if (hasCode(error, 'EIO')) return true;
+  if (process.platform !== 'linux' || !(error instanceof Error)) return false;
+  return 'errno' in error && MEDIUM_NUMBERS.has(error.errno);
+}
+
+/**
+ * The file with some operations done otherwise: for a disk that counts, delays or
+ * fails what another disk does. It writes and syncs in two steps unless told otherwise.
+ */
+export function decoratedFile(file: DiskFile, changed: Partial<DiskFile>): DiskFile {
+  return {
+    stat: () => file.stat(),
+    readAt: (target, position) => file.readAt(target, position),
+    writeAt: (chunks, position) => file.writeAt(chunks, position),
+    truncate: (size) => file.truncate(size),
+    setModified: (seconds) => file.setModified(seconds),
+    sync: () => file.sync(),
+    close: () => file.close(),
+    ...changed,
+  };
 }

@@ -3,13 +3,12 @@ import { mkdir, readdir, readlink, statfs, symlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { promisify } from 'node:util';
 import type { Disk } from './disk.js';
-import { hasCode } from './errors.js';
-import { LocalFile } from './local-file.js';
+import { hasCode } from './disk.js';
+import { DURABLE_WRITES, LocalFile } from './local-file.js';
 
 const { constants } = fs;
 // Of what every upload does: these cost less than those of `fs/promises`, the most where they fail.
 const open = promisify(fs.open);
-const close = promisify(fs.close);
 const fsync = promisify(fs.fsync);
 const lstat = promisify(fs.lstat);
 const rename = promisify(fs.rename);
@@ -21,6 +20,7 @@ const unlink = promisify(fs.unlink);
  */
 const NO_FOLLOW = constants.O_NOFOLLOW ?? 0;
 const READ = constants.O_RDONLY | NO_FOLLOW;
+const CREATE = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL;
 const UPDATE = constants.O_RDWR | constants.O_CREAT | NO_FOLLOW;
 const FILE_MODE = 0o644;
 const DIRECTORY_MODE = 0o755;
@@ -29,7 +29,7 @@ const PRIVATE_DIRECTORY_MODE = 0o700;
 
 /** The disk of this machine. */
 export const localDisk: Disk = {
-  create: async (path) => new LocalFile(await open(path, 'wx+', FILE_MODE)),
+  create: (path, isWrittenOnce) => create(path, FILE_MODE, isWrittenOnce),
   openToRead: async (path) => new LocalFile(await open(path, READ)),
   openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, FILE_MODE)),
   makeLink: symlink,
@@ -52,11 +52,12 @@ export const localDisk: Disk = {
   async syncDirectory(path) {
     // Windows cannot open directories; its file systems journal renames by themselves.
     if (process.platform === 'win32') return;
-    const directory = await open(path, 'r');
+    // What is in use is known to the system: handing these two to a thread costs more.
+    const directory = fs.openSync(path, 'r');
     try {
       await fsync(directory);
     } finally {
-      await close(directory);
+      fs.closeSync(directory);
     }
   },
   async list(path) {
@@ -76,10 +77,15 @@ export const localDisk: Disk = {
 /** The same; what it makes only its owner may read. */
 export const privateDisk: Disk = {
   ...localDisk,
-  create: async (path) => new LocalFile(await open(path, 'wx+', PRIVATE_FILE_MODE)),
+  create: (path, isWrittenOnce) => create(path, PRIVATE_FILE_MODE, isWrittenOnce),
   openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, PRIVATE_FILE_MODE)),
   makeDirectory: (path) => makeDirectory(path, PRIVATE_DIRECTORY_MODE),
 };
+
+async function create(path: string, mode: number, isWrittenOnce = false): Promise<LocalFile> {
+  const syncs = isWrittenOnce ? DURABLE_WRITES : 0;
+  return new LocalFile(await open(path, CREATE | syncs, mode), syncs !== 0);
+}
 
 /**
  * Not mkdir's own recursion: where the system answers ENOENT although the

@@ -4,9 +4,7 @@ import type { DiskFile, FileStat } from './disk.js';
 import { MAX_SHORT_BYTES, ReadPace } from './read-pace.js';
 
 const open = promisify(fs.open);
-const close = promisify(fs.close);
 const fdatasync = promisify(fs.fdatasync);
-const fstat = promisify(fs.fstat);
 const ftruncate = promisify(fs.ftruncate);
 const futimes = promisify(fs.futimes);
 
@@ -16,13 +14,17 @@ const MAX_VECTORS = 1024;
 /** Of all files: they lie on few disks, and mostly on one. */
 const pace = new ReadPace();
 
-/** Elsewhere it is unknown whether such writes pass the caches of the medium. */
-const DURABLE_WRITE =
-  process.platform === 'linux' ? fs.constants.O_WRONLY | fs.constants.O_DSYNC : undefined;
+/**
+ * The flag for writes that are on the medium when they return, or 0: elsewhere it is unknown
+ * whether such writes pass the caches of the medium.
+ */
+export const DURABLE_WRITES = process.platform === 'linux' ? fs.constants.O_DSYNC : 0;
 
 /**
  * A file of this machine, by its descriptor: the plain calls cost less for each
- * read than a FileHandle. Closing it is the user's business.
+ * read than a FileHandle. Closing it is the user's business. Calls that the system answers
+ * from memory (`stat`, `close`) are made at once: handing one to a thread of Node's pool
+ * costs ten times as much as the call.
  */
 export class LocalFile implements DiskFile {
   readonly #fd: number;
@@ -31,15 +33,20 @@ export class LocalFile implements DiskFile {
    * a failed write once: two writes through one could each get the other's answer.
    */
   readonly #durable: number[] = [];
-  /** Syncs one after the other, for the same reason: they are told by one descriptor. */
+  /** Syncs one after the other, for the same reason: they share one descriptor. */
   #synced: Promise<void> = Promise.resolve();
 
-  constructor(fd: number) {
+  /** What was opened with DURABLE_WRITES needs no sync once it has been written. */
+  readonly #writesAreDurable: boolean;
+  #isWritten = false;
+
+  constructor(fd: number, writesAreDurable = false) {
     this.#fd = fd;
+    this.#writesAreDurable = writesAreDurable;
   }
 
   async stat(): Promise<FileStat> {
-    const stat = await fstat(this.#fd);
+    const stat = fs.fstatSync(this.#fd);
     return {
       size: stat.size,
       mtimeSeconds: Math.floor(stat.mtimeMs / 1000),
@@ -66,8 +73,9 @@ export class LocalFile implements DiskFile {
   }
 
   /** One system call for up to a thousand chunks; a disk that takes less gets the rest in more. */
-  writeAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
-    return writeAll(this.#fd, chunks, position);
+  async writeAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
+    await writeAll(this.#fd, chunks, position);
+    this.#isWritten ||= chunks.some(({ length }) => length > 0);
   }
 
   /** One system call through a descriptor of its own, instead of two one after the other. */
@@ -90,20 +98,22 @@ export class LocalFile implements DiskFile {
     return ftruncate(this.#fd, size);
   }
 
-  setModified(seconds: number): Promise<void> {
-    return futimes(this.#fd, seconds, seconds);
+  /** A file that was written this second has its time. */
+  async setModified(seconds: number): Promise<void> {
+    if ((await this.stat()).mtimeSeconds !== seconds) await futimes(this.#fd, seconds, seconds);
   }
 
   sync(): Promise<void> {
+    if (this.#writesAreDurable && this.#isWritten) return Promise.resolve();
     return this.#inTurn(() => fdatasync(this.#fd));
   }
 
   async releaseDurable(): Promise<void> {
-    await closeAll(this.#durable.splice(0));
+    closeAll(this.#durable.splice(0));
   }
 
-  close(): Promise<void> {
-    return closeAll([...this.#durable.splice(0), this.#fd]);
+  async close(): Promise<void> {
+    closeAll([...this.#durable.splice(0), this.#fd]);
   }
 
   #inTurn(work: () => Promise<void>): Promise<void> {
@@ -113,16 +123,20 @@ export class LocalFile implements DiskFile {
   }
 }
 
-/** Rejects with the first failure, when all are closed that can be. */
-async function closeAll(descriptors: readonly number[]): Promise<void> {
-  const ended = await Promise.allSettled(descriptors.map((each) => close(each)));
-  for (const end of ended) if (end.status === 'rejected') throw end.reason;
+/** Throws the first failure, when all are closed that can be. */
+function closeAll([first, ...others]: readonly number[]): void {
+  if (first === undefined) return;
+  try {
+    fs.closeSync(first);
+  } finally {
+    closeAll(others);
+  }
 }
 
 /** The same file once more, whatever has become of its name. */
 async function openDurable(fd: number): Promise<number | undefined> {
-  if (DURABLE_WRITE === undefined) return undefined;
-  return open(`/proc/self/fd/${fd}`, DURABLE_WRITE).catch(() => undefined);
+  if (DURABLE_WRITES === 0) return undefined;
+  return open(`/proc/self/fd/${fd}`, fs.constants.O_WRONLY | DURABLE_WRITES).catch(() => undefined);
 }
 
 async function writeAll(

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { Disk } from './disk.js';
-import { hasCode } from './errors.js';
+import { hasCode } from './disk.js';
 
 /** What is done with small files as a whole, in terms of any disk. */
 
@@ -36,7 +36,7 @@ export async function replaceFile(
 ): Promise<void> {
   const temporary = join(directory, `${name}.new`);
   await removeIfThere(disk, temporary);
-  const file = await disk.create(temporary);
+  const file = await disk.create(temporary, true);
   try {
     await file.writeAt([Buffer.from(content)], 0);
     await file.sync();

@@ -65,7 +65,7 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
    * Stores a new file and resolves with its id, `group1/M00/..`.
    *
    * An array must not be changed before the call settles. An iterable is read with
-   * back-pressure, is not begun before a storage is connected, and is told to stop
+   * back-pressure, is not begun before a storage is connected, and is stopped
    * when the call fails; `size` must be exact, else `length_mismatch`. Without `size`
    * it is spooled first, at most `maxSpoolBytes`.
    */

@@ -23,8 +23,7 @@ export const FASTDFS_ERRORS = {
     retryable: false,
   },
   access_denied: {
-    meaning:
-      "The server serves those only who have its cluster's secret, or does not have the client's.",
+    meaning: "The server requires its cluster's secret, or does not have the client's.",
     retryable: true,
   },
   closed: { meaning: 'The client was closed before or during the call.', retryable: false },

@@ -1,6 +1,6 @@
 import { type TracingChannel, tracingChannel } from 'node:diagnostics_channel';
 
-/** What a client tells besides the results of calls. */
+/** What a client publishes besides the results of calls. */
 
 export interface FailedExchange {
   readonly error: unknown;
@@ -44,7 +44,7 @@ export function orphanOf(
 }
 
 /**
- * What the client tells `node:diagnostics_channel`: each name is a tracing channel
+ * What the client publishes on `node:diagnostics_channel`: each name is a tracing channel
  * (`tracing:NAME:start`, `:asyncEnd`, `:error`). While nobody listens, a call costs one
  * look at a flag.
  */
@@ -71,7 +71,7 @@ export const CHANNELS = Object.freeze({
 export const connectChannel = tracingChannel<unknown, ConnectMessage>(CHANNELS.connect);
 export const requestChannel = tracingChannel<unknown, RequestMessage>(CHANNELS.request);
 
-/** Runs the work, and tells of it if anybody listens. */
+/** Runs the work, and publishes it if there are subscribers. */
 export function traced<Message extends object, Result>(
   channel: TracingChannel<unknown, Message>,
   message: () => Message,

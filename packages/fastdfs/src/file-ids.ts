@@ -47,7 +47,7 @@ export function nameOf(id: FileId): FileName {
   return { group: id.group, name: id.name };
 }
 
-/** Throws FastdfsError `invalid_argument` for what is no file id. */
+/** Throws FastdfsError `invalid_argument` for an invalid file id. */
 export function describeFile(fileId: string): FileDescription {
   const id = checkFileId('describe', fileId);
   const fields = decodeFields(id.base);
@@ -70,7 +70,7 @@ export function toldSize(id: FileId): number | undefined {
   const kind = fileKind(id);
   if (kind !== 'normal' && kind !== 'slot') return undefined;
   const size = sizeOfField(decodeFields(id.base).sizeField);
-  // A size that no file can have is of an id that somebody made up.
+  // A size that no file can have means that the id was made up.
   return Number.isSafeInteger(size) ? size : undefined;
 }
 

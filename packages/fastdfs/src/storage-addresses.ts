@@ -11,7 +11,7 @@ interface AddressRules {
   readonly allowList: AllowList | undefined;
 }
 
-/** More than any cluster has; beyond it the table starts anew. */
+/** More than any cluster has; beyond it the table is cleared. */
 const MAX_KNOWN = 4096;
 
 export class StorageAddresses {
@@ -31,7 +31,7 @@ export class StorageAddresses {
     return this.#find(server, '', deadline);
   }
 
-  /** Throws `bad_reply` for what is no address, `address_not_allowed` for one not listed. */
+  /** Throws `bad_reply` for an invalid address, `address_not_allowed` for one not listed. */
   of(server: ServerAddress, tracker: Address, deadline: Deadline): Address {
     return this.#find(server, tracker.text, deadline);
   }

@@ -106,7 +106,7 @@ export interface Removal {
 
 /** All methods reject with `MapError`. */
 export interface DeploymentMap {
-  /** Makes the schema where there is none, for who is no gateway. */
+  /** Creates the schema if it is missing, for programs that are not gateways. */
   prepare(): Promise<void>;
   /**
    * Prepares, and enters this gateway. Rejects with `origin_taken` if another directory has this
@@ -159,7 +159,7 @@ export interface DeploymentMap {
   displace(trunk: Uint8Array, keys: readonly Uint8Array[]): Promise<void>;
   /**
    * Forgets settled removals before that time whose trunks were retired: as long as a trunk is
-   * there, its directory lists the file. Those of a gateway that is away stay, for who adopts it.
+   * there, its directory lists the file. Those of a gateway that is away stay, for its adopter.
    */
   prune(before: number): Promise<void>;
   /** Unix milliseconds by the map's clock. */

@@ -18,8 +18,7 @@ import {
   type StagedFiles,
 } from './map.js';
 import { ATTEMPTS, codeOf, PostgresConnection } from './postgres-connection.js';
-import { MAX_ORIGIN, STEPS, VERSION_TABLE } from './schema.js';
-import { StoredKeys } from './stored-key.js';
+import { MAX_ORIGIN, STEPS, StoredKeys, VERSION_TABLE } from './schema.js';
 
 /** The tables of a map in PostgreSQL, and its gateways. */
 

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { FileStore, Receipt } from '@stevedore/client';
+import type { Receipt, Store } from '@stevedore/client';
 import { type ProblemCode, ProblemError } from './core/problems.js';
 import type { UploadRules } from './core/upload/policy.js';
 import { asHttpError, type FilesOptions, MountedFiles } from './mounted-files.js';
@@ -35,11 +35,7 @@ export type Middleware = (request: ExpressRequest, response: ServerResponse, nex
 type Options = Omit<FilesOptions, 'store'>;
 
 /** Stores what the request brings, then goes on with the receipts in `request.stored`. */
-export function upload(
-  store: FileStore,
-  policy: UploadRules = {},
-  options: Options = {},
-): Middleware {
+export function upload(store: Store, policy: UploadRules = {}, options: Options = {}): Middleware {
   const files = new MountedFiles({ ...options, store, policy });
   return (request, response, next) => {
     files.receive(request, response).then(
@@ -61,7 +57,7 @@ export interface DownloadOptions extends Omit<Options, 'policy' | 'limits'> {
 }
 
 /** Sends the file whose key the route's parameter holds. */
-export function download(store: FileStore, options: DownloadOptions = {}): Middleware {
+export function download(store: Store, options: DownloadOptions = {}): Middleware {
   const { parameter = 'key', ...rest } = options;
   const files = new MountedFiles({ ...rest, store });
   return (request, response, next) => {
@@ -72,10 +68,7 @@ export function download(store: FileStore, options: DownloadOptions = {}): Middl
 }
 
 /** Deletes the file whose key the route's parameter holds; answers 204. */
-export function remove(
-  store: FileStore,
-  options: { readonly parameter?: string } = {},
-): Middleware {
+export function remove(store: Store, options: { readonly parameter?: string } = {}): Middleware {
   return (request, response, next) => {
     store.delete(keyOf(request, options.parameter ?? 'key')).then(
       () => response.writeHead(204).end(),
@@ -85,7 +78,7 @@ export function remove(
 }
 
 /** Answers the errors of the others, and multer's, as problem+json; hands on all the rest. */
-export function problems(store: FileStore) {
+export function problems(store: Store) {
   const files = new MountedFiles({ store });
   return (error: unknown, request: ExpressRequest, response: ServerResponse, next: Next): void => {
     const problem = error instanceof ProblemError ? error : multerProblem(error);

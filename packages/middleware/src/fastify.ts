@@ -1,5 +1,5 @@
 import type { OutgoingHttpHeaders } from 'node:http';
-import type { FileStore, Receipt } from '@stevedore/client';
+import type { Receipt, Store } from '@stevedore/client';
 import type {
   FastifyInstance,
   FastifyPluginAsync,
@@ -105,13 +105,13 @@ type Upload = (request: FastifyRequest, reply: FastifyReply) => Promise<readonly
  * Stores what a request of a route brings: `await photos(request, reply)`. The route has
  * to be in a scope for which `streamBodies` was called.
  */
-export function upload(store: FileStore, policy: UploadRules = {}): Upload {
+export function upload(store: Store, policy: UploadRules = {}): Upload {
   const files = new MountedFiles({ store, policy });
   return async (request, reply) => (await receive(files, request, reply)).receipts;
 }
 
 /** Answers with a file: `return photo(request, reply, key)`. */
-export function download(store: FileStore, options: Omit<FilesOptions, 'store' | 'policy'> = {}) {
+export function download(store: Store, options: Omit<FilesOptions, 'store' | 'policy'> = {}) {
   const files = new MountedFiles({ ...options, store });
   return (request: FastifyRequest, reply: FastifyReply, key: string): Promise<FastifyReply> =>
     sendFile(files, request, reply, key);

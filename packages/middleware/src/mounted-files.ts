@@ -1,7 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { FileStore, Receipt } from '@stevedore/client';
+
+import type { Receipt, Store } from '@stevedore/client';
 import { checkKey, Files } from './core/files.js';
+
 import { Turns } from './core/http/connection.js';
 import { DEFAULT_TYPE, essence } from './core/http/content-headers.js';
 import type { Answer, ResourcePolicy } from './core/http/file-answer.js';
@@ -10,10 +12,10 @@ import { ProblemError, problemAnswer, toProblem } from './core/problems.js';
 import type { Stored } from './core/upload/idempotency.js';
 import { Rules, typeProblem, type UploadRules } from './core/upload/policy.js';
 
-/** Files as a route of somebody else's app: under one policy, one request of a connection at a time. */
+/** Files as a route of another app: under one policy, one request of a connection at a time. */
 
 export interface FilesOptions {
-  readonly store: FileStore;
+  readonly store: Store;
   /** Sizes, types, counts, durability, group, time to live. */
   readonly policy?: UploadRules;
   /** Bounds of bodies and of downloads; `maxFileBytes` is the policy's business. */
@@ -34,7 +36,7 @@ export class MountedFiles extends Files {
   readonly #turns = new Turns();
   readonly #scope: string;
 
-  /** Throws `invalid_option` for a policy that is none. */
+  /** Throws `invalid_option` for an invalid policy. */
   constructor(options: FilesOptions) {
     const { store, private: isPrivate = false, resourcePolicy = 'same-site' } = options;
     super({

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
-import { type FileStore, type PutOptions, type Receipt, StoreError } from '@stevedore/client';
+import { type PutOptions, type Receipt, type Store, StoreError } from '@stevedore/client/connect';
 import { DEFAULT_TYPE, headerText, mediaType } from './core/http/content-headers.js';
 import { ProblemError } from './core/problems.js';
 import { checkedBody } from './core/upload/content-check.js';
@@ -52,7 +52,7 @@ export interface MulterStorage {
   ): void;
 }
 
-export function multerStorage(store: FileStore, policy: UploadRules = {}): MulterStorage {
+export function multerStorage(store: Store, policy: UploadRules = {}): MulterStorage {
   return new Engine(store, new Rules(policy));
 }
 
@@ -66,11 +66,11 @@ interface Arriving {
 }
 
 class Engine implements MulterStorage {
-  readonly #store: FileStore;
+  readonly #store: Store;
   readonly #rules: Rules;
   readonly #arriving = new WeakMap<IncomingMessage, Arriving>();
 
-  constructor(store: FileStore, rules: Rules) {
+  constructor(store: Store, rules: Rules) {
     this.#store = store;
     this.#rules = rules;
   }
@@ -146,7 +146,7 @@ class Engine implements MulterStorage {
     const policy = this.#rules.of(request, randomBytes(12).toString('base64url'));
     const arriving: Arriving = {
       policy,
-      expiry: expiryOf(request.headers['x-expires-in'], policy, Date.now()),
+      expiry: expiryOf(request.headers, policy, Date.now()),
       gone: new AbortController(),
       keys: new Set(),
       files: 0,
@@ -165,7 +165,7 @@ class Engine implements MulterStorage {
     keys.clear();
   }
 
-  /** Somebody else may have been first. */
+  /** Another request may have been first. */
   async #remove(key: string): Promise<void> {
     try {
       await this.#store.delete(key);

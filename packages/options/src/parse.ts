@@ -180,7 +180,7 @@ export function nearestName(name: string, known: readonly string[]): string | un
 /** The default of an option, the least and the most that it may be. */
 type IntegerBounds = readonly [usual: number, least: number, most: number];
 
-/** Each option as given, or its default; OptionError for what is no integer within its bounds. */
+/** Each option as given, or its default; OptionError for anything but an integer within its bounds. */
 export function integers<Name extends string>(
   given: { readonly [Each in NoInfer<Name>]?: number | undefined },
   bounds: Readonly<Record<Name, IntegerBounds>>,

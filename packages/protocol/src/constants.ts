@@ -31,7 +31,7 @@ export const IP_BYTES: Readonly<Record<IpWidth, number>> = { narrow: 16, wide: 4
 /** Byte 0 to 255 of an upload that lets the storage choose the store path. */
 export const ANY_STORE_PATH = 0xff;
 
-/** The command of every reply, whoever answers. */
+/** The command of every reply. */
 export const REPLY_COMMAND = 100;
 
 export const CommandCode = {

@@ -15,7 +15,6 @@ export { activeTest, type FileName, quit } from './commands/shared.js';
 export * from './commands/storage-file.js';
 export * from './commands/storage-file.js';
 export * from './commands/storage-file.js';
-export * from './commands/storage-listing.js';
 export * from './commands/storage-metadata.js';
 export {
   type MigrationAction,
@@ -23,6 +22,7 @@ export {
   migrationControl,
   migrationRoom,
 } from './commands/storage-migration.js';
+export * from './commands/storage-peer.js';
 export * from './commands/storage-peer.js';
 export * from './commands/storage-sync.js';
 export {

@@ -259,7 +259,7 @@ export function list<T>(item: Layout<T>, what: string, min = 0): Codec<readonly 
   };
 }
 
-/** Both widths of addresses are told apart by the length of the body. */
+/** The length of the body says which width its addresses have. */
 function widthOf(body: Buffer, { narrow, wide }: Field<never>['bytes'], what = 'a body'): IpWidth {
   if (narrow === wide || body.length === wide) return 'wide';
   if (body.length === narrow) return 'narrow';

@@ -23,8 +23,8 @@ import {
  * trunk's size field (8), its CRC-32 (4) and the slice's offset (4). The trunk's
  * extension fills its tail, so that nothing random has to be kept.
  *
- * Whoever reads by a slice id must first hold its offset, size and CRC-32
- * against the trunk's directory: the id alone can be forged.
+ * A reader must first compare the offset, size and CRC-32 of a slice id with the
+ * trunk's directory: the id alone can be forged.
  */
 
 /** Extension of every trunk: six characters, so a storage adds no digits to it. */

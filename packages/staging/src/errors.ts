@@ -19,6 +19,7 @@ export type StoreErrorCode =
   | 'offset_mismatch'
   | 'port_in_use'
   | 'range_not_satisfiable'
+  | 'refused'
   | 'storage_unavailable'
   | 'too_large'
   | 'unsupported';

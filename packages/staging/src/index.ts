@@ -4,24 +4,19 @@ export {
   blockCrc,
   isBlockListOf,
 } from './container/block-checksums.js';
-export {
-  MAX_GROUP_BYTES,
-  MAX_NAME_BYTES as MAX_FILE_NAME_BYTES,
-  MAX_TYPE_BYTES,
-} from './container/constants.js';
 export type { FileMeta, NewFile } from './container/records.js';
 export type { SpoolWriter } from './container/spool.js';
 export type { UnfinishedUpload as StagedUpload } from './container/unfinished.js';
 export { DirectoryLock } from './directory-lock.js';
 export * from './errors.js';
-export type { FileRow, TrunkRow } from './filemap/filemap.js';
+export type { AdoptedFile, FileRow, TrunkRow } from './filemap/filemap.js';
 export type { Outbox, OutboxEntry } from './filemap/outbox.js';
 export { formatKey, parseKey } from './key.js';
 export * from './merge/annealing.js';
 export { FULL_SHARE } from './merge/joining.js';
 export { aboutOf, type DirectTrunk, directTrunk, fileIdOf, sliceIdOf } from './merge/trunk-plan.js';
 export type { Copies, ListedFile, TrunkSource, TrunkStore } from './merge/trunk-store.js';
-export { readAbout } from './merge/trunk-store.js';
+export { readAbout, readTrunkDirectory } from './merge/trunk-store.js';
 export { NeighbourView, type ReadableStaging } from './neighbour-view.js';
 export type { AdoptedTrunk, AdoptedTrunks } from './repair/adoption.js';
 /** @public */

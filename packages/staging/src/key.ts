@@ -1,4 +1,4 @@
-import { KEY_BYTES } from './container/constants.js';
+import { KEY_BYTES } from './container/record.js';
 
 /**
  * Keys: 48-bit milliseconds, 16-bit origin, 64 random bits, written as 22

@@ -1,5 +1,6 @@
 import type { Disk } from '@stevedore/disk';
 import type { RoomStats } from './container/acceptance.js';
+import type { HasMap } from './filemap/outbox.js';
 import type { Counters } from './filemap/rows.js';
 import type { MergeStats } from './merge/merge-task.js';
 import type { TrunkStore } from './merge/trunk-store.js';
@@ -18,7 +19,7 @@ export interface StagingOptions {
   /** Gives a new directory its origin; default: a random one. */
   readonly origin?: () => Promise<number>;
   /** Changes are noted for the map of a deployment: `fileMap.outbox`. Default false. */
-  readonly hasMap?: boolean | 'as before';
+  readonly hasMap?: HasMap;
   readonly trunkBytes: number;
   readonly maxAgeMs: number;
   /**

@@ -1,6 +1,6 @@
 import { privateDisk } from '@stevedore/disk';
-import { SEGMENT_BYTES } from './container/constants.js';
 import { Container } from './container/container.js';
+import { SEGMENT_BYTES } from './container/record.js';
 import {
   openFileMap,
   prepareFolders,
@@ -103,7 +103,7 @@ function randomOrigin(randomFill: (target: Buffer) => void): number {
 function rotten(count: number): StoreError {
   return new StoreError(
     'corrupt',
-    `${count} file(s) on this disk were found damaged while the FileMap was made anew; where FastDFS has them they are read from there`,
+    `${count} file(s) on this disk were found damaged while the FileMap was rebuilt; where FastDFS has them they are read from there`,
   );
 }
 
@@ -121,7 +121,7 @@ type TailParts = Omit<Stores, 'trunkStore'>;
  * With durability `os` a power failure may take records that no sync had made durable, and
  * leave the FileMap, which SQLite syncs by itself now and then, ahead of `segments`. What was
  * moved is where it was before, other files are quarantined: reading one is an error and never
- * anything else. What the FileMap knows of trunks and deletions is recorded anew, durably.
+ * anything else. What the FileMap knows of trunks and deletions is recorded again, durably.
  * Undefined if nothing is lost.
  */
 async function settleLostTail(

@@ -95,7 +95,7 @@ export class StorageCounters {
       });
     };
     return {
-      create: (path) => file(disk.create(path)),
+      create: (path, isWrittenOnce) => file(disk.create(path, isWrittenOnce)),
       openToRead: (path) => file(disk.openToRead(path)),
       openToUpdate: (path) => file(disk.openToUpdate(path)),
       makeLink: (target, path) => disk.makeLink(target, path),

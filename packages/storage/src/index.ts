@@ -2,8 +2,8 @@
 
 export { ByteBoundedCache } from './files/caches.js';
 export type { FileBackend, NewFile, ReadableFile, StoredMetadata } from './files/file-backend.js';
+export { readInto } from './files/file-backend.js';
 export { FilesOnDisk } from './files/files-on-disk.js';
-export { readInto } from './files/reading.js';
 export { sizeOf } from './files/small-files.js';
 export {
   dataDirectory,

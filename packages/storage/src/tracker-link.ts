@@ -27,7 +27,7 @@ import {
   Peer,
   PROTOCOL_VERSION,
 } from '@stevedore/wire';
-import { ifThere } from './files/reading.js';
+import { ifThere } from './files/file-backend.js';
 
 import { isUnfinished } from './replication/members.js';
 import type { Replication } from './replication/replication.js';
@@ -42,7 +42,7 @@ import type { StorageSettings } from './storage-options.js';
  *
  * A new storage asks whom to take its first copy from. That member sends it, and the
  * trackers send no requests here until it is whole. If the member goes away meanwhile,
- * another one is asked for. Every answer tells of the group's members, and up to when
+ * another one is asked for. Every answer lists the group's members, and up to when
  * this storage has what each of them changed is reported in turn.
  */
 
@@ -326,7 +326,7 @@ export class TrackerLink {
   /**
    * A C storage does not believe that one which it knows as ACTIVE has to wait for its first
    * copy, unless it has seen it OFFLINE; and it gets the list of members with its beats only. So
-   * this storage goes OFFLINE, which trackers pass on if it was ACTIVE, and begins anew later.
+   * this storage goes OFFLINE, which trackers pass on if it was ACTIVE, and starts over later.
    */
   async #leave(client: Peer): Promise<never> {
     await client.ask(changeStatus, StorageStatus.offline);

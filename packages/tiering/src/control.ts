@@ -9,7 +9,7 @@ import {
 } from '@stevedore/wire';
 import type { MigrationStatus } from './migration/status.js';
 
-/** What a storage with a metadata tier tells of it; the daemons need nothing of this. */
+/** What operators ask of a storage with a metadata tier; the daemons need nothing of this. */
 export { type ClassStatus, type MigrationStatus, prometheusText } from './migration/status.js';
 
 /** A storage has no tiers, or is not one of ours. */

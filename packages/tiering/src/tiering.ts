@@ -16,8 +16,8 @@ import {
 } from '@stevedore/storage';
 import { type Address, asError, type Handler, makeAddress, nowSeconds } from '@stevedore/wire';
 import { migrationHandler, redirecting, scheduled } from './handlers.js';
-import { Audit } from './migration/audit.js';
 import { Migration } from './migration/migration.js';
+import { Audit } from './migration/moves.js';
 import { OtherRooms, OwnRoom, roomHandler } from './migration/rooms.js';
 import type { MigrationStatus } from './migration/status.js';
 import { Upkeep } from './migration/upkeep.js';

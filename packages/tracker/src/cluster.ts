@@ -211,7 +211,7 @@ class ChangeLog {
     }
   }
 
-  /** Lines so far: what a reader has read who asks now. */
+  /** Lines so far: the position of a reader that asks now. */
   get end(): number {
     return this.#dropped + this.#lines.length;
   }

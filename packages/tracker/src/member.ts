@@ -14,7 +14,7 @@ import {
  * A storage server as the tracker knows it. Its status:
  *
  *     INIT                --no source to copy from-->      ONLINE
- *     INIT                --somebody to copy from-->    WAIT_SYNC
+ *     INIT                --a source to copy from-->    WAIT_SYNC
  *     WAIT_SYNC, SYNCING  --its source reports-->       SYNCING, OFFLINE
  *     OFFLINE, RECOVERY   --join-->                     ONLINE
  *     ONLINE, OFFLINE     --beat or disk report-->      ACTIVE

@@ -4,7 +4,7 @@ import { isGroupName, STORAGE_ID_BYTES, Status } from '@stevedore/protocol';
 import { idOfAddress, StatusError } from '@stevedore/wire';
 
 /**
- * What storages are told apart by: their addresses, or ids out of a list
+ * What identifies a storage: its address, or an id out of a list
  *
  *     100001 group1 10.0.0.7:23000
  *     100002 group1 10.0.0.8,192.168.0.8 rw=read

@@ -6,7 +6,7 @@ import { ProtocolError, Status, statusText } from '@stevedore/protocol';
  * (`statusOf`) and reported, because it is unexpected.
  */
 
-/** An answer other than success that is no fault of the daemon: missing file, bad name. */
+/** An expected answer other than success: missing file, bad name. */
 export class StatusError extends Error {
   override readonly name = 'StatusError';
   readonly code = 'server_status';

@@ -222,7 +222,7 @@ describe('a FileMap made anew', () => {
     const { staging, errors } = await openStaging(folder, NOTHING_KEPT, store);
     expect(staging.rebuild.isComplete).toBe(false);
     await until(() => errors.length > 0);
-    expect(errors[0]!.message).toContain('made anew');
+    expect(errors[0]!.message).toContain('rebuilt');
     await expectAll(staging, store, [staged!]);
     store.beforeRead = () => undefined;
     await until(() => staging.rebuild.isComplete);

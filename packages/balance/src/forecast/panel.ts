@@ -1,8 +1,7 @@
-import { baEsm } from './ba-esm.js';
 import { assertCapacity, clamp, type Forecaster, type Observation } from './forecaster.js';
 import { type LeastSquaresState, learn, predict, startLeastSquares } from './least-squares.js';
 import { believed, judge, type Members, startMembers } from './members.js';
-import { type SmoothingState, sesm, smoothed } from './sesm.js';
+import { baEsm, type SmoothingState, sesm, smoothed } from './smoothing.js';
 
 /**
  * Our forecaster. Served bytes are what the server could do, not what was asked of

@@ -95,7 +95,7 @@ export class Adoptions {
         else dead.push(listed);
       }
     }
-    const scan = await scanTrunks({ map, store, signal }, seenAt - UNKNOWN_SINCE_MS);
+    const scan = await scanTrunks({ map, store, signal }, { since: seenAt - UNKNOWN_SINCE_MS });
     for (const sentence of scan.unlisted) this.#parts.report(incomplete(origin, sentence));
     const tasks = new Set(trunks.map(({ taskId }) => taskId.toString('hex')));
     for (const found of scan.trunks) {

@@ -20,7 +20,7 @@ import { Publisher } from './publisher.js';
  * order and off the way of uploads; finds keys of other servers there; makes the deletions
  * that others have asked for; and hears of every deletion, so that no cache keeps what is
  * gone. While the map does not answer, all of that waits, and files are staged, merged and
- * read by their own server as ever.
+ * read by their own server as before.
  */
 
 /** The map of the deployment, and what it said when this server entered. */
@@ -127,7 +127,7 @@ export class Deployment {
   find(key: Buffer): Promise<Answer> {
     const known = this.#known.known(key);
     if (known) return Promise.resolve(known.answer);
-    // The rounds try again; who asks meanwhile does not wait for a map that is away.
+    // The rounds try again; callers do not wait meanwhile for a map that is away.
     return this.#failures > 0 ? Promise.reject(away()) : this.#known.ask(key);
   }
 
@@ -172,6 +172,13 @@ export class Deployment {
       if (known) return known;
       throw error;
     }
+  }
+
+  /** Where the server of this key is reached; undefined: it is this one, or has no URL. */
+  async urlFor(key: string): Promise<string | undefined> {
+    const bytes = Buffer.from(key, 'base64url');
+    if (this.speaksFor(originOf(bytes))) return undefined;
+    return (await this.gatewayOf(bytes))?.url ?? undefined;
   }
 
   #responsible(origin: number): Gateway | undefined {
@@ -270,7 +277,7 @@ export class Deployment {
     const { map, deleteHere } = this.#parts;
     const origins = [this.origin, ...this.#adopted];
     const keys = await map.removalsFor(origins, MAX_DELETIONS);
-    // While the FileMap is made anew, or the disk is full, some cannot be deleted yet.
+    // While the FileMap is being rebuilt, or the disk is full, some cannot be deleted yet.
     const settled = await Promise.allSettled(keys.map((key) => deleteHere(Buffer.from(key))));
     const deleted = keys.filter((_, index) => settled[index]!.status === 'fulfilled');
     if (deleted.length > 0)

@@ -1,10 +1,10 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import { pipeline, type Readable, Transform } from 'node:stream';
-import { crc32 } from 'node:zlib';
-import { isStoreError, StoreError } from '@stevedore/staging';
+import { pipeline, type Readable } from 'node:stream';
+import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import type { Dispatcher } from 'undici';
 import { aborted } from '../failures.js';
-import type { ByteRange, FileInfo, FileState } from '../types.js';
+import { Checked, collected, discard, infoOf } from '../gateway-answers.js';
+import type { ByteRange, FileInfo } from '../types.js';
 import { PeerConnections, type PeerConnectionsOptions, TimeLimit } from './peer-connections.js';
 
 /**
@@ -51,19 +51,6 @@ function isSame(one: string, other: string): boolean {
 /** What is known of the file, beside its bytes: JSON in base64url. */
 export const PEER_FILE_HEADER = 'stevedore-file';
 
-interface InfoJson {
-  readonly key: string;
-  readonly name: string;
-  readonly size: number;
-  readonly type: string;
-  readonly crc32: string;
-  readonly state: FileState;
-  readonly stagedAt: string;
-  readonly affinityGroup?: string;
-  readonly expiresAt?: string;
-  readonly fileId?: string;
-}
-
 interface Question {
   readonly method: 'GET' | 'DELETE';
   readonly key: string;
@@ -78,7 +65,7 @@ export class GatewayFiles {
   /** Apart: slow readers of large files do not keep small ones waiting. */
   readonly #streams: PeerConnections;
 
-  /** Throws StoreError `invalid_option` for a URL that is none. */
+  /** Throws StoreError `invalid_option` for an invalid URL. */
   constructor(url: string, options: GatewayFilesOptions) {
     this.#url = url;
     this.#options = options;
@@ -100,12 +87,11 @@ export class GatewayFiles {
       const question = { method: 'GET', key, query: `?most=${mostBytes}` } as const;
       const answer = await this.#ask(this.#small, question, limit.signal);
       const { body, statusCode, headers } = answer;
-      const facts = parsed(headers[PEER_FILE_HEADER]);
-      if (!facts || facts.key !== key) {
+      const info = parsed(headers[PEER_FILE_HEADER]);
+      if (info?.key !== key) {
         discard(body);
         throw new Error('it does not say what the file is');
       }
-      const info = infoOf(facts);
       if (statusCode === 204) {
         await body.dump();
         return { info, bytes: undefined };
@@ -230,63 +216,6 @@ export class GatewayFiles {
   }
 }
 
-/** Ends a body that nobody reads; its error would end the process. */
-function discard(body: Readable): void {
-  body.on('error', () => undefined).destroy();
-}
-
-/** Passes a known number of bytes on, and fails at the end where they are not the right ones. */
-class Checked extends Transform {
-  #left: number;
-  #crc32 = 0;
-  readonly #expected: number | undefined;
-  readonly #url: string;
-  readonly #failure: (error: Error) => StoreError;
-
-  /** `failure` makes what the reader gets of what broke the stream. */
-  constructor(
-    bytes: number,
-    expected: number | undefined,
-    url: string,
-    failure: (error: Error) => StoreError,
-  ) {
-    super();
-    this.#left = bytes;
-    this.#expected = expected;
-    this.#url = url;
-    this.#failure = failure;
-  }
-
-  override _transform(
-    chunk: Buffer,
-    _: BufferEncoding,
-    done: (error: Error | null, data?: Buffer) => void,
-  ): void {
-    this.#left -= chunk.length;
-    if (this.#expected !== undefined) this.#crc32 = crc32(chunk, this.#crc32);
-    const isWrong =
-      this.#left === 0 && this.#expected !== undefined && this.#crc32 !== this.#expected;
-    // The last bytes stay behind, so that nobody takes the file for whole.
-    if (this.#left < 0 || isWrong) done(corrupt(this.#url));
-    else done(null, chunk);
-  }
-
-  override _flush(done: (error?: Error | null) => void): void {
-    const isWrong = this.#expected !== undefined && this.#crc32 !== this.#expected;
-    done(this.#left !== 0 || isWrong ? corrupt(this.#url) : null);
-  }
-
-  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    done(error && this.#failure(error));
-  }
-}
-
-function corrupt(url: string): StoreError {
-  return new StoreError('corrupt', `${url} sent bytes that are not the file's`, {
-    retryable: true,
-  });
-}
-
 function unavailable(url: string, cause: unknown): StoreError {
   return new StoreError(
     'storage_unavailable',
@@ -295,36 +224,9 @@ function unavailable(url: string, cause: unknown): StoreError {
   );
 }
 
-function infoOf(facts: InfoJson): FileInfo {
-  const { key, name, size, type, state, affinityGroup, expiresAt, fileId } = facts;
-  return {
-    ...{ key, name, size, type, state },
-    crc32: Number.parseInt(facts.crc32, 16),
-    stagedAt: new Date(facts.stagedAt),
-    ...(affinityGroup === undefined ? {} : { group: affinityGroup }),
-    ...(expiresAt === undefined ? {} : { expiresAt: new Date(expiresAt) }),
-    ...(fileId === undefined ? {} : { fileId }),
-  };
-}
-
-async function collected(stream: Readable): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of stream) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks);
-}
-
-function parsed(header: string | string[] | undefined): InfoJson | undefined {
+function parsed(header: string | string[] | undefined): FileInfo | undefined {
   try {
-    const text = Buffer.from(String(header), 'base64url').toString();
-    const info = JSON.parse(text) as Partial<InfoJson> | null;
-    const isSound =
-      typeof info?.key === 'string' &&
-      typeof info.name === 'string' &&
-      typeof info.type === 'string' &&
-      Number.isSafeInteger(info.size) &&
-      /^[0-9a-f]{8}$/.test(info.crc32 ?? '') &&
-      !Number.isNaN(Date.parse(info.stagedAt ?? ''));
-    return isSound ? (info as InfoJson) : undefined;
+    return infoOf(JSON.parse(Buffer.from(String(header), 'base64url').toString()));
   } catch {
     return undefined;
   }

@@ -8,7 +8,7 @@ const FILE = 'instance';
 
 /**
  * The name of a directory in its deployment, made once: a copy of the directory has the same
- * one, and the map refuses to let both give out keys. Only for who has the directory.
+ * one, and the map refuses to let both give out keys. Only for the process that holds the directory's lock.
  */
 export async function readInstance(directory: string): Promise<string> {
   const path = join(directory, FILE);

@@ -1,5 +1,5 @@
 import type { DeploymentMap, PlacedFile, RemovedFile } from '@stevedore/map';
-import { aboutOf, type Outbox, type OutboxEntry } from '@stevedore/staging';
+import { aboutOf, type FileRow, type Outbox, type OutboxEntry } from '@stevedore/staging';
 
 /**
  * Publishes to the map what waits in the outbox of this server's FileMap, in order. An entry
@@ -70,7 +70,7 @@ export class Publisher {
   }
 }
 
-function placedOf(row: Parameters<typeof aboutOf>[0]): PlacedFile {
+function placedOf(row: FileRow): PlacedFile {
   return {
     key: row.key,
     offset: row.trunk!.offset,

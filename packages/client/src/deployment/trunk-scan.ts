@@ -32,7 +32,6 @@ export interface ScanParts {
   readonly map: Pick<DeploymentMap, 'trunks'>;
   readonly store: Pick<TrunkStore, 'list' | 'read' | 'sizeOf'>;
   readonly signal: AbortSignal;
-  readonly onProgress?: (done: number, all: number) => void;
 }
 
 const TASK_BYTES = 16;
@@ -40,21 +39,26 @@ const FIRST = Buffer.alloc(0);
 const TRUNKS_PER_PAGE = 1_000;
 const READS_AT_ONCE = 8;
 
-/** `since`: older ones are not looked for, in unix milliseconds by the storages' clocks. */
-export async function scanTrunks(parts: ScanParts, since: number): Promise<TrunkScan> {
-  const { map, store, signal, onProgress } = parts;
+/**
+ * `since`: older ones are not looked for, in unix milliseconds by the storages' clocks. `all`: those
+ * that the map knows are given too.
+ */
+export async function scanTrunks(
+  parts: ScanParts,
+  { since = 0, all = false }: { readonly since?: number; readonly all?: boolean } = {},
+): Promise<TrunkScan> {
+  const { map, store, signal } = parts;
   const listed = new Map<string, ListedFile>();
   const problems = await store.list((file) => {
     const isTrunk = file.fileId.endsWith(`.${TRUNK_EXTENSION}`);
     if (isTrunk && file.createdAt >= since) listed.set(file.fileId, file);
   }, signal);
-  for await (const page of pagesOfTrunks(map)) {
+  for await (const page of all ? [] : pagesOfTrunks(map)) {
     signal.throwIfAborted();
     for (const { fileId } of page) listed.delete(fileId);
   }
   const trunks: FoundTrunk[] = [];
   const unlisted = [...problems];
-  let done = 0;
   await each([...listed.values()], async (file) => {
     try {
       const found = await readTask(parts, file);
@@ -63,8 +67,6 @@ export async function scanTrunks(parts: ScanParts, since: number): Promise<Trunk
       signal.throwIfAborted();
       unlisted.push(`${file.fileId} could not be read: ${(error as Error).message}`);
     }
-    done += 1;
-    onProgress?.(done, listed.size);
   });
   return { trunks, unlisted };
 }

@@ -23,7 +23,7 @@ import { StoreChoice } from './store-choice.js';
  * client is closed, repeated while the server says EAGAIN, settled at its end.
  */
 
-/** Pauses before a call is repeated that a server was not ready for. */
+/** Pauses before repeating a call that a server was not ready for. */
 const FIRST_BUSY_PAUSE_MS = 100;
 const BUSY_PAUSE_GROWTH = 3;
 const LONGEST_BUSY_PAUSE_MS = 5_000;
@@ -58,7 +58,7 @@ export class Context {
     this.reportOrphan = reportOrphan;
   }
 
-  /** Asks a tracker, and nobody else. */
+  /** Asks a tracker only. */
   ask<Request, Reply>(
     deadline: Deadline,
     command: Command<Request, Reply>,

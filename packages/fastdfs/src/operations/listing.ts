@@ -90,7 +90,7 @@ function checkListing({ bodyBytes }: FrameHeader): void {
   throw new ProtocolError(`a listing announces ${bodyBytes} bytes`);
 }
 
-/** Throws ProtocolError for what is no listing, or not all of one. */
+/** Throws ProtocolError for a malformed or incomplete listing. */
 async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<ListingLine> {
   let rest: Buffer = Buffer.alloc(0);
   let textBytes = 0;

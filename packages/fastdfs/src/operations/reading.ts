@@ -162,7 +162,7 @@ export class Reading<T> {
       return this.#context.addresses.allowed(servers, tracker, this.#deadline);
     };
     const record = reply.find((each) => names(each, source) && !isGone(each));
-    // An appender may be an old one elsewhere; who has it as it is, the tracker tells.
+    // Other storages may have an older appender; only the tracker knows which are current.
     const isAlike = fileKind(id) !== 'appender' || parseSliceId(id) !== undefined;
     return {
       source: record && isActive(record) ? addresses([record])[0] : undefined,

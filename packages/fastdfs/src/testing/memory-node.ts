@@ -10,7 +10,7 @@ import { type Received, replyFrame, ScriptedServer } from './scripted-server.js'
 /** Answers a request whose body is `body`. Throws ProtocolError with the status of a refusal. */
 export type Handler = (body: Buffer, flags: number) => Buffer | LastReply;
 
-/** A reply that is no frame, and with which the connection ends. */
+/** A reply without a frame, which ends the connection. */
 export interface LastReply {
   readonly bytes: Buffer;
 }

@@ -1,12 +1,18 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { FileInfo, FileStore, GetOptions, Receipt, StoredFile } from '@stevedore/client';
+
+import type { GetOptions, Receipt, Store, StoredFile } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
 import { UnsentBytes } from './http/unsent-bytes.js';
 import type { TransferLimits } from './limits.js';
 import { ProblemError, problemAnswer, toProblem } from './problems.js';
 import type { ResumableRequest, ResumableUploads } from './resumable/resumable.js';
-import { IdempotentUploads, type Stored } from './upload/idempotency.js';
+import {
+  IdempotentUploads,
+  type KeysUnderWay,
+  type Stored,
+  uploadMark,
+} from './upload/idempotency.js';
 import type { UploadPolicy } from './upload/policy.js';
 import { receiveUpload } from './upload/receive.js';
 import { ClientRoom, ProgressGuard } from './upload/request-body.js';
@@ -18,10 +24,12 @@ import { ClientRoom, ProgressGuard } from './upload/request-body.js';
  */
 
 export interface FilesOptions {
-  readonly store: FileStore;
+  readonly store: Store;
   readonly limits: TransferLimits;
   /** How every file is shown, as far as `read` does not say otherwise. */
   readonly presentation?: Pick<Presentation, 'private' | 'inlineTypes' | 'resourcePolicy'>;
+  /** Idempotency keys of uploads under way; default: those of this process. */
+  readonly underWay?: KeysUnderWay;
 }
 
 export interface Upload {
@@ -33,7 +41,7 @@ export interface Upload {
   /** Of a permission that is good for one upload. */
   readonly mark?: Buffer | undefined;
   /** Called before anything is stored; what it throws is the answer. */
-  readonly begin?: () => void;
+  readonly begin?: () => void | Promise<void>;
 }
 
 export interface Reading extends Partial<Presentation> {
@@ -42,7 +50,7 @@ export interface Reading extends Partial<Presentation> {
 }
 
 export class Files {
-  readonly store: FileStore;
+  readonly store: Store;
   /** Bytes of downloads that clients have not taken yet. */
   readonly unsent: UnsentBytes;
   readonly #limits: TransferLimits;
@@ -52,13 +60,13 @@ export class Files {
   readonly #presentation: FilesOptions['presentation'];
   #resuming: Promise<ResumableUploads> | undefined;
 
-  constructor({ store, limits, presentation }: FilesOptions) {
+  constructor({ store, limits, presentation, underWay }: FilesOptions) {
     this.store = store;
     this.unsent = new UnsentBytes(limits);
     this.#limits = limits;
     this.#guard = new ProgressGuard(limits);
     this.#room = new ClientRoom(limits.maxClientBytes);
-    this.#repeats = new IdempotentUploads(store, this.#guard, limits);
+    this.#repeats = new IdempotentUploads(store, this.#guard, limits, underWay);
     this.#presentation = presentation;
   }
 
@@ -78,13 +86,13 @@ export class Files {
     );
   }
 
-  #receive(
+  async #receive(
     request: IncomingMessage,
     response: ServerResponse,
     { policy, client, begin }: Upload,
     once?: Buffer,
   ): Promise<Receipt[]> {
-    begin?.();
+    await begin?.();
     return receiveUpload(request, response, {
       store: this.store,
       limits: this.#limits,
@@ -141,9 +149,27 @@ export class Files {
 
   /** GET and HEAD of what is known about a file. */
   async info({ method }: IncomingMessage, key: string, base?: string): Promise<Answer> {
-    const value = infoJson(await this.store.stat(key), base);
+    return this.#told(method, receiptJson(await this.store.stat(key), base));
+  }
+
+  /** GET and HEAD of the files of an upload that was sent with this Idempotency-Key. */
+  async once(
+    { method }: IncomingMessage,
+    scope: string,
+    key: string,
+    withinMs: number | undefined,
+  ): Promise<Answer> {
+    const within = withinMs === undefined ? {} : { withinMs };
+    const receipts = await this.store.findOnce(uploadMark(scope, key), within);
+    return this.#told(
+      method,
+      receipts.map((receipt) => receiptJson(receipt)),
+    );
+  }
+
+  #told(method: string | undefined, value: unknown): Answer {
     const { content, ...head } = json(200, value, 'no-cache');
-    return method === 'HEAD' || !content ? head : { ...head, content };
+    return method === 'HEAD' ? head : { ...head, content };
   }
 
   /** DELETE. */
@@ -221,20 +247,17 @@ export interface ReceiptJson {
   /** 8 hexadecimal digits. */
   readonly crc32: string;
   readonly state: string;
-  /** ISO 8601; only where the file has an end. */
-  readonly expiresAt?: string;
-}
-
-export interface InfoJson extends ReceiptJson {
-  /** Once merged. */
-  readonly fileId?: string;
-  readonly affinityGroup?: string;
   /** ISO 8601. */
   readonly stagedAt: string;
+  /** ISO 8601; only where the file has an end. */
+  readonly expiresAt?: string;
+  readonly affinityGroup?: string;
+  /** Once merged. */
+  readonly fileId?: string;
 }
 
-/** `base`: where the files are served. */
-function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
+/** A receipt, or what is known of a file. `base`: where the files are served. */
+export function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
   const json: { -readonly [Name in keyof ReceiptJson]: ReceiptJson[Name] } = {
     key: receipt.key,
     url: `${base}/${receipt.key}`,
@@ -243,18 +266,12 @@ function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
     type: receipt.type,
     crc32: receipt.crc32.toString(16).padStart(8, '0'),
     state: receipt.state,
+    stagedAt: receipt.stagedAt.toISOString(),
   };
   if (receipt.expiresAt !== undefined) json.expiresAt = receipt.expiresAt.toISOString();
+  if (receipt.group !== undefined) json.affinityGroup = receipt.group;
+  if (receipt.fileId !== undefined) json.fileId = receipt.fileId;
   return json;
-}
-
-export function infoJson(info: FileInfo, base?: string): InfoJson {
-  return {
-    ...receiptJson(info, base),
-    ...(info.fileId === undefined ? {} : { fileId: info.fileId }),
-    ...(info.group === undefined ? {} : { affinityGroup: info.group }),
-    stagedAt: info.stagedAt.toISOString(),
-  };
 }
 
 /**

@@ -14,10 +14,9 @@ export {
   checkKey,
   Files,
   type FilesOptions,
-  type InfoJson,
-  infoJson,
   type Reading,
   type ReceiptJson,
+  receiptJson,
   type Upload,
 } from './files.js';
 export { MAX_RANGES, wanted } from './http/conditions.js';
@@ -43,6 +42,12 @@ export {
 export { scopeOfUpload } from './resumable/note.js';
 export { DIGEST_HEADERS, digestCheck } from './upload/digests.js';
 export { Form } from './upload/form.js';
-export { type Stored, uploadMark } from './upload/idempotency.js';
+export { type KeysUnderWay, type Stored, uploadMark } from './upload/idempotency.js';
 export { checkPolicy, narrowPolicy, type UploadPolicy } from './upload/policy.js';
-export { ProgressGuard, RequestBody, readWhole, tooLarge } from './upload/request-body.js';
+export {
+  continueIfAsked,
+  ProgressGuard,
+  RequestBody,
+  readWhole,
+  tooLarge,
+} from './upload/request-body.js';

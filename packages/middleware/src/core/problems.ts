@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import { isStoreError, type StoreErrorCode } from '@stevedore/client';
+import { isStoreError, type StoreErrorCode } from '@stevedore/client/connect';
 
 /**
  * Every error a request is answered with: its stable code, its HTTP status and,
@@ -46,6 +46,7 @@ const storeProblems = {
   offset_mismatch: { status: 409 },
   port_in_use: INTERNAL,
   range_not_satisfiable: { status: 416 },
+  refused: { status: 502, detail: 'The gateway behind this server refuses the request.' },
   storage_unavailable: {
     status: 503,
     detail: 'No storage node answers at the moment.',

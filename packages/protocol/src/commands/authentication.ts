@@ -5,8 +5,8 @@ import { CommandCode } from '../constants.js';
 import type { Codec } from '../layout.js';
 
 /**
- * Not of FastDFS, which asks nobody who he is: two commands with which both ends of a
- * connection show that they have the same secret, before anything else. The secret
+ * Not part of FastDFS, which has no authentication: two commands by which both ends of a
+ * connection prove that they have the same secret, before anything else. The secret
  * itself is never sent, and what is sent is worth nothing on another connection.
  */
 
@@ -18,7 +18,7 @@ const MIN_SECRET_BYTES = 16;
 /** One to use, the others while they are exchanged for it. */
 const MAX_SECRETS = 8;
 
-/** AUTH_BEGIN (220): 32 random bytes of the one who connects; the reply is 32 of the other's. */
+/** AUTH_BEGIN (220): 32 random bytes of the connecting side; the reply is 32 of the other's. */
 export const beginAuthentication: Command<Buffer, Buffer> = {
   name: 'AUTH_BEGIN',
   code: CommandCode.authBegin,
@@ -26,7 +26,7 @@ export const beginAuthentication: Command<Buffer, Buffer> = {
   reply: exactly(NONCE_BYTES),
 };
 
-/** AUTH_PROVE (221): the proof of the one who connects; the reply is the other's. */
+/** AUTH_PROVE (221): the proof of the connecting side; the reply is the other's. */
 export const proveAuthentication: Command<Buffer, Buffer> = {
   name: 'AUTH_PROVE',
   code: CommandCode.authProve,
@@ -40,12 +40,12 @@ export interface Nonces {
   readonly server: Buffer;
 }
 
-/** That of the one who connects. */
+/** Of the connecting side. */
 export function clientProof(secret: string, nonces: Nonces): Buffer {
   return proof('stevedore client 1', secret, nonces);
 }
 
-/** That of the one who was connected to; it cannot be had by sending him his own. */
+/** Of the accepting side; its own label keeps a reflected proof from matching. */
 export function serverProof(secret: string, nonces: Nonces): Buffer {
   return proof('stevedore server 1', secret, nonces);
 }

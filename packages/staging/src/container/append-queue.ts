@@ -1,5 +1,5 @@
-import { BATCH_BYTES, BATCH_RECORDS, MIN_HALF_BYTES } from './constants.js';
 import type { NewRecord } from './record.js';
+import { BATCH_BYTES, BATCH_RECORDS, MIN_HALF_BYTES } from './record.js';
 
 /**
  * The queue of group commit: appends that wait, and which of them make the next batch. Under load a

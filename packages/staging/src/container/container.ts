@@ -2,8 +2,13 @@ import { type Disk, hasCode } from '@stevedore/disk';
 import { StoreError } from '../errors.js';
 import type { FileMap, FileMapChange } from '../filemap/filemap.js';
 import { type Append, AppendQueue } from './append-queue.js';
-import { BATCH_RECORDS, RECORD_HEADER_BYTES, RecordType } from './constants.js';
-import { encodeRecordHead, type NewRecord } from './record.js';
+import {
+  BATCH_RECORDS,
+  encodeRecordHead,
+  type NewRecord,
+  RECORD_HEADER_BYTES,
+  RecordType,
+} from './record.js';
 import { changeOfRecord, deletionRecord } from './records.js';
 import { Segment } from './segment.js';
 

@@ -8,8 +8,8 @@ import type {
 } from '../filemap/rows.js';
 import { packMembers, unpackMembers } from '../filemap/rows.js';
 import { BLOCK_BYTES } from './block-checksums.js';
-import { RecordType } from './constants.js';
 import type { NewRecord } from './record.js';
+import { RecordType } from './record.js';
 
 /** The kinds of records: how each is written, and what it changes in the FileMap. */
 

@@ -3,8 +3,9 @@ import { access, rename } from 'node:fs/promises';
 import { type Disk, hasCode, readSmallFile, replaceFile } from '@stevedore/disk';
 import { StoreError } from '../errors.js';
 import { FileMap } from '../filemap/filemap.js';
+import type { HasMap } from '../filemap/outbox.js';
 import type { FileMapChange } from '../filemap/rows.js';
-import { RecordType } from './constants.js';
+import { RecordType } from './record.js';
 import { changeOfRecord } from './records.js';
 import { Segment, segmentNumber } from './segment.js';
 import { type FoundRecord, scanSegment } from './segment-scan.js';
@@ -64,7 +65,7 @@ export function parseOrigin(text: string): number | undefined {
 
 export async function openFileMap(
   directory: string,
-  hasMap: boolean | 'as before',
+  hasMap: HasMap,
   now: number,
   onProblem: (error: Error) => void,
 ): Promise<FileMap> {
@@ -77,7 +78,7 @@ export async function openFileMap(
     onProblem(
       new StoreError(
         'corrupt',
-        `the FileMap is damaged (${(error as Error).message}); it is kept as ${aside} and made anew from the container`,
+        `the FileMap is damaged (${(error as Error).message}); it is kept as ${aside} and rebuilt from the container`,
         { cause: error },
       ),
     );

@@ -1,8 +1,14 @@
 import { crc32 } from 'node:zlib';
 import { isMediumFailure } from '@stevedore/disk';
 import { isBlockListOf } from './block-checksums.js';
-import { RECORD_HEADER_BYTES, RecordType, SEGMENT_HEADER_BYTES } from './constants.js';
-import { decodeRecordHeader, isRecordHeadIntact, type RecordHeader } from './record.js';
+import {
+  decodeRecordHeader,
+  isRecordHeadIntact,
+  RECORD_HEADER_BYTES,
+  type RecordHeader,
+  RecordType,
+  SEGMENT_HEADER_BYTES,
+} from './record.js';
 import { CHUNK_BYTES, type Segment, Unreadable } from './segment.js';
 
 /** Scans the records of a segment at start. */

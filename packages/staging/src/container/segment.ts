@@ -2,8 +2,12 @@ import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { serial } from '@stevedore/async';
 import { type Disk, type DiskFile, hasCode, isMediumFailure, removeIfThere } from '@stevedore/disk';
-import { SEGMENT_HEADER_BYTES } from './constants.js';
-import { decodeSegmentHeader, encodeSegmentHeader, type SegmentHeader } from './record.js';
+import {
+  decodeSegmentHeader,
+  encodeSegmentHeader,
+  SEGMENT_HEADER_BYTES,
+  type SegmentHeader,
+} from './record.js';
 
 /** What is read of a segment at a time, where all of it is. */
 export const CHUNK_BYTES = 2 ** 20;

@@ -112,7 +112,7 @@ export class Spool {
   }
 
   /**
-   * Checksums of its blocks, read anew; undefined if its bytes are not those expected, or cannot be
+   * Checksums of its blocks, read again; undefined if its bytes are not those expected, or cannot be
    * read.
    */
   async checksums(

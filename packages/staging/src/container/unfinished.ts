@@ -185,7 +185,7 @@ export class Unfinished {
         await file.truncate(start);
         this.#grow(entry, start - entry.bytes);
       } else {
-        // What arrived before is kept; that it cannot be is told by the first error.
+        // What arrived before is kept; if it cannot be, the first error is reported.
         await flush().catch(() => undefined);
         await this.#makeDurable(name, entry, file);
       }

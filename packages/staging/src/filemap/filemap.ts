@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { applySchema, openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
-import { LOST_SEGMENT } from '../container/constants.js';
-import { Outbox } from './outbox.js';
+import { LOST_SEGMENT } from '../container/record.js';
+import { type HasMap, Outbox } from './outbox.js';
 import { FileMapQueries } from './queries.js';
 import type {
   AdoptedFile,
@@ -120,7 +120,7 @@ export class FileMap extends FileMapQueries {
   readonly #forgetMarked = this.run<[segment: number]>('DELETE FROM marked WHERE segment = ?');
   readonly #forgetSegment = this.run<[segment: number]>('DELETE FROM segments WHERE number = ?');
 
-  private constructor(database: SqliteDatabase, hasMap: boolean | 'as before') {
+  private constructor(database: SqliteDatabase, hasMap: HasMap) {
     super(database);
     this.#database = database;
     this.outbox = Outbox.open(database, hasMap);
@@ -137,7 +137,7 @@ export class FileMap extends FileMapQueries {
    * `hasMap`: changes are noted for the deployment's map. Throws when the file is no sound
    * database; the caller moves it aside and rebuilds.
    */
-  static open(path: string, hasMap: boolean | 'as before' = false): FileMap {
+  static open(path: string, hasMap: HasMap = false): FileMap {
     const database = openDatabase(path);
     try {
       database.pragma('journal_mode = WAL');

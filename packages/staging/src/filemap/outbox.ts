@@ -59,6 +59,12 @@ const TRIGGERS = `
   CREATE TEMP TRIGGER outbox_held AFTER INSERT ON main.holds
     BEGIN INSERT INTO outbox (trunk, key) VALUES (NEW.trunk, NEW.key); END;`;
 
+/** Whether changes are noted for the map of a deployment. */
+export type HasMap = boolean | 'as before' | 'anew';
+
+/** Which entry was the last when all were entered: while one of those waits, none is missing. */
+const FILL_MARK = 'fill';
+
 export class Outbox extends Statements {
   readonly #entries = this.all<
     [limit: number],
@@ -69,6 +75,9 @@ export class Outbox extends Statements {
     `${FILES} JOIN trunks t ON t.id = f.trunk WHERE f.trunk = ? AND f.deleted IS NULL`,
   );
   readonly #forget = this.run<[upTo: number]>('DELETE FROM outbox WHERE id <= ?');
+  readonly #endFill = this.run<[upTo: number]>(
+    `DELETE FROM marks WHERE name = '${FILL_MARK}' AND CAST(value AS INTEGER) <= ?`,
+  );
   readonly #count = this.value<[], number>('SELECT count(*) FROM outbox');
 
   private constructor(database: SqliteDatabase) {
@@ -79,15 +88,17 @@ export class Outbox extends Statements {
   /**
    * The outbox of a FileMap; undefined without a map. What a FileMap did while it had none
    * is not known, so then all of it is entered again. `as before`: as the last opening left it.
+   * `anew`: all is entered, unless an earlier opening has done so and not all is published yet.
    */
-  static open(database: SqliteDatabase, hasMap: boolean | 'as before'): Outbox | undefined {
+  static open(database: SqliteDatabase, hasMap: HasMap): Outbox | undefined {
     const isThere =
       database
         .prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'outbox'")
         .get() !== undefined;
-    const isWanted = hasMap === 'as before' ? isThere : hasMap;
+    const isWanted = hasMap === 'as before' ? isThere : hasMap !== false;
     if (isThere && !isWanted) database.exec('DROP TABLE outbox');
     if (isWanted && !isThere) database.transaction(() => database.exec(`${TABLE};${EVERYTHING}`))();
+    else if (hasMap === 'anew') enterAll(database);
     return isWanted ? new Outbox(database) : undefined;
   }
 
@@ -112,5 +123,20 @@ export class Outbox extends Statements {
   /** The map has all up to this one. */
   forget(upTo: number): void {
     this.#forget(upTo);
+    this.#endFill(upTo);
   }
+}
+
+function enterAll(database: SqliteDatabase): void {
+  const value = (sql: string) => database.prepare(sql).pluck().get() as number | null | undefined;
+  const last = value(`SELECT CAST(value AS INTEGER) FROM marks WHERE name = '${FILL_MARK}'`);
+  const first = value('SELECT min(id) FROM outbox');
+  if (last != null && first != null && first <= last) return;
+  database.transaction(() => {
+    database.exec(EVERYTHING);
+    database.exec(
+      `INSERT OR REPLACE INTO marks (name, value)
+        SELECT '${FILL_MARK}', coalesce(max(id), 0) FROM outbox`,
+    );
+  })();
 }

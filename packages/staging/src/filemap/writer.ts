@@ -11,8 +11,7 @@ import type {
   TrunkRow,
 } from './rows.js';
 import { NO_FILES, packMembers } from './rows.js';
-import { PLACES, Statements } from './schema.js';
-import { prepareSteps, type Steps } from './steps.js';
+import { PLACES, prepareSteps, Statements, type Steps } from './schema.js';
 
 /**
  * What records of the container and confirmations of trunks change in the FileMap's tables, within

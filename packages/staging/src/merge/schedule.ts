@@ -70,7 +70,7 @@ export class Inflow {
   /** Folds what came since the last call into the average and returns it. */
   bytesPerSecond(now: number): number {
     const elapsedMs = now - this.#since;
-    // A clock set back starts the measurement anew.
+    // A clock set back restarts the measurement.
     if (elapsedMs < 0) this.#since = now;
     if (elapsedMs < 1) return this.#rate;
     const current = (this.#pendingBytes / elapsedMs) * 1000;

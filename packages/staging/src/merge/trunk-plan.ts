@@ -105,7 +105,10 @@ export function encodeMemberHeader(row: FileRow): Buffer {
 }
 
 /** What a trunk's directory says of a file: name, type, group, and when it was staged. */
-export function aboutOf(row: FileRow): string {
+export function aboutOf(
+  row: Pick<FileRow, 'name' | 'type' | 'group' | 'stagedAt' | 'was'> &
+    Partial<Pick<FileRow, 'expiresAt'>>,
+): string {
   const { name, type, group, stagedAt, was, expiresAt } = row;
   return JSON.stringify({
     name,

@@ -5,8 +5,8 @@ import {
   TAIL_BYTES,
   type TrunkEntry,
 } from '@stevedore/protocol';
-import { KEY_BYTES } from '../container/constants.js';
 import type { Container } from '../container/container.js';
+import { KEY_BYTES } from '../container/record.js';
 import { readFileMeta, readPlaces } from '../container/records.js';
 import type { Spool } from '../container/spool.js';
 import type { AdoptedFile, FileMap, TrunkRow } from '../filemap/filemap.js';

@@ -1,4 +1,4 @@
-import { LOST_SEGMENT } from '../container/constants.js';
+import { LOST_SEGMENT } from '../container/record.js';
 import { type FileRow, localDamage, type TrunkRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
 import type { Orphan, OrphanReport, PossibleOrphan } from './orphans.js';

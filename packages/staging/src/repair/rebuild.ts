@@ -149,7 +149,7 @@ function incomplete(unread: readonly UnreadTrunk[]): StoreError {
   const { error } = unread[0]!;
   return new StoreError(
     'storage_unavailable',
-    `the FileMap is being made anew and ${unread.length} trunk(s) could not be read yet (${error.message}); their files are found once FastDFS answers`,
+    `the FileMap is being rebuilt and ${unread.length} trunk(s) could not be read yet (${error.message}); their files are found once FastDFS answers`,
     { cause: error, retryable: true },
   );
 }
@@ -157,7 +157,7 @@ function incomplete(unread: readonly UnreadTrunk[]): StoreError {
 function unreadable({ trunk, error }: UnreadTrunk): StoreError {
   return new StoreError(
     'corrupt',
-    `the FileMap was made anew but for the files of ${trunk.fileId}, which could not be read (${error.message}); if it cannot be brought back, stevedore fsck tells what is lost`,
+    `the FileMap was rebuilt but for the files of ${trunk.fileId}, which could not be read (${error.message}); if it cannot be brought back, stevedore fsck tells what is lost`,
     { cause: error },
   );
 }

@@ -72,7 +72,7 @@ export class Deletions {
 function unknownYet(key: Buffer): StoreError {
   return new StoreError(
     'storage_unavailable',
-    `the FileMap is being made anew and does not know ${formatKey(key)} yet`,
+    `the FileMap is being rebuilt and does not know ${formatKey(key)} yet`,
     { retryable: true },
   );
 }

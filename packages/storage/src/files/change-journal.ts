@@ -64,7 +64,7 @@ export class ChangeJournal {
     this.redone = redone;
   }
 
-  /** Carries through what was recorded before, and begins anew. */
+  /** Carries out what was recorded before, and begins an empty journal. */
   static async open(
     disk: Disk,
     dataDirectory: string,

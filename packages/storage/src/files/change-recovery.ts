@@ -3,7 +3,7 @@ import { type Disk, removeIfThere } from '@stevedore/disk';
 import { DELETED_SUFFIX, TEMPORARY_DIRECTORY } from '../layout.js';
 import { decodeRecords, type JournalChange, type JournalRecord } from './change-journal-format.js';
 import type { FileBackend } from './file-backend.js';
-import { copyBytes } from './reading.js';
+import { copyBytes } from './file-backend.js';
 
 /**
  * What a crash left of changes is carried through. Doing again, in order, what had

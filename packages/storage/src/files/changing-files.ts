@@ -2,10 +2,10 @@ import type { DiskFile, FileStat } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
 import { asError, StatusError } from '@stevedore/wire';
 import type { Change } from '../replication/journal.js';
+import { copyBytes } from './file-backend.js';
 import type { FileParts } from './file-parts.js';
 import type { Piece } from './incoming-file.js';
 import type { OpenFile } from './open-files.js';
-import { copyBytes } from './reading.js';
 
 /**
  * Files that may change: appenders. Changes of one file take turns, and a reader

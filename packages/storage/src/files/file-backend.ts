@@ -1,4 +1,6 @@
 import type { DiskFile, DiskLink } from '@stevedore/disk';
+import { Status } from '@stevedore/protocol';
+import { StatusError } from '@stevedore/wire';
 
 /**
  * Where stored files and their metadata are. A file is known by the path that its name
@@ -9,8 +11,11 @@ import type { DiskFile, DiskLink } from '@stevedore/disk';
  * and what was created, moved, linked or removed with `sync` of its path.
  */
 export interface FileBackend {
-  /** A file without a name; `temporary` is free for it on the disk until it gets one. */
-  create(temporary: string): Promise<NewFile>;
+  /**
+   * A file without a name; `temporary` is free for it on the disk until it gets one.
+   * `isWrittenOnce`: as in `Disk.create`.
+   */
+  create(temporary: string, isWrittenOnce?: boolean): Promise<NewFile>;
   /** ENOENT if there is none; ELOOP for a link. */
   openToRead(path: string): Promise<ReadableFile>;
   /** To read and to change in place. */
@@ -51,4 +56,43 @@ export interface StoredMetadata {
   readonly text: Buffer;
   /** Unix seconds. */
   readonly mtimeSeconds: number;
+}
+
+/** Ways to read files. */
+
+/** Bytes of a copy that are held in memory. */
+const COPY_BYTES = 1024 * 1024;
+
+/** Fills the target; a file that ends before is an error. */
+export async function readInto(
+  target: Buffer,
+  file: ReadableFile,
+  position: number,
+): Promise<Buffer> {
+  const read = await file.readAt(target, position);
+  if (read < target.length) throw new Error(`a file is ${target.length - read} bytes short`);
+  return target;
+}
+
+/** Copies the first bytes of a file to a place in another one. */
+export async function copyBytes(
+  from: ReadableFile,
+  bytes: number,
+  to: DiskFile,
+  position: number,
+): Promise<void> {
+  for (let at = 0; at < bytes; at += COPY_BYTES) {
+    const chunk = Buffer.allocUnsafe(Math.min(COPY_BYTES, bytes - at));
+    await to.writeAt([await readInto(chunk, from, at)], position + at);
+  }
+}
+
+/** Undefined where status 2 says that there is nothing. */
+export async function ifThere<Found>(looking: Promise<Found>): Promise<Found | undefined> {
+  try {
+    return await looking;
+  } catch (error) {
+    if (error instanceof StatusError && error.status === Status.notFound) return undefined;
+    throw error;
+  }
 }

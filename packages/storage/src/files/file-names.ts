@@ -37,7 +37,7 @@ export interface NameParts extends Content {
   readonly createdAtSeconds: number;
   /** `M00/3F/A2/`. */
   readonly directory: string;
-  /** What stands behind the encoded fields, drawn anew for each name where it is random. */
+  /** What stands behind the encoded fields, drawn for each name where it is random. */
   readonly tail: () => string;
 }
 

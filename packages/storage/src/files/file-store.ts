@@ -78,14 +78,14 @@ export class FileStore {
 
   /**
    * Receives a file that another member has, under its settled name, in the place of
-   * one that is there. `keep` is asked once all bytes are here, and no other change of
-   * the file is under way, whether what is there is to stay; then the bytes are dropped.
+   * one that is there. `change` is asked once all bytes are here, and no other change of
+   * the file is under way; if there is none, what is there stays and the bytes are dropped.
    */
   async receive(
     id: FileId,
     payload: Payload,
-    change: Change,
-    keep: (path: string) => Promise<boolean>,
+    mtimeSeconds: number,
+    change: (path: string) => Promise<Change | undefined>,
   ): Promise<void> {
     const { files, locks, storePaths } = this.#parts;
     const path = this.pathOf(id);
@@ -94,18 +94,21 @@ export class FileStore {
       this.#parts.storePaths.of(path).temporaryFile(),
       payload,
       async (incoming) => {
-        await incoming.finish(change.seconds());
+        // One look at what is there is enough where nothing has to be written before it.
+        if (!incoming.isInMemory) await incoming.finish(mtimeSeconds);
         await locks.run(path, async () => {
-          if (await keep(path)) {
+          const made = await change(path);
+          if (!made) {
             await incoming.discard();
             return;
           }
+          if (incoming.isInMemory) await incoming.finish(mtimeSeconds);
           // What was once changed in the old file must not be repeated in the new one.
           const journal = storePaths.journalOf(path);
           if (journal.has(path)) await journal.forget(path);
           try {
             await incoming.moveTo(path);
-            await this.#noted(path, change.note('C', id.name));
+            await this.#noted(path, made.note('C', id.name));
           } finally {
             files.forget(path);
           }
@@ -230,7 +233,8 @@ export class FileStore {
     payload: Payload,
     use: (incoming: IncomingFile) => Promise<Result>,
   ): Promise<Result> {
-    const incoming = new IncomingFile(await this.#parts.backend.create(temporary));
+    const { backend } = this.#parts;
+    const incoming = new IncomingFile((isWrittenOnce) => backend.create(temporary, isWrittenOnce));
     try {
       await incoming.receive(payload);
       return await use(incoming);

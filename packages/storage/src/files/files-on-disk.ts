@@ -14,8 +14,8 @@ export class FilesOnDisk implements FileBackend {
     this.#temporaryFile = temporaryFile;
   }
 
-  create(temporary: string): Promise<NewFile> {
-    return newFileOnDisk(this.#disk, temporary);
+  create(temporary: string, isWrittenOnce?: boolean): Promise<NewFile> {
+    return newFileOnDisk(this.#disk, temporary, isWrittenOnce);
   }
 
   openToRead(path: string): Promise<ReadableFile> {
@@ -81,7 +81,7 @@ export class FilesOnDisk implements FileBackend {
   }
 
   async #writeMetadata(path: string, { text, mtimeSeconds }: StoredMetadata): Promise<void> {
-    const file = await this.create(this.#temporaryFile(path));
+    const file = await this.create(this.#temporaryFile(path), true);
     try {
       try {
         await file.content.writeAt([text], 0);
@@ -106,9 +106,13 @@ export class FilesOnDisk implements FileBackend {
   }
 }
 
-export async function newFileOnDisk(disk: Disk, temporary: string): Promise<NewFile> {
+export async function newFileOnDisk(
+  disk: Disk,
+  temporary: string,
+  isWrittenOnce?: boolean,
+): Promise<NewFile> {
   return {
-    content: await disk.create(temporary),
+    content: await disk.create(temporary, isWrittenOnce),
     moveTo: (path) => disk.rename(temporary, path),
     discard: () => disk.unlink(temporary),
   };

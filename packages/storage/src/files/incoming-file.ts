@@ -3,9 +3,9 @@ import { crc32 } from 'node:zlib';
 import type { Disk, DiskFile } from '@stevedore/disk';
 import type { Payload } from '@stevedore/wire';
 import { pieceName } from '../layout.js';
-import type { NewFile, ReadableFile } from './file-backend.js';
+import type { NewFile } from './file-backend.js';
+import { copyBytes } from './file-backend.js';
 import { newFileOnDisk } from './files-on-disk.js';
-import { copyBytes } from './reading.js';
 
 /**
  * What may be written before a sync is begun. A large file that is synced only at
@@ -13,20 +13,27 @@ import { copyBytes } from './reading.js';
  */
 const SYNC_EVERY_BYTES = 4 * 2 ** 20;
 
+/** What is not larger is received in memory, and written to the disk in one step. */
+export const MEMORY_BYTES = 64 * 1024;
+
 /**
- * A file that is being received, under a temporary name. Either it gets its
- * name (`moveTo`) or nothing of it is left (`discard`).
+ * A file that is being received: a small one in memory until it is finished, any other under
+ * a temporary name. Either it gets its name (`moveTo`) or nothing of it is left (`discard`).
  */
 export class IncomingFile {
-  readonly #file: NewFile;
-  #open = true;
+  readonly #create: (isWrittenOnce: boolean) => Promise<NewFile>;
+  #created: NewFile | undefined;
+  #open = false;
+  /** Of a small file, before it is finished. */
+  #chunks: Buffer[] | undefined;
   #bytes = 0;
   #crc32 = 0;
   #unsyncedBytes = 0;
   #syncing: Promise<void> | undefined;
 
-  constructor(file: NewFile) {
-    this.#file = file;
+  /** `create` makes the temporary file. */
+  constructor(create: (isWrittenOnce: boolean) => Promise<NewFile>) {
+    this.#create = create;
   }
 
   /** Of what has been written. */
@@ -38,12 +45,20 @@ export class IncomingFile {
     return this.#bytes;
   }
 
-  /** Writes what the client sends, as fast as the disk takes it. */
+  /** True if nothing is on the disk before `finish`. */
+  get isInMemory(): boolean {
+    return this.#chunks !== undefined;
+  }
+
+  /** Writes what the client sends, as fast as the disk takes it, if it is too much for memory. */
   async receive(payload: Payload): Promise<void> {
+    if (payload.remaining <= MEMORY_BYTES) this.#chunks = [];
+    else await this.#begin(false);
     for (;;) {
       const chunks = await payload.next();
       if (chunks.length === 0) return;
-      await this.#file.content.writeAt(chunks, this.#bytes);
+      if (this.#chunks) this.#chunks.push(...chunks);
+      else await this.content.writeAt(chunks, this.#bytes);
       for (const chunk of chunks) {
         this.#crc32 = crc32(chunk, this.#crc32);
         this.#bytes += chunk.length;
@@ -53,31 +68,41 @@ export class IncomingFile {
     }
   }
 
+  async #begin(isWrittenOnce: boolean): Promise<void> {
+    this.#created = await this.#create(isWrittenOnce);
+    this.#open = true;
+  }
+
   /** One sync at a time goes on while the next bytes arrive. */
   async #beginSync(): Promise<void> {
     await this.#syncing;
     this.#unsyncedBytes = 0;
-    this.#syncing = this.#file.content.sync();
+    this.#syncing = this.content.sync();
     // Its failure is thrown where it is waited for.
     this.#syncing.catch(() => {});
   }
 
   /** Makes the content durable, with the modification time given. */
   async finish(mtimeSeconds: number): Promise<void> {
+    if (this.#chunks) {
+      await this.#begin(true);
+      await this.content.writeAt(this.#chunks, 0);
+      this.#chunks = undefined;
+    }
     await this.#syncing;
-    await this.#file.content.setModified(mtimeSeconds);
-    await this.#file.content.sync();
+    await this.content.setModified(mtimeSeconds);
+    await this.content.sync();
     await this.#close();
   }
 
   /** Makes the content durable under the temporary name, and goes on. */
   async sync(): Promise<void> {
     await this.#syncing;
-    await this.#file.content.sync();
+    await this.content.sync();
   }
 
-  /** What has been received, before it is finished. */
-  get content(): ReadableFile {
+  /** What has been received of a large file, before it is finished. */
+  get content(): DiskFile {
     return this.#file.content;
   }
 
@@ -87,14 +112,19 @@ export class IncomingFile {
 
   async discard(): Promise<void> {
     await this.#close();
-    await this.#file.discard();
+    await this.#created?.discard();
+  }
+
+  get #file(): NewFile {
+    if (!this.#created) throw new TypeError('the file is in memory yet');
+    return this.#created;
   }
 
   async #close(): Promise<void> {
     if (!this.#open) return;
     this.#open = false;
     await this.#syncing?.catch(() => {});
-    await this.#file.content.close();
+    await this.content.close();
   }
 }
 
@@ -103,8 +133,6 @@ export class IncomingFile {
  * is touched, so that a client that goes away in the middle changes nothing:
  * in memory if they are few, else in a temporary file.
  */
-
-const MEMORY_BYTES = 64 * 1024;
 
 export interface Piece {
   readonly bytes: number;
@@ -144,7 +172,7 @@ async function inMemory(payload: Payload): Promise<Piece> {
 }
 
 async function inTemporaryFile(disk: Disk, path: string, payload: Payload): Promise<Piece> {
-  const incoming = new IncomingFile(await newFileOnDisk(disk, path));
+  const incoming = new IncomingFile(() => newFileOnDisk(disk, path));
   try {
     await incoming.receive(payload);
   } catch (error) {

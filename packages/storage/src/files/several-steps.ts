@@ -8,7 +8,7 @@ import { foreseen } from './open-files.js';
 /**
  * A file that is moved or removed with all that lies beside it, which takes several steps
  * of the disk: the journal knows of it before the first one, so that after a power failure
- * in the midst it has happened as a whole or not at all. Only to be called by who has the
+ * in between it has happened as a whole or not at all. Only to be called under the
  * file for itself.
  */
 export class SeveralSteps {

@@ -12,9 +12,9 @@ import { StatusError } from '@stevedore/wire';
 import type { SliceReader } from '../slices/slice-reader.js';
 import { sliceKey } from './caches.js';
 import type { ChangingFiles } from './changing-files.js';
+import { ifThere, readInto } from './file-backend.js';
 import type { FileStore } from './file-store.js';
 import type { OpenFiles } from './open-files.js';
-import { ifThere, readInto } from './reading.js';
 
 /**
  * Whole small files and slices, through the cache. Every handler that makes, changes or removes a
@@ -68,7 +68,7 @@ export class SmallFiles {
     return cache.find(path) ?? this.#fetch(id, path);
   }
 
-  /** All of the file's bytes if they are at hand, for who wants a part of them. */
+  /** All of the file's bytes if they are in memory, for a read of a part. */
   find(id: FileId): Buffer | undefined | Promise<Buffer | undefined> {
     const { store, cache, slices } = this.#parts;
     const slice = parseSliceId(id);

@@ -11,9 +11,9 @@ import {
 } from '@stevedore/protocol';
 import { control, type Handler, type Payload, receiving, StatusError } from '@stevedore/wire';
 import type { ChangingFile } from '../files/changing-files.js';
+import { readInto } from '../files/file-backend.js';
 import { type Piece, receivePiece } from '../files/incoming-file.js';
 import type { OpenFile } from '../files/open-files.js';
-import { readInto } from '../files/reading.js';
 import type { Change } from '../replication/journal.js';
 import { requestedFile, type StorageService } from '../service.js';
 

@@ -1,16 +1,23 @@
+import { dirname, relative, resolve } from 'node:path';
 import {
+  createLink,
   deleteFile,
   type FileId,
+  fileKind,
   isExtension,
   isTrunkId,
+  parseFileName,
   parseSliceId,
   Status,
+  slaveName,
   type UploadRequest,
   uploadAppenderFile,
   uploadFile,
+  uploadSlaveFile,
 } from '@stevedore/protocol';
 import {
   asError,
+  codeOf,
   control,
   type Handler,
   type Payload,
@@ -18,9 +25,9 @@ import {
   StatusError,
 } from '@stevedore/wire';
 import type { NewKind } from '../files/file-names.js';
-import { METADATA_SUFFIX } from '../layout.js';
+import { isReservedName, METADATA_SUFFIX } from '../layout.js';
 import type { Change } from '../replication/journal.js';
-import { requestedFile, type StorageService } from '../service.js';
+import { hasFile, requestedFile, type StorageService } from '../service.js';
 
 /** UPLOAD_FILE, UPLOAD_APPENDER_FILE: answered once the file is durable under its name. */
 export function uploadHandlers<Session>(service: StorageService): Handler<Session>[] {
@@ -50,7 +57,7 @@ export function uploadHandlers<Session>(service: StorageService): Handler<Sessio
 }
 
 /** Removes a file that too few members have got; what remains of it is an orphan. */
-export async function forget(service: StorageService, id: FileId, change: Change): Promise<void> {
+async function forget(service: StorageService, id: FileId, change: Change): Promise<void> {
   try {
     await service.store.remove(id, change);
   } catch (error) {
@@ -59,7 +66,7 @@ export async function forget(service: StorageService, id: FileId, change: Change
 }
 
 /** Status 22 for an extension that no file may have. */
-export function checkExtension(extension: string): void {
+function checkExtension(extension: string): void {
   if (!isExtension(extension) || extension.endsWith(METADATA_SUFFIX)) {
     throw new StatusError(Status.invalid, 'a malformed extension');
   }
@@ -87,4 +94,101 @@ export function deleteHandler<Session>(service: StorageService): Handler<Session
     await replication.run('gone', (change) => removeFile(service, id, change));
     return undefined;
   });
+}
+
+/** UPLOAD_SLAVE_FILE and CREATE_LINK: files that hang on another one. */
+export function slaveHandlers<Session>(service: StorageService): Handler<Session>[] {
+  const { backend, store, settings, storePaths, identity, replication } = service;
+  const { group } = settings;
+
+  /** The name of a slave, by the master's; status 22 if there can be none, 2 without the master. */
+  const slaveOf = async (master: string, prefix: string, extension: string): Promise<FileId> => {
+    if (prefix === '') throw new StatusError(Status.invalid, 'a slave needs a prefix');
+    if (!isPrefix(prefix)) throw new StatusError(Status.invalid, 'a malformed prefix');
+    checkExtension(extension);
+    const masterId = requestedFile(service, { group, name: master });
+    const id = parseFileName(group, slaveName(masterId.name, prefix, extension));
+    // Such a name would be taken for a file of the storage itself or for a slice.
+    if (!id || isReservedName(id.base) || parseSliceId(id)) {
+      throw new StatusError(Status.invalid, 'a slave cannot have such a name');
+    }
+    if (!(await hasFile(service, masterId))) throw new StatusError(Status.notFound, master);
+    return id;
+  };
+
+  return [
+    receiving(uploadSlaveFile, async ({ master, prefix, extension, size }, payload) => {
+      const id = await slaveOf(master, prefix, extension);
+      const { storePath } = await service.storePaths.roomFor(size, id.storePathIndex);
+      const done = storePath.announce(size);
+      try {
+        const after = replication.tombstones.at(id.name) ?? 0;
+        await replication.run(
+          'new',
+          (change) => store.storeAs(id, payload, change, after),
+          (_, change) => forget(service, id, change),
+        );
+      } finally {
+        done();
+      }
+      return { group, name: id.name };
+    }),
+    control(createLink, async (request) => {
+      if (request.group !== group) throw new StatusError(Status.invalid, 'another group');
+      checkExtension(request.extension);
+      const { master, prefix, extension } = request;
+      const sourceId = requestedFile(service, { group, name: request.source });
+      if (fileKind(sourceId) === 'appender') {
+        throw new StatusError(Status.invalid, 'a link leads to a file that never changes');
+      }
+      const slave = master === '' ? undefined : await slaveOf(master, prefix, extension);
+      if (slave && fileKind(slave) === 'appender') {
+        throw new StatusError(Status.invalid, 'a link cannot change');
+      }
+      const path = store.pathOf(sourceId);
+      const opened = await service.files.acquire(path);
+      opened.release();
+      const target = await endOf(path);
+      const storePathIndex = slave ? slave.storePathIndex : sourceId.storePathIndex;
+      const root = storePaths.at(storePathIndex).path;
+      // Good from any directory: no two digits are the same as these letters.
+      const from = (each: string): string => relative(resolve(root, 'data', 'HH', 'LL'), each);
+      const linked = { path: from(target), name: sourceId.name, bytes: opened.stat.size };
+      if (slave) {
+        await replication.run(
+          'new',
+          (change) => store.linkAs(slave, linked, change),
+          (_, change) => forget(service, slave, change),
+        );
+        return { group, name: slave.name };
+      }
+      const source = identity.source();
+      const id = await replication.run(
+        'new',
+        (change) =>
+          store.linkTo(linked, { kind: 'normal', storePathIndex, extension, source }, change),
+        (made, change) => forget(service, made, change),
+      );
+      return { group, name: id.name };
+    }),
+  ];
+
+  /** The file itself, if `path` is a link to it. */
+  async function endOf(path: string): Promise<string> {
+    try {
+      return resolve(dirname(path), (await backend.readLink(path)).target);
+    } catch (error) {
+      if (codeOf(error) === 'EINVAL') return path;
+      throw error;
+    }
+  }
+}
+
+/** As an extension, but longer. */
+function isPrefix(prefix: string): boolean {
+  return (
+    isExtension(prefix.slice(0, 6)) &&
+    isExtension(prefix.slice(6, 12)) &&
+    isExtension(prefix.slice(12))
+  );
 }

@@ -171,8 +171,12 @@ export class Binlog {
     if (!file) throw new Error('the log is not open');
     const bytes = Buffer.concat(lines);
     try {
-      await file.writeAt([bytes], this.#offset);
-      await file.sync();
+      if (file.writeDurablyAt) {
+        await file.writeDurablyAt([bytes], this.#offset);
+      } else {
+        await file.writeAt([bytes], this.#offset);
+        await file.sync();
+      }
     } catch (error) {
       // What of the lines is there must not become part of the next ones.
       await file.truncate(this.#offset).catch((again: unknown) => this.#onError(asError(again)));

@@ -6,7 +6,7 @@ import {
   syncSrcReq,
 } from '@stevedore/protocol';
 import { type Address, ConnectionError, Peer, type PeerOptions } from '@stevedore/wire';
-import { ifThere } from '../files/reading.js';
+import { ifThere } from '../files/file-backend.js';
 import { isUnfinished, type Members } from './members.js';
 
 /**
@@ -54,7 +54,7 @@ export class FirstCopies {
     return this.#report(peer, StorageStatus.syncing);
   }
 
-  /** Tells the trackers that the member has everything: it is alive with its next beat. */
+  /** Reports to the trackers that the member has everything: it is active with its next beat. */
   ended(peer: ServerBrief): Promise<void> {
     return this.#report(peer, StorageStatus.offline);
   }

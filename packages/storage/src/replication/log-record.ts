@@ -63,7 +63,7 @@ export interface LoggedName {
   readonly part: 'file' | 'metadata' | 'deleted slices';
 }
 
-/** Undefined for what is no name of a file in one of the store paths. */
+/** Undefined for anything but the name of a file in one of the store paths. */
 export function parseLoggedName(
   group: string,
   name: string,

@@ -69,7 +69,7 @@ export class Members {
     );
   }
 
-  /** Has every tracker asked soon for what is new. */
+  /** Asks every tracker soon for news. */
   refresh(): void {
     for (const ask of this.#askers) ask();
   }

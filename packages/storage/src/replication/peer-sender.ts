@@ -24,8 +24,12 @@ import { isUnfinished } from './members.js';
 import { type MarkFile, MarkKeeper } from './progress.js';
 import { type Sending, SentFiles } from './sending.js';
 
-/** How far the other members of a storage's group have its log, for who watches it. */
+/**
+ * How a member catches up: this storage's log is pushed to it, in one session after the other,
+ * from the mark up to which it has it, as long as it is a member.
+ */
 
+/** How far the other members of the group have the log, for monitoring. */
 export interface ReplicationStatus {
   readonly members: readonly MemberStatus[];
 }
@@ -38,11 +42,6 @@ export interface MemberStatus {
   /** Changes that it refused. */
   readonly refused: number;
 }
-
-/**
- * Pushes this storage's log to one other member, in one session after the other,
- * as long as it is a member.
- */
 
 export interface PeerSenderParts {
   readonly service: StorageService;

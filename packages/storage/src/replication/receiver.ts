@@ -12,8 +12,8 @@ import {
 } from '@stevedore/protocol';
 import { type Payload, StatusError } from '@stevedore/wire';
 import { cutting, writing } from '../files/changing-files.js';
-import { receivePiece } from '../files/incoming-file.js';
-import { ifThere } from '../files/reading.js';
+import { ifThere } from '../files/file-backend.js';
+import { MEMORY_BYTES, receivePiece } from '../files/incoming-file.js';
 import { removeFile } from '../handlers/upload.js';
 import type { StorageService } from '../service.js';
 import { ReceivedChange } from './journal.js';
@@ -29,6 +29,16 @@ import type { StorageSession } from './members.js';
 
 /** Longest metadata or list of deleted slices that is taken. */
 const MAX_BESIDE_BYTES = 16 * 1024 * 1024;
+
+/** A whole file, as it is sent. */
+interface Sent {
+  readonly atSeconds: number;
+  readonly bytes: number;
+  /** It comes in the place of another state of it. */
+  readonly replaces: boolean;
+  /** By the file's source. */
+  readonly isSource: boolean;
+}
 
 export class Receiver {
   readonly #service: StorageService;
@@ -50,31 +60,40 @@ export class Receiver {
     if (parseSliceId(id)) throw new StatusError(Status.invalid, 'the name of a slice');
     if (this.#isDeleted(id, atSeconds)) return this.#drop(payload, replaces);
     const bytes = payload.remaining;
-    const { storePath } = await this.#service.storePaths.roomFor(bytes, id.storePathIndex);
-    const size = await this.#sizeOf(id);
+    const { store, storePaths, replication } = this.#service;
+    const { storePath } = await storePaths.roomFor(bytes, id.storePathIndex);
     // What an appender has become since, its later changes tell.
-    const stays = size === bytes || (size !== undefined && fileKind(id) === 'appender');
-    if (!replaces && stays) return this.#drop(payload, false);
-    const change = this.#change(id, atSeconds, size === undefined);
-    const isSource = this.#service.replication.isSource(session.peer, id);
+    const stays = (stat: FileStat | undefined): boolean =>
+      !replaces && stat !== undefined && (stat.size === bytes || fileKind(id) === 'appender');
+    // A small file is looked for once its bytes are here.
+    const isLarge = bytes > MEMORY_BYTES;
+    if (isLarge && stays(await this.#statOf(store.pathOf(id)))) return this.#drop(payload, false);
+    const isSource = replication.isSource(session.peer, id);
     const done = storePath.announce(bytes);
     try {
-      await this.#service.store.receive(id, payload, change, async (path) => {
-        if (this.#isDeleted(id, atSeconds)) return true;
+      await store.receive(id, payload, Math.max(atSeconds, 0), async (path) => {
+        if (this.#isDeleted(id, atSeconds)) return undefined;
         const stat = await this.#statOf(path);
-        if (!stat) return false;
-        if (replaces && fileKind(id) === 'appender') {
-          if (isSource) return false;
-          if (this.#service.identity.isSource(decodeFields(id.base).source)) return true;
+        if (stays(stat)) throw new StatusError(Status.exists, 'it is here already');
+        if (stat && !this.#isOutdated(id, stat, { atSeconds, bytes, replaces, isSource })) {
+          return undefined;
         }
-        if (stat.mtimeSeconds < atSeconds) return false;
-        // Within one second the source knows best, then who has more.
-        if (stat.mtimeSeconds > atSeconds) return true;
-        return !isSource && stat.size >= bytes;
+        return this.#change(id, atSeconds, stat === undefined);
       });
     } finally {
       done();
     }
+  }
+
+  /** True if what is here gives way to the file that is sent. */
+  #isOutdated(id: FileId, stat: FileStat, { atSeconds, bytes, replaces, isSource }: Sent): boolean {
+    if (replaces && fileKind(id) === 'appender') {
+      if (isSource) return true;
+      if (this.#service.identity.isSource(decodeFields(id.base).source)) return false;
+    }
+    if (stat.mtimeSeconds !== atSeconds) return stat.mtimeSeconds < atSeconds;
+    // Within one second the source's word counts, then the longer file's.
+    return isSource || stat.size < bytes;
   }
 
   /** The sender has found out that the file is here. */
@@ -226,7 +245,7 @@ export class Receiver {
       const isSource = this.#service.replication.isSource(session.peer, id);
       await metadata.receive(file, content, change, isSource);
     } else if (isTrunkId(id)) await slices.receiveList(file, content, change);
-    else throw new StatusError(Status.invalid, 'deleted slices of what is no trunk');
+    else throw new StatusError(Status.invalid, 'deleted slices of a file that is not a trunk');
   }
 
   /** Reads content that is not wanted; a create is answered that the file exists. */

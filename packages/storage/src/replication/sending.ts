@@ -17,8 +17,8 @@ import {
   syncUpdateFile,
 } from '@stevedore/protocol';
 import { type Peer, StatusError } from '@stevedore/wire';
+import { ifThere, readInto } from '../files/file-backend.js';
 import type { OpenFile } from '../files/open-files.js';
-import { ifThere, readInto } from '../files/reading.js';
 import { crcOf } from '../handlers/appender.js';
 import { DELETED_SUFFIX, METADATA_SUFFIX } from '../layout.js';
 import { hasFile, type StorageService } from '../service.js';

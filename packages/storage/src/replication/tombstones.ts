@@ -23,7 +23,7 @@ const FILE = 'deletions';
 const HEAD_BYTES = 8;
 const ENTRY_BYTES = 20;
 const DEFAULT_MAX_ENTRIES = 2 ** 20;
-/** Tombstones after which the table is written anew. */
+/** Tombstones after which the table is rewritten. */
 const SAVE_EVERY = 2 ** 14;
 /** Of a record that is on its way into the log. */
 const PENDING: Position = Number.MAX_SAFE_INTEGER;
@@ -146,7 +146,7 @@ export class Tombstones {
     this.#onError(
       new Error(
         `A member of the group lacks more than ${this.#maxEntries} deletions, and the oldest are ` +
-          'forgotten: if it has been away, start it anew without its files.',
+          'forgotten: if it has been away, start it again without its files.',
       ),
     );
   }

@@ -2,8 +2,8 @@ import { type Flight, isWhole, loadGroup } from '@stevedore/cache';
 import { type SliceEntry, Status } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
 import { sliceKey } from '../files/caches.js';
+import { ifThere, readInto } from '../files/file-backend.js';
 import type { OpenFile } from '../files/open-files.js';
-import { ifThere, readInto } from '../files/reading.js';
 import type { Slices, SlicesParts } from './slices.js';
 
 /**
@@ -156,7 +156,7 @@ export class SliceReader {
 }
 
 /**
- * Memory for reads that is used again and again: making it anew for each of them costs
+ * Memory for reads that is used again and again: allocating it for each of them costs
  * more than the read. Pieces are powers of two, so that one serves many lengths.
  */
 

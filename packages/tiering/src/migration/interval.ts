@@ -92,7 +92,7 @@ export function* coldestRows(
   }
 }
 
-/** What was served and forecast of each class, interval by interval, for who looks at it. */
+/** What was served and forecast of each class, interval by interval, for operators. */
 
 const BYTES = { metadata: 'metadataBytes', smallFile: 'smallFileBytes' } as const;
 

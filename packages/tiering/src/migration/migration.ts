@@ -19,8 +19,8 @@ import { Place } from '../tiers/record-rows.js';
 import type { Records } from '../tiers/records.js';
 import type { Tier } from '../tiers/tier.js';
 import type { Tiers } from '../tiers/tiers.js';
-import type { Audit } from './audit.js';
 import { AccessedFiles, coldestRows, heatRows, LoadFigures } from './interval.js';
+import type { Audit } from './moves.js';
 import { type MoveTarget, PlannedMoves } from './moves.js';
 import type { OtherRoom, OwnRoom } from './rooms.js';
 import type { FileCounts, MigrationStatus } from './status.js';
@@ -327,7 +327,7 @@ export class Migration {
     for (const { records } of tiers.all) records.shrink();
   }
 
-  /** Section 4.2.1: whoever asks for a file finds out whether it is still a small one. */
+  /** Section 4.2.1: a request for a file checks whether it is still a small one. */
   #outgrown(tier: Tier, name: string, size: number): void {
     const { settings } = this.#parts;
     if (!this.#adapts || size <= this.#state.thresholdBytes) return;

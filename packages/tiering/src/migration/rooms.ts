@@ -27,7 +27,7 @@ export class OwnRoom {
     this.#mayTake = mayTake;
   }
 
-  /** Answers who asks for room for so much, and takes it where there is some. */
+  /** Answers a request for so much room, and reserves it where there is some. */
   take(wantedBytes: number): MigrationRoom {
     const spare = this.#mayTake ? spareLoad(this.#load, this.#capacityBytes, this.#mark) : 0;
     const takenBytes = Math.floor(Math.min(wantedBytes, spare));

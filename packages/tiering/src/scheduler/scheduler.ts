@@ -95,7 +95,7 @@ export class Scheduler {
     }
   }
 
-  /** Ends the interval: tells what it was, and refuses those who have waited too long. */
+  /** Ends the interval: returns what it was, and refuses requests that have waited too long. */
   endInterval(): Record<RequestClass, ClassInterval> {
     const oldest = this.#options.now() - this.#options.maxWaitMs;
     for (const kind of REQUEST_CLASSES) {

@@ -175,7 +175,7 @@ export class SliceRecords {
     this.counts = db.prepare<[], { files: number; bytes: number }>(sums).get()!;
   }
 
-  /** Makes a row, or makes it anew. */
+  /** Makes a row, or replaces it. */
   put(row: SliceRow, bytes: Buffer): void {
     this.remove(row.trunk, row.offset);
     this.#change(() => {

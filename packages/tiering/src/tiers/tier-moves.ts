@@ -90,7 +90,7 @@ export class TierMoves {
       if (outcome === 'revoked') underWay.wasRevoked();
       return outcome;
     } catch (error) {
-      // The other group is away, full or busy: the next interval decides anew.
+      // The other group is away, full or busy: the next interval decides again.
       if (error instanceof AwayError || error instanceof StatusError) return 'refused';
       throw error;
     } finally {

@@ -49,9 +49,9 @@ export class TieredFiles implements FileBackend {
     });
   }
 
-  async create(temporary: string): Promise<NewFile> {
+  async create(temporary: string, isWrittenOnce?: boolean): Promise<NewFile> {
     const { disk, tiers, nowSeconds } = this.#parts;
-    if (!tiers.locate(temporary)) return this.#below.create(temporary);
+    if (!tiers.locate(temporary)) return this.#below.create(temporary, isWrittenOnce);
     const content = new SpillingFile({
       disk,
       path: temporary,

@@ -18,7 +18,7 @@ import {
 } from '@stevedore/protocol';
 import { control, type Handler, idOfAddress, StatusError } from '@stevedore/wire';
 import type { Cluster } from '../cluster.js';
-import { SYNC_MAX_DELAY_SECONDS } from '../placement.js';
+import { SYNC_MAX_DELAY_SECONDS } from '../group.js';
 import type { TrackerSession } from '../session.js';
 import type { TrackerSettings } from '../tracker-options.js';
 
@@ -64,7 +64,11 @@ export function membershipHandlers(
     }),
     control(changelogReq, (request, { session }: { session: TrackerSession }) => {
       const member = session.hasJoined ? session.joined().member : undefined;
-      if (!member && !request) throw new StatusError(Status.invalid, 'nobody asks for the log');
+      if (!member && !request)
+        throw new StatusError(
+          Status.invalid,
+          'the connection has not joined, and the request names no storage',
+        );
       if (member && request) throw new StatusError(Status.invalid, 'a joined storage names itself');
       const reader = member ?? cluster.member(request!.group, request!.id);
       const text = cluster.log.since(reader.logPosition);

@@ -16,8 +16,8 @@ import {
 import { control, type Handler, StatusError } from '@stevedore/wire';
 import type { Cluster } from '../cluster.js';
 import type { Group, StoreChoice } from '../group.js';
+import { readName } from '../group.js';
 import type { Member } from '../member.js';
-import { readName } from '../placement.js';
 import type { TrackerSession } from '../session.js';
 import type { TrackerSettings } from '../tracker-options.js';
 

@@ -14,8 +14,8 @@ import {
 import { control, type Handler, nowSeconds, StatusError } from '@stevedore/wire';
 import type { Cluster } from '../cluster.js';
 import type { Group } from '../group.js';
+import { likeliest } from '../group.js';
 import type { Member } from '../member.js';
-import { likeliest } from '../placement.js';
 import type { TrackerSession } from '../session.js';
 import type { TrackerSettings } from '../tracker-options.js';
 

@@ -25,7 +25,7 @@ export class BodySource {
     return this.#touched && !this.repeatable;
   }
 
-  /** The bytes as they come; whoever asks again begins at their start, if it is repeatable. */
+  /** The bytes as they come; a second call starts from the beginning, if the body is repeatable. */
   chunks(): AsyncIterable<Uint8Array> {
     this.#touched = true;
     return this.#open();

@@ -191,7 +191,7 @@ export class Connection {
     if (this.#state !== 'closed') this.#socket.resume();
   }
 
-  /** Closes the connection for good; whoever waits on it gets the error. */
+  /** Closes the connection for good; a call that waits on it gets the error. */
   destroy(error?: unknown): void {
     if (this.#state === 'closed') return;
     this.#enter('closed');

@@ -23,7 +23,7 @@ import { AuthenticationError, StatusError } from '../errors.js';
  *     stranger --> asked --> trusted            anything out of turn: refused, and closed
  */
 
-/** What those may do who do not show that they have a secret. */
+/** What a connection without the secret may do. */
 export type WithoutSecret = 'nothing' | 'read' | 'all';
 
 export interface AccessOptions {
@@ -94,7 +94,7 @@ export class Guard {
     this.#onError = onError;
   }
 
-  /** Tells of refusals, once a minute at the most. */
+  /** Reports refusals, once a minute at most. */
   refused(peerAddress: string, why: string): void {
     this.#refused += 1;
     const now = performance.now();
@@ -133,7 +133,7 @@ export class Visitor {
   allows(command: number): boolean {
     const { withoutSecret } = this.#guard.settings;
     if (this.#state === 'trusted') return true;
-    // One who has begun to show a secret, or showed a wrong one, is no reader.
+    // A connection that has begun to show a secret, or showed a wrong one, is no reader.
     if (this.#state === 'stranger') {
       if (withoutSecret === 'all') return true;
       if (withoutSecret === 'read' && READING.has(command)) return true;

@@ -44,7 +44,7 @@ export function signQuery(options: SignOptions): string {
   return `${bound === '' ? '' : `${bound}&`}expires=${expires}&signature=${signature.toString('base64url')}`;
 }
 
-/** `/files/KEY?…`, `/group1/M00/…?…`: a download for whoever has the URL. */
+/** `/files/KEY?…`, `/group1/M00/…?…`: a download for anyone who has the URL. */
 export function signedDownload(
   secret: string,
   id: string,
@@ -69,7 +69,7 @@ export interface UploadConditions {
   readonly reusable?: boolean;
 }
 
-/** `/files?…`: an upload for whoever has the URL, under these conditions. */
+/** `/files?…`: an upload for anyone who has the URL, under these conditions. */
 export function presignedUpload(
   secret: string,
   expiresAt: Date,

@@ -66,7 +66,7 @@ function modifiedSince(header: string | undefined, modifiedAt: Date): boolean {
   return header !== undefined && seconds(modifiedAt.getTime()) > seconds(parseDate(header));
 }
 
-/** If-Range: a range is only of use to who has the rest of these very bytes. */
+/** If-Range: a range is only of use to a client that has the rest of these very bytes. */
 function sameAsBefore(header: string | string[] | undefined, file: Validators): boolean {
   if (header === undefined) return true;
   const value = String(header).trim();
@@ -81,7 +81,7 @@ const DATED = new RegExp(
 );
 const ASCTIME = new RegExp(`^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \\d]\\d ${CLOCK} \\d{4}$`);
 
-/** An HTTP-date in Unix milliseconds (RFC 9110, section 5.6.7); NaN for what is none. */
+/** An HTTP-date in Unix milliseconds (RFC 9110, section 5.6.7); NaN for anything else. */
 function parseDate(text: string): number {
   if (DATED.test(text)) return Date.parse(text);
   return ASCTIME.test(text) ? Date.parse(`${text} GMT`) : Number.NaN;

@@ -142,7 +142,7 @@ export function mayShowInline(type: string): boolean {
 
 /** Of a raw upload: `X-Filename`, else what Content-Disposition says, else none. */
 export function fileNameOf(headers: IncomingHttpHeaders, limits: TransferLimits): string {
-  const name = ownHeader(headers['x-filename']) ?? disposition(headers['content-disposition']);
+  const name = percentName(headers['x-filename']) ?? disposition(headers['content-disposition']);
   const problem = checkName(name, limits);
   if (problem) throw problem;
   return name;
@@ -154,7 +154,8 @@ export function checkName(name: string, limits: TransferLimits): ProblemError | 
   return new ProblemError('invalid_name', message);
 }
 
-function ownHeader(value: string | string[] | undefined): string | undefined {
+/** `X-Filename`. Throws `invalid_name`. */
+export function percentName(value: string | string[] | undefined): string | undefined {
   if (value === undefined) return undefined;
   const name = percentDecode(String(value));
   if (name === undefined) {

@@ -1,4 +1,4 @@
-import type { FileStore, UnfinishedUpload } from '@stevedore/client';
+import type { Store, UnfinishedUpload } from '@stevedore/client';
 
 /** What the route keeps beside an upload in several requests until it is finished. */
 export interface Note {
@@ -17,7 +17,7 @@ export function noteOf({ note }: UnfinishedUpload): Note {
 }
 
 /** Whose upload it is; undefined where there is none that has not ended. */
-export function scopeOfUpload({ unfinished }: FileStore, id: string): string | undefined {
+export function scopeOfUpload({ unfinished }: Store, id: string): string | undefined {
   const found = unfinished?.find(id);
   return found && noteOf(found).scope;
 }

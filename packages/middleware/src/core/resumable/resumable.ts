@@ -1,13 +1,13 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import { ReadableStream } from 'node:stream/web';
 import {
-  type FileStore,
   invalidOption,
   isStoreError,
   type Receipt,
+  type Store,
   type UnfinishedUpload,
   type UnfinishedUploads,
-} from '@stevedore/client';
+} from '@stevedore/client/connect';
 import { Metadata, Server, TUS_RESUMABLE } from '@tus/server';
 import { DEFAULT_TYPE } from '../http/content-headers.js';
 import type { Answer } from '../http/file-answer.js';
@@ -27,7 +27,7 @@ import { CHECKSUMS, checksumOf, concatOf, metadataOf } from './upload-headers.js
  * id is the key of the file that it becomes; the answer that ends it says so in `X-File-Key`.
  */
 export interface ResumableOptions {
-  readonly store: FileStore;
+  readonly store: Store;
   readonly limits: TransferLimits;
   readonly guard: ProgressGuard;
 }
@@ -168,7 +168,7 @@ export class ResumableUploads {
     const refused = isPart ? undefined : typeProblem(type, policy);
     if (refused) throw refused;
     const now = Date.now();
-    const { expiresAt } = expiryOf(headers['x-expires-in'], policy, now);
+    const { expiresAt } = expiryOf(headers, policy, now);
     const note: Note = {
       ...{ scope, metadata: raw, isPart },
       checkContent: policy.checkContent ?? false,

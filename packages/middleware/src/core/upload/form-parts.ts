@@ -165,7 +165,7 @@ export class FormParts {
     this.#body.fail(new ProblemError('part_headers_too_large', message));
   }
 
-  /** Whoever reads a part learns that it will not be completed. */
+  /** Fails the readers of parts that will not be completed. */
   #abandon(): void {
     for (const part of this.#open) part.destroy(this.#body.failure);
     this.#onParserMoves();

@@ -7,13 +7,14 @@ import {
   headerText,
   mediaType,
   parseDisposition,
+  percentName,
 } from '../http/content-headers.js';
 import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import { checkedBody } from './content-check.js';
 import { type DigestCheck, digestCheck } from './digests.js';
 import { type FormPart, FormParts } from './form-parts.js';
-import { typeProblem, type UploadPolicy } from './policy.js';
+import { expiryOf, typeProblem, type UploadPolicy } from './policy.js';
 import { type RequestBody, tooLarge } from './request-body.js';
 
 /**
@@ -81,15 +82,16 @@ export class Form {
     this.#demandPlain(part);
     const type = mediaType(part.headers['content-type']?.[0]);
     const { filename } = disposition;
+    const ownName = part.headers['x-filename']?.[0];
     if (filename === undefined && type !== DEFAULT_TYPE) {
       await this.#readField(disposition.name, part.content);
       return undefined;
     }
-    const name = unescapeName(filename ?? '');
+    const name = this.#own(() => percentName(ownName)) ?? unescapeName(filename ?? '');
     const problem = checkName(name, this.#limits);
     if (problem) throw this.#body.fail(problem);
     // What a browser sends for a file field in which nothing was chosen.
-    if (name === '' && (await isEmpty(part.content))) return undefined;
+    if (name === '' && ownName === undefined && (await isEmpty(part.content))) return undefined;
     const refused = typeProblem(type ?? DEFAULT_TYPE, this.#policy);
     if (refused) throw this.#body.fail(refused);
     return {
@@ -98,6 +100,9 @@ export class Form {
       type: type ?? DEFAULT_TYPE,
       maxBytes: this.#limits.maxFileBytes,
       ...this.#expiry,
+      ...(part.headers['x-expires-at']
+        ? this.#own(() => expiryOf(part.headers, this.#policy, Date.now()))
+        : {}),
     };
   }
 
@@ -129,8 +134,13 @@ export class Form {
   }
 
   #digestsOf({ headers }: FormPart): DigestCheck | undefined {
+    return this.#own(() => digestCheck(headers));
+  }
+
+  /** What a part says in headers of its own. */
+  #own<Result>(read: () => Result): Result {
     try {
-      return digestCheck(headers);
+      return read();
     } catch (error) {
       throw error instanceof ProblemError ? this.#body.fail(error) : error;
     }

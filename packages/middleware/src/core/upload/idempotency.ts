@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { FileStore, Receipt } from '@stevedore/client';
+import type { Receipt, Store } from '@stevedore/client';
 import { essence } from '../http/content-headers.js';
 import { maxFormBytes, type TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
@@ -13,7 +13,7 @@ import { continueIfAsked, RequestBody } from './request-body.js';
  * answered with what it was answered first, and nothing is stored twice. The key's
  * hash is in the record of the file itself: it is durable with the file, survives a
  * restart and a lost FileMap as long as the file's record is on this disk, and takes
- * no memory. What is under way is known to this process alone.
+ * no memory. What is under way is known to the processes of one gateway alone.
  *
  * What comes again is read and compared with the stored bytes, and stored nowhere: a client
  * that guesses the key of another gets nothing for it.
@@ -37,17 +37,43 @@ export interface RepeatScope {
   readonly mark?: Buffer | undefined;
 }
 
+/** Bounded by the requests under way. */
+export interface KeysUnderWay {
+  /** False if an upload with the key is under way. */
+  begin(name: string): boolean | Promise<boolean>;
+  end(name: string): void;
+}
+
+class UnderWay implements KeysUnderWay {
+  readonly #names = new Set<string>();
+
+  begin(name: string): boolean {
+    if (this.#names.has(name)) return false;
+    this.#names.add(name);
+    return true;
+  }
+
+  end(name: string): void {
+    this.#names.delete(name);
+  }
+}
+
 export class IdempotentUploads {
-  readonly #store: FileStore;
+  readonly #store: Store;
   readonly #guard: ProgressGuard;
   readonly #limits: TransferLimits;
-  /** Bounded by the requests under way. */
-  readonly #underWay = new Set<string>();
+  readonly #underWay: KeysUnderWay;
 
-  constructor(store: FileStore, guard: ProgressGuard, limits: TransferLimits) {
+  constructor(
+    store: Store,
+    guard: ProgressGuard,
+    limits: TransferLimits,
+    underWay: KeysUnderWay = new UnderWay(),
+  ) {
     this.#store = store;
     this.#guard = guard;
     this.#limits = limits;
+    this.#underWay = underWay;
   }
 
   /** What marks the upload: that of the caller, or the key of the client. */
@@ -64,11 +90,10 @@ export class IdempotentUploads {
     upload: () => Promise<Receipt[]>,
   ): Promise<Stored> {
     const name = mark.toString('base64url');
-    if (this.#underWay.has(name)) {
+    if (!(await this.#underWay.begin(name))) {
       const message = 'An upload with this Idempotency-Key is under way.';
       throw new ProblemError('upload_under_way', message);
     }
-    this.#underWay.add(name);
     try {
       const receipts = await this.#store.findOnce(mark, {
         withinMs: isGiven ? Number.POSITIVE_INFINITY : DAY_MS,
@@ -77,7 +102,7 @@ export class IdempotentUploads {
       await this.#demandSame(request, response, receipts);
       return { receipts, replayed: true };
     } finally {
-      this.#underWay.delete(name);
+      this.#underWay.end(name);
     }
   }
 

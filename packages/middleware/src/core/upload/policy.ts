@@ -1,4 +1,9 @@
-import { type AffinityFunction, groupOf, invalidOption, type PutOptions } from '@stevedore/client';
+import {
+  type AffinityFunction,
+  groupOf,
+  invalidOption,
+  type PutOptions,
+} from '@stevedore/client/connect';
 import { essence, mediaType } from '../http/content-headers.js';
 import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
@@ -28,7 +33,7 @@ export interface UploadPolicy {
 const TYPE_PATTERN = /^[a-z0-9!#$&^_.+-]+\/(?:\*|[a-z0-9!#$&^_.+-]+)$/;
 const MAX_TTL_MS = 100 * 366 * 86_400_000;
 
-/** Throws `invalid_option` for what no policy can be. */
+/** Throws `invalid_option` for an invalid policy. */
 export function checkPolicy(policy: UploadPolicy): UploadPolicy {
   const { types, durability, group, checkContent, ...numbers } = policy;
   const { maxFileBytes, maxFiles, maxTotalBytes, ttlMs, ...unknown } = numbers;
@@ -73,6 +78,8 @@ const narrowed = new WeakMap<
   { readonly of: TransferLimits; readonly limits: TransferLimits }
 >();
 
+const ISO_DATE = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,3})?Z$/;
+
 /** The problem with a declared type; undefined when it is taken. */
 export function typeProblem(
   declared: string | undefined,
@@ -85,12 +92,25 @@ export function typeProblem(
   return new ProblemError('type_not_allowed', `Here only ${types.join(', ')} can be uploaded.`);
 }
 
-/** `X-Expires-In`, in seconds, and the policy together. Throws `invalid_expiry`. */
+/**
+ * `X-Expires-In`, in seconds, or `X-Expires-At`, an ISO 8601 date, and the policy together. Throws
+ * `invalid_expiry`.
+ */
 export function expiryOf(
-  header: string | string[] | undefined,
+  headers: Readonly<Record<string, string | readonly string[] | undefined>>,
   { ttlMs }: UploadPolicy,
   now: number,
 ): Pick<PutOptions, 'expiresAt'> {
+  const at = headers['x-expires-at'];
+  if (at !== undefined) {
+    const time = ISO_DATE.test(String(at)) ? Date.parse(String(at)) : Number.NaN;
+    // A clock that is behind may take a time to come for one that is over: it is kept all the same.
+    if (time <= now + (ttlMs ?? Number.POSITIVE_INFINITY)) return { expiresAt: new Date(time) };
+    const message =
+      'X-Expires-At is a date such as 2030-01-31T12:00:00.000Z, no later than allowed.';
+    throw new ProblemError('invalid_expiry', message);
+  }
+  const header = headers['x-expires-in'];
   if (header === undefined) return ttlMs === undefined ? {} : { expiresAt: new Date(now + ttlMs) };
   const text = String(header).trim();
   const asked = /^[1-9]\d{0,11}$/.test(text) ? Number(text) * 1000 : Number.NaN;

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
-import type { FileStore, PutOptions, Receipt } from '@stevedore/client';
+import type { PutOptions, Receipt, Store } from '@stevedore/client';
 import { DEFAULT_TYPE, essence, fileNameOf, headerText } from '../http/content-headers.js';
 import { maxFormBytes, type TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
@@ -14,18 +14,18 @@ import { continueIfAsked, RequestBody, readWhole, tooLarge } from './request-bod
  * Takes an upload off a request, a raw body or a form, and stores it. Nothing is
  * read of a body that says it is too long or of a type that is not taken; nothing
  * stays of one that does not arrive whole, or not as its checksums say. Rejects
- * with ProblemError or the store's own error; whoever answers closes a connection
+ * with ProblemError or the store's own error; the caller closes a connection
  * whose body was not read to its end.
  */
 
 export interface UploadContext {
-  readonly store: FileStore;
+  readonly store: Store;
   readonly limits: TransferLimits;
   readonly guard: ProgressGuard;
   readonly policy?: UploadPolicy;
   /** What this upload may hold of its client's room. */
   readonly room?: UploadRoom | undefined;
-  /** Marks the upload, see `FileStore.findOnce`. */
+  /** Marks the upload, see `Store.findOnce`. */
   readonly once?: Uint8Array | undefined;
 }
 
@@ -49,7 +49,7 @@ export function receiveUpload(
     policy,
     limits: limitsUnder(context.limits, policy),
     formBytes: maxFormBytes(context.limits),
-    expiry: expiryOf(request.headers['x-expires-in'], policy, Date.now()),
+    expiry: expiryOf(request.headers, policy, Date.now()),
     group: policy.group ?? groupOf(request.headers),
   };
   return essence(type) === 'multipart/form-data'

@@ -6,8 +6,8 @@ import type { DigestCheck } from './digests.js';
 
 /**
  * The body of a request as it arrives: pulled, counted, bounded. Whatever ends
- * it early (too long, too slow, client gone, a form that is none) is kept in
- * `failure`, aborts `signal` and wakes whoever waits for bytes; so a store that
+ * it early (too long, too slow, client gone, a malformed form) is kept in
+ * `failure`, aborts `signal` and wakes the reader that waits for bytes; so a store that
  * wraps the error or stops listening cannot hide it. The request itself is never
  * destroyed here: its socket still has to carry the answer.
  */

@@ -1,0 +1,110 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { PassThrough, type Readable } from 'node:stream';
+import { type Answer, continueIfAsked, ProblemError } from '@stevedore/middleware/core';
+import { LRUCache } from 'lru-cache';
+import { type Dispatcher, Pool } from 'undici';
+
+/**
+ * Hands a request on to the gateway whose business it is, as the client sent it: that one asks
+ * for keys and keeps the limits. One hop: a request that was handed on is answered or refused.
+ * For requests whose answers are short.
+ */
+
+export const FORWARDED_HEADER = 'stevedore-forwarded';
+
+const MAX_TARGETS = 64;
+const MAX_CONNECTIONS = 64;
+const MAX_ANSWER_BYTES = 64 * 1024;
+const CONNECT_TIMEOUT_MS = 2_000;
+/** Behind the last byte of the request. */
+const ANSWER_TIMEOUT_MS = 60_000;
+
+/** Of this connection alone (RFC 9110, section 7.6.1), or said anew. */
+const NOT_HANDED_ON = new Set([
+  ...['connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding'],
+  ...['upgrade', 'host', 'expect', 'content-length', 'date'],
+]);
+
+export class Forwarder {
+  readonly #targets = new LRUCache<string, Pool>({
+    max: MAX_TARGETS,
+    dispose: (pool) => void pool.close().catch(() => undefined),
+  });
+
+  /** Rejects with `storage_unavailable`: it may be tried again. */
+  async forward(request: IncomingMessage, response: ServerResponse, to: string): Promise<Answer> {
+    const { method = 'GET', url = '/', headers } = request;
+    const length = headers['content-length'];
+    const hasBody = headers['transfer-encoding'] !== undefined || Number(length ?? 0) > 0;
+    if (hasBody) continueIfAsked(request, response);
+    try {
+      const answer = await this.#pool(to).request({
+        ...{ method: method as Dispatcher.HttpMethod, path: url },
+        headers: {
+          ...handedOn(headers),
+          ...(length === undefined ? {} : { 'content-length': length }),
+          [FORWARDED_HEADER]: '1',
+        },
+        body: hasBody ? bodyOf(request) : null,
+      });
+      const content = await shortBody(answer.body);
+      return {
+        status: answer.statusCode,
+        headers: handedOn(answer.headers),
+        ...(content.length === 0 ? {} : { content }),
+      };
+    } catch (error) {
+      const message = 'The server that has this upload does not answer.';
+      throw new ProblemError('storage_unavailable', message, error);
+    }
+  }
+
+  async close(): Promise<void> {
+    const pools = [...this.#targets.values()];
+    await Promise.all(pools.map((pool) => pool.destroy()));
+  }
+
+  #pool(to: string): Pool {
+    const known = this.#targets.get(to);
+    if (known) return known;
+    const pool = new Pool(new URL(to).origin, {
+      ...{ connections: MAX_CONNECTIONS, headersTimeout: ANSWER_TIMEOUT_MS },
+      connect: { timeout: CONNECT_TIMEOUT_MS },
+    });
+    this.#targets.set(to, pool);
+    return pool;
+  }
+}
+
+/** Apart from the request, which is to be answered if what takes its body fails. */
+function bodyOf(request: IncomingMessage): Readable {
+  const body = new PassThrough();
+  // Whoever reads it is told; where nobody does yet, this is not a failure of the process.
+  body.on('error', () => undefined);
+  request.once('error', (error) => body.destroy(error));
+  request.once('close', () => {
+    if (!request.readableEnded) body.destroy(new Error('the client closed the connection'));
+  });
+  return request.pipe(body);
+}
+
+function handedOn(
+  headers: Readonly<Record<string, string | string[] | undefined>>,
+): Record<string, string> {
+  const kept: Record<string, string> = {};
+  for (const [name, value] of Object.entries(headers)) {
+    if (value !== undefined && !NOT_HANDED_ON.has(name)) kept[name] = String(value);
+  }
+  return kept;
+}
+
+async function shortBody(body: Dispatcher.ResponseData['body']): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > MAX_ANSWER_BYTES) throw new Error('the answer is too long');
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}

@@ -1,0 +1,47 @@
+import type { FileStore, TrunkEvent } from '@stevedore/client';
+import type { ConsoleState } from '../console/feed.js';
+import type { GatewayOptions } from '../options.js';
+import type { PlainError } from './calls.js';
+import type { SharedCalls } from './shared.js';
+import type { ProcessFigures } from './totals.js';
+
+/** What primary and workers ask each other. */
+
+export interface WorkerStart {
+  /** Numbers of the worker's directories; uploads go to the first. */
+  readonly own: readonly number[];
+  readonly others: readonly number[];
+  /** With this worker's share of memory and disk. */
+  readonly options: GatewayOptions;
+  readonly trackers: readonly string[];
+}
+
+/** What a worker asks. */
+export type PrimaryCalls = SharedCalls & {
+  /** The worker can be called. */
+  readonly loaded: () => void;
+  /** The worker's directories are open; resolves when all others know. */
+  readonly opened: () => Promise<void>;
+  readonly delete: (number: number, key: string) => Promise<boolean>;
+  readonly metrics: () => Promise<string>;
+  readonly console: () => Promise<ConsoleState>;
+  readonly trunk: (event: TrunkEvent) => void;
+  readonly trouble: (error: PlainError) => void;
+  /** The deployment has no place for the worker's directory any more. */
+  readonly refused: (error: PlainError) => void;
+};
+
+/** What a worker is asked. */
+export type WorkerCalls = {
+  /** Resolves with the URL once it serves. */
+  readonly start: (start: WorkerStart) => Promise<string>;
+  /** A neighbour has opened its directory again. */
+  readonly lookAgain: () => void;
+  /** Of a file in a directory of this worker; false if there is none. */
+  readonly delete: (number: number, key: string) => Promise<boolean>;
+  readonly figures: () => Promise<ProcessFigures>;
+  readonly stats: () => ReturnType<FileStore['stats']>;
+  readonly ready: () => ReturnType<FileStore['ready']>;
+  readonly cluster: () => ReturnType<FileStore['cluster']>;
+  readonly close: () => Promise<void>;
+};

@@ -1,0 +1,321 @@
+import cluster, { type Worker } from 'node:cluster';
+import { EventEmitter, once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import {
+  type FileStoreEvents,
+  openSharedDirectory,
+  otherWorkers,
+  type Readiness,
+} from '@stevedore/client';
+import type { Logger } from 'pino';
+import { collectDefaultMetrics, Registry } from 'prom-client';
+import { ConsoleFeed } from '../console/feed.js';
+import { logTrouble, makeLog } from '../observe/log.js';
+import { checkGatewayOptions, type GatewayOptions, openOptions } from '../options.js';
+import { migrationAsker } from '../start.js';
+import { version } from '../version.js';
+import { away, Calls, errorOf } from './calls.js';
+import type { PrimaryCalls, WorkerCalls } from './messages.js';
+import { assignDirectories, shareOf } from './plan.js';
+import { Shared, type SharedCalls } from './shared.js';
+import { type ProcessFigures, sumStats, Totals } from './totals.js';
+
+/**
+ * A gateway of several processes. This one, the primary, has the data directory, the embedded
+ * FastDFS and everything that there is once: quotas, console, metrics. Its workers serve the port.
+ * One that dies is started again; until then the others serve its files from its directory.
+ */
+
+export interface GatewayOfWorkers {
+  readonly url: string;
+  readonly trackers: readonly string[];
+  /** Resolves when the deployment has no place for one of the directories any more. */
+  readonly refused: Promise<Error>;
+  close(): Promise<void>;
+}
+
+const FIRST_PAUSE_MS = 100;
+const MAX_PAUSE_MS = 10_000;
+/** One that has served for so long begins with the first pause again. */
+const STEADY_MS = 30_000;
+const CLOSE_TIMEOUT_MS = 9_000;
+
+interface Slot {
+  /** Counted from 1: that of its first directory. */
+  readonly number: number;
+  readonly own: readonly number[];
+  process: Worker | undefined;
+  calls: Calls<WorkerCalls> | undefined;
+  isServing: boolean;
+  failures: number;
+}
+
+interface Forked {
+  readonly process: Worker;
+  readonly calls: Calls<WorkerCalls>;
+  readonly hasLoaded: Promise<void>;
+}
+
+/** Resolves once all workers serve. Rejects with what one of them failed with, and ends all. */
+export async function startWorkers(
+  options: GatewayOptions,
+  workers: number,
+): Promise<GatewayOfWorkers> {
+  const share = checkGatewayOptions(shareOf(options, workers));
+  const log = makeLog(options.logLevel);
+  const events = new EventEmitter<FileStoreEvents>();
+  const onError = (error: Error) => {
+    logTrouble(log, error);
+    events.emit('error', error);
+  };
+  events.on('error', () => undefined);
+  const shared = await openSharedDirectory(openOptions(options), onError);
+  const primary = new Primary({
+    ...{ options, share, log, events, trackers: shared.trackers },
+    plan: assignDirectories(workers, await otherWorkers(options.directory)),
+  });
+  const close = async () => {
+    await primary.close();
+    await shared.close();
+  };
+  try {
+    const refused = new Promise<Error>((resolve) => events.once('refused', resolve));
+    return { url: await primary.start(), trackers: shared.trackers, refused, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+interface PrimaryParts {
+  readonly options: GatewayOptions;
+  readonly share: GatewayOptions;
+  readonly plan: readonly (readonly number[])[];
+  readonly trackers: readonly string[];
+  readonly log: Logger;
+  readonly events: EventEmitter<FileStoreEvents>;
+}
+
+class Primary {
+  readonly #parts: PrimaryParts;
+  readonly #slots: readonly Slot[];
+  readonly #shared = new Shared();
+  readonly #totals: Totals;
+  readonly #registry = new Registry();
+  readonly #feed: ConsoleFeed;
+  readonly #timers = new Set<NodeJS.Timeout>();
+  #isClosing = false;
+
+  constructor(parts: PrimaryParts) {
+    const { options, plan, trackers, events } = parts;
+    this.#parts = parts;
+    this.#slots = plan.map((own) => ({
+      ...{ number: own[0]!, own, process: undefined, calls: undefined },
+      ...{ isServing: false, failures: 0 },
+    }));
+    this.#totals = new Totals(this.#slots.map(({ number }) => number));
+    collectDefaultMetrics({ register: this.#registry });
+    this.#feed = new ConsoleFeed({
+      store: {
+        trackers,
+        on: (name, listener) => void events.on(name, listener as never),
+        off: (name, listener) => void events.off(name, listener as never),
+        stats: async () => sumStats(await this.#answersOf((calls) => calls.ask('stats'))),
+        ready: () => this.#ready(),
+        cluster: () => this.#anyone().ask('cluster'),
+      },
+      version: version(),
+      embedded: options.trackers.length === 0,
+      ...(options.trackers.length === 0 ? {} : { askMigration: migrationAsker(options) }),
+      showsIds: options.apiKeys !== '',
+    });
+    // Connections are dealt out in turn. Workers that accept by themselves do not share them evenly:
+    // of 16 opened at once, one of two workers was seen to take all.
+    cluster.schedulingPolicy = cluster.SCHED_RR;
+    cluster.setupPrimary({
+      exec: fileURLToPath(new URL('./worker.js', import.meta.url)),
+      args: [],
+      serialization: 'advanced',
+    });
+  }
+
+  /** One after the other: new directories get different origins. */
+  async start(): Promise<string> {
+    let url = '';
+    const forked = this.#slots.map((slot) => this.#fork(slot));
+    for (const [index, slot] of this.#slots.entries())
+      url = await this.#start(slot, forked[index]!);
+    return url;
+  }
+
+  async close(): Promise<void> {
+    this.#isClosing = true;
+    this.#feed.close();
+    for (const timer of this.#timers) clearTimeout(timer);
+    await Promise.all(this.#slots.map((slot) => this.#stop(slot)));
+  }
+
+  #fork(slot: Slot): Forked {
+    const { answers, end } = this.#shared.for();
+    const process = cluster.fork();
+    const closeLost = lastConnectionOf(process);
+    let loaded = (): void => undefined;
+    const hasLoaded = new Promise<void>((resolve) => {
+      loaded = resolve;
+    });
+    const calls = new Calls<WorkerCalls>((message) => void process.send(message, () => undefined), {
+      ...{ ...answers, ...this.#answersTo(slot) },
+      loaded: () => loaded(),
+    });
+    slot.process = process;
+    slot.calls = calls;
+    process.on('message', (message) => calls.take(message));
+    process.on('error', () => undefined);
+    process.once('exit', (code, signal) => {
+      const why = signal ? `by ${signal}` : `with code ${code}`;
+      calls.end(away(`worker ${slot.number} has ended ${why}`));
+      loaded();
+      end();
+      closeLost();
+      this.#onExit(slot, why);
+    });
+    return { process, calls, hasLoaded };
+  }
+
+  /** Resolves with the URL once the worker serves. */
+  async #start(slot: Slot, { process, calls, hasLoaded }: Forked): Promise<string> {
+    const { share: options, trackers } = this.#parts;
+    const others = this.#slots.flatMap((other) => (other === slot ? [] : other.own));
+    // A library could take what is sent before the worker listens.
+    await hasLoaded;
+    const url = await calls.askWithin(0, 'start', { own: slot.own, others, options, trackers });
+    slot.isServing = true;
+    this.#totals.noteUp(slot.number, true);
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer);
+      if (slot.process === process) slot.failures = 0;
+    }, STEADY_MS).unref();
+    this.#timers.add(timer);
+    return url;
+  }
+
+  #onExit(slot: Slot, why: string): void {
+    const wasServing = slot.isServing;
+    slot.process = undefined;
+    slot.calls = undefined;
+    slot.isServing = false;
+    this.#totals.noteUp(slot.number, false);
+    // Where the gateway has not started yet, the error of the start ends all.
+    if (this.#isClosing || (!wasServing && slot.failures === 0)) return;
+    this.#totals.noteRestart(slot.number);
+    const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** slot.failures, MAX_PAUSE_MS);
+    slot.failures += 1;
+    this.#trouble(
+      `worker ${slot.number} has ended ${why}; it is started again in ${pauseMs} ms, and the others serve its files`,
+    );
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer);
+      this.#start(slot, this.#fork(slot)).catch((error: Error) => {
+        // One that has ended was reported, and is started again.
+        if (this.#isClosing || !slot.process) return;
+        this.#trouble(`worker ${slot.number} could not be started again: ${error.message}`);
+        slot.process.process.kill('SIGKILL');
+      });
+    }, pauseMs);
+    this.#timers.add(timer);
+  }
+
+  #trouble(message: string): void {
+    const error = errorOf({ name: 'StoreError', code: 'storage_unavailable', message });
+    logTrouble(this.#parts.log, error);
+    this.#parts.events.emit('error', error);
+  }
+
+  async #stop(slot: Slot): Promise<void> {
+    const { process, calls } = slot;
+    if (!process || !calls) return;
+    const exited = once(process, 'exit');
+    await calls.askWithin(CLOSE_TIMEOUT_MS, 'close').catch(() => undefined);
+    const timer = setTimeout(() => process.process.kill('SIGKILL'), FIRST_PAUSE_MS * 5);
+    await exited;
+    clearTimeout(timer);
+  }
+
+  #answersTo(slot: Slot): Omit<PrimaryCalls, keyof SharedCalls | 'loaded'> {
+    return {
+      opened: async () => {
+        const others = this.#slots.filter((other) => other !== slot && other.isServing);
+        await Promise.all(
+          others.map(({ calls }) => calls?.ask('lookAgain').catch(() => undefined)),
+        );
+      },
+      delete: (number, key) => {
+        const owner = this.#slots.find(({ own }) => own.includes(number));
+        if (!owner?.calls || !owner.isServing) throw away(`the one that has ${key} is not running`);
+        return owner.calls.ask('delete', number, key);
+      },
+      metrics: () => this.#metrics(),
+      console: () => this.#feed.state(),
+      trunk: (event) => void this.#parts.events.emit('trunk', event),
+      refused: (error) => void this.#parts.events.emit('refused', errorOf(error)),
+      trouble: (error) => void this.#parts.events.emit('error', errorOf(error)),
+    };
+  }
+
+  #serving(): Slot[] {
+    return this.#slots.filter(({ isServing }) => isServing);
+  }
+
+  #anyone(): Calls<WorkerCalls> {
+    const [slot] = this.#serving();
+    if (!slot?.calls) throw away('no worker is running');
+    return slot.calls;
+  }
+
+  /** Of the workers that answer; one that does not is missing. */
+  async #answersOf<Answer>(ask: (calls: Calls<WorkerCalls>) => Promise<Answer>): Promise<Answer[]> {
+    const asked = this.#serving().map(({ calls }) => ask(calls!).catch(() => undefined));
+    const answers = (await Promise.all(asked)).filter((answer) => answer !== undefined);
+    if (answers.length === 0) throw away('no worker answers');
+    return answers as Answer[];
+  }
+
+  async #ready(): Promise<Readiness> {
+    const all = await this.#answersOf((calls) => calls.ask('ready'));
+    const missing = this.#slots.filter(({ isServing }) => !isServing);
+    const away = missing.map(({ number }) => `worker ${number} is not running`);
+    return {
+      ready: all.some(({ ready }) => ready),
+      accepting: all.some(({ accepting }) => accepting),
+      trackerReachable: all.some(({ trackerReachable }) => trackerReachable),
+      problems: [...new Set(all.flatMap(({ problems }) => problems)), ...away],
+    };
+  }
+
+  async #metrics(): Promise<string> {
+    const figures = new Map<number, ProcessFigures>();
+    await Promise.all(
+      this.#serving().map(async ({ number, calls }) => {
+        const answer = await calls!.ask('figures').catch(() => undefined);
+        if (answer) figures.set(number, answer);
+      }),
+    );
+    const own = (await this.#registry.getMetricsAsJSON()) as ProcessFigures;
+    return this.#totals.text(figures, own);
+  }
+}
+
+/**
+ * Closes the connection that was on its way to a worker when that died: `cluster` passes one at a
+ * time, and leaves it open where no answer comes. Its client would wait for ever.
+ */
+function lastConnectionOf({ process }: Worker): () => void {
+  let last: { readonly close?: () => void } | undefined;
+  const send = process.send.bind(process) as (...args: unknown[]) => boolean;
+  process.send = (message: unknown, handle?: unknown, ...others: unknown[]) => {
+    if (typeof handle === 'object' && handle !== null) last = handle;
+    return send(message, handle, ...others);
+  };
+  // One that has arrived is closed here already, and closing it again does nothing.
+  return () => last?.close?.();
+}

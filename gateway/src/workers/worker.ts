@@ -1,0 +1,115 @@
+import cluster from 'node:cluster';
+import { type FileStore, isStoreError, openBeside, workerDirectory } from '@stevedore/client';
+import { logTrouble, makeLog } from '../observe/log.js';
+import { defaultLimits, type GatewayOptions, openOptions } from '../options.js';
+import { type Gateway, startGateway } from '../start.js';
+import { Calls, plainError } from './calls.js';
+import type { PrimaryCalls, WorkerCalls, WorkerStart } from './messages.js';
+import { workerCount } from './plan.js';
+import { askShared } from './shared.js';
+import { type ProcessFigures, sumStats } from './totals.js';
+
+/**
+ * A worker: a whole gateway on the port that all workers share, over a directory of its own and
+ * the other workers' as neighbours. It lives as long as its primary, which tells it when to stop.
+ */
+
+/** By the numbers of their directories. */
+const stores = new Map<number, FileStore>();
+let gateway: Gateway | undefined;
+let figures: (() => Promise<ProcessFigures>) | undefined;
+
+const answers: WorkerCalls = {
+  start,
+  lookAgain: () => gateway?.store.neighbours?.lookAgain(),
+  delete: async (number, key) => {
+    const store = stores.get(number);
+    if (!store) throw new Error(`directory ${number} is not this worker's`);
+    try {
+      await store.delete(key, { onlyHere: true });
+      return true;
+    } catch (error) {
+      if (isStoreError(error, 'not_found')) return false;
+      throw error;
+    }
+  },
+  figures: async () => (await figures?.()) ?? [],
+  stats,
+  ready: () => serving().store.ready(),
+  cluster: () => serving().store.cluster(),
+  close: async () => {
+    await gateway?.close();
+    for (const store of stores.values()) await store.close();
+    // What still holds the process open is of no use without its files.
+    setImmediate(() => process.exit(0));
+  },
+};
+
+const primary = new Calls<PrimaryCalls>((message) => {
+  // Without its primary this process ends by itself.
+  process.send?.(message, undefined, undefined, () => undefined);
+}, answers);
+
+function serving(): Gateway {
+  if (!gateway) throw new Error('the worker has not started');
+  return gateway;
+}
+
+function stats(): ReturnType<FileStore['stats']> {
+  return sumStats([...stores.values()].map((store) => store.stats()));
+}
+
+async function start({ own, others, options, trackers }: WorkerStart): Promise<string> {
+  const [number, ...further] = own as [number, ...number[]];
+  const log = makeLog(options.logLevel);
+  const workers = workerCount(options.workers);
+  const open = (each: number, beside: readonly number[], how = options) =>
+    openStore(each, beside, how, trackers);
+  // Files of directories that have no worker of their own: nothing is uploaded there.
+  for (const each of further) {
+    const store = await open(each, [], { ...options, cacheSize: 0 });
+    store.on('error', (error) => logTrouble(log, error));
+  }
+  gateway = await startGateway(
+    options,
+    { log, limits: { maxConnections: Math.ceil(defaultLimits.maxConnections / workers) } },
+    {
+      ...askShared(primary),
+      open: () => open(number, [...further, ...others]),
+      opened: () => primary.ask('opened'),
+      stats,
+      metrics: (own) => {
+        figures = own;
+        return () => primary.ask('metrics');
+      },
+      console: () => primary.ask('console'),
+    },
+  );
+  return gateway.url;
+}
+
+async function openStore(
+  number: number,
+  neighbours: readonly number[],
+  options: GatewayOptions,
+  trackers: readonly string[],
+): Promise<FileStore> {
+  const directory = workerDirectory(options.directory, number);
+  const beside = neighbours.map((other) => ({
+    directory: workerDirectory(options.directory, other),
+    delete: (key: string) => primary.ask('delete', other, key),
+  }));
+  const store = await openBeside(beside, { ...openOptions(options), directory, trackers });
+  store.on('trunk', (event) => primary.tell('trunk', event));
+  store.on('error', (error) => primary.tell('trouble', plainError(error)));
+  store.on('refused', (error) => primary.tell('refused', plainError(error)));
+  stores.set(number, store);
+  return store;
+}
+
+if (cluster.isWorker) {
+  process.on('message', (message) => primary.take(message));
+  // A terminal and a service manager signal every process of the gateway; the primary decides.
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => undefined);
+  primary.tell('loaded');
+}

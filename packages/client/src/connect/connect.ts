@@ -1,0 +1,332 @@
+import { randomUUID } from 'node:crypto';
+import { pipeline, type Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isStoreError, StoreError } from '@stevedore/staging/errors';
+import { interrupted } from '../body.js';
+import { aborted, notFound } from '../failures.js';
+import { Checked, collected, discard, infoOf } from '../gateway-answers.js';
+import { aboutBlob, checkMeta, stageOptions } from '../intake.js';
+import { onceText } from '../once.js';
+import { FileHandle } from '../stored-file.js';
+import type {
+  Body,
+  ByteRange,
+  FileInfo,
+  PutAllOptions,
+  PutOptions,
+  PutPart,
+  Readiness,
+  Receipt,
+  Store,
+  StoredFile,
+} from '../types.js';
+import { FormBody } from './form.js';
+import { type ConnectOptions, parseConnectOptions } from './options.js';
+import { Requests } from './requests.js';
+import { checkedType, demandSame, Source } from './sources.js';
+
+/**
+ * A store whose files a gateway stages: for apps without a disk of their own. It keeps nothing but
+ * connections. A file is acknowledged when the gateway has acknowledged it; bytes are held against
+ * their CRC-32 on both ways.
+ */
+
+/** Throws StoreError `invalid_option`. Nothing is asked of the gateway before the first call. */
+export function connect(options: ConnectOptions = {}): Store {
+  return new ConnectedStore(new Requests(parseConnectOptions(options)));
+}
+
+const KEY = /^[A-Za-z0-9_-]{21}[AQgw]$/;
+/** Longer files are given as streams. */
+const BUFFER_BYTES = 2 ** 20;
+const DAY_MS = 24 * 3_600_000;
+/** 15 digits, as the gateway takes them. */
+const MOST_WITHIN_MS = 10 ** 15 - 1;
+/** `settled` looks again after the first time, then less and less often. */
+const FIRST_LOOK_MS = 100;
+const LAST_LOOK_MS = 2_000;
+
+/** A body that is sent, whatever it is made of. */
+interface Sending extends AsyncIterable<Uint8Array> {
+  readonly isBegun: boolean;
+  readonly failure: unknown;
+  readonly bytes?: Buffer | undefined;
+  stop(): void;
+}
+
+class ConnectedStore implements Store {
+  readonly #requests: Requests;
+  /** Puts and deletions under way: `close` lets them end. */
+  readonly #writing = new Set<Promise<unknown>>();
+  #closing: Promise<void> | undefined;
+  #isClosing = false;
+
+  constructor(requests: Requests) {
+    this.#requests = requests;
+  }
+
+  async put(body: Body, options: PutOptions = {}): Promise<Receipt> {
+    this.#throwIfClosed();
+    if (options.mode === 'direct') {
+      throw new StoreError('unsupported', 'mode direct is for a store that open() gives');
+    }
+    const { signal, once } = options;
+    stageOptions(options);
+    const { name, type, group, expiresAt } = checkMeta(
+      body instanceof Blob ? { ...aboutBlob(body), ...options } : options,
+    );
+    if (signal?.aborted) throw interrupted(signal.reason);
+    const source = new Source(body, options, signal);
+    if (!isPlain(type, group)) {
+      const { signal: _, group: __, once: ___, durability, mode, transfer, ...part } = options;
+      const [receipt] = await this.putAll([{ body, ...part, name, type }], {
+        ...(group === undefined ? {} : { group }),
+        ...(signal ? { signal } : {}),
+        ...(once ? { once } : {}),
+      });
+      return receipt!;
+    }
+    const headers: Record<string, string> = {
+      'content-type': checkedType(type),
+      'x-filename': encodeURIComponent(name.toWellFormed()),
+    };
+    // Header values are bytes: UTF-8, as the gateway reads it.
+    if (group !== undefined) headers['x-affinity-group'] = Buffer.from(group).toString('latin1');
+    if (expiresAt !== undefined) headers['x-expires-at'] = new Date(expiresAt).toISOString();
+    if (options.size !== undefined) headers['content-length'] = String(options.size);
+    const [receipt] = await this.#upload(source, headers, once, signal);
+    if (!receipt) throw this.#requests.notAGateway();
+    demandSame(receipt, source.sums);
+    return receipt;
+  }
+
+  async putAll(
+    parts: Iterable<PutPart> | AsyncIterable<PutPart>,
+    options: PutAllOptions = {},
+  ): Promise<Receipt[]> {
+    this.#throwIfClosed();
+    stageOptions(options);
+    const form = await FormBody.of(parts, options);
+    if (!form) return [];
+    const headers = { 'content-type': form.type };
+    const receipts = await this.#upload(form, headers, options.once, options.signal);
+    if (receipts.length !== form.sums.length) throw this.#requests.notAGateway();
+    for (const [index, receipt] of receipts.entries()) demandSame(receipt, form.sums[index]!);
+    return receipts;
+  }
+
+  /**
+   * What is in memory is sent again where the answer was lost, with the same Idempotency-Key: the
+   * gateway that has it already stores nothing. A stream is not, once a byte of it is read.
+   */
+  async #upload(
+    body: Sending,
+    head: Readonly<Record<string, string>>,
+    once: Uint8Array | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<Receipt[]> {
+    const headers: Record<string, string> = { ...head };
+    if (once) headers['idempotency-key'] = onceKey(once);
+    else if (body.bytes) headers['idempotency-key'] = randomUUID();
+    const attempt = async (): Promise<Receipt[]> => {
+      const request = { method: 'POST', path: '/files', headers } as const;
+      try {
+        const json = await this.#requests.json({ ...request, body: body.bytes ?? body }, signal);
+        return (Array.isArray(json) ? json : [json]).map((each) => this.#infoIn(each));
+      } catch (error) {
+        // It failed for the body's own sake, whatever that did to the connection.
+        throw body.failure ?? error;
+      }
+    };
+    const mayRepeat = (): boolean => body.bytes !== undefined || !body.isBegun;
+    try {
+      const call = { signal, attempt, mayRepeat, aborted: interrupted };
+      return await this.#tracked(this.#requests.run(call));
+    } catch (error) {
+      body.stop();
+      throw error;
+    }
+  }
+
+  async findOnce(
+    once: Uint8Array,
+    { withinMs = DAY_MS }: { readonly withinMs?: number } = {},
+  ): Promise<Receipt[]> {
+    if (withinMs < 0) return [];
+    const within = Math.min(Math.ceil(withinMs), MOST_WITHIN_MS);
+    const path = `/files?once=${onceText(once)}&within-ms=${within}`;
+    const json = await this.#asked(path, undefined);
+    if (!Array.isArray(json)) throw this.#requests.notAGateway();
+    return json.map((each) => this.#infoIn(each));
+  }
+
+  async get(id: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<StoredFile> {
+    const { key, ...facts } = this.#infoIn(await this.#asked(infoPath(id), signal));
+    // A slice of another deployment has a key that this gateway does not know.
+    const path = pathOf(id);
+    return new FileHandle(key === '' ? facts : { key, ...facts }, (range, end) =>
+      this.#read(path, facts, range, end),
+    );
+  }
+
+  async stat(id: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<FileInfo> {
+    return this.#infoIn(await this.#asked(infoPath(id), signal));
+  }
+
+  async delete(id: string): Promise<void> {
+    this.#throwIfClosed();
+    const attempt = async (again: boolean): Promise<void> => {
+      try {
+        const { body } = await this.#requests.send(
+          {
+            method: 'DELETE',
+            path: isKey(id) ? pathOf(id) : `/files?id=${encodeURIComponent(id)}`,
+          },
+          undefined,
+        );
+        await body.dump();
+      } catch (error) {
+        // The answer to the first time was lost: that it is gone is what was asked for.
+        if (!(again && isStoreError(error, 'not_found'))) throw error;
+      }
+    };
+    await this.#tracked(this.#requests.run({ signal: undefined, attempt, aborted }));
+  }
+
+  async settled(key: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<string> {
+    const waits = this.#requests.closing;
+    for (let waitMs = FIRST_LOOK_MS; ; waitMs = Math.min(2 * waitMs, LAST_LOOK_MS)) {
+      const { state, fileId } = await this.stat(key, signal ? { signal } : {});
+      if (fileId !== undefined) return fileId;
+      if (state === 'merged') {
+        throw notFound(`${key} by a FastDFS id: none can be made for it; it is read by its key`);
+      }
+      const ends = AbortSignal.any(signal ? [signal, waits] : [waits]);
+      await sleep(waitMs, undefined, { signal: ends }).catch(() => undefined);
+      if (signal?.aborted) {
+        throw new StoreError('aborted', 'waiting was aborted', { cause: signal.reason });
+      }
+    }
+  }
+
+  async ready(): Promise<Readiness> {
+    try {
+      const question = { method: 'GET', path: '/health/ready', alsoStatus: 503 } as const;
+      const json = await this.#requests.json(question, undefined);
+      const { ready, accepting, trackerReachable, problems } = json as Partial<Readiness>;
+      if (ready === undefined || !Array.isArray(problems)) throw this.#requests.notAGateway();
+      return {
+        ready,
+        accepting: accepting === true,
+        trackerReachable: trackerReachable === true,
+        problems,
+      };
+    } catch (error) {
+      const problems = [(error as Error).message];
+      return { ready: false, accepting: false, trackerReachable: false, problems };
+    }
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #close(): Promise<void> {
+    this.#isClosing = true;
+    await Promise.allSettled(this.#writing);
+    await this.#requests.close();
+  }
+
+  #throwIfClosed(): void {
+    if (this.#isClosing) throw new StoreError('closed', 'the store is closed');
+  }
+
+  async #tracked<Result>(call: Promise<Result>): Promise<Result> {
+    this.#writing.add(call);
+    try {
+      return await call;
+    } finally {
+      this.#writing.delete(call);
+    }
+  }
+
+  async #asked(path: string, signal: AbortSignal | undefined): Promise<unknown> {
+    this.#throwIfClosed();
+    const attempt = () => this.#requests.json({ method: 'GET', path }, signal);
+    return this.#requests.run({ signal, attempt, aborted });
+  }
+
+  #read(
+    path: string,
+    facts: Pick<FileInfo, 'size' | 'crc32'>,
+    range: ByteRange | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<Buffer | Readable> {
+    const bytes = range ? range.end - range.start + 1 : facts.size;
+    const isStream = bytes > BUFFER_BYTES;
+    const headers = range ? { range: `bytes=${range.start}-${range.end}` } : {};
+    const attempt = async (): Promise<Buffer | Readable> => {
+      const request = { method: 'GET', path, headers, isStream } as const;
+      const { body, statusCode, headers: head } = await this.#requests.send(request, signal);
+      if (statusCode !== (range ? 206 : 200) || Number(head['content-length']) !== bytes) {
+        discard(body);
+        throw this.#requests.notAGateway();
+      }
+      const failure = (error: Error): StoreError => this.#broken(error, signal);
+      const url = this.#requests.url;
+      const checked = new Checked(bytes, range ? undefined : facts.crc32, url, failure);
+      // A failure of either side reaches the reader through the last stream.
+      const content = pipeline(body, checked, () => undefined);
+      return isStream ? content : collected(content);
+    };
+    this.#throwIfClosed();
+    return this.#requests.run({ signal, attempt, aborted });
+  }
+
+  #broken(error: Error, signal: AbortSignal | undefined): StoreError {
+    if (isStoreError(error)) return error;
+    if (signal?.aborted) return aborted(error);
+    if (this.#isClosing) return new StoreError('closed', 'the store is closed', { cause: error });
+    return new StoreError('storage_unavailable', `the answer broke off: ${error.message}`, {
+      cause: error,
+      retryable: true,
+    });
+  }
+
+  #infoIn(json: unknown): FileInfo {
+    const info = infoOf(json);
+    if (info) return info;
+    throw this.#requests.notAGateway();
+  }
+}
+
+function isKey(id: string): boolean {
+  return KEY.test(id);
+}
+
+function infoPath(id: string): string {
+  return isKey(id) ? `/files/${id}/info` : `/files?id=${encodeURIComponent(id)}`;
+}
+
+function pathOf(id: string): string {
+  return isKey(id) ? `/files/${id}` : `/${id.split('/').map(encodeURIComponent).join('/')}`;
+}
+
+/** True if headers can say it; a form says the rest. */
+function isPlain(type: string, group: string | undefined): boolean {
+  const isOwnForm = /^\s*multipart\/form-data/i.test(type);
+  return (
+    !isOwnForm &&
+    (group === undefined || /^[^\x00-\x20\x7f](?:[^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$/.test(group))
+  );
+}
+
+/** Kept apart from the keys that people make up: those are not to be looked up by who guesses them. */
+function onceKey(once: Uint8Array): string {
+  return `once-${onceText(once)}`;
+}

@@ -1,0 +1,103 @@
+import { randomBytes } from 'node:crypto';
+import { StoreError } from '@stevedore/staging/errors';
+import { aboutBlob, checkMeta, checkText } from '../intake.js';
+import type { PutAllOptions, PutPart } from '../types.js';
+import { checkedType, Source } from './sources.js';
+
+/**
+ * Several files as one form, for a gateway to store all or none of: part by part as the caller
+ * gives them. A part says in headers of its own what a form cannot say.
+ */
+export class FormBody implements AsyncIterable<Uint8Array> {
+  readonly type: string;
+  readonly #boundary = `stevedore-${randomBytes(18).toString('hex')}`;
+  readonly #parts: AsyncIterator<PutPart> | Iterator<PutPart>;
+  readonly #first: PutPart;
+  readonly #options: Pick<PutAllOptions, 'group' | 'signal'>;
+  /** What was sent of each part. */
+  readonly sums: { readonly size: number; readonly crc32: number }[] = [];
+  #source: Source | undefined;
+  isBegun = false;
+  /** Why the form could not be made to its end. */
+  failure: unknown;
+
+  private constructor(
+    parts: AsyncIterator<PutPart> | Iterator<PutPart>,
+    first: PutPart,
+    options: Pick<PutAllOptions, 'group' | 'signal'>,
+  ) {
+    this.type = `multipart/form-data; boundary=${this.#boundary}`;
+    this.#parts = parts;
+    this.#first = first;
+    this.#options = options;
+  }
+
+  /** Undefined where there is no part: a form needs one. */
+  static async of(
+    parts: Iterable<PutPart> | AsyncIterable<PutPart>,
+    options: Pick<PutAllOptions, 'group' | 'signal'>,
+  ): Promise<FormBody | undefined> {
+    const all =
+      Symbol.asyncIterator in parts ? parts[Symbol.asyncIterator]() : parts[Symbol.iterator]();
+    const { done, value } = await all.next();
+    return done ? undefined : new FormBody(all, value, options);
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
+    this.isBegun = true;
+    try {
+      for (let part: PutPart = this.#first; ; ) {
+        yield* this.#part(part);
+        const { done, value } = await this.#parts.next();
+        if (done) break;
+        part = value;
+      }
+      const { group } = this.#options;
+      const name = typeof group === 'function' ? group() : group;
+      if (name !== undefined) {
+        checkText('group', name, 255);
+        yield this.#head('name="group"', {});
+        yield Buffer.from(`${name}\r\n`);
+      }
+      yield Buffer.from(`--${this.#boundary}--\r\n`);
+    } catch (error) {
+      this.failure = error;
+      throw error;
+    }
+  }
+
+  /** No part is asked for any more. */
+  stop(): void {
+    this.#source?.stop();
+    // Not awaited: it may never answer.
+    void Promise.resolve(this.#parts.return?.()).catch(() => undefined);
+  }
+
+  async *#part({ body, size, maxBytes, ...rest }: PutPart): AsyncGenerator<Uint8Array> {
+    const { signal } = this.#options;
+    if (signal?.aborted) throw new StoreError('aborted', 'the upload was aborted');
+    const { name, type, expiresAt } = checkMeta(
+      body instanceof Blob ? { ...aboutBlob(body), ...rest } : rest,
+    );
+    const limits = {
+      ...(size === undefined ? {} : { size }),
+      ...(maxBytes === undefined ? {} : { maxBytes }),
+    };
+    const source = new Source(body, limits, signal);
+    this.#source = source;
+    yield this.#head('name="file"; filename=""', {
+      'Content-Type': checkedType(type),
+      'X-Filename': encodeURIComponent(name.toWellFormed()),
+      ...(expiresAt === undefined ? {} : { 'X-Expires-At': new Date(expiresAt).toISOString() }),
+    });
+    yield* source;
+    this.sums.push(source.sums);
+    yield Buffer.from('\r\n');
+  }
+
+  #head(disposition: string, headers: Readonly<Record<string, string>>): Buffer {
+    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+    const head = `Content-Disposition: form-data; ${disposition}\r\n${lines.join('')}`;
+    return Buffer.from(`--${this.#boundary}\r\n${head}\r\n`);
+  }
+}

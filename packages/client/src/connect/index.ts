@@ -1,0 +1,8 @@
+/** What needs neither a disk nor a native module: the store over HTTP, and what it shares with `open()`. */
+export { isStoreError, StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
+export * from '../affinity.js';
+export { invalidOption } from '../options.js';
+export type * from '../types.js';
+export { connect } from './connect.js';
+export { type ConnectOptions, connectOptions } from './options.js';
+export { GatewayRefusal } from './refusals.js';

@@ -1,0 +1,66 @@
+import { fromProgram, type OptionTable, option, parseOptions } from '@stevedore/options';
+import { asStoreError, invalidOption } from '../options.js';
+
+/** The options of `connect()`. */
+
+export const connectOptions = {
+  url: option.text(
+    'http://127.0.0.1:8080',
+    'URL of a gateway, or of the proxy in front of several; it may have a path',
+  ),
+  apiKey: option.text('', 'API key, where the gateway asks for one'),
+  connections: option.integer(64, 'connections at most; as many again for large files', {
+    minimum: 1,
+    maximum: 10_000,
+  }),
+  connectTimeout: option.duration('5s', 'longest time until a connection is made', {
+    minimum: '1ms',
+  }),
+  answerTimeout: option.duration(
+    '30s',
+    'longest wait for an answer, and between two pieces of a body',
+    { minimum: '1ms' },
+  ),
+  retries: option.integer(
+    2,
+    'how often a call is made again that broke or was not served, where that stores nothing twice',
+    { maximum: 10 },
+  ),
+} satisfies OptionTable;
+
+/** Any of the options; durations as numbers of milliseconds or as `30s`. */
+export type ConnectOptions = {
+  readonly [Name in keyof typeof connectOptions]?: string | number;
+};
+
+export interface Connecting {
+  /** `http://HOST:PORT`, without a path. */
+  readonly origin: string;
+  /** Before every path; no slash at its end. */
+  readonly base: string;
+  readonly apiKey: string;
+  readonly connections: number;
+  readonly connectTimeoutMs: number;
+  readonly answerTimeoutMs: number;
+  readonly retries: number;
+}
+
+/** Throws StoreError `invalid_option`. */
+export function parseConnectOptions(raw: ConnectOptions): Connecting {
+  const options = asStoreError(() => parseOptions(connectOptions, [fromProgram(raw)]));
+  const url = URL.canParse(options.url) ? new URL(options.url) : undefined;
+  if (!url || !/^https?:$/.test(url.protocol) || url.search !== '' || url.hash !== '') {
+    throw invalidOption(
+      `url: "${options.url}" is not the URL of a gateway; write it like http://10.0.0.5:8080`,
+    );
+  }
+  if (url.username !== '' || !/^[\x21-\x7e]*$/.test(options.apiKey)) {
+    throw invalidOption('a password in the url, or an apiKey with other than visible characters');
+  }
+  const { apiKey, connections, retries } = options;
+  return {
+    ...{ origin: url.origin, base: url.pathname.replace(/\/+$/, ''), apiKey, connections, retries },
+    connectTimeoutMs: options.connectTimeout,
+    answerTimeoutMs: options.answerTimeout,
+  };
+}

@@ -1,0 +1,100 @@
+import { StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
+
+/**
+ * A gateway's refusals as the errors that `open()` gives for the same mistake. What only a gateway
+ * can say (a wrong API key, a policy, a quota) is `refused`. Only a problem of the gateway itself
+ * says `not_found`: the 404 of a proxy, or of another server, says nothing about a file.
+ */
+
+/** The cause of the StoreError: what the gateway said. */
+export class GatewayRefusal extends Error {
+  override readonly name = 'GatewayRefusal';
+  readonly status: number;
+  /** The gateway's code; undefined where the answer is not a gateway's. */
+  readonly problem: string | undefined;
+  /** When it says that the call may be made again. */
+  readonly retryAfterMs: number | undefined;
+
+  constructor(
+    message: string,
+    status: number,
+    problem: string | undefined,
+    retryAfterMs: number | undefined,
+  ) {
+    super(message);
+    this.status = status;
+    this.problem = problem;
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+const SAME: ReadonlySet<string> = new Set<StoreErrorCode>([
+  'container_full',
+  'container_write_failed',
+  'corrupt',
+  'disk_full',
+  'invalid_id',
+  'invalid_option',
+  'length_mismatch',
+  'not_found',
+  'range_not_satisfiable',
+  'storage_unavailable',
+  'too_large',
+  'unsupported',
+]);
+
+const MEANT: Readonly<Record<string, StoreErrorCode>> = {
+  body_too_slow: 'aborted',
+  closed: 'storage_unavailable',
+  header_timeout: 'aborted',
+  headers_too_large: 'invalid_option',
+  internal: 'storage_unavailable',
+  invalid_expiry: 'invalid_option',
+  invalid_file_id: 'invalid_id',
+  invalid_key: 'invalid_id',
+  invalid_media_type: 'invalid_option',
+  invalid_name: 'invalid_option',
+  shutting_down: 'storage_unavailable',
+};
+
+/** Statuses after which the same call may be served. */
+const PASSING: ReadonlySet<number> = new Set([408, 409, 429, 502, 503, 504, 507]);
+
+export function refusalOf(
+  url: string,
+  status: number,
+  retryAfter: string | string[] | undefined,
+  body: string,
+): StoreError {
+  const { code, detail } = problemIn(body);
+  const retryAfterMs = /^\d{1,9}$/.test(String(retryAfter)) ? Number(retryAfter) * 1000 : undefined;
+  const message =
+    code === undefined
+      ? `what answers at ${url} is not a gateway, or does not reach one (status ${status})`
+      : `${detail} (${code}, from ${url})`;
+  const cause = new GatewayRefusal(message, status, code, retryAfterMs);
+  return new StoreError(code === undefined ? codeOfStatus(status) : codeOf(code), message, {
+    cause,
+    retryable: PASSING.has(status),
+  });
+}
+
+function codeOf(problem: string): StoreErrorCode {
+  if (SAME.has(problem)) return problem as StoreErrorCode;
+  return Object.hasOwn(MEANT, problem) ? MEANT[problem]! : 'refused';
+}
+
+/** Of a proxy in front of the gateway. */
+function codeOfStatus(status: number): StoreErrorCode {
+  if (status === 413) return 'too_large';
+  return status === 401 || status === 403 || status === 429 ? 'refused' : 'storage_unavailable';
+}
+
+function problemIn(body: string): { readonly code?: string; readonly detail?: string } {
+  try {
+    const { code, detail } = JSON.parse(body) as { code?: unknown; detail?: unknown };
+    return typeof code === 'string' && typeof detail === 'string' ? { code, detail } : {};
+  } catch {
+    return {};
+  }
+}

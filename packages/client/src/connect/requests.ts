@@ -1,0 +1,187 @@
+import type { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { abortable } from '@stevedore/async';
+import { isStoreError, StoreError } from '@stevedore/staging/errors';
+import type { Dispatcher, Pool } from 'undici';
+import { TimeLimit } from '../deployment/peer-connections.js';
+import type { Connecting } from './options.js';
+import { GatewayRefusal, refusalOf } from './refusals.js';
+
+/**
+ * Requests to a gateway: bounded in number and time, and made again where the call allows that.
+ * Every failure is a StoreError. A gateway that cannot be reached is `storage_unavailable`.
+ */
+
+export interface Request {
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  /** Below the gateway's URL. */
+  readonly path: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Sent as fast as the gateway takes it. The time for the answer begins after it. */
+  readonly body?: Uint8Array | AsyncIterable<Uint8Array>;
+  /** A status from 300 on whose body is an answer too. */
+  readonly alsoStatus?: number;
+  /** The answer is read as slowly as the caller likes: it has a connection of other ones. */
+  readonly isStream?: boolean;
+}
+
+export interface Call<Result> {
+  readonly signal: AbortSignal | undefined;
+  /** May be called several times. `again` says whether this is not the first time. */
+  readonly attempt: (again: boolean) => Promise<Result>;
+  /** False once the call cannot be made again. */
+  readonly mayRepeat?: () => boolean;
+  /** What the caller is told of an abort. */
+  readonly aborted: (reason: unknown) => StoreError;
+}
+
+/** Longest wait before a call is made again; where the gateway names a longer one, the caller decides. */
+const MOST_WAIT_MS = 2_000;
+const FIRST_WAIT_MS = 50;
+/** Requests under way or waiting for a connection, for each connection. */
+const QUEUED_PER_CONNECTION = 64;
+/** Longest answer that is no file. */
+const MAX_TEXT_BYTES = 4 * 2 ** 20;
+
+export class Requests {
+  readonly #connecting: Connecting;
+  readonly url: string;
+  /** Loaded late: undici takes the place of the dispatcher that Node's own `fetch` uses. */
+  #pools: Promise<{ readonly calls: Pool; readonly streams: Pool }> | undefined;
+  #requests = 0;
+  readonly #closing = new AbortController();
+
+  constructor(connecting: Connecting) {
+    this.#connecting = connecting;
+    this.url = connecting.origin + connecting.base;
+  }
+
+  throwIfClosed(cause?: unknown): void {
+    if (this.#closing.signal.aborted) {
+      throw new StoreError('closed', 'the store is closed', { cause });
+    }
+  }
+
+  /** Makes the call, and again while it fails in a way that may pass. */
+  async run<Result>({ signal, attempt, mayRepeat, aborted }: Call<Result>): Promise<Result> {
+    const { retries } = this.#connecting;
+    for (let tried = 0; ; tried += 1) {
+      this.throwIfClosed();
+      if (signal?.aborted) throw aborted(signal.reason);
+      try {
+        return await attempt(tried > 0);
+      } catch (error) {
+        this.throwIfClosed(error);
+        if (signal?.aborted) throw aborted(signal.reason);
+        const failure = isStoreError(error) ? error : this.#unavailable(error);
+        const waitMs = waitBefore(failure, tried);
+        const isOver = tried >= retries || waitMs > MOST_WAIT_MS || mayRepeat?.() === false;
+        if (!failure.retryable || isOver) throw failure;
+        const ends = [this.#closing.signal, ...(signal ? [signal] : [])];
+        await sleep(waitMs, undefined, { signal: AbortSignal.any(ends) }).catch(() => undefined);
+      }
+    }
+  }
+
+  /** An answer with a status below 300, whose body the caller reads or discards. */
+  async send(request: Request, signal: AbortSignal | undefined): Promise<Dispatcher.ResponseData> {
+    const { connections, apiKey, base, answerTimeoutMs } = this.#connecting;
+    if (this.#requests >= connections * QUEUED_PER_CONNECTION) {
+      const message = `${this.#requests} requests wait for ${this.url} already`;
+      throw new StoreError('storage_unavailable', message, { retryable: true });
+    }
+    const { method, path, headers, body, isStream = false, alsoStatus } = request;
+    // A body takes as long as it takes; undici looks at whether it moves.
+    const limit = body ? undefined : new TimeLimit(answerTimeoutMs, signal);
+    const ends = limit?.signal ?? signal;
+    this.#requests += 1;
+    try {
+      this.#pools ??= this.#connect();
+      const pools = await this.#pools;
+      const answered = pools[isStream ? 'streams' : 'calls'].request({
+        method,
+        path: base + path,
+        // It takes any iterable; its types do not say so.
+        body: (body as Readable | undefined) ?? null,
+        headers: {
+          ...(apiKey === '' ? {} : { authorization: `Bearer ${apiKey}` }),
+          ...headers,
+        },
+        ...(ends ? { signal: ends } : {}),
+      });
+      // undici looks at a signal only once the request has a connection.
+      const answer = await (ends ? abortable(answered, ends) : answered);
+      const { statusCode } = answer;
+      if (statusCode < 300 || statusCode === alsoStatus) return answer;
+      const text = await textOf(answer.body).catch(() => '');
+      throw refusalOf(this.url, statusCode, answer.headers['retry-after'], text);
+    } finally {
+      this.#requests -= 1;
+      limit?.end();
+    }
+  }
+
+  /** The JSON of an answer. */
+  async json(request: Request, signal: AbortSignal | undefined): Promise<unknown> {
+    const { body } = await this.send(request, signal);
+    const text = await textOf(body);
+    try {
+      return JSON.parse(text);
+    } catch {
+      throw this.notAGateway();
+    }
+  }
+
+  notAGateway(): StoreError {
+    const message = `what answers at ${this.url} is not a gateway of Stevedore`;
+    return new StoreError('storage_unavailable', message);
+  }
+
+  /** Ends what is under way. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    const pools = await this.#pools;
+    await Promise.all([pools?.calls.destroy(), pools?.streams.destroy()]);
+  }
+
+  /** Aborted by `close`. */
+  get closing(): AbortSignal {
+    return this.#closing.signal;
+  }
+
+  #unavailable(cause: unknown): StoreError {
+    const reason =
+      cause instanceof Error ? cause.message || (cause as { code?: string }).code : cause;
+    const message = `the gateway at ${this.url} does not answer: ${reason}`;
+    return new StoreError('storage_unavailable', message, { cause, retryable: true });
+  }
+
+  async #connect(): Promise<{ readonly calls: Pool; readonly streams: Pool }> {
+    const { origin, connections, connectTimeoutMs, answerTimeoutMs } = this.#connecting;
+    const undici = await import('undici');
+    const options = {
+      connections,
+      connect: { timeout: connectTimeoutMs },
+      headersTimeout: answerTimeoutMs,
+      bodyTimeout: answerTimeoutMs,
+    };
+    return { calls: new undici.Pool(origin, options), streams: new undici.Pool(origin, options) };
+  }
+}
+
+/** Longer each time, and never the same for two callers. */
+function waitBefore({ cause }: StoreError, tried: number): number {
+  const asked = cause instanceof GatewayRefusal ? cause.retryAfterMs : undefined;
+  return asked ?? FIRST_WAIT_MS * 2 ** tried * (1 + Math.random());
+}
+
+async function textOf(body: Readable): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > MAX_TEXT_BYTES) throw new Error('the answer is too long');
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString();
+}

@@ -1,0 +1,118 @@
+import { crc32 } from 'node:zlib';
+import { abortable } from '@stevedore/async';
+import { StoreError } from '@stevedore/staging/errors';
+import { interrupted, readBody } from '../body.js';
+import { checkSize, tooLarge } from '../intake.js';
+import { invalidOption } from '../options.js';
+import type { Body, PutOptions } from '../types.js';
+
+/**
+ * A body on its way to a gateway: counted, held against what was announced of it, pulled no faster
+ * than it is sent. One that is not read to its end is stopped.
+ */
+export class Source implements AsyncIterable<Uint8Array> {
+  readonly #chunks: AsyncIterator<Uint8Array> | undefined;
+  readonly #bytes: Buffer | undefined;
+  readonly #limits: Pick<PutOptions, 'size' | 'maxBytes'>;
+  readonly #signal: AbortSignal | undefined;
+  #crc32 = 0;
+  #size = 0;
+  /** True once a byte was asked for. */
+  isBegun = false;
+  /** Why it did not arrive whole. */
+  failure: unknown;
+
+  /** Throws what is wrong with the body, as far as it is known beforehand. */
+  constructor(
+    body: Body,
+    limits: Pick<PutOptions, 'size' | 'maxBytes'>,
+    signal: AbortSignal | undefined,
+  ) {
+    this.#limits = limits;
+    this.#signal = signal;
+    const { size, maxBytes = Number.POSITIVE_INFINITY } = limits;
+    if (size !== undefined && size > maxBytes) throw tooLarge(maxBytes);
+    const bytes = readBody(body);
+    if (Buffer.isBuffer(bytes)) {
+      this.#bytes = bytes;
+      this.#count(bytes);
+      checkSize(size, bytes.length);
+    } else {
+      this.#chunks = bytes[Symbol.asyncIterator]();
+    }
+  }
+
+  /** All of it, where it is in memory: it can be sent again. */
+  get bytes(): Buffer | undefined {
+    return this.#bytes;
+  }
+
+  /** Of what was read. */
+  get sums(): { readonly size: number; readonly crc32: number } {
+    return { size: this.#size, crc32: this.#crc32 };
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
+    this.isBegun = true;
+    if (this.#bytes) yield this.#bytes;
+    else yield* this.#pulled();
+  }
+
+  async *#pulled(): AsyncGenerator<Uint8Array, void, undefined> {
+    try {
+      for (;;) {
+        const { done, value } = await this.#next();
+        if (done) break;
+        if (!(value instanceof Uint8Array)) {
+          throw invalidOption('the body yields something else than bytes');
+        }
+        this.#count(value);
+        if (value.length > 0) yield value;
+      }
+      checkSize(this.#limits.size, this.#size);
+    } catch (error) {
+      this.failure = error;
+      throw error;
+    }
+  }
+
+  /** Its source makes no more of it. Not awaited: one that stalls may never answer. */
+  stop(): void {
+    this.#chunks?.return?.()?.then(undefined, () => undefined);
+  }
+
+  async #next(): Promise<IteratorResult<Uint8Array>> {
+    try {
+      const next = this.#chunks!.next();
+      return await (this.#signal ? abortable(next, this.#signal) : next);
+    } catch (error) {
+      throw interrupted(error);
+    }
+  }
+
+  #count(chunk: Uint8Array): void {
+    const { maxBytes = Number.POSITIVE_INFINITY, size = Number.POSITIVE_INFINITY } = this.#limits;
+    this.#size += chunk.length;
+    if (this.#size > maxBytes) throw tooLarge(maxBytes);
+    // Not one byte more than was announced: the gateway would take it for the next request.
+    if (this.#size > size && this.#chunks) checkSize(size, this.#size);
+    this.#crc32 = crc32(chunk, this.#crc32);
+  }
+}
+
+/** What the gateway stored is what was sent. */
+export function demandSame(
+  receipt: { readonly size: number; readonly crc32: number },
+  sent: { readonly size: number; readonly crc32: number },
+): void {
+  if (receipt.size === sent.size && receipt.crc32 === sent.crc32) return;
+  throw new StoreError('corrupt', 'the gateway stored other bytes than were sent', {
+    retryable: true,
+  });
+}
+
+/** A media type that a header can carry. */
+export function checkedType(type: string): string {
+  if (/^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(type)) return type;
+  throw invalidOption(`type: "${type}" is no media type`);
+}

@@ -1,0 +1,105 @@
+import { type Readable, Transform } from 'node:stream';
+import { crc32 } from 'node:zlib';
+import { StoreError } from '@stevedore/staging/errors';
+import type { FileInfo, FileState } from './types.js';
+
+/** What a gateway answers, held against what it must be: facts about a file, and its bytes. */
+
+interface InfoJson {
+  readonly key: string;
+  readonly name: string;
+  readonly size: number;
+  readonly type: string;
+  readonly crc32: string;
+  readonly state: FileState;
+  readonly stagedAt: string;
+  readonly affinityGroup?: string;
+  readonly expiresAt?: string;
+  readonly fileId?: string;
+}
+
+/** The facts in a gateway's JSON; undefined where it is something else. */
+export function infoOf(json: unknown): FileInfo | undefined {
+  const facts = json as Partial<InfoJson> | null | undefined;
+  const isSound =
+    typeof facts?.key === 'string' &&
+    typeof facts.name === 'string' &&
+    typeof facts.type === 'string' &&
+    Number.isSafeInteger(facts.size) &&
+    /^[0-9a-f]{8}$/.test(facts.crc32 ?? '') &&
+    !Number.isNaN(Date.parse(facts.stagedAt ?? ''));
+  if (!isSound) return undefined;
+  const { key, name, size, type, state, affinityGroup, expiresAt, fileId, ...rest } =
+    facts as InfoJson;
+  return {
+    ...{ key, name, size, type, state },
+    crc32: Number.parseInt(rest.crc32, 16),
+    stagedAt: new Date(rest.stagedAt),
+    ...(affinityGroup === undefined ? {} : { group: affinityGroup }),
+    ...(expiresAt === undefined ? {} : { expiresAt: new Date(expiresAt) }),
+    ...(fileId === undefined ? {} : { fileId }),
+  };
+}
+
+/** Ends a body that nobody reads; its error would end the process. */
+export function discard(body: Readable): void {
+  body.on('error', () => undefined).destroy();
+}
+
+export async function collected(stream: Readable): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
+/** Passes a known number of bytes on, and fails at the end where they are not the right ones. */
+export class Checked extends Transform {
+  #left: number;
+  #crc32 = 0;
+  readonly #expected: number | undefined;
+  readonly #url: string;
+  readonly #failure: (error: Error) => StoreError;
+
+  /** `failure` makes what the reader gets of what broke the stream. */
+  constructor(
+    bytes: number,
+    expected: number | undefined,
+    url: string,
+    failure: (error: Error) => StoreError,
+  ) {
+    super();
+    this.#left = bytes;
+    this.#expected = expected;
+    this.#url = url;
+    this.#failure = failure;
+  }
+
+  override _transform(
+    chunk: Buffer,
+    _: BufferEncoding,
+    done: (error: Error | null, data?: Buffer) => void,
+  ): void {
+    this.#left -= chunk.length;
+    if (this.#expected !== undefined) this.#crc32 = crc32(chunk, this.#crc32);
+    const isWrong =
+      this.#left === 0 && this.#expected !== undefined && this.#crc32 !== this.#expected;
+    // The last bytes stay behind, so that nobody takes the file for whole.
+    if (this.#left < 0 || isWrong) done(corrupt(this.#url));
+    else done(null, chunk);
+  }
+
+  override _flush(done: (error?: Error | null) => void): void {
+    const isWrong = this.#expected !== undefined && this.#crc32 !== this.#expected;
+    done(this.#left !== 0 || isWrong ? corrupt(this.#url) : null);
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    done(error && this.#failure(error));
+  }
+}
+
+function corrupt(url: string): StoreError {
+  return new StoreError('corrupt', `${url} sent bytes that are not the file's`, {
+    retryable: true,
+  });
+}

@@ -1,0 +1,75 @@
+import { mkdir, readdir } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { DirectoryLock, StoreError } from '@stevedore/staging';
+import { readClusterSecrets, startCluster } from './cluster.js';
+import { type OpenOptions, parseStoreOptions } from './options.js';
+
+/**
+ * A data directory that several processes share. The first of them has the directory itself, as
+ * a store that is alone has; the others have `workers/2`, `workers/3` and so on in it. Fewer or
+ * more processes at the next start lose nothing: a directory without a process of its own is
+ * opened by one that has another as well.
+ */
+
+export function workerDirectory(directory: string, number: number): string {
+  const data = resolve(directory);
+  return number === 1 ? data : join(data, 'workers', String(number));
+}
+
+/** Numbers of the directories beside the first that hold files. */
+export async function otherWorkers(directory: string): Promise<number[]> {
+  const names = await readdir(join(resolve(directory), 'workers')).catch((error: Error) => {
+    const { code = '' } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ENOTDIR') return [];
+    throw error;
+  });
+  const numbers = names.filter((name) => /^[1-9]\d{0,4}$/.test(name)).map(Number);
+  return numbers.filter((number) => number > 1).sort((a, b) => a - b);
+}
+
+export interface SharedDirectory {
+  /** For all processes: those that are named, or the embedded one. */
+  readonly trackers: readonly string[];
+  close(): Promise<void>;
+}
+
+/**
+ * Takes the data directory for processes that are started next, and starts the embedded FastDFS
+ * node that they use. Rejects as `open`.
+ */
+export async function openSharedDirectory(
+  options: OpenOptions,
+  onError: (error: Error) => void,
+): Promise<SharedDirectory> {
+  const parsed = parseStoreOptions(options);
+  const secrets = await readClusterSecrets(parsed.clusterSecretFile);
+  const data = resolve(parsed.directory);
+  const folder = join(data, 'workers');
+  await mkdir(folder, { recursive: true, mode: 0o700 }).catch((error: Error) => {
+    throw new StoreError(
+      'directory_unusable',
+      `${data} cannot be used (${error.message}); check that it is a folder this user may write to`,
+      { cause: error },
+    );
+  });
+  const lock = DirectoryLock.acquire(folder);
+  try {
+    // A store that is alone has this one: the node is not started beside its own.
+    const alone = DirectoryLock.acquire(data);
+    try {
+      const { trackers, close } = await startCluster(parsed, secrets, onError);
+      return {
+        trackers,
+        close: async () => {
+          await close();
+          lock.release();
+        },
+      };
+    } finally {
+      alone.release();
+    }
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
+}

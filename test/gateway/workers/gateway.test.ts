@@ -1,0 +1,307 @@
+import { execFileSync } from 'node:child_process';
+import { readdirSync, rmSync } from 'node:fs';
+import { Agent, request } from 'node:http';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, it } from 'vitest';
+import { makeApiKey, writeKeyFile } from '../../../gateway/dist/access/api-keys.js';
+import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.js';
+import { temporaryFolder } from '../../support/temporary.js';
+
+/** `--workers`, as a user starts it. */
+
+/** Each starts a gateway of several processes, or several. */
+const LIMIT_MS = 240_000;
+
+interface Answer {
+  readonly status: number;
+  readonly body: Buffer;
+  /** Which process has answered. */
+  readonly process: string;
+}
+
+/** Over a connection of its own, unless one is given. */
+function ask(
+  url: string,
+  path: string,
+  { method = 'GET', body, headers = {}, agent }: Ask = {},
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const options = { method, headers, agent: agent ?? new Agent() };
+    const asking = request(`${url}${path}`, options, (response) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('error', reject);
+      response.on('end', () => {
+        const process = String(response.headers['x-request-id']).split('-')[0]!;
+        resolve({ status: response.statusCode!, body: Buffer.concat(chunks), process });
+      });
+    });
+    asking.on('error', reject);
+    asking.end(body);
+  });
+}
+
+interface Ask {
+  readonly method?: string;
+  readonly body?: string | Buffer;
+  readonly headers?: Record<string, string>;
+  readonly agent?: Agent;
+}
+
+async function soon<Result>(check: () => Promise<Result>): Promise<Result> {
+  const end = performance.now() + 30_000;
+  for (;;) {
+    try {
+      return await check();
+    } catch (error) {
+      if (performance.now() > end) throw error;
+      await sleep(20);
+    }
+  }
+}
+
+/** One kept connection to each worker. */
+async function connections({ url }: GatewayProcess, workers: number): Promise<Agent[]> {
+  const agents = new Map<string, Agent>();
+  await soon(async () => {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    const { process } = await ask(url, '/health/live', { agent });
+    if (!agents.has(process)) agents.set(process, agent);
+    if (agents.size < workers) throw new Error(`${agents.size} of ${workers} workers found`);
+  });
+  return [...agents.values()];
+}
+
+async function post(url: string, body: string | Buffer, how: Ask = {}): Promise<string> {
+  const { status, body: answer } = await ask(url, '/files', { ...how, method: 'POST', body });
+  expect([status, answer.toString()]).toEqual([201, expect.anything()]);
+  return JSON.parse(answer.toString()).key;
+}
+
+const pidsOf = ({ child }: GatewayProcess): number[] =>
+  execFileSync('pgrep', ['-P', String(child.pid)])
+    .toString()
+    .trim()
+    .split('\n')
+    .map(Number);
+
+async function metrics({ url }: GatewayProcess): Promise<Map<string, number>> {
+  const { body } = await ask(url, '/metrics');
+  const lines = body.toString().split('\n');
+  return new Map(
+    lines
+      .filter((line) => line !== '' && !line.startsWith('#'))
+      .map((line) => {
+        const at = line.lastIndexOf(' ');
+        return [line.slice(0, at), Number(line.slice(at + 1))];
+      }),
+  );
+}
+
+it(
+  'a key of any worker is read and deleted at every one, and the figures are those of all',
+  async () => {
+    const gateway = await startGatewayProcess(temporaryFolder(), '--workers', '3');
+    const { url } = gateway;
+    const agents = await connections(gateway, 3);
+    const keys: string[] = [];
+    for (const [index, agent] of agents.entries()) {
+      keys.push(await post(url, `file ${index}`, { agent }));
+      keys.push(await post(url, Buffer.alloc(300_000, String(index)), { agent }));
+    }
+    for (const agent of agents) {
+      // The second time from memory.
+      for (const path of [...keys, ...keys].map((key) => `/files/${key}`)) {
+        expect((await ask(url, path, { agent })).status).toBe(200);
+      }
+    }
+    const read = await ask(url, `/files/${keys[0]}`, { agent: agents[2]! });
+    expect(read.body.toString()).toBe('file 0');
+    const figures = await metrics(gateway);
+    expect(figures.get('stevedore_uploaded_files_total')).toBe(6);
+    expect(figures.get('stevedore_staged_files')).toBe(6);
+    expect(figures.get('stevedore_reads_total')).toBe(37);
+    for (const worker of [1, 2, 3]) {
+      expect(figures.get(`stevedore_worker_up{worker="${worker}"}`)).toBe(1);
+    }
+    const states = await Promise.all(agents.map((agent) => ask(url, '/console/state', { agent })));
+    for (const { body } of states) {
+      expect(JSON.parse(body.toString())).toMatchObject({
+        embedded: true,
+        ready: { ready: true },
+        stats: { acknowledgedFiles: 6, reads: 37 },
+        cluster: [{ group: 'group1', active: true }],
+      });
+    }
+    // Each file at another worker than the one that has it.
+    for (const [index, key] of keys.entries()) {
+      const agent = agents[(Math.floor(index / 2) + 1) % 3]!;
+      expect((await ask(url, `/files/${key}`, { method: 'DELETE', agent })).status).toBe(204);
+      for (const other of agents) {
+        expect((await ask(url, `/files/${key}`, { agent: other })).status).toBe(404);
+      }
+      expect((await ask(url, `/files/${key}`, { method: 'DELETE', agent })).status).toBe(404);
+    }
+    expect(await gateway.stop()).toBe(0);
+  },
+  LIMIT_MS,
+);
+
+it(
+  'quotas, idempotency keys and rates are those of the gateway, not of a worker',
+  async () => {
+    const path = join(temporaryFolder(), 'keys.json');
+    const made = makeApiKey({ name: 'a', scopes: ['read', 'write'], bytesPerDay: 100 }, new Date());
+    const rated = makeApiKey({ name: 'b', scopes: ['read'], requestsPerSecond: 0.1 }, new Date());
+    await writeKeyFile(path, [made.key, rated.key]);
+    const gateway = await startGatewayProcess(
+      temporaryFolder(),
+      '--workers',
+      '2',
+      '--api-keys',
+      path,
+    );
+    const agents = await connections(gateway, 2);
+    const { url } = gateway;
+    const [one, two] = agents as [Agent, Agent];
+    const headers = { authorization: `Bearer ${made.text}` };
+    await post(url, 'x'.repeat(60), { agent: one, headers });
+    const repeated = { ...headers, 'idempotency-key': 'once' };
+    const first = await post(url, 'y'.repeat(20), { agent: one, headers: repeated });
+    expect(await post(url, 'y'.repeat(20), { agent: two, headers: repeated })).toBe(first);
+    // 20 bytes are left.
+    const rest = { agent: two, headers, method: 'POST', body: 'x'.repeat(60) };
+    expect((await ask(url, '/files', rest)).status).toBe(413);
+    const often = { authorization: `Bearer ${rated.text}` };
+    const counts = await Promise.all(
+      agents.flatMap((agent) =>
+        [1, 2, 3].map(() => ask(url, `/files/${first}/info`, { agent, headers: often })),
+      ),
+    );
+    expect(counts.filter(({ status }) => status === 200).length).toBe(1);
+  },
+  LIMIT_MS,
+);
+
+it(
+  'a worker that is killed under load loses nothing, and is started again',
+  async () => {
+    const directory = temporaryFolder();
+    const gateway = await startGatewayProcess(
+      directory,
+      '--workers',
+      '2',
+      '--merge-max-age',
+      '500ms',
+    );
+    const { url } = gateway;
+    const stored = new Map<string, string>();
+    const deleted = new Set<string>();
+    let isOver = false;
+    const load = Array.from({ length: 8 }, async (_, client) => {
+      for (let count = 0; !isOver; count += 1) {
+        try {
+          const body = `${client} ${count} `.repeat(500);
+          const key = JSON.parse(
+            (await ask(url, '/files', { method: 'POST', body })).body.toString(),
+          ).key;
+          if (typeof key !== 'string') continue;
+          if (count % 5 === 0) {
+            // Of one that is not answered, nobody knows whether it was made.
+            const { status } = await ask(url, `/files/${key}`, { method: 'DELETE' });
+            if (status !== 204) continue;
+            deleted.add(key);
+          }
+          stored.set(key, body);
+        } catch {
+          // The connection was that of the killed worker.
+        }
+      }
+    });
+    const check = async () => {
+      for (const [key, body] of stored) {
+        const answer = await soon(async () => {
+          const given = await ask(url, `/files/${key}`);
+          if (given.status >= 500) throw new Error(`${key}: ${given.body}`);
+          return given;
+        });
+        expect([key, answer.status]).toEqual([key, deleted.has(key) ? 404 : 200]);
+        if (answer.status === 200) expect(answer.body.toString()).toBe(body);
+      }
+    };
+    for (let kill = 0; kill < 2; kill += 1) {
+      const pids = pidsOf(gateway);
+      const before = stored.size;
+      await soon(async () => expect(stored.size).toBeGreaterThan(before + 20));
+      process.kill(pids[kill % 2]!, 'SIGKILL');
+      await soon(async () => {
+        const now = pidsOf(gateway);
+        expect(now.length).toBe(2);
+        expect(now).not.toContain(pids[kill % 2]);
+        const figures = await metrics(gateway);
+        expect(figures.get('stevedore_worker_up{worker="1"}')).toBe(1);
+        expect(figures.get('stevedore_worker_up{worker="2"}')).toBe(1);
+      });
+    }
+    isOver = true;
+    await Promise.all(load);
+    expect(deleted.size).toBeGreaterThan(0);
+    await check();
+    expect(await gateway.stop()).toBe(0);
+  },
+  LIMIT_MS,
+);
+
+it(
+  'fewer or more workers at the next start keep every file, and merge it',
+  async () => {
+    const directory = temporaryFolder();
+    const keys: string[] = [];
+    const flags = (workers: number) => ['--workers', String(workers), '--merge-max-age', '100ms'];
+    for (const workers of [3, 1, 2]) {
+      const gateway = await startGatewayProcess(directory, ...flags(workers));
+      const agents = await connections(gateway, workers);
+      for (const agent of agents) keys.push(await post(gateway.url, `at ${workers}`, { agent }));
+      for (const agent of agents) {
+        for (const key of keys) {
+          expect((await ask(gateway.url, `/files/${key}`, { agent })).status).toBe(200);
+        }
+      }
+      for (const key of keys) {
+        await soon(async () => {
+          const { body } = await ask(gateway.url, `/files/${key}/info`);
+          expect(JSON.parse(body.toString())).toMatchObject({ state: 'merged' });
+        });
+      }
+      // The one that this worker has beside its own.
+      const last = keys.pop()!;
+      expect((await ask(gateway.url, `/files/${last}`, { method: 'DELETE' })).status).toBe(204);
+      const extra = keys.shift()!;
+      expect((await ask(gateway.url, `/files/${extra}`, { method: 'DELETE' })).status).toBe(204);
+      expect((await ask(gateway.url, `/files/${extra}`)).status).toBe(404);
+      expect(await gateway.stop()).toBe(0);
+    }
+    expect(readdirSync(join(directory, 'workers'))).toEqual(expect.arrayContaining(['2', '3']));
+    rmSync(directory, { recursive: true });
+  },
+  LIMIT_MS,
+);
+
+it(
+  'a start that fails at one worker is an error, and nothing goes on',
+  async () => {
+    const directory = temporaryFolder();
+    const first = await startGatewayProcess(directory, '--workers', '2');
+    const again = startGatewayProcess(directory, '--workers', '2');
+    await expect(again).rejects.toThrow('ended with code 1');
+    const port = new URL(first.url).port;
+    const other = startGatewayProcess(temporaryFolder(), '--workers', '2', '--port', port);
+    await expect(other).rejects.toThrow('ended with code 1');
+    await expect(startGatewayProcess(temporaryFolder(), '--workers', 'many')).rejects.toThrow(
+      'ended with code 2',
+    );
+    expect((await ask(first.url, '/health/ready')).status).toBe(200);
+  },
+  LIMIT_MS,
+);
