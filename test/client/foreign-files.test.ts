@@ -77,6 +77,7 @@ async function scene({ map, gateway = refuse, places = [] }: Scene): Promise<Ask
       throw new StoreError('not_found', `there is no ${file.trunkFileId}`);
     },
     onRead: (_, __, read) => read(),
+    thinBelowBytes: 0,
     smallFileBytes: 1000,
     now: Date.now,
   });

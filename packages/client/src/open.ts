@@ -99,6 +99,7 @@ async function openStore(
         : {}),
       trunkBytes: parsed.trunkSize,
       maxAgeMs: parsed.mergeMaxAge,
+      joinsTrunks: parsed.joinTrunks,
       unfinishedAgeMs: parsed.unfinishedAge,
       containerBytes: parsed.containerSize,
       retainBytes: parsed.retain,

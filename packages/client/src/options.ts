@@ -74,6 +74,11 @@ export const storeOptions = {
   mergeMaxAge: option.duration('60s', 'longest time that a file waits to be packed', {
     minimum: '10ms',
   }),
+  joinTrunks: option.boolean(
+    false,
+    'join trunks that are not full until they are; a file gets its FastDFS id once its trunk stays',
+    { see: 'MERGING.md' },
+  ),
   smallFileLimit: option.size(
     '4MiB',
     'longest file that is packed into a trunk; longer ones are stored whole',

@@ -1,6 +1,7 @@
 import { EventEmitter } from 'node:events';
 import type { ClientStats, FastdfsClient } from '@stevedore/fastdfs';
 import {
+  FULL_SHARE,
   fileIdOf,
   formatKey,
   type HeldCopies,
@@ -140,6 +141,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
         ownUrl: options.peerUrl,
         readMapped: (file, range, signal) => this.#lookup.readMapped(file, range, signal),
         smallFileBytes: options.smallFileLimit,
+        thinBelowBytes: options.joinTrunks ? FULL_SHARE * options.trunkSize : 0,
       });
     }
     if (parts.neighbours) {

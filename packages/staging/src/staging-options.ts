@@ -23,6 +23,11 @@ export interface StagingOptions {
   readonly hasMap?: HasMap;
   readonly trunkBytes: number;
   readonly maxAgeMs: number;
+  /**
+   * Trunks that are not full are joined until they are; their files get ids then. Default false:
+   * every trunk stays as it was stored, and its files have ids at once.
+   */
+  readonly joinsTrunks?: boolean;
   readonly containerBytes: number;
   readonly retainBytes: number;
   readonly sync: boolean;

@@ -107,6 +107,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       onDamage: (damage) => this.emit('damage', damage),
       onLifted: (key) => this.#include(key),
     });
+    if (!options.joinsTrunks) fileMap.keepThinTrunks();
     for (const { key } of this.quarantine.onlyCopies()) this.files.exclude(key);
     this.#retention = new Retention({
       ...{ ...stores, retainBytes: options.retainBytes },
@@ -139,6 +140,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     });
     this.merging = new MergeTask({
       ...{ files: this.files, fileMap, now, trunkBytes, maxAgeMs, onError },
+      joins: options.joinsTrunks ?? false,
       sender: new TrunkSender(stores),
       random: seededRandom(options.packingSeed),
       newTaskId: () => this.keys.next(),
@@ -159,6 +161,9 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.#compaction = new Compaction({
       ...{ ...this.#repairParts, local: this.local, acceptance: this.acceptance },
       bytesPerSecond: options.compactionBytesPerSecond ?? COMPACTION_BYTES_PER_SECOND,
+      files: this.files,
+      joinBytes: options.joinsTrunks ? trunkBytes : undefined,
+      onEmptied: () => this.merging.wake(),
     });
     this.#cleanup = new Cleanup({
       ...{ retirement: this.#retirement, compaction: this.#compaction },
@@ -325,7 +330,7 @@ export class Staging extends EventEmitter<StagingEvents> {
   #noteSent({ plan, fileId }: SentTrunk, durationMs: number): void {
     const { size, rows, members, taskId, kind } = plan;
     this.#copies.check();
-    if (this.listenerCount('merged') > 0) {
+    if (!plan.isThin && this.listenerCount('merged') > 0) {
       for (const [index, row] of rows.entries()) {
         const id = kind === 'whole' ? fileId : sliceIdOf(row, fileId, members[index]!.offset);
         if (id !== undefined) this.emit('merged', { key: formatKey(row.key), fileId: id });

@@ -28,6 +28,7 @@ function row(change: Partial<NonNullable<FileRow['trunk']>>): FileRow {
       kind: 'trunk',
       fileId: `${PLACE}${encodeFields({ ...FIELDS, sizeField: normalSizeField(9000, 1) })}.merged`,
       offset: 50,
+      isThin: false,
       ...change,
     },
   };
@@ -51,4 +52,8 @@ test('a file has none in a trunk from whose id no slice id can be made', () => {
   expect(fileIdOf(row({ fileId: renamed }))).toBeUndefined();
   const appender = encodeFields({ ...FIELDS, sizeField: appenderSizeField(1) });
   expect(fileIdOf(row({ fileId: `${PLACE}${appender}.merged` }))).toBeUndefined();
+});
+
+test('a file in a trunk that will be joined with others has no id yet', () => {
+  expect(fileIdOf(row({ isThin: true }))).toBeUndefined();
 });

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Claim, type Gateway, MapError, type MappedFile, originOf } from '@stevedore/map';
-import { isTrunkId, parseFileId } from '@stevedore/protocol';
+import { decodeFields, isTrunkId, parseFileId, sizeOfField } from '@stevedore/protocol';
 import {
   formatKey,
   type HeldCopies,
@@ -36,6 +36,8 @@ export interface ForeignFilesParts {
     bytes: number,
     read: () => Promise<Result>,
   ) => Promise<Result>;
+  /** Shorter trunks may be joined with others: their files have no id yet. */
+  readonly thinBelowBytes: number;
   /** Larger files are streamed. */
   readonly smallFileBytes: number;
   readonly now: () => number;
@@ -245,7 +247,7 @@ export class ForeignFiles {
 
   #mappedFile(key: Buffer, file: MappedFile): StoredFile {
     if (file.expiresAt !== null && file.expiresAt <= this.#parts.now()) throw notFound(key);
-    return this.#handle(factsOf(key, file), async (range, signal) => {
+    return this.#handle(factsOf(key, file, this.#parts.thinBelowBytes), async (range, signal) => {
       try {
         return await this.#parts.readMapped(file, range, signal);
       } catch (error) {
@@ -352,13 +354,19 @@ export class ForeignFiles {
   }
 }
 
-function factsOf(key: Buffer, file: MappedFile): FileFacts & { readonly key: string } {
+function factsOf(
+  key: Buffer,
+  file: MappedFile,
+  thinBelowBytes: number,
+): FileFacts & { readonly key: string } {
   const { trunkFileId, offset, size, crc32, expiresAt } = file;
   const about = parsed(file.about);
   const { name = '', type = DEFAULT_TYPE, group, stagedAt = 0 } = about;
   const trunk = parseFileId(trunkFileId);
-  const fileId =
-    trunk && isTrunkId(trunk) ? sliceIdOf({ name, size, crc32 }, trunkFileId, offset) : trunkFileId;
+  const isTrunk = trunk !== undefined && isTrunkId(trunk);
+  const isThin = isTrunk && sizeOfField(decodeFields(trunk.base).sizeField) < thinBelowBytes;
+  const sliceId = () => sliceIdOf({ name, size, crc32 }, trunkFileId, offset);
+  const fileId = isThin ? undefined : isTrunk ? sliceId() : trunkFileId;
   return {
     key: formatKey(key),
     name,

@@ -184,8 +184,8 @@ export class FileMap extends FileMapQueries {
   }
 
   /** The trunk is in place and every living member's row says so; the rest of it is dead. */
-  finishTrunk(trunk: number, files: number, contentBytes: number): void {
-    this.#write(1, (writer) => writer.finishTrunk(trunk, files, contentBytes));
+  finishTrunk(trunk: number, files: number, contentBytes: number, isThin = false): void {
+    this.#write(1, (writer) => writer.finishTrunk(trunk, files, contentBytes, isThin));
   }
 
   /** The bytes it was moved to are lost: it is where it was before. False if that is gone. */
@@ -201,6 +201,9 @@ export class FileMap extends FileMapQueries {
   loseFile(key: Buffer): void {
     this.#loseFile(LOST_SEGMENT, key);
   }
+
+  /** Trunks that are not full stay as they are: their files have ids from now on. */
+  readonly keepThinTrunks = this.run<[]>('UPDATE trunks SET thin = 0 WHERE thin = 1');
 
   /** False if the copy was known to be damaged. */
   addDamage(copy: DamagedCopy): boolean {

@@ -83,6 +83,11 @@ export class FileMapQueries extends Statements {
       WHERE sparse > 0 AND sparse = 1 ORDER BY deadBytes DESC LIMIT ?`,
   );
 
+  /** Confirmed trunks that may be joined with others. */
+  readonly thinTrunks = this.all<[], TrunkRow>(
+    `${TRUNKS} INDEXED BY trunks_thin WHERE thin = 1 AND state = 'confirmed' ORDER BY id`,
+  );
+
   /** Confirmed trunks in which nothing is alive. */
   readonly deadTrunks = this.all<[], TrunkRow>(
     `${TRUNKS} INDEXED BY trunks_sparse WHERE sparse > 0 AND sparse = 2 ORDER BY id`,

@@ -46,6 +46,8 @@ export interface TrunkPlace {
   readonly fileId: string;
   /** Where the content begins in the trunk. */
   readonly offset: number;
+  /** The trunk may be joined with others: the file will have another place, and has no id yet. */
+  readonly isThin: boolean;
 }
 
 /**

@@ -135,7 +135,13 @@ const TABLES = `
     ('spooledFiles', 0), ('spooledBytes', 0), ('mergedFiles', 0), ('mergedBytes', 0);
 `;
 
-export const FILEMAP_SCHEMA: readonly string[] = [TABLES];
+/** trunks.thin is 1 while a trunk may be joined with others; its files have no FastDFS id yet. */
+const THIN_TRUNKS = `
+  ALTER TABLE trunks ADD COLUMN thin INTEGER NOT NULL DEFAULT 0;
+  CREATE INDEX trunks_thin ON trunks (id) WHERE thin = 1;
+`;
+
+export const FILEMAP_SCHEMA: readonly string[] = [TABLES, THIN_TRUNKS];
 
 /** Statements of a database as functions, each prepared once and typed where its SQL stands. */
 export class Statements {
@@ -192,9 +198,9 @@ export class Statements {
 const FILE_COLUMNS = `f.key, f.name, f.type, f.grp, f.size, f.crc32, f.stagedAt, f.expiresAt, f.was,
   f.spooled, f.segment, f.position, f.trunk, f.trunkOffset`;
 /** `FROM files f`, where `t` is the file's trunk. */
-export const FILES = `SELECT ${FILE_COLUMNS}, t.kind, t.fileId FROM files f`;
+export const FILES = `SELECT ${FILE_COLUMNS}, t.kind, t.fileId, t.thin FROM files f`;
 /** For files that wait: they have no trunk. */
-export const WAITING = `SELECT ${FILE_COLUMNS}, NULL, NULL FROM files f`;
+export const WAITING = `SELECT ${FILE_COLUMNS}, NULL, NULL, NULL FROM files f`;
 export const TRUNKS = `SELECT id, taskId, kind, state, fileId, size, crc32, files, contentBytes,
   recordSegment, doubtfulSince, copied,
   coalesce((SELECT d.files FROM dead d WHERE d.trunk = trunks.id), 0) AS deadFiles,
@@ -217,6 +223,7 @@ type FileColumns = readonly [
   offset: number | null,
   kind: TrunkKind | null,
   fileId: string | null,
+  thin: 0 | 1 | null,
 ];
 
 /** What `files.spooled` says, by its number. */
@@ -241,7 +248,13 @@ function fileRow(columns: FileColumns): FileRow {
     trunk:
       trunk === null
         ? undefined
-        : { id: trunk, kind: columns[14]!, fileId: columns[15]!, offset: columns[13]! },
+        : {
+            id: trunk,
+            kind: columns[14]!,
+            fileId: columns[15]!,
+            offset: columns[13]!,
+            isThin: columns[16] === 1,
+          },
   };
 }
 
@@ -302,7 +315,7 @@ const SQL = {
       ON CONFLICT (taskId) DO UPDATE SET fileId = $fileId, recordSegment = $segment, members = NULL, sparse = 0,
         state = CASE WHEN state = 'retired' THEN state ELSE 'retiring' END`,
   finishTrunk: `UPDATE trunks SET state = 'confirmed', members = NULL, files = $files,
-      contentBytes = $bytes, copied = 0,
+      contentBytes = $bytes, copied = 0, thin = $thin,
       oldestSegment = (SELECT min(segment) FROM files
         WHERE trunk = $trunk AND spooled = 0 AND segment > 0 AND deleted IS NULL)
       WHERE id = $trunk`,

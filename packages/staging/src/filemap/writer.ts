@@ -117,9 +117,9 @@ export class FileMapWriter extends Statements {
   }
 
   /** The trunk is in place and every living member's row says so; the rest of it is dead. */
-  finishTrunk(trunk: number, files: number, contentBytes: number): void {
+  finishTrunk(trunk: number, files: number, contentBytes: number, isThin: boolean): void {
     const values = { trunk, files, bytes: contentBytes };
-    this.#steps.finishTrunk(values);
+    this.#steps.finishTrunk({ ...values, thin: isThin ? 1 : 0 });
     this.#steps.countDead(values);
     this.#steps.markSparse({ trunk });
   }

@@ -2,6 +2,7 @@ import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promi
 import { News } from '@stevedore/async';
 import { TRUNK_EXTENSION } from '@stevedore/protocol';
 import { chooseMembers, makeUnits } from './candidates.js';
+import { isThin, shareOf } from './joining.js';
 import { FIRST_RETRY_MS, PlansInFlight, type PlansInFlightOptions } from './plans-in-flight.js';
 import {
   CANDIDATE_FACTOR,
@@ -22,6 +23,8 @@ export interface MergeTaskOptions extends PlansInFlightOptions {
   readonly newTaskId: () => Buffer;
   readonly trunkBytes: number;
   readonly maxAgeMs: number;
+  /** Trunks that are not full are joined with others later. */
+  readonly joins: boolean;
   /** True when the container is nearly full. */
   readonly isShort: () => boolean;
 }
@@ -162,14 +165,18 @@ export class MergeTask {
 
   /** True if a trunk was planned. */
   async #mergeOnce(): Promise<boolean> {
-    const { now, random, trunkBytes, maxAgeMs, newTaskId } = this.#options;
+    const { now, random, trunkBytes, maxAgeMs, newTaskId, joins } = this.#options;
+    const waiting = this.#options.files.small();
     const capacityBytes = trunkBytes - TRUNK_END_BYTES;
     const rows = await this.#options.files.candidates(capacityBytes * CANDIDATE_BYTES_FACTOR);
     const units = makeUnits(rows, { capacityBytes, now: now(), maxAgeMs });
     const limits = { capacityBytes, maxFiles: MAX_FILES };
     const members = await chooseMembers(units, limits, random, () => nextTurn());
     if (members.length === 0) return false;
-    await this.inFlight.begin(planTrunk(newTaskId(), members, TRUNK_EXTENSION));
+    const plan = planTrunk(newTaskId(), members, TRUNK_EXTENSION);
+    const full = { bytes: trunkBytes, files: MAX_FILES };
+    const share = shareOf({ bytes: plan.size, files: members.length }, full);
+    await this.inFlight.begin({ ...plan, isThin: joins && isThin(share, shareOf(waiting, full)) });
     return true;
   }
 

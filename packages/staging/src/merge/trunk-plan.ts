@@ -34,6 +34,8 @@ export interface TrunkPlan {
   readonly members: readonly PlannedMember[];
   /** Bytes of the whole trunk. */
   readonly size: number;
+  /** It may be joined with others later. */
+  readonly isThin?: boolean;
 }
 
 /** Name of the file's entry: key and extension. */
@@ -162,14 +164,15 @@ function rowOf(file: NewFile): FileRow {
   return { ...about, was: [], local, trunk: undefined };
 }
 
-/** The FastDFS id of a merged file: its trunk's own for a large file, a slice id for all others. */
-
 /**
- * Undefined while the file has none, and for one in a trunk from whose id no slice id
- * can be made, as a cluster gives them that merges by itself: such a file is read by key.
+ * The FastDFS id of a merged file: its trunk's own for a large file, a slice id for all others.
+ * Undefined while the file has none, because its trunk is thin and will be joined with others say,
+ * and for one in a trunk from whose id no slice id can be made, as a cluster gives them
+ * that merges by itself: such a file is read by key.
  */
 export function fileIdOf(row: FileRow): string | undefined {
   const { trunk } = row;
+  if (trunk?.isThin) return undefined;
   if (!trunk || trunk.kind === 'whole') return trunk?.fileId;
   return sliceIdOf(row, trunk.fileId, trunk.offset);
 }

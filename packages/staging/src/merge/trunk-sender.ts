@@ -102,7 +102,7 @@ export class TrunkSender {
     await container.append([storedRecord(stored, now())]);
     const { id } = fileMap.trunkByTask(plan.taskId)!;
     await inPages(plan.members, (page) => fileMap.confirmMembers(id, page));
-    finishTrunk(fileMap, id, plan.members);
+    finishTrunk(fileMap, id, plan.members, plan.isThin);
   }
 
   #bytesOf(plan: TrunkPlan): AsyncIterable<Uint8Array> {
@@ -137,9 +137,10 @@ export function finishTrunk(
   fileMap: FileMap,
   trunk: number,
   members: readonly PlannedMember[],
+  isThin = false,
 ): void {
   const contentBytes = members.reduce((sum, { size }) => sum + size, 0);
-  fileMap.finishTrunk(trunk, members.length, contentBytes);
+  fileMap.finishTrunk(trunk, members.length, contentBytes, isThin);
 }
 
 function describe(plan: TrunkPlan, fileId: string, trunkCrc: number) {

@@ -42,6 +42,10 @@ export class WaitingFiles {
   /** Files that are left out. */
   readonly #damaged = new Map<string, FileRow>();
   readonly #plans = new Set<TrunkPlan>();
+  /** Small files that were moved out of trunks while `#isMoving`, and their bytes. */
+  #movedFiles = 0;
+  #movedBytes = 0;
+  #isMoving = false;
 
   constructor(options: WaitingFilesOptions) {
     this.#options = options;
@@ -72,8 +76,10 @@ export class WaitingFiles {
     return this.#packing.has(nameOf(key));
   }
 
-  isFree({ key }: FileRow): boolean {
+  isFree({ key, was }: FileRow): boolean {
     const name = nameOf(key);
+    // The trunk it comes from still has it.
+    if (this.#isMoving && was.length > 0) return false;
     return !this.#packing.has(name) && !this.#damaged.has(name);
   }
 
@@ -89,8 +95,8 @@ export class WaitingFiles {
   /** Small files that are in no plan, and their bytes. */
   small(): { readonly files: number; readonly bytes: number } {
     const { waitingFiles, waitingBytes } = this.#options.fileMap.counters();
-    let files = waitingFiles - this.#plannedFiles;
-    let bytes = waitingBytes - this.#plannedBytes;
+    let files = waitingFiles - this.#plannedFiles - this.#movedFiles;
+    let bytes = waitingBytes - this.#plannedBytes - this.#movedBytes;
     for (const { size, local } of this.#damaged.values()) {
       if (local.at !== 'container') continue;
       files -= 1;
@@ -122,6 +128,28 @@ export class WaitingFiles {
       if (small) this.#plannedFiles -= names.length;
       if (small) this.#plannedBytes -= bytes;
     };
+  }
+
+  /**
+   * Files that are moved out of trunks wait until the work is done: they go into one trunk, not
+   * into one for each page of them. New files do not wait for them.
+   */
+  async whileMoving(work: () => Promise<void>): Promise<void> {
+    this.#isMoving = true;
+    try {
+      await work();
+    } finally {
+      this.#isMoving = false;
+      this.#movedFiles = 0;
+      this.#movedBytes = 0;
+      this.#frontier = START;
+    }
+  }
+
+  noteMoved(files: number, bytes: number): void {
+    if (!this.#isMoving) return;
+    this.#movedFiles += files;
+    this.#movedBytes += bytes;
   }
 
   /** Small files that a trunk is chosen from, read in pages so that uploads get their turn. */

@@ -205,7 +205,7 @@ function formerRow(fileMap: FileMap, row: FileRow): FileRow | undefined {
   const [fileId, offset] = place;
   const trunk = fileMap.trunkByFileId(fileId);
   if (trunk?.state !== 'confirmed') return undefined;
-  return { ...row, trunk: { id: trunk.id, kind: trunk.kind, fileId, offset } };
+  return { ...row, trunk: { id: trunk.id, kind: trunk.kind, fileId, offset, isThin: false } };
 }
 
 /**

@@ -3,21 +3,28 @@ import { type Background, BackgroundTask } from '../background.js';
 import type { Acceptance } from '../container/acceptance.js';
 import type { LocalCopies } from '../container/local-copies.js';
 import type { FileRow, TrunkRow } from '../filemap/filemap.js';
+import { chooseJoin, shareOf } from '../merge/joining.js';
 import type { Stores } from '../merge/trunk-store.js';
+import { MAX_FILES, type WaitingFiles } from '../merge/waiting-files.js';
 import type { Rebuild } from '../repair/rebuild.js';
 import { type RepairParts, soundSlice, stageAgain } from '../repair/sound-copies.js';
 import { type Retention, recordOf } from './retention.js';
 
 /**
- * Gives the space of deleted files back. The living files of a trunk that is more than half dead
- * are staged again, at a bounded rate, and go into coming trunks under the same keys; their old
- * slice ids become forwarding rows. The old trunk is deleted from FastDFS once all of them are
+ * Gives the space of deleted files back, and joins trunks that are not full. The living files of a
+ * trunk that is more than half dead, or to be joined, are staged again, at a bounded rate, and go
+ * into coming trunks under the same keys; their old slice ids become forwarding rows. The old trunk is deleted from FastDFS once all of them are
  * confirmed elsewhere; until then it can be read, so no read fails.
  */
 export interface CompactionParts extends RepairParts {
   readonly local: LocalCopies;
   readonly acceptance: Acceptance;
   readonly bytesPerSecond: number;
+  readonly files: WaitingFiles;
+  /** A full trunk; undefined: trunks that are not full are left as they are. */
+  readonly joinBytes: number | undefined;
+  /** All files of one or more trunks are staged again. */
+  readonly onEmptied: () => void;
 }
 
 /** What is read and staged at a time. */
@@ -32,7 +39,7 @@ export class Compaction extends BackgroundTask<number> {
     this.#parts = parts;
   }
 
-  /** Compacts every trunk that is due; resolves with how many files were moved. */
+  /** Compacts every trunk that is due, and joins some; resolves with how many files were moved. */
   run(): Promise<number> {
     return this.runOnce(() => this.#runAll());
   }
@@ -45,9 +52,44 @@ export class Compaction extends BackgroundTask<number> {
     while (!this.stopped.aborted) {
       const trunk = fileMap.sparseTrunks(stuck.size + 1).find(({ id }) => !stuck.has(id));
       if (!trunk) break;
-      const files = await this.#empty(trunk);
+      const files = await this.#emptyAll([trunk]);
       if (files === 0) stuck.add(trunk.id);
       moved += files;
+    }
+    return moved + (await this.#emptyAll(this.#joinable()));
+  }
+
+  /** Those that are being joined already, and not merged again yet, are empty. */
+  #joinable(): TrunkRow[] {
+    const { fileMap, files, joinBytes, acceptance } = this.#parts;
+    if (joinBytes === undefined || acceptance.isShort) return [];
+    const trunks = new Map(fileMap.thinTrunks().map((trunk) => [trunk.id, trunk]));
+    const full = { bytes: joinBytes, files: MAX_FILES };
+    const alive = [...trunks.values()].map((trunk) => ({
+      id: trunk.id,
+      share: shareOf(
+        { bytes: trunk.size - trunk.deadBytes, files: trunk.files - trunk.deadFiles },
+        full,
+      ),
+      isEmpty: trunk.files === trunk.deadFiles,
+    }));
+    const waiting = shareOf(files.small(), full);
+    const chosen = chooseJoin(
+      alive.filter(({ isEmpty }) => !isEmpty),
+      waiting,
+    );
+    return chosen.map(({ id }) => trunks.get(id)!);
+  }
+
+  async #emptyAll(trunks: readonly TrunkRow[]): Promise<number> {
+    if (trunks.length === 0) return 0;
+    let moved = 0;
+    try {
+      await this.#parts.files.whileMoving(async () => {
+        for (const trunk of trunks) moved += await this.#empty(trunk);
+      });
+    } finally {
+      this.#parts.onEmptied();
     }
     return moved;
   }
@@ -68,7 +110,7 @@ export class Compaction extends BackgroundTask<number> {
   }
 
   async #move(trunk: TrunkRow, rows: readonly FileRow[]) {
-    const { fileMap, acceptance, onMoved } = this.#parts;
+    const { fileMap, acceptance } = this.#parts;
     const bytes = rows.reduce((sum, row) => sum + row.size, 0);
     await acceptance.makeRoom(bytes);
     const files = [];
@@ -81,7 +123,8 @@ export class Compaction extends BackgroundTask<number> {
       if (body) files.push({ row, bytes: body });
     }
     await stageAgain(this.#parts, files);
-    onMoved(bytes, false);
+    const staged = files.reduce((sum, { row }) => sum + row.size, 0);
+    this.#parts.files.noteMoved(files.length, staged);
     return { bytes, files: files.length };
   }
 

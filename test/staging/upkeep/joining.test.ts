@@ -1,0 +1,124 @@
+import { randomBytes } from 'node:crypto';
+import { fileIdOf, formatKey } from '@stevedore/staging';
+import { expect, test } from 'vitest';
+import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
+import { openStaging, stageFile, until } from '../../support/staging.js';
+import { temporaryFolder } from '../../support/temporary.js';
+
+const TRUNK_BYTES = 2 ** 18;
+const JOINING = {
+  joinsTrunks: true,
+  trunkBytes: TRUNK_BYTES,
+  retainBytes: 0,
+  segmentBytes: 2 ** 17,
+  compactionBytesPerSecond: 2 ** 34,
+  maxAgeMs: 3_600_000,
+};
+
+async function openJoining(folder = temporaryFolder(), store = new MemoryTrunkStore()) {
+  const opened = await openStaging(folder, JOINING, store);
+  const contents = new Map<string, { key: Buffer; bytes: Buffer }>();
+  const merged = new Map<string, string>();
+  opened.staging.on('merged', ({ key, fileId }) => merged.set(key, fileId));
+  /** A few files of a slow site, merged because of their age. */
+  const round = async (count = 3, group?: string) => {
+    for (let index = 0; index < count; index += 1) {
+      const bytes = randomBytes(1500 + ((contents.size * 37) % 1000));
+      const key = await stageFile(opened.staging, bytes, group === undefined ? {} : { group });
+      contents.set(formatKey(key), { key, bytes });
+    }
+    await opened.staging.merging.flush();
+    // What is joined goes on in the background, until nothing more is to do.
+    await opened.staging.compact();
+    await opened.staging.merging.flush();
+  };
+  const expectAll = async () => {
+    for (const { key, bytes } of contents.values()) {
+      const row = opened.staging.fileMap.find(key)!;
+      const local = await opened.staging.local.read(row);
+      const { fileId, offset } = row.trunk ?? { fileId: '', offset: 0 };
+      const found = local ?? (await store.read(fileId, offset, row.size));
+      expect(found.equals(bytes)).toBe(true);
+    }
+  };
+  return { ...opened, contents, merged, round, expectAll };
+}
+
+test('a slow site has few files in FastDFS, full ones, and an id that is given out stays', async () => {
+  const { staging, store, contents, merged, round, expectAll, errors } = await openJoining();
+  let uploaded = 0;
+  let written = 0;
+  staging.on('trunk', ({ bytes }) => {
+    written += bytes;
+  });
+  const given = new Map<string, string>();
+  for (let minute = 0; minute < 100; minute += 1) {
+    await round();
+    for (const [key, fileId] of merged) {
+      if (!given.has(key)) given.set(key, fileId);
+      expect(fileIdOf(staging.fileMap.find(contents.get(key)!.key)!)).toBe(given.get(key));
+    }
+  }
+  await staging.compact();
+  await until(() => staging.stats().trunks === store.files.size);
+  for (const { bytes } of contents.values()) uploaded += bytes.length;
+  expect(store.files.size).toBeLessThanOrEqual(1.1 * (uploaded / TRUNK_BYTES) + 20);
+  expect(written).toBeLessThanOrEqual(3.5 * uploaded);
+  const full = staging.fileMap.trunksIn('confirmed').filter(({ size }) => size > 0.9 * TRUNK_BYTES);
+  expect(full.length).toBeGreaterThan(1);
+  for (const { size } of full) expect(size / TRUNK_BYTES).toBeGreaterThan(0.99);
+  expect(given.size).toBe(full.reduce((sum, { files }) => sum + files, 0));
+  await expectAll();
+  expect(errors).toEqual([]);
+});
+
+test('files of a group that came one by one are side by side once their trunk is full', async () => {
+  const { staging, contents, merged, round } = await openJoining();
+  for (let minute = 0; minute < 60 && merged.size === 0; minute += 1) {
+    for (const group of ['a', 'b', 'c']) await round(1, group);
+  }
+  const rows = [...contents.values()].map(({ key }) => staging.fileMap.find(key)!);
+  const stays = rows.filter(({ trunk }) => trunk && !trunk.isThin);
+  stays.sort((one, other) => one.trunk!.offset - other.trunk!.offset);
+  const order = stays.map(({ group }) => group).join('');
+  expect(order).toMatch(/^(a*b*c*|a*c*b*|b*a*c*|b*c*a*|c*a*b*|c*b*a*)$/);
+  expect(stays.length).toBeGreaterThan(20);
+});
+
+test('a process that ends in the midst of joining loses nothing, and the next goes on', async () => {
+  const folder = temporaryFolder();
+  const store = new MemoryTrunkStore();
+  const first = await openJoining(folder, store);
+  for (let minute = 0; minute < 18; minute += 1) await first.round();
+  store.beforeStore = () => {
+    throw new Error('away');
+  };
+  const bytes = randomBytes(2000);
+  await stageFile(first.staging, bytes);
+  const before = store.files.size;
+  await first.staging.compact();
+  await first.staging.close();
+  expect(store.files.size).toBe(before);
+  store.beforeStore = () => undefined;
+  const second = await openStaging(folder, JOINING, store);
+  await second.staging.merging.flush();
+  for (const { key, bytes: expected } of first.contents.values()) {
+    const row = second.staging.fileMap.find(key)!;
+    const slice = await store.read(row.trunk!.fileId, row.trunk!.offset, row.size);
+    expect(slice.equals(expected)).toBe(true);
+  }
+});
+
+test('without joining, files of thin trunks have ids; switched off, they get them', async () => {
+  const folder = temporaryFolder();
+  const store = new MemoryTrunkStore();
+  const first = await openJoining(folder, store);
+  await first.round();
+  const key = [...first.contents.values()][0]!.key;
+  const row = first.staging.fileMap.find(key)!;
+  expect(row.trunk).toMatchObject({ isThin: true });
+  expect(fileIdOf(row)).toBeUndefined();
+  await first.staging.close();
+  const second = await openStaging(folder, { ...JOINING, joinsTrunks: false }, store);
+  expect(fileIdOf(second.staging.fileMap.find(key)!)).toBeDefined();
+});
