@@ -11,7 +11,6 @@ export { HeldCopies, type HeldStats } from './copies/held-copies.js';
 export type { HeldIndex } from './copies/held-index.js';
 export type {
   Partner,
-  StagedCopies,
   StagedCopiesOptions,
 } from './copies/staged-copies.js';
 export type { TakenOver } from './copies/take-over.js';

@@ -15,6 +15,7 @@ async function pair(
   whenAway: 'refuse' | 'alone' = 'refuse',
   limitBytes?: number,
   options: Partial<StagingOptions> = {},
+  deadlineMs = 2_000,
 ) {
   let staging: Staging | undefined;
   const partner = await TestPartner.start(
@@ -24,7 +25,10 @@ async function pair(
   );
   partner.isAway = true;
   const directory = temporaryFolder();
-  const opened = await openStaging(directory, { ...options, copies: partner.options(whenAway) });
+  const opened = await openStaging(directory, {
+    ...options,
+    copies: partner.options(whenAway, deadlineMs),
+  });
   staging = opened.staging;
   partner.isAway = false;
   const { origin } = staging;
@@ -149,11 +153,10 @@ test('a connection may break at any byte of a batch', async () => {
 });
 
 test('a partner that does not answer in time is away', async () => {
-  let staging: Staging | undefined;
-  const partner = await TestPartner.start(temporaryFolder(), () => staging?.origin ?? 0);
-  const opened = await openStaging(temporaryFolder(), { copies: partner.options('alone', 200) });
-  staging = opened.staging;
+  const { staging, partner } = await pair('alone', undefined, {}, 200);
   await until(isUp(staging));
+  await stageFile(staging, bytesOf(100, 1));
+  expect(staging.stats().copies).toMatchObject({ acknowledgedAlone: 0 });
   partner.isSilent = true;
   await stageFile(staging, bytesOf(100, 1));
   expect(staging.stats().copies).toMatchObject({ acknowledgedAlone: 1 });
