@@ -12,7 +12,7 @@ function rows(count: number): FileRow[] {
   return Array.from({ length: count }, (_, offset) => ({
     ...{ ...about, key: KEY(1), size: 1, crc32: 0, was: [] },
     local: { at: 'gone', segment: 0, position: 0 } as const,
-    trunk: { id: 1, kind: 'trunk', fileId: 'id', offset } as const,
+    trunk: { id: 1, kind: 'trunk', fileId: 'id', isThin: false, offset } as const,
   }));
 }
 
