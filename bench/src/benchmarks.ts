@@ -8,6 +8,7 @@ export const benchmarks = {
   staging: async () => (await import('./staging/staging.js')).staging,
   gateway: async () => (await import('./gateway/gateway.js')).gateway,
   replication: async () => (await import('./replication/replication.js')).replication,
+  deployment: async () => (await import('./deployment/deployment.js')).deployment,
   'data-node': async () => (await import('./data-node/data-node.js')).dataNode,
 } satisfies Readonly<Record<string, () => Promise<Benchmark>>>;
 
