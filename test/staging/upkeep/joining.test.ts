@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { fileIdOf, formatKey } from '@stevedore/staging';
 import { expect, test } from 'vitest';
 import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
-import { openStaging, stageFile, until } from '../../support/staging.js';
+import { openStaging, stageFile, stageTogether, until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 const TRUNK_BYTES = 2 ** 18;
@@ -121,4 +121,24 @@ test('without joining, files of thin trunks have ids; switched off, they get the
   await first.staging.close();
   const second = await openStaging(folder, { ...JOINING, joinsTrunks: false }, store);
   expect(fileIdOf(second.staging.fileMap.find(key)!)).toBeDefined();
+});
+
+test('joined files go into one trunk, however slowly they are moved and however old they are', async () => {
+  const { staging } = await openStaging(temporaryFolder(), {
+    ...JOINING,
+    maxAgeMs: 10,
+    compactionBytesPerSecond: 2 ** 18,
+  });
+  const trunks: number[] = [];
+  staging.on('trunk', ({ files }) => trunks.push(files));
+  for (let round = 0; round < 20; round += 1) {
+    const contents = Array.from({ length: 10 }, () => randomBytes(500));
+    await stageTogether(staging, contents);
+    await staging.merging.flush();
+  }
+  // A new file that comes meanwhile does not wait, and takes none of them with it.
+  await until(() => staging.stats().waitingFiles > 0);
+  await stageFile(staging, randomBytes(500));
+  await until(() => trunks.some((files) => files >= 200));
+  expect(trunks.filter((files) => files !== 10)).toEqual([1, 200]);
 });
