@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
+import { type ClientStats, FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
 import { parseSecrets, StorageStatus, secretsProblem } from '@stevedore/protocol';
 import { DirectoryLock, StoreError } from '@stevedore/staging';
 import { invalidOption, type StoreOptions } from './options.js';
@@ -203,4 +203,16 @@ function nodeError(error: unknown): unknown {
     `the embedded node could not start: ${error.message}`,
     { cause: error },
   );
+}
+
+/** Two pools of connections, so that neither readers nor merging can take all of them. */
+export interface Clients {
+  readonly reading: FastdfsClient;
+  readonly merging: FastdfsClient;
+}
+
+export function sumOf({ reading, merging }: Clients): ClientStats {
+  const [one, other] = [reading.stats(), merging.stats()];
+  const names = Object.keys(one) as (keyof ClientStats)[];
+  return Object.fromEntries(names.map((name) => [name, one[name] + other[name]])) as never;
 }

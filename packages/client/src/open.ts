@@ -15,7 +15,13 @@ import {
   StoreError,
   type UpkeepOptions,
 } from '@stevedore/staging';
-import { type Cluster, connect, readClusterSecrets, startCluster } from './cluster.js';
+import {
+  type Clients,
+  type Cluster,
+  connect,
+  readClusterSecrets,
+  startCluster,
+} from './cluster.js';
 import type { Deployed, Deployment } from './deployment/deployment.js';
 import { keepSecret, keptSecret, placeOf, readInstance } from './deployment/instance.js';
 import { Partners } from './deployment/partners.js';
@@ -23,7 +29,7 @@ import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import type { NeighbourOptions } from './neighbours.js';
 import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
 import { dataDirectory, otherWorkers } from './shared-directory.js';
-import { type Clients, LocalFileStore } from './store.js';
+import { LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
 
 /** A partner that does not have a batch on its disk by then is away. */

@@ -1,5 +1,5 @@
 import { EventEmitter } from 'node:events';
-import type { ClientStats, FastdfsClient } from '@stevedore/fastdfs';
+
 import {
   FULL_SHARE,
   fileIdOf,
@@ -10,7 +10,7 @@ import {
   StoreError,
 } from '@stevedore/staging';
 import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
-import { listMembers, type StorageMember } from './cluster.js';
+import { type Clients, listMembers, type StorageMember, sumOf } from './cluster.js';
 import { type Deployed, Deployment } from './deployment/deployment.js';
 import { ForeignFiles } from './deployment/foreign-files.js';
 import { Downloads } from './downloads.js';
@@ -44,12 +44,6 @@ import { Uploads } from './uploads.js';
 /** How long the mark of an upload that may be sent twice is known. */
 const ONCE_MS = 24 * 3_600_000;
 const PING_TIMEOUT_MS = 2_000;
-
-/** Two pools of connections, so that neither readers nor merging can take all of them. */
-export interface Clients {
-  readonly reading: FastdfsClient;
-  readonly merging: FastdfsClient;
-}
 
 export interface StoreParts {
   readonly options: StoreOptions;
@@ -395,10 +389,4 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   #throwIfClosed(cause?: unknown): void {
     if (this.#closing) throw new StoreError('closed', 'the store is closed', { cause });
   }
-}
-
-function sumOf({ reading, merging }: Clients): ClientStats {
-  const [one, other] = [reading.stats(), merging.stats()];
-  const names = Object.keys(one) as (keyof ClientStats)[];
-  return Object.fromEntries(names.map((name) => [name, one[name] + other[name]])) as never;
 }

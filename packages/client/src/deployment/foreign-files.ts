@@ -1,19 +1,14 @@
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Claim, type Gateway, MapError, type MappedFile, originOf } from '@stevedore/map';
-import { decodeFields, isTrunkId, parseFileId, sizeOfField } from '@stevedore/protocol';
-import {
-  formatKey,
-  type HeldCopies,
-  isStoreError,
-  StoreError,
-  sliceIdOf,
-} from '@stevedore/staging';
+
+import { formatKey, type HeldCopies, isStoreError, StoreError } from '@stevedore/staging';
 import { aborted } from '../failures.js';
 import { type FileFacts, FileHandle, type ReadContent } from '../stored-file.js';
 import type { ByteRange, FileInfo, StoredFile } from '../types.js';
 import type { Deployment } from './deployment.js';
 import { GatewayFiles } from './gateway-files.js';
+import { factsOf } from './mapped-facts.js';
 import { choosePartner } from './partners.js';
 
 /**
@@ -54,7 +49,6 @@ const ANSWER_TIMEOUT_MS = 10_000;
 /** Longest file that comes with what is known of it, in one answer. */
 const MAX_INLINE_BYTES = 256 * 1024;
 const SETTLED_INTERVAL_MS = 1_000;
-const DEFAULT_TYPE = 'application/octet-stream';
 
 /** What another gateway says of a file, with its bytes if they are few. */
 type FoundFile = Awaited<ReturnType<GatewayFiles['find']>>;
@@ -351,48 +345,6 @@ export class ForeignFiles {
     });
     this.#gateways.set(url, files);
     return files;
-  }
-}
-
-function factsOf(
-  key: Buffer,
-  file: MappedFile,
-  thinBelowBytes: number,
-): FileFacts & { readonly key: string } {
-  const { trunkFileId, offset, size, crc32, expiresAt } = file;
-  const about = parsed(file.about);
-  const { name = '', type = DEFAULT_TYPE, group, stagedAt = 0 } = about;
-  const trunk = parseFileId(trunkFileId);
-  const isTrunk = trunk !== undefined && isTrunkId(trunk);
-  const isThin = isTrunk && sizeOfField(decodeFields(trunk.base).sizeField) < thinBelowBytes;
-  const sliceId = () => sliceIdOf({ name, size, crc32 }, trunkFileId, offset);
-  const fileId = isThin ? undefined : isTrunk ? sliceId() : trunkFileId;
-  return {
-    key: formatKey(key),
-    name,
-    size,
-    type,
-    crc32,
-    state: 'merged',
-    stagedAt: new Date(stagedAt),
-    ...(group === undefined ? {} : { group }),
-    ...(expiresAt === null ? {} : { expiresAt: new Date(expiresAt) }),
-    ...(fileId === undefined ? {} : { fileId }),
-  };
-}
-
-interface About {
-  readonly name?: string;
-  readonly type?: string;
-  readonly group?: string;
-  readonly stagedAt?: number;
-}
-
-function parsed(about: string): About {
-  try {
-    return JSON.parse(about) as About;
-  } catch {
-    return {};
   }
 }
 
