@@ -43,7 +43,6 @@ async function stores(count: number, options: OpenOptions = {}) {
                   throw error;
                 }
               },
-              url: async () => `http://127.0.0.1:${other}`,
             },
           ],
     );
@@ -181,7 +180,7 @@ describe('a file of a neighbour', () => {
 it('a copy of a directory beside it is refused', async () => {
   const { directories, all } = await stores(2);
   await all[1]!.close();
-  const nobody = { delete: async () => false, url: async () => '' };
+  const nobody = { delete: async () => false };
   const beside = [{ directory: directories[0]!, ...nobody }];
   const { cpSync } = await import('node:fs');
   const copy = temporaryFolder();

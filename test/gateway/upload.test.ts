@@ -32,6 +32,8 @@ describe('a raw upload', () => {
       type: 'text/plain; charset=utf-8',
       crc32: '3610a686',
       state: 'staged',
+      stagedAt: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
+      affinityGroup: 'album 7',
     });
     expect(store.files.get(String(receipt.key))?.info.group).toBe('album 7');
   });

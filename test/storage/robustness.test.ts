@@ -22,6 +22,9 @@ function uploadHead(size: number, bodyBytes: number): Buffer {
   return Buffer.concat([header, head]);
 }
 
+/** Has a file from its first bytes on; a small one is stored when it is whole. */
+const LARGE_BYTES = 4 * 2 ** 20;
+
 describe('a daemon', () => {
   const daemons = [
     { role: 'storage', start: (options: object) => storageOf(options) },
@@ -294,11 +297,13 @@ describe('a storage', () => {
   it('finishes an upload under way when it closes', async () => {
     const storage = await storageOf();
     const client = await storage.connect();
-    client.send(encodeRequestHead(uploadFile, { storePathIndex: 0, size: 10, extension: '' }));
-    client.send(Buffer.alloc(5));
+    client.send(
+      encodeRequestHead(uploadFile, { storePathIndex: 0, size: LARGE_BYTES, extension: '' }),
+    );
+    client.send(Buffer.alloc(LARGE_BYTES / 2));
     await until(async () => (await filesIn(storage.folder)).length === 1);
     const closing = storage.close();
-    client.send(Buffer.alloc(5));
+    client.send(Buffer.alloc(LARGE_BYTES / 2));
     expect((await client.reply())!.status).toBe(0);
     await client.ended();
     await closing;
@@ -308,8 +313,10 @@ describe('a storage', () => {
   it('does not wait for ever for an upload when it closes', async () => {
     const storage = await storageOf({ closeTimeoutMs: 20 });
     const client = await storage.connect();
-    client.send(encodeRequestHead(uploadFile, { storePathIndex: 0, size: 10, extension: '' }));
-    client.send(Buffer.alloc(5));
+    client.send(
+      encodeRequestHead(uploadFile, { storePathIndex: 0, size: LARGE_BYTES, extension: '' }),
+    );
+    client.send(Buffer.alloc(LARGE_BYTES / 2));
     await until(async () => (await filesIn(storage.folder)).length === 1);
     await storage.close();
     await client.ended();

@@ -102,15 +102,15 @@ function clientOf({ ip }: FastifyRequest, scope: string): string {
   return scope === '' ? ip : scope;
 }
 
-/** The gateway, or the worker, that began the upload, where that is another one. */
+/** The gateway that began the upload, where that is another one. */
 async function elsewhereOf(
-  { unfinished, deployment, neighbours }: FileStore,
+  { unfinished, deployment }: FileStore,
   id: string,
   headers: IncomingHttpHeaders,
 ): Promise<string | undefined> {
   if (headers[FORWARDED_HEADER] !== undefined || unfinished?.find(id)) return undefined;
   try {
-    return (await neighbours?.urlFor(id)) ?? (await deployment?.urlFor(id));
+    return await deployment?.urlFor(id);
   } catch (error) {
     const message = 'The server that has this upload is not known now.';
     throw new ProblemError('storage_unavailable', message, error);

@@ -23,8 +23,6 @@ export type PrimaryCalls = SharedCalls & {
   /** The worker's directories are open; resolves when all others know. */
   readonly opened: () => Promise<void>;
   readonly delete: (number: number, key: string) => Promise<boolean>;
-  /** Where the owner of the directory takes requests of this machine alone. */
-  readonly url: (number: number) => Promise<string>;
   readonly metrics: () => Promise<string>;
   readonly console: () => Promise<ConsoleState>;
   readonly trunk: (event: TrunkEvent) => void;
@@ -41,7 +39,6 @@ export type WorkerCalls = {
   readonly lookAgain: () => void;
   /** Of a file in a directory of this worker; false if there is none. */
   readonly delete: (number: number, key: string) => Promise<boolean>;
-  readonly url: () => string;
   readonly figures: () => Promise<ProcessFigures>;
   readonly stats: () => ReturnType<FileStore['stats']>;
   readonly ready: () => ReturnType<FileStore['ready']>;

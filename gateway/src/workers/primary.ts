@@ -250,7 +250,6 @@ class Primary {
         );
       },
       delete: (number, key) => this.#ownerOf(number).ask('delete', number, key),
-      url: (number) => this.#ownerOf(number).ask('url'),
       metrics: () => this.#metrics(),
       console: () => this.#feed.state(),
       trunk: (event) => void this.#parts.events.emit('trunk', event),

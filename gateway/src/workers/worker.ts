@@ -1,6 +1,4 @@
 import cluster from 'node:cluster';
-import { once } from 'node:events';
-import { type AddressInfo, createServer, type Server } from 'node:net';
 import { join, resolve } from 'node:path';
 import { type FileStore, isStoreError, openBeside, workerDirectory } from '@stevedore/client';
 import { logTrouble, makeLog } from '../observe/log.js';
@@ -21,7 +19,6 @@ import { type ProcessFigures, sumStats } from './totals.js';
 /** By the numbers of their directories. */
 const stores = new Map<number, FileStore>();
 let gateway: Gateway | undefined;
-let inside: Server | undefined;
 let figures: (() => Promise<ProcessFigures>) | undefined;
 
 const answers: WorkerCalls = {
@@ -38,13 +35,11 @@ const answers: WorkerCalls = {
       throw error;
     }
   },
-  url: () => `http://127.0.0.1:${(inside!.address() as AddressInfo).port}`,
   figures: async () => (await figures?.()) ?? [],
   stats,
   ready: () => serving().store.ready(),
   cluster: () => serving().store.cluster(),
   close: async () => {
-    inside?.close();
     await gateway?.close();
     for (const store of stores.values()) await store.close();
     // What still holds the process open is of no use without its files.
@@ -97,15 +92,7 @@ async function start({ own, others, options, trackers }: WorkerStart): Promise<s
       console: () => primary.ask('console'),
     },
   );
-  await listenInside(gateway);
   return gateway.url;
-}
-
-/** A port of its own, for requests that other workers hand on: the common one is dealt out. */
-async function listenInside({ app }: Gateway): Promise<void> {
-  inside = createServer((socket) => app.server.emit('connection', socket));
-  inside.listen({ host: '127.0.0.1', port: 0, exclusive: true });
-  await once(inside, 'listening');
 }
 
 async function openStore(
@@ -118,7 +105,6 @@ async function openStore(
   const beside = neighbours.map((other) => ({
     directory: workerDirectory(options.directory, other),
     delete: (key: string) => primary.ask('delete', other, key),
-    url: () => primary.ask('url', other),
   }));
   const store = await openBeside(beside, { ...openOptions(options), directory, trackers });
   store.on('trunk', (event) => primary.tell('trunk', event));

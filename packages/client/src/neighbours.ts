@@ -15,8 +15,6 @@ export interface NeighbourOptions {
   readonly directory: string;
   /** Has the owner delete it; false if there is no such file. */
   readonly delete: (key: string) => Promise<boolean>;
-  /** Where its owner takes requests of this machine alone. */
-  readonly url: () => Promise<string>;
 }
 
 export interface NeighboursParts {
@@ -34,14 +32,12 @@ class Neighbour implements NeighbourToAsk {
   readonly lookup: Lookup;
   readonly reader: Reader;
   readonly delete: (key: string) => Promise<boolean>;
-  readonly url: () => Promise<string>;
 
   constructor(
-    { directory, delete: remove, url }: NeighbourOptions,
+    { directory, delete: remove }: NeighbourOptions,
     { client, reader, readerOptions, onRead, now }: NeighboursParts,
   ) {
     this.delete = remove;
-    this.url = url;
     this.staging = new NeighbourView(directory);
     const { staging } = this;
     const downloads = new Downloads(client, staging);
@@ -71,11 +67,6 @@ export class Neighbours {
   ofText(key: string): Neighbour | undefined {
     // Behind the time, at a border of the text's groups of three bytes.
     return this.#find(Buffer.from(key.slice(8, 12), 'base64url').readUInt16BE(0));
-  }
-
-  /** Where the process is reached that gave out the key; undefined where it is none of them. */
-  async urlFor(key: string): Promise<string | undefined> {
-    return this.ofText(key)?.url();
   }
 
   /**

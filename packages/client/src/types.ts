@@ -321,8 +321,6 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
     readonly has: (origin: number) => boolean;
     /** To be called when one of them has started again. */
     readonly lookAgain: () => void;
-    /** Where the one that gave out the key takes requests of this machine. */
-    readonly urlFor: (key: string) => Promise<string | undefined>;
   };
   /** Merges all that is staged now, whatever its age; resolves when it is stored. */
   flush(options?: { readonly signal?: AbortSignal }): Promise<void>;
