@@ -9,6 +9,7 @@ export const benchmarks = {
   gateway: async () => (await import('./gateway/gateway.js')).gateway,
   workers: async () => (await import('./gateway/workers.js')).workers,
   replication: async () => (await import('./replication/replication.js')).replication,
+  deployment: async () => (await import('./deployment/deployment.js')).deployment,
   'data-node': async () => (await import('./data-node/data-node.js')).dataNode,
 } satisfies Readonly<Record<string, () => Promise<Benchmark>>>;
 

@@ -1,0 +1,208 @@
+import { statSync } from 'node:fs';
+import { join } from 'node:path';
+import {
+  type Benchmark,
+  type BenchmarkContext,
+  remarkOn,
+  type Scale,
+} from '../harness/benchmark.js';
+import { Child } from '../harness/child.js';
+import { atMost, medianOf } from '../harness/goals.js';
+import { spread, table } from '../harness/markdown.js';
+import { StorageNode } from '../harness/storage-node.js';
+import type { GatewayHandlers } from './gateway-process.js';
+import type { LoadHandlers, LoadOptions } from './load-process.js';
+import { freePorts } from './ports.js';
+
+/** Several gateways with one map: what a second one gives, what a foreign key and the map cost. */
+
+interface Plan {
+  readonly runs: number;
+  readonly files: number;
+}
+
+const PLANS: Readonly<Record<Scale, Plan>> = {
+  full: { runs: 5, files: 8_000 },
+  quick: { runs: 3, files: 2_000 },
+  smoke: { runs: 1, files: 50 },
+};
+
+const FILE_BYTES = 16_384;
+const CONCURRENCY = 16;
+const MAX_FOREIGN = 1.3;
+const MAX_MAP_MICROSECONDS = 10;
+/** Of a database for the map; it is left with what was published. */
+const MAP_URL = process.env.STEVEDORE_BENCH_MAP ?? '';
+
+export const deployment: Benchmark = {
+  durability: 'on the medium of the gateway',
+  introduce: ({ print, scale }) => {
+    const { runs, files } = PLANS[scale];
+    print(
+      `${runs} runs${remarkOn(scale)} with ${files} files of ${FILE_BYTES} bytes, ${CONCURRENCY} at a time; gateways, storage, database and load share this machine. The map is ${MAP_URL === '' ? 'a SQLite file; STEVEDORE_BENCH_MAP names a PostgreSQL' : 'the database of STEVEDORE_BENCH_MAP'}.`,
+    );
+  },
+  parts: (scale) => ({
+    reads: {
+      goals: [
+        atMost(
+          'deployment.foreign-cached',
+          `a foreign key's read from cache: at most ${MAX_FOREIGN} x the time of an own one`,
+          MAX_FOREIGN,
+          medianOf('deployment.foreign-cached'),
+        ),
+      ],
+      run: (context) => measureReads(context, PLANS[scale]),
+    },
+    uploads: { goals: [], run: (context) => measureUploads(context, PLANS[scale]) },
+    map: {
+      goals: [
+        atMost(
+          'deployment.map-cpu',
+          `the map's CPU at the gateway: at most ${MAX_MAP_MICROSECONDS} µs a file`,
+          MAX_MAP_MICROSECONDS,
+          medianOf('deployment.map-cpu'),
+        ),
+      ],
+      run: (context) => measureMap(context, PLANS[scale]),
+    },
+  }),
+};
+
+/** Processes of one run: a storage, gateways, the load. */
+class Running implements AsyncDisposable {
+  /** In the order of their start; ended the other way round. */
+  readonly #started: AsyncDisposable[] = [];
+  readonly gateways: Child<GatewayHandlers>[] = [];
+  readonly urls: string[] = [];
+  readonly mapFile: string;
+  readonly #load: Child<LoadHandlers>;
+
+  private constructor(mapFile: string) {
+    this.mapFile = mapFile;
+    this.#load = this.#child('load', './load-process.js');
+  }
+
+  static async start({ workspace }: BenchmarkContext, gateways: number, hasMap: boolean) {
+    const directory = workspace.fresh('deployment');
+    const running = new Running(join(workspace.directory, `${gateways}-${Date.now()}.db`));
+    const node = new StorageNode();
+    running.#started.push(node);
+    const trackers = [await node.start(join(directory, 'node'))];
+    const url = MAP_URL === '' ? `sqlite:${running.mapFile}` : MAP_URL;
+    for (const [index, port] of (await freePorts(gateways)).entries()) {
+      const gateway = running.#child<GatewayHandlers>('gateway', './gateway-process.js');
+      running.gateways.push(gateway);
+      const map = hasMap ? url : undefined;
+      const own = { directory: join(directory, `gateway-${index}`), trackers, port, map };
+      running.urls.push(await gateway.call('start', own));
+    }
+    return running;
+  }
+
+  /** Files a second. */
+  async run(load: Pick<LoadOptions, 'urls'> & Partial<LoadOptions>): Promise<number> {
+    const options = { concurrency: CONCURRENCY, keys: [], uploads: 0, bytes: FILE_BYTES, ...load };
+    const files = options.keys.length > 0 ? options.keys.length : options.uploads;
+    return files / (await this.#load.call('run', options));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const each of this.#started.reverse()) await each[Symbol.asyncDispose]();
+  }
+
+  #child<Handlers extends GatewayHandlers | LoadHandlers>(name: string, module: string) {
+    const child = new Child<Handlers>(name, new URL(module, import.meta.url));
+    this.#started.push(child);
+    return child;
+  }
+}
+
+async function measureReads(context: BenchmarkContext, plan: Plan): Promise<void> {
+  const { figures, print, progress } = context;
+  for (let run = 0; run < plan.runs; run += 1) {
+    progress(`reads of own and foreign keys, run ${run + 1} of ${plan.runs}`);
+    await using running = await Running.start(context, 2, true);
+    const [home] = running.gateways;
+    const [own, foreign] = running.urls as [string, string];
+    const keys = await home!.call('store', { files: plan.files, bytes: FILE_BYTES });
+    const read = async (id: string, url: string) => {
+      const rate = await running.run({ urls: [url], keys });
+      figures.add(`deployment.reads.${id}`, 'files/s', rate);
+      return rate;
+    };
+    await read('own-staged', own);
+    await read('foreign-staged', foreign);
+    await home!.call('merge', undefined);
+    await read('foreign-first', foreign);
+    // Both warm, and in turns.
+    const rates = { own: 0, foreign: 0 };
+    for (const which of run % 2 === 0
+      ? (['own', 'foreign'] as const)
+      : (['foreign', 'own'] as const)) {
+      rates[which] = await read(`${which}-cached`, which === 'own' ? own : foreign);
+    }
+    figures.add('deployment.foreign-cached', 'times', rates.own / rates.foreign);
+  }
+  const kinds = ['own-staged', 'foreign-staged', 'foreign-first', 'own-cached', 'foreign-cached'];
+  const rows = kinds.map((id) => [id, spread(figures.summary(`deployment.reads.${id}`))]);
+  print(`## Reads\n\n${table(['', 'Files/s'], rows)}`);
+}
+
+async function measureUploads(context: BenchmarkContext, plan: Plan): Promise<void> {
+  const { figures, print, progress } = context;
+  for (let run = 0; run < plan.runs; run += 1) {
+    for (const gateways of run % 2 === 0 ? [1, 2] : [2, 1]) {
+      progress(`uploads to ${gateways} gateways, run ${run + 1} of ${plan.runs}`);
+      await using running = await Running.start(context, gateways, true);
+      const before = await cpuOf(running);
+      const rate = await running.run({ urls: running.urls, uploads: plan.files });
+      figures.add(`deployment.uploads.n${gateways}`, 'files/s', rate);
+      const micros = (((await cpuOf(running)) - before) / plan.files) * 1e6;
+      figures.add(`deployment.uploads.cpu.n${gateways}`, 'µs', micros);
+    }
+  }
+  const rows = [1, 2].map((n) => [
+    String(n),
+    spread(figures.summary(`deployment.uploads.n${n}`)),
+    spread(figures.summary(`deployment.uploads.cpu.n${n}`)),
+  ]);
+  print(`## Uploads\n\n${table(['Gateways', 'Files/s', 'CPU of gateways, µs a file'], rows)}`);
+}
+
+async function cpuOf({ gateways }: Running): Promise<number> {
+  const all = await Promise.all(gateways.map((gateway) => gateway.cpuSeconds()));
+  return all.reduce((sum, seconds) => sum + seconds, 0);
+}
+
+async function measureMap(context: BenchmarkContext, plan: Plan): Promise<void> {
+  const { figures, print, progress } = context;
+  for (let run = 0; run < plan.runs; run += 1) {
+    const micros = { with: 0, without: 0 };
+    for (const which of run % 2 === 0
+      ? (['with', 'without'] as const)
+      : (['without', 'with'] as const)) {
+      progress(`the cost of the map, run ${run + 1} of ${plan.runs}`);
+      await using running = await Running.start(context, 1, which === 'with');
+      const [gateway] = running.gateways;
+      const before = await gateway!.cpuSeconds();
+      await gateway!.call('store', { files: plan.files, bytes: FILE_BYTES });
+      await gateway!.call('merge', undefined);
+      micros[which] = (((await gateway!.cpuSeconds()) - before) / plan.files) * 1e6;
+      figures.add(`deployment.cpu.${which}-map`, 'µs', micros[which]);
+      if (which === 'with' && MAP_URL === '') {
+        const bytes = ['', '-wal'].reduce((sum, end) => sum + sizeOf(running.mapFile + end), 0);
+        figures.add('deployment.map-bytes', 'bytes', bytes / plan.files);
+      }
+    }
+    figures.add('deployment.map-cpu', 'µs', micros.with - micros.without);
+  }
+  const of = (id: string) => spread(figures.summary(id));
+  const head = ['', 'CPU without, µs a file', 'with', 'difference'];
+  const row = ['without-map', 'with-map'].map((id) => of(`deployment.cpu.${id}`));
+  print(`## The map\n\n${table(head, [['', ...row, of('deployment.map-cpu')]])}`);
+}
+
+function sizeOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+}

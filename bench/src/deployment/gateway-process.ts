@@ -1,0 +1,48 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Gateway, startGateway } from '@stevedore/gateway';
+import { drive } from '../harness/load.js';
+import { serve } from '../harness/serve.js';
+
+/** One gateway of a deployment, in a process of its own. */
+
+export interface StartOptions {
+  readonly directory: string;
+  readonly trackers: readonly string[];
+  readonly port: number;
+  /** Undefined: a gateway by itself. */
+  readonly map: string | undefined;
+}
+
+/** Merges nothing by itself: what is staged stays so until `merge`. */
+const handlers = {
+  async start({ directory, trackers, port, map }: StartOptions): Promise<string> {
+    const url = `http://127.0.0.1:${port}`;
+    const deployment = map === undefined ? {} : { map, peerUrl: url };
+    gateway = await startGateway({
+      ...{ directory, port, mergeMaxAge: '1h', trunkSize: '2GiB', ...deployment },
+      trackers: trackers.join(','),
+    });
+    return url;
+  },
+  /** The keys of new files of so many bytes. */
+  async store({ files, bytes }: { readonly files: number; readonly bytes: number }) {
+    const keys: string[] = [];
+    await drive({ operations: files, concurrency: 64 }, async () => {
+      const { key } = await gateway!.store.put(randomBytes(bytes), { name: 'photo.jpg' });
+      keys.push(key);
+    });
+    return keys;
+  },
+  /** Resolves once all files are merged and the map, if there is one, knows them. */
+  async merge(): Promise<void> {
+    const { store } = gateway!;
+    await store.flush();
+    while ((store.stats().map?.pending ?? 0) > 0) await sleep(5);
+  },
+};
+let gateway: Gateway | undefined;
+
+export type GatewayHandlers = typeof handlers;
+
+serve(handlers, async () => gateway?.close());
