@@ -155,7 +155,7 @@ describe('wrong usage', () => {
     [['put', 'x', '--concurrency', '0']],
     [['get', UNKNOWN_KEY, '--url', 'gopher://x']],
     [['gateway', '--port', 'x']],
-    [['gateway', '--workers', '2']],
+    [['gateway', '--workers', '-2']],
     [['gateway', '--trunk-size', '64']],
     [['storage', '--group', 'no-good']],
   ])('%j exits with 2', async (args) => {

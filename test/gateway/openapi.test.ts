@@ -148,7 +148,7 @@ describe.skipIf(needsSchemathesis.missing)('schemathesis', () => {
     ).catch((error: { stdout?: string; message: string }) => {
       throw new Error(error.stdout ?? error.message);
     });
-    expect(stdout).toContain('Tested: 20');
+    expect(stdout).toContain('Tested: 23');
     expect(serverErrors).toEqual([]);
   });
 });

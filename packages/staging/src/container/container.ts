@@ -1,5 +1,4 @@
 import { type Disk, hasCode } from '@stevedore/disk';
-import type { StagedCopies } from '../copies/staged-copies.js';
 import { isStoreError, StoreError } from '../errors.js';
 import type { FileMap, FileMapChange } from '../filemap/filemap.js';
 import { type Append, AppendQueue } from './append-queue.js';
@@ -40,7 +39,26 @@ export interface ContainerOptions {
   readonly nextSegment: number;
   /** Makes a batch visible, before its appends resolve. Must not fail. */
   readonly fileMap: Pick<FileMap, 'apply' | 'setSynced'>;
-  readonly copies?: Pick<StagedCopies, 'demand' | 'copy' | 'noteRefused'> | undefined;
+  readonly copies?: BatchCopies | undefined;
+}
+
+/** A batch, as it is written to the container. */
+export interface CopiedBatch {
+  readonly segment: number;
+  readonly position: number;
+  readonly pieces: readonly Uint8Array[];
+  /** Files and deletions that are acknowledged with it. */
+  readonly acknowledges: number;
+}
+
+/** Takes what is written to the container to another disk. */
+export interface BatchCopies {
+  /** Throws where the copies that are asked for cannot be made. */
+  demand(): void;
+  /** Resolves once the batch may be acknowledged. */
+  copy(batch: CopiedBatch): Promise<void>;
+  /** A batch that was copied is not acknowledged after all. */
+  noteRefused(): void;
 }
 
 /** A batch in flight to a segment. */

@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { News } from '@stevedore/async';
-import type { Container } from '../container/container.js';
+import type { Container, CopiedBatch } from '../container/container.js';
 import { StoreError } from '../errors.js';
 import { CopyConnection, RefusedForGood } from './copy-connection.js';
 import { FrameType } from './frames.js';
@@ -45,15 +45,6 @@ export interface CopiesStats {
   readonly refused: number;
   /** Of the container, not known to be at the partner. */
   readonly lagBytes: number;
-}
-
-/** A batch, as it is written to the container. */
-export interface CopiedBatch {
-  readonly segment: number;
-  readonly position: number;
-  readonly pieces: readonly Uint8Array[];
-  /** Files and deletions that are acknowledged with it. */
-  readonly acknowledges: number;
 }
 
 const CHUNK_BYTES = 2 ** 20;
