@@ -11,7 +11,7 @@ import { cuttingProxy } from '../support/cutting-proxy.js';
 import { Random } from '../support/random.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { newKey } from './guarded.js';
-import { RawConnection } from './harness.js';
+import { RawConnection, raw } from './harness.js';
 
 /** Resumable uploads, held by `tus-js-client` and by requests as the protocol's text has them. */
 
@@ -243,6 +243,15 @@ test('what the protocol does not allow is a problem with its headers', async () 
   expect((await tus(upload, 'DELETE')).status).toBe(204);
   expect((await tus(upload, 'HEAD')).status).toBe(404);
   expect(gateway.store.stats()).toMatchObject({ unfinishedUploads: 0, unfinishedBytes: 0 });
+});
+
+test('a request that is refused with its body under way is answered, and its connection ends', async () => {
+  const gateway = await started();
+  const { pathname, port, host } = new URL(await begun(gateway, 100_000_000));
+  const head = `PATCH ${pathname} HTTP/1.1\r\nHost: ${host}\r\nTus-Resumable: 1.0.0\r\nUpload-Offset: 5\r\nContent-Type: application/offset+octet-stream\r\nContent-Length: 99999995\r\n\r\n`;
+  const answer = await raw(Number(port), head, Buffer.alloc(8_000_000));
+  expect(answer.status).toBe(409);
+  expect(answer.head).toMatch(/^connection: close$/im);
 });
 
 test('an upload that nobody finishes is removed with its bytes', async () => {

@@ -125,7 +125,11 @@ function continueUpload({ files, store, access, forwarder }: UploadRoutes): Call
     }
     const id = checkKey((request.params as { readonly id: string }).id);
     const elsewhere = await elsewhereOf(store, id, headers);
-    if (elsewhere) return forwarder.forward(request.raw, reply.raw, elsewhere);
+    if (elsewhere) {
+      const answer = await forwarder.forward(request.raw, reply.raw, elsewhere);
+      files.closeIfUnread(request.raw, reply.raw);
+      return answer;
+    }
     const { query } = request as AskedBy;
     const scope = scopeOfUpload(files.store, id);
     const maxBytes = lengthOf(headers['content-length']) ?? 0;

@@ -9,7 +9,13 @@ import {
 import { connect, createServer, type Socket } from 'node:net';
 import { relative } from 'node:path';
 import { invalidOption } from '@stevedore/client';
-import { PROBLEM_TYPE, problemBody } from '@stevedore/middleware/core';
+import {
+  closeAfterReply,
+  defaultTransferLimits,
+  hasUnreadBody,
+  PROBLEM_TYPE,
+  problemBody,
+} from '@stevedore/middleware/core';
 
 /**
  * Uploads in several requests are the first worker's: it keeps the bytes that have come, and may
@@ -68,13 +74,19 @@ function forward(request: IncomingMessage, response: ServerResponse, path: strin
   asking.on('continue', () => response.writeContinue());
   asking.on('response', (answer) => {
     answer.on('error', () => response.destroy());
+    // The rest of a body that was refused is not wanted.
+    request.unpipe(asking);
+    if (hasUnreadBody(request)) {
+      response.setHeader('connection', 'close');
+      closeAfterReply(request.socket, defaultTransferLimits);
+    }
     const others = Object.entries(answer.headers).filter(([name]) => !OWN_HEADERS.has(name));
     response.writeHead(answer.statusCode!, Object.fromEntries(others));
     answer.pipe(response);
   });
   asking.on('error', () => {
-    if (response.headersSent) response.destroy();
-    else refuse(response);
+    // Later the answer itself ends with an error, if it is not whole.
+    if (!response.headersSent) refuse(response);
   });
   response.on('close', () => asking.destroy());
   request.on('error', () => asking.destroy());

@@ -129,7 +129,10 @@ export class Files {
   ): Promise<Answer> {
     const uploads = await this.#resumable();
     if (request.method === 'OPTIONS') return uploads.options();
-    return uploads.handle(request, response, { ...asked, room: this.#room.of(client) });
+    const room = this.#room.of(client);
+    const answer = await uploads.handle(request, response, { ...asked, room });
+    this.closeIfUnread(request, response);
+    return answer;
   }
 
   #resumable(): Promise<ResumableUploads> {

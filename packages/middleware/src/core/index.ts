@@ -20,7 +20,7 @@ export {
   type Upload,
 } from './files.js';
 export { MAX_RANGES, wanted } from './http/conditions.js';
-export { closeAfterReply, Turns } from './http/connection.js';
+export { closeAfterReply, hasUnreadBody, Turns } from './http/connection.js';
 export { DEFAULT_TYPE, essence } from './http/content-headers.js';
 export { type Answer, cacheControl, type ResourcePolicy } from './http/file-answer.js';
 export { UnsentBytes, type UnsentStats } from './http/unsent-bytes.js';
