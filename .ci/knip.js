@@ -38,7 +38,7 @@ export default {
     },
     examples: { entry: ['src/**/*.ts'], project: ['src/**/*.ts'] },
     test: {
-      entry: ['**/*.test.ts', '**/*.drill.ts', '**/*-process.ts', 'crash/main.ts'],
+      entry: ['**/*.test.ts', '**/*-process.ts', 'crash/main.ts'],
       project: ['**/*.ts'],
       ignoreDependencies: ['fdfs'],
     },

@@ -7,8 +7,7 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     root: import.meta.dirname,
-    // A drill is run when it is asked for: TEST_DRILLS=1 node .ci/test.mjs crash/copies
-    include: process.env.TEST_DRILLS ? ['**/*.drill.ts'] : ['**/*.test.ts'],
+    include: ['**/*.test.ts'],
     exclude: ['dist/**', 'node_modules/**'],
     pool: 'forks',
     maxWorkers: 2,

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { adoptOrigin, type FileStore, type OpenOptions, open } from '@stevedore/client';
 import { openDatabase } from '@stevedore/disk/sqlite';
+import { FastdfsClient } from '@stevedore/fastdfs';
 import { expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -132,6 +133,27 @@ it('trunks of which the map had not heard are found in FastDFS', async () => {
     expect(await soon(() => bytesOf(store, key))).toBe('the map was away');
     expect(await bytesOf(store, before.key)).toBe('before');
   }
+});
+
+it('of a trunk that was stored twice, because its reply was lost, one is removed', async () => {
+  const { path, map, trackers, first, third, origin } = await three();
+  const receipts = await Promise.all(['a', 'b'].map((text) => third.put(text)));
+  await third.flush();
+  await published(third);
+  await third.close();
+  const database = openDatabase(path);
+  const row = database.prepare('SELECT file_id FROM stevedore_trunk').get();
+  database.close();
+  const { file_id: stored } = row as { file_id: string };
+  const client = new FastdfsClient({ trackers });
+  onTestFinished(() => client.close());
+  const { stream } = await client.download(stored);
+  const again = await client.upload(stream, { extension: 'merged' });
+  expect(again).not.toBe(stored);
+  const by = first.deployment!.origin;
+  expect(await adoptOrigin({ map, origin, by })).toMatchObject({ trunks: 1, adopted: 1 });
+  await soon(() => expect(client.download(again)).rejects.toMatchObject(GONE));
+  for (const [n, { key }] of receipts.entries()) expect(await bytesOf(first, key)).toBe('ab'[n]);
 });
 
 it('a server that is alive is not adopted, and one that was meanwhile stops', async () => {

@@ -112,36 +112,38 @@ export class Adoptions {
     index?: HeldIndex,
   ): Promise<Taken | undefined> {
     const { map, store, adopt, isKnown, isRead, isWaiting } = this.#parts;
-    const trunks: AdoptedTrunk[] = [];
+    const named: AdoptedTrunk[] = [];
     const dead: ListedTrunk[] = [];
     for await (const page of pagesOfTrunks(map, origin)) {
       signal.throwIfAborted();
       for (const listed of page) {
         const trunk = adoptedOf(listed);
-        if (trunk) trunks.push(trunk);
+        if (trunk) named.push(trunk);
         else dead.push(listed);
       }
     }
     const scan = await scanTrunks({ map, store, signal }, { since: seenAt - UNKNOWN_SINCE_MS });
     for (const sentence of scan.unlisted) this.#parts.report(incomplete(origin, sentence));
-    const tasks = new Set(trunks.map(({ taskId }) => taskId.toString('hex')));
-    for (const found of scan.trunks) {
-      const task = found.taskId.toString('hex');
-      if (originOf(found.taskId) !== origin || tasks.has(task)) continue;
-      tasks.add(task);
-      trunks.push({ ...found, kind: 'trunk' });
-    }
-    for (const stored of index?.trunks() ?? []) {
-      if (!tasks.has(stored.taskId.toString('hex'))) trunks.push(stored);
-    }
+    const own = scan.trunks.filter(({ taskId }) => originOf(taskId) === origin);
+    const found = own.map((trunk) => ({ ...trunk, kind: 'trunk' as const }));
+    const trunks = copiesByTask([...named, ...found, ...(index?.trunks() ?? [])]);
     const there: AdoptedTrunk[] = [];
-    await each(trunks, async (trunk) => {
-      // Its own server may have deleted it without the map having heard of it.
-      const isThere = isKnown(trunk.taskId) || (await store.sizeOf(trunk.fileId, signal));
-      if (isThere !== undefined) there.push(trunk);
+    const unwanted = dead.map(({ fileId }) => fileId);
+    await each(trunks, async (copies) => {
+      const [only] = copies;
+      // A record names one of them already, and stays as it is.
+      if (isKnown(only.taskId)) return void there.push(only);
+      let isTaken = false;
+      for (const copy of copies) {
+        // Its own server may have deleted it without the map having heard of it.
+        if ((await store.sizeOf(copy.fileId, signal)) === undefined) continue;
+        // One whose reply was lost was sent again.
+        if (isTaken) unwanted.push(copy.fileId);
+        else there.push(copy);
+        isTaken = true;
+      }
     });
-    const deleted = this.#deleted(origin, index);
-    await adopt({ trunks: there, deleted, unwanted: dead.map(({ fileId }) => fileId) });
+    await adopt({ trunks: there, deleted: this.#deleted(origin, index), unwanted });
     for (const { id } of dead) await map.retire(id);
     const note = (adopted: number) =>
       map.noteAdoption(origin, {
@@ -172,6 +174,20 @@ export class Adoptions {
       after = page.at(-1)!;
     }
   }
+}
+
+/** FastDFS may have the trunk of a task under several ids; each of them once, in order. */
+function copiesByTask(
+  trunks: readonly AdoptedTrunk[],
+): (readonly [AdoptedTrunk, ...AdoptedTrunk[]])[] {
+  const tasks = new Map<string, [AdoptedTrunk, ...AdoptedTrunk[]]>();
+  for (const trunk of trunks) {
+    const task = trunk.taskId.toString('hex');
+    const copies = tasks.get(task);
+    if (!copies) tasks.set(task, [trunk]);
+    else if (!copies.some(({ fileId }) => fileId === trunk.fileId)) copies.push(trunk);
+  }
+  return [...tasks.values()];
 }
 
 /** Undefined for a large file that was deleted, or is stored elsewhere by now. */
