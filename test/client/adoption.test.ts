@@ -1,9 +1,9 @@
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { adoptOrigin, type FileStore, type OpenOptions, open } from '@stevedore/client';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { expect, it, onTestFinished } from 'vitest';
+import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** What becomes of the files of a server that will not return. */
@@ -15,18 +15,6 @@ async function server(options: OpenOptions): Promise<FileStore> {
   store.on('error', () => {});
   onTestFinished(() => store.close());
   return store;
-}
-
-async function soon<Result>(check: () => Promise<Result>): Promise<Result> {
-  const end = performance.now() + 20_000;
-  for (;;) {
-    try {
-      return await check();
-    } catch (error) {
-      if (performance.now() > end) throw error;
-      await sleep(20);
-    }
-  }
 }
 
 const bytesOf = async (store: FileStore, id: string) =>

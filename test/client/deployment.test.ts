@@ -1,9 +1,9 @@
 import { cp } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { discardFileMap, type FileStore, type OpenOptions, open } from '@stevedore/client';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
+import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** Several servers, one FastDFS, one map: a key is good at each of them. */
@@ -25,19 +25,6 @@ async function pair(map: string, options: OpenOptions = {}) {
 }
 
 const sqlite = (): string => `sqlite:${join(temporaryFolder(), 'map.db')}`;
-
-/** Resolves once `check` does not throw. */
-async function soon<Result>(check: () => Promise<Result>): Promise<Result> {
-  const end = performance.now() + 20_000;
-  for (;;) {
-    try {
-      return await check();
-    } catch (error) {
-      if (performance.now() > end) throw error;
-      await sleep(20);
-    }
-  }
-}
 
 function suite(newMap: () => Promise<string>): void {
   it('reads files that another server has merged', async () => {

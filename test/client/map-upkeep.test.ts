@@ -1,5 +1,4 @@
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import {
   checkDeploymentMap,
   type FileStore,
@@ -11,6 +10,7 @@ import {
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { openMap } from '@stevedore/map';
 import { expect, it, onTestFinished } from 'vitest';
+import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** A map is filled from stores, held against the trunks, and made anew from them. */
@@ -25,18 +25,6 @@ async function server(options: OpenOptions): Promise<FileStore> {
 }
 
 const fail = (error: Error): void => expect.fail(error.message);
-
-async function soon<Result>(check: () => Promise<Result>): Promise<Result> {
-  const end = performance.now() + 20_000;
-  for (;;) {
-    try {
-      return await check();
-    } catch (error) {
-      if (performance.now() > end) throw error;
-      await sleep(20);
-    }
-  }
-}
 
 const bytesOf = async (store: FileStore, id: string) =>
   (await (await store.get(id)).bytes()).toString();

@@ -1,11 +1,11 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { makeApiKey, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
+import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** Two gateways with one PostgreSQL: what holds at one holds at the other. */
@@ -50,18 +50,6 @@ async function post({ url }: Gateway, body: string | FormData, headers: object =
 }
 
 const read = ({ url }: Gateway, path: string) => fetch(`${url}${path}`);
-
-async function soon<Result>(check: () => Promise<Result>): Promise<Result> {
-  const end = performance.now() + 20_000;
-  for (;;) {
-    try {
-      return await check();
-    } catch (error) {
-      if (performance.now() > end) throw error;
-      await sleep(20);
-    }
-  }
-}
 
 describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () => {
   it('make an upload once that is sent to both with one Idempotency-Key', async () => {

@@ -84,7 +84,7 @@ export class Forwarder {
 /** Apart from the request, which is to be answered if what takes its body fails. */
 function bodyOf(request: IncomingMessage): Readable {
   const body = new PassThrough();
-  // Whoever reads it is told; where nobody does yet, this is not a failure of the process.
+  // The reader gets the error too; without a listener it would end the process.
   body.on('error', () => undefined);
   request.once('error', (error) => body.destroy(error));
   request.once('close', () => {

@@ -13,7 +13,7 @@ import { type ProcessFigures, sumStats } from './totals.js';
 
 /**
  * A worker: a whole gateway on the port that all workers share, over a directory of its own and
- * the other workers' as neighbours. It lives as long as its primary, which tells it when to stop.
+ * the other workers' as neighbours. The primary starts and stops it.
  */
 
 /** By the numbers of their directories. */

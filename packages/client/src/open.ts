@@ -50,7 +50,7 @@ export async function open(options: OpenOptions = {}): Promise<FileStore> {
 
 /**
  * As `open`, for one of several processes that share a data directory: each has a directory of
- * its own, `neighbours` are the others'. Trackers have to be named.
+ * its own, `neighbours` are the others'. `trackers` is required.
  */
 export async function openBeside(
   neighbours: readonly NeighbourOptions[],

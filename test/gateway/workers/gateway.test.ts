@@ -2,10 +2,10 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, rmSync } from 'node:fs';
 import { Agent, type IncomingHttpHeaders, request } from 'node:http';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, vi } from 'vitest';
 import { makeApiKey, writeKeyFile } from '../../../gateway/dist/access/api-keys.js';
 import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.js';
+import { soon } from '../../support/soon.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 /** `--workers`, as a user starts it. */
@@ -49,18 +49,6 @@ interface Ask {
   readonly body?: string | Buffer;
   readonly headers?: Record<string, string>;
   readonly agent?: Agent;
-}
-
-async function soon<Result>(check: () => Promise<Result>): Promise<Result> {
-  const end = performance.now() + 30_000;
-  for (;;) {
-    try {
-      return await check();
-    } catch (error) {
-      if (performance.now() > end) throw error;
-      await sleep(20);
-    }
-  }
 }
 
 /** One kept connection to each worker. */

@@ -31,7 +31,7 @@ export interface Call<Result> {
   readonly attempt: (again: boolean) => Promise<Result>;
   /** False once the call cannot be made again. */
   readonly mayRepeat?: () => boolean;
-  /** What the caller is told of an abort. */
+  /** The error for an aborted call. */
   readonly aborted: (reason: unknown) => StoreError;
 }
 

@@ -67,7 +67,7 @@ export async function checkMap(parts: MapCheckParts): Promise<MapReport> {
   return new MapCheck(parts).run();
 }
 
-/** What the map has to be told of a file that the directory lists; undefined: nothing. */
+/** How the map differs from a file in a trunk's directory; undefined if it does not. */
 export function differenceOf(
   { fileId }: Pick<ListedTrunk, 'fileId'>,
   { file, offset, was }: AdoptedFile,

@@ -60,7 +60,7 @@ export async function rebuildMap(parts: MapRebuildParts): Promise<MapRebuildRepo
   return { trunks: trunks.length, files, left, unlisted };
 }
 
-/** How many files of the trunk the map had to be told. */
+/** How many files of the trunk were added to the map. */
 async function place(
   { map, store, signal }: MapRebuildParts,
   trunk: { readonly taskId: Buffer; readonly fileId: string; readonly size: number },

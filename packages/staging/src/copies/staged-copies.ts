@@ -15,7 +15,7 @@ import { FrameType } from './frames.js';
 export interface StagedCopiesOptions {
   /** Uploads and deletions are refused without the partner, or acknowledged with one copy. */
   readonly whenAway: 'refuse' | 'alone';
-  /** Connects to the partner, whoever it is at the moment. */
+  /** Connects to the current partner. */
   readonly connect: (signal: AbortSignal) => Promise<Partner>;
   /** A frame that is not answered for so long ends the connection. */
   readonly deadlineMs: number;

@@ -56,7 +56,7 @@ export interface ResumableRequest {
 /** Where a page looks for the key of the file. */
 const KEY_HEADER = 'x-file-key';
 const OFFSET_TYPE = 'application/offset+octet-stream';
-/** What a file's type is told by. */
+/** Enough of a file to detect its type. */
 const HEAD_BYTES = 4100;
 const ANYTHING: UploadPolicy = {};
 

@@ -95,7 +95,7 @@ async function takeRaw(
     const bytes = size === 0 ? Buffer.alloc(0) : await readWhole(request, size, guard);
     const checking = isChecked && checkBytes(bytes, { declaredType, digests, fail });
     if (checking) await checking;
-    // Nobody else has them.
+    // Nothing else refers to these bytes.
     options.transfer = true;
     return [await store.put(bytes, options)];
   }
