@@ -175,6 +175,38 @@ test('what was acknowledged is there after a restart, and goes on', async () => 
   expect([offsetOf(late), late.headers.get('x-file-key')]).toEqual([1_000_000, key]);
 });
 
+test('the offset after a cut connection is where the next bytes belong', async () => {
+  const gateway = await started();
+  const upload = await begun(gateway, 500_000_000);
+  const { pathname, port, host } = new URL(upload);
+  let offset = 0;
+  for (let cut = 0; cut < 8; cut += 1) {
+    const client = new RawConnection(Number(port));
+    await client.send(
+      `PATCH ${pathname} HTTP/1.1\r\nHost: ${host}\r\nTus-Resumable: 1.0.0\r\nUpload-Offset: ${offset}\r\nContent-Type: application/offset+octet-stream\r\nContent-Length: 20000000\r\n\r\n`,
+    );
+    // More than the sockets between hold: some has been read when this resolves.
+    await client.send(Buffer.alloc(12_000_000));
+    client.socket.destroy();
+    offset = offsetOf(await tus(upload, 'HEAD'));
+    const next = await tus(upload, 'PATCH', { 'upload-offset': `${offset}` }, Buffer.alloc(10));
+    expect([next.status, offsetOf(next)]).toEqual([204, offset + 10]);
+    offset += 10;
+  }
+});
+
+test('an upload that has all of its bytes and was not finished is, when its client asks', async () => {
+  const { store, url } = await started();
+  const uploads = store.unfinished!;
+  const note = { scope: '', metadata: '', isPart: false, checkContent: false, maxBytes: 10 };
+  const { id } = await uploads.begin({ size: 5, note: JSON.stringify(note) });
+  await uploads.append(id, 0, Readable.from([Buffer.from('whole')]));
+  expect((await fetch(`${url}/files/${id}`)).status).toBe(404);
+  const head = await tus(`${url}/uploads/${id}`, 'HEAD');
+  expect([offsetOf(head), head.headers.get('x-file-key')]).toEqual([5, id]);
+  expect((await bytesOf(url, id)).toString()).toBe('whole');
+});
+
 test('of two tabs the one that stalls gives way', async () => {
   const gateway = await started();
   const upload = await begun(gateway, 20);
