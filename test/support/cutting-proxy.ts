@@ -11,6 +11,8 @@ export interface CuttingProxy {
   cutAfterBytes: (() => number | undefined) | undefined;
   /** Bytes that passed, from clients. */
   readonly passedBytes: number;
+  /** Called when bytes of clients have passed. */
+  onPassed: (() => void) | undefined;
 }
 
 export async function cuttingProxy(target: number): Promise<CuttingProxy> {
@@ -23,6 +25,7 @@ export async function cuttingProxy(target: number): Promise<CuttingProxy> {
     get passedBytes() {
       return passedBytes;
     },
+    onPassed: undefined as CuttingProxy['onPassed'],
   };
   const server: Server = createServer((client) => {
     const upstream = tcpConnect(proxy.target, '127.0.0.1');
@@ -44,6 +47,7 @@ export async function cuttingProxy(target: number): Promise<CuttingProxy> {
       left -= passes.length;
       passedBytes += passes.length;
       if (!upstream.write(passes)) client.pause();
+      proxy.onPassed?.();
       if (left === 0) end();
     });
     upstream.on('drain', () => client.resume());
