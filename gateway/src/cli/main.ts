@@ -1,5 +1,7 @@
 #!/usr/bin/env node
+import { setFlagsFromString } from 'node:v8';
 import { Command, CommanderError } from 'commander';
+import { HEAP_GROWTH } from '../heap-growth.js';
 import { version } from '../version.js';
 import { EXIT_FAILED, EXIT_USAGE, explain, isUsageError, UsageError } from './errors.js';
 
@@ -98,6 +100,8 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     load: async () => (await import('./file-commands.js')).remove,
   },
 };
+
+setFlagsFromString(HEAP_GROWTH);
 
 /** Known without loading the tables of options. */
 const CLIENT_VARIABLES = ['STEVEDORE_URL', 'STEVEDORE_API_KEY'];

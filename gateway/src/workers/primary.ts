@@ -10,6 +10,7 @@ import {
 import type { Logger } from 'pino';
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import { ConsoleFeed } from '../console/feed.js';
+import { HEAP_GROWTH } from '../heap-growth.js';
 import { logTrouble, makeLog } from '../observe/log.js';
 import { checkGatewayOptions, type GatewayOptions, openOptions } from '../options.js';
 import { migrationAsker } from '../start.js';
@@ -135,6 +136,7 @@ class Primary {
     cluster.setupPrimary({
       exec: fileURLToPath(new URL('./worker.js', import.meta.url)),
       args: [],
+      execArgv: [...process.execArgv, HEAP_GROWTH],
       serialization: 'advanced',
     });
   }
