@@ -7,6 +7,7 @@ export const benchmarks = {
   migration: async () => (await import('./migration/migration.js')).migration,
   staging: async () => (await import('./staging/staging.js')).staging,
   gateway: async () => (await import('./gateway/gateway.js')).gateway,
+  servers: async () => (await import('./servers/servers.js')).servers,
   workers: async () => (await import('./gateway/workers.js')).workers,
   replication: async () => (await import('./replication/replication.js')).replication,
   deployment: async () => (await import('./deployment/deployment.js')).deployment,

@@ -2,8 +2,9 @@ import { writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type BenchmarkName, benchmarkNames, benchmarks } from './benchmarks.js';
-import { parseArguments, UsageError, usage } from './harness/arguments.js';
+import { parseArguments, usage } from './harness/arguments.js';
 import { chooseParts, type Report, runBenchmark } from './harness/report.js';
+import { UsageError } from './harness/usage-error.js';
 
 /** `npm run bench`: runs the benchmarks that are named, or all of them. */
 

@@ -30,7 +30,7 @@ export function newLoad(): Child<LoadHandlers> {
 function newNode(): Child<NodeHandlers> {
   return new Child<NodeHandlers>('node', new URL('./node-process.js', import.meta.url), {
     callLimitMs: CALL_LIMIT_MS,
-    env: AS_THE_COMMAND,
+    ...AS_THE_COMMAND,
   });
 }
 

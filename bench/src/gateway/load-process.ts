@@ -2,7 +2,16 @@ import { execFileSync } from 'node:child_process';
 import autocannon from 'autocannon';
 import { cpuUsed, serve } from '../harness/serve.js';
 import { percentile } from '../harness/statistics.js';
-import { FILE_TYPE, fileText, renumber, type Started, type Stored } from './server.js';
+import {
+  FILE_TYPE,
+  fileText,
+  isFileText,
+  renumber,
+  type Started,
+  type Stored,
+  type UploadTarget,
+} from './server.js';
+import { store } from './storing.js';
 
 /**
  * The load: autocannon, over connections that are kept; each sends its next request when
@@ -28,6 +37,8 @@ export interface LoadResult {
 
 export type LoadHandlers = {
   readonly run: (options: LoadOptions) => Promise<LoadResult>;
+  /** Uploads files, and answers where each is. */
+  readonly store: typeof store;
   /** To one core. */
   readonly pin: (core: number) => void;
 };
@@ -43,7 +54,8 @@ const SAMPLE_MS = 10;
 const MAX_SECONDS = 60;
 
 async function run({ server, files, connections, seconds }: LoadOptions): Promise<LoadResult> {
-  const status = files.length > 0 ? 200 : 201;
+  const isExpected = (status: number) =>
+    files.length > 0 ? status === 200 : status >= 200 && status < 300;
   const times: number[] = [];
   let problem: string | undefined;
   let beganAt = 0;
@@ -56,7 +68,7 @@ async function run({ server, files, connections, seconds }: LoadOptions): Promis
       instance.stop();
     };
     const options = {
-      url: `http://127.0.0.1:${server.port}`,
+      url: `http://${server.host ?? '127.0.0.1'}:${server.port}`,
       connections,
       sampleInt: SAMPLE_MS,
       ...(seconds === undefined ? { amount: files.length } : { duration: MAX_SECONDS }),
@@ -67,22 +79,19 @@ async function run({ server, files, connections, seconds }: LoadOptions): Promis
         client.setRequests(own.length > 0 ? own.map(download) : [upload(server)]);
       },
     };
-    const download = ({ path, number }: Stored): autocannon.Request => {
-      const expected = fileText(number);
-      return {
-        path,
-        onResponse: (_status, body) => {
-          if (body !== expected) fail(`${path} came back with other bytes`);
-        },
-      };
-    };
+    const download = (file: Stored): autocannon.Request => ({
+      path: file.path,
+      onResponse: (_status, body) => {
+        if (!isFileText(body, file)) fail(`${file.path} came back with other bytes`);
+      },
+    });
     const instance = autocannon(options, (error) => (error ? reject(error) : resolve()));
     instance.on('start', () => {
       beganAt = performance.now();
       cpuBefore = cpuUsed().cpuSeconds;
     });
     instance.on('response', (_client, answered, _bytes, ms) => {
-      if (answered !== status) fail(`the server answered ${answered}`);
+      if (!isExpected(answered)) fail(`the server answered ${answered}`);
       answeredAt = performance.now();
       times.push(ms);
       if (seconds !== undefined && answeredAt - beganAt >= seconds * 1000) instance.stop();
@@ -100,22 +109,25 @@ async function run({ server, files, connections, seconds }: LoadOptions): Promis
   };
 }
 
+const GATEWAY: UploadTarget = { method: 'POST', paths: ['/files'] };
+
 let uploads = 0;
 const body = Buffer.from(fileText(uploads));
 
 /** The request is copied when it is made: one body serves them all. */
-function upload({ headers }: Started): autocannon.Request {
+function upload({ headers, upload: target = GATEWAY }: Started): autocannon.Request {
+  const { method, paths } = target;
   return {
-    method: 'POST',
-    path: '/files',
+    method,
+    path: paths[0]!,
     headers: { 'content-type': FILE_TYPE, 'x-filename': 'photo.gif', ...headers },
     body,
     setupRequest: (request) => {
       uploads += 1;
       renumber(body, uploads);
-      return request;
+      return paths.length === 1 ? request : { ...request, path: paths[uploads % paths.length]! };
     },
   };
 }
 
-serve({ run, pin } satisfies LoadHandlers, async () => {});
+serve({ run, store, pin } satisfies LoadHandlers, async () => {});

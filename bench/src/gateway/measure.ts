@@ -114,6 +114,12 @@ async function supply(
 
 const random = new SeededRandom(18);
 
+/** So many requests: by Zipf's law, or each file as often as any other. */
+export function drawn(files: readonly Stored[], count: number, byZipf: boolean): Stored[] {
+  if (byZipf) return zipf(files, count);
+  return Array.from({ length: count }, () => files[random.below(files.length)]!);
+}
+
 /** So many requests: a few files again and again, most of the others once or never. */
 function zipf(files: readonly Stored[], count: number): Stored[] {
   const sums: number[] = [];

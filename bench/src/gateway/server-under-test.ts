@@ -1,4 +1,4 @@
-import { Child } from '../harness/child.js';
+import { AS_THE_COMMAND, Child } from '../harness/child.js';
 import type { Workspace } from '../harness/workspace.js';
 import type { Variant } from './plan.js';
 import type { ServerHandlers, Started, Stored } from './server.js';
@@ -56,6 +56,7 @@ export class ServerUnderTest implements AsyncDisposable {
 
   #newProcess(): Child<ServerHandlers> {
     const own = this.variant === 'checked' ? 'gateway' : this.variant;
-    return new Child(this.variant, new URL(`./${own}-process.js`, import.meta.url));
+    const module = new URL(`./${own}-process.js`, import.meta.url);
+    return new Child(this.variant, module, own === 'gateway' ? AS_THE_COMMAND : {});
   }
 }

@@ -12,15 +12,27 @@ export interface StartOptions {
 }
 
 export interface Started {
+  /** Default: this machine. */
+  readonly host?: string;
   readonly port: number;
   /** Of an upload. */
   readonly headers: Readonly<Record<string, string>>;
+  /** Default: `POST /files`. */
+  readonly upload?: UploadTarget;
+}
+
+export interface UploadTarget {
+  readonly method: 'POST' | 'PUT';
+  /** Taken in turns: one for each upload where the client names its files. */
+  readonly paths: readonly string[];
 }
 
 /** A file to download, and the number that its content is made from. */
 export interface Stored {
   readonly path: string;
   readonly number: number;
+  /** Default: 20 KB. */
+  readonly bytes?: number;
 }
 
 export type ServerHandlers = {
@@ -35,12 +47,25 @@ export const FILE_TYPE = 'image/gif';
 const SIGNATURE = 'GIF89a';
 const DIGITS = 12;
 
+const MAX_BYTES = 100_000;
+const FILLER = 'stevedore '.repeat(MAX_BYTES / 10);
+
 /**
- * A GIF as far as its first bytes go, other bytes for every number. All of it is ASCII:
- * autocannon gives bodies as text, and only so are they equal if and only if their bytes are.
+ * A GIF as far as its first bytes go, other bytes for every number, 100 KB at the most. All of it
+ * is ASCII: autocannon gives bodies as text, and only so are they equal if and only if their bytes
+ * are.
  */
-export function fileText(number: number): string {
-  return `${SIGNATURE}${digitsOf(number)}`.padEnd(FILE_BYTES, 'stevedore ');
+export function fileText(number: number, bytes = FILE_BYTES): string {
+  const head = `${SIGNATURE}${digitsOf(number)}`;
+  return head + FILLER.slice(0, bytes - head.length);
+}
+
+/** Whether a body is that text: without making it. */
+export function isFileText(body: string, { number, bytes = FILE_BYTES }: Stored): boolean {
+  const head = `${SIGNATURE}${digitsOf(number)}`;
+  return (
+    body.length === bytes && body.startsWith(head) && FILLER.startsWith(body.slice(head.length))
+  );
 }
 
 /** Turns the content into that of another number. */

@@ -1,5 +1,7 @@
 import { parseArgs } from 'node:util';
+import { type NamedServer, parseServer } from '../servers/kinds.js';
 import type { Scale } from './benchmark.js';
+import { UsageError } from './usage-error.js';
 
 /** The command line. A mistake is a UsageError, whose message is all the user needs. */
 
@@ -10,13 +12,10 @@ export interface BenchArguments {
   readonly out: string | undefined;
   readonly directory: string | undefined;
   readonly trackers: readonly string[] | undefined;
+  readonly servers: readonly NamedServer[];
   /** Undefined: all of them. */
   readonly parts: readonly string[] | undefined;
   readonly help: boolean;
-}
-
-export class UsageError extends Error {
-  override readonly name = 'UsageError';
 }
 
 export function usage(known: readonly string[]): string {
@@ -32,6 +31,7 @@ export function usage(known: readonly string[]): string {
     '  --directory DIR        existing directory for the data (default: the temporary one)',
     '  --parts PART,...       only these parts of a benchmark',
     '  --trackers HOST:PORT   measure a FastDFS cluster beside; commas between several',
+    '  --server KIND=ADDRESS  measure this server beside (servers); again for another',
   ].join('\n');
 }
 
@@ -54,6 +54,7 @@ export function parseArguments(args: readonly string[], known: readonly string[]
     out: values.out,
     directory: values.directory,
     trackers,
+    servers: (values.server ?? []).map(parseServer),
     parts,
     help: values.help ?? false,
   };
@@ -78,6 +79,7 @@ function parse(args: readonly string[]) {
         json: { type: 'string' },
         out: { type: 'string' },
         directory: { type: 'string' },
+        server: { type: 'string', multiple: true },
         trackers: { type: 'string', multiple: true },
         parts: { type: 'string', multiple: true },
         help: { type: 'boolean', short: 'h' },

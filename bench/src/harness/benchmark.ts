@@ -1,3 +1,4 @@
+import type { NamedServer } from '../servers/kinds.js';
 import type { Figures } from './figures.js';
 import type { Goal } from './goals.js';
 import type { Workspace } from './workspace.js';
@@ -31,6 +32,8 @@ export interface BenchmarkContext {
   readonly scale: Scale;
   /** Trackers of a cluster to measure beside; none: undefined. */
   readonly trackers: readonly string[] | undefined;
+  /** Servers to measure beside, by kind and address. */
+  readonly servers: readonly NamedServer[];
   readonly workspace: Workspace;
   readonly figures: Figures;
   /** A paragraph or table of the report. */

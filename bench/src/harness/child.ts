@@ -42,8 +42,11 @@ export interface ChildOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** The environment of a storage, as `stevedore` sets it. */
-export const AS_THE_COMMAND = { UV_THREADPOOL_SIZE: '16' } as const;
+/** A process with what `stevedore` sets for itself. */
+export const AS_THE_COMMAND: ChildOptions = {
+  env: { UV_THREADPOOL_SIZE: '16' },
+  nodeOptions: ['--heap-growing-percent=200'],
+};
 
 interface Pending {
   readonly resolve: (result: unknown) => void;

@@ -1,11 +1,12 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { UsageError } from './arguments.js';
+import type { NamedServer } from '../servers/kinds.js';
 import type { Benchmark, BenchmarkContext, Part, Scale } from './benchmark.js';
 import { type Figure, Figures } from './figures.js';
 import { type JudgedGoal, judge } from './goals.js';
 import { describeMachine, describeVersions, type Machine, type Versions } from './machine.js';
 import { goalsTable, round } from './markdown.js';
+import { UsageError } from './usage-error.js';
 import { Workspace } from './workspace.js';
 
 /** Runs one benchmark, prints its report, and gives it as the JSON file has it. */
@@ -24,6 +25,7 @@ export interface Report {
 export interface ReportOptions {
   readonly scale: Scale;
   readonly trackers: readonly string[] | undefined;
+  readonly servers?: readonly NamedServer[];
   /** Undefined: all parts. */
   readonly parts: readonly string[] | undefined;
   /** Where the data goes, in a directory of its own; undefined: the temporary one. */
@@ -63,6 +65,7 @@ export async function runBenchmark(
   const context: BenchmarkContext = {
     scale: options.scale,
     trackers: options.trackers,
+    servers: options.servers ?? [],
     workspace,
     figures,
     print,

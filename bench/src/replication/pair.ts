@@ -47,7 +47,7 @@ export class Pair implements AsyncDisposable {
     const child = new Child<MemberHandlers>(
       'member',
       new URL('./member-process.js', import.meta.url),
-      { env: AS_THE_COMMAND },
+      AS_THE_COMMAND,
     );
     this.#members[index] = child;
     this.#port = await child.call('start', {

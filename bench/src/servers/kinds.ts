@@ -1,0 +1,50 @@
+import { UsageError } from '../harness/usage-error.js';
+
+/** The servers that whoever runs the benchmark names, `KIND=ADDRESS`, and what each acknowledges. */
+
+export const KINDS = {
+  'seaweedfs-filer': 'http://HOST:PORT[/DIRECTORY][?fsync=true]',
+  'seaweedfs-volume': 'http://MASTER:PORT[?fsync=true]',
+  s3: 'http://HOST:PORT/BUCKET, with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY',
+  nginx: 'http://HOST:PORT[/DIRECTORY], where PUT is allowed (dav_methods)',
+  fdfs: 'TRACKER:PORT, asked by npm fdfs',
+  fastdfs: 'TRACKER:PORT, asked by our client',
+  'fastdfs-trunk': 'TRACKER:PORT of a cluster with use_trunk_file',
+} as const;
+export type Kind = keyof typeof KINDS;
+
+export interface NamedServer {
+  readonly kind: Kind;
+  readonly address: string;
+}
+
+/** Throws UsageError. */
+export function parseServer(text: string): NamedServer {
+  const [, kind = '', address = ''] = /^([^=]*)=(.+)$/.exec(text) ?? [];
+  if (Object.hasOwn(KINDS, kind)) return { kind: kind as Kind, address };
+  const kinds = Object.entries(KINDS).map(([each, form]) => `  ${each}=${form}`);
+  throw new UsageError(`--server ${text}: KIND=ADDRESS is needed, one of\n${kinds.join('\n')}`);
+}
+
+const DISK = 'on the disk';
+const PAGE_CACHE = "in the system's page cache";
+
+/** What an upload has survived when it is answered. */
+export function acknowledges({ kind, address }: NamedServer): string {
+  switch (kind) {
+    case 'seaweedfs-filer':
+      return hasFsync(address) ? `${DISK}; the filer's entry as its store has it` : PAGE_CACHE;
+    case 'seaweedfs-volume':
+      return hasFsync(address) ? DISK : PAGE_CACHE;
+    case 's3':
+      return 'what the server promises; MinIO: on its drives';
+    case 'nginx':
+      return PAGE_CACHE;
+    default:
+      return `${PAGE_CACHE}, unless its fsync_after_written_bytes says otherwise`;
+  }
+}
+
+function hasFsync(address: string): boolean {
+  return new URL(address).searchParams.get('fsync') === 'true';
+}
