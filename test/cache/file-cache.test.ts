@@ -174,10 +174,10 @@ describe('a file cache', () => {
     const cache = new FileCache({ maxBytes: 100 * KIB });
     const [first, second, third] = [1, 2, 3].map(() => new AbortController());
     let aborted: AbortSignal | undefined;
-    const load = (flight: { signal: AbortSignal }): Promise<Buffer> => {
-      aborted = flight.signal;
+    const load = ({ signal }: { readonly signal: AbortSignal | undefined }): Promise<Buffer> => {
+      aborted = signal;
       return new Promise((_, reject) => {
-        flight.signal.addEventListener('abort', () => reject(flight.signal.reason));
+        signal!.addEventListener('abort', () => reject(signal!.reason));
       });
     };
     const readers = [first, second, third].map((each) =>

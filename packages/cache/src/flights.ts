@@ -9,8 +9,8 @@ import { abortable } from '@stevedore/async';
 
 /** What a load works with. */
 export interface Flight {
-  /** Aborted when nobody waits any more. */
-  readonly signal: AbortSignal;
+  /** Aborted when nobody waits any more; undefined if the first who waits cannot leave. */
+  readonly signal: AbortSignal | undefined;
   /** Which of these this load is to bring too: those that are neither kept nor under way. */
   claim(ids: readonly string[]): readonly string[];
   /** One of the claimed files. `source` is what its use is credited to, a trunk say. */
@@ -78,12 +78,11 @@ class Pending {
 class Trip {
   readonly pendings = new Map<string, Pending>();
   waiting = 0;
-  #controller: AbortController | undefined;
+  /** Made only where it may be needed: it costs more than the rest of a trip. */
+  readonly controller: AbortController | undefined;
 
-  /** Made for a load that asks for it: it costs more than the rest of a trip. */
-  get controller(): AbortController {
-    this.#controller ??= new AbortController();
-    return this.#controller;
+  constructor(mayEnd: boolean) {
+    if (mayEnd) this.controller = new AbortController();
   }
 }
 
@@ -106,7 +105,7 @@ export class Flights {
 
   async get(id: string, load: Load, signal: AbortSignal | undefined): Promise<Buffer | undefined> {
     for (;;) {
-      const pending = this.#pendings.get(id) ?? this.#begin(id, load);
+      const pending = this.#pendings.get(id) ?? this.#begin(id, load, signal !== undefined);
       const outcome = await this.#wait(pending, signal);
       if (outcome !== NOT_DELIVERED) return outcome;
     }
@@ -124,8 +123,8 @@ export class Flights {
     }
   }
 
-  #begin(id: string, load: Load): Pending {
-    const pending = this.#add(id, new Trip());
+  #begin(id: string, load: Load, mayEnd: boolean): Pending {
+    const pending = this.#add(id, new Trip(mayEnd));
     // Makes the promise now: the first caller waits for it, and a load may fail at once.
     void pending.outcome;
     void this.#run(pending, load);
@@ -144,9 +143,7 @@ export class Flights {
     const { trip, id } = first;
     let keep = true;
     const flight: Flight = {
-      get signal() {
-        return trip.controller.signal;
-      },
+      signal: trip.controller?.signal,
       claim: (ids) => {
         const free = ids.filter(
           (each) => !this.#pendings.has(each) && !this.#arrivals.isKept(each),
@@ -206,6 +203,6 @@ export class Flights {
   /** Later callers begin a load of their own rather than share the abort. */
   #abandon(trip: Trip, reason: unknown): void {
     for (const pending of trip.pendings.values()) this.#unlist(pending);
-    trip.controller.abort(reason);
+    trip.controller?.abort(reason);
   }
 }

@@ -41,9 +41,9 @@ export interface ReaderOptions {
 /** How to download a small file and, if it has one, its group. */
 interface Source {
   readonly fileId: string;
-  readonly part: (offset: number, bytes: number, signal: AbortSignal) => Promise<Buffer>;
+  readonly part: (offset: number, bytes: number, signal: Signal) => Promise<Buffer>;
   /** The file alone, checked against its CRC-32. */
-  readonly alone: (signal: AbortSignal) => Promise<Buffer>;
+  readonly alone: (signal: Signal) => Promise<Buffer>;
   readonly group: () => { members: readonly Member[]; asked: number } | undefined;
 }
 

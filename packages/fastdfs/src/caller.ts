@@ -35,6 +35,8 @@ import type { Settings } from './options.js';
 /** A body up to here is copied behind its head: cheaper than a gathering write. */
 const COPY_BODY_BYTES = 4 * 1024;
 
+const SECOND_MS = 1_000;
+
 /** How a call differs from the usual. */
 export interface CallPlan {
   /** Shortens each wait: for a connection, for its opening, for progress. */
@@ -186,7 +188,10 @@ export class Caller {
 
   /** Milliseconds that a server may take without any progress. */
   progressMs(stepMs: number): number {
-    return Math.max(1, Math.min(this.#settings.idleTimeoutMs, Math.ceil(stepMs)));
+    const { idleTimeoutMs } = this.#settings;
+    // Whole seconds where there are many, so that a connection keeps the timer that it has.
+    const grainMs = stepMs > 10 * SECOND_MS ? SECOND_MS : 1;
+    return Math.max(1, Math.min(idleTimeoutMs, Math.ceil(stepMs / grainMs) * grainMs));
   }
 
   async #test(connection: Connection, deadline: Deadline, progressMs: number): Promise<void> {

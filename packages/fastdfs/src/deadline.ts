@@ -51,7 +51,7 @@ export class Deadline implements Call {
     }
     this.#signal = signal;
     this.#fixed = deadlineMs !== undefined;
-    this.#endsAt = this.#startedAt;
+    this.#endsAt = this.#startedAt + (deadlineMs ?? defaultDeadlineMs(bytes));
     if (signal?.aborted)
       throw this.error('aborted', 'aborted by the caller', { cause: signal.reason });
     signal?.addEventListener('abort', this.#onAbort, { once: true });
@@ -107,7 +107,13 @@ export class Deadline implements Call {
   /** Makes room for a transfer whose size is known only now, unless the caller set the deadline. */
   allowBytes(bytes: number): void {
     if (this.#fixed || this.#error || this.#timer === undefined) return;
-    this.#arm(defaultDeadlineMs(bytes));
+    const endsAt = this.#startedAt + defaultDeadlineMs(bytes);
+    const isEarlier = endsAt < this.#endsAt;
+    this.#endsAt = endsAt;
+    // The timer finds out about a later end when it fires: most calls are over by then.
+    if (!isEarlier) return;
+    clearTimeout(this.#timer);
+    this.#arm(this.remainingMs);
   }
 
   /** Ends the watch over the call. Must be called once it is settled. */
@@ -118,11 +124,17 @@ export class Deadline implements Call {
     this.#signal?.removeEventListener('abort', this.#onAbort);
   }
 
-  #arm(totalMs: number): void {
-    clearTimeout(this.#timer);
-    this.#endsAt = this.#startedAt + totalMs;
-    const onTimeout = (): void => this.#end(this.error('timeout', `not done within ${totalMs} ms`));
-    this.#timer = setTimeout(onTimeout, Math.max(1, totalMs));
+  #arm(ms: number): void {
+    this.#timer = setTimeout(() => {
+      const { remainingMs } = this;
+      // A timer may fire a little early.
+      if (remainingMs > 1) this.#arm(remainingMs);
+      else this.#end(this.error('timeout', `not done within ${this.#totalMs} ms`));
+    }, Math.max(1, ms));
+  }
+
+  get #totalMs(): number {
+    return Math.round(this.#endsAt - this.#startedAt);
   }
 
   #end(error: FastdfsError): void {

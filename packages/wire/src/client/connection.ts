@@ -65,6 +65,8 @@ export class Connection {
   #requestComplete = true;
   #unanswered = false;
   #paused = false;
+  /** Of the socket's timer, which stays as it is between exchanges: setting it costs. */
+  #timeoutMs = 0;
 
   private constructor(
     address: Address,
@@ -166,28 +168,28 @@ export class Connection {
     const wait = this.#wait;
     if (!wait) return;
     this.#requestComplete = last;
-    this.#socket.setTimeout(wait.noProgressMs);
+    this.#expectProgress(wait.noProgressMs);
     await new Promise<void>((resolve) => this.#write(parts, resolve));
-    if (!last && this.#wait === wait) this.#socket.setTimeout(0);
+    if (!last && this.#wait === wait) this.#expectProgress(0);
   }
 
   /** The caller produces the next part of the request: the server is not to blame for the wait. */
   expectNothing(): void {
-    if (this.#wait) this.#socket.setTimeout(0);
+    if (this.#wait) this.#expectProgress(0);
   }
 
   /** Stops reading a reply whose consumer is behind. */
   pause(): void {
     if (!this.#wait || this.#paused) return;
     this.#paused = true;
-    this.#socket.setTimeout(0);
+    this.#expectProgress(0);
     this.#socket.pause();
   }
 
   resume(): void {
     if (!this.#paused) return;
     this.#paused = false;
-    if (this.#wait) this.#socket.setTimeout(this.#wait.noProgressMs);
+    if (this.#wait) this.#expectProgress(this.#wait.noProgressMs);
     if (this.#state !== 'closed') this.#socket.resume();
   }
 
@@ -222,7 +224,7 @@ export class Connection {
   #waitFor(what: Omit<Wait, 'resolve' | 'reject'>): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#wait = { ...what, resolve, reject };
-      this.#socket.setTimeout(what.noProgressMs);
+      this.#expectProgress(what.noProgressMs);
       what.call.watch((error) => this.destroy(error));
     });
   }
@@ -231,8 +233,14 @@ export class Connection {
     const wait = this.#wait;
     this.#wait = undefined;
     wait?.call.unwatch();
-    this.#socket.setTimeout(0);
     return wait;
+  }
+
+  /** 0: none. A timer of the same length goes on, and every write and read sets it back. */
+  #expectProgress(ms: number): void {
+    if (ms === this.#timeoutMs) return;
+    this.#timeoutMs = ms;
+    this.#socket.setTimeout(ms);
   }
 
   #write(parts: readonly Uint8Array[], flushed?: () => void): void {
