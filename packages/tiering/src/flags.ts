@@ -31,10 +31,7 @@ export const tierFlags = {
     'longest file that becomes a row, to begin with; it adapts, up to 2MiB',
     { minimum: '1KiB', maximum: '2MiB' },
   ),
-  bandwidth: option.size(
-    0,
-    'bytes a second that the disk serves; 0 measures it at the first start',
-  ),
+  bandwidth: option.size(0, 'bytes a second that the disk serves; 0 measures and learns it'),
   moveRate: option.integer(50, 'files that move a second, at most', {
     minimum: 1,
     maximum: 100_000,
