@@ -32,7 +32,7 @@ export const tierFlags = {
   }),
   bandwidth: option.size(
     0,
-    'bytes per second that the disk can serve; 0 measures it at the first start',
+    'bytes per second that the disk can serve; 0 measures it and keeps learning',
   ),
   moveRate: option.integer(50, 'most files to move per second', {
     minimum: 1,

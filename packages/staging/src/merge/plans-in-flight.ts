@@ -34,7 +34,8 @@ interface MergeMessage {
   readonly bytes: number;
 }
 
-const mergeChannel = tracingChannel<unknown, MergeMessage>('stevedore.merge');
+export const MERGE_CHANNEL = 'stevedore.merge';
+const mergeChannel = tracingChannel<unknown, MergeMessage>(MERGE_CHANNEL);
 
 export const FIRST_RETRY_MS = 200;
 const LAST_RETRY_MS = 10_000;
