@@ -43,8 +43,7 @@ async function run({ file, group, view, controller }) {
       group,
       (loaded) => {
         progress.value = file.size === 0 ? 1 : loaded / file.size;
-        said.textContent =
-          loaded >= file.size ? 'Saving' : formatPercent(loaded / file.size);
+        said.textContent = loaded >= file.size ? 'Saving' : formatPercent(loaded / file.size);
       },
       controller.signal,
     );
