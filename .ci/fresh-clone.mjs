@@ -19,27 +19,33 @@ const source = `file://${process.cwd()}`;
 must('git', ['clone', '--quiet', '--depth', '1', source, clone]);
 
 const text = 'hello from a fresh clone';
-const first = await start();
+const first = await start(clone);
 console.log(`first start: ready after ${seconds(first)} s, ${first.lines.length} lines`);
 if (first.lines.length > MAX_LINES) fail(first.lines.join('\n'));
 const uploaded = await fetch(`${first.url}/files`, { method: 'POST', body: text });
 const { key } = await uploaded.json();
 await first.stop();
 
-const second = await start();
+const second = await start(clone);
 console.log(`second start: ready after ${seconds(second)} s`);
 await readAndStop(second);
 const met = second.elapsedMs <= SECOND_START_MS ? 'met' : 'not met';
 console.log(`goal: the second start within ${SECOND_START_MS / 1000} s, ${met}`);
 
-for (const major of LATER_NODES) {
+// At once, each in a copy of the folder: compiling SQLite takes one core for a minute or more.
+const ended = await Promise.allSettled(LATER_NODES.map(startLater));
+for (const { reason } of ended) if (reason) fail(String(reason));
+
+async function startLater(major) {
   const home = unpackNode(major);
   if (home === undefined) {
     console.log(`skipped: Node ${major}, its package is not to be had here`);
     if (process.env.CI) process.exitCode = 1;
-    continue;
+    return;
   }
-  const later = await start({
+  const copy = `${clone}-${major}`;
+  must('cp', ['-a', clone, copy]);
+  const later = await start(copy, {
     PATH: join(home, 'bin') + delimiter + process.env.PATH,
     // Its headers; npm's own way to ask for them is another download.
     npm_config_nodedir: home,
@@ -70,11 +76,11 @@ async function readAndStop({ url, stop }) {
   if (downloaded !== text) fail(`the upload came back as "${downloaded}"`);
 }
 
-async function start(environment = {}) {
+async function start(cwd, environment = {}) {
   const began = performance.now();
   const ports = ['--port', '0', '--tracker-port', '0', '--storage-port', '0'];
   const child = spawn('npm', ['start', '--', ...ports], {
-    cwd: clone,
+    cwd,
     env: { ...process.env, ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
   });

@@ -62,4 +62,5 @@ export {
   type SharedDirectory,
   workerDirectory,
 } from './shared-directory.js';
+export { recordSpans, type SpanLike, type TracerLike } from './spans.js';
 export * from './types.js';
