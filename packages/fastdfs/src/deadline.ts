@@ -125,12 +125,15 @@ export class Deadline implements Call {
   }
 
   #arm(ms: number): void {
-    this.#timer = setTimeout(() => {
-      const { remainingMs } = this;
-      // A timer may fire a little early.
-      if (remainingMs > 1) this.#arm(remainingMs);
-      else this.#end(this.error('timeout', `not done within ${this.#totalMs} ms`));
-    }, Math.max(1, ms));
+    this.#timer = setTimeout(
+      () => {
+        const { remainingMs } = this;
+        // A timer may fire a little early.
+        if (remainingMs > 1) this.#arm(remainingMs);
+        else this.#end(this.error('timeout', `not done within ${this.#totalMs} ms`));
+      },
+      Math.max(1, ms),
+    );
   }
 
   get #totalMs(): number {
