@@ -1,8 +1,10 @@
 import type { LoadHandlers } from '../gateway/load-process.js';
 import { drawn } from '../gateway/measure.js';
+import { PLAIN_CPU_RATIO, PLAIN_DOWNLOAD_RATIO, PLAIN_UPLOAD_RATIO } from '../gateway/plan.js';
 import type { Benchmark, BenchmarkContext, Part } from '../harness/benchmark.js';
 import { remarkOn, type Scale } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
+import { atLeast, atMost, type Goal, medianOf } from '../harness/goals.js';
 import { lineChart } from '../harness/line-chart.js';
 import { round, spread, table } from '../harness/markdown.js';
 import { settled } from '../harness/waiting.js';
@@ -45,7 +47,29 @@ function part(scale: Scale, workload: Workload): Part {
     await measure(context, PLANS[scale], workload);
     await show(context, workload);
   };
-  return { goals: [], run };
+  return { goals: goalsOf(workload), run };
+}
+
+/** Of the gateway to node:http, which is there whoever else is named. */
+function goalsOf(workload: Workload): readonly Goal[] {
+  const ratio = (connections: number, what: string) =>
+    figureId(workload, 'plain', connections, `gateway-${what}`);
+  if (workload === 'uniform') return [];
+  return CONNECTIONS[workload].flatMap((connections) => {
+    const rate = ratio(connections, 'rate');
+    const cpu = ratio(connections, 'cpu-per-request');
+    const isUpload = workload === 'upload';
+    const least = isUpload ? PLAIN_UPLOAD_RATIO : PLAIN_DOWNLOAD_RATIO;
+    const what = `${workload} at ${connections} connections`;
+    const isFast = `${what}: at least ${least} x node:http`;
+    const isLean = `${what}: at most ${PLAIN_CPU_RATIO} x the CPU of node:http`;
+    return [
+      ...(isUpload && connections > 20 ? [] : [atLeast(rate, isFast, least, medianOf(rate))]),
+      ...(isUpload && connections >= 20
+        ? [atMost(cpu, isLean, PLAIN_CPU_RATIO, medianOf(cpu))]
+        : []),
+    ];
+  });
 }
 
 function figureId(workload: Workload, server: string, connections: number, what: string): string {
