@@ -18,7 +18,7 @@ export function stopSignal(): Promise<NodeJS.Signals> {
       process.on(name, (signal) => {
         if (!first) process.exit(130);
         first = false;
-        process.stderr.write(`${signal}: finishing what is under way\n`);
+        process.stderr.write(`${signal}: finishing requests in progress\n`);
         resolve(signal);
       });
     }
@@ -31,7 +31,7 @@ export async function untilStopped(
 ): Promise<never> {
   await stopped;
   setTimeout(() => {
-    process.stderr.write('stopped with work under way; it resumes at the next start\n');
+    process.stderr.write('stopped before all work was done; it resumes at the next start\n');
     process.exit(0);
   }, STOP_WITHIN_MS);
   await close();

@@ -29,7 +29,7 @@ const DOWNLOADS: Figures<UnsentStats> = {
   gauges: [
     [
       'download_unsent_bytes',
-      'Bytes read for downloads that clients have not taken yet.',
+      'Bytes read for downloads and not yet accepted by clients.',
       ({ bytes }) => bytes,
     ],
     ['downloads_stalled', 'Downloads waiting for their clients.', ({ stalled }) => stalled],
@@ -37,12 +37,12 @@ const DOWNLOADS: Figures<UnsentStats> = {
   counters: [
     [
       'downloads_ended_for_stall_total',
-      'Downloads ended because their clients took nothing for too long.',
+      'Downloads closed because their clients stalled for too long.',
       ({ endedForStall }) => endedForStall,
     ],
     [
       'downloads_ended_for_room_total',
-      'Stalled downloads ended to free their memory or their connection.',
+      'Stalled downloads closed early to free memory or a connection.',
       ({ endedForRoom }) => endedForRoom,
     ],
   ],
