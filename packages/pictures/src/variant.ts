@@ -31,7 +31,7 @@ export interface AskedVariant extends Variant {
 /** A width, a height or both, that anyone may ask for. */
 export type Size = Pick<Variant, 'width' | 'height'>;
 
-export const MAX_SIDE_PIXELS = 8192;
+const MAX_SIDE_PIXELS = 8192;
 const PARAMETERS = ['w', 'h', 'fit', 'format'] as const;
 const SIZE = /^(\d{1,4})?(?:x(\d{1,4}))?$/;
 
