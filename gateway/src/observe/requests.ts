@@ -11,8 +11,8 @@ import { redactUrl } from './log.js';
 import { addStoreMetrics } from './store-metrics.js';
 
 /**
- * What the gateway shows to the outside: `X-Request-Id` on every answer, a line in
- * the log for every request, and the figures behind `/metrics`.
+ * Observes requests: `X-Request-Id` on every answer, a log line for every request, and the metrics
+ * behind `/metrics`.
  */
 
 export interface ObserveOptions {
@@ -89,7 +89,7 @@ function logRequest(log: Logger, request: FastifyRequest, reply: FastifyReply): 
       status: reply.statusCode,
       ms: Math.round(reply.elapsedTime * 100) / 100,
       client: request.ip,
-      // A client that left has got less than was meant for it.
+      // A client that disconnected received less than the whole answer.
       ...(reply.raw.writableFinished ? {} : { aborted: true }),
     },
     'request',
