@@ -30,7 +30,7 @@ const PLANS: Readonly<Record<Scale, Plan>> = {
 const FILE_BYTES = 20_000;
 const CONCURRENCY = 16;
 /** As many changes as a member is sent side by side. */
-const PLAIN_CONCURRENCY = 8;
+const PLAIN_CONCURRENCY = 16;
 const MIN_TWO_COPIES = 0.45;
 const MIN_CATCHING_UP = 0.5;
 

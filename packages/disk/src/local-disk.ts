@@ -5,14 +5,14 @@ import { promisify } from 'node:util';
 import type { Disk } from './disk.js';
 import { hasCode } from './disk.js';
 import { DURABLE_WRITES, LocalFile } from './local-file.js';
-import { aboutName } from './pace.js';
+import { look } from './pace.js';
 
 const { constants } = fs;
 // Of what every upload does: these cost less than those of `fs/promises`, the most where they fail.
-const openLater = promisify(fs.open);
+const open = promisify(fs.open);
 const fsync = promisify(fs.fsync);
 const lstat = promisify(fs.lstat);
-const renameLater = promisify(fs.rename);
+const rename = promisify(fs.rename);
 const unlink = promisify(fs.unlink);
 
 /**
@@ -20,7 +20,7 @@ const unlink = promisify(fs.unlink);
  * file leads nowhere. Windows has no such flag, and no links without privileges.
  */
 const NO_FOLLOW = constants.O_NOFOLLOW ?? 0;
-/** What is no file, a pipe, does not hold up its opening. */
+/** What is no file, a pipe, does not keep a thread. */
 const READ = constants.O_RDONLY | NO_FOLLOW | (constants.O_NONBLOCK ?? 0);
 const CREATE = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL;
 const UPDATE = constants.O_RDWR | constants.O_CREAT | NO_FOLLOW;
@@ -39,15 +39,10 @@ export const localDisk: Disk = {
     const [target, { mtimeMs }] = await Promise.all([readlink(path), lstat(path)]);
     return { target, mtimeSeconds: Math.floor(mtimeMs / 1000) };
   },
-  rename: (from, to) =>
-    aboutName(
-      () => fs.renameSync(from, to),
-      () => renameLater(from, to),
-    ),
-  // It may have the blocks of a large file to give back.
+  rename,
   unlink,
   exists: (path) =>
-    aboutName(
+    look(
       () => fs.lstatSync(path, { throwIfNoEntry: false }) !== undefined,
       () => existsLater(path),
     ),
@@ -84,13 +79,6 @@ export const privateDisk: Disk = {
   openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, PRIVATE_FILE_MODE)),
   makeDirectory: (path) => makeDirectory(path, PRIVATE_DIRECTORY_MODE),
 };
-
-function open(path: string, flags: number, mode?: number): Promise<number> {
-  return aboutName(
-    () => fs.openSync(path, flags, mode),
-    () => openLater(path, flags, mode),
-  );
-}
 
 async function existsLater(path: string): Promise<boolean> {
   try {

@@ -1,7 +1,7 @@
 import fs from 'node:fs';
 import { promisify } from 'node:util';
 import type { DiskFile, FileStat } from './disk.js';
-import { aboutName, MAX_SHORT_BYTES, Pace } from './pace.js';
+import { MAX_SHORT_BYTES, Pace } from './pace.js';
 
 const open = promisify(fs.open);
 const fdatasync = promisify(fs.fdatasync);
@@ -100,11 +100,7 @@ export class LocalFile implements DiskFile {
 
   /** A file that was written this second has its time. */
   async setModified(seconds: number): Promise<void> {
-    if ((await this.stat()).mtimeSeconds === seconds) return;
-    await aboutName(
-      () => fs.futimesSync(this.#fd, seconds, seconds),
-      () => futimes(this.#fd, seconds, seconds),
-    );
+    if ((await this.stat()).mtimeSeconds !== seconds) await futimes(this.#fd, seconds, seconds);
   }
 
   sync(): Promise<void> {

@@ -1,6 +1,6 @@
 /**
  * Whether short calls of the file system are made in the thread that asks for them. What the
- * system answers from memory (bytes in its page cache, names that it knows) takes it some
+ * system answers from memory (bytes in its page cache, whether there is a name) takes it some
  * microseconds, and handing the call to another thread and back costs ten times that. What has
  * to come from a medium would hold up everything else meanwhile. The calls themselves tell which
  * it is: while their mean is short, they go on; once it is long, other threads make them for a
@@ -44,11 +44,11 @@ export class Pace {
   }
 }
 
-/** Of calls about names: they lie on few disks, and mostly on one. */
+/** Of all names: they lie on few disks, and mostly on one. */
 const names = new Pace();
 
-/** What is asked or changed about a name: at once, or in another thread where that is slow. */
-export async function aboutName<Result>(
+/** A look for a name: at once, or in another thread where that is slow. */
+export async function look<Result>(
   atOnce: () => Result,
   later: () => Promise<Result>,
 ): Promise<Result> {
