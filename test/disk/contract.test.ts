@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { constants, mkdirSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { type Disk, localDisk, readSmallFile, removeIfThere, replaceFile } from '@stevedore/disk';
 import { describe, expect, test } from 'vitest';
@@ -235,6 +236,14 @@ test.runIf(process.platform === 'linux')(
     await file.close();
   },
 );
+
+test.skipIf(process.platform === 'win32')('a pipe is opened at once, and is no file', async () => {
+  const path = `${temporaryFolder()}/pipe`;
+  execFileSync('mkfifo', [path]);
+  const pipe = await localDisk.openToRead(path);
+  expect((await pipe.stat()).isFile).toBe(false);
+  await pipe.close();
+});
 
 function linkOf(fd: string): string | undefined {
   try {

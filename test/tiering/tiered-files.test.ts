@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { type Disk, localDisk } from '@stevedore/disk';
 import { describe, expect, it } from 'vitest';
 import { Random } from '../support/random.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -27,6 +28,37 @@ describe('tiered files', () => {
     const stat = await (await second.files.openToRead(path)).stat();
     expect(stat).toEqual({ size: THRESHOLD, mtimeSeconds: 1_700_000_000, isFile: true });
     await second.close();
+  });
+
+  it('syncs the directory of a large file after it has its name, whoever syncs it meanwhile', async () => {
+    const folder = temporaryFolder();
+    const [held, other] = ['held', 'other'].map((name) => join(folder, 'data', '00/00', name));
+    const calls: string[] = [];
+    let release = () => {};
+    const gate = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const disk: Disk = {
+      ...localDisk,
+      rename: async (from, to) => {
+        if (to === held) await gate;
+        await localDisk.rename(from, to);
+        calls.push(to);
+      },
+      syncDirectory: async (path) => {
+        await localDisk.syncDirectory(path);
+        calls.push(path);
+      },
+    };
+    const opened = await openIn(folder, { disk });
+    const large = bytesOf(THRESHOLD + 1);
+    const storing = store(opened, folder, '00/00/held', large);
+    await store(opened, folder, '00/00/other', large);
+    release();
+    await storing;
+    const directory = join(folder, 'data/00/00');
+    expect(calls.slice(-4)).toEqual([other, directory, held, directory]);
+    await opened.close();
   });
 
   it('what was acknowledged is there after a kill, what was not may be gone', async () => {

@@ -28,6 +28,8 @@ const READS_PER_SECOND = { usual: 1000, slowed: 500 } as const;
 /** B_logic of a slowed server: about 240 reads a second, or 900 changes of metadata. */
 const SLOWED_BYTES_PER_SECOND = 4e6;
 
+const AFTER_METADATA_SECONDS = 2;
+
 export type Speed = 'usual' | 'slowed';
 type Way = 'baseline' | 'method';
 interface Setting {
@@ -51,6 +53,7 @@ const FIGURES = {
   metadata: 'requests/s',
   'metadata-p99': 'ms',
   'small-files': 'requests/s',
+  'small-files-alone': 'requests/s',
   away: 'files',
   'home-cpu': 'cores',
   'all-cpu': 'cores',
@@ -65,6 +68,11 @@ function realId({ way, servers, speed }: Setting, figure: Figure): string {
 /** Of slowed servers: several against one, in the same run. */
 export function gainId(servers: number, figure: 'metadata' | 'small-files'): string {
   return `several-servers.slowed.s${servers}-vs-s1.${figure}`;
+}
+
+/** Of slowed servers: reads beside metadata against reads without it. */
+export function besideId(servers: number): string {
+  return `several-servers.slowed.s${servers}.beside-vs-alone`;
 }
 
 export async function measureRealServers(
@@ -92,6 +100,8 @@ function addGains({ figures }: BenchmarkContext, plan: Plan, run: number): void 
       const gain = of(servers, figure) / Math.max(of(1, figure), least);
       figures.add(gainId(servers, figure), 'times', gain);
     }
+    const alone = Math.max(of(servers, 'small-files-alone'), least);
+    figures.add(besideId(servers), 'times', of(servers, 'small-files') / alone);
   }
 }
 
@@ -126,38 +136,42 @@ async function measure(
     const about = { tracker, bytes: FILE_BYTES, group: 'group1' };
     const described = await metadataLoad.call('files', { ...about, count: FILES });
     const read = await metadataLoad.call('files', { ...about, count: READ_FILES });
-    const load = async (warmUpSeconds: number, seconds: number) => {
-      const times = { tracker, seconds, warmUpSeconds, fileBytes: FILE_BYTES };
-      return Promise.all([
+    const common = { tracker, fileBytes: FILE_BYTES };
+    const readsFor = (warmUpSeconds: number, seconds: number) =>
+      readLoad.call('run', {
+        ...{ ...common, warmUpSeconds, seconds },
+        kind: 'reads',
+        loops: plan.severalClients,
+        files: read,
+        requestsPerSecond: READS_PER_SECOND[setting.speed],
+      });
+    const load = (seconds: number) =>
+      Promise.all([
         metadataLoad.call('run', {
-          ...times,
+          ...{ ...common, warmUpSeconds: 0, seconds },
           kind: 'metadata',
           loops: METADATA_LOOPS,
           files: described,
         }),
-        readLoad.call('run', {
-          ...times,
-          kind: 'reads',
-          loops: plan.severalClients,
-          files: read,
-          requestsPerSecond: READS_PER_SECOND[setting.speed],
-        }),
+        readsFor(0, seconds),
       ]);
-    };
     // In the first of them the files move.
-    await load(0, plan.severalWarmUpSeconds);
+    await load(plan.severalWarmUpSeconds);
     const all = [trackerProcess, home, ...others.all, metadataLoad, readLoad];
     const cpuOf = async (): Promise<number[]> => Promise.all(all.map((each) => each.cpuSeconds()));
     const before = await cpuOf();
     const seconds = plan.throughputSeconds;
-    const [metadata, reads] = await load(0, seconds);
+    const [metadata, reads] = await load(seconds);
     const used = (await cpuOf()).map((after, index) => after - before[index]!);
     const homeCpu = used[1]!;
     const { away } = await home.call('status', undefined);
+    // Nothing is held back from two intervals after metadata on.
+    const alone = await readsFor(AFTER_METADATA_SECONDS, seconds);
     const values: Record<Figure, number> = {
       metadata: metadata.requests / seconds,
       'metadata-p99': metadata.p99Ms,
       'small-files': reads.requests / seconds,
+      'small-files-alone': alone.requests / seconds,
       away: away.files,
       'home-cpu': homeCpu / seconds,
       'all-cpu': used.reduce((sum, each) => sum + each, 0) / seconds,
@@ -196,8 +210,8 @@ export function showRealServers(
   const rows = settings.map((setting) => [
     String(setting.servers),
     setting.way,
-    ...(['metadata', 'small-files', 'metadata-per-cpu'] as const).map((figure) =>
-      spread(figures.summary(realId(setting, figure))),
+    ...(['metadata', 'small-files', 'small-files-alone', 'metadata-per-cpu'] as const).map(
+      (figure) => spread(figures.summary(realId(setting, figure))),
     ),
     ...(['metadata-p99', 'away', 'home-cpu', 'all-cpu'] as const).map((figure) =>
       round(median(setting, figure)),
@@ -208,6 +222,7 @@ export function showRealServers(
     'Way',
     'Metadata/s',
     'Reads/s',
+    'Reads/s without metadata',
     'Metadata per CPU s of the first',
     'Metadata p99, ms',
     'Files in other groups',

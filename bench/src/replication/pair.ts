@@ -64,6 +64,11 @@ export class Pair implements AsyncDisposable {
     this.#members[index] = undefined;
   }
 
+  /** Of a member, since it was started. */
+  cpuSeconds(index: 0 | 1): Promise<number> {
+    return this.#members[index]!.cpuSeconds();
+  }
+
   /** Resolves when the second member has the whole log of the first. */
   async level(): Promise<void> {
     const giveUpAt = performance.now() + MAX_WAIT_MS;

@@ -1,15 +1,15 @@
-import { mkdir, open, rename } from 'node:fs/promises';
-import { join } from 'node:path';
 import {
   type Benchmark,
   type BenchmarkContext,
   remarkOn,
   type Scale,
 } from '../harness/benchmark.js';
+import { AS_THE_COMMAND, Child } from '../harness/child.js';
 import { atLeast, medianOf } from '../harness/goals.js';
 import { drive } from '../harness/load.js';
 import { spread, table } from '../harness/markdown.js';
 import { Pair } from './pair.js';
+import type { PlainHandlers } from './plain-process.js';
 
 /**
  * A group of two members: what a second copy costs an upload, and how fast a member that was
@@ -30,7 +30,7 @@ const PLANS: Readonly<Record<Scale, Plan>> = {
 const FILE_BYTES = 20_000;
 const CONCURRENCY = 16;
 /** As many changes as a member is sent side by side. */
-const PLAIN_CONCURRENCY = 8;
+const PLAIN_CONCURRENCY = 16;
 const MIN_TWO_COPIES = 0.45;
 const MIN_CATCHING_UP = 0.5;
 
@@ -41,7 +41,7 @@ export const replication: Benchmark = {
     print(
       [
         `${runs} runs${remarkOn(scale)}, variants in turns; two members and the load share this machine and its disk. ${files} files of ${FILE_BYTES} bytes, ${CONCURRENCY} at a time.`,
-        `Catching up: from when the member that was away is active until it has everything. Plain: the same files written by a loop, ${PLAIN_CONCURRENCY} at a time, each synced, renamed and its directory synced. A member has 16 threads for its disk, as \`stevedore\` gives it; the loop has what Node gives it, \`UV_THREADPOOL_SIZE\` or 4.`,
+        `Catching up: from when the member that was away is active until it has everything. Plain: the same files written by a loop, ${PLAIN_CONCURRENCY} at a time, each synced, renamed and its directory synced. Member and loop are processes of their own with ${AS_THE_COMMAND.UV_THREADPOOL_SIZE} threads for the disk each, as \`stevedore\` has.`,
       ].join('\n'),
     );
   },
@@ -115,11 +115,16 @@ async function measureCatchingUp(context: BenchmarkContext, plan: Plan): Promise
     await using pair = await Pair.start(context, 1);
     await pair.stopMember(1);
     await upload(pair, plan.files);
+    const sender = await pair.cpuSeconds(0);
     await pair.startMember(1);
+    const receiver = await pair.cpuSeconds(1);
     const begun = performance.now();
     await pair.level();
     const seconds = (performance.now() - begun) / 1000;
-    const plain = await writePlain(context.workspace.fresh('plain'), plan.files);
+    const perFile = (cpuSeconds: number): number => (cpuSeconds * 1e6) / plan.files;
+    figures.add('replication.sender-cpu', 'µs', perFile((await pair.cpuSeconds(0)) - sender));
+    figures.add('replication.receiver-cpu', 'µs', perFile((await pair.cpuSeconds(1)) - receiver));
+    const plain = await writePlain(context, plan.files);
     figures.add('replication.caught-up', 'files/s', plan.files / seconds);
     figures.add('replication.plain', 'files/s', plain);
     figures.add('replication.catching-up', 'times', plan.files / seconds / plain);
@@ -127,33 +132,33 @@ async function measureCatchingUp(context: BenchmarkContext, plan: Plan): Promise
   const of = (id: string) => spread(figures.summary(id));
   print(
     `## Catching up\n\n${table(
-      ['', 'Caught up, files/s', 'Plain, files/s', 'Ratio'],
-      [['', of('replication.caught-up'), of('replication.plain'), of('replication.catching-up')]],
+      [
+        'Caught up, files/s',
+        'Plain, files/s',
+        'Ratio',
+        'CPU of a file at its sender, µs',
+        'At its receiver, µs',
+      ],
+      [
+        [
+          of('replication.caught-up'),
+          of('replication.plain'),
+          of('replication.catching-up'),
+          of('replication.sender-cpu'),
+          of('replication.receiver-cpu'),
+        ],
+      ],
     )}`,
   );
 }
 
 /** Files a second. */
-async function writePlain(directory: string, files: number): Promise<number> {
-  await mkdir(directory, { recursive: true });
-  const folder = await open(directory, 'r');
-  const body = Buffer.alloc(FILE_BYTES, 'r');
-  try {
-    const load = { operations: files, concurrency: PLAIN_CONCURRENCY };
-    const { seconds } = await drive(load, async (index) => {
-      const path = join(directory, String(index));
-      const file = await open(`${path}.new`, 'wx');
-      try {
-        await file.write(body);
-        await file.sync();
-      } finally {
-        await file.close();
-      }
-      await rename(`${path}.new`, path);
-      await folder.sync();
-    });
-    return files / seconds;
-  } finally {
-    await folder.close();
-  }
+async function writePlain({ workspace }: BenchmarkContext, files: number): Promise<number> {
+  const url = new URL('./plain-process.js', import.meta.url);
+  await using plain = new Child<PlainHandlers>('plain', url, { env: AS_THE_COMMAND });
+  const directory = workspace.fresh('plain');
+  return await plain.call('write', {
+    ...{ directory, files },
+    ...{ fileBytes: FILE_BYTES, concurrency: PLAIN_CONCURRENCY },
+  });
 }

@@ -5,6 +5,7 @@ import { promisify } from 'node:util';
 import type { Disk } from './disk.js';
 import { hasCode } from './disk.js';
 import { DURABLE_WRITES, LocalFile } from './local-file.js';
+import { look } from './pace.js';
 
 const { constants } = fs;
 // Of what every upload does: these cost less than those of `fs/promises`, the most where they fail.
@@ -19,7 +20,8 @@ const unlink = promisify(fs.unlink);
  * file leads nowhere. Windows has no such flag, and no links without privileges.
  */
 const NO_FOLLOW = constants.O_NOFOLLOW ?? 0;
-const READ = constants.O_RDONLY | NO_FOLLOW;
+/** What is no file, a pipe, does not keep a thread. */
+const READ = constants.O_RDONLY | NO_FOLLOW | (constants.O_NONBLOCK ?? 0);
 const CREATE = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL;
 const UPDATE = constants.O_RDWR | constants.O_CREAT | NO_FOLLOW;
 const FILE_MODE = 0o644;
@@ -39,15 +41,11 @@ export const localDisk: Disk = {
   },
   rename,
   unlink,
-  async exists(path) {
-    try {
-      await lstat(path);
-      return true;
-    } catch (error) {
-      if (hasCode(error, 'ENOENT')) return false;
-      throw error;
-    }
-  },
+  exists: (path) =>
+    look(
+      () => fs.lstatSync(path, { throwIfNoEntry: false }) !== undefined,
+      () => existsLater(path),
+    ),
   makeDirectory: (path) => makeDirectory(path, DIRECTORY_MODE),
   async syncDirectory(path) {
     // Windows cannot open directories; its file systems journal renames by themselves.
@@ -81,6 +79,16 @@ export const privateDisk: Disk = {
   openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, PRIVATE_FILE_MODE)),
   makeDirectory: (path) => makeDirectory(path, PRIVATE_DIRECTORY_MODE),
 };
+
+async function existsLater(path: string): Promise<boolean> {
+  try {
+    await lstat(path);
+    return true;
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return false;
+    throw error;
+  }
+}
 
 async function create(path: string, mode: number, isWrittenOnce = false): Promise<LocalFile> {
   const syncs = isWrittenOnce ? DURABLE_WRITES : 0;

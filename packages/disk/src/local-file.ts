@@ -1,7 +1,7 @@
 import fs from 'node:fs';
 import { promisify } from 'node:util';
 import type { DiskFile, FileStat } from './disk.js';
-import { MAX_SHORT_BYTES, ReadPace } from './read-pace.js';
+import { MAX_SHORT_BYTES, Pace } from './pace.js';
 
 const open = promisify(fs.open);
 const fdatasync = promisify(fs.fdatasync);
@@ -12,7 +12,7 @@ const futimes = promisify(fs.futimes);
 const MAX_VECTORS = 1024;
 
 /** Of all files: they lie on few disks, and mostly on one. */
-const pace = new ReadPace();
+const pace = new Pace();
 
 /**
  * The flag for writes that are on the medium when they return, or 0: elsewhere it is unknown

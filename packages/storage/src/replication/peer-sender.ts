@@ -194,7 +194,7 @@ interface PeerSessionParts extends PeerSenderParts {
 }
 
 /** Requests to one member at a time. */
-const MAX_CONNECTIONS = 8;
+const MAX_CONNECTIONS = 16;
 const LOOK_INTERVAL_MS = 1000;
 /** Times that a file is tried which cannot be read here. */
 const LOCAL_ATTEMPTS = 3;

@@ -270,6 +270,8 @@ export class Receiver {
   }
 
   async #statOf(path: string): Promise<FileStat | undefined> {
+    // Most of what is sent is not here; a look costs less than a file that cannot be opened.
+    if (!(await this.#service.backend.exists(path))) return undefined;
     const opened = await ifThere(this.#service.files.acquire(path));
     opened?.release();
     return opened?.stat;

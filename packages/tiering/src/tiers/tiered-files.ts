@@ -135,9 +135,7 @@ export class TieredFiles implements FileBackend {
         records.copy(source.name, target.name);
         await records.commit();
       }
-      this.#touched.add(from);
-      this.#touched.add(to);
-      await this.#below.move(from, to);
+      await this.#touched.after(this.#below.move(from, to), from, to);
       if (record) records.remove(source.name);
     } finally {
       done();
@@ -151,8 +149,7 @@ export class TieredFiles implements FileBackend {
     try {
       const record = at.tier.records.find(at.name);
       if (isOnDisk(record)) {
-        this.#touched.add(path);
-        await this.#below.remove(path);
+        await this.#touched.after(this.#below.remove(path), path);
       }
       if (record) at.tier.remove(record);
     } finally {
@@ -161,8 +158,7 @@ export class TieredFiles implements FileBackend {
   }
 
   makeLink(target: string, path: string): Promise<void> {
-    this.#touched.add(path);
-    return this.#below.makeLink(target, path);
+    return this.#touched.after(this.#below.makeLink(target, path), path);
   }
 
   async readLink(path: string): Promise<DiskLink> {
@@ -225,8 +221,7 @@ export class TieredFiles implements FileBackend {
         await tier.replaceByRow(name, { bytes: memory, mtimeSeconds });
         onAccess(path, memory.length, memory.length, true);
       } else {
-        this.#touched.add(path);
-        await tier.becomeFile(name, content.path, mtimeSeconds);
+        await this.#touched.after(tier.becomeFile(name, content.path, mtimeSeconds), path);
       }
     } finally {
       done();
@@ -273,9 +268,13 @@ class TouchedDirectories {
     this.#disk = disk;
   }
 
-  /** The name of this path changes. */
-  add(path: string): void {
-    this.#touched.add(dirname(path));
+  /** The change has these names in it: a sync that began before its end may have missed it. */
+  async after(change: Promise<void>, ...paths: readonly string[]): Promise<void> {
+    try {
+      await change;
+    } finally {
+      for (const path of paths) this.#touched.add(dirname(path));
+    }
   }
 
   async sync(directory: string): Promise<void> {

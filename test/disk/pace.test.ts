@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { ReadPace } from '../../packages/disk/dist/read-pace.js';
+import { look, Pace } from '../../packages/disk/dist/pace.js';
 
 /** Reads that take so long, one after the other; the time at which they end. */
-function readAll(pace: ReadPace, from: number, count: number, tookMs: number): number {
+function readAll(pace: Pace, from: number, count: number, tookMs: number): number {
   let now = from;
   for (let read = 0; read < count; read += 1) {
     now += tookMs;
@@ -12,7 +12,7 @@ function readAll(pace: ReadPace, from: number, count: number, tookMs: number): n
 }
 
 test('short reads stay where they are asked for, whatever one of them takes', () => {
-  const pace = new ReadPace();
+  const pace = new Pace();
   let now = 0;
   for (let turn = 0; turn < 20; turn += 1) {
     now = readAll(pace, now, 100, 0.01);
@@ -22,7 +22,7 @@ test('short reads stay where they are asked for, whatever one of them takes', ()
 });
 
 test('slow reads go to other threads, for longer each time', () => {
-  const pace = new ReadPace();
+  const pace = new Pace();
   let now = 0;
   let before = 0;
   for (let turn = 0; turn < 5; turn += 1) {
@@ -39,4 +39,18 @@ test('slow reads go to other threads, for longer each time', () => {
   now = readAll(pace, now, 10, 8);
   expect(pace.isShort(now)).toBe(false);
   expect(pace.isShort(now + 1000)).toBe(true);
+});
+
+test('looks for names go to other threads where they take long', async () => {
+  const slow = (): string => {
+    const end = performance.now() + 1;
+    while (performance.now() < end);
+    return 'at once';
+  };
+  const answers: string[] = [];
+  for (let call = 0; call < 10; call += 1) {
+    answers.push(await look(slow, async () => 'later'));
+  }
+  expect(answers[0]).toBe('at once');
+  expect(answers.at(-1)).toBe('later');
 });
