@@ -5,7 +5,6 @@ import { crc32 } from 'node:zlib';
  * layouts.
  */
 
-
 /** Segment number of a file whose bytes were lost. No segment has this number. */
 export const LOST_SEGMENT = 2 ** 40;
 
