@@ -91,7 +91,7 @@ describe('stevedore put', () => {
     const { code, stderr } = await run(['put', 'a'], { cwd, env });
     expect(code).toBe(1);
     expect(stderr).toMatch(
-      /^a: Uploads wait for room: .*\n1 file not sent: the same command goes on from here\n$/,
+      /^a: The container is full\. .*\n1 file not sent: the same command goes on from here\n$/,
     );
   });
 });

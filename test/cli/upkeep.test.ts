@@ -67,7 +67,7 @@ test.each(['fsck', 'scrub', 'rebuild'])('%s makes no store where there is none',
       { cwd: folder, encoding: 'utf8' },
     );
     expect([status, stdout]).toEqual([1, '']);
-    expect(stderr).toMatch(/^stevedore: .* is no store: .*\n$/);
+    expect(stderr).toMatch(/^stevedore: .* is not a store: .*\n$/);
     expect(stderr).toContain(join(folder, directory));
   }
   expect(readdirSync(folder, { recursive: true })).toEqual(['photos']);

@@ -185,7 +185,7 @@ export class Access {
     if (!this.#keys || scope?.startsWith(PRESIGNED)) return { policy: NO_POLICY, done: NOTHING };
     const key = await this.#demand(asked, 'write');
     if (scope !== undefined && scope !== key.id) {
-      throw new ProblemError('not_found', 'There is no such upload of this key.');
+      throw new ProblemError('not_found', 'This API key has no such upload.');
     }
     if (asked.maxBytes === 0) return { policy: NO_POLICY, done: NOTHING };
     return this.#underQuota(key, asked.maxBytes);
@@ -280,7 +280,7 @@ function presentedKey(headers: IncomingHttpHeaders): string | undefined {
 function unauthorized(presented: boolean): ProblemError {
   const message = presented
     ? 'The API key is unknown or expired.'
-    : 'This needs an API key, or a signed URL.';
+    : 'This needs an API key or a signed URL.';
   return new ProblemError('unauthorized', message, undefined, {
     'www-authenticate': 'Bearer realm="stevedore"',
   });

@@ -35,7 +35,7 @@ export class HostNames {
     if (host !== undefined && this.has(host)) return;
     throw new ProblemError(
       'host_not_served',
-      'The gateway is open, and serves local names alone: name this host in hostNames, or ask for API keys.',
+      'The gateway is open, so it serves only local host names. Add this host to hostNames, or set apiKeys.',
     );
   }
 }
@@ -105,7 +105,7 @@ export class CrossSite {
     if (!isForeign && headers['sec-fetch-site'] !== 'cross-site') return;
     throw new ProblemError(
       'cross_site',
-      'A page of another origin may not write here while there are no API keys: name its origin in corsOrigins.',
+      'Without API keys, pages of other origins may not write here. Add this origin to corsOrigins.',
     );
   }
 }

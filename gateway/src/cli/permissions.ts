@@ -169,7 +169,7 @@ function pathOf(id: string | undefined, options: OptionValues<typeof signOptions
       reusable,
     });
   }
-  if (id === undefined) throw new UsageError('name a file, or --upload for an upload');
+  if (id === undefined) throw new UsageError('name a file, or use --upload');
   return signedDownload(secret(), id, expiresAt, download ? { download: '1' } : {});
 }
 

@@ -196,7 +196,7 @@ function finding({ files, access }: FileRoutes): Call {
       return files.info(request.raw, id);
     }
     const isMark = /^[\w-]{22}$/.test(String(once)) && /^\d{0,15}$/.test(String(within ?? ''));
-    if (!isMark) throw new ProblemError('bad_request', 'once is no mark of an upload.');
+    if (!isMark) throw new ProblemError('bad_request', 'once is not the mark of an upload.');
     const path = uploadPath(undefined);
     const { scope, done } = await access.upload({ headers, query, maxBytes: 0 }, path);
     done(undefined);

@@ -104,5 +104,5 @@ function notThere(): ProblemError {
 
 /** Another gateway's key: whether there is such a file is not for this one to say. */
 function notOurs(): ProblemError {
-  return new ProblemError('host_not_served', 'The key comes from another gateway.');
+  return new ProblemError('host_not_served', 'The key belongs to another gateway.');
 }

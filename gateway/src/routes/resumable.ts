@@ -89,7 +89,10 @@ export function beginUpload(
 const FOR_EVER = { withinMs: Number.POSITIVE_INFINITY };
 
 function used(): ProblemError {
-  return new ProblemError('signature_expired', 'This URL was good for one file, which is here.');
+  return new ProblemError(
+    'signature_expired',
+    'This URL was for one file, which is already stored.',
+  );
 }
 
 /** Undefined for anything but a number, which the protocol's own check refuses. */

@@ -146,7 +146,7 @@ export class DirectBuffer {
     await this.#remove(fileId);
     throw new StoreError(
       'storage_unavailable',
-      `FastDFS stored ${fileId} wrongly; it was deleted again`,
+      `FastDFS stored ${fileId} wrongly, so it was deleted`,
       { retryable: true },
     );
   }

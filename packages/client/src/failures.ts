@@ -11,7 +11,7 @@ export function notFound(id: string, cause?: unknown): StoreError {
 export function unsupported(id: string): StoreError {
   return new StoreError(
     'unsupported',
-    `${id} is in a trunk that this store did not write, and its storage cannot delete single slices: delete it by its key where it was uploaded`,
+    `${id} is in a trunk that this store did not write, and its storage cannot delete single slices; delete it by its key at the store that uploaded it`,
   );
 }
 
@@ -38,7 +38,7 @@ export function storageError(error: unknown, fileId: string): unknown {
   if (error.code === 'aborted') return aborted(error);
   return new StoreError(
     'storage_unavailable',
-    `FastDFS could not be asked for ${fileId}: ${error.message}`,
+    `FastDFS could not be reached for ${fileId}: ${error.message}`,
     { cause: error, retryable: true },
   );
 }

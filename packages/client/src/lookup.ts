@@ -139,7 +139,7 @@ export class Lookup {
   /** By key alone. Throws `invalid_id`, `not_found`. */
   row(key: string): FileRow {
     const parsed = parseKey(key);
-    if (!parsed) throw new StoreError('invalid_id', `"${key}" is no key`);
+    if (!parsed) throw new StoreError('invalid_id', `"${key}" is not a key`);
     const neighbour = this.#neighbourOf(parsed);
     if (neighbour) return neighbour.lookup.row(key);
     const row = this.#parts.staging.fileMap.find(parsed);
@@ -248,7 +248,7 @@ export class Lookup {
       return { fileId: id, slice };
     }
     if (isTrunkId(fileId)) {
-      throw new StoreError('invalid_id', `"${id}" is a trunk: delete the files in it`);
+      throw new StoreError('invalid_id', `"${id}" is a trunk; delete the files in it instead`);
     }
     const row = this.#resolvePlain(id);
     return row ? { key: row.key } : { fileId: id };

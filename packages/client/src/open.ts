@@ -297,7 +297,7 @@ async function requireStore(directory: string, parts: readonly string[]): Promis
   }
   throw new StoreError(
     'directory_unusable',
-    `${directory} is no store: there is no ${parts.join(' and no ')} in it; name the directory of a gateway`,
+    `${directory} is not a store: it has no ${parts.join(' and no ')}; name the directory of a gateway`,
   );
 }
 

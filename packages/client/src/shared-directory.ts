@@ -54,7 +54,7 @@ export async function openSharedDirectory(
   await mkdir(folder, { recursive: true, mode: 0o700 }).catch((error: Error) => {
     throw new StoreError(
       'directory_unusable',
-      `${data} cannot be used (${error.message}); check that it is a folder this user may write to`,
+      `${data} cannot be used (${error.message}); check that it is a directory this user can write to`,
       { cause: error },
     );
   });

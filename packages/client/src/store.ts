@@ -268,7 +268,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     if (id !== undefined || !row.trunk) return id;
     throw new StoreError(
       'not_found',
-      `${key} is merged, but no FastDFS id can be made for it from ${row.trunk.fileId}; it is read by its key`,
+      `${key} is merged, but no FastDFS id can be made for it from ${row.trunk.fileId}; read it by its key`,
     );
   }
 

@@ -179,7 +179,7 @@ export class Uploads {
       await Promise.allSettled(files.map(({ key }) => staging.deletions.delete(key)));
       throw new StoreError(
         'storage_unavailable',
-        `FastDFS has not taken the large file within ${LARGE_COPY_TIMEOUT_MS / 1000} s, and it is not acknowledged with one copy (partnerAway)`,
+        `FastDFS did not store the large file within ${LARGE_COPY_TIMEOUT_MS / 1000} s, and partnerAway does not allow one copy`,
         { cause: error, retryable: true },
       );
     }

@@ -40,7 +40,7 @@ export function checkOrigin({ origin }: { readonly origin: number | undefined },
 export function originTaken(origin: number): MapError {
   return new MapError(
     'origin_taken',
-    `another directory gives out keys of origin ${origin}: one of the two is a copy, or was made without the map; start with a new directory`,
+    `another directory issues keys of origin ${origin}: one of the two is a copy, or was created without the map; start with a new directory`,
   );
 }
 

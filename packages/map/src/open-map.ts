@@ -48,5 +48,5 @@ function withoutSpread(url: string): [string, boolean] {
 /** A URL can hold a password, so it is not repeated. */
 function badUrl(url: string, why: string): MapError {
   const shown = url.replace(/\/\/[^@/]*@/, '//…@');
-  return new MapError('map_url', `"${shown}" is no map: ${why}`);
+  return new MapError('map_url', `"${shown}" is not a map: ${why}`);
 }

@@ -189,7 +189,7 @@ export class SqliteGateways {
     if (version > STEPS.length) {
       throw new MapError(
         'map_schema',
-        `the map's schema is version ${version}, this program knows ${STEPS.length}: use a later one`,
+        `the map's schema is version ${version}, this program supports ${STEPS.length}; use a later version`,
       );
     }
     for (const statement of STEPS.slice(version).flat()) {

@@ -34,7 +34,7 @@ export class DirectoryLock {
       }
       throw new StoreError(
         'directory_unusable',
-        `${directory} cannot be written: ${(error as Error).message}; check that it is a folder this user may write to`,
+        `${directory} cannot be written: ${(error as Error).message}; check that it is a directory this user can write to`,
         { cause: error },
       );
     }

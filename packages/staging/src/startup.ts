@@ -107,14 +107,14 @@ function randomOrigin(randomFill: (target: Buffer) => void): number {
 function rotten(count: number): StoreError {
   return new StoreError(
     'corrupt',
-    `${count} file(s) on this disk were found damaged while the FileMap was rebuilt; where FastDFS has them they are read from there`,
+    `${count} file(s) on this disk were found damaged while the FileMap was rebuilt; they are read from FastDFS if it has them`,
   );
 }
 
 function interrupted(count: number): StoreError {
   return new StoreError(
     'storage_unavailable',
-    `${count} trunk(s) were on their way when the last process ended; their files are packed again, and what FastDFS has of them is looked for`,
+    `${count} trunk(s) were in flight when the last process ended; their files are packed again, and leftover copies in FastDFS are searched for`,
   );
 }
 
@@ -149,7 +149,7 @@ async function settleLostTail(
   if (lost === 0) return undefined;
   return new StoreError(
     'corrupt',
-    `${lost} file(s) were acknowledged before the disk had them, and a power failure took them; reading one is an error, deleting it ends the matter`,
+    `${lost} file(s) were acknowledged before they were synced, and a power failure lost them; reading one is an error until you delete it`,
   );
 }
 

@@ -68,7 +68,7 @@ class ConnectedStore implements Store {
   async put(body: Body, options: PutOptions = {}): Promise<Receipt> {
     this.#throwIfClosed();
     if (options.mode === 'direct') {
-      throw new StoreError('unsupported', 'mode direct is for a store that open() gives');
+      throw new StoreError('unsupported', 'connect() does not support mode direct; use open()');
     }
     const { signal, once } = options;
     stageOptions(options);
@@ -292,7 +292,7 @@ class ConnectedStore implements Store {
     if (isStoreError(error)) return error;
     if (signal?.aborted) return aborted(error);
     if (this.#isClosing) return new StoreError('closed', 'the store is closed', { cause: error });
-    return new StoreError('storage_unavailable', `the answer broke off: ${error.message}`, {
+    return new StoreError('storage_unavailable', `the answer was cut off: ${error.message}`, {
       cause: error,
       retryable: true,
     });

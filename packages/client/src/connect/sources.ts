@@ -106,7 +106,7 @@ export function demandSame(
   sent: { readonly size: number; readonly crc32: number },
 ): void {
   if (receipt.size === sent.size && receipt.crc32 === sent.crc32) return;
-  throw new StoreError('corrupt', 'the gateway stored other bytes than were sent', {
+  throw new StoreError('corrupt', 'the gateway received different bytes than were sent', {
     retryable: true,
   });
 }

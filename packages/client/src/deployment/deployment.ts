@@ -394,6 +394,6 @@ function away(): MapError {
 function takenOver(origin: number): MapError {
   return new MapError(
     'origin_taken',
-    `origin ${origin} is used at another place: this directory was copied or moved; only one server may use it`,
+    `origin ${origin} is in use elsewhere: this directory was copied or moved, and only one server may use it`,
   );
 }

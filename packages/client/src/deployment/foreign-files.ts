@@ -100,7 +100,7 @@ export class ForeignFiles {
       if (state === 'merged') {
         throw new StoreError(
           'not_found',
-          `${formatKey(key)} is merged, but no FastDFS id can be made for it; it is read by its key`,
+          `${formatKey(key)} is merged, but no FastDFS id can be made for it; read it by its key`,
         );
       }
       try {
@@ -325,7 +325,7 @@ export class ForeignFiles {
     if (gateway.url === null || secret === undefined) {
       throw new StoreError(
         'storage_unavailable',
-        `${what} is not merged yet, and the server that has it (origin ${gateway.origin}) gives no URL at which others reach it`,
+        `${what} is not merged yet, and the server that has it (origin ${gateway.origin}) has no peerUrl`,
         { retryable: true },
       );
     }
@@ -367,7 +367,7 @@ function beingAdopted(origin: number, what: string): StoreError {
 function unavailable(cause: unknown): StoreError {
   return new StoreError(
     'storage_unavailable',
-    `the map cannot be asked: ${(cause as Error).message}`,
+    `the map does not answer: ${(cause as Error).message}`,
     { cause, retryable: true },
   );
 }

@@ -72,7 +72,7 @@ export class GatewayFiles {
     this.#url = url;
     this.#options = options;
     if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
-      throw new StoreError('invalid_option', `"${url}" is no URL of a gateway`);
+      throw new StoreError('invalid_option', `"${url}" is not the URL of a gateway`);
     }
     this.#small = new PeerConnections(new URL(url).origin, options);
     this.#streams = new PeerConnections(new URL(url).origin, options);
@@ -241,7 +241,7 @@ export class GatewayFiles {
 function unavailable(url: string, cause: unknown): StoreError {
   return new StoreError(
     'storage_unavailable',
-    `the gateway at ${url}, which has the file, does not give it: ${(cause as Error).message}`,
+    `the gateway at ${url} has the file and failed to send it: ${(cause as Error).message}`,
     { cause, retryable: true },
   );
 }

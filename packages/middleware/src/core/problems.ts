@@ -23,7 +23,7 @@ const storeProblems = {
   closed: { status: 503, detail: 'The server is shutting down.', retryAfterSeconds: 5 },
   container_full: {
     status: 507,
-    detail: 'Uploads wait for room: the container is full. What was acknowledged is safe.',
+    detail: 'The container is full. Acknowledged files are safe; retry later.',
     retryAfterSeconds: RETRY_SECONDS,
   },
   container_write_failed: {
@@ -36,7 +36,7 @@ const storeProblems = {
   directory_unusable: INTERNAL,
   disk_full: {
     status: 507,
-    detail: 'Uploads wait for room: the disk is full. What was acknowledged is safe.',
+    detail: 'The disk is full. Acknowledged files are safe; retry later.',
     retryAfterSeconds: RETRY_SECONDS,
   },
   invalid_id: { status: 404 },
@@ -46,7 +46,7 @@ const storeProblems = {
   offset_mismatch: { status: 409 },
   partner_away: {
     status: 503,
-    detail: 'The gateway that keeps the second copy is away.',
+    detail: 'The gateway that keeps the second copy is unreachable.',
     retryAfterSeconds: RETRY_SECONDS,
   },
   port_in_use: INTERNAL,
@@ -110,7 +110,7 @@ const ownProblems = {
   tus_not_supported: {
     status: 501,
     detail:
-      'Tus-Resumable: a resumable upload (tus) does not begin at this path, which takes a file as the body of one POST; the gateway has /uploads for it.',
+      'This path accepts a whole file as the body of one POST. Start resumable uploads (Tus-Resumable) at /uploads.',
   },
   tus_version: { status: 412 },
   type_mismatch: { status: 415 },
@@ -120,7 +120,7 @@ const ownProblems = {
   unsupported_encoding: { status: 415 },
   unsupported_transfer_coding: {
     status: 501,
-    detail: 'Of transfer codings only chunked is known here.',
+    detail: 'Only the transfer coding chunked is supported.',
   },
   upload_under_way: { status: 409, retryAfterSeconds: 1 },
 } satisfies Record<string, ProblemSpec>;
@@ -210,6 +210,6 @@ export function problemAnswer(problem: ProblemError) {
 
 /** `allow` names the methods of the path. */
 export function methodNotAllowed(method: string | undefined, allow: string): ProblemError {
-  const message = `${method} is not possible here; ${allow} is.`;
+  const message = `${method} is not allowed here; use ${allow}.`;
   return new ProblemError('method_not_allowed', message, undefined, { allow });
 }

@@ -161,9 +161,7 @@ export class Container {
     acknowledges = false,
   ): Promise<void> {
     if (this.#closed) {
-      return Promise.reject(
-        new StoreError('closed', 'the store is closed and takes no more files'),
-      );
+      return Promise.reject(new StoreError('closed', 'the store is closed'));
     }
     const bytes = records.reduce((sum, record) => sum + RECORD_HEADER_BYTES + record.bodyBytes, 0);
     return new Promise((resolve, reject) => {

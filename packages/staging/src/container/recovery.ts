@@ -39,7 +39,7 @@ export async function prepareFolders(disk: Disk, directory: string): Promise<voi
     const reason = (error as Error).message;
     throw new StoreError(
       'directory_unusable',
-      `${directory} cannot be used (${reason}); check that it is a folder this user may write to`,
+      `${directory} cannot be used (${reason}); check that it is a directory this user can write to`,
       { cause: error },
     );
   }

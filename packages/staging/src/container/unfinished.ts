@@ -170,7 +170,10 @@ export class Unfinished {
       const { sizeBytes = Number.POSITIVE_INFINITY } = entry.mark;
       for await (const chunk of body) {
         if (entry.bytes + gathered + chunk.length > sizeBytes) {
-          throw new StoreError('too_large', `the upload was to have ${sizeBytes} bytes, no more`);
+          throw new StoreError(
+            'too_large',
+            `the upload was announced with ${sizeBytes} bytes, and more arrived`,
+          );
         }
         chunks.push(chunk);
         gathered += chunk.length;
@@ -388,5 +391,8 @@ function viewOf({ about, mark }: Entry): UnfinishedUpload {
 
 function short(name: string): StoreError {
   const key = formatKey(Buffer.from(name, 'hex'));
-  return new StoreError('corrupt', `the unfinished upload ${key} lacks bytes that it had`);
+  return new StoreError(
+    'corrupt',
+    `the unfinished upload ${key} has lost bytes that were acknowledged`,
+  );
 }

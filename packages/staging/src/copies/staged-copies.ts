@@ -179,7 +179,7 @@ export class StagedCopies {
     }
     return new StoreError(
       'partner_away',
-      'the partner that keeps the second copy of staged files is away; try again, or let this server go on alone (partnerAway)',
+      'the partner that keeps the second copy of staged files is unreachable; retry, or set partnerAway to alone',
       { retryable: true },
     );
   }

@@ -157,7 +157,7 @@ function incomplete(unread: readonly UnreadTrunk[]): StoreError {
 function unreadable({ trunk, error }: UnreadTrunk): StoreError {
   return new StoreError(
     'corrupt',
-    `the FileMap was rebuilt but for the files of ${trunk.fileId}, which could not be read (${error.message}); if it cannot be brought back, stevedore fsck tells what is lost`,
+    `the FileMap was rebuilt without the files of ${trunk.fileId}, which could not be read (${error.message}); if the trunk cannot be restored, run stevedore fsck to see what is lost`,
     { cause: error },
   );
 }

@@ -216,5 +216,5 @@ export async function stageAgain(
 }
 
 export function stopped(): StoreError {
-  return new StoreError('aborted', 'it was stopped before its end; it can be started again');
+  return new StoreError('aborted', 'it was stopped before it finished; run it again');
 }

@@ -125,7 +125,7 @@ export function verifyQuery(
   if (!matches) throw invalid();
   const expiresAt = new Date(Number(expires) * 1000);
   if (now > expiresAt.getTime() + SKEW_MS) {
-    throw new ProblemError('signature_expired', 'The time of this URL is over.');
+    throw new ProblemError('signature_expired', 'This URL has expired.');
   }
   return { expiresAt, parameters, identity: given.toString('base64url') };
 }
@@ -155,5 +155,5 @@ function sign(
 }
 
 function invalid(): ProblemError {
-  return new ProblemError('signature_invalid', 'The signature is not that of this URL.');
+  return new ProblemError('signature_invalid', 'The signature does not match this URL.');
 }

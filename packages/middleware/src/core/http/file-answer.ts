@@ -78,7 +78,7 @@ export async function answerFile(
     case 'precondition-failed':
       throw new ProblemError(
         'precondition_failed',
-        'The file is not the one that If-Match or If-Unmodified-Since names.',
+        'The file does not match If-Match or If-Unmodified-Since.',
         undefined,
         validators,
       );

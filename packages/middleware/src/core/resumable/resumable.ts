@@ -244,10 +244,10 @@ export class ResumableUploads {
     const parts = ids.map((id) => {
       const part = uploads.find(id);
       if (part && noteOf(part).isPart && noteOf(part).scope === note.scope) return part;
-      throw new ProblemError('not_found', 'Upload-Concat names an upload that is not there.');
+      throw new ProblemError('not_found', 'Upload-Concat names an upload that does not exist.');
     });
     const open = parts.find(({ offset, size }) => offset !== size);
-    if (open) throw new ProblemError('length_mismatch', `The part ${open.id} is not whole yet.`);
+    if (open) throw new ProblemError('length_mismatch', `The part ${open.id} is not finished.`);
     const size = parts.reduce((sum, { offset }) => sum + offset, 0);
     if (size > note.maxBytes) {
       throw new ProblemError('too_large', `The upload is longer than ${note.maxBytes} bytes.`);

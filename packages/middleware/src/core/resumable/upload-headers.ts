@@ -84,7 +84,7 @@ export function checksumOf(headers: IncomingHttpHeaders): RequestChecksum | unde
         ? undefined
         : new ProblemError(
             'checksum_mismatch',
-            'The bytes of this request are not those of Upload-Checksum; nothing of it is kept.',
+            'The bytes of this request do not match Upload-Checksum; none of them were kept.',
           ),
   };
 }

@@ -166,5 +166,8 @@ function normalize(type: string): string {
 }
 
 function mismatch(declared: string): ProblemError {
-  return new ProblemError('type_mismatch', `The file's first bytes are not ${essence(declared)}.`);
+  return new ProblemError(
+    'type_mismatch',
+    `The file's first bytes do not match ${essence(declared)}.`,
+  );
 }

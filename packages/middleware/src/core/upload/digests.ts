@@ -132,7 +132,7 @@ export class DigestCheck {
       ({ algorithm, value }) => !found.get(algorithm)!.equals(value),
     );
     if (!wrong) return undefined;
-    return new ProblemError('digest_mismatch', `The bytes are not those of ${wrong.header}.`);
+    return new ProblemError('digest_mismatch', `The bytes do not match ${wrong.header}.`);
   }
 }
 

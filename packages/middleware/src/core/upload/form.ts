@@ -70,7 +70,7 @@ export class Form {
       yield file;
     }
     if (this.#files === 0) {
-      throw this.#body.fail(new ProblemError('no_file', 'The form has no file in it.'));
+      throw this.#body.fail(new ProblemError('no_file', 'The form contains no file.'));
     }
   }
 

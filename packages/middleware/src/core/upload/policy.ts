@@ -89,7 +89,7 @@ export function typeProblem(
   const name = essence(mediaType(declared) ?? '');
   const family = `${name.slice(0, name.indexOf('/'))}/*`;
   if (types.includes(name) || types.includes(family)) return undefined;
-  return new ProblemError('type_not_allowed', `Here only ${types.join(', ')} can be uploaded.`);
+  return new ProblemError('type_not_allowed', `Only ${types.join(', ')} can be uploaded here.`);
 }
 
 /**
