@@ -23,7 +23,8 @@ import { type ProcessFigures, sumStats, Totals } from './totals.js';
 /**
  * A gateway of several processes. This one, the primary, has the data directory, the embedded
  * FastDFS and everything that there is once: quotas, console, metrics. Its workers serve the port.
- * One that dies is started again; until then the others serve its files from its directory.
+ * One that dies is started again; until then the others serve its files from its directory. One
+ * that is hung is killed, and so replaced as well.
  */
 
 export interface GatewayOfWorkers {
@@ -39,6 +40,10 @@ const MAX_PAUSE_MS = 10_000;
 /** One that has served for so long begins with the first pause again. */
 const STEADY_MS = 30_000;
 const CLOSE_TIMEOUT_MS = 9_000;
+/** How often a worker is asked whether it is alive; each question waits as long as any call does. */
+const ASK_INTERVAL_MS = 1_000;
+/** Two: the first can have been missed because this process itself, or the machine, stood still. */
+const MAX_MISSED_ANSWERS = 2;
 
 interface Slot {
   /** Counted from 1: that of its first directory. */
@@ -196,7 +201,23 @@ class Primary {
       if (slot.process === process) slot.failures = 0;
     }, STEADY_MS).unref();
     this.#timers.add(timer);
+    this.#watch(slot, process, 0);
     return url;
+  }
+
+  /** Kills the worker when it does not answer any more: it has a port's share, and serves nobody. */
+  #watch(slot: Slot, process: Worker, missed: number): void {
+    const ask = async () => {
+      this.#timers.delete(timer);
+      const answers = await slot.calls?.ask('isAlive').catch(() => false);
+      if (this.#isClosing || slot.process !== process) return;
+      if (answers) return this.#watch(slot, process, 0);
+      if (missed + 1 < MAX_MISSED_ANSWERS) return this.#watch(slot, process, missed + 1);
+      this.#trouble(`worker ${slot.number} does not answer any more, and is killed`);
+      process.process.kill('SIGKILL');
+    };
+    const timer = setTimeout(() => void ask(), missed === 0 ? ASK_INTERVAL_MS : 0).unref();
+    this.#timers.add(timer);
   }
 
   #onExit(slot: Slot, why: string): void {
