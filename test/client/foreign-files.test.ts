@@ -1,12 +1,16 @@
 import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { StoreError } from '@stevedore/client';
 import { MapError, type MappedFile } from '@stevedore/map';
-import { expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Deployment } from '../../packages/client/dist/deployment/deployment.js';
-import { ForeignFiles } from '../../packages/client/dist/deployment/foreign-files.js';
+import {
+  ForeignFiles,
+  type ForeignFilesParts,
+} from '../../packages/client/dist/deployment/foreign-files.js';
 import {
   goneToken,
   PEER_FILE_HEADER,
@@ -46,9 +50,10 @@ interface Scene {
   readonly gateway?: RequestListener | 'unknown';
   /** The places that FastDFS still has. */
   readonly places?: readonly MappedFile[];
+  readonly readMapped?: ForeignFilesParts['readMapped'];
 }
 
-async function scene({ map, gateway = refuse, places = [] }: Scene): Promise<Asked> {
+async function scene({ map, gateway = refuse, places = [], readMapped }: Scene): Promise<Asked> {
   const urls: string[] = [];
   const server = createServer((request, response) => {
     urls.push(request.url!);
@@ -72,10 +77,12 @@ async function scene({ map, gateway = refuse, places = [] }: Scene): Promise<Ask
   };
   const files = new ForeignFiles({
     deployment: deployment as unknown as Deployment,
-    readMapped: async (file, range) => {
-      if (places.includes(file)) return CONTENT.subarray(range?.start, range && range.end + 1);
-      throw new StoreError('not_found', `there is no ${file.trunkFileId}`);
-    },
+    readMapped:
+      readMapped ??
+      (async (file, range) => {
+        if (places.includes(file)) return CONTENT.subarray(range?.start, range && range.end + 1);
+        throw notThere(file);
+      }),
     onRead: (_, __, read) => read(),
     thinBelowBytes: 0,
     smallFileBytes: 1000,
@@ -88,6 +95,9 @@ async function scene({ map, gateway = refuse, places = [] }: Scene): Promise<Ask
   });
   return { urls, files };
 }
+
+const notThere = ({ trunkFileId }: MappedFile): StoreError =>
+  new StoreError('not_found', `there is no ${trunkFileId}`);
 
 const refuse: RequestListener = (_, response) => void response.writeHead(421).end();
 
@@ -134,6 +144,65 @@ it('a mapped file that FastDFS does not have is gone only if the map or its gate
   const removed = await scene({ map: [OLD, 'removed'] });
   await expect(read(removed)).rejects.toMatchObject(GONE);
   expect(removed.urls).toEqual([]);
+});
+
+describe('a large file that vanishes from its place while it is read', () => {
+  /** Its old place is gone behind the first five bytes. */
+  const vanishing: ForeignFilesParts['readMapped'] = async (file, range) => {
+    const { start, end } = range ?? { start: 0, end: CONTENT.length - 1 };
+    if (file !== OLD) return Readable.from([CONTENT.subarray(start, end + 1)]);
+    return Readable.from(
+      (async function* () {
+        yield CONTENT.subarray(start, start + 5);
+        throw notThere(file);
+      })(),
+    );
+  };
+  const readAll = async (how: Partial<Scene>, range?: { start: number; end: number }) => {
+    const { files } = await scene({ map: [OLD], readMapped: vanishing, ...how });
+    return (await files.find(KEY, undefined)).bytes(range ? { range } : {});
+  };
+
+  it('is read on at its new place, or at its gateway', async () => {
+    expect(await readAll({ map: [OLD, NEW] })).toEqual(CONTENT);
+    expect(await readAll({ map: [OLD, NEW] }, { start: 2, end: 20 })).toEqual(
+      CONTENT.subarray(2, 21),
+    );
+    expect(await readAll({ gateway: has() })).toEqual(CONTENT);
+  });
+
+  it('is gone only if the map or its gateway says so', async () => {
+    await expect(readAll({})).rejects.toMatchObject(UNAVAILABLE);
+    await expect(readAll({ map: [OLD, 'removed'] })).rejects.toMatchObject(GONE);
+    await expect(readAll({ gateway: sayGone })).rejects.toMatchObject(GONE);
+  });
+});
+
+it('a part of a large file of another gateway is never of wrong bytes', async () => {
+  const large = Buffer.alloc(700_000, 'a large file ');
+  let sent = large;
+  const facts = {
+    size: large.length,
+    crc32: crc32(large).toString(16).padStart(8, '0'),
+  };
+  const gateway: RequestListener = (request, response) => {
+    const head = { ...request, url: 'most=0' } as typeof request;
+    if (request.url!.includes('most=')) return has(facts)(head, response);
+    const [, start, end] = /bytes=(\d+)-(\d+)/.exec(request.headers.range!)!.map(Number);
+    const part = sent.subarray(start!, end! + 1);
+    response.writeHead(206, { 'content-length': part.length }).end(part);
+  };
+  const { files } = await scene({ map: [undefined], gateway });
+  const part = async () =>
+    (await files.find(KEY, undefined)).bytes({ range: { start: 300_000, end: 300_099 } });
+  const wrong = Buffer.from(large);
+  wrong[300_050]! ^= 1;
+  for (const known of [false, true]) {
+    sent = wrong;
+    await expect(part(), `checksums known: ${known}`).rejects.toMatchObject({ code: 'corrupt' });
+    sent = large;
+    expect(await part()).toEqual(large.subarray(300_000, 300_100));
+  }
 });
 
 it('waiting for a FastDFS id asks for no bytes, and ends where there will be none', async () => {

@@ -1,6 +1,10 @@
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer as createSecureServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { expect, it, onTestFinished } from 'vitest';
@@ -12,9 +16,12 @@ import {
   PEER_FILE_HEADER,
   PEER_HEADER,
 } from '../../packages/client/dist/deployment/gateway-files.js';
+import { hasCommand, requirement } from '../support/requirements.js';
+import { temporaryFolder } from '../support/temporary.js';
 
 /** What one gateway makes of the answers of another one, good and bad. */
 
+const needsOpenssl = requirement('openssl', () => hasCommand('openssl', 'version'));
 const SECRET = 'shared';
 const KEY = 'AAAAAAAAAAAAAAAAAAAAAA';
 const CONTENT = Buffer.from('the content of a small file');
@@ -178,6 +185,42 @@ it('requests that have ended make room for others', async () => {
     await files.delete(KEY);
   }
 });
+
+it.skipIf(needsOpenssl.missing)(
+  'a certificate that does not fit makes the file unavailable, and says why',
+  async () => {
+    const folder = temporaryFolder();
+    const [key, cert] = [join(folder, 'key.pem'), join(folder, 'cert.pem')];
+    const make = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1'];
+    const subject = ['-nodes', '-days', '2', '-subj', '/CN=another.example'];
+    execFileSync('openssl', [...make, ...subject, '-keyout', key, '-out', cert], {
+      stdio: 'ignore',
+    });
+    let requests = 0;
+    const server = createSecureServer(
+      { key: readFileSync(key), cert: readFileSync(cert) },
+      (_, response) => {
+        requests += 1;
+        response.end();
+      },
+    ).listen(0, '127.0.0.1');
+    server.on('tlsClientError', () => undefined);
+    await once(server, 'listening');
+    onTestFinished(() => void server.close());
+    const files = new GatewayFiles(`https://127.0.0.1:${(server.address() as AddressInfo).port}`, {
+      ...{ maxConnections: 2, maxRequests: 100, connectTimeoutMs: 1000, answerTimeoutMs: 1000 },
+      secret: SECRET,
+    });
+    onTestFinished(() => files.close());
+    await expect(files.find(KEY, 100, undefined)).rejects.toMatchObject({
+      ...UNAVAILABLE,
+      message: expect.stringMatching(/^the gateway at https:.*certificate/),
+    });
+    await expect(files.delete(KEY)).rejects.toMatchObject(UNAVAILABLE);
+    // Nothing was sent to who might be anybody.
+    expect(requests).toBe(0);
+  },
+);
 
 it('slow readers of large files do not keep small ones waiting', async () => {
   const large = Buffer.alloc(8_000_000, 'large');

@@ -29,12 +29,13 @@ export class PostgresServer {
   }
 
   /** A new, empty server that ends with the test or, with `keep`, when it is stopped. */
-  static async start(keep = false): Promise<PostgresServer> {
-    const folder = mkdtempSync(join(tmpdir(), 'stevedore-pg-'));
+  static async start(keep = false, parent = tmpdir()): Promise<PostgresServer> {
+    const folder = mkdtempSync(join(parent, 'stevedore-pg-'));
     const data = join(folder, 'data');
     mkdirSync(data);
     for (const each of [folder, data]) if (isRoot) chownSync(each, NOBODY, NOBODY);
-    execFileSync('initdb', ['-D', data, '-U', 'test', '-A', 'trust', '--no-sync'], {
+    const small = ['--wal-segsize=1', '--no-sync'];
+    execFileSync('initdb', ['-D', data, '-U', 'test', '-A', 'trust', ...small], {
       stdio: 'ignore',
       ...owner,
     });

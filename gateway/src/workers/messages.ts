@@ -35,6 +35,7 @@ export type PrimaryCalls = SharedCalls & {
 export type WorkerCalls = {
   /** Resolves with the URL once it serves. */
   readonly start: (start: WorkerStart) => Promise<string>;
+  readonly isAlive: () => true;
   /** A neighbour has opened its directory again. */
   readonly lookAgain: () => void;
   /** Of a file in a directory of this worker; false if there is none. */

@@ -23,8 +23,8 @@ import { type ProcessFigures, sumStats, Totals } from './totals.js';
 
 /**
  * A gateway of several processes. The primary owns the data directory, the embedded FastDFS,
- * quotas, console and metrics. Its workers serve the port. It restarts a worker that dies; until
- * then, the others serve that worker's files from its directory.
+ * quotas, console and metrics. Its workers serve the port. It restarts a worker that dies, and kills one
+ * that hangs; until then, the others serve that worker's files from its directory.
  */
 
 export interface GatewayOfWorkers {
@@ -40,6 +40,10 @@ const MAX_PAUSE_MS = 10_000;
 /** One that has served for so long begins with the first pause again. */
 const STEADY_MS = 30_000;
 const CLOSE_TIMEOUT_MS = 9_000;
+/** How often a worker is asked whether it is alive; each question waits as long as any call does. */
+const ASK_INTERVAL_MS = 1_000;
+/** Two: the first can have been missed because this process itself, or the machine, stood still. */
+const MAX_MISSED_ANSWERS = 2;
 
 interface Slot {
   /** Counted from 1: that of its first directory. */
@@ -198,7 +202,23 @@ class Primary {
       if (slot.process === process) slot.failures = 0;
     }, STEADY_MS).unref();
     this.#timers.add(timer);
+    this.#watch(slot, process, 0);
     return url;
+  }
+
+  /** Kills the worker when it does not answer any more: it has a port's share, and serves nobody. */
+  #watch(slot: Slot, process: Worker, missed: number): void {
+    const ask = async () => {
+      this.#timers.delete(timer);
+      const answers = await slot.calls?.ask('isAlive').catch(() => false);
+      if (this.#isClosing || slot.process !== process) return;
+      if (answers) return this.#watch(slot, process, 0);
+      if (missed + 1 < MAX_MISSED_ANSWERS) return this.#watch(slot, process, missed + 1);
+      this.#trouble(`worker ${slot.number} does not answer any more, and is killed`);
+      process.process.kill('SIGKILL');
+    };
+    const timer = setTimeout(() => void ask(), missed === 0 ? ASK_INTERVAL_MS : 0).unref();
+    this.#timers.add(timer);
   }
 
   #onExit(slot: Slot, why: string): void {

@@ -23,6 +23,7 @@ let figures: (() => Promise<ProcessFigures>) | undefined;
 
 const answers: WorkerCalls = {
   start,
+  isAlive: () => true,
   lookAgain: () => gateway?.store.neighbours?.lookAgain(),
   delete: async (number, key) => {
     const store = stores.get(number);

@@ -102,7 +102,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     const { deployed, now } = parts;
     if (deployed) {
       this.deployment = new Deployment({
-        ...{ ...deployed, outbox: staging.fileMap.outbox! },
+        ...{ ...deployed, outbox: staging.fileMap.outbox!, now },
         staged: () => {
           const { waitingFiles, waitingBytes, spooledFiles, spooledBytes } =
             staging.fileMap.counters();

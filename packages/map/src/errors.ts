@@ -12,6 +12,8 @@ export type MapErrorCode =
   | 'origin_adopted'
   /** The gateway is alive, or another one has its files. */
   | 'adoption_refused'
+  /** The server's clock is not that of the map; nothing is refused. */
+  | 'clock_off'
   /** The URL names no map. */
   | 'map_url';
 

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
 import { makeApiKey, writeKeyFile } from '../../../gateway/dist/access/api-keys.js';
 import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.js';
+import { freePorts } from '../../support/kill-cluster.js';
 import { soon } from '../../support/soon.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
@@ -298,6 +299,69 @@ it('a worker that is killed under load loses nothing, and is started again', asy
   expect(deleted.size).toBeGreaterThan(0);
   await check();
   expect(await gateway.stop()).toBe(0);
+});
+
+it('a worker that hangs is replaced, and the others serve its files meanwhile', async () => {
+  const gateway = await startGatewayProcess(temporaryFolder(), '--workers', '2');
+  const { url } = gateway;
+  const agents = await connections(gateway, 2);
+  const keys = await Promise.all(agents.map((agent, index) => post(url, `at ${index}`, { agent })));
+  const [hung] = pidsOf(gateway);
+  process.kill(hung!, 'SIGSTOP');
+  await soon(async () => {
+    const now = pidsOf(gateway);
+    expect([now.length, now.includes(hung!)]).toEqual([2, false]);
+    const figures = await metrics(gateway);
+    expect(figures.get('stevedore_worker_up{worker="1"}')).toBe(1);
+    expect(figures.get('stevedore_worker_up{worker="2"}')).toBe(1);
+  });
+  for (const agent of await connections(gateway, 2)) {
+    for (const [index, key] of keys.entries()) {
+      const { status, body } = await ask(url, `/files/${key}`, { agent });
+      expect([status, body.toString()]).toEqual([200, `at ${index}`]);
+    }
+  }
+  expect(await gateway.stop()).toBe(0);
+});
+
+it('with a map, workers are servers of one deployment with those of other machines', async () => {
+  const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;
+  const common = ['--workers', '2', '--map', map, '--merge-max-age', '1h'];
+  const [port] = await freePorts(1);
+  const first = await startGatewayProcess(
+    ...[temporaryFolder(), ...common, '--port', String(port)],
+    ...['--peer-url', `http://127.0.0.1:${port}`],
+  );
+  const trackers = `127.0.0.1:${first.trackerPort}`;
+  const second = await startGatewayProcess(temporaryFolder(), ...common, '--trackers', trackers);
+  const agents = await connections(first, 2);
+  const others = await connections(second, 2);
+  const keys = await Promise.all(
+    agents.map((agent, index) => post(first.url, `staged at ${index}`, { agent })),
+  );
+  const readEverywhere = async (expected: (index: number) => unknown) => {
+    for (const [gateway, connected] of [
+      [first, agents],
+      [second, others],
+    ] as const) {
+      for (const agent of connected) {
+        for (const [index, key] of keys.entries()) {
+          await soon(async () => {
+            const { status, body } = await ask(gateway.url, `/files/${key}`, { agent });
+            expect([status, status === 200 && body.toString()]).toEqual(expected(index));
+          });
+        }
+      }
+    }
+  };
+  // Staged: whichever worker the request meets, it reads the directory of the one that has it.
+  await readEverywhere((index) => [200, `staged at ${index}`]);
+  // A worker of another machine deletes it: the right worker here does it.
+  expect(
+    (await ask(second.url, `/files/${keys[0]}`, { method: 'DELETE', agent: others[1]! })).status,
+  ).toBe(204);
+  await readEverywhere((index) => (index === 0 ? [404, false] : [200, `staged at ${index}`]));
+  for (const gateway of [second, first]) expect(await gateway.stop()).toBe(0);
 });
 
 it('fewer or more workers at the next start keep every file, and merge it', async () => {

@@ -17,6 +17,7 @@ import type { Outbox } from '@stevedore/staging';
 import { type AdoptionParts, Adoptions } from './adoption.js';
 import { type Answer, KnownFiles, textOf } from './known-files.js';
 import { Publisher } from './publisher.js';
+import { away, clockTrouble, takenOver } from './troubles.js';
 
 /**
  * This server's part in a deployment. It publishes its merges and deletions to the map, in order
@@ -47,6 +48,7 @@ export interface DeploymentParts extends Deployed {
   /** A file is gone: caches drop it. `file` is where its bytes were, if that is known. */
   readonly forget: (key: Buffer, file: MappedFile | undefined) => void;
   readonly report: (error: Error) => void;
+  readonly now: () => number;
   /** Another server has this directory, or its files: this one must not use them any more. */
   readonly onRefused: (error: MapError) => void;
 }
@@ -332,7 +334,7 @@ export class Deployment {
   /** Drops from the caches what others have deleted. */
   async #hear(): Promise<void> {
     const { map } = this.#parts;
-    const from = this.#heardUpTo ?? (await map.now());
+    const from = this.#heardUpTo ?? (await this.#mapTime());
     const isThorough = performance.now() - this.#heardAllAt >= THOROUGH_INTERVAL_MS;
     const overlapMs = isThorough ? LATEST_COMMIT_MS : OVERLAP_MS;
     let last: Removal = { key: NO_KEY, removedAt: from - overlapMs };
@@ -355,6 +357,15 @@ export class Deployment {
     }
   }
 
+  /** The map's clock, which this server's own is held against. */
+  async #mapTime(): Promise<number> {
+    const { map, now, report } = this.#parts;
+    const [from, mapNow] = [now(), await map.now()];
+    const trouble = clockTrouble({ from, to: now() }, mapNow);
+    if (trouble) report(trouble);
+    return mapNow;
+  }
+
   async #keepUp(): Promise<void> {
     const { map, joining } = this.#parts;
     const now = performance.now();
@@ -367,7 +378,7 @@ export class Deployment {
       this.#adoptions.begin(this.#gateways.list);
     }
     if (now - this.#prunedAt >= PRUNE_INTERVAL_MS) {
-      await map.prune((await map.now()) - KEEP_REMOVALS_MS);
+      await map.prune((await this.#mapTime()) - KEEP_REMOVALS_MS);
       this.#prunedAt = now;
     }
   }
@@ -385,15 +396,4 @@ export class Deployment {
   noteRemoved(key: Buffer): void {
     this.#parts.forget(key, this.#known.noteRemoved(key));
   }
-}
-
-function away(): MapError {
-  return new MapError('map_unavailable', 'the map does not answer');
-}
-
-function takenOver(origin: number): MapError {
-  return new MapError(
-    'origin_taken',
-    `origin ${origin} is in use elsewhere: this directory was copied or moved, and only one server may use it`,
-  );
 }

@@ -1,4 +1,4 @@
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Claim, type Gateway, MapError, type MappedFile, originOf } from '@stevedore/map';
 
@@ -10,6 +10,7 @@ import type { Deployment } from './deployment.js';
 import { GatewayFiles } from './gateway-files.js';
 import { factsOf } from './mapped-facts.js';
 import { choosePartner } from './partners.js';
+import { cut, type FoundFile, StagedElsewhere } from './staged-elsewhere.js';
 
 /**
  * Files that other servers of the deployment staged. The map tells which trunk has a merged file. A
@@ -50,15 +51,14 @@ const ANSWER_TIMEOUT_MS = 10_000;
 const MAX_INLINE_BYTES = 256 * 1024;
 const SETTLED_INTERVAL_MS = 1_000;
 
-/** Another gateway's description of a file, with its bytes if they are few. */
-type FoundFile = Awaited<ReturnType<GatewayFiles['find']>>;
-
 export class ForeignFiles {
   readonly #parts: ForeignFilesParts;
   readonly #gateways = new Map<string, GatewayFiles>();
+  readonly #staged: StagedElsewhere;
 
   constructor(parts: ForeignFilesParts) {
     this.#parts = parts;
+    this.#staged = new StagedElsewhere(parts.smallFileBytes);
   }
 
   /** True for a key that another server gave out. */
@@ -243,12 +243,39 @@ export class ForeignFiles {
     if (file.expiresAt !== null && file.expiresAt <= this.#parts.now()) throw notFound(key);
     return this.#handle(factsOf(key, file, this.#parts.thinBelowBytes), async (range, signal) => {
       try {
-        return await this.#parts.readMapped(file, range, signal);
+        const content = await this.#parts.readMapped(file, range, signal);
+        if (Buffer.isBuffer(content)) return content;
+        const { start, end } = range ?? { start: 0, end: file.size - 1 };
+        return Readable.from(this.#following(content, key, file, { start, end }, signal), {
+          objectMode: false,
+        });
       } catch (error) {
         if (!isStoreError(error, 'not_found')) throw error;
         return this.#readMoved(key, file, range, signal, error);
       }
     });
+  }
+
+  /** A large file that vanishes from its place while it is read is read on at its new one. */
+  async *#following(
+    content: Readable,
+    key: Buffer,
+    file: MappedFile,
+    { start, end }: ByteRange,
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<Buffer, void> {
+    let next = start;
+    try {
+      for await (const chunk of content as AsyncIterable<Buffer>) {
+        next += chunk.length;
+        yield chunk;
+      }
+    } catch (error) {
+      if (!isStoreError(error, 'not_found')) throw error;
+      const rest = await this.#readMoved(key, file, { start: next, end }, signal, error);
+      if (Buffer.isBuffer(rest)) yield rest;
+      else yield* rest;
+    }
   }
 
   /**
@@ -278,24 +305,13 @@ export class ForeignFiles {
       );
     }
     const found = await files.find(formatKey(key), MAX_INLINE_BYTES, signal);
-    return this.#readStaged(files, found, range, signal);
+    return this.#staged.read(files, found, range, signal);
   }
 
   #stagedFile(key: Buffer, files: GatewayFiles, found: FoundFile): StoredFile {
     return this.#handle({ ...found.info, key: formatKey(key) }, (range, signal) =>
-      this.#readStaged(files, found, range, signal),
+      this.#staged.read(files, found, range, signal),
     );
-  }
-
-  async #readStaged(
-    files: GatewayFiles,
-    { info, bytes }: FoundFile,
-    ...[range, signal]: Parameters<ReadContent>
-  ): Promise<Buffer | Readable> {
-    if (bytes) return cut(bytes, range);
-    // Small files are held against their CRC-32 as a whole, whatever part is wanted.
-    if (info.size > this.#parts.smallFileBytes) return files.read(info, range, signal);
-    return cut(await files.readWhole(info, signal), range);
   }
 
   #handle(facts: FileFacts & { readonly key: string }, read: ReadContent): StoredFile {
@@ -346,10 +362,6 @@ export class ForeignFiles {
     this.#gateways.set(url, files);
     return files;
   }
-}
-
-function cut(bytes: Buffer, range: ByteRange | undefined): Buffer {
-  return range ? bytes.subarray(range.start, range.end + 1) : bytes;
 }
 
 function notFound(key: Buffer): StoreError {

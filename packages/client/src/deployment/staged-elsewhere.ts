@@ -1,0 +1,65 @@
+import type { Readable } from 'node:stream';
+import { LRUCache } from 'lru-cache';
+import { collected } from '../gateway-answers.js';
+import { readLarge } from '../large-reader.js';
+import type { ReadContent } from '../stored-file.js';
+import type { ByteRange } from '../types.js';
+import type { GatewayFiles } from './gateway-files.js';
+
+/** The bytes of a file that is staged at another gateway: none that its CRC-32 does not prove. */
+
+/** What another gateway says of a file, with its bytes if they are few. */
+export type FoundFile = Awaited<ReturnType<GatewayFiles['find']>>;
+
+const MAX_BLOCK_LIST_BYTES = 2 * 2 ** 20;
+
+export class StagedElsewhere {
+  readonly #smallFileBytes: number;
+  /** Checksums of large files of which parts were asked for. */
+  readonly #blocks = new LRUCache<string, Buffer>({
+    maxSize: MAX_BLOCK_LIST_BYTES,
+    sizeCalculation: (list) => list.length + 1,
+  });
+
+  constructor(smallFileBytes: number) {
+    this.#smallFileBytes = smallFileBytes;
+  }
+
+  async read(
+    files: GatewayFiles,
+    { info, bytes }: FoundFile,
+    ...[range, signal]: Parameters<ReadContent>
+  ): Promise<Buffer | Readable> {
+    if (bytes) return cut(bytes, range);
+    // Small files are held against their CRC-32 as a whole, whatever part is wanted.
+    if (info.size <= this.#smallFileBytes) return cut(await files.readWhole(info, signal), range);
+    return range ? this.#readPart(files, info, range, signal) : files.read(info, range, signal);
+  }
+
+  /** Of a large file: its first part reads it whole, to learn checksums of its blocks. */
+  #readPart(
+    files: GatewayFiles,
+    { key, size, crc32 }: FoundFile['info'],
+    range: ByteRange,
+    signal: AbortSignal | undefined,
+  ): Promise<Readable> {
+    const read = async (start: number, length: number): Promise<Buffer> => {
+      const part = { start, end: start + length - 1 };
+      return collected(await files.read({ key, size, crc32 }, part, signal));
+    };
+    return readLarge(
+      {
+        ...{ name: key, size, crc32, blocks: this.#blocks.get(key) },
+        keepBlocks: (list) => void this.#blocks.set(key, list),
+        sources: async function* () {
+          yield { read, onDamage: () => undefined };
+        },
+      },
+      range,
+    );
+  }
+}
+
+export function cut(bytes: Buffer, range: ByteRange | undefined): Buffer {
+  return range ? bytes.subarray(range.start, range.end + 1) : bytes;
+}
