@@ -78,6 +78,7 @@ async function scene({ map, gateway = refuse, places = [] }: Scene): Promise<Ask
     },
     onRead: (_, __, read) => read(),
     thinBelowBytes: 0,
+    idMaxAgeMs: 0,
     smallFileBytes: 1000,
     now: Date.now,
   });

@@ -74,9 +74,9 @@ export const storeOptions = {
   mergeMaxAge: option.duration('60s', 'longest time that a file waits to be packed', {
     minimum: '10ms',
   }),
-  joinTrunks: option.boolean(
-    false,
-    'join trunks that are not full until they are; a file gets its FastDFS id once its trunk stays',
+  idMaxAge: option.duration(
+    '7d',
+    'longest time until a file has its FastDFS id; until then trunks that are not full are joined into full ones; 0 gives ids at once and joins nothing',
     { see: 'MERGING.md' },
   ),
   smallFileLimit: option.size(

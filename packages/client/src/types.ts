@@ -66,8 +66,9 @@ export interface PutAllOptions {
 }
 
 /**
- * staged: on this machine's disk. packing: chosen for a trunk that is on its
- * way. merged: stored in FastDFS, `fileId` is known.
+ * staged: on this machine's disk. packing: chosen for a trunk that is on its way, or in one
+ * that is not full and will be joined with others. merged: in FastDFS in a trunk that stays,
+ * `fileId` is known.
  */
 export type FileState = 'staged' | 'packing' | 'merged';
 
