@@ -2,6 +2,7 @@ import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benc
 import { measureFetching } from './fetching.js';
 import { FETCH_GOALS, WRITE_GOALS } from './goals.js';
 import { showFetching, showWriting } from './output.js';
+import { compareKinds, KINDS_GOALS } from './packing-kinds.js';
 import { comparePackings, PACKING_GOALS } from './packing-comparison.js';
 import { PLANS, type Plan } from './plan.js';
 import { WebServer } from './web-server.js';
@@ -22,8 +23,11 @@ export const clientMerging: Benchmark = {
     const loadCost = (context: BenchmarkContext) => (cost ??= measureLoadCost(context, plan));
     return {
       packing: {
-        goals: PACKING_GOALS,
-        run: async (context) => comparePackings(context, plan),
+        goals: [...PACKING_GOALS, ...KINDS_GOALS],
+        run: async (context) => {
+          comparePackings(context, plan);
+          compareKinds(context, plan.packings);
+        },
       },
       upload: {
         goals: WRITE_GOALS,

@@ -296,7 +296,7 @@ export interface Store extends AsyncDisposable {
   delete(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<void>;
   /** Uploads in several requests; a store may have no such thing. */
   readonly unfinished?: UnfinishedUploads;
-  /** The FastDFS id, once the file is merged. */
+  /** The FastDFS id, once the file is in a trunk that stays: after `idMaxAge` at the latest. */
   settled(key: string, options?: { readonly signal?: AbortSignal }): Promise<string>;
   ready(): Promise<Readiness>;
   /** Takes no more calls, finishes what is in progress. What is acknowledged stays staged. */
