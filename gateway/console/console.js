@@ -25,15 +25,15 @@ async function poll() {
     draw(state);
   } catch (error) {
     if (error instanceof Refused && (error.status === 401 || error.status === 403)) {
-      setStatus('warn', 'A key is needed');
+      setStatus('warn', 'API key required');
       // Without one there is nothing to ask for; the button asks again.
       if (!(await askForKey(error))) return;
       pollMs = 0;
     } else {
       pollMs = Math.min(Math.max(pollMs, POLL_MS) * 2, LONGEST_POLL_MS);
-      const since = lastAnswerAt ? `; it did at ${formatClock(lastAnswerAt)}` : '';
+      const since = lastAnswerAt ? ` since ${formatClock(lastAnswerAt)}` : '';
       setStatus('bad', 'No answer');
-      notice(`The gateway does not answer${since}. What is shown may be old.`);
+      notice(`The gateway has not answered${since}. The data below may be out of date.`);
     }
   }
   clearTimeout(pollTimer);
@@ -56,8 +56,8 @@ function notice(text) {
 function draw(state) {
   const { ready, trouble } = state;
   if (ready.ready) setStatus('good', 'Ready');
-  else if (ready.accepting) setStatus('warn', 'Takes uploads; FastDFS is unavailable');
-  else setStatus('bad', 'Takes no uploads');
+  else if (ready.accepting) setStatus('warn', 'Accepts uploads; FastDFS is unavailable');
+  else setStatus('bad', 'Refuses uploads');
   notice(ready.problems.join('. '));
   const where = state.embedded ? 'embedded FastDFS node' : `trackers ${state.trackers.join(', ')}`;
   const up = formatDuration(state.now - state.startedAt);
@@ -74,7 +74,7 @@ function draw(state) {
 
 // Wide tables scroll by themselves, with the arrow keys too.
 for (const [id, label] of [
-  ['merges', 'The last merges'],
+  ['merges', 'Latest merges'],
   ['cluster', 'Storages'],
   ['migration', 'Load and migration'],
 ]) {

@@ -37,7 +37,7 @@ export function tiles({ stats, samples }) {
       bar(used, room.full ? 'bad' : used > 0.8 ? 'warn' : undefined),
     ),
     tile(
-      'On the way',
+      'In flight',
       formatNumber(sending),
       `trunks and large files; ${formatNumber(stats.sendRetries)} retries`,
     ),
@@ -54,7 +54,7 @@ export function tiles({ stats, samples }) {
     tile(
       'Cache hits',
       asked === 0 ? 'none yet' : formatPercent(cache.hits / asked),
-      `of ${formatNumber(asked)} reads from FastDFS; ${formatBytes(cache.bytes)} kept`,
+      `of ${formatNumber(asked)} reads from FastDFS; ${formatBytes(cache.bytes)} cached`,
     ),
     copies(stats),
     tile(

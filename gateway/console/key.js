@@ -8,8 +8,7 @@ let asking;
 export function askForKey(error) {
   asking ??= new Promise((resolve) => {
     const dialog = at('key-dialog');
-    if (hasKey())
-      at('key-why').textContent = `The gateway does not take that key: ${error.message}`;
+    if (hasKey()) at('key-why').textContent = `The gateway refused this key: ${error.message}`;
     setKey(undefined);
     at('key').value = '';
     at('key-form').onsubmit = () => setKey(at('key').value.trim());

@@ -94,13 +94,13 @@ function deleteButton(key, name) {
   button.onclick = async () => {
     if (button.dataset.sure === undefined) {
       button.dataset.sure = '';
-      button.textContent = 'Delete for ever?';
+      button.textContent = 'Delete permanently?';
       return;
     }
     button.disabled = true;
     try {
       await call(fileUrl(key), { method: 'DELETE' });
-      at('found').replaceChildren(element('p', {}, `${name || key} is deleted.`));
+      at('found').replaceChildren(element('p', {}, `${name || key} was deleted.`));
       listeners.onDeleted();
     } catch (error) {
       at('found').append(element('p', { className: 'bad' }, error.message));

@@ -16,7 +16,7 @@ const MERGES_SHOWN = 12;
 
 export function merges(list) {
   if (list.length === 0)
-    return element('p', { className: 'empty' }, 'Nothing was merged since the start.');
+    return element('p', { className: 'empty' }, 'Nothing merged since the start.');
   const columns = [
     { title: 'Stored', cell: (merge) => formatClock(merge.at) },
     { title: 'Kind', cell: (merge) => (merge.kind === 'whole' ? 'large file' : 'trunk') },
@@ -36,14 +36,14 @@ export function merges(list) {
       cell: (merge) => element('span', { className: 'id' }, merge.fileId || 'hidden: no API keys'),
     },
   ];
-  return table('The last merges', columns, [...list].reverse().slice(0, MERGES_SHOWN));
+  return table('Latest merges', columns, [...list].reverse().slice(0, MERGES_SHOWN));
 }
 
 export function cluster({ cluster: members, trackers, now }) {
   if (!members)
     return element('p', { className: 'empty' }, `No tracker answers (${trackers.join(', ')}).`);
   if (members.length === 0)
-    return element('p', { className: 'empty' }, 'The trackers know no storage yet.');
+    return element('p', { className: 'empty' }, 'No storage has joined the trackers yet.');
   const columns = [
     { title: 'Group', cell: (member) => member.group },
     { title: 'Storage', cell: (member) => element('span', { className: 'id' }, member.address) },
@@ -59,7 +59,7 @@ export function cluster({ cluster: members, trackers, now }) {
     { title: 'Free', number: true, cell: (member) => formatBytes(member.freeBytes) },
     { title: 'Size', number: true, cell: (member) => formatBytes(member.totalBytes) },
     {
-      title: 'Heard of',
+      title: 'Last heartbeat',
       cell: (member) =>
         member.heardAt
           ? `${formatDuration(Math.max(0, now - Date.parse(member.heardAt)))} ago`
@@ -67,7 +67,7 @@ export function cluster({ cluster: members, trackers, now }) {
     },
     { title: 'Version', cell: (member) => member.version },
   ];
-  return table(`Storages, as ${trackers.join(', ')} knows them`, columns, members);
+  return table(`Storages, according to ${trackers.join(', ')}`, columns, members);
 }
 
 /** What storages with tiers serve, forecast and move. */
@@ -110,7 +110,7 @@ function movingState({ migrates, isPaused, isDryRun, moves }) {
       ? 'dry run'
       : migrates
         ? 'moves files'
-        : 'by growth only';
+        : 'only files that outgrow rows';
   const className = isPaused || isDryRun ? 'warn' : moves.failed > 0 ? 'bad' : 'good';
   return element('span', { className }, text);
 }

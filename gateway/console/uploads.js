@@ -43,8 +43,7 @@ async function run({ file, group, view, controller }) {
       group,
       (loaded) => {
         progress.value = file.size === 0 ? 1 : loaded / file.size;
-        said.textContent =
-          loaded >= file.size ? 'Making it safe' : formatPercent(loaded / file.size);
+        said.textContent = loaded >= file.size ? 'Saving' : formatPercent(loaded / file.size);
       },
       controller.signal,
     );
@@ -108,15 +107,15 @@ function showStored({ item, progress, said, cancel }, { key, url }) {
 }
 
 function copyButton(text) {
-  const button = element('button', { type: 'button', className: 'plain small' }, 'Copy the key');
+  const button = element('button', { type: 'button', className: 'plain small' }, 'Copy key');
   button.onclick = async () => {
     try {
       await navigator.clipboard.writeText(text);
       button.textContent = 'Copied';
-      say('The key is copied');
+      say('Key copied');
     } catch {
       // Without a secure origin there is no clipboard; the key can still be selected.
-      button.textContent = 'Select it by hand';
+      button.textContent = 'Copying failed: select the key';
     }
   };
   return button;

@@ -54,17 +54,17 @@ export interface AppOptions {
   readonly log?: Logger;
   /** The console says that tracker and storage run in this process; default false. */
   readonly embedded?: boolean;
-  /** Asks a storage what it moves, for the console; default: none is asked. */
+  /** Asks a storage for its moves, for the console. Default: asks none. */
   readonly askMigration?: AskMigration;
   /** `/metrics` also has memory, CPU and event loop of this process; default false. */
   readonly processMetrics?: boolean;
   /** Figures of the store, and of others beside it; default: of the store alone. */
   readonly stats?: () => StoreStats;
-  /** Takes the figures of this process, and gives the text of `/metrics`. */
+  /** Receives the metrics of this process, returns the text of `/metrics`. */
   readonly metrics?: (own: () => Promise<ProcessFigures>) => () => Promise<string>;
   /** What the console shows; default: this process. */
   readonly console?: () => Promise<ConsoleState>;
-  /** Idempotency keys of uploads under way; default: those of this process. */
+  /** Idempotency keys of uploads in progress; default: those of this process. */
   readonly underWay?: KeysUnderWay;
 }
 
@@ -131,7 +131,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   // After CORS, so that a page may read a refusal.
   app.after(() => {
     refuseWhileClosing(app, connections);
-    // Never read, and so never timed: a body of no upload could arrive without end.
+    // Such a body is never read and never timed, so it could arrive without end.
     app.addHook('onRequest', ({ method, raw }, reply, done) => {
       if (method !== 'POST' && method !== 'PATCH') files.closeIfUnread(raw, reply.raw);
       done();

@@ -13,18 +13,18 @@ import {
   type RawOptions,
 } from '@stevedore/options';
 
-/** The options of the gateway: those of the store, and where it listens. */
+/** The options of the gateway: those of the store, plus HTTP, access and logging. */
 
-/** Here and not beside the log, which who only checks options does not load. */
+/** Declared here so that checking options does not load the logger. */
 const LOG_LEVELS = ['silent', 'error', 'warn', 'info', 'debug'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
 export const gatewayOptions = {
-  host: option.text('127.0.0.1', 'address to listen on; 0.0.0.0 for every one of this machine'),
-  port: option.port(8080, 'port to listen on; 0 takes a free one'),
+  host: option.text('127.0.0.1', 'address to listen on; 0.0.0.0: all addresses of this machine'),
+  port: option.port(8080, 'port to listen on; 0 picks a free one'),
   workers: option.text(
     '1',
-    'processes that serve the port, each with a directory of its own in that one; auto: one per core',
+    'processes that serve the port, each with its own directory below --directory; auto: one per core',
     { see: 'SCALING.md#every-core' },
   ),
   ...storeOptions,
@@ -32,55 +32,55 @@ export const gatewayOptions = {
   storagePort: { ...storeOptions.storagePort, default: 23_000 },
   downloadBuffer: option.size(
     '24MiB',
-    'memory for bytes that were read and that clients have not taken yet, of all downloads together',
+    'memory for bytes read for downloads and not yet accepted by clients, for all downloads together',
     { minimum: '1MiB', see: 'HTTP.md#slow-clients' },
   ),
   serveTrunks: option.boolean(
     false,
-    'serve whole trunks by their FastDFS ids too; anyone who has one can read every file in it',
+    'also serve whole trunks by their FastDFS ids; anyone who has such an id can read every file in the trunk',
   ),
   apiKeys: option.text(
     '',
-    'file of the API keys that uploads and deletions need, made by `stevedore keys`; read again when it changes',
-    { see: 'HTTP.md#who-may' },
+    'file of API keys, made by `stevedore keys`; uploads and deletions then need a key; reloaded when it changes',
+    { see: 'HTTP.md#access-control' },
   ),
   urlSecret: option.list(
     [],
-    'secrets of signed URLs, which reads need then; the first signs, all are valid',
-    { see: 'HTTP.md#who-may' },
+    'secrets for signed URLs; reads then need one; the first secret signs, all are accepted',
+    { see: 'HTTP.md#access-control' },
   ),
   antiLeechSecret: option.text(
     '',
-    'secret of the token that FastDFS paths need then, as the FastDFS nginx module has it',
+    'secret of the anti-leech token, as in the FastDFS nginx module; FastDFS paths then need a token',
     { see: 'HTTP.md#fastdfs-paths' },
   ),
-  antiLeechTtl: option.duration('600s', 'how long such a token is valid', { minimum: '1s' }),
-  policies: option.text('', 'JSON file of upload policies by name', { see: 'HTTP.md#policies' }),
+  antiLeechTtl: option.duration('600s', 'how long an anti-leech token is valid', { minimum: '1s' }),
+  policies: option.text('', 'JSON file with upload policies by name', { see: 'HTTP.md#policies' }),
   inlineTypes: option.list(
     [],
-    'media types that browsers may show in place, sandboxed, although they might run them',
+    'media types that browsers may show inline, sandboxed, although they can contain scripts',
   ),
   corsOrigins: option.list(
     [],
-    'origins whose pages may use the gateway, https://app.example,...; * for all',
+    'origins whose pages may use the gateway, https://app.example,...; *: all',
   ),
   resourcePolicy: option.choice(
     'auto',
     ['auto', 'same-origin', 'same-site', 'cross-origin'],
-    'Cross-Origin-Resource-Policy of files: whose pages may show them; auto: same-site while the gateway is open on loopback and corsOrigins is empty, else cross-origin',
+    'Cross-Origin-Resource-Policy of files; auto: same-site while the gateway is open on loopback and corsOrigins is empty, else cross-origin',
   ),
   hostNames: option.list(
     [],
-    'host names to serve beside localhost and its addresses, while the gateway is open on loopback; else every name is served',
+    'host names to serve besides localhost while the gateway is open on loopback; otherwise it serves every name',
   ),
   trustProxy: option.list(
     [],
-    'addresses or networks of proxies whose X-Forwarded headers are believed',
+    'addresses or networks of proxies whose X-Forwarded headers are trusted',
   ),
   logLevel: option.choice(
     'warn',
     LOG_LEVELS,
-    'what is logged to stderr as JSON lines; info: every request',
+    'level of the JSON log on stderr; info logs every request',
   ),
 } satisfies OptionTable;
 
@@ -95,7 +95,7 @@ export interface OptionSources {
 
 export const CONFIG_FILE = 'stevedore.config.json';
 
-/** Checked values: flag before environment before file before default. */
+/** Parses and checks options. Precedence: flag, environment, file, default. */
 export function parseGatewayOptions(
   { flags = {}, environment = {}, file = {} }: OptionSources,
   table: typeof gatewayOptions = gatewayOptions,
@@ -113,35 +113,34 @@ export function checkGatewayOptions(values: RawOptions): GatewayOptions {
   return asStoreError(() => parseOptions(gatewayOptions, [fromProgram(values)], check));
 }
 
-/** Options that contradict each other or could be guessed. */
+/** Throws if options contradict each other or a secret is too short. */
 function check(options: GatewayOptions, nameOf: (option: string) => string): void {
   checkStoreOptions(options, nameOf);
   if (!/^(auto|[1-9]\d?)$/.test(options.workers)) {
-    throw new OptionError(`${nameOf('workers')}: a number from 1 to 99, or auto`);
+    throw new OptionError(`${nameOf('workers')} must be a number from 1 to 99, or auto`);
   }
   for (const secret of options.urlSecret) {
     if (Buffer.byteLength(secret) < 16) {
-      throw new OptionError(`${nameOf('urlSecret')}: 16 bytes at least`);
+      throw new OptionError(`${nameOf('urlSecret')}: a secret needs at least 16 bytes`);
     }
   }
   for (const origin of options.corsOrigins) {
     if (origin === '*' || (URL.canParse(origin) && new URL(origin).origin === origin)) continue;
     throw new OptionError(
-      `${nameOf('corsOrigins')}: "${origin}" is no origin; write it like https://app.example`,
+      `${nameOf('corsOrigins')}: "${origin}" is not an origin; write it like https://app.example`,
     );
   }
 }
 
-/** Those that `open()` takes. */
+/** The options to pass on to `open()`. */
 export function openOptions(options: GatewayOptions): OpenOptions {
   const names = Object.keys(storeOptions) as (keyof typeof storeOptions)[];
   return Object.fromEntries(names.map((name) => [name, options[name]])) as OpenOptions;
 }
 
 /**
- * Every bound of the gateway: those of bodies, of downloads and of connections.
- * Whatever a client does, what it may take of memory, time and connections ends
- * at one of these.
+ * The gateway's limits on bodies, downloads and connections. They bound the memory, time and
+ * connections that a client can use, whatever it does.
  */
 
 export interface Limits extends TransferLimits {
@@ -151,9 +150,9 @@ export interface Limits extends TransferLimits {
   readonly keepAliveMs: number;
   /** A connection on which nothing moves in either direction. */
   readonly idleMs: number;
-  /** When one more comes, one without a request makes room, or a stalled download. */
+  /** One more replaces an idle connection, or a stalled download. */
   readonly maxConnections: number;
-  /** What is under way at shutdown may take this long. */
+  /** How long a shutdown waits for requests in progress. */
   readonly drainMs: number;
 }
 
@@ -166,10 +165,10 @@ export const defaultLimits: Limits = Object.freeze({
   drainMs: 8000,
 });
 
-/** Of the container, for unfinished uploads of one client. */
+/** Share of the container that the unfinished uploads of one client may use. */
 const CLIENT_SHARE = 1 / 2;
 
-/** With those that are options. */
+/** The limits, with those that are options filled in. */
 export function limitsOf(options: GatewayOptions, others: Partial<Limits> = {}): Limits {
   const { maxFileSize, downloadBuffer, containerSize } = options;
   return Object.freeze({

@@ -30,7 +30,7 @@ export type GatewayInput = {
 };
 
 export interface GatewayExtras {
-  /** Other bounds than the default ones, but for those that are options. */
+  /** Overrides default limits, except those that are options. */
   readonly limits?: Partial<Omit<Limits, 'maxFileBytes' | 'maxUnsentBytes' | 'maxClientBytes'>>;
   /** Called with the server's own errors, and the store's in the background. */
   readonly onError?: (error: unknown) => void;
@@ -126,7 +126,7 @@ export async function startGateway(
   };
 }
 
-/** Only programs of this machine reach it, and all of them may do everything. */
+/** Only programs on this machine reach it, and each of them may do everything. */
 function isOpenOnLoopback({ host, apiKeys }: GatewayOptions): boolean {
   return apiKeys === '' && isLoopback(host);
 }

@@ -9,7 +9,7 @@ const HTTP = readFileSync(join(import.meta.dirname, '../../docs/HTTP.md'), 'utf8
 
 describe('the page on HTTP', () => {
   test('lists every key of a policy, and no other', () => {
-    const section = HTTP.slice(HTTP.indexOf('### Policies'), HTTP.indexOf('## Who may'));
+    const section = HTTP.slice(HTTP.indexOf('### Policies'), HTTP.indexOf('## Access control'));
     const listed = [...section.matchAll(/^\| `(\w+)` \|/gm)].map(([, key]) => key);
     expect(listed.sort()).toEqual(Object.keys(policyOptions).sort());
   });
@@ -36,7 +36,7 @@ describe('the page on HTTP', () => {
       `${seconds(limits.idleMs)}; without a request ${seconds(limits.keepAliveMs)}`,
       `connections | ${limits.maxConnections.toLocaleString('en')}`,
       `more than ${MAX_RANGES} ranges`,
-      `unix seconds; ${seconds(SKEW_MS)} later it is over`,
+      `unix seconds; the URL is refused ${seconds(SKEW_MS)} later`,
     ];
     for (const sentence of sentences) expect(HTTP).toContain(sentence);
   });

@@ -6,11 +6,14 @@ import { expect, test } from 'vitest';
 /** What a package's declarations import is there where the package is installed. */
 
 interface Manifest {
+  readonly description?: string;
+  readonly keywords?: readonly string[];
   readonly dependencies?: Readonly<Record<string, string>>;
   readonly peerDependencies?: Readonly<Record<string, string>>;
 }
 
 const PACKAGES = join(import.meta.dirname, '../../packages');
+const GATEWAY = join(import.meta.dirname, '../../gateway');
 const IMPORT = /(?:from|import)\s*\(?\s*'((?:@[\w.-]+\/)?[\w.-]+)[^']*'/g;
 
 test.each(readdirSync(PACKAGES))('%s brings the types that its declarations name', (name) => {
@@ -22,6 +25,22 @@ test.each(readdirSync(PACKAGES))('%s brings the types that its declarations name
     .filter((wanted) => !(wanted in dependencies) || !isTyped(folder, wanted, dependencies));
   expect(missing).toEqual([]);
 });
+
+test.each([...readdirSync(PACKAGES).map((name) => join(PACKAGES, name)), GATEWAY])(
+  '%s says what it is, and its source maps have the sources',
+  (folder) => {
+    const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest;
+    expect(manifest.description).toMatch(/\w/);
+    expect(manifest.keywords).toContain('fastdfs');
+    expect(readFileSync(join(folder, 'README.md'), 'utf8')).toMatch(/^# @stevedore\//);
+    const map = readdirSync(join(folder, 'dist')).find((file) => file.endsWith('.js.map'))!;
+    const { sources, sourcesContent } = JSON.parse(
+      readFileSync(join(folder, 'dist', map), 'utf8'),
+    ) as { sources: string[]; sourcesContent?: string[] };
+    const [source] = sources;
+    expect(sourcesContent).toEqual([readFileSync(join(folder, 'dist', source!), 'utf8')]);
+  },
+);
 
 function importsOf(dist: string): string[] {
   const names = readdirSync(dist, { recursive: true, encoding: 'utf8' })

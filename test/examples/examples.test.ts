@@ -1,15 +1,50 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { join } from 'node:path';
+import { readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { createInterface } from 'node:readline';
-import { expect, onTestFinished, test } from 'vitest';
+import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core';
+import { publint } from 'publint';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { installExamples, type Packed, packPackages } from '../support/packed.js';
 import { temporaryFolder } from '../support/temporary.js';
 
-const EXAMPLES = join(import.meta.dirname, '../../examples');
+/** The examples, in a project of its own that has the packages as npm would give them. */
+
+let packed: Packed;
+let examples: string;
+
+beforeAll(async () => {
+  packed = await packPackages();
+  examples = await installExamples(packed);
+}, 300_000);
+
+afterAll(() => rmSync(packed.folder, { recursive: true, force: true }));
+
+test('packages are fit for npm: publint and Are the types wrong have nothing to say', async () => {
+  expect(packed.archives.size).toBeGreaterThan(15);
+  for (const [name, archive] of packed.archives) {
+    const bytes = readFileSync(archive);
+    const tarball = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length);
+    const { messages } = await publint({ pack: { tarball: tarball as ArrayBuffer }, strict: true });
+    expect(messages, name).toEqual([]);
+    const { types, ...rest } = await checkPackage(
+      createPackageFromTarballData(new Uint8Array(bytes)),
+    );
+    expect(types, name).toMatchObject({ kind: 'included' });
+    // Packages are ES modules alone, and Node 20 reads their exports.
+    const isForOthers = (kind: string) => kind === 'node10' || kind === 'node16-cjs';
+    const problems = 'problems' in rest ? rest.problems : [];
+    expect(
+      problems.filter((each) => !('resolutionKind' in each && isForOthers(each.resolutionKind))),
+      name,
+    ).toEqual([]);
+  }
+});
 
 test('the script stores, reads, merges and deletes', () => {
   const output = execFileSync('npm', ['run', '--silent', 'script'], {
-    cwd: EXAMPLES,
+    cwd: examples,
     encoding: 'utf8',
   });
   expect(output.match(/safe on disk: [A-Za-z0-9_-]{22} {2}/g)?.length).toBe(3);
@@ -20,7 +55,7 @@ test('the script stores, reads, merges and deletes', () => {
 
 test('the express app takes, gives and deletes photographs, and ends on SIGTERM', async () => {
   const child = spawn(process.execPath, ['dist/express-app.js'], {
-    cwd: EXAMPLES,
+    cwd: examples,
     env: { ...process.env, PORT: '0', DIRECTORY: temporaryFolder() },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
@@ -52,3 +87,52 @@ test('the express app takes, gives and deletes photographs, and ends on SIGTERM'
   child.kill('SIGTERM');
   expect(await exited).toBe(0);
 });
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const { port } = server.address() as { port: number };
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+test.each(['http', 'express', 'fastify', 'multer'])(
+  'the app of five lines with %s takes and gives pictures, and nothing else',
+  async (name) => {
+    const port = await freePort();
+    const child = spawn(process.execPath, [`dist/middleware/${name}.js`], {
+      cwd: examples,
+      env: { ...process.env, PORT: String(port), DIRECTORY: temporaryFolder() },
+      stdio: 'inherit',
+    });
+    onTestFinished(() => void child.kill('SIGKILL'));
+    const url = `http://localhost:${port}/photos`;
+    const form = (type: string, bytes: Uint8Array) => {
+      const data = new FormData();
+      data.append('photo', new File([new Uint8Array(bytes)], 'photo', { type }));
+      return data;
+    };
+    const photo = randomBytes(100_000);
+    await expect
+      .poll(
+        () =>
+          fetch(url, { method: 'POST', body: form('image/jpeg', photo) }).catch(() => undefined),
+        {
+          timeout: 20_000,
+        },
+      )
+      .toMatchObject({ status: 201 });
+    const again = await fetch(url, { method: 'POST', body: form('image/jpeg', photo) });
+    const [receipt] = ([] as { key: string }[]).concat((await again.json()) as { key: string });
+    const got = await fetch(`${url}/${receipt!.key}`);
+    expect(got.headers.get('content-type')).toBe('image/jpeg');
+    expect(Buffer.from(await got.arrayBuffer()).equals(photo)).toBe(true);
+    const refused = await fetch(url, {
+      method: 'POST',
+      body: form('text/html', Buffer.from('<p>')),
+    });
+    expect(refused.status).toBe(415);
+    expect(((await refused.json()) as { code: string }).code).toBe('type_not_allowed');
+    expect((await fetch(`${url}/${'A'.repeat(22)}`)).status).toBe(404);
+  },
+);

@@ -44,7 +44,10 @@ describe('options of the gateway', () => {
       { environment: { STEVEDORE_CONTAINER_SIZE: '8MiB' }, file: { trunkSize: '8MiB' } },
       'STEVEDORE_CONTAINER_SIZE must be at least twice stevedore.config.json: trunkSize',
     ],
-    [{ environment: { STEVEDORE_URL_SECRET: 'short' } }, 'STEVEDORE_URL_SECRET: 16 bytes at least'],
+    [
+      { environment: { STEVEDORE_URL_SECRET: 'short' } },
+      'STEVEDORE_URL_SECRET: a secret needs at least 16 bytes',
+    ],
   ])('wrong ones are named as they were given: %j', (sources, message) => {
     expect(() => parseGatewayOptions(sources)).toThrow(message);
   });

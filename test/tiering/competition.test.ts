@@ -27,7 +27,7 @@ describe('metadata beside small files', () => {
     const competition = new Competition({
       scheduler,
       intervalMs: 1000,
-      diskBytes: 2_000_000,
+      diskBytes: () => 2_000_000,
       learns,
       parameters,
       busyMeter: () => () => busy.share,

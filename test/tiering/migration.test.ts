@@ -6,7 +6,8 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Migration } from '../../packages/tiering/dist/migration/migration.js';
 import { OwnRoom } from '../../packages/tiering/dist/migration/rooms.js';
 import { Competition } from '../../packages/tiering/dist/scheduler/competition.js';
-import { type Costs, calibrate, costOf } from '../../packages/tiering/dist/scheduler/costs.js';
+import { DiskCosts, openCosts } from '../../packages/tiering/dist/scheduler/costs.js';
+import { DiskMeter } from '../../packages/tiering/dist/scheduler/disk-meter.js';
 import { type RequestClass, Scheduler } from '../../packages/tiering/dist/scheduler/scheduler.js';
 import { type TierOptions, tierSettings } from '../../packages/tiering/dist/tier-options.js';
 import { until } from '../storage/support.js';
@@ -27,16 +28,16 @@ import {
 const SECOND = 1000;
 const KIB = 1024;
 /** B_logic of 1 MB, of which 80 % are to be used. */
-const GIVEN: Costs = {
+const GIVEN = new DiskCosts({
   bytesPerSecond: 1e6,
   accessBytes: 1000,
   readAccessBytes: 1000,
   readByteShare: 1,
-};
+});
 
 async function migrationOf(
   options: TierOptions = {},
-  { costs = GIVEN, disk = localDisk }: { costs?: Costs; disk?: typeof localDisk } = {},
+  { costs = GIVEN, disk = localDisk }: { costs?: DiskCosts; disk?: typeof localDisk } = {},
 ) {
   const folder = temporaryFolder();
   const away = new OtherGroup();
@@ -53,7 +54,7 @@ async function migrationOf(
     options: all,
     events: {
       onAccess: (path, bytes, size, isNew) =>
-        late.migration?.accessed(path, costOf(costs, 'write', bytes), size, isNew),
+        late.migration?.accessed(path, costs.of('write', bytes), size, isNew),
       onCut: (tier, name, size) => late.migration?.cut(tier, name, size),
       onGrown: (tier, name, size) => late.migration?.grown(tier, name, size),
     },
@@ -72,7 +73,7 @@ async function migrationOf(
     competition: new Competition({
       scheduler,
       intervalMs,
-      diskBytes: costs.bytesPerSecond,
+      diskBytes: () => costs.bytesPerSecond,
       learns: false,
       parameters,
       busyMeter: () => () => 0,
@@ -82,7 +83,7 @@ async function migrationOf(
       write: (entry: (typeof moves)[number]) => moves.push(entry),
       flush: async () => {},
     } as never,
-    bytesPerSecond: costs.bytesPerSecond,
+    costs,
     ownRoom,
     findRoom,
     orphans: () => 0,
@@ -125,7 +126,7 @@ async function migrationOf(
     /** A row is read so often. */
     read: (name: string, times = 1) => {
       const { size } = records.find(name)!;
-      const load = costOf(costs, 'read', size);
+      const load = costs.of('read', size);
       for (let n = 0; n < times; n += 1) {
         migration.accessed(join(folder, 'data', name), load, size, false);
       }
@@ -351,15 +352,15 @@ describe('the threshold', () => {
     const folder = temporaryFolder();
     const disk = { ...localDisk, create: async () => slow, unlink: async () => {} };
     const probing = { ...disk, rename: async () => {}, syncDirectory: async () => {} };
-    const costs = await calibrate(probing, folder, join(folder, 'p'), () => clock.ms);
-    expect(costOf(costs, 'write', 1000) / costOf(costs, 'read', 1000)).toBeGreaterThan(100);
+    const costs = await openCosts(probing, folder, () => clock.ms, new DiskMeter(() => 0));
+    expect(costs.of('write', 1000) / costs.of('read', 1000)).toBeGreaterThan(100);
     const { interval, migration } = await migrationOf({}, { costs });
-    const readCost = costOf(costs, 'read', 8 * KIB);
+    const readCost = costs.of('read', 8 * KIB);
     for (let second = 0; second < 60; second += 1) await interval({ smallFile: 1728 * readCost });
     expect(migration.status().thresholdBytes).toBeGreaterThanOrEqual(64 * KIB);
     // Under as many durable writes it does.
     const before = migration.status().thresholdBytes;
-    const writeCost = costOf(costs, 'write', 8 * KIB);
+    const writeCost = costs.of('write', 8 * KIB);
     for (let second = 0; second < 60; second += 1) await interval({ smallFile: 1728 * writeCost });
     expect(migration.status().thresholdBytes).toBeLessThan(before / 10);
   });

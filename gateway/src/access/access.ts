@@ -20,9 +20,9 @@ import {
 } from './quotas.js';
 
 /**
- * Who may do what. With API keys, writes and deletes need one; with a URL secret,
- * reads need a signed URL or a key, and a presigned URL may stand for a key at one
- * upload. With neither the gateway is open, and says so at its start.
+ * Decides who may do what. With API keys, writes and deletes need one. With a URL secret, reads
+ * need a signed URL or a key, and a presigned URL can replace the key of one upload. With neither,
+ * the gateway is open, and says so at start. Without API keys, anyone may delete.
  */
 
 export interface AccessOptions {
@@ -53,7 +53,7 @@ export interface ReadGrant {
 }
 
 export interface UploadGrant {
-  /** What the permission itself demands, beside the route's policy. */
+  /** Conditions of the permission itself, in addition to the route's policy. */
   readonly policy: UploadPolicy;
   /** Keeps one client's idempotency keys from meeting another's. */
   readonly scope: string;
@@ -119,29 +119,35 @@ export class Access {
     return this.read(asked, id);
   }
 
-  /** What is known about a file: never for a signed URL, which is for its bytes. */
+  /** What is known about a file. A signed URL does not allow it: it is for the bytes. */
   async info(asked: AskedBy): Promise<void> {
     if (this.#keys || this.#urlSecrets.length > 0) await this.#demand(asked, 'read');
   }
 
-  /** By a FastDFS id: having seen one in a URL with a token does not give the key, which has no end. */
+  /**
+   * By a FastDFS id. It needs API keys: an id seen in a URL with a token must not reveal the key,
+   * which never expires.
+   */
   async infoId(asked: AskedBy): Promise<void> {
     await this.info(asked);
     this.#demandKeys('looked up');
   }
 
-  /** The gateway's figures: about no file, but not public either. */
+  /** Metrics of the gateway. They concern no file, but are not public. */
   async watch(asked: AskedBy): Promise<void> {
     if (this.#keys) await this.#demand(asked, 'read');
   }
 
-  /** With keys, one that has the scope; without, everyone but pages of other origins. */
+  /**
+   * Deletion by key. With API keys, needs the scope `delete`; without, anyone but pages of other
+   * origins.
+   */
   async remove(asked: AskedBy): Promise<void> {
     if (this.#keys) await this.#demand(asked, 'delete');
     else this.#crossSite.demandOwn(asked.headers);
   }
 
-  /** By a FastDFS id: having seen one in a URL with a token is no permission to delete. */
+  /** Deletion by FastDFS id. An id seen in a URL with a token is no permission to delete. */
   async removeId(asked: AskedBy): Promise<void> {
     await this.remove(asked);
     this.#demandKeys('deleted');
@@ -166,8 +172,8 @@ export class Access {
   }
 
   /**
-   * A request of an upload in several requests. `scope` is that of its beginning, undefined
-   * where it has ended. Who began it by a presigned URL has no key: its own URL is enough.
+   * A request of a resumable upload. `scope` is that of its first request, undefined if it has
+   * ended. An upload begun by a presigned URL needs no key: its own URL is enough.
    */
   async resume(
     asked: UploadAsked,
@@ -186,7 +192,7 @@ export class Access {
   async #underQuota(key: ApiKey, maxBytes: number): Promise<Pick<UploadGrant, 'policy' | 'done'>> {
     const quota = await this.#usage.setAside(key, maxBytes);
     return {
-      // Limits for a single upload cost time; none are needed where the announced bytes fit.
+      // Limits for a single upload cost time, and are not needed if the announced bytes fit.
       policy:
         quota && quota.bytes < maxBytes
           ? { maxFileBytes: quota.bytes, maxTotalBytes: quota.bytes }
@@ -213,7 +219,7 @@ export class Access {
     };
   }
 
-  /** Counts what keys use together with other servers. */
+  /** Counts the usage of keys together with other servers. */
   shareUsage(exchange: ExchangeUsage): void {
     if (this.#keys) this.#usage.share?.(exchange);
   }

@@ -158,9 +158,8 @@ export async function writeKeyFile(path: string, keys: readonly ApiKey[]): Promi
 }
 
 /**
- * The API keys of a file, read again when the file changes: a key is added, ended
- * or replaced without a restart. A file that cannot be read or is malformed changes nothing:
- * the known keys stay, and the error is reported once.
+ * The API keys of a file, reloaded when the file changes, so keys change without a restart. If the
+ * file cannot be read or is malformed, the known keys stay in force and the error is reported once.
  */
 
 const LOOK_INTERVAL_MS = 1000;

@@ -4,9 +4,7 @@ import cors from '@fastify/cors';
 import { ProblemError } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
 
-/**
- * Where requests may come from and be for: host names, and the origins of pages.
- */
+/** Checks host names and page origins of requests. */
 
 /**
  * The host names that requests may be for. A page can have its own name lead to this

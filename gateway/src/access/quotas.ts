@@ -21,7 +21,7 @@ interface Use {
   underWay: number;
 }
 
-/** Tells other processes what keys have used here on a day; gives what they have used there. */
+/** Reports the usage of keys here on a day to other processes; returns their usage there. */
 export type ExchangeUsage = (
   day: number,
   used: readonly KeyBytes[],
@@ -43,9 +43,9 @@ export interface CountsUse {
   /** Counts a request. Throws, or rejects with, `rate_limited`. */
   request(key: ApiKey): void | Promise<void>;
   /**
-   * Sets aside what an upload of at most `bytes` may take of what the key has left today,
-   * so that uploads at the same time share it. Undefined for a key without a bound. Throws,
-   * or rejects with, `quota_exceeded` when nothing is left.
+   * Reserves up to `bytes` of what the key has left today, so that concurrent uploads share it.
+   * Undefined for a key without a limit. Throws, or rejects with, `quota_exceeded` if nothing is
+   * left.
    */
   setAside(key: ApiKey, bytes: number): SetAside | undefined | Promise<SetAside | undefined>;
   /** Forgets keys that were revoked. */

@@ -23,7 +23,7 @@ const adoptOptions = {
   ...flags({
     by: option.integer(
       0,
-      'origin of the gateway that adopts; 0: the only other one that is alive',
+      'origin of the gateway that adopts the files; 0: the only other one that is alive',
       {
         maximum: 65_535,
       },
@@ -37,7 +37,7 @@ export function configure(command: Command): void {
     .addHelpText('after', HELP)
     .action(async (text: string) => {
       const { map, by, json } = optionsOf(command, adoptOptions);
-      if (!/^\d{1,5}$/.test(text)) throw new UsageError(`"${text}" is no origin, 1 to 65535`);
+      if (!/^\d{1,5}$/.test(text)) throw new UsageError(`"${text}" is not an origin (1 to 65535)`);
       if (map === '') throw new UsageError('name the map of the deployment with --map');
       const progress = startProgress('the trunks');
       try {

@@ -70,7 +70,7 @@ interface Started {
   close(): Promise<void>;
 }
 
-/** What runs, where, and within which bounds. */
+/** Prints what runs, where, and its limits. */
 function announce(options: GatewayOptions, { url, trackers }: Started): void {
   const workers = workerCount(options.workers);
   const rows: readonly (readonly [string, string])[] = [
@@ -90,7 +90,7 @@ function announce(options: GatewayOptions, { url, trackers }: Started): void {
 /** Without its password. */
 function describeMap({ map, peerUrl: url }: GatewayOptions): string {
   const shown = map.replace(/\/\/[^@/]*@/, '//');
-  return `${shown}; ${url === '' ? 'only merged files are read at other servers' : `other servers reach this one at ${url}`}`;
+  return `${shown}; ${url === '' ? 'other servers can read only merged files' : `other servers reach this one at ${url}`}`;
 }
 
 function describeDurability({ durability }: GatewayOptions): string {
@@ -111,8 +111,8 @@ function describeTrunks({ trunkSize, mergeMaxAge, smallFileLimit }: GatewayOptio
 }
 
 function describeRoom({ containerSize, retain, cacheSize }: GatewayOptions): string {
-  const cache = cacheSize === 0 ? 'no cache' : `${formatBytes(cacheSize)} of memory as a cache`;
-  const kept = `${formatBytes(retain)} of merged ones kept`;
+  const cache = cacheSize === 0 ? 'no cache' : `${formatBytes(cacheSize)} of memory for the cache`;
+  const kept = `${formatBytes(retain)} for read copies`;
   return `${formatBytes(containerSize)} for staged files, ${kept}, ${cache}`;
 }
 
@@ -120,7 +120,7 @@ function describeLimits(limits: Limits): string {
   return [
     `files ${formatBytes(limits.maxFileBytes)}`,
     `forms ${formatBytes(maxFormBytes(limits))} in ${limits.maxParts} parts`,
-    `bodies ${formatBytes(limits.minBodyBytesPerSecond)}/s at least`,
+    `bodies at least ${formatBytes(limits.minBodyBytesPerSecond)}/s`,
     `${limits.maxConnections} connections`,
   ].join(', ');
 }
@@ -129,12 +129,12 @@ function describeAccess(options: GatewayOptions): string {
   const { host, serveTrunks, apiKeys, urlSecret, antiLeechSecret } = options;
   const parts = [
     apiKeys === ''
-      ? `anyone who reaches ${host} may upload and delete`
+      ? `anyone who reaches ${host} can upload and delete`
       : `uploads and deletes need a key of ${apiKeys}`,
     urlSecret.length === 0
-      ? 'anyone who knows the key of a file may read it'
+      ? 'anyone who knows the key of a file can read it'
       : 'reads need a signed URL or an API key',
-    ...(antiLeechSecret === '' ? [] : ['FastDFS paths need their token']),
+    ...(antiLeechSecret === '' ? [] : ['FastDFS paths need a token']),
     ...(serveTrunks ? ['whole trunks are served too'] : []),
   ];
   return parts.join('; ');

@@ -17,7 +17,8 @@ interface Subcommand {
 const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   gateway: {
     usage: 'gateway',
-    summary: 'run the HTTP gateway; with no trackers named, a tracker and a storage too',
+    summary:
+      'run the HTTP gateway, with an embedded tracker and storage unless --trackers names a cluster',
     load: async () => (await import('./gateway.js')).configure,
   },
   tracker: {
@@ -33,12 +34,12 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   migrate: {
     usage: 'migrate <action>',
     summary:
-      'status, pause, resume, dry-run or recall of what a storage moves out of its metadata tier',
+      'show or control the moves of a storage with a metadata tier: status, pause, resume, dry-run, recall',
     load: async () => (await import('./nodes.js')).migrate,
   },
   doctor: {
     usage: 'doctor',
-    summary: 'examine what a gateway relies on, and say what is wrong and what to do',
+    summary: 'check what a gateway relies on, and say how to fix problems',
     load: async () => (await import('./doctor.js')).configure,
   },
   keys: {
@@ -58,12 +59,12 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   },
   scrub: {
     usage: 'scrub',
-    summary: 'read every stored byte and verify its checksum',
+    summary: 'verify the checksum of every stored byte',
     load: async () => (await import('./upkeep.js')).scrub,
   },
   rebuild: {
     usage: 'rebuild',
-    summary: 'rebuild the FileMap from container and trunks',
+    summary: 'rebuild the FileMap from the container and the trunks',
     load: async () => (await import('./upkeep.js')).rebuild,
   },
   map: {
@@ -73,8 +74,7 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   },
   adopt: {
     usage: 'adopt <origin>',
-    summary:
-      'give the files of a gateway that will not return to another gateway of its deployment',
+    summary: 'give the files of a lost gateway to another gateway of the deployment',
     load: async () => (await import('./adopt.js')).configure,
   },
   put: {
@@ -84,7 +84,7 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   },
   get: {
     usage: 'get <id>',
-    summary: 'download a file by its key or FastDFS id',
+    summary: 'download a file by key or FastDFS id',
     load: async () => (await import('./file-commands.js')).get,
   },
   stat: {
@@ -94,7 +94,7 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   },
   rm: {
     usage: 'rm <id...>',
-    summary: 'delete files by their keys or FastDFS ids',
+    summary: 'delete files by key or FastDFS id',
     load: async () => (await import('./file-commands.js')).remove,
   },
 };
@@ -103,8 +103,8 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
 const CLIENT_VARIABLES = ['STEVEDORE_URL', 'STEVEDORE_API_KEY'];
 
 const INTRODUCTION =
-  'Keeps small files in FastDFS: an upload is acknowledged as soon as it is safe on this disk, ' +
-  'readable at once, and packed with others into a trunk in the background.';
+  'Stores small files in FastDFS. Acknowledges an upload once it is safe on this disk, serves it ' +
+  'at once, and packs it with others into a trunk in the background.';
 
 const EXAMPLES = `
 Examples:

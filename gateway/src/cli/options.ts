@@ -39,15 +39,15 @@ export const DEFAULT_URL = 'http://127.0.0.1:8080';
 
 /** Of every command that talks to a gateway. */
 export const clientOptions = {
-  url: option.text(DEFAULT_URL, 'the gateway', { short: 'u' }),
-  apiKey: option.text('', 'the API key, where the gateway asks for one', { only: 'environment' }),
+  url: option.text(DEFAULT_URL, 'URL of the gateway', { short: 'u' }),
+  apiKey: option.text('', 'API key, if the gateway requires one', { only: 'environment' }),
 } satisfies OptionTable;
 
 export const migrateOptions = {
-  storage: option.text('127.0.0.1:23000', 'the storage', { short: 's' }),
-  clusterSecretFile: option.text('', "file of the cluster's secret, if it has one"),
+  storage: option.text('127.0.0.1:23000', 'HOST:PORT of the storage', { short: 's' }),
+  clusterSecretFile: option.text('', "file with the cluster's secret, if it has one"),
   ...jsonOption,
-  ...flags({ prometheus: option.boolean(false, 'print the status as Prometheus reads it') }),
+  ...flags({ prometheus: option.boolean(false, 'print the status in the Prometheus format') }),
 } satisfies OptionTable;
 
 /** The options of a tracker and of a storage that run on their own. */
@@ -55,17 +55,17 @@ export const migrateOptions = {
 const commonOptions = {
   clusterSecretFile: option.text(
     '',
-    'file of the secret that every connection must begin with, one a line; the first is used for connections to others, all are accepted',
-    { see: 'OPERATIONS.md#who-may-use-the-ports-of-trackers-and-storages' },
+    "file with the cluster's secret, which every connection must prove; with several lines, all are accepted and the first is used for outgoing connections",
+    { see: 'OPERATIONS.md#securing-trackers-and-storages' },
   ),
   withoutSecret: option.choice(
     'nothing',
     ['nothing', 'read', 'all'],
-    'what a client may do that does not show the secret; all: while members are given it',
+    'what a client without the secret may do; use all while you roll the secret out',
   ),
   metrics: option.text(
     '',
-    'HOST:PORT that answers GET /metrics, for Prometheus; a port alone is one of 127.0.0.1, 0 a free one',
+    'HOST:PORT for GET /metrics, for Prometheus; a port alone means 127.0.0.1, port 0 picks a free one',
   ),
 } satisfies OptionTable;
 

@@ -28,17 +28,17 @@ A gateway that runs with --api-keys FILE takes the change within a second. To re
 key, add a new one, hand it over, and revoke the old one.`;
 
 const keysOptions = flags({
-  file: option.text('', `file of keys; none: apiKeys of the configuration, or ${DEFAULT_FILE}`),
+  file: option.text('', `file of API keys; none: the configured apiKeys, or ${DEFAULT_FILE}`),
   scopes: option.list(SCOPES, 'what the key may do'),
   expiresIn: option.duration(0, 'when it ends; 0: never'),
-  requestsPerSecond: option.integer(0, 'how often it may be used; 0: no limit'),
-  bytesPerDay: option.size(0, 'what it may upload in a day of UTC; 0: no limit'),
+  requestsPerSecond: option.integer(0, 'most requests per second; 0: no limit'),
+  bytesPerDay: option.size(0, 'most bytes to upload per UTC day; 0: no limit'),
 } satisfies OptionTable);
 
 export function keys(command: Command): void {
   addOptions(command, keysOptions)
     .argument('<action>', 'add, list or revoke')
-    .argument('[name]', 'of the new key; id or name of the one to revoke')
+    .argument('[name]', 'name of the new key; id or name of the key to revoke')
     .addHelpText('after', KEYS_HELP)
     .action(async (action: string, name: string | undefined) => {
       const options = optionsOf(command, keysOptions);
@@ -60,7 +60,7 @@ async function add(
   name: string | undefined,
   options: OptionValues<typeof keysOptions>,
 ): Promise<void> {
-  if (name === undefined) throw new UsageError('name the owner of the key');
+  if (name === undefined) throw new UsageError('name the new key');
   const { expiresIn, requestsPerSecond, bytesPerDay } = options;
   const now = new Date();
   const { key, text } = makeApiKey(
@@ -74,7 +74,7 @@ async function add(
     now,
   );
   await writeKeyFile(path, [...(await readKeyFile(path)), key]);
-  process.stderr.write(`${path}: ${key.id} for ${name}. The key is shown this one time:\n`);
+  process.stderr.write(`${path}: ${key.id} for ${name}. The key is shown only once:\n`);
   process.stdout.write(`${text}\n`);
 }
 
@@ -133,8 +133,8 @@ const signOptions = {
   url: clientOptions.url,
   ...flags({
     expiresIn: option.duration('1h', 'how long the URL is valid', { minimum: '1s' }),
-    download: option.boolean(false, 'the browser keeps the file instead of showing it'),
-    upload: option.boolean(false, 'a URL for an upload instead'),
+    download: option.boolean(false, 'make the browser save the file instead of showing it'),
+    upload: option.boolean(false, 'sign an upload instead of a download'),
     policy: option.text('', 'upload: to this policy of the gateway'),
     maxSize: option.size(0, 'upload: no longer than this; 0: as the gateway takes it'),
     type: option.text('', 'upload: of this media type only, like image/*'),
@@ -157,7 +157,7 @@ export function sign(command: Command): void {
 function pathOf(id: string | undefined, options: OptionValues<typeof signOptions>): string {
   const { upload, download, expiresIn, maxSize, ttl, type, group, policy, reusable } = options;
   if (upload && id !== undefined)
-    throw new UsageError('an upload takes no file id: a new file has none yet');
+    throw new UsageError('--upload takes no file id: a new file has none yet');
   const expiresAt = new Date(Date.now() + expiresIn);
   if (upload) {
     return presignedUpload(secret(), expiresAt, {

@@ -12,9 +12,9 @@ import type { Progress } from './progress.js';
 import type { PutJournal } from './put-journal.js';
 
 /**
- * One run of `put`: every file below the paths is sent, or skipped because the journal
- * names a key for it and the gateway still has that file. Ends early when nothing else
- * can succeed, and counts then what was not sent.
+ * One run of `put`. It sends every file below the paths, or skips it if the journal has a key for
+ * it and the gateway still has that file. If nothing else can succeed, it stops early and counts
+ * what was not sent.
  */
 
 export type Receipt = Readonly<Record<string, unknown>>;

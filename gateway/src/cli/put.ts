@@ -17,8 +17,8 @@ const putOptions = {
       short: 'g',
     }),
     concurrency: option.integer(8, 'uploads at a time', { short: 'c', minimum: 1, maximum: 256 }),
-    again: option.boolean(false, 'send every file, also those that the gateway has'),
-    json: option.boolean(false, 'print each receipt as a line of JSON'),
+    again: option.boolean(false, 'send every file, even if the gateway already has it'),
+    json: option.boolean(false, 'print receipts as lines of JSON'),
   }),
 } satisfies OptionTable;
 

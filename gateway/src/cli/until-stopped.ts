@@ -1,15 +1,14 @@
 /**
- * SIGTERM and SIGINT: what is under way is finished, and the process exits with
- * 0 within a bound whatever still hangs: what was acknowledged is safe on disk
- * by contract. A second signal ends at once.
+ * SIGTERM and SIGINT: finishes requests in progress and exits with 0 within a time limit, whatever
+ * still hangs, because acknowledged files are safe on disk. A second signal exits at once.
  */
 
 const STOP_WITHIN_MS = 9500;
 const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
 
 /**
- * Resolves at the first signal. To be called before anything is started: who
- * waits for the ready line may send one with its last byte.
+ * Resolves at the first signal. Call it before starting anything: a program that waits for the
+ * ready line may send a signal at once.
  */
 export function stopSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
@@ -18,7 +17,7 @@ export function stopSignal(): Promise<NodeJS.Signals> {
       process.on(name, (signal) => {
         if (!first) process.exit(130);
         first = false;
-        process.stderr.write(`${signal}: finishing what is under way\n`);
+        process.stderr.write(`${signal}: finishing requests in progress\n`);
         resolve(signal);
       });
     }
@@ -31,7 +30,7 @@ export async function untilStopped(
 ): Promise<never> {
   await stopped;
   setTimeout(() => {
-    process.stderr.write('stopped with work under way; it resumes at the next start\n');
+    process.stderr.write('stopped before all work was done; it resumes at the next start\n');
     process.exit(0);
   }, STOP_WITHIN_MS);
   await close();

@@ -110,8 +110,8 @@ Example:
 
 const scrubOptions = {
   ...flags({
-    rate: option.size('64MiB', 'bytes read in a second, at most', { minimum: '1KiB' }),
-    dryRun: option.boolean(false, 'report damage and change nothing'),
+    rate: option.size('64MiB', 'most bytes to read per second', { minimum: '1KiB' }),
+    dryRun: option.boolean(false, 'report damage and repair nothing'),
   }),
   ...jsonOption,
 };

@@ -13,10 +13,9 @@ import type { FastifyInstance } from 'fastify';
 import type { Limits } from '../options.js';
 
 /**
- * The connections of HTTP clients, from the first to the shutdown: a bounded number, and one
- * request at a time on each.
- * When one too many comes, the one that has been without a request for longest is closed,
- * or else the download whose client has been stalled for longest.
+ * The connections of HTTP clients, until shutdown: a bounded number, with one request at a time on
+ * each. When one too many arrives, the connection that has been idle longest is closed, or else the
+ * download that has been stalled longest.
  */
 
 type RequestHandler = (request: IncomingMessage, response: ServerResponse) => void;

@@ -5,9 +5,9 @@ import { LRUCache } from 'lru-cache';
 import type { Dispatcher, Pool } from 'undici';
 
 /**
- * Hands a request on to the gateway whose business it is, as the client sent it: that one asks
- * for keys and keeps the limits. One hop: a request that was handed on is answered or refused.
- * For requests whose answers are short.
+ * Forwards a request unchanged to the gateway responsible for it, which checks API keys and limits.
+ * One hop: a forwarded request is answered or refused, never forwarded again. For requests with
+ * short answers.
  */
 
 export const FORWARDED_HEADER = 'stevedore-forwarded';

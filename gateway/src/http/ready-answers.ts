@@ -7,15 +7,13 @@ import { LRUCache } from 'lru-cache';
 import { type HostNames, isHost } from '../access/origins.js';
 
 /**
- * Answers to downloads that were given before, ready to be sent again: a request for
- * the same URL that asks for the whole of a file whose bytes are in memory gets the head
- * that the route made, with the time, the request's id and the age until which it may be
- * kept as they are now. Framework, routing, signature and FileMap are not asked again.
+ * Repeats earlier answers to downloads. A request for the same URL and the whole file, while its
+ * bytes are in memory, gets the headers that the route made, with a new date, request id and age.
+ * It passes neither framework, routing and signature check nor FileMap.
  *
- * What makes a request different from the one before (a range, a condition, a key, an
- * origin, a body, a second host, an older HTTP) goes to the route, and so does everything
- * once the file is no longer in memory, was deleted, or the URL's time is over. Nothing is
- * sent that the route would not have sent.
+ * A request that differs (a range, a condition, an API key, an origin, a body, a second host, an
+ * older HTTP) goes to the route. So does every request once the file has left memory, was deleted,
+ * or the URL has expired. Nothing is sent that the route would not have sent.
  */
 
 export interface ReadyAnswersOptions {

@@ -83,7 +83,7 @@ const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS);
 export class RequestDurations {
   readonly metric = new DurationMetric(
     'stevedore_http_request_duration_seconds',
-    'Time from the head of a request to the end of its answer.',
+    'Time from the headers of a request to the end of its answer.',
   );
   readonly #routes = new Map<string, Map<string, DurationSeries>>();
 

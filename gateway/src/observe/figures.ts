@@ -52,13 +52,13 @@ export const CACHE_GAUGES: readonly Figure<HasCache>[] = [
   ['cache_bytes', 'Bytes in the read cache.', ({ cache }) => cache.bytes],
   [
     'cache_hit_ratio',
-    'Share of reads since the start that the cache answered.',
+    'Share of reads that the cache answered, since the start.',
     ({ cache }) => cache.hitRatio,
     'average',
   ],
   [
     'cache_byte_hit_ratio',
-    'Share of the bytes read since the start that the cache answered.',
+    'Share of bytes read that the cache answered, since the start.',
     ({ cache }) => cache.byteHitRatio,
     'average',
   ],
@@ -79,12 +79,12 @@ export const CACHE_COUNTERS: readonly Figure<HasCache>[] = [
   ],
   [
     'cache_misses_first_total',
-    'Misses of files that had not been read before, as far as is known.',
+    'Misses of files that were not read before, as far as the cache knows.',
     ({ cache }) => cache.missesFirst,
   ],
   [
     'cache_misses_again_total',
-    'Misses of files that had been read before and were evicted.',
+    'Misses of files that were read before and evicted since.',
     ({ cache }) => cache.missesAgain,
   ],
   [
@@ -115,7 +115,7 @@ export const CACHE_COUNTERS: readonly Figure<HasCache>[] = [
   ['cache_evicted_total', 'Files evicted to make room.', ({ cache }) => cache.evicted],
   [
     'cache_rejected_total',
-    'Files not admitted because they were read too seldom.',
+    'Files not admitted because they are read too rarely.',
     ({ cache }) => cache.rejected,
   ],
   [
@@ -125,7 +125,7 @@ export const CACHE_COUNTERS: readonly Figure<HasCache>[] = [
   ],
   [
     'cache_read_ahead_used_bytes_total',
-    'Bytes read ahead that were asked for later.',
+    'Bytes read ahead that were requested later.',
     ({ cache }) => cache.readAhead.usedBytes,
   ],
   [
@@ -135,7 +135,7 @@ export const CACHE_COUNTERS: readonly Figure<HasCache>[] = [
   ],
   [
     'cache_read_ahead_declined_total',
-    'Times that a group was not read ahead because that had not paid before.',
+    'Reads of a group without read-ahead, because earlier read-ahead was not used.',
     ({ cache }) => cache.readAhead.declined,
   ],
 ];

@@ -45,7 +45,7 @@ export function storageMetrics(storage: Storage): MetricsText {
   labelled(
     registry,
     'storage_operations',
-    'Operations since the start, begun (total) and done (success); in bytes where the name ends in Bytes.',
+    'Operations since the start: started (total) and completed (success). Names that end in Bytes count bytes.',
     ['operation', 'count'],
     (gauge) => {
       for (const [operation, counts] of Object.entries(storage.statistics().operations)) {

@@ -11,8 +11,8 @@ import { redactUrl } from './log.js';
 import { addStoreMetrics } from './store-metrics.js';
 
 /**
- * What the gateway shows to the outside: `X-Request-Id` on every answer, a line in
- * the log for every request, and the figures behind `/metrics`.
+ * Observes requests: `X-Request-Id` on every answer, a log line for every request, and the metrics
+ * behind `/metrics`.
  */
 
 export interface ObserveOptions {
@@ -29,7 +29,7 @@ const DOWNLOADS: Figures<UnsentStats> = {
   gauges: [
     [
       'download_unsent_bytes',
-      'Bytes read for downloads that clients have not taken yet.',
+      'Bytes read for downloads and not yet accepted by clients.',
       ({ bytes }) => bytes,
     ],
     ['downloads_stalled', 'Downloads waiting for their clients.', ({ stalled }) => stalled],
@@ -37,12 +37,12 @@ const DOWNLOADS: Figures<UnsentStats> = {
   counters: [
     [
       'downloads_ended_for_stall_total',
-      'Downloads ended because their clients took nothing for too long.',
+      'Downloads closed because their clients stalled for too long.',
       ({ endedForStall }) => endedForStall,
     ],
     [
       'downloads_ended_for_room_total',
-      'Stalled downloads ended to free their memory or their connection.',
+      'Stalled downloads closed early to free memory or a connection.',
       ({ endedForRoom }) => endedForRoom,
     ],
   ],
@@ -89,7 +89,7 @@ function logRequest(log: Logger, request: FastifyRequest, reply: FastifyReply): 
       status: reply.statusCode,
       ms: Math.round(reply.elapsedTime * 100) / 100,
       client: request.ip,
-      // A client that left has got less than was meant for it.
+      // A client that disconnected received less than the whole answer.
       ...(reply.raw.writableFinished ? {} : { aborted: true }),
     },
     'request',

@@ -16,11 +16,7 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
   ['trunks_in_flight', 'Trunks being stored.', (s) => s.trunksInFlight],
   ['large_files_in_flight', 'Large files being stored.', (s) => s.largeFilesInFlight],
   ['uploads_in_flight', 'Uploads whose bytes are arriving.', (s) => s.uploadsInFlight],
-  [
-    'unfinished_uploads',
-    'Uploads in several requests that have begun and not ended.',
-    (s) => s.unfinishedUploads,
-  ],
+  ['unfinished_uploads', 'Resumable uploads that are not finished.', (s) => s.unfinishedUploads],
   ['unfinished_bytes', 'Bytes of unfinished uploads.', (s) => s.unfinishedBytes],
   [
     'unpackable_files',
@@ -34,13 +30,13 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
   ],
   [
     'map_up',
-    '1 while the map of the deployment answers, and without a map.',
+    '1 while the map of the deployment answers; always 1 without a map.',
     (s) => (s.map?.isMapAvailable === false ? 0 : 1),
     'min',
   ],
   [
     'partner_up',
-    '1 while a partner keeps a second copy of what is staged, and without staged copies.',
+    '1 while a partner keeps a second copy of staged files; always 1 without staged copies.',
     (s) => (s.copies && s.copies.state !== 'up' ? 0 : 1),
   ],
   [
@@ -50,13 +46,13 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
   ],
   [
     'held_copies',
-    'Gateways of the deployment whose staged files this one holds a copy of.',
+    'Gateways whose staged files this one holds a copy of.',
     (s) => s.held?.heldCopies ?? 0,
   ],
   ['held_bytes', 'Bytes of copies held for other gateways.', (s) => s.held?.heldBytes ?? 0],
   [
     'container_bytes',
-    'Bytes of the container: staged files, and merged ones that are kept.',
+    'Bytes of the container: staged files and read copies.',
     (s) => s.room.usedBytes,
   ],
   [
@@ -66,7 +62,7 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
   ],
   [
     'container_resume_bytes',
-    'Container bytes below which a full container takes uploads again.',
+    'Container bytes below which a full container accepts uploads again.',
     (s) => s.room.resumeBytes,
   ],
   ['disk_free_bytes', 'Free bytes on the disk of the container.', (s) => s.room.freeBytes, 'min'],
@@ -78,25 +74,21 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
   ],
   [
     'full',
-    '1 while uploads are refused for lack of room.',
+    '1 while uploads are refused for lack of space.',
     (s) => (s.room.full === undefined ? 0 : 1),
     'max',
   ],
   ...CACHE_GAUGES,
   ['fastdfs_connections', 'Open connections to trackers and storages.', (s) => s.connections.open],
-  ['fastdfs_connections_idle', 'Open connections that no call uses.', (s) => s.connections.idle],
+  ['fastdfs_connections_idle', 'Open connections that are idle.', (s) => s.connections.idle],
   ['fastdfs_calls_queued', 'Calls waiting for a connection.', (s) => s.connections.queued],
   [
     'unconfirmed_trunks',
-    'Trunks that too few storages are known to have; this disk keeps their files.',
+    'Trunks not yet confirmed by enough storages; this disk keeps their files.',
     (s) => s.unconfirmedTrunks,
   ],
-  [
-    'open_plans',
-    'Trunks given up that may be in FastDFS all the same.',
-    (s) => s.orphans.openPlans,
-  ],
-  ['damaged_copies', 'Damaged copies of files, which are not read.', (s) => s.damage.quarantined],
+  ['open_plans', 'Abandoned trunks that may still be in FastDFS.', (s) => s.orphans.openPlans],
+  ['damaged_copies', 'Damaged copies of files in quarantine.', (s) => s.damage.quarantined],
 ];
 
 const COUNTERS: Figures<StoreStats>['counters'] = [
@@ -104,8 +96,8 @@ const COUNTERS: Figures<StoreStats>['counters'] = [
   ['uploaded_bytes_total', 'Bytes of acknowledged files.', (s) => s.acknowledgedBytes],
   ['uploads_failed_total', 'Uploads that stored nothing.', (s) => s.failedUploads],
   ['deleted_files_total', 'Files deleted.', (s) => s.deletedFiles],
-  ['reads_total', 'Reads begun, of whole files or ranges.', (s) => s.reads],
-  ['read_bytes_total', 'Bytes that reads asked for.', (s) => s.readBytes],
+  ['reads_total', 'Reads started, of whole files or ranges.', (s) => s.reads],
+  ['read_bytes_total', 'Bytes requested by reads.', (s) => s.readBytes],
   ['reads_failed_total', 'Reads that failed before the first byte.', (s) => s.failedReads],
   [
     'acknowledged_alone_total',
@@ -120,7 +112,7 @@ const COUNTERS: Figures<StoreStats>['counters'] = [
   ...CACHE_COUNTERS,
   [
     'send_retries_total',
-    'Failed attempts to store a trunk or large file, which were retried.',
+    'Failed attempts to store a trunk or large file; each is retried.',
     (s) => s.sendRetries,
   ],
   ['fastdfs_requests_total', 'Requests to trackers and storages.', (s) => s.connections.requests],
@@ -131,25 +123,21 @@ const COUNTERS: Figures<StoreStats>['counters'] = [
   ],
   [
     'fastdfs_requests_repeated_total',
-    'Requests sent again: the server was busy, or the connection dead.',
+    'Requests retried because the server was busy or the connection was dead.',
     (s) => s.connections.repeatedRequests,
   ],
   [
     'orphans_adopted_total',
-    'Trunks found in FastDFS without a record, and adopted.',
+    'Orphaned trunks found in FastDFS and adopted.',
     (s) => s.orphans.adopted,
   ],
   [
     'orphans_deleted_total',
-    'Trunks found in FastDFS without a record, and deleted.',
+    'Orphaned trunks found in FastDFS and deleted.',
     (s) => s.orphans.deleted,
   ],
-  ['damage_found_total', 'Copies of files found damaged.', (s) => s.damage.found],
-  [
-    'damage_repaired_total',
-    'Files with a damaged copy that were repaired.',
-    (s) => s.damage.repaired,
-  ],
+  ['damage_found_total', 'Damaged copies of files found.', (s) => s.damage.found],
+  ['damage_repaired_total', 'Files whose damaged copy was repaired.', (s) => s.damage.repaired],
   ['scrub_walks_total', 'Complete passes of the background scrub.', (s) => s.scrub.walks],
   ['scrub_files_total', 'Copies of files read by the background scrub.', (s) => s.scrub.files],
   ['scrub_bytes_total', 'Bytes read by the background scrub.', (s) => s.scrub.bytes],
@@ -172,7 +160,7 @@ function countEvents(registry: Registry, store: FileStore): () => void {
   const registers = [registry];
   const fill = new Histogram({
     name: 'stevedore_trunk_fill_ratio',
-    help: 'How full stored trunks are, as a share of trunkSize.',
+    help: 'Fill of stored trunks, as a share of trunkSize.',
     buckets: FILL_BUCKETS,
     registers,
   });
@@ -185,19 +173,19 @@ function countEvents(registry: Registry, store: FileStore): () => void {
   });
   const files = new Counter({
     name: 'stevedore_stored_files_total',
-    help: 'Files that were stored in FastDFS.',
+    help: 'Files stored in FastDFS.',
     labelNames: ['kind'],
     registers,
   });
   const bytes = new Counter({
     name: 'stevedore_stored_bytes_total',
-    help: 'Bytes of trunks and large files that were stored.',
+    help: 'Bytes of trunks and large files stored.',
     labelNames: ['kind'],
     registers,
   });
   const errors = new Counter({
     name: 'stevedore_background_errors_total',
-    help: 'Background errors, by code. They are retried; nothing acknowledged is lost.',
+    help: 'Background errors, by code. The work is retried; nothing acknowledged is lost.',
     labelNames: ['code'],
     registers,
   });

@@ -21,12 +21,12 @@ import { POLICY_UPLOAD } from '../openapi/operations.js';
 import { peerRoutes } from './peers.js';
 import { beginUpload, resumableRoutes, type UploadRoutes } from './resumable.js';
 
-/** Where files are: by their keys, by their FastDFS ids, and where they are uploaded to. */
+/** The routes of files: by key, by FastDFS id, and uploads. */
 
 export interface FileRoutes extends UploadRoutes {
   /** Serves whole trunks by their ids too. */
   readonly serveTrunks: boolean;
-  /** Takes answers that can be given again. */
+  /** Receives answers that can be repeated. */
   readonly ready: ReadyAnswers | undefined;
 }
 

@@ -13,9 +13,10 @@ import type { Answering } from '../http/route.js';
 import { peerCopies } from './peer-copies.js';
 
 /**
- * `/peer/files/KEY`: what the other gateways of a deployment ask for, with a token of the secret
- * that they share through the map. Only this gateway's own files are looked at: a request
- * makes one hop. `/peer/uploads/MARK`: what it has of an upload that another one was sent again. That a file is gone is said with a proof, by the gateway of its key alone.
+ * Routes for the other gateways of a deployment, with a token of the secret that they share through
+ * the map. `/peer/files/KEY` serves only this gateway's own files, so a request makes one hop.
+ * `/peer/uploads/MARK` tells what it has of an upload that was repeated at another gateway. Only
+ * the gateway of a key answers that a file is gone, with a proof.
  */
 
 const ONLY_HERE = { onlyHere: true } as const;

@@ -16,8 +16,8 @@ import { FORWARDED_HEADER, type Forwarder } from '../http/forward.js';
 import { type Answering, type Call, route } from '../http/route.js';
 
 /**
- * Uploads in several requests, by tus 1.0: begun by `POST /uploads`, or `/uploads/NAME` under the
- * policy NAME, and continued at `/uploads/ID`. The id is the key of the file that they become.
+ * Resumable uploads by tus 1.0: begun by `POST /uploads`, or `/uploads/NAME` under the policy NAME,
+ * and continued at `/uploads/ID`. The id is the key of the file that they become.
  */
 
 export interface UploadRoutes {

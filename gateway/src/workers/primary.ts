@@ -21,9 +21,9 @@ import { Shared, type SharedCalls } from './shared.js';
 import { type ProcessFigures, sumStats, Totals } from './totals.js';
 
 /**
- * A gateway of several processes. This one, the primary, has the data directory, the embedded
- * FastDFS and everything that there is once: quotas, console, metrics. Its workers serve the port.
- * One that dies is started again; until then the others serve its files from its directory.
+ * A gateway of several processes. The primary owns the data directory, the embedded FastDFS,
+ * quotas, console and metrics. Its workers serve the port. It restarts a worker that dies; until
+ * then, the others serve that worker's files from its directory.
  */
 
 export interface GatewayOfWorkers {

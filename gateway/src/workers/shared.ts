@@ -12,9 +12,9 @@ import {
 import type { Calls } from './calls.js';
 
 /**
- * What the workers of a gateway must know together: how much a key has used, which uploads are
- * under way, which URLs are spent. The primary counts; a worker asks it, and only about keys
- * that have a limit. What a worker that dies has set aside is given back.
+ * State that the workers of a gateway share: the usage of API keys, uploads in progress, used
+ * one-time URLs. The primary keeps it. A worker asks only about keys that have a limit. If a worker
+ * dies, its reservations are released.
  */
 
 type Limited = Pick<ApiKey, 'id' | 'requestsPerSecond' | 'bytesPerDay'>;

@@ -57,13 +57,13 @@ export class Totals {
     const registers = [this.#own];
     this.#up = new Gauge({
       name: 'stevedore_worker_up',
-      help: '1 while the worker serves; another one has its files meanwhile.',
+      help: '1 while the worker is up; while it is down, other workers serve its files.',
       labelNames: ['worker'],
       registers,
     });
     this.#restarts = new Counter({
       name: 'stevedore_worker_restarts_total',
-      help: 'Times that the worker has ended and was started again.',
+      help: 'Restarts of the worker.',
       labelNames: ['worker'],
       registers,
     });

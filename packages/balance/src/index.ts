@@ -6,6 +6,13 @@ export {
   type ServedIn,
 } from './bearing.js';
 export {
+  type Access,
+  type Accesses,
+  type Costs,
+  costOf,
+  learnedCosts,
+} from './costs.js';
+export {
   type Forecast,
   type Forecaster,
   forecastAll,

@@ -18,7 +18,7 @@ export interface StorageMember {
   readonly active: boolean;
   readonly freeBytes: number;
   readonly totalBytes: number;
-  /** When it was last heard of, as the tracker says; undefined when it does not. */
+  /** Its last heartbeat, according to the tracker; undefined if unknown. */
   readonly heardAt: Date | undefined;
 }
 
@@ -166,7 +166,7 @@ export async function readClusterSecrets(path: string): Promise<readonly string[
   return secrets;
 }
 
-/** What gives the trackers: those that are named, or the embedded node. */
+/** Provides the trackers: those that are named, or the embedded node. */
 export interface Cluster {
   readonly trackers: readonly string[];
   readonly close: () => Promise<void>;

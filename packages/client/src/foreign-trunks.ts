@@ -155,14 +155,14 @@ function readComment(comment: string): Readonly<Record<string, unknown>> {
 }
 
 /**
- * Which slices of trunks that other stores wrote are deleted. A trunk's directory does not
- * tell; a storage of Stevedore does. A stock storage knows no slices at all: a group that
- * denies other slices of the same trunk too is taken for a stock one for a while.
+ * Finds out which slices of other stores' trunks are deleted. A trunk's directory does not record
+ * that; a storage of Stevedore does. A stock storage knows no slices: if a group also denies other
+ * slices of the same trunk, it counts as stock for a while.
  */
 
 const MAX_GROUPS = 1000;
 const STOCK_MS = 600_000;
-/** A slice that was there is not asked for again so soon. */
+/** How long to trust that a slice exists. */
 const ALIVE_MS = 1000;
 const MAX_ALIVE = 10_000;
 /** Other slices that are asked for before a group counts as stock. */

@@ -12,9 +12,9 @@ import { invalidOption } from './options.js';
 import type { Body, PutOptions } from './types.js';
 
 /**
- * Takes bodies in: small ones into memory, as far as the budget goes, all others into a spool
- * file, so that no upload holds more than a few MiB. What was taken is staged or discarded; a
- * body that fails leaves nothing behind.
+ * Receives bodies. Small ones go to memory while the budget lasts, all others to a spool file, so
+ * no upload holds more than a few MiB. A received body is staged or discarded; a body that fails
+ * leaves nothing behind.
  */
 export interface IntakeLimits {
   /** Larger bodies are stored whole, from the spool. */
@@ -44,9 +44,9 @@ export interface StageOptions {
 export const DEFAULT_TYPE = 'application/octet-stream';
 /** Memory that arriving bodies may hold together. */
 const BUDGET_BYTES = 32 * 2 ** 20;
-/** Of it, for bodies that may yet turn out to be large: they must not take it all. */
+/** Share of it for bodies of unknown length, which must not use it all. */
 const UNANNOUNCED_SHARE = 0.25;
-/** What is gathered before a write to the spool. */
+/** Bytes to gather before a write to the spool. */
 const SPOOL_WRITE_BYTES = 128 * 1024;
 
 export class Intake {
@@ -137,8 +137,8 @@ export class Intake {
   }
 
   /**
-   * False if the budget has no share for the bytes: they go to the disk. No upload waits for
-   * memory, so none waits for ever. `share` of the whole may be taken by then, from 0 to 1.
+   * False if the budget has no space for the bytes, which then go to disk. No upload ever waits for
+   * memory. `share` limits the used part of the budget, from 0 to 1.
    */
   hold(bytes: number, share: number): boolean {
     if (this.#heldBytes + bytes > BUDGET_BYTES * share) return false;
@@ -222,7 +222,7 @@ class Taking {
       await spool.finish(this.#sync);
       return { key, meta, size, crc32: spool.crc32, body: undefined, heldBytes: 0, spool };
     }
-    // It went to the disk for want of memory only; its place is the container.
+    // It went to disk only because memory was short; it belongs in the container.
     const bytes = await spool.readBack();
     await spool.discard();
     const about = { key, meta, size, crc32: crc32(bytes), body: [bytes] };

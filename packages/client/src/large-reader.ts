@@ -25,7 +25,7 @@ import type { ByteRange } from './types.js';
 export interface LargeSource {
   /** Bytes of the file; may fail with `not_found` or `storage_unavailable`. */
   read(start: number, length: number): Promise<Buffer>;
-  /** What it gave is not the file. */
+  /** Called if its bytes are not the file's. */
   onDamage(): void;
 }
 
@@ -162,7 +162,7 @@ async function* unchecked(
 function nextFailure(error: unknown, before: unknown, source: LargeSource): unknown {
   if (isStoreError(error, 'aborted')) throw error;
   if (isStoreError(error, 'corrupt')) source.onDamage();
-  // That the bytes are wrong says more than that they could not be had.
+  // Wrong bytes are a more useful error than unavailable ones.
   return isStoreError(before, 'corrupt') ? before : error;
 }
 

@@ -6,7 +6,7 @@ import { type MapRebuildReport, rebuildMap } from './deployment/map-rebuild.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { invalidOption, type OpenOptions, parseStoreOptions } from './options.js';
 
-/** What is done for the map of a deployment by who is none of its servers. */
+/** Maintenance of the map by a process that is not a server of the deployment. */
 
 type MapOptions = Pick<OpenOptions, 'map' | 'trackers' | 'clusterSecretFile'>;
 

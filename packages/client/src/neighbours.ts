@@ -8,12 +8,12 @@ import { Reader, type ReaderOptions } from './reader.js';
 /**
  * The other processes of this machine that share a data directory with this one: each has an
  * origin, a container and a FileMap of its own, and every process reads all of them. A key names
- * its origin, and so its directory. What changes a file is asked of the process that owns it.
+ * its origin, and so its directory. Changes go to the process that owns the file.
  */
 
 export interface NeighbourOptions {
   readonly directory: string;
-  /** Has the owner delete it; false if there is no such file. */
+  /** Asks the owner to delete it; false if there is no such file. */
   readonly delete: (key: string) => Promise<boolean>;
 }
 

@@ -32,7 +32,7 @@ import { dataDirectory, otherWorkers } from './shared-directory.js';
 import { LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
 
-/** A partner that does not have a batch on its disk by then is away. */
+/** A partner that has not acknowledged a batch within this time counts as down. */
 const PARTNER_DEADLINE_MS = 5_000;
 
 /**
@@ -93,13 +93,13 @@ async function openStore(
           }
         : {}),
       connect: async (origin) => {
-        // A server whose files are another's must not merge, compact or delete.
+        // A server whose files were adopted must not merge, compact or delete.
         if (map) deployed = await enter(map, { ...(await identity()), origin }, directory);
         cluster = await startCluster(parsed, secrets, (error) => store?.report(error));
         clients = makeClients(cluster.trackers, secrets[0]);
         return new FastdfsTrunkStore(clients.merging);
       },
-      // Who looks after a directory acknowledges nothing.
+      // Maintenance acknowledges no files.
       ...(parsed.stagedCopies > 1 && !onRebuild
         ? { copies: copiesOf(parsed, directory, started.promise) }
         : {}),
@@ -112,9 +112,9 @@ async function openStore(
       confirmCopies: parsed.confirmCopies,
       scrubBytesPerSecond: parsed.scrubRate,
       sync: parsed.durability === 'sync',
-      // A check that is not to mend must find what there is.
+      // A check without repair must find things as they are.
       ...(onRebuild ? { onRebuild, rebuildsFirst: true, findsOrphans: false } : {}),
-      // Looking after a directory leaves what the map has yet to hear.
+      // Maintenance leaves unpublished changes in the outbox.
       ...(onRebuild && !map ? { hasMap: 'as before' as const } : {}),
       now: Date.now,
       randomFill: (target) => randomFillSync(target),
@@ -183,8 +183,7 @@ async function enter(
 }
 
 /**
- * A store opened to be looked after, not used: for checks, scrubs and rebuilds while
- * no gateway has the directory.
+ * A store opened for maintenance: checks, scrubs and rebuilds while no gateway uses the directory.
  */
 export interface Upkeep extends AsyncDisposable {
   /** Those that the store works with. */
@@ -262,7 +261,7 @@ export async function fillMap(
   }
 }
 
-/** Throws the FileMap away; the next start rebuilds it. Nothing may have the directory. */
+/** Deletes the FileMap; the next start rebuilds it. No process may use the directory. */
 export async function discardFileMap(directory: string): Promise<void> {
   // Without a container there would be nothing to make it from.
   await requireStore(resolve(directory), ['container']);
@@ -276,7 +275,7 @@ export async function discardFileMap(directory: string): Promise<void> {
   }
 }
 
-/** Alone, a store would say of the files of the others that there are none. */
+/** A store that opened alone would answer 404 for the files of the others. */
 async function refuseShared(directory: string): Promise<void> {
   const numbers = await otherWorkers(directory);
   if (numbers.length === 0) return;

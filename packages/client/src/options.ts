@@ -10,11 +10,11 @@ import {
 } from '@stevedore/options';
 import { StoreError } from '@stevedore/staging/errors';
 
-/** The options of `open()`: every one is a flag and an environment variable of the gateway too. */
+/** The options of `open()`. Each is also a flag and an environment variable of the gateway. */
 
 export type Durability = 'sync' | 'os';
 
-/** Of what this process may use, in bytes. */
+/** An eighth of the memory that this process may use, in bytes. */
 function eighthOfMemory(): number {
   const limit = process.constrainedMemory?.() ?? 0;
   const all = totalmem();
@@ -28,113 +28,114 @@ export const storeOptions = {
   ),
   trackers: option.list(
     [],
-    'trackers of a FastDFS cluster, HOST:PORT,...; none: an embedded tracker and storage',
+    'trackers of a FastDFS cluster, HOST:PORT,...; none: run an embedded tracker and storage',
   ),
   map: option.text(
     '',
-    'map of a deployment of several servers, postgres://USER@HOST/DATABASE: with it a key is good at every server',
+    'map of a deployment of several servers, postgres://USER@HOST/DATABASE; with it every server can serve every key',
     { see: 'SCALING.md' },
   ),
   peerUrl: option.text(
     '',
-    'where the other servers of the deployment reach this one, http://10.0.0.5:8080; empty: only merged files are read elsewhere',
+    'URL at which other servers of the deployment reach this one, http://10.0.0.5:8080; none: they can read only its merged files',
     { see: 'SCALING.md' },
   ),
   stagedCopies: option.integer(
     1,
-    'disks that have an upload before it is acknowledged; 2: another gateway of the deployment keeps a copy until the file is merged',
+    'disks that must have an upload before it is acknowledged; 2: another gateway, the partner, keeps a copy until the file is merged',
     { minimum: 1, maximum: 2, see: 'SCALING.md' },
   ),
   partner: option.text(
     '',
-    'the gateway that keeps that copy, http://10.0.0.6:8080; empty: one of the deployment is chosen',
+    'URL of the partner, http://10.0.0.6:8080; none: the deployment chooses one',
     { see: 'SCALING.md' },
   ),
   partnerAway: option.choice(
     'refuse',
     ['refuse', 'alone'],
-    'what happens while it is away: refuse: uploads and deletions are refused; alone: they are acknowledged with one copy',
+    'while the partner is unreachable: refuse uploads and deletions, or acknowledge them with one copy (alone)',
   ),
-  heldSize: option.size('20GiB', 'what copies for other gateways may take on this disk', {
+  heldSize: option.size('20GiB', 'disk space for the copies held for other gateways', {
     minimum: '1MiB',
   }),
-  trackerPort: option.port(0, 'port of the embedded tracker; 0 takes a free one'),
-  storagePort: option.port(0, 'port of the embedded storage; 0 takes a free one'),
+  trackerPort: option.port(0, 'port of the embedded tracker; 0 picks a free one'),
+  storagePort: option.port(0, 'port of the embedded storage; 0 picks a free one'),
   metadataTier: option.boolean(
     false,
-    'the embedded storage keeps small files of FastDFS clients, and slices that are read often, as rows beside their metadata',
+    'let the embedded storage keep small files of FastDFS clients, and frequently read slices, as rows beside their metadata',
     { see: '../packages/tiering/FORMAT.md' },
   ),
   clusterSecretFile: option.text(
     '',
-    'file of the secret that trackers and storages ask for, the embedded ones too; of several, one a line, the first is used',
-    { see: 'OPERATIONS.md#who-may-use-the-ports-of-trackers-and-storages' },
+    'file with the secret that trackers and storages require, the embedded ones too; if it has several lines, the first is used',
+    { see: 'OPERATIONS.md#securing-trackers-and-storages' },
   ),
-  trunkSize: option.size('64MiB', 'longest trunk', { minimum: '1MiB', maximum: '2GiB' }),
-  mergeMaxAge: option.duration('60s', 'longest time that a file waits to be packed', {
+  trunkSize: option.size('64MiB', 'largest size of a trunk', { minimum: '1MiB', maximum: '2GiB' }),
+  mergeMaxAge: option.duration('60s', 'longest time a file waits to be packed into a trunk', {
     minimum: '10ms',
   }),
   idMaxAge: option.duration(
     '7d',
-    'longest time until a file has its FastDFS id; until then trunks that are not full are joined into full ones; 0 gives ids at once and joins nothing',
+    'longest time until a file has its FastDFS id; until then trunks that are not full are joined; 0: ids come at once, nothing is joined',
     { see: 'MERGING.md' },
   ),
   smallFileLimit: option.size(
     '4MiB',
-    'longest file that is packed into a trunk; longer ones are stored whole',
+    'largest file that is packed into a trunk; larger files are stored whole',
     { minimum: '1B', maximum: '16MiB' },
   ),
-  maxFileSize: option.size('1GiB', 'longest file; a longer upload is refused', { minimum: '1B' }),
-  unfinishedAge: option.duration(
-    '1d',
-    'age at which an upload in several requests that was not finished is removed',
-    { minimum: '1s' },
-  ),
+  maxFileSize: option.size('1GiB', 'largest file; a larger upload is refused', { minimum: '1B' }),
+  unfinishedAge: option.duration('1d', 'age at which an unfinished resumable upload is removed', {
+    minimum: '1s',
+  }),
   directMaxWait: option.duration(
     '100ms',
-    'longest time that files put in direct mode are collected',
+    'longest time that direct mode collects files before it writes them',
   ),
   directBuffer: option.size(
     '4MiB',
-    'files put in direct mode that are written without waiting any longer',
+    'bytes that direct mode collects before it writes them at once',
     { minimum: '1B', maximum: '64MiB' },
   ),
   containerSize: option.size(
     '20GiB',
-    'what staged files may take on this disk before uploads are refused',
+    'disk space for staged files; when it is used up, uploads are refused',
     { minimum: '1MiB' },
   ),
-  retain: option.size('1GiB', 'merged files kept on this disk as a read copy'),
+  retain: option.size(
+    '1GiB',
+    'disk space for read copies of files that are already in FastDFS; the oldest go first, 0 keeps none',
+  ),
   confirmCopies: option.integer(
     0,
-    'storages that must have a trunk before its files may leave this disk; 0: two where the group has two or more active ones, else one',
+    'storages that must have a trunk before its files may leave this disk; 0: two if the group has two or more active storages, else one',
     { maximum: 32 },
   ),
   scrubRate: option.size(
     '1MiB',
-    'bytes a second read in the background to verify their checksums, at most; 0 switches it off',
+    'bytes per second that the background scrub reads at most; 0 disables it',
   ),
   cacheSize: option.size(
     `${eighthOfMemory()}B`,
-    'memory for files that were just uploaded or read; 0 keeps none',
+    'memory for the cache of files just uploaded or read; 0 disables it',
     { shown: 'an eighth of the memory' },
   ),
-  cacheFilter: option.boolean(false, 'put a Bloom filter in front of that cache'),
+  cacheFilter: option.boolean(false, 'put a Bloom filter in front of the cache'),
   readAhead: option.size(
     '1MiB',
-    'bytes read at a time for files of one affinity group; 0 reads every file alone',
+    'bytes to read at once for files of one affinity group; 0 reads each file alone',
     { maximum: '16MiB' },
   ),
   durability: option.choice(
     'sync',
     ['sync', 'os'],
-    'what an upload is acknowledged after: sync: it is on disk; os: the operating system has it',
+    'when an upload is acknowledged; sync: it is on disk; os: the operating system has it',
   ),
 } satisfies OptionTable;
 
 export type StoreOptions = OptionValues<typeof storeOptions>;
 
-/** What `open()` takes: any of the options; sizes and durations as numbers or as `64MiB`, `60s`. */
+/** The argument of `open()`. Sizes and durations are numbers, or text like `64MiB` and `60s`. */
 export type OpenOptions = {
   readonly [Name in keyof StoreOptions]?: StoreOptions[Name] | string;
 };
@@ -143,7 +144,7 @@ export function parseStoreOptions(raw: RawOptions): StoreOptions {
   return asStoreError(() => parseOptions(storeOptions, [fromProgram(raw)], checkStoreOptions));
 }
 
-/** Of a program, whose errors are all StoreErrors. */
+/** Runs `parse` and converts an OptionError into a StoreError, for options given by a program. */
 export function asStoreError<Options>(parse: () => Options): Options {
   try {
     return parse();
@@ -156,25 +157,25 @@ export function invalidOption(message: string): StoreError {
   return new StoreError('invalid_option', message);
 }
 
-/** Throws for options that contradict each other; `nameOf` is what an option is called. */
+/** Throws if options contradict each other. `nameOf` gives an option the name the user knows. */
 export function checkStoreOptions(options: StoreOptions, nameOf: (option: string) => string): void {
   if (options.peerUrl !== '' && !/^https?:\/\/[^/]/.test(options.peerUrl)) {
     throw new OptionError(
-      `${nameOf('peerUrl')}: "${options.peerUrl}" is no URL; write it like http://10.0.0.5:8080`,
+      `${nameOf('peerUrl')}: "${options.peerUrl}" is not a URL; write it like http://10.0.0.5:8080`,
     );
   }
   if (options.peerUrl !== '' && options.map === '') {
-    throw new OptionError(`${nameOf('peerUrl')} is for servers with a ${nameOf('map')}`);
+    throw new OptionError(`${nameOf('peerUrl')} needs ${nameOf('map')}`);
   }
   if (options.stagedCopies > 1 && options.map === '') {
-    throw new OptionError(`${nameOf('stagedCopies')} 2 is for servers with a ${nameOf('map')}`);
+    throw new OptionError(`${nameOf('stagedCopies')} 2 needs ${nameOf('map')}`);
   }
   if (options.partner !== '' && options.stagedCopies === 1) {
-    throw new OptionError(`${nameOf('partner')} is for ${nameOf('stagedCopies')} 2`);
+    throw new OptionError(`${nameOf('partner')} needs ${nameOf('stagedCopies')} 2`);
   }
   if (options.partner !== '' && !/^https?:\/\/[^/]/.test(options.partner)) {
     throw new OptionError(
-      `${nameOf('partner')}: "${options.partner}" is no URL; write it like http://10.0.0.6:8080`,
+      `${nameOf('partner')}: "${options.partner}" is not a URL; write it like http://10.0.0.6:8080`,
     );
   }
   const trunkSize = nameOf('trunkSize');

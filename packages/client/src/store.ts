@@ -338,7 +338,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       return await traced(readChannel, () => ({ store: this, key, bytes }), read);
     } catch (error) {
       counts.failedReads += 1;
-      // What a read finds when the store is closed beneath it says nothing about the file.
+      // If the store closes during a read, the error says nothing about the file.
       this.#throwIfClosed(error);
       throw error;
     }
@@ -381,7 +381,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     });
   }
 
-  /** Background trouble must not end the process for want of a listener, nor go unseen. */
+  /** A background error must not end the process if there is no listener, nor go unseen. */
   report(error: Error): void {
     if (this.listenerCount('error') > 0) this.emit('error', error);
     else process.emitWarning(error);

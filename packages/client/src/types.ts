@@ -7,7 +7,9 @@ import type { HeldCopies, HeldStats, StagingEvents, StagingStats } from '@steved
 import type { StorageMember } from './cluster.js';
 import type { Deployment, DeploymentStats } from './deployment/deployment.js';
 
-/** What `open()` and `connect()` give: the contract between the SDK and everything built on it. */
+/**
+ * What `open()` and `connect()` return: the contract between the SDK and everything built on it.
+ */
 
 /** Bytes, or anything that yields them. A string is stored as UTF-8. */
 export type Body =
@@ -21,33 +23,32 @@ export type Body =
 
 export interface PutOptions {
   /**
-   * The client's name for the file: kept and given back, never used as a path. Default: that of a
-   * File.
+   * The client's name for the file: stored and returned, never used as a path. Default: the name of
+   * a File.
    */
   readonly name?: string;
-  /** Media type; default: that of a Blob or File, else `application/octet-stream`. */
+  /** Media type. Default: the type of a Blob or File, else `application/octet-stream`. */
   readonly type?: string;
-  /** Affinity group: files of one group are stored next to each other. */
+  /** Affinity group: files of one group are stored side by side. */
   readonly group?: string;
-  /** From then on the file is gone. */
+  /** When the file expires. */
   readonly expiresAt?: Date;
-  /** Less than the store's own durability, where less will do. */
+  /** Asks for less than the store's own durability. */
   readonly durability?: 'sync' | 'os';
   /** 16 bytes that mark the upload, for `findOnce`. */
   readonly once?: Uint8Array;
   /**
-   * staged (the default): acknowledged once it is safe on this machine, stored in FastDFS
-   * later. direct: not kept here at all; collected with others for a moment, written
-   * group by group, and acknowledged once FastDFS has it. The receipt then has the file's
-   * id, which is its key too: there is no other. A file that is written without
-   * companions of its group keeps neither name nor type.
+   * staged (the default): acknowledged once it is safe on this machine, stored in FastDFS later.
+   * direct: not kept here; collected with others for a moment, written group by group, and
+   * acknowledged once FastDFS has it. The receipt then has the file's FastDFS id, which is also its
+   * key. A file that is alone in its group keeps neither name nor type.
    */
   readonly mode?: 'staged' | 'direct';
-  /** Bytes the body must have; another count is refused with `length_mismatch`. */
+  /** Exact length of the body; any other is refused with `length_mismatch`. */
   readonly size?: number;
   /** Refuses a longer body with `too_large`, at once; default `maxFileSize`. */
   readonly maxBytes?: number;
-  /** The body is a Buffer that nobody changes from now on: memory keeps it without a copy. */
+  /** The body is a Buffer that nobody will change: the store keeps it without a copy. */
   readonly transfer?: boolean;
   readonly signal?: AbortSignal;
 }
@@ -58,7 +59,7 @@ export interface PutPart
 }
 
 export interface PutAllOptions {
-  /** One group for all parts; a function is asked after the last part has been read. */
+  /** One group for all parts; a function is called after the last part has been read. */
   readonly group?: string | (() => string | undefined);
   readonly durability?: 'sync' | 'os';
   readonly once?: Uint8Array;
@@ -74,8 +75,8 @@ export type FileState = 'staged' | 'packing' | 'merged';
 
 export interface Receipt {
   /**
-   * 22 characters; a capability: anyone who has it can read the file. For a file that was put
-   * in direct mode its FastDFS id.
+   * 22 characters, a capability: anyone who has it can read the file. In direct mode, the FastDFS
+   * id.
    */
   readonly key: string;
   readonly name: string;
@@ -88,16 +89,16 @@ export interface Receipt {
   readonly group?: string;
   readonly expiresAt?: Date;
   /**
-   * The FastDFS id, once merged: a slice id, or a plain id for a large file. An upload in
-   * direct mode has it at once.
+   * The FastDFS id, once merged: a slice id, or a plain id for a large file. In direct mode it is
+   * known at once.
    */
   readonly fileId?: string;
 }
 
-/** What is known of a file that is there. */
+/** What is known of an existing file. */
 export type FileInfo = Receipt;
 
-/** First and last byte wanted, both counted from 0 and included. */
+/** First and last byte, both counted from 0 and included. */
 export interface ByteRange {
   readonly start: number;
   readonly end: number;
@@ -110,23 +111,22 @@ export interface ReadOptions {
 
 export interface GetOptions {
   readonly signal?: AbortSignal;
-  /** True: no other server of the deployment is asked. For requests that come from one. */
+  /** True: asks no other server of the deployment. For requests that come from one. */
   readonly onlyHere?: boolean;
 }
 
-/** An existing file, ready to be read. Nothing is read before one of the methods is called. */
+/** An existing file, ready to be read. It reads nothing until you call one of the methods. */
 export interface StoredFile extends Omit<FileInfo, 'key'> {
   /** Absent for a file asked for by a FastDFS id whose key this store does not know. */
   readonly key?: string;
   /** Strong entity tag, with its quotes. */
   readonly etag: string;
   /**
-   * The bytes: a Buffer when the file is small, a stream when it is not. Resolves
-   * once the file is known to be readable (small files: verified against their
-   * CRC-32), so that a server can still answer with an error. Of a large file every
-   * block is checked against its checksum before it is given out.
-   * A Buffer may be the one that other readers are given from memory: it must not be
-   * changed or transferred. What the other methods give is the caller's own.
+   * The bytes: a Buffer for a small file, a stream for a large one. Resolves once the file is known
+   * to be readable (small files: verified against their CRC-32), so that a server can still answer
+   * with an error. Every block of a large file is verified before it is emitted. The Buffer may be
+   * shared with other readers: do not change or transfer it. The results of the other methods
+   * belong to the caller.
    */
   content(options?: ReadOptions): Promise<Buffer | Readable>;
   /** All bytes (or the range) in memory, verified. */
@@ -137,29 +137,29 @@ export interface StoredFile extends Omit<FileInfo, 'key'> {
   web(options?: ReadOptions): ReadableStream<Uint8Array>;
 }
 
-/** A small file whose bytes are in memory, held against their checksum when they came there. */
+/** A small file in memory, verified when it was loaded. */
 export interface CachedFile {
   readonly key: string;
   readonly bytes: Buffer;
-  /** Unix milliseconds from which on there is no such file; Infinity for one without end. */
+  /** When the file expires, in Unix milliseconds; Infinity if never. */
   readonly expiresAt: number;
 }
 
 /**
- * Files in memory, for a server that answers the same requests again and again: no I/O,
- * and nothing to wait for. A file that is given stays the same object while it is kept.
+ * Files in memory, for a server that answers the same requests repeatedly: no I/O and no waiting. A
+ * cached file is always the same object.
  */
 export interface CachedFiles {
   /**
-   * Undefined when it is not there; the file may exist all the same. `known` is what the caller
-   * has just found out about the file: then it is not looked up again.
+   * Undefined if it is not in memory; the file may still exist. Pass `known` if you have just
+   * looked the file up, to save another lookup.
    */
   get(key: string, known?: Pick<StoredFile, 'expiresAt'>): CachedFile | undefined;
   /** True if its bytes are in memory; does not count as a use. */
   has(key: string): boolean;
   /**
-   * True while `get` would give this file again, if its time is not over. Cheaper, but the
-   * file does not count as used: a caller that keeps using one calls `get` now and then.
+   * True while `get` would return this file again, unless it has expired. It is cheaper than `get`,
+   * but does not count as a use: a caller that keeps using a file calls `get` now and then.
    */
   isCurrent(file: CachedFile): boolean;
   /** Counts a read: the bytes were sent. */
@@ -171,12 +171,12 @@ export interface BeginOptions extends Pick<PutOptions, 'name' | 'type' | 'group'
   readonly ttlMs?: number;
   /** 16 bytes that mark the upload, for `findOnce`, once it is a file. */
   readonly once?: Uint8Array;
-  /** Up to 8 KiB of the caller's own words, given back by `find`. */
+  /** Up to 8 KiB of the caller's own text, returned by `find`. */
   readonly note?: string;
 }
 
 export interface UnfinishedUpload {
-  /** The key of the file that it will be; good for nothing but these calls until then. */
+  /** The key of the future file; until then, only these calls accept it. */
   readonly id: string;
   readonly name: string;
   readonly type: string;
@@ -191,21 +191,20 @@ export interface UnfinishedUpload {
 }
 
 /**
- * Uploads in several requests. They stay on this server's disk, over restarts too, until they
- * are finished, removed, or older than `unfinishedAge`. All reject with `not_found` for an
- * upload that is not there.
+ * Resumable uploads. They stay on this server's disk, across restarts, until they are finished,
+ * removed, or older than `unfinishedAge`. All calls reject with `not_found` for an unknown upload.
  */
 export interface UnfinishedUploads {
   readonly maxAgeMs: number;
   begin(options?: BeginOptions): Promise<UnfinishedUpload>;
   find(id: string): UnfinishedUpload | undefined;
-  /** The same once all calls for it that are under way have ended. */
+  /** The same, once all running calls for it have ended. */
   settled(id: string): Promise<UnfinishedUpload | undefined>;
   /**
-   * Adds bytes and resolves with the new offset: they are durable. If the body fails, what came
-   * of it before is kept, unless there is a `check`: it is called behind the last byte, and what
-   * it throws, or a body that fails, takes all bytes of the call back.
-   * Rejects with `offset_mismatch` if there are more or fewer bytes than `offset`, `too_large`.
+   * Appends bytes and resolves with the new offset once they are durable. If the body fails, the
+   * bytes that arrived are kept. With `check`, which is called after the last byte, none are kept
+   * if the body fails or `check` throws. Rejects with `too_large`, and with `offset_mismatch` if
+   * the upload has more or fewer bytes than `offset`.
    */
   append(
     id: string,
@@ -217,18 +216,21 @@ export interface UnfinishedUploads {
   declareSize(id: string, size: number): Promise<void>;
   /** The bytes from `start` to before `end`; `end` is the offset by default. */
   read(id: string, start?: number, end?: number): AsyncIterable<Uint8Array>;
-  /** Makes it a file, under its id as the key. Rejects with `length_mismatch` before its end. */
+  /**
+   * Turns it into a file; the id becomes the key. Rejects with `length_mismatch` if bytes are
+   * missing.
+   */
   finish(id: string): Promise<Receipt>;
   remove(id: string): Promise<void>;
 }
 
 export interface Readiness {
   readonly ready: boolean;
-  /** Can files be acknowledged durably now? */
+  /** True if files can be acknowledged durably now. */
   readonly accepting: boolean;
-  /** Does a tracker answer? */
+  /** True if a tracker answers. */
   readonly trackerReachable: boolean;
-  /** What stands in the way, for people; empty when ready. */
+  /** Reasons why it is not ready, as text; empty if it is. */
   readonly problems: readonly string[];
 }
 
@@ -243,10 +245,10 @@ export interface StoreStats extends Omit<StagingStats, StagedCounters> {
   /** Since the store was opened: files acknowledged, and their bytes. */
   readonly acknowledgedFiles: number;
   readonly acknowledgedBytes: number;
-  /** Calls of `put` and `putAll` that stored nothing. */
+  /** Failed calls of `put` and `putAll`. */
   readonly failedUploads: number;
   readonly deletedFiles: number;
-  /** Reads begun, of whole files or ranges, and their bytes. */
+  /** Reads started, of whole files or ranges, and their bytes. */
   readonly reads: number;
   readonly readBytes: number;
   readonly failedReads: number;
@@ -264,22 +266,25 @@ export interface FileStoreEvents extends StagingEvents {
   refused: [Error];
 }
 
-/** What every store can do, whether it stages files itself or a gateway does it: `connect()`. */
+/**
+ * What every store can do, whether it stages files itself (`open()`) or a gateway does
+ * (`connect()`).
+ */
 export interface Store extends AsyncDisposable {
   /** Resolves once the file is durable. Rejects with StoreError and leaves nothing behind. */
   put(body: Body, options?: PutOptions): Promise<Receipt>;
   /**
-   * Stores several files or none. Parts are pulled one after another, each body
-   * read to its end before the next part is asked for.
+   * Stores all of the files or none. Parts are pulled one after another: each body is read to its
+   * end before the next part.
    */
   putAll(
     parts: Iterable<PutPart> | AsyncIterable<PutPart>,
     options?: PutAllOptions,
   ): Promise<Receipt[]>;
   /**
-   * The files of the upload that was marked so, within the last day unless told otherwise, at any
-   * server of the deployment; none if there is none, and then the upload is this server's to
-   * make. Rejects with `storage_unavailable` where the one that may have it cannot be asked.
+   * The files of the upload with this mark, at any server of the deployment, within the last day by
+   * default. Empty if there is none; this server then makes the upload. Rejects with
+   * `storage_unavailable` if the server that may have it does not answer.
    */
   findOnce(
     once: Uint8Array,
@@ -289,25 +294,25 @@ export interface Store extends AsyncDisposable {
   get(id: string, options?: GetOptions): Promise<StoredFile>;
   stat(id: string, options?: GetOptions): Promise<FileInfo>;
   /**
-   * `id` as for `get`. Rejects with `not_found` if there is none (any more), and `invalid_id`
-   * for a whole trunk. A slice of a trunk that another store, or direct mode, has written is
-   * deleted by the storage: one of Stevedore does that, a stock one does not know slices.
+   * `id` as for `get`. Rejects with `not_found` if the file does not exist, and `invalid_id` for a
+   * whole trunk. A slice of a trunk that another store or direct mode wrote is deleted by the
+   * storage: Stevedore's storages can do that, stock ones do not know slices.
    */
   delete(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<void>;
-  /** Uploads in several requests; a store may have no such thing. */
+  /** Resumable uploads, if the store supports them. */
   readonly unfinished?: UnfinishedUploads;
   /** The FastDFS id, once the file is in a trunk that stays: after `idMaxAge` at the latest. */
   settled(key: string, options?: { readonly signal?: AbortSignal }): Promise<string>;
   ready(): Promise<Readiness>;
-  /** Takes no more calls, finishes what is in progress. What is acknowledged stays staged. */
+  /** Refuses new calls and finishes those in progress. Acknowledged files stay staged. */
   close(): Promise<void>;
 }
 
-/** What `open()` gives: a store that stages files on this machine's disk. */
+/** What `open()` returns: a store that stages files on this machine's disk. */
 export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
-  /** `HOST:PORT` of the trackers it works with: those named, or the embedded one. */
+  /** `HOST:PORT` of the trackers: those you named, or the embedded one. */
   readonly trackers: readonly string[];
-  /** What of it is in memory; a store may have no such thing. */
+  /** Files in memory, if the store supports it. */
   readonly cached?: CachedFiles;
   /** The server's part in a deployment; undefined without a map. */
   readonly deployment?: Pick<
@@ -323,7 +328,7 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
     /** To be called when one of them has started again. */
     readonly lookAgain: () => void;
   };
-  /** Merges all that is staged now, whatever its age; resolves when it is stored. */
+  /** Merges all staged files now, whatever their age; resolves when they are stored. */
   flush(options?: { readonly signal?: AbortSignal }): Promise<void>;
   /** The storages that the trackers know now. Rejects with `storage_unavailable`. */
   cluster(): Promise<readonly StorageMember[]>;

@@ -33,7 +33,7 @@ export interface UploadsParts {
   readonly throwIfClosed: () => void;
   /** Resolves once the file has its FastDFS id. */
   readonly merged: (key: string, signal: AbortSignal) => Promise<unknown>;
-  /** Files that were just acknowledged are soon asked for. */
+  /** Files that were just acknowledged are likely to be read soon. */
   readonly cache: FileCache;
 }
 
@@ -78,7 +78,7 @@ export class Uploads {
   }
 
   put(body: Body, options: PutOptions = {}): Promise<Receipt> {
-    // As few calls as there can be: every file comes through here.
+    // Few calls, because every file passes through here.
     if (!putChannel.hasSubscribers) return this.#put(body, options);
     const { name, type, group } = options;
     const message: PutMessage = { store: this.#parts.store, name, type, group };
@@ -155,7 +155,7 @@ export class Uploads {
     }
   }
 
-  /** What was taken is safe when it resolves, as far as it is to be. */
+  /** Resolves once the received files are durable, as far as requested. */
   async #stage(taken: readonly Taken[], how: StageOptions): Promise<NewFile[]> {
     const files = await this.#intake.stage(taken, how, this.#parts.now());
     if (this.#parts.staging.copies) await this.#secondCopies(files);

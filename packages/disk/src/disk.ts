@@ -118,3 +118,21 @@ export function decoratedFile(file: DiskFile, changed: Partial<DiskFile>): DiskF
     ...changed,
   };
 }
+
+/** The disk with every file that is opened decorated. */
+export function decoratedDisk(disk: Disk, decorate: (file: DiskFile) => DiskFile): Disk {
+  return {
+    create: async (path, isWrittenOnce) => decorate(await disk.create(path, isWrittenOnce)),
+    openToRead: async (path) => decorate(await disk.openToRead(path)),
+    openToUpdate: async (path) => decorate(await disk.openToUpdate(path)),
+    makeLink: (target, path) => disk.makeLink(target, path),
+    readLink: (path) => disk.readLink(path),
+    rename: (from, to) => disk.rename(from, to),
+    unlink: (path) => disk.unlink(path),
+    exists: (path) => disk.exists(path),
+    makeDirectory: (path) => disk.makeDirectory(path),
+    syncDirectory: (path) => disk.syncDirectory(path),
+    list: (path) => disk.list(path),
+    space: (path) => disk.space(path),
+  };
+}

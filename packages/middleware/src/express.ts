@@ -5,9 +5,9 @@ import type { UploadRules } from './core/upload/policy.js';
 import { asHttpError, type FilesOptions, MountedFiles } from './mounted-files.js';
 
 /**
- * For Express, 4 or 5, and for whatever else takes its middleware. Errors go to `next`,
- * with the `status` and `headers` that Express answers with; `problems()` answers them as
- * problem+json instead.
+ * For Express 4 and 5, and frameworks that accept its middleware. Errors go to `next`, with the
+ * `status` and `headers` that Express answers with; `problems()` answers them as problem+json
+ * instead.
  */
 
 export { type HandlerOptions, httpHandler as files } from './http.js';
@@ -34,7 +34,9 @@ export type Middleware = (request: ExpressRequest, response: ServerResponse, nex
 
 type Options = Omit<FilesOptions, 'store'>;
 
-/** Stores what the request brings, then goes on with the receipts in `request.stored`. */
+/**
+ * Stores the request's files, then calls the next handler with the receipts in `request.stored`.
+ */
 export function upload(store: Store, policy: UploadRules = {}, options: Options = {}): Middleware {
   const files = new MountedFiles({ ...options, store, policy });
   return (request, response, next) => {
@@ -77,7 +79,7 @@ export function remove(store: Store, options: { readonly parameter?: string } = 
   };
 }
 
-/** Answers the errors of the others, and multer's, as problem+json; hands on all the rest. */
+/** Answers errors of these handlers, and multer's, as problem+json; passes on all others. */
 export function problems(store: Store) {
   const files = new MountedFiles({ store });
   return (error: unknown, request: ExpressRequest, response: ServerResponse, next: Next): void => {

@@ -26,7 +26,7 @@ export type { FilesOptions, UploadRules };
 export interface FastifyFilesOptions extends FilesOptions {
   /** Whether files may be deleted through it; default false. */
   readonly allowDelete?: boolean;
-  /** Hooks before everything: who may. */
+  /** Hooks that run before everything, for access control. */
   readonly onRequest?: onRequestAsyncHookHandler | onRequestAsyncHookHandler[];
   /** Called after each upload; what it returns is the answer instead of the receipts. */
   readonly onStored?: (
@@ -117,7 +117,7 @@ export function download(store: Store, options: Omit<FilesOptions, 'store' | 'po
     sendFile(files, request, reply, key);
 }
 
-/** In this scope bodies are left to the routes, whatever their type. */
+/** Leaves bodies to the routes of this scope, whatever their type. */
 export function streamBodies(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));

@@ -18,17 +18,17 @@ export type { FilesOptions };
 export type FileAction = 'upload' | 'read' | 'delete';
 
 export interface HandlerOptions extends FilesOptions {
-  /** Where it is: `/files` by default; `/` for a server that has nothing else. */
+  /** Path of the files. Default: `/files`; use `/` for a server that serves nothing else. */
   readonly path?: string;
   /** Whether files may be deleted through it; default false. */
   readonly allowDelete?: boolean;
-  /** Asked before anything is done; false is 403. Default: everybody may. */
+  /** Called before anything is done; return false for 403. Default: everyone is allowed. */
   readonly authorize?: (
     request: IncomingMessage,
     action: FileAction,
     key: string | undefined,
   ) => boolean | Promise<boolean>;
-  /** Called after each upload and before its answer; what it throws is the answer. */
+  /** Called after each upload and before its answer. If it throws, that is the answer. */
   readonly onStored?: (
     receipts: readonly Receipt[],
     request: IncomingMessage,
@@ -40,7 +40,7 @@ export interface HandlerOptions extends FilesOptions {
 export type NodeHandler = (
   request: IncomingMessage,
   response: ServerResponse,
-  /** For what is not under the path; without it that is 404. */
+  /** Handles requests outside the path. Default: 404. */
   next?: () => void,
 ) => void;
 

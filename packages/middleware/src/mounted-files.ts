@@ -22,7 +22,7 @@ export interface FilesOptions {
   readonly limits?: Partial<Omit<TransferLimits, 'maxFileBytes'>>;
   /** Types shown in place although a browser might run them, such as `text/html`. */
   readonly inlineTypes?: readonly string[];
-  /** Answers with files are kept by the browser that asked alone; default false. */
+  /** Marks answers with files `private`: only the browser may cache them. Default: false. */
   readonly private?: boolean;
   /** `Cross-Origin-Resource-Policy` of files: whose pages may show them; default `same-site`. */
   readonly resourcePolicy?: ResourcePolicy;

@@ -13,8 +13,6 @@ export {
 } from './commands/authentication.js';
 export { activeTest, type FileName, quit } from './commands/shared.js';
 export * from './commands/storage-file.js';
-export * from './commands/storage-file.js';
-export * from './commands/storage-file.js';
 export * from './commands/storage-metadata.js';
 export {
   type MigrationAction,
@@ -22,7 +20,6 @@ export {
   migrationControl,
   migrationRoom,
 } from './commands/storage-migration.js';
-export * from './commands/storage-peer.js';
 export * from './commands/storage-peer.js';
 export * from './commands/storage-sync.js';
 export {

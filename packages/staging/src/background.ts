@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * Background work and its errors. Errors from before a listener can be attached are reported once
- * one can be; after the store begins to close, none is reported.
+ * Background work and its errors. Errors that occur before a caller can attach a listener are
+ * reported once it can. Once the store begins to close, no error is reported.
  */
 export class Background {
   readonly #tell: (error: Error) => void;
@@ -24,7 +24,7 @@ export class Background {
     else this.#tell(error);
   }
 
-  /** Late enough for the caller to have begun to listen. */
+  /** Runs after the caller has had a chance to attach a listener. */
   tellSoon(): void {
     setImmediate(() => {
       const early = this.#early ?? [];
@@ -39,7 +39,7 @@ export class Background {
     });
   }
 
-  /** Repeats the work until all is closed; one run at a time. */
+  /** Repeats the work until the store closes, one run at a time. */
   every(ms: number, work: () => Promise<unknown>): void {
     let running = false;
     const timer = setInterval(() => {
@@ -61,7 +61,7 @@ export class Background {
   }
 }
 
-/** Work of which one run is under way at a time, until it is stopped. */
+/** Work that runs one at a time until it is stopped. */
 export abstract class BackgroundTask<Result = void> {
   readonly #stopped = new AbortController();
   #running: Promise<Result> | undefined;
@@ -70,13 +70,13 @@ export abstract class BackgroundTask<Result = void> {
     return this.#stopped.signal;
   }
 
-  /** Ends the run under way and resolves at its end. */
+  /** Stops the current run and resolves when it has ended. */
   async stop(): Promise<void> {
     this.#stopped.abort();
     await this.#running?.catch(() => undefined);
   }
 
-  /** The run under way, or a new one. */
+  /** The current run, or a new one. */
   protected runOnce(work: () => Promise<Result>): Promise<Result> {
     this.#running ??= work().finally(() => {
       this.#running = undefined;

@@ -15,11 +15,10 @@ import { isRebuilt } from './repair/rebuild.js';
 import type { Staging } from './staging.js';
 
 /**
- * The staging directory of another process of this machine, read while that process writes to
- * it, and after it has died. SQLite's log (WAL) lets other processes read: what its owner has
- * acknowledged is seen at once, and so is what it has deleted. Segments come and go meanwhile:
- * bytes count only if they have the CRC-32 of their row, and the row is asked for again where
- * they do not. Nothing is written.
+ * Reads the staging directory of another process on this machine, while that process runs and after
+ * it has died. SQLite's log (WAL) lets other processes read, so files that the owner acknowledged
+ * or deleted are seen at once. Segments may be removed meanwhile: if bytes do not match the CRC-32
+ * of their row, the row is looked up again. Nothing is written.
  */
 
 /** What a reader needs of staging: of this process's own, or of a neighbour's. */

@@ -47,10 +47,10 @@ const LISTING_GRACE_MS = 300_000;
 const COMPACTION_BYTES_PER_SECOND = 8 * 2 ** 20;
 
 /**
- * Staging: files are acknowledged once they are durable in the container, readable
- * from then on, and merged into trunks in the background. What it promises: once
- * acknowledged, never lost, never altered, readable at every moment. It opens its parts,
- * tells each what it needs of the others, and closes them; callers use the parts.
+ * Staging: files are acknowledged once they are durable in the container, readable from then on,
+ * and merged into trunks in the background. Once acknowledged, a file is never lost, never altered,
+ * and always readable. Staging opens its parts, connects them and closes them; callers use the
+ * parts.
  */
 export class Staging extends EventEmitter<StagingEvents> {
   readonly fileMap: FileMap;

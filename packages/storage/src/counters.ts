@@ -1,4 +1,4 @@
-import { type Disk, type DiskFile, decoratedFile } from '@stevedore/disk';
+import { type Disk, type DiskFile, decoratedDisk, decoratedFile } from '@stevedore/disk';
 import {
   CommandCode,
   type ConnectionCounts,
@@ -87,26 +87,18 @@ export class StorageCounters {
 
   /** The disk, with what is opened, read and written on it counted. */
   counting(disk: Disk): Disk {
-    const file = async (opening: Promise<DiskFile>): Promise<DiskFile> => {
-      const opened = await this.#tried('fileOpen', opening);
-      return decoratedFile(opened, {
-        readAt: (target, position) => this.#tried('fileRead', opened.readAt(target, position)),
-        writeAt: (chunks, position) => this.#tried('fileWrite', opened.writeAt(chunks, position)),
-      });
-    };
+    const counted = decoratedDisk(disk, (file) =>
+      decoratedFile(file, {
+        readAt: (target, position) => this.#tried('fileRead', file.readAt(target, position)),
+        writeAt: (chunks, position) => this.#tried('fileWrite', file.writeAt(chunks, position)),
+      }),
+    );
+    const opened = (opening: Promise<DiskFile>) => this.#tried('fileOpen', opening);
     return {
-      create: (path, isWrittenOnce) => file(disk.create(path, isWrittenOnce)),
-      openToRead: (path) => file(disk.openToRead(path)),
-      openToUpdate: (path) => file(disk.openToUpdate(path)),
-      makeLink: (target, path) => disk.makeLink(target, path),
-      readLink: (path) => disk.readLink(path),
-      rename: (from, to) => disk.rename(from, to),
-      unlink: (path) => disk.unlink(path),
-      exists: (path) => disk.exists(path),
-      makeDirectory: (path) => disk.makeDirectory(path),
-      syncDirectory: (path) => disk.syncDirectory(path),
-      list: (path) => disk.list(path),
-      space: (path) => disk.space(path),
+      ...counted,
+      create: (path, isWrittenOnce) => opened(counted.create(path, isWrittenOnce)),
+      openToRead: (path) => opened(counted.openToRead(path)),
+      openToUpdate: (path) => opened(counted.openToUpdate(path)),
     };
   }
 

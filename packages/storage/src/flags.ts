@@ -4,31 +4,25 @@ import { type OptionTable, option } from '@stevedore/options';
 export const storageFlags = {
   host: option.text(
     '127.0.0.1',
-    'address to listen on, and to reach trackers and members of the group from',
+    'address to listen on, and to connect from to trackers and group members',
   ),
-  port: option.port(23_000, 'port to listen on; 0 takes a free one'),
+  port: option.port(23_000, 'port to listen on; 0 picks a free one'),
   trackers: option.list([], 'trackers to join, HOST:PORT,...'),
-  group: option.text(
-    'group1',
-    'group of storages this one belongs to: letters and digits, 16 at most',
-  ),
+  group: option.text('group1', 'group that the storage belongs to: at most 16 letters and digits'),
   storePaths: option.list(
     ['./stevedore-storage'],
-    'directories that hold the files, DIRECTORY,...; the log of changes is in the first',
+    'directories for the files, DIRECTORY,...; the binlog is in the first',
   ),
-  cacheSize: option.size(
-    '64MiB',
-    'memory for small files that were read; 0 switches the cache off',
-  ),
-  cacheFilter: option.boolean(false, 'put a Bloom filter in front of that cache'),
+  cacheSize: option.size('64MiB', 'memory for the cache of small files; 0 disables it'),
+  cacheFilter: option.boolean(false, 'put a Bloom filter in front of the cache'),
   readAhead: option.size(
     '1MiB',
-    'bytes read at a time for files of one affinity group; 0 reads every file alone',
+    'bytes to read at once for files of one affinity group; 0 reads each file alone',
     { maximum: '64MiB' },
   ),
   writeCopies: option.integer(
     1,
-    'members of the group, itself included, that must have a new file before it is acknowledged; with fewer it is refused and removed, with status 11',
+    'group members, itself included, that must have a new file before it is acknowledged; with fewer, it removes the file and answers status 11',
     { minimum: 1, maximum: 32, see: '../packages/storage/README.md#what-is-promised' },
   ),
 } satisfies OptionTable;

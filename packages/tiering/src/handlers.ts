@@ -1,3 +1,4 @@
+import type { Access } from '@stevedore/balance';
 import {
   CommandCode,
   DownloadFlag,
@@ -7,7 +8,7 @@ import {
 } from '@stevedore/protocol';
 import { type Context, control, type Handler, Payload, StatusError } from '@stevedore/wire';
 import type { Migration } from './migration/migration.js';
-import { type Access, type Costs, costOf } from './scheduler/costs.js';
+import type { DiskCosts } from './scheduler/costs.js';
 import type { RequestClass, Scheduler } from './scheduler/scheduler.js';
 
 /**
@@ -43,7 +44,7 @@ const MEMORY_TIMEOUT_MS = 1000;
 export function scheduled<Session>(
   handler: Handler<Session>,
   scheduler: Scheduler,
-  costs: Costs,
+  costs: DiskCosts,
   /** Largest payload that counts as small. */
   maxSmallBytes: () => number,
   /** What a request without a payload reads or writes; undefined: it is not scheduled. */
@@ -60,7 +61,7 @@ export function scheduled<Session>(
         const handle = async () => handler.handle(body, context);
         return bytes === undefined
           ? handle()
-          : scheduler.run(kind, costOf(costs, access, bytes), handle);
+          : scheduler.run(kind, costs.of(access, bytes), handle);
       },
     };
   }
@@ -73,7 +74,7 @@ export function scheduled<Session>(
       const received: Buffer[] = [];
       while (payload.remaining > 0) received.push(...(await payload.next()));
       const memory = new Payload(inMemory(received), bytes, MEMORY_TIMEOUT_MS);
-      const cost = costOf(costs, access, bytes);
+      const cost = costs.of(access, bytes);
       return scheduler.run(kind, cost, () => handler.handle(head, memory, context));
     },
   };

@@ -26,7 +26,7 @@ export interface TierOptions {
   readonly parameters?: Partial<Omit<Parameters, 'smallFileShare'>>;
   /** Default 1000. */
   readonly intervalMs?: number;
-  /** B_logic. Default 0: it is measured at the first start, with what an access costs. */
+  /** B_logic. Default 0: it is measured at the first start and learnt, with what an access costs. */
   readonly bytesPerSecond?: number;
   /** What a synced write costs beside its bytes, in bytes, where B_logic is given. Default 4096. */
   readonly accessBytes?: number;

@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { OptionError } from '@stevedore/options';
@@ -23,7 +22,8 @@ import type { MigrationStatus } from './migration/status.js';
 import { Upkeep } from './migration/upkeep.js';
 import type { BusyMeter } from './scheduler/alone-moments.js';
 import { Competition } from './scheduler/competition.js';
-import { type Costs, calibrate, costOf } from './scheduler/costs.js';
+import { DiskCosts, openCosts } from './scheduler/costs.js';
+import { DiskMeter } from './scheduler/disk-meter.js';
 import { Scheduler } from './scheduler/scheduler.js';
 import { type TierOptions, type TierSettings, tierSettings } from './tier-options.js';
 import { FastdfsAwayFiles } from './tiers/away-files.js';
@@ -36,7 +36,6 @@ import { Tiers } from './tiers/tiers.js';
  * are rows, and handlers that take their turn.
  */
 
-const CALIBRATION_FILE = '.stevedore-calibrating';
 const CONNECT_TIMEOUT_MS = 2000;
 const IDLE_TIMEOUT_MS = 10_000;
 
@@ -45,7 +44,7 @@ interface TieringParts {
   readonly tiers: Tiers;
   readonly files: TieredFiles;
   readonly scheduler: Scheduler;
-  readonly costs: Costs;
+  readonly costs: DiskCosts;
   readonly migration: Migration;
   readonly ownRoom: OwnRoom;
   readonly elsewhere: Elsewhere | undefined;
@@ -111,11 +110,12 @@ export class Tiering implements StorageBackend {
   }
 
   async close(): Promise<void> {
-    const { migration, upkeep, elsewhere, tiers } = this.#parts;
+    const { migration, upkeep, elsewhere, tiers, costs } = this.#parts;
     // Moves and reads that wait for another group end now.
     await elsewhere?.close();
     await upkeep?.close();
     await migration.close();
+    await costs.close();
     await tiers.close();
   }
 
@@ -154,7 +154,7 @@ export class Tiering implements StorageBackend {
       }
       const record = this.#parts.tiers.placeOf(path);
       if (record?.place === Place.row) {
-        migration.accessed(path, costOf(costs, 'read', record.size), record.size, false);
+        migration.accessed(path, costs.of('read', record.size), record.size, false);
         return record.size;
       }
       if (record?.place === Place.away) return undefined;
@@ -173,13 +173,15 @@ async function openWith(
   settings: TierSettings,
   elsewhere: Elsewhere | undefined,
 ): Promise<TieringParts> {
-  const { environment, disk, storePaths } = given;
+  const { environment, storePaths } = given;
   const clock = (): number => performance.now();
+  const meter = new DiskMeter(clock);
+  const disk = meter.metered(given.disk);
   const now = (): number => environment.now();
   const onError = (error: unknown): void => given.onError(asError(error));
   const away = elsewhere?.away;
-  const tiers = await Tiers.open({ disk, environment, storePaths, away, onError }, settings);
-  const costs = await costsOf(given, settings, clock).catch(async (error: unknown) => {
+  const tiers = await Tiers.open({ disk, environment, storePaths, away, meter, onError }, settings);
+  const costs = await costsOf(given, settings, clock, meter).catch(async (error: unknown) => {
     await tiers.close();
     throw error;
   });
@@ -194,14 +196,14 @@ async function openWith(
     competition: new Competition({
       scheduler,
       intervalMs,
-      diskBytes: (costs.bytesPerSecond * intervalMs) / 1000,
+      diskBytes: () => (costs.bytesPerSecond * intervalMs) / 1000,
       learns: settings.bytesPerSecond === 0,
       parameters,
       busyMeter,
       now: clock,
     }),
     audit: new Audit(disk, dataDirectory(storePaths[0]!), onError),
-    bytesPerSecond: costs.bytesPerSecond,
+    costs,
     ownRoom,
     findRoom: async (bytes) => elsewhere?.rooms.find(bytes, intervalMs),
     orphans: () => upkeep?.orphans ?? 0,
@@ -213,7 +215,7 @@ async function openWith(
     tiers,
     nowSeconds: () => nowSeconds(environment),
     onAccess: (path, bytes, size, isNew) =>
-      migration.accessed(path, costOf(costs, 'write', bytes), size, isNew),
+      migration.accessed(path, costs.of('write', bytes), size, isNew),
     onCut: (tier, name, size) => migration.cut(tier, name, size),
     onGrown: (tier, name, size) => migration.grown(tier, name, size),
   });
@@ -257,17 +259,15 @@ function openElsewhere(
   };
 }
 
-/** As given, or as measured. */
-function costsOf(
+/** As given, or as measured and learnt. */
+async function costsOf(
   { disk, storePaths }: StorageSettings,
   { bytesPerSecond, accessBytes, readAccessBytes }: TierSettings,
   clock: () => number,
-): Promise<Costs> {
-  if (bytesPerSecond > 0) {
-    return Promise.resolve({ bytesPerSecond, accessBytes, readAccessBytes, readByteShare: 1 });
-  }
-  const data = dataDirectory(storePaths[0]!);
-  return calibrate(disk, data, join(data, CALIBRATION_FILE), clock);
+  meter: DiskMeter,
+): Promise<DiskCosts> {
+  if (bytesPerSecond === 0) return openCosts(disk, dataDirectory(storePaths[0]!), clock, meter);
+  return new DiskCosts({ bytesPerSecond, accessBytes, readAccessBytes, readByteShare: 1 });
 }
 
 /** Of this thread. */

@@ -3,20 +3,20 @@ import { type OptionTable, option } from '@stevedore/options';
 /** The options of a tracker that an operator sets. */
 export const trackerFlags = {
   host: option.text('127.0.0.1', 'address to listen on'),
-  port: option.port(22_122, 'port to listen on; 0 takes a free one'),
+  port: option.port(22_122, 'port to listen on; 0 picks a free one'),
   storeLookup: option.choice(
     'round-robin',
     ['round-robin', 'group', 'most-free'],
-    'group of an upload: in turns, always --store-group, or the one with most free room',
+    'how to choose the group of an upload: in turn, always --store-group, or the one with most free space',
   ),
-  storeGroup: option.text('', 'the group of all uploads, for --store-lookup group'),
+  storeGroup: option.text('', 'group for all uploads, with --store-lookup group'),
   storageIds: option.list(
     [],
-    'storages by id instead of address: "100001 group1 10.0.0.7:23000",...',
+    'identify storages by id instead of address: "100001 group1 10.0.0.7:23000",...',
   ),
   addressWidth: option.choice(
     'auto',
     ['auto', 'narrow', 'wide'],
-    'address fields in answers: narrow for IPv4, wide for IPv6 too; auto: as --storage-ids need',
+    'width of address fields in answers: narrow for IPv4 only, wide for IPv6 too; auto: whichever --storage-ids need',
   ),
 } satisfies OptionTable;

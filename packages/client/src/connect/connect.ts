@@ -26,9 +26,9 @@ import { Requests } from './requests.js';
 import { checkedType, demandSame, Source } from './sources.js';
 
 /**
- * A store whose files a gateway stages: for apps without a disk of their own. It keeps nothing but
- * connections. A file is acknowledged when the gateway has acknowledged it; bytes are held against
- * their CRC-32 on both ways.
+ * A store whose files a gateway stages, for apps without a disk of their own. It keeps only
+ * connections. A file is acknowledged once the gateway has acknowledged it. Bytes are checked
+ * against their CRC-32 in both directions.
  */
 
 /** Throws StoreError `invalid_option`. Nothing is asked of the gateway before the first call. */
@@ -56,7 +56,7 @@ interface Sending extends AsyncIterable<Uint8Array> {
 
 class ConnectedStore implements Store {
   readonly #requests: Requests;
-  /** Puts and deletions under way: `close` lets them end. */
+  /** Puts and deletions in progress; `close` waits for them. */
   readonly #writing = new Set<Promise<unknown>>();
   #closing: Promise<void> | undefined;
   #isClosing = false;
@@ -116,8 +116,8 @@ class ConnectedStore implements Store {
   }
 
   /**
-   * What is in memory is sent again where the answer was lost, with the same Idempotency-Key: the
-   * gateway that has it already stores nothing. A stream is not, once a byte of it is read.
+   * If the answer is lost, a body in memory is sent again with the same Idempotency-Key, so the
+   * gateway stores it once. A stream is not sent again once a byte of it was read.
    */
   async #upload(
     body: Sending,
@@ -134,7 +134,7 @@ class ConnectedStore implements Store {
         const json = await this.#requests.json({ ...request, body: body.bytes ?? body }, signal);
         return (Array.isArray(json) ? json : [json]).map((each) => this.#infoIn(each));
       } catch (error) {
-        // It failed for the body's own sake, whatever that did to the connection.
+        // The body itself failed, whatever happened to the connection.
         throw body.failure ?? error;
       }
     };
@@ -186,7 +186,7 @@ class ConnectedStore implements Store {
         );
         await body.dump();
       } catch (error) {
-        // The answer to the first time was lost: that it is gone is what was asked for.
+        // The answer to the first attempt was lost: the file is gone, as requested.
         if (!(again && isStoreError(error, 'not_found'))) throw error;
       }
     };
@@ -326,7 +326,7 @@ function isPlain(type: string, group: string | undefined): boolean {
   );
 }
 
-/** Kept apart from the keys that people make up: those are not to be looked up by who guesses them. */
+/** A separate name space: keys that people choose must not be found by guessing. */
 function onceKey(once: Uint8Array): string {
   return `once-${onceText(once)}`;
 }

@@ -6,24 +6,24 @@ import { asStoreError, invalidOption } from '../options.js';
 export const connectOptions = {
   url: option.text(
     'http://127.0.0.1:8080',
-    'URL of a gateway, or of the proxy in front of several; it may have a path',
+    'URL of a gateway, or of a proxy in front of several; it may include a path',
   ),
-  apiKey: option.text('', 'API key, where the gateway asks for one'),
-  connections: option.integer(64, 'connections at most; as many again for large files', {
+  apiKey: option.text('', 'API key, if the gateway requires one'),
+  connections: option.integer(64, 'most connections; large files use as many more', {
     minimum: 1,
     maximum: 10_000,
   }),
-  connectTimeout: option.duration('5s', 'longest time until a connection is made', {
+  connectTimeout: option.duration('5s', 'longest wait for a connection', {
     minimum: '1ms',
   }),
   answerTimeout: option.duration(
     '30s',
-    'longest wait for an answer, and between two pieces of a body',
+    'longest wait for an answer, and for the next piece of a body',
     { minimum: '1ms' },
   ),
   retries: option.integer(
     2,
-    'how often a call is made again that broke or was not served, where that stores nothing twice',
+    'how often to retry a call that failed on the way or was not served, if that cannot store a file twice',
     { maximum: 10 },
   ),
 } satisfies OptionTable;

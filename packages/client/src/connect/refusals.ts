@@ -1,9 +1,10 @@
 import { StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
 
 /**
- * A gateway's refusals as the errors that `open()` gives for the same mistake. What only a gateway
- * can say (a wrong API key, a policy, a quota) is `refused`. Only a problem of the gateway itself
- * says `not_found`: the 404 of a proxy, or of another server, says nothing about a file.
+ * Converts a gateway's refusals to the errors that `open()` throws for the same mistake. What only
+ * a gateway can say (a wrong API key, a policy, a quota) is `refused`. Only a problem of the
+ * gateway itself says `not_found`: the 404 of a proxy, or of another server, says nothing about a
+ * file.
  */
 
 /** The cause of the StoreError: what the gateway said. */

@@ -7,8 +7,8 @@ import { invalidOption } from '../options.js';
 import type { Body, PutOptions } from '../types.js';
 
 /**
- * A body on its way to a gateway: counted, held against what was announced of it, pulled no faster
- * than it is sent. One that is not read to its end is stopped.
+ * A body being sent to a gateway: counted, checked against its announced length, and read no faster
+ * than it is sent. A body that is not read to its end is stopped.
  */
 export class Source implements AsyncIterable<Uint8Array> {
   readonly #chunks: AsyncIterator<Uint8Array> | undefined;

@@ -19,11 +19,10 @@ import { type Answer, KnownFiles, textOf } from './known-files.js';
 import { Publisher } from './publisher.js';
 
 /**
- * This server's part in a deployment. It publishes what it merges and deletes to the map, in
- * order and off the way of uploads; finds keys of other servers there; makes the deletions
- * that others have asked for; and hears of every deletion, so that no cache keeps what is
- * gone. While the map does not answer, all of that waits, and files are staged, merged and
- * read by their own server as before.
+ * This server's part in a deployment. It publishes its merges and deletions to the map, in order
+ * and off the upload path. It looks up keys of other servers there, carries out deletions that
+ * others request, and drops every deleted file from its caches. While the map does not answer, all
+ * of that waits; each server still stages, merges and serves its own files.
  */
 
 /** The map of the deployment, and what it said when this server entered. */
@@ -53,16 +52,16 @@ export interface DeploymentParts extends Deployed {
 }
 
 export interface DeploymentStats {
-  /** Trunks and deletions that the map has not been told. */
+  /** Trunks and deletions that are not published yet. */
   readonly pending: number;
   /** False while the map does not answer. */
   readonly isMapAvailable: boolean;
 }
 
-/** How often the map is asked for deletions: they are gone everywhere within a second. */
+/** How often to poll the map for deletions, which reach every server within a second. */
 const LOOK_INTERVAL_MS = 400;
 const MAX_BACKOFF_MS = 10_000;
-/** A removal can show up after later ones: so far back is asked again. */
+/** A removal can appear after later ones, so each poll goes back this far. */
 const OVERLAP_MS = 1_000;
 /** And now and then as far as a statement may take. */
 const LATEST_COMMIT_MS = 15_000;
@@ -75,7 +74,7 @@ const KEEP_REMOVALS_MS = 24 * 3_600_000;
 /** A mark without an end is claimed for so long; its file is found at its server ever after. */
 const MAX_CLAIM_MS = 31 * 24 * 3_600_000;
 const MAX_REMOVALS = 5_000;
-/** Of publishing in one round: deletions are heard and made in between. */
+/** Longest time to publish in one round; deletions are polled between rounds. */
 const PUBLISH_MS = 200;
 const MAX_DELETIONS = 500;
 const GATEWAYS_MS = 5_000;
@@ -148,7 +147,7 @@ export class Deployment {
     return this.#known.known(key)?.answer === 'removed';
   }
 
-  /** Has the next `find` ask the map: what it said is not true any more. */
+  /** Invalidates the cached answer, so that the next `find` asks the map. */
   forget(key: Buffer): void {
     this.#known.forget(key);
   }
@@ -172,7 +171,7 @@ export class Deployment {
     return this.#parts.map.claim(mark, this.origin, ms, over);
   }
 
-  /** Tells the map what keys have used here today; gives what they have used elsewhere. */
+  /** Reports the usage of API keys here today to the map; returns their usage elsewhere. */
   async exchangeUsage(day: number, used: readonly KeyUsage[]): Promise<KeyUsage[]> {
     if (this.#failures > 0) throw away();
     await this.#joined();
@@ -191,7 +190,7 @@ export class Deployment {
   async gatewayOf(origin: number): Promise<Gateway | undefined> {
     const known = this.#responsible(origin);
     const isFresh = performance.now() - this.#gateways.at <= GATEWAYS_MS;
-    // What the map said last is better than nothing; that it said nothing is no answer.
+    // The map's last answer is better than none, but an empty one is not an answer.
     if (known && (isFresh || this.#failures > 0)) return known;
     if (this.#failures > 0) throw away();
     try {
@@ -245,7 +244,7 @@ export class Deployment {
     await this.#adoptions.stop();
     const { map, joining } = this.#parts;
     try {
-      // A server that was refused has no part in the deployment, and nothing to say in it.
+      // A refused server is not part of the deployment and publishes nothing.
       if (this.#joining && this.#failures === 0 && !this.#isRefused) {
         await this.#publisher.publish(PUBLISH_MS);
         await map.leave(this.origin, joining.place);
@@ -307,7 +306,7 @@ export class Deployment {
     this.#next(hasMore ? 0 : LOOK_INTERVAL_MS);
   }
 
-  /** A map that is away is reported once; what else goes wrong is not hidden behind it. */
+  /** Reports a map that is down once, and any other error too. */
   #fail(error: Error): void {
     this.#failures += 1;
     const what = error instanceof MapError ? error.code : error.message;
@@ -382,7 +381,7 @@ export class Deployment {
     return error;
   }
 
-  /** The file is gone: no cache of this server has it any more. */
+  /** The file is gone: drops it from all caches of this server. */
   noteRemoved(key: Buffer): void {
     this.#parts.forget(key, this.#known.noteRemoved(key));
   }

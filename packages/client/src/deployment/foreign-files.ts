@@ -12,10 +12,10 @@ import { factsOf } from './mapped-facts.js';
 import { choosePartner } from './partners.js';
 
 /**
- * Files that other servers of the deployment staged. The map says in which trunk a merged
- * one is; a staged one is asked for at its own gateway, one hop and no further. `not_found`
- * is said only where that is certain: where the map or the file's own gateway says so.
- * Everything else is `storage_unavailable`, and may be tried again.
+ * Files that other servers of the deployment staged. The map tells which trunk has a merged file. A
+ * staged file is read at its own gateway, in one hop. `not_found` is returned only if it is
+ * certain: the map or the file's own gateway says so. Everything else is `storage_unavailable`,
+ * which can be retried.
  */
 
 export interface ForeignFilesParts {
@@ -51,7 +51,7 @@ const ANSWER_TIMEOUT_MS = 10_000;
 const MAX_INLINE_BYTES = 256 * 1024;
 const SETTLED_INTERVAL_MS = 1_000;
 
-/** What another gateway says of a file, with its bytes if they are few. */
+/** Another gateway's description of a file, with its bytes if they are few. */
 type FoundFile = Awaited<ReturnType<GatewayFiles['find']>>;
 
 export class ForeignFiles {
@@ -253,8 +253,8 @@ export class ForeignFiles {
   }
 
   /**
-   * FastDFS has nothing at the place that the map said: compaction has moved the file to another
-   * trunk, which the map may not know yet, or its storage has lost it. Its own gateway knows.
+   * FastDFS has no such file at the place from the map. Compaction has moved it to another trunk
+   * and the map may not know yet, or its storage has lost it. Its own gateway knows.
    */
   async #readMoved(
     key: Buffer,

@@ -2,9 +2,9 @@ import type { DeploymentMap, MappedFile } from '@stevedore/map';
 import { LRUCache } from 'lru-cache';
 
 /**
- * What the map says of keys, kept for a while: where a file is for a minute, that it is unknown
- * for a second, that it is removed for ever, since a key is never used again. All keys that are
- * asked for in one turn of the event loop are one question.
+ * Caches the map's answers about keys: the place of a file for a minute, an unknown key for a
+ * second, a removal for ever, because a key is never reused. All keys requested in one turn of the
+ * event loop share one query.
  */
 
 const MAX_KEYS_PER_QUESTION = 500;

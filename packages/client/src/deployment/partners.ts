@@ -10,9 +10,9 @@ import type { Deployment } from './deployment.js';
 import { PEER_HEADER, peerToken } from './gateway-files.js';
 
 /**
- * Who keeps the second copy of what is staged here: a gateway of the deployment, always the same
- * one as long as it is alive. It is noted in the directory, with those that had copies before: they
- * are asked to drop theirs once the partner of now has everything.
+ * Chooses the partner, the gateway that keeps the second copy of staged files. It stays the same as
+ * long as it is alive. The directory records it together with earlier partners, which are asked to
+ * drop their copies once the current one has everything.
  */
 
 export interface PartnersParts {
@@ -26,7 +26,7 @@ export interface PartnersParts {
 }
 
 const FILE = 'partners.json';
-/** A gateway that the map has not heard of for so long is not chosen. */
+/** A gateway whose last heartbeat in the map is older than this is not chosen. */
 const ALIVE_MS = 30_000;
 const CONNECT_TIMEOUT_MS = 15_000;
 const KEEP_ALIVE_MS = 10_000;

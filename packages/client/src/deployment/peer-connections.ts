@@ -1,8 +1,8 @@
 import type { Dispatcher, Pool } from 'undici';
 
 /**
- * Connections to another gateway, for one kind of requests. A gateway that stalls holds so many
- * requests and no more: the others fail at once, and each of them when its time is over.
+ * Connections to another gateway, for one kind of request. A stalled gateway holds a bounded number
+ * of requests: each of them times out, and further ones fail at once.
  */
 
 export interface PeerConnectionsOptions {

@@ -26,7 +26,7 @@ import { ClientRoom, ProgressGuard } from './upload/request-body.js';
 export interface FilesOptions {
   readonly store: Store;
   readonly limits: TransferLimits;
-  /** How every file is shown, as far as `read` does not say otherwise. */
+  /** How every file is presented, unless `read` says otherwise. */
   readonly presentation?: Pick<Presentation, 'private' | 'inlineTypes' | 'resourcePolicy'>;
   /** Idempotency keys of uploads under way; default: those of this process. */
   readonly underWay?: KeysUnderWay;
@@ -36,11 +36,11 @@ export interface Upload {
   readonly policy: UploadPolicy;
   /** Keeps the idempotency keys of one client or route apart from those of another. */
   readonly scope: string;
-  /** Whose room the upload takes until it has ended. */
+  /** The client whose quota of unfinished bytes the upload uses. */
   readonly client: string;
   /** Of a permission that is good for one upload. */
   readonly mark?: Buffer | undefined;
-  /** Called before anything is stored; what it throws is the answer. */
+  /** Called before anything is stored. If it throws, that is the answer. */
   readonly begin?: () => void | Promise<void>;
 }
 
@@ -70,7 +70,7 @@ export class Files {
     this.#presentation = presentation;
   }
 
-  /** What is here of an upload with this mark, for another server that was sent it again. */
+  /** The files of an upload with this mark, for another server that received it again. */
   knownUpload(mark: Buffer, withinMs: number): Promise<readonly Receipt[]> {
     return this.#repeats.known(mark, withinMs);
   }
@@ -119,8 +119,8 @@ export class Files {
   }
 
   /**
-   * POST, HEAD, PATCH, DELETE and OPTIONS of uploads in several requests (tus). The protocol is
-   * loaded when it is first asked for. Rejects with `invalid_option` for a store without such.
+   * POST, HEAD, PATCH, DELETE and OPTIONS of resumable uploads (tus). The protocol is loaded at its
+   * first use. Rejects with `invalid_option` if the store does not support them.
    */
   async resume(
     request: IncomingMessage,

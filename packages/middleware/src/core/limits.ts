@@ -1,8 +1,8 @@
 import type { UnsentLimits } from './http/unsent-bytes.js';
 
 /**
- * Bounds of uploads and downloads, each with its unit in its name. Whatever a client
- * does, what it may take of memory and time ends at one of these.
+ * Limits of uploads and downloads, each with its unit in its name. They bound the memory and time
+ * that a client can use, whatever it does.
  */
 
 const KIB = 2 ** 10;

@@ -8,11 +8,11 @@ import type { Spool, SpoolWriter } from './spool.js';
 import type { Unfinished } from './unfinished.js';
 
 /**
- * Accepts new files: makes room for each before a byte of it is written, and refuses it if there
- * is none. Uploads are refused before the disk is full, so that deletions and stored trunks can
- * still be recorded. The container's limit and the free space of its disk have two marks each:
- * past the first uploads are refused, past the second they are accepted again, so that acceptance
- * does not flutter.
+ * Accepts new files: makes room for each before a byte of it is written, and refuses it if there is
+ * none. Uploads are refused before the disk is full, so that deletions and stored trunks can still
+ * be recorded. The container's limit and the free space of its disk have two thresholds each:
+ * uploads are refused past the first and accepted again past the second, so that acceptance does
+ * not flap.
  */
 export interface AcceptanceParts {
   readonly container: Container;
@@ -33,33 +33,33 @@ export interface AcceptanceParts {
 
 export interface RoomStats {
   readonly usedBytes: number;
-  /** At this many uploads are refused ... */
+  /** Uploads are refused at this many bytes ... */
   readonly limitBytes: number;
-  /** ... and below this many taken again. */
+  /** ... and accepted again below this many. */
   readonly resumeBytes: number;
   /** Of the disk, as of a moment ago. */
   readonly freeBytes: number;
   readonly minFreeBytes: number;
-  /** What uploads are refused for at the moment. */
+  /** Why uploads are refused at the moment. */
   readonly full: 'container' | 'disk' | undefined;
 }
 
-/** Room that a new segment's header and small records may need beyond a file's bytes. */
+/** Space that a new segment's header and small records may need in addition to a file's bytes. */
 const RECORD_ROOM_BYTES = 4096;
 /** Merging starts early when this share of the container is taken. */
 const SHORT_SHARE = 0.8;
-/** Free room, as a multiple of the least, below which read copies begin to go. */
+/** Free space, as a multiple of the minimum, below which read copies are evicted. */
 const COMFORT_FACTOR = 1.5;
-/** Share of the limit below which a container that was full takes files again. */
+/** Share of the limit below which a full container accepts files again. */
 const RESUME_SHARE = 0.95;
-/** Free room, as a multiple of the least, at which a disk that was full is used again. */
+/** Free space, as a multiple of the minimum, at which a full disk is used again. */
 const RESUME_FREE_FACTOR = 1.25;
 
 export class Acceptance {
   readonly #parts: AcceptanceParts;
   readonly #inTurn = serial();
   #full: RoomStats['full'];
-  /** Free on the disk when it was last looked at, and what was used here then. */
+  /** Free space at the last check of the disk, and the bytes used here at that time. */
   #seenFreeBytes: number;
   #seenUsedBytes: number;
 
@@ -74,7 +74,7 @@ export class Acceptance {
     return container.bytes + spool.bytes + unfinished.bytes;
   }
 
-  /** As of the last look, and what has come and gone here since. */
+  /** As of the last check, plus the changes here since. */
   get #freeBytes(): number {
     return this.#seenFreeBytes - (this.usedBytes - this.#seenUsedBytes);
   }
@@ -100,7 +100,7 @@ export class Acceptance {
     for (const file of files) merging.noteStaged(file.size, file.body === undefined);
   }
 
-  /** Begins a file of its own for a large body; `bytes` is what is known of its length. */
+  /** Begins a spool file for a large body; `bytes` is its length as far as it is known. */
   async beginSpooled(key: Buffer, bytes: number): Promise<SpoolWriter> {
     await this.makeRoom(bytes);
     return this.#parts.spool.begin(key);
@@ -112,7 +112,7 @@ export class Acceptance {
     return this.#parts.spool.beginAgain(key);
   }
 
-  /** Read copies go first. Throws `container_full`, `disk_full`. */
+  /** Evicts read copies first. Throws `container_full`, `disk_full`. */
   async makeRoom(bytes: number): Promise<void> {
     if (this.#shortage(bytes) > 0) {
       this.#parts.merging.wake();
@@ -121,14 +121,14 @@ export class Acceptance {
     this.#demand(bytes);
   }
 
-  /** Throws `container_full`, `disk_full` if a body that is being spooled takes the last room. */
+  /** Throws `container_full`, `disk_full` if a body being spooled uses up the space. */
   checkRoom(): void {
     this.#demand(0);
   }
 
   /**
-   * The same for an upload in several requests, which may never be finished: together those have
-   * half of the container.
+   * The same for a resumable upload, which may never be finished. All unfinished uploads together
+   * may use half of the container.
    */
   checkUnfinishedRoom(): void {
     const { unfinished, containerBytes } = this.#parts;
@@ -139,7 +139,7 @@ export class Acceptance {
     this.#demand(0);
   }
 
-  /** True while a small file would be taken. */
+  /** True while a small file would be accepted. */
   hasRoom(): boolean {
     return this.#lack(RECORD_ROOM_BYTES) === undefined;
   }
@@ -157,8 +157,8 @@ export class Acceptance {
   }
 
   /**
-   * Looks at the disk, and frees space before an upload has to wait for it: other programs, such
-   * as a storage on the same disk, may need it first.
+   * Checks the disk and frees space before an upload has to wait for it. Other programs, such as a
+   * storage on the same disk, may use space too.
    */
   async lookAtDisk(): Promise<void> {
     await this.#look();
@@ -167,20 +167,20 @@ export class Acceptance {
   }
 
   async #look(): Promise<void> {
-    // What is written meanwhile counts twice rather than not at all.
+    // Bytes written meanwhile count twice rather than not at all.
     const used = this.usedBytes;
     this.#seenFreeBytes = await this.#parts.readFreeBytes();
     this.#seenUsedBytes = used;
   }
 
-  /** The one before in turn may have freed enough. */
+  /** The previous caller may have freed enough. */
   async #trim(neededBytes: number): Promise<void> {
     if (neededBytes === 0) return;
     await this.#parts.retention.trim(neededBytes);
     await this.#look();
   }
 
-  /** Bytes that have to go before `bytes` more fit; 0 when they do. */
+  /** Bytes to free before `bytes` more fit; 0 if they fit. */
   #shortage(bytes: number): number {
     return Math.max(this.#containerShortage(bytes), this.#diskShortage(bytes));
   }

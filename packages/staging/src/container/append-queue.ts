@@ -10,18 +10,18 @@ export interface Append {
   readonly records: readonly NewRecord[];
   readonly bytes: number;
   readonly sync: boolean;
-  /** It acknowledges files or deletions: a partner has to have them too, if there is one. */
+  /** It acknowledges files or deletions, so a partner must have it too. */
   readonly acknowledges: boolean;
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }
 
-/** How long a batch waits for more appends that come one right after the other, in turns. */
+/** How many turns of the event loop a batch waits for further appends. */
 const MAX_GATHER_TURNS = 16;
 
 export class AppendQueue {
   #waiting: Append[] = [];
-  /** Bytes of those that wait. */
+  /** Bytes of the waiting appends. */
   bytes = 0;
   /** Bytes of the batches that are in flight. */
   #bytesUnderWay = 0;
@@ -50,8 +50,8 @@ export class AppendQueue {
   }
 
   /**
-   * Those that were answered together come back together, and are to go together; but
-   * no more than make a batch, so that it is written while the others are still coming in.
+   * Clients that were answered together send together, and share a batch. But a batch is written as
+   * soon as it is large enough, while other appends still arrive.
    */
   async gather(): Promise<void> {
     let seen = 0;
@@ -65,7 +65,7 @@ export class AppendQueue {
     }
   }
 
-  /** The next batch, within the bounds of one; `settle` is to be called once it is answered. */
+  /** The next batch, within its limits. Call `settle` once it is answered. */
   take(): { readonly appends: readonly Append[]; readonly settle: () => void } {
     const half = Math.ceil((this.bytes + this.#bytesUnderWay) / 2);
     this.#halfBytes = Math.min(BATCH_BYTES, Math.max(MIN_HALF_BYTES, half));

@@ -27,7 +27,7 @@ export function isBlockListOf(
   return list.length === blockListBytes(file.size) && crcOfList(list, file.size) === file.crc32;
 }
 
-/** Takes the bytes of a file in order, in pieces of any length. */
+/** Consumes the bytes of a file in order, in pieces of any length. */
 export class BlockChecksums {
   #list = Buffer.alloc(64 * CRC_BYTES);
   #blocks = 0;
@@ -44,7 +44,7 @@ export class BlockChecksums {
     }
   }
 
-  /** The list of what was taken so far. */
+  /** The list for the bytes so far. */
   list(): Buffer {
     const whole = this.#list.subarray(0, this.#blocks * CRC_BYTES);
     if (this.#inBlock === 0) return Buffer.from(whole);
@@ -53,7 +53,7 @@ export class BlockChecksums {
     return Buffer.concat([whole, last]);
   }
 
-  /** CRC-32 of all that was taken so far. */
+  /** CRC-32 of the bytes so far. */
   get crc32(): number {
     return crcOfList(this.list(), this.#blocks * BLOCK_BYTES + this.#inBlock);
   }

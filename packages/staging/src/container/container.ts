@@ -19,13 +19,13 @@ import { Segment } from './segment.js';
  * are acknowledged. Two batches are in flight at a time, acknowledged in order. A sync follows the
  * write where the disk has no durable writes, or unsynced bytes lie before it.
  *
- * After a failed write or sync the segment takes no more records, because its state on disk is
- * unknown. Its acknowledged records stay readable. Refused records are cut off; if the disk does
- * not even take that, deletions of the refused files are written with the next batch that it
- * takes, so that no later start finds them.
+ * After a failed write or sync the segment accepts no more records, because its state on disk is
+ * unknown. Its acknowledged records stay readable. Refused records are cut off. If that fails too,
+ * the next successful batch begins with deletions of the refused files, so that no later start
+ * finds them.
  *
- * With a partner, a batch goes there while it is written here, and is acknowledged once both
- * have it.
+ * With a partner, a batch is sent there while it is written here, and acknowledged once both have
+ * it.
  */
 export interface ContainerOptions {
   readonly disk: Disk;
@@ -51,13 +51,13 @@ export interface CopiedBatch {
   readonly acknowledges: number;
 }
 
-/** Takes what is written to the container to another disk. */
+/** Copies what is written to the container to another disk. */
 export interface BatchCopies {
-  /** Throws where the copies that are asked for cannot be made. */
+  /** Throws if the required copies cannot be made. */
   demand(): void;
   /** Resolves once the batch may be acknowledged. */
   copy(batch: CopiedBatch): Promise<void>;
-  /** A batch that was copied is not acknowledged after all. */
+  /** A batch that was copied is refused after all. */
   noteRefused(): void;
 }
 
@@ -72,13 +72,13 @@ interface Batch {
   readonly end: number;
   /** Resolves when it is written. */
   readonly written: Promise<void>;
-  /** It is on the medium then, if the one before it is. */
+  /** It is durable then, if the previous one is. */
   readonly isDurable: boolean;
   /** Resolves when the partner has it. */
   readonly copied: Promise<void> | undefined;
 }
 
-/** Refused files that could not be cut off and are kept in mind. */
+/** Limit of refused files that could not be cut off. */
 const MAX_REFUSED = 100_000;
 
 export class Container {
@@ -87,14 +87,14 @@ export class Container {
   /** Of all segments but the current one. */
   #otherBytes = 0;
   #current: Segment | undefined;
-  /** The current segment takes no more, however short it is. */
+  /** The current segment accepts no more records, however short it is. */
   #isEnded = false;
   #nextSegment: number;
   /** Segments with records that the disk may not have. */
   readonly #unsynced = new Set<Segment>();
   /** Number of the first segment that is not an earlier process's. */
   readonly firstOwnSegment: number;
-  /** Refused files whose records may still be found on the disk. */
+  /** Refused files whose records may still be on disk. */
   #refused: Buffer[] = [];
   readonly #queue = new AppendQueue();
   #writing: Promise<void> | undefined;
@@ -121,7 +121,7 @@ export class Container {
     return this.#queue.bytes + this.#otherBytes + (this.#current?.end ?? 0);
   }
 
-  /** To be called whenever there is another current segment, or one of the others changes. */
+  /** Call it when the current segment changes, or one of the others does. */
   #sumOthers(): void {
     this.#otherBytes = 0;
     for (const segment of this.#segments.values()) {
@@ -173,7 +173,7 @@ export class Container {
     });
   }
 
-  /** Makes what was acknowledged durable, whatever the durability. */
+  /** Syncs everything acknowledged, whatever the durability. */
   async sync(): Promise<void> {
     for (const segment of [...this.#unsynced]) {
       await this.#sync(segment, segment.bytes);
@@ -181,13 +181,13 @@ export class Container {
     }
   }
 
-  /** Begins a new segment, so that the one before it can go. */
+  /** Begins a new segment, so that the previous one can be removed. */
   beginSegment(): Promise<void> {
     this.#isEnded = true;
     return this.append([]);
   }
 
-  /** If it rejects, the segment is still there, to be read and to be removed again. */
+  /** If it rejects, the segment is still there: it can be read, and removal can be retried. */
   async removeSegment(segment: Segment): Promise<void> {
     await segment.unlink();
     this.#segments.delete(segment.number);
@@ -309,8 +309,8 @@ export class Container {
     const { disk, folder, origin, now, sync, segmentBytes } = this.#options;
     if (this.#current && this.#current.end < segmentBytes && !this.#isEnded) return this.#current;
     await this.#settled;
-    // What was only handed to the system so far is not left behind. With durability os
-    // that runs in the background; those that rely on it get its failure.
+    // Syncs what only the operating system has so far. With durability os this runs in the
+    // background; callers that rely on it get its failure.
     const left = this.sync();
     if (sync) await left;
     else this.#leftBehind = left.catch(() => undefined);
@@ -330,7 +330,7 @@ export class Container {
   }
 
   async #sync(segment: Segment, end: number): Promise<void> {
-    // What is written meanwhile puts it there again.
+    // A write meanwhile adds it again.
     this.#unsynced.delete(segment);
     try {
       await segment.sync(end);
@@ -340,7 +340,7 @@ export class Container {
     }
   }
 
-  /** Ends the segment after a failure and takes back what was written but not acknowledged. */
+  /** Closes the segment after a failure and cuts off what was written but not acknowledged. */
   async #giveUp(
     segment: Segment | undefined,
     cause: unknown,

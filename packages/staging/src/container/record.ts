@@ -1,10 +1,11 @@
 import { crc32 } from 'node:zlib';
 
-/** Encodes and decodes segment headers and record headers. */
+/**
+ * Encodes and decodes segment headers and record headers. FORMAT.md beside this package has the
+ * layouts.
+ */
 
-/** Numbers of the container format; FORMAT.md beside this package has the layouts. */
-
-/** Stands for a segment where a file's bytes were lost: no segment has the number. */
+/** Segment number of a file whose bytes were lost. No segment has this number. */
 export const LOST_SEGMENT = 2 ** 40;
 
 const SEGMENT_MAGIC = Buffer.from('STVDSEG1', 'latin1');
@@ -25,12 +26,12 @@ export const RecordType = {
 } as const;
 export type RecordTypeNumber = (typeof RecordType)[keyof typeof RecordType];
 
-/** A new segment is begun once the current one is at least this long. */
+/** A new segment begins once the current one is at least this long. */
 export const SEGMENT_BYTES = 64 * 2 ** 20;
-/** Bounds of one group commit: what one write carries at the most. */
+/** Limits of one group commit, which is one write. */
 export const BATCH_BYTES = 8 * 2 ** 20;
 export const BATCH_RECORDS = 256;
-/** Less than this is not worth a write of its own while more is coming. */
+/** A smaller batch is not worth a write while more is arriving. */
 export const MIN_HALF_BYTES = 192 * 1024;
 
 const TYPES: ReadonlySet<number> = new Set(Object.values(RecordType));
@@ -40,7 +41,7 @@ export interface SegmentHeader {
   readonly origin: number;
   /** Unix milliseconds. */
   readonly begunAt: number;
-  /** Valid bytes of the segment before it, which takes no more; 0 when there is none. */
+  /** Valid bytes of the previous segment, which is closed; 0 if there is none. */
   readonly previousBytes: number;
 }
 
@@ -82,7 +83,7 @@ export function encodeSegmentHeader(header: SegmentHeader): Buffer {
   return bytes;
 }
 
-/** Undefined when the bytes are not an intact header. */
+/** Undefined if the bytes are not an intact header. */
 export function decodeSegmentHeader(bytes: Buffer): SegmentHeader | undefined {
   if (bytes.length < SEGMENT_HEADER_BYTES || !bytes.subarray(0, 8).equals(SEGMENT_MAGIC)) {
     return undefined;

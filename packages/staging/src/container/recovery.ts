@@ -21,7 +21,7 @@ const MAX_ORIGIN_BYTES = 64;
 export interface RecoveredContainer {
   readonly segments: readonly Segment[];
   readonly nextSegment: number;
-  /** Numbers of segments of which the FileMap knows more than the disk has. */
+  /** Segments of which the FileMap knows more than the disk has. */
   readonly short: readonly number[];
   /** Files in them whose bytes were found damaged. */
   readonly damaged: number;
@@ -88,10 +88,9 @@ export async function openFileMap(
 }
 
 /**
- * Brings the FileMap up to date with every record of the container. What is read was
- * perhaps never synced: a process that was killed may have written it last, and another
- * one may have tried to sync it in vain and been refused its start. It is written again
- * and made durable before anything is built on it.
+ * Brings the FileMap up to date with every record of the container. What is read may never have
+ * been synced: a killed process may have written it last, and another process may have failed to
+ * sync it and to start. It is rewritten and synced before anything depends on it.
  */
 export async function replayContainer(
   disk: Disk,
@@ -105,8 +104,8 @@ export async function replayContainer(
     .sort((a, b) => a - b);
   const segments: Segment[] = [];
   let damaged = 0;
-  // A crash may come between the removal of one and that it is forgotten: then nothing
-  // that is needed is looked for in it.
+  // A crash may come between removing a segment and forgetting it. Nothing that is needed is in it
+  // then.
   const short = fileMap.segments().filter((number) => !numbers.includes(number));
   try {
     await disk.syncDirectory(folder);
@@ -143,8 +142,8 @@ async function isWhole(segment: Segment, from: number, to: number): Promise<bool
 }
 
 /**
- * Gives the keys of the files whose bytes are not sound. How much of a segment that the
- * FileMap knows nothing of was acknowledged, its successor says.
+ * Returns the keys of the files whose bytes are damaged. For a segment that the FileMap does not
+ * know, the next segment's header tells how much was acknowledged.
  */
 async function replaySegment(
   segment: Segment,
@@ -159,7 +158,7 @@ async function replaySegment(
   for await (const record of scanSegment(segment, begun, acknowledged)) {
     end = record.end;
     const change = changeOf(record);
-    // A file never comes back, in whatever order records are met.
+    // A deleted file never comes back, whatever the order of its records.
     const isFile = change?.what === 'file' || change?.what === 'moved';
     if (!change || (isFile && fileMap.isDeleted(change.key))) continue;
     if (isFile && change.at === 'container' && !record.isSound) damaged.push(change.key);
@@ -171,7 +170,7 @@ async function replaySegment(
   }
   if (end > begun) fileMap.apply(changes, segment.number, end, end);
   else fileMap.setSynced(Math.min(end, segment.bytes), segment.number);
-  // What lies behind the last intact record was never acknowledged.
+  // Bytes after the last intact record were never acknowledged.
   segment.bytes = Math.min(end, segment.bytes);
   segment.end = segment.bytes;
   return damaged.filter((key) => fileMap.find(key)?.local.segment === segment.number);

@@ -32,11 +32,11 @@ const READ_AHEAD_BYTES = 2 ** 18;
 const HEAD_BYTES = 1024;
 
 /**
- * Yields the intact records from `from` on and stops at the first that is not:
- * nothing behind it was acknowledged. Every body is checked against its CRC-32. In the bytes
- * that are known to have been acknowledged a body that is not sound has rotted, and the
- * records behind it are yielded too; a header that has rotted tells no end. One that the
- * disk does not give counts as rotten in those bytes; elsewhere it is Unreadable.
+ * Yields the intact records from `from` on and stops at the first that is not intact: nothing after
+ * it was acknowledged. Every body is checked against its CRC-32. Within the bytes known to be
+ * acknowledged, a body that does not match has rotted, and the scan continues after it; after a
+ * rotten header it cannot, because the record's length is unknown. A body that the disk cannot read
+ * counts as rotten there, and is Unreadable elsewhere.
  */
 export async function* scanSegment(
   segment: Segment,
@@ -61,7 +61,7 @@ export async function* scanSegment(
 
 type Read = (position: number, count: number) => Promise<Buffer>;
 
-/** Of a record: more than its header, unless the disk gives no more. */
+/** Bytes of a record: more than its header, unless the disk has no more. */
 async function readHead(read: Read, at: number, limit: number): Promise<Buffer> {
   try {
     return await read(at, Math.min(HEAD_BYTES, limit - at));

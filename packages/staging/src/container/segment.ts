@@ -9,12 +9,12 @@ import {
   type SegmentHeader,
 } from './record.js';
 
-/** What is read of a segment at a time, where all of it is. */
+/** Bytes per read when the whole segment is read. */
 export const CHUNK_BYTES = 2 ** 20;
 
 /**
- * One segment file. Readers may go on while it is being removed: the file is
- * closed when the last of them is done.
+ * One segment file. Readers may continue while it is being removed: the file is closed when the
+ * last of them is done.
  */
 export class Segment {
   readonly number: number;
@@ -25,19 +25,19 @@ export class Segment {
   bytes: number;
   /** Written bytes: where the next record goes. */
   end: number;
-  /** Bytes that are known to be on the medium. */
+  /** Bytes known to be durable. */
   synced = 0;
-  /** Those, and the ones behind them that writes in progress bring there by themselves. */
+  /** Durable bytes, plus those that durable writes in progress will add. */
   #syncing = 0;
   /** Writes that are in progress; they never reject. */
   readonly #writing = new Set<Promise<void>>();
-  /** Why nothing more is to be written to it. */
+  /** Why the segment accepts no more writes. */
   failure: unknown;
   /** A sync has failed since `synced` was known: a later one says nothing about those bytes. */
   #isDoubtful = false;
   /** One sync at a time: with two, one could get the error of the other. */
   readonly #inTurn = serial();
-  /** What was written and refused is known to be gone from the medium. */
+  /** Refused bytes are known to be cut off durably. */
   isCut = false;
   #readers = 0;
   #closing: (() => void) | undefined;
@@ -71,9 +71,8 @@ export class Segment {
   }
 
   /**
-   * One of an earlier process, of which so many bytes are known to be on the medium. What
-   * is behind them is written again by the first sync: another process may have tried to
-   * sync it in vain.
+   * Opens a segment of an earlier process, of which the first `synced` bytes are known to be
+   * durable. The first sync rewrites the rest, because another process may have failed to sync it.
    */
   static async open(disk: Disk, folder: string, number: number, synced: number): Promise<Segment> {
     const path = `${folder}/${segmentName(number)}`;
@@ -111,10 +110,9 @@ export class Segment {
   }
 
   /**
-   * Writes behind what is written; the caller says when it becomes valid. `durably`, and
-   * where the disk can: `isDurable`, what is written is on the medium when `done` resolves,
-   * if what was written before it is; the caller says so (`settle`). What is written next
-   * need not wait for that.
+   * Appends bytes; the caller says when they become valid. With `durably`, if the disk supports it
+   * (`isDurable`), the bytes are durable when `done` resolves, provided the bytes before them are;
+   * the caller says so with `settle`. The next write need not wait for that.
    */
   write(
     buffers: readonly Uint8Array[],
@@ -160,7 +158,7 @@ export class Segment {
 
   async #sync(end: number): Promise<void> {
     try {
-      // The system gives up what it could not write: only what is written again is tried again.
+      // After a failed sync the system drops those pages. Only rewritten bytes are synced again.
       if (this.#isDoubtful) await this.#writeAgain(this.synced, end);
       await this.#file.sync();
     } catch (error) {
@@ -181,7 +179,7 @@ export class Segment {
     }
   }
 
-  /** Takes back bytes that were written but not made valid, for good when it resolves. */
+  /** Cuts off bytes that were written but not made valid; durable when it resolves. */
   async dropInvalidBytes(): Promise<void> {
     while (this.#writing.size > 0) await Promise.all(this.#writing);
     this.end = this.bytes;
@@ -211,13 +209,13 @@ export class Segment {
     }
   }
 
-  /** Nothing more will be written to it: it keeps one descriptor, to be read. */
+  /** Closes it for writes and keeps one descriptor for reads. */
   async finish(): Promise<void> {
-    // What is on the medium stays there, whatever closing says.
+    // Durable bytes stay durable, whatever closing returns.
     await this.#file.releaseDurable?.().catch(() => undefined);
   }
 
-  /** As `read`; what the disk does not give although it is well otherwise is Unreadable. */
+  /** As `read`, but bytes that a working disk fails to read throw Unreadable. */
   readFirmly(position: number, count: number): Promise<Buffer> {
     return readFirmly(
       () => this.read(position, count),
@@ -241,11 +239,10 @@ export class Segment {
 }
 
 /**
- * Reads that tell a bad sector from trouble that passes. What the medium does not answer is
- * read again a few times; only if it still does not, while the disk does other work in
- * between, is it given up (`Unreadable`). A disk that fails as a whole, and a system that is
- * short of something, say nothing about these bytes: such failures go to the caller as they
- * are.
+ * Reads that tell a bad sector from passing trouble. A failed read is retried a few times. If it
+ * still fails while the disk does other work, the bytes are Unreadable. If the whole disk fails, or
+ * the system lacks resources, the error says nothing about these bytes and goes to the caller
+ * unchanged.
  */
 export class Unreadable extends Error {
   constructor(cause: unknown) {

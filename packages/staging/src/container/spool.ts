@@ -40,7 +40,7 @@ export class Spool {
   async beginAgain(key: Buffer): Promise<SpoolWriter> {
     const name = key.toString('hex');
     const aside = `${name}${ASIDE}`;
-    // What is left of an attempt that could not be taken back.
+    // Left over from an attempt that could not be undone.
     await this.#remove(aside);
     const file = await this.#disk.create(`${this.#folder}/${aside}`);
     this.#sizes.set(aside, 0);
@@ -57,7 +57,7 @@ export class Spool {
     });
   }
 
-  /** Takes a whole body that was written elsewhere on this disk. Durable when it resolves. */
+  /** Adopts a whole body that was written elsewhere on this disk. Durable when it resolves. */
   async adopt(key: Buffer, from: string, bytes: number): Promise<void> {
     await this.#disk.rename(from, this.#path(key));
     const name = key.toString('hex');
@@ -137,7 +137,7 @@ export class Spool {
     return isBlockListOf(list, expected) ? list : undefined;
   }
 
-  /** False if the file ends before, or the disk does not give the bytes although it is well. */
+  /** False if the file is too short, or a working disk fails to read the bytes. */
   async #fill(chunk: Buffer, file: DiskFile, position: number): Promise<boolean> {
     try {
       const read = () => file.readAt(chunk, position);
@@ -214,7 +214,7 @@ interface SpoolHooks {
   readonly discard: () => Promise<void>;
 }
 
-/** Takes the bytes of one file. Either `finish` or `discard` ends it. */
+/** Receives the bytes of one file. Call `finish` or `discard` to end it. */
 export class SpoolWriter {
   readonly #file: DiskFile;
   readonly #hooks: SpoolHooks;

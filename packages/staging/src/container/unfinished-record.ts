@@ -1,8 +1,8 @@
 import { crc32 } from 'node:zlib';
 
 /**
- * The bytes of an `.info` file: what an unfinished upload is to become, and how much of it is
- * durable. Two marks are written in turns, so that a write that a crash tears leaves the other.
+ * The bytes of an `.info` file: what an unfinished upload will become, and how much of it is
+ * durable. Two marks are written alternately, so that a torn write leaves the other intact.
  * FORMAT.md has the layout.
  */
 
@@ -17,7 +17,7 @@ export interface UnfinishedAbout {
   readonly ttlMs?: number;
   /** Unix milliseconds. */
   readonly createdAt: number;
-  /** The caller's own words, kept and given back. */
+  /** Text of the caller, stored and returned unchanged. */
   readonly note: string;
 }
 

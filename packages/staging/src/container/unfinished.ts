@@ -15,18 +15,17 @@ import {
 } from './unfinished-record.js';
 
 /**
- * Uploads that arrive in several requests: two files each, the bytes and what is known of them,
- * named by the key that the finished file will have. What `append` has acknowledged is durable
- * and stays until the upload is finished, removed or too old, also over crashes; an upload that
- * becomes a file is never both.
+ * Unfinished resumable uploads. Each has two files, the bytes and their description, named by the
+ * key of the future file. Bytes that `append` acknowledged survive crashes, until the upload is
+ * finished, removed or too old. An upload that has become a file is never an unfinished upload too.
  */
 export interface UnfinishedParts {
   readonly disk: Disk;
   readonly folder: string;
   readonly spool: Spool;
-  /** What is gathered before a write. Default 128 KiB. */
+  /** Bytes to gather before a write. Default 128 KiB. */
   readonly writeBytes?: number;
-  /** A crash in a long request costs no more than this. Default 8 MiB. */
+  /** Bytes between two syncs: a crash costs no more than this. Default 8 MiB. */
   readonly syncBytes?: number;
 }
 
@@ -38,9 +37,9 @@ export interface UnfinishedUpload {
 }
 
 export interface AppendOptions {
-  /** Called before each write; what it throws ends the request. */
+  /** Called before each write. If it throws, the request ends. */
   readonly beforeWrite: () => void;
-  /** Called behind the last byte; what it throws takes all bytes of the request back. */
+  /** Called after the last byte. If it throws, all bytes of the request are cut off. */
   readonly check?: (() => void) | undefined;
 }
 
@@ -54,7 +53,7 @@ interface Entry {
 const WRITE_BYTES = 128 * 1024;
 const SYNC_BYTES = 8 * 2 ** 20;
 const READ_BYTES = 256 * 1024;
-/** Uploads that nobody finishes are bounded in number, beside their bytes. */
+/** Limit on the number of unfinished uploads, in addition to their bytes. */
 const MAX_UNFINISHED = 10_000;
 
 export class Unfinished {
@@ -112,7 +111,7 @@ export class Unfinished {
     return entry && viewOf(entry);
   }
 
-  /** Resolves once all that is under way for it has ended. */
+  /** Resolves once all operations on it have ended. */
   settled(key: Buffer): Promise<void> {
     return this.#inTurn.run(nameOf(key), async () => undefined);
   }
@@ -185,7 +184,7 @@ export class Unfinished {
         await file.truncate(start);
         this.#grow(entry, start - entry.bytes);
       } else {
-        // What arrived before is kept; if it cannot be, the first error is reported.
+        // Bytes that arrived before are kept. If that fails, the first error is reported.
         await flush().catch(() => undefined);
         await this.#makeDurable(name, entry, file);
       }
@@ -225,8 +224,8 @@ export class Unfinished {
   }
 
   /**
-   * Gives the bytes to the spool while `accept` makes a file of them; takes them back if it
-   * fails. `accept` gets the checksums of the bytes as they are on the disk.
+   * Moves the bytes to the spool and calls `accept` to make a file of them; moves them back if that
+   * fails. `accept` gets the checksums of the bytes on disk.
    */
   finishSpooled(key: Buffer, accept: (sums: BlockChecksums) => Promise<void>): Promise<void> {
     const name = nameOf(key);
@@ -280,8 +279,8 @@ export class Unfinished {
   }
 
   /**
-   * Finds the uploads at a start, before the spool looks for files that no record names: one of
-   * them may be an upload that was about to become a file.
+   * Finds the uploads at start, before the spool removes files without a record: such a file may be
+   * an upload that was about to become a file.
    */
   async recover(isKnown: (key: Buffer) => boolean): Promise<void> {
     const { disk, folder, spool } = this.#parts;
@@ -307,7 +306,7 @@ export class Unfinished {
     return bytes && unpackInfo(bytes);
   }
 
-  /** Bytes that no mark names may be others than were sent. */
+  /** Bytes that no mark covers may differ from what was sent. */
   async #adopt(name: string, { about, mark }: Omit<Entry, 'bytes'>): Promise<void> {
     const file = await this.#parts.disk.openToUpdate(this.#path(name));
     try {
@@ -331,7 +330,7 @@ export class Unfinished {
       const { sizeBytes } = entry.mark;
       await this.#writeMark(name, entry, { durableBytes: entry.bytes, sizeBytes });
     } catch (error) {
-      // What the disk has of it is not known any more.
+      // The state on disk is unknown from here on.
       await this.#remove(name).catch(() => undefined);
       throw error;
     }

@@ -11,11 +11,11 @@ import {
 } from './frames.js';
 
 /**
- * A gateway's side of the connection to its partner. Frames are done in order; each is waited for
- * no longer than the deadline, and then the connection ends. All that waits is settled when it ends.
+ * A gateway's side of the connection to its partner. Frames are processed in order. If one is not
+ * acknowledged within the deadline, the connection ends. Every wait settles when it ends.
  */
 
-/** The partner will never take anything again: it has taken over the files. */
+/** The partner accepts nothing any more: it has taken over the files. */
 export class RefusedForGood extends Error {}
 
 interface Waiting {
@@ -93,7 +93,7 @@ export class CopyConnection {
     this.#end(error);
   }
 
-  /** Of what was sent, with time for it to arrive. */
+  /** Deadline for the bytes sent so far, with time for them to arrive. */
   async finish(): Promise<void> {
     if (this.#failure) return;
     this.#stream.end();

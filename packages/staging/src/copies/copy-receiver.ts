@@ -10,9 +10,9 @@ import {
 import { type HeldCopy, OriginAdopted } from './held-copy.js';
 
 /**
- * The partner's side of the connection: takes frames into the copy that it holds and says how far
- * it is. A few writes are in flight at a time; the connection is not read meanwhile. Whatever fails
- * ends the connection: the next one begins with what is on the disk.
+ * The partner's side of the connection: writes frames to the held copy and acknowledges them. At
+ * most a few writes are in flight; beyond that, it stops reading the connection. Any failure ends
+ * the connection, and the next one begins with what is on disk.
  */
 
 const WRITES_IN_FLIGHT = 4;

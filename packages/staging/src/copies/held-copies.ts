@@ -15,9 +15,9 @@ import {
 import { HeldIndex } from './held-index.js';
 
 /**
- * The copies that this gateway holds of other gateways' containers: a directory for each origin,
- * apart from its own container, which all of its processes share. A copy is written while its gateway is connected, read while it is
- * away, and taken over once it will not return; never two of them at a time.
+ * The copies that this gateway holds of other gateways' containers, in a directory per origin that
+ * all of its processes share. A copy is written while its gateway is connected, read while that
+ * gateway is down, and taken over once it is gone for good; never two of these at a time.
  */
 
 export interface HeldStats {
@@ -68,7 +68,7 @@ export class HeldCopies {
     const { folder, limitBytes, now, disk = privateDisk } = options;
     const origins = await heldOrigins(disk, folder);
     for (const origin of origins) {
-      // What a crash has left of a copy that was taken over.
+      // Left by a crash during a takeover.
       const directory = `${folder}/${origin}`;
       if (await disk.exists(`${directory}/${ADOPTED_FILE}`)) await removeHeld(disk, directory);
     }
@@ -80,7 +80,7 @@ export class HeldCopies {
     return { heldCopies: this.#origins.size, heldBytes: this.#room.usedBytes };
   }
 
-  /** Takes what the gateway of that origin sends, until the connection ends. Never rejects. */
+  /** Receives what the gateway of that origin sends, until the connection ends. Never rejects. */
   async receive(origin: number, stream: Duplex): Promise<void> {
     stream.on('error', () => undefined);
     // The gateway has come back before its last connection was found to be dead.
@@ -128,8 +128,8 @@ export class HeldCopies {
   }
 
   /**
-   * Has the work done with what is held of a gateway that will not return, and then notes that its
-   * files were taken over: it is refused from then on. False if nothing is held of it.
+   * Runs the work with the copy of a gateway that is gone for good, then records the takeover, so
+   * that the gateway is refused from then on. False if there is no copy.
    */
   async adopt(origin: number, work: (index: HeldIndex) => Promise<void>): Promise<boolean> {
     if (!(await this.#isHeld(origin))) return false;
@@ -145,7 +145,7 @@ export class HeldCopies {
     });
   }
 
-  /** Its gateway has the copy elsewhere. */
+  /** Its gateway now has another partner. */
   async drop(origin: number): Promise<void> {
     if (!(await this.#isHeld(origin))) return;
     await this.#inTurn.run(String(origin), async () => {

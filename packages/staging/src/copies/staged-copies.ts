@@ -6,10 +6,10 @@ import { CopyConnection, RefusedForGood } from './copy-connection.js';
 import { FrameType } from './frames.js';
 
 /**
- * Keeps a copy of the container at a partner: every batch goes to its disk while it is written to
- * this one, and files are acknowledged once both have it. A partner that was away first gets, from
- * this disk, what it lacks; the batches that come meanwhile wait only for the last of it. What
- * happens to uploads while it is away is decided by `whenAway`.
+ * Keeps a copy of the container at a partner. Every batch is sent there while it is written to this
+ * disk, and its files are acknowledged once both have it. After an outage, the partner first gets
+ * what it lacks from this disk; batches that arrive meanwhile wait only for the last part.
+ * `whenAway` decides what happens to uploads while the partner is down.
  */
 
 export interface StagedCopiesOptions {
@@ -17,7 +17,7 @@ export interface StagedCopiesOptions {
   readonly whenAway: 'refuse' | 'alone';
   /** Connects to the current partner. */
   readonly connect: (signal: AbortSignal) => Promise<Partner>;
-  /** A frame that is not answered for so long ends the connection. */
+  /** The connection ends if a frame is not acknowledged within this time. */
   readonly deadlineMs: number;
 }
 
@@ -30,18 +30,20 @@ export interface Partner {
 
 export interface StagedCopiesParts {
   readonly container: Pick<Container, 'segments' | 'segment' | 'settled'>;
-  /** Writes again what must not go with confirmed segments; the first that must stay. */
+  /**
+   * Rewrites records that must outlive confirmed segments; resolves with the first segment to keep.
+   */
   readonly firstNeeded: () => Promise<number>;
   readonly onError: (error: Error) => void;
 }
 
 export interface CopiesStats {
-  /** Who has the copies, or had them last. */
+  /** The partner that has the copies, or had them last. */
   readonly partner: string | undefined;
   readonly state: 'away' | 'catching up' | 'up';
   /** Files and deletions that were acknowledged with one copy. */
   readonly acknowledgedAlone: number;
-  /** Uploads and deletions that were refused for want of the partner. */
+  /** Uploads and deletions refused because the partner was down. */
   readonly refused: number;
   /** Of the container, not known to be at the partner. */
   readonly lagBytes: number;
@@ -49,11 +51,11 @@ export interface CopiesStats {
 
 const CHUNK_BYTES = 2 ** 20;
 const CHUNKS_IN_FLIGHT = 4;
-/** So few bytes that are lacking are waited for. */
+/** When the partner lacks no more than this, batches wait for it. */
 const JOIN_BYTES = 4 * 2 ** 20;
 const FIRST_PAUSE_MS = 100;
 const MAX_PAUSE_MS = 1_000;
-/** An idle connection is tried so often. */
+/** Interval at which an idle connection is checked. */
 const PROBE_INTERVAL_MS = 1_000;
 
 export class StagedCopies {
@@ -134,7 +136,7 @@ export class StagedCopies {
     this.#link?.connection.close(new Error('a batch was refused by the disk of this server'));
   }
 
-  /** The segments below that one are not needed any more. */
+  /** Segments below that one are no longer needed. */
   release(firstNeeded: number): void {
     this.#firstNeeded = Math.max(this.#firstNeeded, firstNeeded);
     for (const number of this.#had.keys()) if (number < firstNeeded) this.#had.delete(number);
@@ -249,7 +251,7 @@ export class StagedCopies {
     }
   }
 
-  /** Drops at the partner what it has too much: records that were never acknowledged. */
+  /** Cuts off at the partner records that were never acknowledged. */
   async #align(connection: CopyConnection): Promise<void> {
     const { container, firstNeeded } = this.#parts!;
     this.release(await firstNeeded());

@@ -5,9 +5,9 @@ import type { Stores } from '../merge/trunk-store.js';
 import type { HeldIndex } from './held-index.js';
 
 /**
- * Stages the files of a held copy in this container, under their own keys, each once: what is
- * known here, from a trunk or from an earlier attempt, is left as it is, and what was deleted stays
- * so. Everything may be done again.
+ * Stages the files of a held copy in this container, each once, under its own key. Files that are
+ * known here, from a trunk or an earlier attempt, are skipped; deleted files stay deleted. The
+ * whole takeover can be repeated.
  */
 export interface TakeOverParts extends Pick<Stores, 'container' | 'fileMap' | 'now'> {
   readonly acceptance: Acceptance;

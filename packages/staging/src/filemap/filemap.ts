@@ -21,11 +21,10 @@ import { FileMapWriter } from './writer.js';
 export * from './rows.js';
 
 /**
- * The FileMap: an index over container and trunks. Every change comes from a
- * record of the container and is committed together with how far the record's
- * segment is indexed, so that a FileMap that lost its last transactions, or all
- * of them, is brought up to date by reading records again. It need not sync by
- * itself for that; `checkpoint` makes it durable before segments are removed.
+ * The FileMap: an index over container and trunks. Every change comes from a record of the
+ * container. One transaction commits it together with the position up to which the record's segment
+ * is indexed. If the last transactions are lost, or all of them, reading the records again restores
+ * them. So the FileMap need not sync; `checkpoint` makes it durable before segments are removed.
  */
 
 const CACHE_KIB = 32 * 1024;
@@ -61,7 +60,7 @@ export class FileMap extends FileMapQueries {
     "UPDATE trunks SET state = 'missing' WHERE id = ? AND state = 'stored'",
   );
 
-  /** It was given up at that time; FastDFS may hold what was sent of it. */
+  /** It was abandoned at that time; FastDFS may hold what was sent of it. */
   readonly abandonTrunk = this.run<[now: number, trunk: number]>(
     `UPDATE trunks SET state = 'abandoned', doubtfulSince = ?,
       members = CASE kind WHEN 'whole' THEN members END WHERE id = ?`,
@@ -268,10 +267,10 @@ export class FileMap extends FileMapQueries {
 }
 
 /**
- * Brings what the FileMap's log (WAL) has gathered into its main file, in a thread of its
- * own: with millions of files almost every page of the log belongs to another place of
- * the main file, and writing and syncing those would stall uploads and reads for some
- * ten milliseconds at a time. The thread begins when there is work for the first time.
+ * Checkpoints the FileMap's log (WAL) into its main file, in a separate thread. With millions of
+ * files, almost every page of the log belongs to a different place of the main file, and writing
+ * and syncing those would stall uploads and reads for tens of milliseconds. The thread starts when
+ * there is work for the first time.
  *
  * Nothing depends on it. SQLite does the work itself, in the midst of a commit, once
  * the log has LOG_PAGES: if the thread has ended, or cannot keep up.

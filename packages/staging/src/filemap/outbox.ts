@@ -3,10 +3,9 @@ import type { FileRow, TrunkRow } from './rows.js';
 import { FILES, Statements, TRUNKS } from './schema.js';
 
 /**
- * What the deployment's map has yet to hear of this FileMap: trunks that came to be
- * confirmed, moved, or were retired, and files that were deleted after they were merged.
- * Triggers write it in the transaction of the change itself, so it lacks nothing that has
- * happened, whatever the code does that makes the change. Entries are read in order, and
+ * Changes of this FileMap that the deployment's map does not have yet: trunks that were confirmed,
+ * moved or retired, and files that were deleted after they were merged. Triggers write an entry in
+ * the transaction of the change itself, so no change is missed. Entries are read in order, and
  * deleted once they are in the map.
  */
 

@@ -7,9 +7,9 @@ import { DamagedMembers, type SentTrunk, type TrunkSender } from './trunk-sender
 import type { WaitingFiles } from './waiting-files.js';
 
 /**
- * Plans in flight. Each holds its files until its trunk is confirmed. While FastDFS does not
- * answer, plans are retried with growing pauses, which end for all of them when one succeeds. A
- * plan with a damaged file is abandoned, and its other files wait again.
+ * Plans in flight. Each keeps its files out of other plans until its trunk is confirmed. While
+ * FastDFS does not answer, plans are retried with growing pauses; when one succeeds, all retry at
+ * once. A plan with a damaged file is abandoned, and its other files wait again.
  */
 export interface PlansInFlightOptions {
   readonly fileMap: FileMap;
@@ -127,7 +127,7 @@ export class PlansInFlight {
       try {
         const sent = await this.#send(plan, signal);
         this.#endPauses();
-        // A listener that throws is no reason to send again.
+        // A listener that throws must not cause a retry.
         this.#tell(() => onSent(sent, Math.max(0, now() - startedAt)));
         return;
       } catch (error) {
@@ -174,7 +174,7 @@ export class PlansInFlight {
     this.#pauses.delete(pause);
   }
 
-  /** FastDFS has taken a trunk: it is back for all of them. */
+  /** FastDFS has accepted a trunk, so it is back for all plans. */
   #endPauses(): void {
     for (const pause of this.#pauses) pause.abort();
   }

@@ -26,8 +26,8 @@ import type { Stores } from './trunk-store.js';
 /**
  * Takes one plan through its states: planned, sending, stored, confirmed. The plan is durable
  * before the first byte is sent. The id that FastDFS returns must show the size and the CRC-32 that
- * were computed while sending, else the trunk is deleted again. Staged bytes are untouched
- * throughout.
+ * were computed while sending. If it does not (`mismatch`), the trunk is deleted from FastDFS and
+ * sent again. Staged bytes are untouched throughout.
  */
 export interface SentTrunk {
   readonly plan: TrunkPlan;
@@ -63,7 +63,7 @@ export class TrunkSender {
     const fileId = await trunkStore.store(source, signal);
     const wrong = mismatch(fileId, plan, sentCrc);
     if (wrong) {
-      // Should removing it fail, or the process end: it is tried again later.
+      // If removing it fails, or the process ends, it is removed later.
       fileMap.addUnwanted(fileId);
       await trunkStore.remove(fileId, signal);
       fileMap.removeUnwanted(fileId);
@@ -234,7 +234,10 @@ async function* trunkBytes(plan: TrunkPlan, container: Container): AsyncGenerato
   }
 }
 
-/** One by one where they cannot be read together: one bad sector is not all of theirs. */
+/**
+ * Reads one by one if the files cannot be read together: one bad sector does not damage all of
+ * them.
+ */
 async function bodiesOf(
   { segment: number, start, end, rows }: Extent,
   container: Container,

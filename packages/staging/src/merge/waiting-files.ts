@@ -5,8 +5,8 @@ import type { TrunkPlan } from './trunk-plan.js';
 
 /**
  * The files that wait for a trunk: all that the FileMap lists as waiting, except members of plans
- * in flight and files whose only copy is damaged. Files that are in a plan are not looked at again
- * before a plan has ended.
+ * in flight and files whose only copy is damaged. Files in a plan are skipped until a plan has
+ * ended.
  */
 export interface WaitingFilesOptions {
   readonly fileMap: FileMap;
@@ -114,7 +114,7 @@ export class WaitingFiles {
     return waitingFiles + spooledFiles - this.#damaged.size;
   }
 
-  /** Keeps the plan's members for it alone, until the function that it gives is called. */
+  /** Reserves the plan's members for it, until the returned function is called. */
   hold(plan: TrunkPlan): () => void {
     const names = plan.rows.map((row) => nameOf(row.key));
     const bytes = plan.rows.reduce((sum, row) => sum + row.size, 0);

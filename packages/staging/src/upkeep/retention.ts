@@ -20,7 +20,7 @@ import type { Stores } from '../merge/trunk-store.js';
  * its files are confirmed: an empty one takes its place.
  */
 export interface RetentionParts extends Stores {
-  /** Bytes that confirmed files may keep. */
+  /** Bytes that read copies may use: the option `retain` (`--retain`, `STEVEDORE_RETAIN`). */
   readonly retainBytes: number;
   /** Number of the oldest segment that a trunk in flight still reads from. */
   readonly oldestInUse: () => number;

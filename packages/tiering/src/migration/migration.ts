@@ -13,6 +13,7 @@ import {
   startPolicy,
 } from '@stevedore/balance';
 import type { Competition } from '../scheduler/competition.js';
+import type { DiskCosts } from '../scheduler/costs.js';
 import type { ClassInterval, Scheduler } from '../scheduler/scheduler.js';
 import type { TierSettings } from '../tier-options.js';
 import { Place } from '../tiers/record-rows.js';
@@ -39,8 +40,7 @@ export interface MigrationParts {
   readonly scheduler: Scheduler;
   readonly competition: Competition;
   readonly audit: Audit;
-  /** B_logic of the disk, bytes per second. */
-  readonly bytesPerSecond: number;
+  readonly costs: DiskCosts;
   readonly ownRoom: OwnRoom;
   /** A metadata server of another group that takes so much load of an interval. */
   readonly findRoom: (loadBytes: number) => Promise<OtherRoom | undefined>;
@@ -51,9 +51,7 @@ export interface MigrationParts {
 
 export class Migration {
   readonly #parts: MigrationParts;
-  readonly #forecaster: Forecaster<PanelState>;
   readonly #plans: PlannedMoves;
-  readonly #diskBytes: number;
   #state: PolicyState<PanelState>;
   #decision: IntervalDecision<PanelState> | undefined;
   #hasMetadata = false;
@@ -68,9 +66,7 @@ export class Migration {
 
   constructor(parts: MigrationParts) {
     this.#parts = parts;
-    const { settings, bytesPerSecond, tiers } = parts;
-    this.#diskBytes = (bytesPerSecond * settings.intervalMs) / 1000;
-    this.#forecaster = panel({ capacityBytes: this.#diskBytes });
+    const { settings, tiers } = parts;
     this.#state = startPolicy(this.#forecaster, settings.thresholdBytes);
     this.#accessed = new AccessedFiles(tiers);
     this.#plans = new PlannedMoves({
@@ -149,7 +145,8 @@ export class Migration {
 
   /** Ends an interval and carries out what is decided. */
   endInterval(): void {
-    const { settings, scheduler, competition, tiers } = this.#parts;
+    const { settings, scheduler, competition, tiers, costs } = this.#parts;
+    costs.learn();
     this.#usedShare = tiers.usedShare;
     const served = scheduler.endInterval();
     if (this.#adapts) competition.observe(served);
@@ -230,6 +227,17 @@ export class Migration {
   get #adapts(): boolean {
     const { enabled, migrates } = this.#parts.settings;
     return enabled && migrates;
+  }
+
+  /** B_logic of the disk, for an interval. */
+  get #diskBytes(): number {
+    const { costs, settings } = this.#parts;
+    return (costs.bytesPerSecond * settings.intervalMs) / 1000;
+  }
+
+  /** It is bounded by what the disk can do, which changes; its state is the policy's. */
+  get #forecaster(): Forecaster<PanelState> {
+    return panel({ capacityBytes: this.#diskBytes });
   }
 
   /** Where files go that leave their rows for good. */

@@ -12,7 +12,7 @@ export interface MigrationStatus {
   readonly thresholdBytes: number;
   /** Of the room for rows, what they take. */
   readonly usedShare: number;
-  /** Files that are rows. */
+  /** Files kept as rows. */
   readonly rows: FileCounts;
   /** Slices of which there is a row beside their trunk. */
   readonly slices: FileCounts;
@@ -89,7 +89,7 @@ const METRICS: readonly Metric[] = [
   ],
   ['load_forecast_bytes', 'gauge', 'Bytes forecast for the next interval.', forecast],
   ['load_forecast_error_bytes', 'gauge', 'Mean absolute error of the forecasts.', meanError],
-  ['busy_answers_total', 'counter', 'Requests answered as busy.', busyAnswers],
+  ['busy_answers_total', 'counter', 'Requests answered with "busy".', busyAnswers],
   [
     'load_capacity_bytes',
     'gauge',
@@ -99,7 +99,7 @@ const METRICS: readonly Metric[] = [
   [
     'metadata_kept_share',
     'gauge',
-    'Share of its stand-alone load that metadata is served beside small files.',
+    'Share of its stand-alone load that metadata gets while small files are served too.',
     (now) => now.metadataKeptShare,
   ],
   [
@@ -115,32 +115,32 @@ const METRICS: readonly Metric[] = [
     (now) => now.loadToMoveBytes,
   ],
   ['threshold_bytes', 'gauge', 'Largest file that becomes a row.', (now) => now.thresholdBytes],
-  ['rows', 'gauge', 'Files that are rows.', (now) => now.rows.files],
-  ['rows_bytes', 'gauge', 'Bytes of files that are rows.', (now) => now.rows.bytes],
-  ['slice_rows', 'gauge', 'Slices that are rows too.', (now) => now.slices.files],
-  ['slice_rows_bytes', 'gauge', 'Bytes of slices that are rows.', (now) => now.slices.bytes],
-  ['rows_room_bytes', 'gauge', 'Bytes that all rows may hold.', (now) => now.roomBytes],
+  ['rows', 'gauge', 'Files kept as rows.', (now) => now.rows.files],
+  ['rows_bytes', 'gauge', 'Bytes of files kept as rows.', (now) => now.rows.bytes],
+  ['slice_rows', 'gauge', 'Slices kept as rows.', (now) => now.slices.files],
+  ['slice_rows_bytes', 'gauge', 'Bytes of slices kept as rows.', (now) => now.slices.bytes],
+  ['rows_room_bytes', 'gauge', 'Most bytes that all rows may use.', (now) => now.roomBytes],
   ['away_files', 'gauge', 'Files whose bytes are in another group.', (now) => now.away.files],
   ['away_files_bytes', 'gauge', 'Bytes of files in other groups.', (now) => now.away.bytes],
   [
     'away_deletions_waiting',
     'gauge',
-    'Copies in other groups yet to be deleted.',
+    'Copies in other groups waiting for deletion.',
     (now) => now.unwantedCopies,
   ],
   [
     'away_copies_open',
     'gauge',
-    'Copies in other groups that may or may not have been stored.',
+    'Copies in other groups that may exist: the reply to their upload was lost.',
     (now) => now.openCopies,
   ],
   [
     'away_orphans_total',
     'counter',
-    'Copies without a record that were found in other groups and deleted.',
+    'Orphaned copies found in other groups and deleted.',
     (now) => now.orphans,
   ],
-  ['moves_total', 'counter', 'Moves of files, by how they ended.', outcomes],
+  ['moves_total', 'counter', 'Moves of files, by outcome.', outcomes],
   ['moved_bytes_total', 'counter', 'Bytes moved.', (now) => now.movedBytes],
   ['revokes_total', 'counter', 'Moves revoked because the file changed.', (now) => now.revokes],
 ];

@@ -25,7 +25,7 @@ export interface CompetitionOptions {
   readonly scheduler: Scheduler;
   readonly intervalMs: number;
   /** B_logic of the disk for an interval. */
-  readonly diskBytes: number;
+  readonly diskBytes: () => number;
   /** False: the capacity was given, and holds. */
   readonly learns: boolean;
   readonly parameters: Pick<Parameters, 'efficiencyMark' | 'smallFileShare'>;
@@ -64,7 +64,7 @@ export class Competition {
   constructor(options: CompetitionOptions) {
     const { scheduler, intervalMs, busyMeter, now } = options;
     this.#options = options;
-    this.#capacityBytes = options.diskBytes;
+    this.#capacityBytes = options.diskBytes();
     this.#busy = busyMeter();
     this.#moments = new AloneMoments({
       scheduler,
@@ -124,15 +124,16 @@ export class Competition {
     const wanted = ranMs > 0 ? (servedBytes * (waitedMs + ranMs)) / ranMs : servedBytes;
     return {
       metadataBytes: Math.max(metadata.servedBytes, this.#metadataBytes),
-      smallFileBytes: Math.min(wanted, Math.max(servedBytes, this.#options.diskBytes)),
+      smallFileBytes: Math.min(wanted, Math.max(servedBytes, this.#options.diskBytes())),
     };
   }
 
   /** An interval has ended. */
   observe({ metadata, smallFile }: Readonly<Record<RequestClass, ClassInterval>>): void {
-    const { diskBytes, learns } = this.#options;
+    const { learns } = this.#options;
     const busy = this.#busy();
     if (!learns) return;
+    const diskBytes = this.#options.diskBytes();
     const servedBytes = metadata.servedBytes + smallFile.servedBytes;
     if (busy >= LEAST_BUSY_SHARE) {
       const now = servedBytes / Math.min(1, busy);

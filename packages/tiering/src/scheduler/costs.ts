@@ -1,54 +1,71 @@
 import { join } from 'node:path';
+import { type Access, type Costs, costOf, learnedCosts } from '@stevedore/balance';
 import { type Disk, readSmallFile, removeIfThere, replaceFile } from '@stevedore/disk';
+import type { DiskMeter } from './disk-meter.js';
 
 /**
- * What a request costs, in bytes that the disk could have written durably instead. Reads
- * and synced writes differ by orders of magnitude: each has a cost of its own. Pure.
- */
-
-export interface Costs {
-  /** B_logic: bytes of large synced writes in a second. */
-  readonly bytesPerSecond: number;
-  /** Of a synced write of few bytes, beside those. */
-  readonly accessBytes: number;
-  /** Of a read of few bytes, beside those. */
-  readonly readAccessBytes: number;
-  /** A byte that is read, against one that is written. */
-  readonly readByteShare: number;
-}
-
-export type Access = 'read' | 'write';
-
-export function costOf(costs: Costs, access: Access, bytes: number): number {
-  return access === 'write'
-    ? bytes + costs.accessBytes
-    : bytes * costs.readByteShare + costs.readAccessBytes;
-}
-
-/**
- * What reads and synced writes cost on the disk of a store path: measured once, in well
- * under a second on a usual disk, and kept. An operator who knows better gives B_logic and the
- * costs of an access.
+ * What reads and synced writes cost on the disk of a store path: measured at the first start,
+ * in well under a second on a usual disk, learnt from what the disk does from then on, and
+ * kept when the storage stops. An operator who knows better gives B_logic and the costs of an
+ * access; they hold.
  */
 
 const CALIBRATION_FILE = '.stevedore-calibration.json';
+const MEASURED_FILE = '.stevedore-calibrating';
 const LARGE_BYTES = 2 * 2 ** 20;
 const LARGE_COUNT = 8;
 const SMALL_BYTES = 1024;
 const SMALL_COUNT = 16;
 
-/** What was measured at an earlier start, or now. `clock` gives milliseconds. */
-export async function calibrate(
+export class DiskCosts {
+  #costs: Costs;
+  readonly #meter: DiskMeter | undefined;
+  readonly #keep: (costs: Costs) => Promise<void>;
+
+  /** `meter` undefined: the costs were given. */
+  constructor(
+    costs: Costs,
+    meter?: DiskMeter,
+    keep: (costs: Costs) => Promise<void> = async () => {},
+  ) {
+    this.#costs = costs;
+    this.#meter = meter;
+    this.#keep = keep;
+  }
+
+  of(access: Access, bytes: number): number {
+    return costOf(this.#costs, access, bytes);
+  }
+
+  /** B_logic. */
+  get bytesPerSecond(): number {
+    return this.#costs.bytesPerSecond;
+  }
+
+  /** An interval has ended. */
+  learn(): void {
+    if (this.#meter) this.#costs = learnedCosts(this.#costs, this.#meter.endInterval());
+  }
+
+  async close(): Promise<void> {
+    // What is not kept is measured again.
+    if (this.#meter) await this.#keep(this.#costs).catch(() => {});
+  }
+}
+
+/** Begins with what was kept at an earlier stop, or with what is measured now. */
+export async function openCosts(
   disk: Disk,
   dataDirectory: string,
-  temporaryFile: string,
   clock: () => number,
-): Promise<Costs> {
+  meter: DiskMeter,
+): Promise<DiskCosts> {
+  const keep = (costs: Costs): Promise<void> =>
+    replaceFile(disk, dataDirectory, CALIBRATION_FILE, `${JSON.stringify(costs)}\n`);
   const kept = await load(disk, dataDirectory);
-  if (kept) return kept;
-  const measured = await measure(disk, temporaryFile, clock);
-  await replaceFile(disk, dataDirectory, CALIBRATION_FILE, `${JSON.stringify(measured)}\n`);
-  return measured;
+  const costs = kept ?? (await measure(disk, join(dataDirectory, MEASURED_FILE), clock));
+  if (!kept) await keep(costs);
+  return new DiskCosts(costs, meter, keep);
 }
 
 async function load(disk: Disk, directory: string): Promise<Costs | undefined> {

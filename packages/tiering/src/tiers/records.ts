@@ -8,6 +8,7 @@ import {
   type SqliteStatement,
 } from '@stevedore/disk/sqlite';
 import { StartError } from '@stevedore/wire';
+import type { DiskMeter } from '../scheduler/disk-meter.js';
 import {
   COLUMNS,
   type FileRecord,
@@ -55,6 +56,9 @@ export class Records {
   /** Counts changes; `#durable` of them are on the medium. */
   #changes = 0;
   #durable = 0;
+  /** Of the next sync: who waits for it, and bytes of files and metadata. */
+  #unsynced = { count: 0, bytes: 0 };
+  readonly #meter: DiskMeter | undefined;
   #inTransaction = false;
   #syncing: Promise<void> | undefined;
   #broken: Error | undefined;
@@ -64,8 +68,9 @@ export class Records {
   readonly owner: Buffer;
   readonly slices: SliceRecords;
 
-  private constructor(db: SqliteDatabase, log: number) {
+  private constructor(db: SqliteDatabase, log: number, meter: DiskMeter | undefined) {
     this.#db = db;
+    this.#meter = meter;
     this.#log = log;
     this.#statements = recordStatements(db);
     this.owner = this.#statements.owner.get()!.id;
@@ -79,7 +84,7 @@ export class Records {
   }
 
   /** Opens or makes them; StartError if they are of a later version or damaged. */
-  static open(path: string): Records {
+  static open(path: string, meter?: DiskMeter): Records {
     let db: SqliteDatabase | undefined;
     try {
       db = openDatabase(path);
@@ -89,7 +94,7 @@ export class Records {
       db.pragma('synchronous = NORMAL');
       db.pragma('wal_autocheckpoint = 4000');
       applySchema(db, RECORDS_SCHEMA);
-      return new Records(db, openSync(`${path}-wal`, 'r+'));
+      return new Records(db, openSync(`${path}-wal`, 'r+'), meter);
     } catch (error) {
       db?.close();
       if (error instanceof SqliteBindingError) throw error;
@@ -130,6 +135,7 @@ export class Records {
   /** Makes or replaces a record; what it has of metadata stays. `bytes` only where the place is the row. */
   put(entry: FileRecord, bytes: Buffer | undefined): void {
     const row = { ...rowOf(entry), bytes: bytes ?? null };
+    this.#unsynced.bytes += bytes?.length ?? 0;
     this.#changeCounted([entry.name], () => this.#statements.put.run(row));
   }
 
@@ -188,6 +194,7 @@ export class Records {
   }
 
   setMetadata(name: string, metadata: Buffer | undefined): void {
+    this.#unsynced.bytes += metadata?.length ?? 0;
     this.#change(() => this.#statements.setMetadata.run(metadata ?? null, name));
   }
 
@@ -247,6 +254,7 @@ export class Records {
   /** Resolves once all that was changed before is durable. */
   async commit(): Promise<void> {
     const wanted = this.#changes;
+    if (this.#durable < wanted) this.#unsynced.count += 1;
     while (this.#durable < wanted) {
       if (this.#broken) throw this.#broken;
       if (this.#syncing) await this.#syncing.catch(() => {});
@@ -263,11 +271,14 @@ export class Records {
 
   #sync(): Promise<void> {
     const upTo = this.#changes;
+    const written = this.#unsynced;
+    this.#unsynced = { count: 0, bytes: 0 };
     const syncing = (async () => {
       try {
         if (this.#inTransaction) this.#db.exec('COMMIT');
         this.#inTransaction = false;
-        await dataSync(this.#log);
+        const sync = (): Promise<void> => dataSync(this.#log);
+        await (this.#meter?.time('write', written, sync) ?? sync());
         this.#durable = upTo;
       } catch (error) {
         this.#broken = error instanceof Error ? error : new Error(String(error));

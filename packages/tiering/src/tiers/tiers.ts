@@ -4,6 +4,7 @@ import { fileThreshold } from '@stevedore/balance';
 import { type Disk, localDisk } from '@stevedore/disk';
 import { dataDirectory, hasRecords, RECORDS_FILE } from '@stevedore/storage';
 import { type Environment, StartError } from '@stevedore/wire';
+import type { DiskMeter } from '../scheduler/disk-meter.js';
 import type { TierSettings } from '../tier-options.js';
 import type { AwayFiles } from './away-files.js';
 import { type FileRecord, Place } from './record-rows.js';
@@ -22,6 +23,8 @@ export interface TierPlaces {
   readonly storePaths: readonly string[];
   /** Undefined: no file goes to another group. */
   readonly away: AwayFiles | undefined;
+  /** Undefined: nobody asks what synced rows cost. */
+  readonly meter?: DiskMeter;
   readonly onError: (error: Error) => void;
 }
 
@@ -98,7 +101,10 @@ export class Tiers {
   }
 }
 
-async function openTier(path: string, { disk, environment, away }: TierPlaces): Promise<Tier> {
+async function openTier(
+  path: string,
+  { disk, environment, away, meter }: TierPlaces,
+): Promise<Tier> {
   const data = dataDirectory(path);
   let file = join(data, RECORDS_FILE);
   try {
@@ -117,7 +123,7 @@ async function openTier(path: string, { disk, environment, away }: TierPlaces): 
   if (!(await localDisk.exists(data))) {
     throw new StartError('store_path_unusable', `The metadata tier needs ${data} on a local disk.`);
   }
-  const records = Records.open(file);
+  const records = Records.open(file, meter);
   try {
     await localDisk.syncDirectory(dirname(file));
     await disk.syncDirectory(data);

@@ -2,11 +2,10 @@ import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { ProblemError } from '../problems.js';
 
 /**
- * Signed URLs: who holds one may do one thing for a time. The signature is an
- * HMAC-SHA-256 over the method, what it is about, when it ends, and every other
- * parameter of the query; so nothing can be added, left out or changed. The first
- * secret signs, all of them verify: a new one is put in front, the old one is
- * taken out when its URLs have ended.
+ * Signed URLs: the holder of one may do one thing until it expires. The signature is an
+ * HMAC-SHA-256 over the method, the subject, the expiry time, and every other parameter of the
+ * query, so nothing can be added, left out or changed. The first secret signs, all of them verify:
+ * to rotate, put a new one first and remove the old one when its URLs have expired.
  *
  *   stevedore-url-1 LF method LF subject LF expires LF name=value&name=value
  *
@@ -112,7 +111,7 @@ export function verifyQuery(
   if (typeof signature !== 'string' || !/^\d{1,12}$/.test(String(expires))) throw invalid();
   const parameters: Record<string, string> = {};
   for (const [name, value] of Object.entries(rest)) {
-    // A parameter that is there twice has no one value.
+    // A repeated parameter has no single value.
     if (typeof value !== 'string') throw invalid();
     parameters[name] = value;
   }

@@ -4,9 +4,9 @@ import type { ByteRange } from '@stevedore/client';
 import type { ContentPart } from './paced-content.js';
 
 /**
- * What a request asks for of a file that exists: all of it, pieces, or nothing
- * because the client has it or is mistaken about it (RFC 9110, section 13, in the
- * order of 13.2.2). Pure.
+ * Decides what a request gets of an existing file: all of it, ranges, or nothing, because the
+ * client has it already or its condition fails (RFC 9110, section 13, in the order of 13.2.2).
+ * Pure.
  */
 
 export type Wanted =
@@ -41,7 +41,7 @@ export function wanted(method: string, headers: IncomingHttpHeaders, file: Valid
     return NOT_MODIFIED;
   }
   const { range } = headers;
-  // Ranges are a thing of GET alone.
+  // Ranges apply to GET only.
   if (range === undefined || method !== 'GET' || !sameAsBefore(headers['if-range'], file)) {
     return WHOLE;
   }
@@ -61,12 +61,12 @@ function notModifiedSince(header: string | undefined, modifiedAt: Date): boolean
   return header !== undefined && seconds(modifiedAt.getTime()) <= seconds(parseDate(header));
 }
 
-/** What is no date is ignored. */
+/** An invalid date is ignored. */
 function modifiedSince(header: string | undefined, modifiedAt: Date): boolean {
   return header !== undefined && seconds(modifiedAt.getTime()) > seconds(parseDate(header));
 }
 
-/** If-Range: a range is only of use to a client that has the rest of these very bytes. */
+/** If-Range: a range is only useful to a client that has the rest of the same bytes. */
 function sameAsBefore(header: string | string[] | undefined, file: Validators): boolean {
   if (header === undefined) return true;
   const value = String(header).trim();
@@ -114,7 +114,7 @@ const SPEC = /^[ \t]*(\d*)-(\d*)[ \t]*$/;
 
 function parseRanges(header: string, size: number): WantedRanges {
   if (!/^bytes=/i.test(header)) return WHOLE;
-  // One more than allowed is enough to know.
+  // One more than allowed is enough to decide.
   const specs = header.slice('bytes='.length).split(',', MAX_RANGES + 1);
   if (specs.length > MAX_RANGES) return WHOLE;
   const ranges: ByteRange[] = [];

@@ -3,16 +3,16 @@ import type { Socket } from 'node:net';
 import type { TransferLimits } from '../limits.js';
 
 /**
- * A connection: one request of it at a time, and its end only after the answer.
+ * Serves one request of a connection at a time, and closes it only after the answer.
  *
- * A client may send many requests without waiting
- * for answers (pipelining); each is begun when the answer to the one before it is sent.
- * How many wait, over all connections, is bounded: a connection that adds more is ended.
+ * A client may send many requests without waiting for answers (pipelining). Each starts when the
+ * previous answer is sent. The number of waiting requests is bounded over all connections: a
+ * connection that adds more is closed.
  */
 
 /** Each costs two to three KiB. */
 const MAX_WAITING = 8_192;
-/** What the HTTP parser of Node.js takes as "this is the last request here". */
+/** Tells the HTTP parser of Node.js that this is the last request of the connection. */
 const LAST_REQUEST = 2;
 
 type Resolve = (isItsTurn: boolean) => void;
@@ -27,8 +27,8 @@ export class Turns {
   }
 
   /**
-   * Undefined where it is the request's turn already, as it is for most; else resolves when
-   * it is, with false if the connection has ended before.
+   * Undefined if it is the request's turn already, as for most. Otherwise resolves when it is, or
+   * with false if the connection ended before.
    */
   wait({ socket }: IncomingMessage, response: ServerResponse): Promise<boolean> | undefined {
     // The HTTP server gives the connection to one answer after the other.

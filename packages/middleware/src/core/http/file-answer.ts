@@ -24,7 +24,7 @@ const CONTENT_POLICY = "sandbox; default-src 'none'";
 export interface FileRequest {
   readonly method: string;
   readonly headers: IncomingHttpHeaders;
-  /** The client asks for a file to keep, not for one to show. */
+  /** The client wants to download the file, not to show it. */
   readonly download: boolean;
 }
 
@@ -33,7 +33,7 @@ export interface Presentation {
   readonly name: string;
   /** False for files whose bytes may change under their id. */
   readonly immutable: boolean;
-  /** True where only who asked may have the answer: shared caches do not keep it. */
+  /** True if shared caches must not keep the answer. */
   readonly private?: boolean;
   /** How long the answer may be kept, for a file or a permission that ends. */
   readonly freshSeconds?: number;

@@ -6,16 +6,15 @@ import { ProblemError } from '../problems.js';
 import type { Hold, UnsentBytes } from './unsent-bytes.js';
 
 /**
- * The content of an answer, sent at the pace of its client: in pieces, the next one when
- * the system has taken the one before it. What was read beyond the piece may be dropped when
- * memory is short, and is read again then.
+ * Sends the content of an answer at the pace of its client, in pieces: the next one when the system
+ * has accepted the one before. If memory is short, bytes read ahead may be dropped and read again.
  */
 
 /** Shorter content is sent in one piece. */
 const SHORT_BYTES = 128 * 2 ** 10;
 /** Longer than what a socket buffers without asking for a pause. */
 const PIECE_BYTES = 64 * 2 ** 10;
-/** For a client that has been slow before: its progress shows sooner. */
+/** For a client that was slow before, so that its progress shows sooner. */
 const SLOW_PIECE_BYTES = 32 * 2 ** 10;
 /** Sent to one client before others get their turn. */
 const TURN_BYTES = 2 ** 19;
@@ -26,7 +25,7 @@ const STREAM_BYTES = 2 ** 19;
 /** What is sent: bytes as they are, and ranges of the file. */
 export type ContentPart = Buffer | ByteRange;
 
-/** For whom it is, and what it may take. */
+/** The client, and the memory it may use. */
 export interface Pace {
   readonly unsent: UnsentBytes;
   /** True once nobody can get the answer any more. */
@@ -85,7 +84,7 @@ export class PacedContent {
     this.#send(response).catch((error: Error) => response.destroy(error));
   }
 
-  /** Gives up what it holds; nothing more is read. */
+  /** Releases its memory and stops reading. */
   close(): void {
     this.#isClosed = true;
     this.#forget();

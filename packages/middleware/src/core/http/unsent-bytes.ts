@@ -1,25 +1,24 @@
 import type { ServerResponse } from 'node:http';
 
 /**
- * Memory for bytes that were read and that clients have not taken yet, of all downloads
- * together. Reading waits for room. When room is short, downloads that wait for their clients
- * keep no more than their share, since what they drop can be read again. If that is not
- * enough, those whose clients have taken nothing for longest are ended; a client can go on
- * with a range.
+ * Memory for bytes that were read and not yet accepted by clients, for all downloads. Reads wait
+ * for free memory. When memory is short, downloads that wait for their clients keep no more than
+ * their share and read the rest again later. If that is not enough, the downloads that have been
+ * stalled longest are closed; a client can continue with a range.
  */
 
 export interface UnsentLimits {
   /** Of all downloads together. */
   readonly maxUnsentBytes: number;
-  /** A client that takes nothing for so long is ended. */
+  /** A client that accepts nothing for this long is disconnected. */
   readonly downloadStallMs: number;
-  /** More than so many stalled clients are not kept: a connection takes about 14 KiB by itself. */
+  /** Most stalled clients to keep: a connection alone takes about 14 KiB. */
   readonly maxStalled: number;
 }
 
 /** A download that waits for its client. */
 export interface Stalled {
-  /** Keeps no more than `bytes` of what can be read again; gives how many are held after that. */
+  /** Keeps no more than `bytes` of what can be read again; returns the bytes still held. */
   trim(bytes: number): number;
   /** Ends the connection. */
   end(): void;
@@ -35,12 +34,12 @@ export interface UnsentStats {
   readonly endedForStall: number;
 }
 
-/** The most that one read sets aside, however long the file is. */
+/** Most bytes that one read reserves, however long the file is. */
 const READ_SHARE = 1 / 4;
 /** So much more may be taken for short content, which does not wait behind long files. */
 const SHORT_SHARE = 1 / 8;
 const SHORT_BYTES = 128 * 2 ** 10;
-/** Of the room, for what stalled downloads keep beside what they have handed to the system. */
+/** Share of the memory that stalled downloads may keep, in addition to what the system has. */
 const STALLED_SHARE = 1 / 2;
 const MIN_SHARE_BYTES = 32 * 2 ** 10;
 /** A download is stalled, and not just between two pieces, after this long ... */
@@ -66,7 +65,7 @@ export class Hold {
     this.#unsent.move(this);
   }
 
-  /** It holds so many bytes now, and waits for its client. */
+  /** Sets the bytes it holds while it waits for its client. */
   wait(bytes: number, stalled: Stalled): void {
     this.#unsent.wait(this, bytes, stalled);
   }
@@ -132,8 +131,8 @@ export class UnsentBytes {
   }
 
   /**
-   * Sets `wanted` bytes aside for the hold; a promise only where it has to wait for room. One whose
-   * client is gone waits no longer, and gets none.
+   * Reserves `wanted` bytes for the hold; returns a promise only if it has to wait. If the client
+   * is gone, the wait ends without bytes.
    */
   reserve(hold: Hold, wanted: number, isGone: () => boolean): Promise<void> | undefined {
     const bytes = Math.min(wanted, this.#limits.maxUnsentBytes * READ_SHARE);

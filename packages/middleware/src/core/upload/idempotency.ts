@@ -9,14 +9,13 @@ import type { ProgressGuard } from './request-body.js';
 import { continueIfAsked, RequestBody } from './request-body.js';
 
 /**
- * `Idempotency-Key`: an upload that is sent again with the same key within a day is
- * answered with what it was answered first, and nothing is stored twice. The key's
- * hash is in the record of the file itself: it is durable with the file, survives a
- * restart and a lost FileMap as long as the file's record is on this disk, and takes
- * no memory. What is under way is known to the processes of one gateway; other servers ask it.
+ * `Idempotency-Key`: an upload repeated with the same key within a day gets the first answer, and
+ * nothing is stored twice. The key's hash is in the record of the file itself. It is as durable as
+ * the file, survives a restart and a lost FileMap while the record is on this disk, and takes no
+ * memory. The processes of a gateway know which uploads are in progress; other servers ask it.
  *
- * What comes again is read and compared with the stored bytes, and stored nowhere: a client
- * that guesses the key of another gets nothing for it.
+ * A repeated body is read, compared with the stored bytes, and not stored: a client that guesses
+ * another's key gains nothing.
  */
 
 const MARK_BYTES = 16;
@@ -117,7 +116,7 @@ export class IdempotentUploads {
     return this.#alone(mark, () => this.#store.findOnce(mark, { withinMs, onlyHere: true }));
   }
 
-  /** One key for two different uploads is a mistake, or a guess. */
+  /** The same key for two different uploads is a mistake, or a guess. */
   async #demandSame(
     request: IncomingMessage,
     response: ServerResponse,

@@ -9,24 +9,24 @@ import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 
 /**
- * What one route takes and what becomes of it. Everything is optional; what is
- * left out is as the server's own limits and the store have it.
+ * What a route accepts and how it stores it. Everything is optional; the defaults are the server's
+ * own limits and the store's options.
  */
 export interface UploadPolicy {
-  /** One file; at most what the server takes at all. */
+  /** Largest file, up to the server's own limit. */
   readonly maxFileBytes?: number;
-  /** Files of one request. */
+  /** Most files in one request. */
   readonly maxFiles?: number;
-  /** All files of one request together; default: as much as the server takes as one file. */
+  /** Largest total of one request. Default: the limit of one file. */
   readonly maxTotalBytes?: number;
-  /** `image/png`, `image/*`: declared types that are taken. Default: every one. */
+  /** `image/png`, `image/*`: declared types that are accepted. Default: all. */
   readonly types?: readonly string[];
-  /** Holds the first bytes of each file against its declared type before any is stored. */
+  /** Compares the first bytes of each file with its declared type before any is stored. */
   readonly checkContent?: boolean;
   readonly durability?: 'sync' | 'os';
-  /** Affinity group of all files, whatever the client says. */
+  /** Affinity group of all files; overrides the client's. */
   readonly group?: string;
-  /** How long files live; a client may ask for less. Default: for ever. */
+  /** How long files live; a client can ask for less. Default: for ever. */
   readonly ttlMs?: number;
 }
 
@@ -122,7 +122,7 @@ export function expiryOf(
   return { expiresAt: new Date(now + asked) };
 }
 
-/** What both allow: the route's own policy, and that of a permission to use it. */
+/** The stricter of the route's own policy and that of a permission. */
 export function narrowPolicy(route: UploadPolicy, permission: UploadPolicy): UploadPolicy {
   if (narrowsNothing(route, permission)) return route;
   const types = commonTypes(route.types, permission.types);

@@ -11,11 +11,10 @@ import type { ProgressGuard, UploadRoom } from './request-body.js';
 import { continueIfAsked, RequestBody, readWhole, tooLarge } from './request-body.js';
 
 /**
- * Takes an upload off a request, a raw body or a form, and stores it. Nothing is
- * read of a body that says it is too long or of a type that is not taken; nothing
- * stays of one that does not arrive whole, or not as its checksums say. Rejects
- * with ProblemError or the store's own error; the caller closes a connection
- * whose body was not read to its end.
+ * Receives an upload, a raw body or a form, and stores it. A body whose headers announce too much,
+ * or a type that is not accepted, is refused unread. A body that does not arrive whole, or fails
+ * its checksums, leaves nothing behind. Rejects with ProblemError or the store's own error; the
+ * caller closes a connection whose body was not read to its end.
  */
 
 export interface UploadContext {

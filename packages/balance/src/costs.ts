@@ -1,0 +1,83 @@
+/**
+ * What a request costs, in bytes that the disk could have written durably instead. Reads
+ * and synced writes differ by orders of magnitude: each has a cost of its own. Pure.
+ */
+
+export interface Costs {
+  /** B_logic: bytes of large synced writes in a second. */
+  readonly bytesPerSecond: number;
+  /** Of a synced write of few bytes, beside those. */
+  readonly accessBytes: number;
+  /** Of a read of few bytes, beside those. */
+  readonly readAccessBytes: number;
+  /** A byte that is read, against one that is written. */
+  readonly readByteShare: number;
+}
+
+export type Access = 'read' | 'write';
+
+export function costOf(costs: Costs, access: Access, bytes: number): number {
+  return access === 'write'
+    ? bytes + costs.accessBytes
+    : bytes * costs.readByteShare + costs.readAccessBytes;
+}
+
+/** Accesses of one kind in an interval. */
+export interface Accesses {
+  readonly count: number;
+  readonly bytes: number;
+  /** In which the disk was busy with them; what was under way at once shares its time. */
+  readonly ms: number;
+}
+
+/** One interval changes what is believed by this power of how wrong it was, at most. */
+const GAIN = 0.2;
+const MOST_WRONG = 4;
+/** So many accesses count half as much as very many. */
+const HALF_TRUST = 32;
+const ACCESS_MS = { least: 0.001, most: 1000 };
+const BYTE_MS = { least: 1e-7, most: 1e-2 };
+
+/**
+ * The costs after an interval. What took longer than was expected corrects both costs of its
+ * kind, each by its part in the expectation: small accesses tell what an access costs,
+ * large ones what a byte costs.
+ */
+export function learnedCosts(costs: Costs, seen: Readonly<Record<Access, Accesses>>): Costs {
+  const byteMs = 1000 / costs.bytesPerSecond;
+  const { accessBytes, readAccessBytes, readByteShare } = costs;
+  const write = corrected({ accessMs: accessBytes * byteMs, byteMs }, seen.write);
+  const read = corrected(
+    { accessMs: readAccessBytes * byteMs, byteMs: readByteShare * byteMs },
+    seen.read,
+  );
+  return {
+    bytesPerSecond: 1000 / write.byteMs,
+    accessBytes: write.accessMs / write.byteMs,
+    readAccessBytes: read.accessMs / write.byteMs,
+    readByteShare: read.byteMs / write.byteMs,
+  };
+}
+
+interface Times {
+  readonly accessMs: number;
+  readonly byteMs: number;
+}
+
+function corrected(given: Times, { count, bytes, ms }: Accesses): Times {
+  const accessMs = within(given.accessMs, ACCESS_MS);
+  const byteMs = within(given.byteMs, BYTE_MS);
+  if (!(count > 0) || !(ms > 0)) return { accessMs, byteMs };
+  const expected = count * accessMs + bytes * byteMs;
+  const wrong = within(ms / expected, { least: 1 / MOST_WRONG, most: MOST_WRONG });
+  const power = (GAIN * count) / (count + HALF_TRUST);
+  const ofAccesses = (count * accessMs) / expected;
+  return {
+    accessMs: within(accessMs * wrong ** (power * ofAccesses), ACCESS_MS),
+    byteMs: within(byteMs * wrong ** (power * (1 - ofAccesses)), BYTE_MS),
+  };
+}
+
+function within(value: number, { least, most }: { least: number; most: number }): number {
+  return Math.min(most, Math.max(least, value));
+}

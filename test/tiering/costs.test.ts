@@ -1,0 +1,112 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Costs } from '@stevedore/balance';
+import { localDisk } from '@stevedore/disk';
+import { downloadFile } from '@stevedore/protocol';
+import { describe, expect, it } from 'vitest';
+import { DiskMeter } from '../../packages/tiering/dist/scheduler/disk-meter.js';
+import { storageOf } from '../storage/support.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+const KEPT: Costs = {
+  bytesPerSecond: 1e9,
+  accessBytes: 1e9,
+  readAccessBytes: 1e9,
+  readByteShare: 0.5,
+};
+
+async function storageWith(folder: string, bandwidth = 0) {
+  const tiers = { enabled: true, thresholdBytes: 8192, intervalMs: 10, bytesPerSecond: bandwidth };
+  return storageOf({ folder, tiers });
+}
+
+function keptIn(folder: string): Costs {
+  return JSON.parse(
+    readFileSync(join(folder, 'data', '.stevedore-calibration.json'), 'utf8'),
+  ) as Costs;
+}
+
+function keep(folder: string, costs: Costs): void {
+  writeFileSync(join(folder, 'data', '.stevedore-calibration.json'), JSON.stringify(costs));
+}
+
+describe('the costs of a disk', () => {
+  it('are measured at the first start, learnt from rows and files, and kept', async () => {
+    const folder = temporaryFolder();
+    const first = await storageWith(folder);
+    expect(keptIn(folder).bytesPerSecond).toBeGreaterThan(0);
+    await first.close();
+    // A second for a synced write or a read: no disk is as slow.
+    keep(folder, KEPT);
+    const second = await storageWith(folder);
+    const client = await second.connect();
+    for (let n = 0; n < 40; n += 1) await client.upload(Buffer.alloc(100, n));
+    await second.close();
+    const byRows = keptIn(folder);
+    expect(byRows.accessBytes / byRows.bytesPerSecond).toBeLessThan(0.95);
+    expect(byRows.readAccessBytes / byRows.bytesPerSecond).toBeCloseTo(1, 6);
+    const third = await storageWith(folder);
+    const other = await third.connect();
+    for (let n = 0; n < 40; n += 1) {
+      const file = await other.upload(Buffer.alloc(20_000, n));
+      await other.ask(downloadFile, { ...file, offset: 0, length: 10_000 });
+    }
+    await third.close();
+    const byFiles = keptIn(folder);
+    expect(byFiles.accessBytes / byFiles.bytesPerSecond).toBeLessThan(0.9);
+    expect(byFiles.readAccessBytes / byFiles.bytesPerSecond).toBeLessThan(0.95);
+  });
+
+  it('hold where they are given', async () => {
+    const folder = temporaryFolder();
+    await (await storageWith(folder)).close();
+    keep(folder, KEPT);
+    const storage = await storageWith(folder, 100e6);
+    await (await storage.connect()).upload(Buffer.alloc(100));
+    await storage.close();
+    expect(keptIn(folder)).toEqual(KEPT);
+  });
+});
+
+describe('the meter of a disk', () => {
+  it('shares the time among what is under way at once, and counts a write when it is synced', async () => {
+    const clock = { ms: 0 };
+    const meter = new DiskMeter(() => clock.ms);
+    const ends: (() => void)[] = [];
+    const work = () => new Promise<void>((resolve) => ends.push(resolve));
+    const read = meter.time('read', { count: 1, bytes: 10 }, work);
+    clock.ms = 4;
+    const write = meter.time('write', { count: 1, bytes: 20 }, work);
+    clock.ms = 10;
+    ends.shift()!();
+    await read;
+    clock.ms = 15;
+    ends.shift()!();
+    await write;
+    // Nothing is under way.
+    clock.ms = 100;
+    expect(meter.endInterval()).toEqual({
+      read: { count: 1, bytes: 10, ms: 7 },
+      write: { count: 1, bytes: 20, ms: 8 },
+    });
+    expect(meter.endInterval().read.count).toBe(0);
+  });
+
+  it('meters a file and its directory, also where they fail', async () => {
+    const clock = { ms: 0 };
+    const meter = new DiskMeter(() => (clock.ms += 1));
+    const folder = temporaryFolder();
+    const disk = meter.metered(localDisk);
+    const file = await disk.create(join(folder, 'file'));
+    await file.writeAt([Buffer.alloc(10), Buffer.alloc(20)], 0);
+    expect(meter.endInterval().write).toMatchObject({ count: 0, bytes: 30 });
+    await file.sync();
+    await disk.syncDirectory(folder);
+    const { write } = meter.endInterval();
+    expect(write).toMatchObject({ count: 1, bytes: 0, ms: 2 });
+    await file.readAt(Buffer.alloc(8), 0);
+    await file.close();
+    await expect(file.readAt(Buffer.alloc(8), 0)).rejects.toThrow();
+    expect(meter.endInterval().read).toMatchObject({ count: 2, bytes: 16, ms: 2 });
+  });
+});
