@@ -2,8 +2,8 @@ import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benc
 import { measureFetching } from './fetching.js';
 import { FETCH_GOALS, WRITE_GOALS } from './goals.js';
 import { showFetching, showWriting } from './output.js';
-import { compareKinds, KINDS_GOALS } from './packing-kinds.js';
 import { comparePackings, PACKING_GOALS } from './packing-comparison.js';
+import { compareKinds, KINDS_GOALS } from './packing-kinds.js';
 import { PLANS, type Plan } from './plan.js';
 import { WebServer } from './web-server.js';
 import type { LoadCost } from './web-server-process.js';

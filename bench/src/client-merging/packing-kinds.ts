@@ -37,7 +37,11 @@ const KINDS: readonly {
     name: '5,000 of 2 to 100 KB',
     sizes: (random) => many(5_000, () => logUniform(random, 2_000, 100_000)),
   },
-  { id: 'tiny', name: '60,000 of 0.2 to 4 KB', sizes: (r) => many(60_000, () => 200 + 3_800 * r()) },
+  {
+    id: 'tiny',
+    name: '60,000 of 0.2 to 4 KB',
+    sizes: (r) => many(60_000, () => 200 + 3_800 * r()),
+  },
   { id: 'medium', name: '50 of 1 to 4 MiB', sizes: (r) => many(50, () => (1 + 3 * r()) * MIB) },
   { id: 'large', name: '14 of 4 to 16 MiB', sizes: (r) => many(14, () => (4 + 12 * r()) * MIB) },
   { id: 'equal', name: '300 of 300,000 B, all equal', sizes: () => many(300, () => 300_000) },

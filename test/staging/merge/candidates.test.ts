@@ -2,8 +2,9 @@ import { describe, expect, test } from 'vitest';
 import type { FileRow } from '../../../packages/staging/dist/filemap/filemap.js';
 import {
   chooseMembers,
-  makeUnits,
   seededRandom,
+  type UnitLimits,
+  unitsInSteps,
   wholeUnits,
 } from '../../../packages/staging/dist/merge/candidates.js';
 import { bytesInTrunk } from '../../../packages/staging/dist/merge/trunk-plan.js';
@@ -27,6 +28,15 @@ function row(size: number, group?: string, stagedAt = 1000): FileRow {
     local: { at: 'container', segment: 1, position: count },
     trunk: undefined,
   };
+}
+
+/** All steps at once. */
+function makeUnits(rows: readonly FileRow[], limits: UnitLimits) {
+  const steps = unitsInSteps(rows, limits);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
 }
 
 const LIMITS = { capacityBytes: 100_000, maxFiles: 65_534, now: 1000, maxAgeMs: 60_000 };

@@ -32,16 +32,10 @@ const AGING_PENALTY_BYTES = 2 ** 16;
 
 const ROWS_PER_STEP = 1_000;
 
-/** `rows` in order of arrival; the units come in the order of their first file. */
-export function makeUnits(rows: readonly FileRow[], limits: UnitLimits): CandidateUnit[] {
-  const steps = unitsInSteps(rows, limits);
-  for (;;) {
-    const { done, value } = steps.next();
-    if (done) return value;
-  }
-}
-
-/** As `makeUnits`, in steps, between which others have their turn. */
+/**
+ * `rows` in order of arrival; the units come in the order of their first file. Made in steps,
+ * between which others have their turn.
+ */
 export function* unitsInSteps(
   rows: readonly FileRow[],
   limits: UnitLimits,
