@@ -22,6 +22,7 @@ export default {
     'packages/protocol': inner,
     'packages/staging': inner,
     'packages/node': inner,
+    'packages/pictures': { entry: ['src/encoder.ts!'], project: ['src/**/*.ts!'] },
     'packages/storage': inner,
     'packages/tiering': inner,
     'packages/tracker': inner,

@@ -3,6 +3,7 @@ import type { FileStore, StoreStats } from '@stevedore/client';
 import {
   Files,
   type KeysUnderWay,
+  type PictureMaker,
   ProblemError,
   type ResourcePolicy,
   type UnsentBytes,
@@ -66,6 +67,8 @@ export interface AppOptions {
   readonly console?: () => Promise<ConsoleState>;
   /** Idempotency keys of uploads in progress; default: those of this process. */
   readonly underWay?: KeysUnderWay;
+  /** Shows pictures in other sizes; default: files are shown as they are. */
+  readonly pictures?: PictureMaker | undefined;
 }
 
 /** Longest part of a path: a file name of percent-encoded bytes. */
@@ -83,6 +86,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
       resourcePolicy: options.resourcePolicy ?? 'same-site',
     },
     ...(options.underWay && { underWay: options.underWay }),
+    pictures: options.pictures,
   });
   const refuse = ({ raw }: FastifyRequest, reply: FastifyReply, problem: ProblemError): void => {
     const others = reply.getHeaders() as OutgoingHttpHeaders;

@@ -73,6 +73,12 @@ export const gatewayOptions = {
     [],
     'host names to serve besides localhost while the gateway is open on loopback; otherwise it serves every name',
   ),
+  pictureSizes: option.list(
+    [],
+    'sizes in which pictures are shown, 320,x200,640x480,...; signed URLs may ask for any; needs sharp',
+    { see: 'HTTP.md#pictures' },
+  ),
+  pictureProcesses: option.integer(2, 'processes that make pictures', { minimum: 1, maximum: 64 }),
   trustProxy: option.list(
     [],
     'addresses or networks of proxies whose X-Forwarded headers are trusted',
@@ -118,6 +124,12 @@ function check(options: GatewayOptions, nameOf: (option: string) => string): voi
   checkStoreOptions(options, nameOf);
   if (!/^(auto|[1-9]\d?)$/.test(options.workers)) {
     throw new OptionError(`${nameOf('workers')} must be a number from 1 to 99, or auto`);
+  }
+  for (const size of options.pictureSizes) {
+    if (/^(?=.*[1-9])\d{0,4}(x\d{1,4})?$/.test(size)) continue;
+    throw new OptionError(
+      `${nameOf('pictureSizes')}: "${size}" is no size; write 320, x200 or 640x480`,
+    );
   }
   for (const secret of options.urlSecret) {
     if (Buffer.byteLength(secret) < 16) {

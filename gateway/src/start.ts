@@ -1,7 +1,7 @@
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type FileStore, open, readClusterSecrets } from '@stevedore/client';
-import type { ResourcePolicy } from '@stevedore/middleware/core';
+import type { PictureMaker, ResourcePolicy } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { Access } from './access/access.js';
@@ -83,8 +83,10 @@ export async function startGateway(
     logTrouble(log, error);
     onError(error);
   });
+  const pictures = await openPictures(options, store);
   const app = buildApp({
     store,
+    pictures,
     limits,
     onError,
     log,
@@ -124,6 +126,16 @@ export async function startGateway(
       return closed;
     },
   };
+}
+
+/** Loads sharp where pictures are wanted. */
+async function openPictures(
+  { pictureSizes, pictureProcesses }: GatewayOptions,
+  store: FileStore,
+): Promise<PictureMaker | undefined> {
+  if (pictureSizes.length === 0) return undefined;
+  const { Pictures } = await import('@stevedore/pictures');
+  return new Pictures({ store, sizes: pictureSizes, processes: pictureProcesses });
 }
 
 /** Only programs on this machine reach it, and each of them may do everything. */

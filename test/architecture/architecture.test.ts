@@ -34,6 +34,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   node: ['wire', 'tracker', 'storage', 'tiering'],
   client: ['async', 'protocol', 'options', 'cache', 'fastdfs', 'map', 'staging', 'node'],
   middleware: ['client'],
+  pictures: ['client', 'middleware'],
   gateway: [
     'protocol',
     'options',
@@ -45,6 +46,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'node',
     'client',
     'middleware',
+    'pictures',
   ],
 };
 

@@ -8,7 +8,7 @@ import { temporaryFolder } from '../support/temporary.js';
  */
 
 const KILLS = 52;
-const MAX_SECONDS = 300;
+const MAX_SECONDS = 480;
 
 test('no acknowledged file is lost, altered or undead after fifty kills', {
   timeout: (MAX_SECONDS + 240) * 1000,

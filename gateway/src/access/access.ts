@@ -50,6 +50,8 @@ export interface ReadGrant {
   readonly freshSeconds?: number;
   /** Unix milliseconds at which the permission ends; a minute later it is refused. */
   readonly freshUntil?: number;
+  /** The URL is signed, with all of its parameters. */
+  readonly isSigned?: boolean;
 }
 
 export interface UploadGrant {
@@ -234,7 +236,7 @@ export class Access {
     if (!signed) return undefined;
     const freshUntil = signed.expiresAt.getTime();
     const left = Math.floor((freshUntil - this.#now()) / 1000);
-    return { private: true, freshSeconds: Math.max(0, left), freshUntil };
+    return { private: true, freshSeconds: Math.max(0, left), freshUntil, isSigned: true };
   }
 
   async #privateRead(asked: AskedBy): Promise<ReadGrant> {

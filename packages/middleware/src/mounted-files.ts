@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 
 import type { Receipt, Store } from '@stevedore/client';
-import { checkKey, Files } from './core/files.js';
+import { checkKey, Files, type PictureMaker } from './core/files.js';
 
 import { Turns } from './core/http/connection.js';
 import { DEFAULT_TYPE, essence } from './core/http/content-headers.js';
@@ -26,6 +26,8 @@ export interface FilesOptions {
   readonly private?: boolean;
   /** `Cross-Origin-Resource-Policy` of files: whose pages may show them; default `same-site`. */
   readonly resourcePolicy?: ResourcePolicy;
+  /** Shows pictures in other sizes: `new Pictures(…)` of `@stevedore/pictures`. */
+  readonly pictures?: PictureMaker;
 }
 
 /** Idempotency keys of different routes are kept apart. */
@@ -41,6 +43,7 @@ export class MountedFiles extends Files {
     const { store, private: isPrivate = false, resourcePolicy = 'same-site' } = options;
     super({
       store,
+      pictures: options.pictures,
       limits: Object.freeze({ ...defaultTransferLimits, ...options.limits }),
       presentation: {
         private: isPrivate,

@@ -30,6 +30,28 @@ export interface FilesOptions {
   readonly presentation?: Pick<Presentation, 'private' | 'inlineTypes' | 'resourcePolicy'>;
   /** Idempotency keys of uploads under way; default: those of this process. */
   readonly underWay?: KeysUnderWay;
+  /** Default: files are shown as they are. Closed with this. */
+  readonly pictures?: PictureMaker | undefined;
+}
+
+/** Shows a file as another one, such as a picture in another size. */
+export interface PictureMaker {
+  /** Undefined where the URL asks for the file as it is. */
+  shown(
+    url: string,
+    accept: string | undefined,
+    file: StoredFile,
+    mayAnySize: boolean,
+  ): Promise<ShownPicture | undefined>;
+  /** After the file was deleted. */
+  remove(key: string): Promise<void>;
+  close(): void;
+}
+
+export interface ShownPicture {
+  readonly file: StoredFile;
+  /** The answer depends on the header `Accept`. */
+  readonly isNegotiated: boolean;
 }
 
 export interface Upload {
@@ -47,6 +69,8 @@ export interface Upload {
 export interface Reading extends Partial<Presentation> {
   /** The client asks for a file to keep; else the URL says so with `?download`. */
   readonly download?: boolean;
+  /** The URL is signed: its pictures may have any size. */
+  readonly isSigned?: boolean;
 }
 
 export class Files {
@@ -58,10 +82,12 @@ export class Files {
   readonly #room: ClientRoom;
   readonly #repeats: IdempotentUploads;
   readonly #presentation: FilesOptions['presentation'];
+  readonly #pictures: PictureMaker | undefined;
   #resuming: Promise<ResumableUploads> | undefined;
 
-  constructor({ store, limits, presentation, underWay }: FilesOptions) {
+  constructor({ store, limits, presentation, underWay, pictures }: FilesOptions) {
     this.store = store;
+    this.#pictures = pictures;
     this.unsent = new UnsentBytes(limits);
     this.#limits = limits;
     this.#guard = new ProgressGuard(limits);
@@ -144,15 +170,19 @@ export class Files {
   }
 
   /** GET and HEAD. Rejects with the store's errors, `range_not_satisfiable`, `precondition_failed`. */
-  read(request: IncomingMessage, file: StoredFile, reading: Reading = {}): Promise<Answer> {
+  async read(request: IncomingMessage, stored: StoredFile, reading: Reading = {}): Promise<Answer> {
     const { method = 'GET', headers, url = '', socket } = request;
-    const { download = /[?&]download(?:[=&]|$)/.test(url), ...how } = reading;
+    const { download = /[?&]download(?:[=&]|$)/.test(url), isSigned = false, ...how } = reading;
+    const picture = await this.#pictures?.shown(url, headers.accept, stored, isSigned);
+    const file = picture?.file ?? stored;
     const { type, name } = file;
     const presentation = { type, name, immutable: true, ...this.#presentation, ...how };
-    return answerFile({ method, headers, download }, file, presentation, {
+    const answer = await answerFile({ method, headers, download }, file, presentation, {
       unsent: this.unsent,
       isGone: () => socket.destroyed,
     });
+    if (!picture?.isNegotiated) return answer;
+    return { ...answer, headers: { ...answer.headers, vary: 'Accept' } };
   }
 
   /** GET and HEAD of what is known about a file. */
@@ -183,6 +213,7 @@ export class Files {
   /** DELETE. */
   async remove(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<Answer> {
     await this.store.delete(id, options);
+    await this.#pictures?.remove(id);
     return { status: 204, headers: {} };
   }
 
@@ -192,7 +223,8 @@ export class Files {
     { status, headers, content }: Answer,
     others: OutgoingHttpHeaders = {},
   ): void {
-    response.writeHead(status, { ...others, ...headers });
+    const vary = headers.vary && others.vary ? { vary: `${others.vary}, ${headers.vary}` } : {};
+    response.writeHead(status, { ...others, ...headers, ...vary });
     if (typeof content === 'object' && !Buffer.isBuffer(content)) {
       content.send(response);
       return;
@@ -228,6 +260,7 @@ export class Files {
   close(): void {
     this.#guard.close();
     this.unsent.close();
+    this.#pictures?.close();
   }
 }
 

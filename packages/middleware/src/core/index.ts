@@ -14,9 +14,11 @@ export {
   checkKey,
   Files,
   type FilesOptions,
+  type PictureMaker,
   type Reading,
   type ReceiptJson,
   receiptJson,
+  type ShownPicture,
   type Upload,
 } from './files.js';
 export { MAX_RANGES, wanted } from './http/conditions.js';

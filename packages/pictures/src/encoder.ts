@@ -1,0 +1,81 @@
+import sharp, { type Sharp } from 'sharp';
+import type { Variant } from './variant.js';
+
+/**
+ * The process that makes pictures, one at a time. Whatever a file does to the decoder happens
+ * here: the parent kills this process when it takes too long, and it ends by itself when it takes
+ * too much memory.
+ */
+
+export interface EncoderJob {
+  readonly bytes: Uint8Array;
+  readonly variant: Variant;
+  readonly maxPixels: number;
+  readonly maxMemoryBytes: number;
+}
+
+export type EncoderFailure = 'picture_unsupported' | 'picture_broken' | 'picture_too_costly';
+
+export type EncoderAnswer =
+  | { readonly bytes: Uint8Array }
+  | { readonly failure: EncoderFailure; readonly message: string };
+
+/** Of the exit of a process that took too much memory. */
+export const TOO_MUCH_MEMORY = 70;
+const MEMORY_CHECK_MS = 20;
+/** The decoders that are let near a stranger's bytes; SVG, PDF and the like are not among them. */
+const LOADERS = ['Jpeg', 'Png', 'Webp', 'Nsgif', 'Heif'];
+const QUALITY = { jpeg: 80, webp: 78, avif: 50 } as const;
+
+sharp.cache(false);
+sharp.concurrency(1);
+sharp.block({ operation: ['VipsForeignLoad'] });
+sharp.unblock({ operation: LOADERS.map((name) => `VipsForeignLoad${name}Buffer`) });
+
+process.on('disconnect', () => process.exit());
+process.on('message', async (job: EncoderJob) => {
+  const watch = setInterval(() => {
+    if (process.memoryUsage.rss() > job.maxMemoryBytes) process.exit(TOO_MUCH_MEMORY);
+  }, MEMORY_CHECK_MS);
+  process.send?.(await answer(job));
+  clearInterval(watch);
+});
+
+async function answer({ bytes, variant, maxPixels }: EncoderJob): Promise<EncoderAnswer> {
+  try {
+    const picture = sharp(bytes, { limitInputPixels: maxPixels, failOn: 'error' });
+    return { bytes: await encoded(picture, variant).toBuffer() };
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    return { failure: failureOf(message), message };
+  }
+}
+
+/** Turned as its EXIF says, without EXIF, in sRGB; of a moving picture the first frame. */
+function encoded(picture: Sharp, { width, height, fit, format }: Variant): Sharp {
+  const sized = picture.autoOrient().resize({
+    ...(width === undefined ? {} : { width }),
+    ...(height === undefined ? {} : { height }),
+    fit,
+    withoutEnlargement: fit === 'inside',
+    background: format === 'jpeg' ? '#fff' : { r: 0, g: 0, b: 0, alpha: 0 },
+  });
+  switch (format) {
+    case 'avif':
+      return sized.avif({ quality: QUALITY.avif, effort: 2 });
+    case 'webp':
+      return sized.webp({ quality: QUALITY.webp });
+    case 'png':
+      return sized.png();
+    case 'jpeg':
+      return sized
+        .flatten({ background: '#fff' })
+        .jpeg({ quality: QUALITY.jpeg, progressive: true });
+  }
+}
+
+function failureOf(message: string): EncoderFailure {
+  if (/unsupported image format|operation is blocked|no known/i.test(message))
+    return 'picture_unsupported';
+  return /pixel limit|too large|dimension/i.test(message) ? 'picture_too_costly' : 'picture_broken';
+}

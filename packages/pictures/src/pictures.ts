@@ -1,0 +1,157 @@
+import type { Receipt, Store, StoredFile } from '@stevedore/client';
+import { type PictureMaker, ProblemError, type ShownPicture } from '@stevedore/middleware/core';
+import { Encoders } from './encoders.js';
+import {
+  type AskedVariant,
+  askedVariant,
+  FITS,
+  FORMATS,
+  isSameSize,
+  mediaType,
+  parseSize,
+  type Size,
+  type Variant,
+  variantMark,
+} from './variant.js';
+
+/**
+ * Pictures of a store in other sizes and formats. Each is made once, by whichever ask comes
+ * first, and is a file of the store itself: in the group of its original, for `maxAgeMs`. Who asks
+ * for one must be allowed to read the original, and gets nothing once that is deleted.
+ */
+
+export interface PictureOptions {
+  readonly store: Store;
+  /** What anyone may ask for: `320`, `x200`, `640x480`. Signed URLs may ask for any size. */
+  readonly sizes: readonly string[];
+  /** Processes that make pictures; default 2. */
+  readonly processes?: number;
+  /** Asks that wait for one; default 64. */
+  readonly maxWaiting?: number;
+  /** Pixels of an original; default 50 million. */
+  readonly maxPixels?: number;
+  /** Bytes of an original; default 32 MiB. */
+  readonly maxBytes?: number;
+  /** Memory of one process; default 768 MiB. */
+  readonly maxMemoryBytes?: number;
+  /** Time for one picture; default 10 s. */
+  readonly timeoutMs?: number;
+  /** A picture is made anew after this time; default 30 days. */
+  readonly maxAgeMs?: number;
+  readonly now?: () => number;
+}
+
+const DAY_MS = 86_400_000;
+const FOR_EVER = Number.MAX_SAFE_INTEGER;
+
+export class Pictures implements PictureMaker {
+  readonly #store: Store;
+  readonly #sizes: readonly Size[];
+  readonly #encoders: Encoders;
+  readonly #maxBytes: number;
+  readonly #maxAgeMs: number;
+  readonly #now: () => number;
+  /** Pictures that are being made, by their marks: who asks meanwhile shares. */
+  readonly #underWay = new Map<string, Promise<Receipt>>();
+
+  /** Throws TypeError for a size that is none. */
+  constructor(options: PictureOptions) {
+    const { store, sizes, maxBytes = 32 * 2 ** 20, maxAgeMs = 30 * DAY_MS } = options;
+    this.#store = store;
+    this.#maxBytes = maxBytes;
+    this.#maxAgeMs = maxAgeMs;
+    this.#now = options.now ?? Date.now;
+    this.#sizes = sizes.map((text) => {
+      const size = parseSize(text);
+      if (!size) throw new TypeError(`"${text}" is no size; write 320, x200 or 640x480`);
+      return size;
+    });
+    this.#encoders = new Encoders({
+      processes: options.processes ?? 2,
+      maxWaiting: options.maxWaiting ?? 64,
+      timeoutMs: options.timeoutMs ?? 10_000,
+      maxPixels: options.maxPixels ?? 50_000_000,
+      maxMemoryBytes: options.maxMemoryBytes ?? 768 * 2 ** 20,
+    });
+  }
+
+  /**
+   * What a URL of the file asks for; undefined where that is the file itself. Rejects with
+   * `bad_request`, `picture_size_not_allowed`, and as `Encoders.encode`.
+   */
+  async shown(
+    url: string,
+    accept: string | undefined,
+    original: StoredFile,
+    mayAnySize: boolean,
+  ): Promise<ShownPicture | undefined> {
+    const asked = askedVariant(url, accept);
+    if (!asked) return undefined;
+    if (!mayAnySize && !this.#sizes.some((size) => isSameSize(size, asked))) {
+      const message = 'Pictures of this size are not made here, but for signed URLs.';
+      throw new ProblemError('picture_size_not_allowed', message);
+    }
+    const { key } = original;
+    if (key === undefined) {
+      throw new ProblemError('picture_unsupported', 'A picture is made of a file that has a key.');
+    }
+    return { file: await this.#file(key, original, asked), isNegotiated: asked.isNegotiated };
+  }
+
+  /**
+   * Deletes the pictures of a file, as far as this server has made them in a size that anyone may
+   * ask for. Nobody can read the others any more; they end with their time.
+   */
+  async remove(key: string): Promise<void> {
+    for (const size of this.#sizes) {
+      for (const fit of FITS) {
+        for (const format of FORMATS) {
+          const mark = variantMark(key, { ...size, fit, format });
+          const found = await this.#find(mark, true);
+          if (found) await this.#store.delete(found.key).catch(() => undefined);
+        }
+      }
+    }
+  }
+
+  close(): void {
+    this.#encoders.close();
+  }
+
+  async #file(key: string, original: StoredFile, asked: AskedVariant): Promise<StoredFile> {
+    const mark = variantMark(key, asked);
+    const name = mark.toString('base64url');
+    const underWay = this.#underWay.get(name);
+    if (underWay) return this.#store.get((await underWay).key);
+    const making = this.#find(mark).then(
+      (found) => found ?? this.#make(mark, key, original, asked),
+    );
+    this.#underWay.set(name, making);
+    try {
+      return await this.#store.get((await making).key);
+    } finally {
+      this.#underWay.delete(name);
+    }
+  }
+
+  async #find(once: Buffer, onlyHere = false): Promise<Receipt | undefined> {
+    const options = { withinMs: FOR_EVER, ...(onlyHere ? { onlyHere } : {}) };
+    return (await this.#store.findOnce(once, options)).at(0);
+  }
+
+  async #make(once: Buffer, key: string, original: StoredFile, variant: Variant): Promise<Receipt> {
+    if (original.size > this.#maxBytes) {
+      const message = `The file has ${original.size} bytes; pictures are made of at most ${this.#maxBytes}.`;
+      throw new ProblemError('picture_too_costly', message);
+    }
+    const bytes = await this.#encoders.encode(await original.bytes(), variant);
+    const ends = this.#now() + this.#maxAgeMs;
+    return this.#store.put(bytes, {
+      name: original.name,
+      type: mediaType(variant),
+      group: original.group ?? key,
+      once,
+      expiresAt: new Date(Math.min(ends, original.expiresAt?.getTime() ?? ends)),
+    });
+  }
+}

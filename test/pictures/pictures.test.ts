@@ -1,0 +1,234 @@
+import { crc32, deflateSync } from 'node:zlib';
+import { open } from '@stevedore/client';
+import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
+import { signedDownload } from '@stevedore/middleware/core';
+import { Pictures } from '@stevedore/pictures';
+import sharp, { type Sharp } from 'sharp';
+import { expect, onTestFinished, test } from 'vitest';
+import { temporaryFolder } from '../support/temporary.js';
+
+/** Pictures as clients get them; their bytes are read by sharp, apart from the product's encoders. */
+
+const SECRET = 'a secret of signed URLs';
+
+async function started(input: GatewayInput = {}): Promise<Gateway> {
+  const ports = { port: 0, trackerPort: 0, storagePort: 0 } as const;
+  const directory = temporaryFolder();
+  const pictureSizes = '320,x100,64x64';
+  const gateway = await startGateway({ ...ports, pictureSizes, directory, ...input });
+  onTestFinished(() => gateway.close());
+  return gateway;
+}
+
+/** Red on the left, blue on the right. */
+function photograph(width = 800, height = 600): Sharp {
+  const half = { width: Math.floor(width / 2), height, channels: 3, background: 'blue' } as const;
+  return sharp({ create: { ...half, width, background: 'red' } }).composite([
+    { input: { create: half }, left: Math.ceil(width / 2), top: 0 },
+  ]);
+}
+
+async function upload({ url }: Gateway, body: Buffer, type: string, group = ''): Promise<string> {
+  const response = await fetch(`${url}/files`, {
+    method: 'POST',
+    body: new Uint8Array(body),
+    headers: { 'content-type': type, 'x-filename': 'photo', ...(group && { 'x-group': group }) },
+  });
+  expect(response.status).toBe(201);
+  return ((await response.json()) as { key: string }).key;
+}
+
+async function picture(gateway: Gateway, path: string, accept = '*/*') {
+  const response = await fetch(`${gateway.url}${path}`, { headers: { accept } });
+  const bytes = Buffer.from(await response.arrayBuffer());
+  return { response, bytes };
+}
+
+async function problem(gateway: Gateway, path: string): Promise<[number, string]> {
+  const { response, bytes } = await picture(gateway, path);
+  return [response.status, (JSON.parse(bytes.toString()) as { code: string }).code];
+}
+
+test('a picture has the size, the shape and the format that were asked for', async () => {
+  const gateway = await started();
+  const key = await upload(gateway, await photograph().jpeg().toBuffer(), 'image/jpeg');
+  const wide = await picture(gateway, `/files/${key}?w=320`, 'image/avif,image/webp,*/*');
+  expect(wide.response.status).toBe(200);
+  expect(wide.response.headers.get('content-type')).toBe('image/avif');
+  expect(wide.response.headers.get('vary')).toContain('Accept');
+  expect(await sharp(wide.bytes).metadata()).toMatchObject({ width: 320, height: 240 });
+  const square = await picture(gateway, `/files/${key}?w=64&h=64&fit=cover&format=png`);
+  expect(square.response.headers.get('vary')).toBeNull();
+  expect(await sharp(square.bytes).metadata()).toMatchObject({
+    width: 64,
+    height: 64,
+    format: 'png',
+  });
+  const low = await picture(gateway, `/files/${key}?h=100`);
+  expect(low.response.headers.get('content-type')).toBe('image/jpeg');
+  expect(await sharp(low.bytes).metadata()).toMatchObject({ width: 133, height: 100 });
+  // Left and right are where they were.
+  const { data, info } = await sharp(low.bytes).raw().toBuffer({ resolveWithObject: true });
+  const pixel = (x: number) => [...data.subarray(x * info.channels, x * info.channels + 3)];
+  expect(pixel(5)[0]).toBeGreaterThan(200);
+  expect(pixel(127)[2]).toBeGreaterThan(200);
+  // Conditions and ranges are those of any file; the file itself is as it was.
+  const etag = wide.response.headers.get('etag')!;
+  const again = await fetch(`${gateway.url}/files/${key}?w=320`, {
+    headers: { accept: 'image/avif', 'if-none-match': etag },
+  });
+  expect(again.status).toBe(304);
+  const range = await fetch(`${gateway.url}/files/${key}?w=320&format=avif`, {
+    headers: { range: 'bytes=0-9' },
+  });
+  expect(Buffer.from(await range.arrayBuffer())).toEqual(wide.bytes.subarray(0, 10));
+  const original = await picture(gateway, `/files/${key}`);
+  expect(await sharp(original.bytes).metadata()).toMatchObject({ width: 800, height: 600 });
+});
+
+test('a photograph is turned as its EXIF says, and loses it', async () => {
+  const gateway = await started();
+  const withPlace = { IFD0: { Orientation: '6', Copyright: 'somebody' } };
+  const body = await photograph()
+    .withExif(withPlace)
+    .withMetadata({ orientation: 6 })
+    .jpeg()
+    .toBuffer();
+  expect((await sharp(body).metadata()).orientation).toBe(6);
+  const key = await upload(gateway, body, 'image/jpeg');
+  const { bytes } = await picture(gateway, `/files/${key}?w=320`);
+  const metadata = await sharp(bytes).metadata();
+  expect(metadata).toMatchObject({ width: 320, height: 427 });
+  expect(metadata.exif).toBeUndefined();
+  expect(metadata.orientation).toBeUndefined();
+});
+
+test('only sizes of the list are made, and any for a signed URL', async () => {
+  const open = await started();
+  const body = await photograph().png().toBuffer();
+  const key = await upload(open, body, 'image/png');
+  expect(await problem(open, `/files/${key}?w=321`)).toEqual([403, 'picture_size_not_allowed']);
+  expect(await problem(open, `/files/${key}?format=webp`)).toEqual([
+    403,
+    'picture_size_not_allowed',
+  ]);
+  expect(await problem(open, `/files/${key}?w=many`)).toEqual([400, 'bad_request']);
+  const signing = await started({ urlSecret: SECRET });
+  const own = await upload(signing, body, 'image/png');
+  const ends = new Date(Date.now() + 60_000);
+  const signed = signedDownload(SECRET, own, ends, { w: '77', format: 'webp' });
+  const { response, bytes } = await picture(signing, signed);
+  expect(response.status).toBe(200);
+  expect(await sharp(bytes).metadata()).toMatchObject({ width: 77, format: 'webp' });
+  expect(await problem(signing, signed.replace('w=77', 'w=78'))).toEqual([
+    403,
+    'signature_invalid',
+  ]);
+});
+
+test('what is no picture, is broken or costs too much is refused, and nothing is lost', async () => {
+  const gateway = await started();
+  const jpeg = await photograph().jpeg().toBuffer();
+  const svg = Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>');
+  const bodies = [
+    ['picture_unsupported', 415, Buffer.from('no picture'), 'image/jpeg'],
+    ['picture_unsupported', 415, svg, 'image/svg+xml'],
+    ['picture_broken', 422, jpeg.subarray(0, jpeg.length / 2), 'image/jpeg'],
+    ['picture_too_costly', 422, bomb(60_000, 60_000), 'image/png'],
+  ] as const;
+  for (const [code, status, body, type] of bodies) {
+    const key = await upload(gateway, body, type);
+    expect(await problem(gateway, `/files/${key}?w=320`)).toEqual([status, code]);
+    const same = await picture(gateway, `/files/${key}`);
+    expect(same.bytes.equals(body)).toBe(true);
+  }
+  const key = await upload(gateway, jpeg, 'image/jpeg');
+  expect((await picture(gateway, `/files/${key}?w=320`)).response.status).toBe(200);
+});
+
+/** A PNG that says it is large; its pixels are zeros and compress to little. */
+function bomb(width: number, height: number): Buffer {
+  const chunk = (type: string, data: Buffer): Buffer => {
+    const head = Buffer.alloc(8);
+    head.writeUInt32BE(data.length, 0);
+    head.write(type, 4, 'latin1');
+    const sum = Buffer.alloc(4);
+    sum.writeUInt32BE(crc32(Buffer.concat([head.subarray(4), data])));
+    return Buffer.concat([head, data, sum]);
+  };
+  const header = Buffer.alloc(13);
+  header.writeUInt32BE(width, 0);
+  header.writeUInt32BE(height, 4);
+  header.writeUInt8(8, 8);
+  return Buffer.concat([
+    Buffer.from('89504e470d0a1a0a', 'hex'),
+    chunk('IHDR', header),
+    chunk('IDAT', deflateSync(Buffer.alloc(1000 * (width + 1)))),
+    chunk('IEND', Buffer.alloc(0)),
+  ]);
+}
+
+test('a picture is made once, lies beside its original, and goes with it', async () => {
+  const store = await open({ directory: temporaryFolder() });
+  onTestFinished(() => store.close());
+  const pictures = new Pictures({ store, sizes: ['320'] });
+  onTestFinished(() => pictures.close());
+  const { key } = await store.put(await photograph().jpeg().toBuffer(), {
+    ...{ name: 'a.jpg', type: 'image/jpeg', group: 'album' },
+  });
+  const show = async () =>
+    pictures.shown(`/${key}?w=320`, 'image/webp', await store.get(key), false);
+  const shown = await Promise.all(Array.from({ length: 20 }, show));
+  const keys = new Set(shown.map((each) => each!.file.key));
+  expect(keys.size).toBe(1);
+  expect(store.stats().acknowledgedFiles).toBe(2);
+  const [made] = keys;
+  expect(await store.stat(made!)).toMatchObject({
+    ...{ name: 'a.jpg', type: 'image/webp', group: 'album' },
+    expiresAt: expect.any(Date),
+  });
+  expect((await show())!.file.key).toBe(made);
+  await store.delete(key);
+  await pictures.remove(key);
+  await expect(store.get(made!)).rejects.toMatchObject({ code: 'not_found' });
+});
+
+test('a gateway that deletes a file shows no picture of it', async () => {
+  const gateway = await started();
+  const key = await upload(gateway, await photograph().jpeg().toBuffer(), 'image/jpeg');
+  expect((await picture(gateway, `/files/${key}?w=320`)).response.status).toBe(200);
+  const before = gateway.store.stats().deletedFiles;
+  expect((await fetch(`${gateway.url}/files/${key}`, { method: 'DELETE' })).status).toBe(204);
+  expect(await problem(gateway, `/files/${key}?w=320`)).toEqual([404, 'not_found']);
+  expect(gateway.store.stats().deletedFiles).toBe(before + 2);
+});
+
+test('an encoder that takes too long or too much memory is ended, and the next is served', async () => {
+  const store = await open({ directory: temporaryFolder() });
+  onTestFinished(() => store.close());
+  const { key } = await store.put(await photograph(4000, 3000).jpeg().toBuffer());
+  const file = await store.get(key);
+  const small = await store.put(await photograph(40, 30).jpeg().toBuffer());
+  for (const limit of [
+    { timeoutMs: 1 },
+    { maxMemoryBytes: 1 },
+    { maxPixels: 1000 },
+    { maxBytes: 9 },
+  ]) {
+    const pictures = new Pictures({ store, sizes: ['2000'], processes: 1, ...limit });
+    onTestFinished(() => pictures.close());
+    const costly = pictures.shown(`/${key}?w=2000&format=avif`, undefined, file, false);
+    await expect(costly, JSON.stringify(limit)).rejects.toMatchObject({
+      code: 'picture_too_costly',
+    });
+  }
+  const pictures = new Pictures({ store, sizes: ['10'], processes: 1, maxWaiting: 1 });
+  onTestFinished(() => pictures.close());
+  const original = await store.get(small.key);
+  const ask = (fit: string) =>
+    pictures.shown(`/${key}?w=10&format=${fit}`, undefined, original, false);
+  const asked = await Promise.allSettled(['jpeg', 'png', 'webp', 'avif'].map(ask));
+  const refused = asked.flatMap((each) => (each.status === 'rejected' ? [each.reason.code] : []));
+  expect(refused).toEqual(['pictures_busy', 'pictures_busy']);
+  expect((await ask('avif'))?.file.type).toBe('image/avif');
+});
