@@ -3,6 +3,7 @@ import type { Benchmark } from './harness/benchmark.js';
 /** All benchmarks by name, each loaded when it is run. */
 export const benchmarks = {
   'client-merging': async () => (await import('./client-merging/client-merging.js')).clientMerging,
+  merging: async () => (await import('./merging/merging.js')).merging,
   client: async () => (await import('./client/client.js')).client,
   migration: async () => (await import('./migration/migration.js')).migration,
   staging: async () => (await import('./staging/staging.js')).staging,

@@ -9,7 +9,8 @@ import { open } from '@stevedore/client';
 
 const directory = await mkdtemp(join(tmpdir(), 'stevedore-example-'));
 {
-  await using store = await open({ directory });
+  // Without `idMaxAge` files get their ids when their trunks are full.
+  await using store = await open({ directory, idMaxAge: 0 });
 
   // Three files of one page: they will lie side by side in the trunk.
   const page = { group: 'page-1' };

@@ -121,7 +121,8 @@ describe('stevedore tracker and storage', () => {
       { cwd },
     );
     await storage.ready();
-    const args = ['gateway', '--port', '0', '--trackers', trackers, '--merge-max-age', '100ms'];
+    const merging = ['--merge-max-age', '100ms', '--id-max-age', '0'];
+    const args = ['gateway', '--port', '0', '--trackers', trackers, ...merging];
     const gateway = new Running(args, { cwd });
     const url = await gateway.ready();
     await mkdir(join(cwd, 'd'));

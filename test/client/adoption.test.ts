@@ -11,7 +11,12 @@ import { temporaryFolder } from '../support/temporary.js';
 const GONE = { code: 'not_found' };
 
 async function server(options: OpenOptions): Promise<FileStore> {
-  const store = await open({ directory: temporaryFolder(), mergeMaxAge: '1h', ...options });
+  const store = await open({
+    idMaxAge: 0,
+    directory: temporaryFolder(),
+    mergeMaxAge: '1h',
+    ...options,
+  });
   store.on('error', () => {});
   onTestFinished(() => store.close());
   return store;
@@ -94,7 +99,7 @@ it('another server has its merged files: it deletes and compacts them, by key an
   }
   const again = await adoptOrigin({ map, origin });
   expect(again).toMatchObject({ by, trunks: 2, adopted: 2 });
-  const returned = open({ map, trackers, directory, mergeMaxAge: '1h' });
+  const returned = open({ idMaxAge: 0, map, trackers, directory, mergeMaxAge: '1h' });
   await expect(returned).rejects.toMatchObject({ code: 'origin_adopted' });
 });
 

@@ -28,7 +28,8 @@ interface Opened {
 async function setup(files: readonly Buffer[]): Promise<Opened & { readonly keys: string[] }> {
   const cluster = await startMemoryCluster({ storages: 2 });
   const directory = temporaryFolder();
-  const options = { trackers: cluster.trackers, directory, retain: 0, cacheSize: 0, scrubRate: 0 };
+  const nothing = { retain: 0, cacheSize: 0, scrubRate: 0, idMaxAge: 0 };
+  const options = { trackers: cluster.trackers, directory, ...nothing };
   const first = await open(options);
   const keys: string[] = [];
   for (const bytes of files) keys.push((await first.put(bytes, { name: 'a.bin' })).key);
@@ -168,7 +169,7 @@ describe('a large file', () => {
   test('whose copy on this disk is damaged is read from FastDFS', async () => {
     const cluster = await startMemoryCluster();
     const directory = temporaryFolder();
-    const store = await open({ trackers: cluster.trackers, directory });
+    const store = await open({ idMaxAge: 0, trackers: cluster.trackers, directory });
     onTestFinished(async () => {
       await store.close();
       await cluster.close();

@@ -8,7 +8,12 @@ import { temporaryFolder } from '../support/temporary.js';
 /** Deletion by FastDFS ids: of slices, of large files, of what this store never staged. */
 
 async function openStore(options: OpenOptions = {}): Promise<FileStore> {
-  const store = await open({ directory: temporaryFolder(), directMaxWait: '20ms', ...options });
+  const store = await open({
+    idMaxAge: 0,
+    directory: temporaryFolder(),
+    directMaxWait: '20ms',
+    ...options,
+  });
   onTestFinished(() => store.close());
   return store;
 }

@@ -12,7 +12,7 @@ const CONTENT = Buffer.from('the content of a small file');
 const LARGE = Buffer.alloc(3_000_000, 'large');
 
 async function server(options: OpenOptions): Promise<FileStore> {
-  const store = await open({ directory: temporaryFolder(), ...options });
+  const store = await open({ idMaxAge: 0, directory: temporaryFolder(), ...options });
   onTestFinished(() => store.close());
   return store;
 }
@@ -103,7 +103,12 @@ function suite(newMap: () => Promise<string>): void {
     });
     // A refused start does not free the directory for the next one.
     for (let attempt = 0; attempt < 2; attempt++) {
-      const opened = open({ map, directory: copy, trackers: first.trackers as string[] });
+      const opened = open({
+        idMaxAge: 0,
+        map,
+        directory: copy,
+        trackers: first.trackers as string[],
+      });
       await expect(opened).rejects.toMatchObject({ code: 'origin_taken' });
     }
     expect(second.stats().map).toEqual({ pending: 0, isMapAvailable: true });

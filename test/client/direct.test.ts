@@ -12,6 +12,7 @@ import { temporaryFolder } from '../support/temporary.js';
 
 async function storeOn(cluster: MemoryCluster, options: OpenOptions = {}): Promise<FileStore> {
   const store = await open({
+    idMaxAge: 0,
     directory: temporaryFolder(),
     trackers: cluster.trackers,
     directMaxWait: '20ms',

@@ -85,6 +85,7 @@ async function scene({ map, gateway = refuse, places = [], readMapped }: Scene):
       }),
     onRead: (_, __, read) => read(),
     thinBelowBytes: 0,
+    idMaxAgeMs: 0,
     smallFileBytes: 1000,
     now: Date.now,
   });

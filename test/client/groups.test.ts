@@ -18,6 +18,7 @@ interface TestFile {
 
 async function openStore(options: OpenOptions): Promise<FileStore> {
   const store = await open({
+    idMaxAge: 0,
     directory: temporaryFolder(),
     trunkSize: '4MiB',
     smallFileLimit: '1MiB',

@@ -18,7 +18,12 @@ import { temporaryFolder } from '../support/temporary.js';
 const GONE = { code: 'not_found' };
 
 async function server(options: OpenOptions): Promise<FileStore> {
-  const store = await open({ directory: temporaryFolder(), mergeMaxAge: '1h', ...options });
+  const store = await open({
+    idMaxAge: 0,
+    directory: temporaryFolder(),
+    mergeMaxAge: '1h',
+    ...options,
+  });
   store.on('error', () => {});
   onTestFinished(() => store.close());
   return store;

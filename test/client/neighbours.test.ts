@@ -17,7 +17,7 @@ const CONTENT = Buffer.from('the content of a small file');
 const LARGE = Buffer.alloc(3_000_000, 'large');
 
 async function trackers(): Promise<string[]> {
-  const node = await open({ directory: temporaryFolder() });
+  const node = await open({ idMaxAge: 0, directory: temporaryFolder() });
   onTestFinished(() => node.close());
   return node.trackers as string[];
 }

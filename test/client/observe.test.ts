@@ -10,6 +10,7 @@ const REFERENCE = readFileSync(join(import.meta.dirname, '../../docs/REFERENCE.m
 
 async function openStore(): Promise<FileStore> {
   const store = await open({
+    idMaxAge: 0,
     directory: temporaryFolder(),
     trunkSize: '1MiB',
     smallFileLimit: 512_000,

@@ -44,7 +44,7 @@ test('a trunk whose reply was lost is told of by a check, and deleted by one tha
   expect(mended.openPlans).toBe(1);
   await upkeep.close();
   expect(trunks()).toHaveLength(1);
-  const store = await open({ ...options, retain: 0 });
+  const store = await open({ idMaxAge: 0, ...options, retain: 0 });
   onTestFinished(() => store.close());
   expect((await (await store.get(key)).bytes()).equals(bytes)).toBe(true);
 });

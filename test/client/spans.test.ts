@@ -19,7 +19,7 @@ test('calls, merges and requests are spans, under the span that is active', asyn
   const tracer = provider.getTracer('test');
   const stop = recordSpans(tracer);
   onTestFinished(stop);
-  const store = await open({ directory: temporaryFolder() });
+  const store = await open({ idMaxAge: 0, directory: temporaryFolder() });
   onTestFinished(() => store.close());
   const request = tracer.startSpan('POST /photos');
   const { key } = await context.with(trace.setSpan(context.active(), request), () =>

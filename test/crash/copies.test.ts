@@ -47,7 +47,7 @@ async function cluster() {
   const gateway = (name: string, port: string, peer: string, ...more: string[]) =>
     new Daemon(folder, () => [
       ...['gateway', '--directory', join(folder, name), '--port', port, '--peer-url', peer],
-      ...['--trackers', trackers, '--map', map, ...LIMITS, ...more],
+      ...['--trackers', trackers, '--map', map, ...LIMITS, '--id-max-age', '0', ...more],
     ]);
   const daemons = {
     tracker: new Daemon(folder, () => ['tracker', '--port', tracker]),

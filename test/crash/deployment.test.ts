@@ -63,7 +63,7 @@ async function deployment() {
     const map = await linkTo(`the way of ${name} to PostgreSQL`, database.port);
     const trackerLink = await linkTo(`the way of ${name} to the tracker`, Number(tracker));
     return () => [
-      ...['gateway', '--directory', join(folder, name), '--port', port],
+      ...['gateway', '--directory', join(folder, name), '--port', port, '--id-max-age', '0'],
       ...['--peer-url', `http://127.0.0.1:${peer}`, '--trackers', `127.0.0.1:${trackerLink}`],
       ...['--map', database.url.replace(String(database.port), String(map)), ...LIMITS],
     ];

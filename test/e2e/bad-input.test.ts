@@ -13,6 +13,7 @@ import { temporaryFolder } from '../support/temporary.js';
 
 async function running(options: Parameters<typeof startGateway>[0] = {}) {
   const gateway = await startGateway({
+    idMaxAge: 0,
     directory: temporaryFolder(),
     port: 0,
     trackerPort: 0,

@@ -22,6 +22,7 @@ async function freePort(): Promise<number> {
 async function gateway(options: GatewayInput): Promise<Gateway> {
   const port = await freePort();
   const started = await startGateway({
+    idMaxAge: 0,
     directory: temporaryFolder(),
     ...{ port, peerUrl: `http://127.0.0.1:${port}`, trackerPort: 0, storagePort: 0 },
     ...{ mergeMaxAge: '1h', logLevel: 'silent' as const },

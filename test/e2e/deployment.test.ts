@@ -20,6 +20,7 @@ async function freePort(): Promise<number> {
 
 async function gateway(options: GatewayInput): Promise<Gateway> {
   const started = await startGateway({
+    idMaxAge: 0,
     directory: temporaryFolder(),
     port: 0,
     trackerPort: 0,

@@ -18,7 +18,12 @@ test('files of a group that came in mixed are read from the storage’s disk tog
   const storage = await startStorage({ port: 0, storePaths: [temporaryFolder()], trackers });
   onTestFinished(() => storage.close());
   await storage.active();
-  const store = await open({ directory: temporaryFolder(), trackers, mergeMaxAge: '1h' });
+  const store = await open({
+    idMaxAge: 0,
+    directory: temporaryFolder(),
+    trackers,
+    mergeMaxAge: '1h',
+  });
   onTestFinished(() => store.close());
   const client = new FastdfsClient({ trackers });
   onTestFinished(() => client.close());
@@ -48,7 +53,7 @@ test('albums that come in mixed are whole, each in one trunk', async () => {
   onTestFinished(() => tracker.close());
   const trackers = [`127.0.0.1:${tracker.port}`];
   const sizes = { trunkSize: '2MiB', smallFileLimit: '1MiB', mergeMaxAge: '1h' };
-  const store = await open({ directory: temporaryFolder(), trackers, ...sizes });
+  const store = await open({ idMaxAge: 0, directory: temporaryFolder(), trackers, ...sizes });
   onTestFinished(() => store.close());
   // No storage is there yet: the first trunks wait, and behind them everything else.
   for (let count = 0; count < 60; count += 1) await store.put(randomBytes(100_000));

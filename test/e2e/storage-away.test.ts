@@ -25,6 +25,7 @@ test('while no storage is known, a merged file is unavailable, not lost, and its
   node.storage = await startStorage(storageOptions);
   await node.storage.active();
   const store = await open({
+    idMaxAge: 0,
     directory: join(folder, 'staging'),
     trackers,
     retain: 0,

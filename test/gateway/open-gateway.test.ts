@@ -60,7 +60,7 @@ describe('an open gateway on loopback', () => {
     const start = async (more: Record<string, unknown>) => {
       const directory = temporaryFolder();
       const ports = { port: 0, trackerPort: 0, storagePort: 0 };
-      const gateway = await startGateway({ directory, ...ports, ...more });
+      const gateway = await startGateway({ idMaxAge: 0, directory, ...ports, ...more });
       onTestFinished(() => gateway.close());
       return Number(new URL(gateway.url).port);
     };
@@ -72,7 +72,13 @@ describe('an open gateway on loopback', () => {
 
   test('says so to a name it does not know when the file is in memory, too', async () => {
     const directory = temporaryFolder();
-    const gateway = await startGateway({ directory, port: 0, trackerPort: 0, storagePort: 0 });
+    const gateway = await startGateway({
+      idMaxAge: 0,
+      directory,
+      port: 0,
+      trackerPort: 0,
+      storagePort: 0,
+    });
     onTestFinished(() => gateway.close());
     const port = Number(new URL(gateway.url).port);
     const { key } = await gateway.store.put('bytes');

@@ -23,7 +23,7 @@ let store: FileStore;
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'stevedore-'));
-  store = await open({ directory: folder, mergeMaxAge: '1h' });
+  store = await open({ idMaxAge: 0, directory: folder, mergeMaxAge: '1h' });
 });
 afterAll(async () => {
   await store.close();

@@ -19,7 +19,13 @@ async function directory(): Promise<string> {
 }
 
 async function start(input: GatewayInput): Promise<Gateway> {
-  const gateway = await startGateway({ port: 0, trackerPort: 0, storagePort: 0, ...input });
+  const gateway = await startGateway({
+    idMaxAge: 0,
+    port: 0,
+    trackerPort: 0,
+    storagePort: 0,
+    ...input,
+  });
   open.push(gateway);
   return gateway;
 }

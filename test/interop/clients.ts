@@ -142,6 +142,7 @@ function downloads({ storage }: Node): number {
 async function startNode() {
   const folder = await mkdtemp(join(tmpdir(), 'stevedore-'));
   const store = await open({
+    idMaxAge: 0,
     directory: join(folder, 'data'),
     trunkSize: '1MiB',
     smallFileLimit: '256KiB',

@@ -21,7 +21,7 @@ export async function startGatewayProcess(
   ...flags: string[]
 ): Promise<GatewayProcess> {
   const args = ['gateway', '--directory', directory, '--port', '0'];
-  const ports = ['--tracker-port', '0', '--storage-port', '0'];
+  const ports = ['--tracker-port', '0', '--storage-port', '0', '--id-max-age', '0'];
   const child = spawn(process.execPath, [COMMAND, ...args, ...ports, ...flags], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });

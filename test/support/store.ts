@@ -9,7 +9,11 @@ import { temporaryFolder } from './temporary.js';
 
 /** Stores with small sizes over an embedded node, closed when the test ends. */
 
-export const SMALL = { trunkSize: '1MiB', smallFileLimit: '256KiB', maxFileSize: '8MiB' } as const;
+export const SMALL = {
+  ...{ trunkSize: '1MiB', smallFileLimit: '256KiB', maxFileSize: '8MiB' },
+  // Files have their ids as soon as they are merged.
+  idMaxAge: 0,
+} as const;
 
 export async function openStore(options: OpenOptions = {}): Promise<FileStore> {
   const store = await open({ directory: temporaryFolder(), ...SMALL, ...options });

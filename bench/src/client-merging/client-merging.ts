@@ -3,6 +3,7 @@ import { measureFetching } from './fetching.js';
 import { FETCH_GOALS, WRITE_GOALS } from './goals.js';
 import { showFetching, showWriting } from './output.js';
 import { comparePackings, PACKING_GOALS } from './packing-comparison.js';
+import { compareKinds, KINDS_GOALS } from './packing-kinds.js';
 import { PLANS, type Plan } from './plan.js';
 import { WebServer } from './web-server.js';
 import type { LoadCost } from './web-server-process.js';
@@ -22,8 +23,11 @@ export const clientMerging: Benchmark = {
     const loadCost = (context: BenchmarkContext) => (cost ??= measureLoadCost(context, plan));
     return {
       packing: {
-        goals: PACKING_GOALS,
-        run: async (context) => comparePackings(context, plan),
+        goals: [...PACKING_GOALS, ...KINDS_GOALS],
+        run: async (context) => {
+          comparePackings(context, plan);
+          compareKinds(context, plan.packings);
+        },
       },
       upload: {
         goals: WRITE_GOALS,

@@ -45,6 +45,8 @@ export async function openMerging(options: MergingOptions): Promise<Target> {
     trackers,
     directory,
     durability: 'sync',
+    // What is measured is merging: nothing is joined later.
+    idMaxAge: 0,
     ...(storageOnly ? { retain: 0, cacheSize: 0 } : {}),
   });
   // Trouble that is retried would only show as bad figures.

@@ -40,7 +40,13 @@ const handlers: CountedHandlers = {
     return Number(new URL(gateway.url).port);
   },
   async store({ directory, trackers, files }) {
-    store = await open({ directory, trackers: [...trackers], retain: '0B', cacheSize: '0B' });
+    store = await open({
+      directory,
+      trackers: [...trackers],
+      retain: '0B',
+      cacheSize: '0B',
+      idMaxAge: 0,
+    });
     client = new FastdfsClient({ trackers });
     const bodies = Array.from({ length: files }, (_, at) => Buffer.alloc(FILE_BYTES, `${at} `));
     keys = await Promise.all(bodies.map(async (body) => (await store!.put(body)).key));

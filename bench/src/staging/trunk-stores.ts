@@ -14,6 +14,7 @@ import type { TrunkStore } from '@stevedore/staging';
 export function absentTrunkStore(): TrunkStore {
   const never = (signal: AbortSignal) =>
     new Promise<never>((_, reject) => {
+      if (signal.aborted) reject(signal.reason);
       signal.addEventListener('abort', () => reject(signal.reason), { once: true });
     });
   return {

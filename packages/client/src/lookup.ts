@@ -220,7 +220,7 @@ export class Lookup {
   }
 
   #stateOf(row: FileRow): FileState {
-    if (row.trunk) return 'merged';
+    if (row.trunk) return row.trunk.isThin ? 'packing' : 'merged';
     return this.#parts.staging.files.isPacking(row.key) ? 'packing' : 'staged';
   }
 

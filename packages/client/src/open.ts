@@ -105,7 +105,7 @@ async function openStore(
         : {}),
       trunkBytes: parsed.trunkSize,
       maxAgeMs: parsed.mergeMaxAge,
-      joinsTrunks: parsed.joinTrunks,
+      idMaxAgeMs: parsed.idMaxAge,
       unfinishedAgeMs: parsed.unfinishedAge,
       containerBytes: parsed.containerSize,
       retainBytes: parsed.retain,

@@ -74,9 +74,9 @@ export const storeOptions = {
   mergeMaxAge: option.duration('60s', 'longest time a file waits to be packed into a trunk', {
     minimum: '10ms',
   }),
-  joinTrunks: option.boolean(
-    false,
-    'join trunks that are not full; a file gets its FastDFS id once its trunk is final',
+  idMaxAge: option.duration(
+    '7d',
+    'longest time until a file has its FastDFS id; until then trunks that are not full are joined; 0: ids come at once, nothing is joined',
     { see: 'MERGING.md' },
   ),
   smallFileLimit: option.size(

@@ -135,7 +135,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
         ownUrl: options.peerUrl,
         readMapped: (file, range, signal) => this.#lookup.readMapped(file, range, signal),
         smallFileBytes: options.smallFileLimit,
-        thinBelowBytes: options.joinTrunks ? FULL_SHARE * options.trunkSize : 0,
+        thinBelowBytes: FULL_SHARE * options.trunkSize,
+        idMaxAgeMs: options.idMaxAge,
       });
     }
     if (parts.neighbours) {
@@ -265,7 +266,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   #fileIdOf(key: string): string | undefined {
     const row = this.#lookup.row(key);
     const id = fileIdOf(row);
-    if (id !== undefined || !row.trunk) return id;
+    if (id !== undefined || !row.trunk || row.trunk.isThin) return id;
     throw new StoreError(
       'not_found',
       `${key} is merged, but no FastDFS id can be made for it from ${row.trunk.fileId}; read it by its key`,

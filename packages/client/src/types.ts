@@ -67,8 +67,9 @@ export interface PutAllOptions {
 }
 
 /**
- * staged: on this machine's disk. packing: in a trunk that is being stored. merged: stored in
- * FastDFS, `fileId` is known.
+ * staged: on this machine's disk. packing: chosen for a trunk that is on its way, or in one
+ * that is not full and will be joined with others. merged: in FastDFS in a trunk that stays,
+ * `fileId` is known.
  */
 export type FileState = 'staged' | 'packing' | 'merged';
 
@@ -300,7 +301,7 @@ export interface Store extends AsyncDisposable {
   delete(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<void>;
   /** Resumable uploads, if the store supports them. */
   readonly unfinished?: UnfinishedUploads;
-  /** The FastDFS id, once the file is merged. */
+  /** The FastDFS id, once the file is in a trunk that stays: after `idMaxAge` at the latest. */
   settled(key: string, options?: { readonly signal?: AbortSignal }): Promise<string>;
   ready(): Promise<Readiness>;
   /** Refuses new calls and finishes those in progress. Acknowledged files stay staged. */

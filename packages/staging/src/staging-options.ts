@@ -24,10 +24,10 @@ export interface StagingOptions {
   readonly trunkBytes: number;
   readonly maxAgeMs: number;
   /**
-   * Trunks that are not full are joined until they are; their files get ids then. Default false:
-   * every trunk stays as it was stored, and its files have ids at once.
+   * Trunks that are not full are joined until they are, or have a file of this age; their files
+   * get ids then. Default 0: every trunk stays as it was stored, and its files have ids at once.
    */
-  readonly joinsTrunks?: boolean;
+  readonly idMaxAgeMs?: number;
   readonly containerBytes: number;
   readonly retainBytes: number;
   readonly sync: boolean;

@@ -38,6 +38,8 @@ const REBUILD_GRACE_MS = 3_000;
 const REBUILD_FIRST_MS = 600_000;
 const FREE_SPACE_INTERVAL_MS = 1_000;
 const EXPIRY_INTERVAL_MS = 10_000;
+/** How often it is looked whether files of thin trunks are to have their ids. */
+const JOIN_INTERVAL_MS = 60_000;
 const MIN_FREE_BYTES = 64 * 2 ** 20;
 const SCRUB_PAUSE_MS = 60_000;
 const SCRUB_INTERVAL_MS = 86_400_000;
@@ -107,7 +109,8 @@ export class Staging extends EventEmitter<StagingEvents> {
       onDamage: (damage) => this.emit('damage', damage),
       onLifted: (key) => this.#include(key),
     });
-    if (!options.joinsTrunks) fileMap.keepThinTrunks();
+    const { idMaxAgeMs = 0 } = options;
+    if (idMaxAgeMs === 0) fileMap.keepThinTrunks();
     for (const { key } of this.quarantine.onlyCopies()) this.files.exclude(key);
     this.#retention = new Retention({
       ...{ ...stores, retainBytes: options.retainBytes },
@@ -140,7 +143,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     });
     this.merging = new MergeTask({
       ...{ files: this.files, fileMap, now, trunkBytes, maxAgeMs, onError },
-      joins: options.joinsTrunks ?? false,
+      idMaxAgeMs,
       sender: new TrunkSender(stores),
       random: seededRandom(options.packingSeed),
       newTaskId: () => this.keys.next(),
@@ -162,7 +165,8 @@ export class Staging extends EventEmitter<StagingEvents> {
       ...{ ...this.#repairParts, local: this.local, acceptance: this.acceptance },
       bytesPerSecond: options.compactionBytesPerSecond ?? COMPACTION_BYTES_PER_SECOND,
       files: this.files,
-      joinBytes: options.joinsTrunks ? trunkBytes : undefined,
+      trunkBytes,
+      idMaxAgeMs,
       onEmptied: () => this.merging.wake(),
     });
     this.#cleanup = new Cleanup({
@@ -223,6 +227,8 @@ export class Staging extends EventEmitter<StagingEvents> {
     for (const { key, was } of this.quarantine.onlyCopies()) {
       if (was.length > 0) this.#repairs.want(key);
     }
+    if (this.#options.idMaxAgeMs)
+      background.every(JOIN_INTERVAL_MS, async () => this.#cleanup.want());
     background.every(FREE_SPACE_INTERVAL_MS, () => this.acceptance.lookAtDisk());
     background.every(expiryIntervalMs ?? EXPIRY_INTERVAL_MS, async () => {
       await this.deletions.deleteExpired();
@@ -330,7 +336,7 @@ export class Staging extends EventEmitter<StagingEvents> {
   #noteSent({ plan, fileId }: SentTrunk, durationMs: number): void {
     const { size, rows, members, taskId, kind } = plan;
     this.#copies.check();
-    if (!plan.isThin && this.listenerCount('merged') > 0) {
+    if (!plan.thin && this.listenerCount('merged') > 0) {
       for (const [index, row] of rows.entries()) {
         const id = kind === 'whole' ? fileId : sliceIdOf(row, fileId, members[index]!.offset);
         if (id !== undefined) this.emit('merged', { key: formatKey(row.key), fileId: id });

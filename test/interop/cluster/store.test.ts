@@ -11,7 +11,7 @@ const cluster = testCluster();
 
 async function openStore(directory: string, options: OpenOptions = {}): Promise<FileStore> {
   const { trackers } = cluster;
-  const store = await open({ trackers, directory, ...ROUND_OPTIONS, ...options });
+  const store = await open({ idMaxAge: 0, trackers, directory, ...ROUND_OPTIONS, ...options });
   onTestFinished(() => store.close());
   return store;
 }

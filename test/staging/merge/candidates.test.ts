@@ -2,8 +2,10 @@ import { describe, expect, test } from 'vitest';
 import type { FileRow } from '../../../packages/staging/dist/filemap/filemap.js';
 import {
   chooseMembers,
-  makeUnits,
   seededRandom,
+  type UnitLimits,
+  unitsInSteps,
+  wholeUnits,
 } from '../../../packages/staging/dist/merge/candidates.js';
 import { bytesInTrunk } from '../../../packages/staging/dist/merge/trunk-plan.js';
 import { CandidateWindow } from '../../../packages/staging/dist/merge/waiting-files.js';
@@ -28,7 +30,16 @@ function row(size: number, group?: string, stagedAt = 1000): FileRow {
   };
 }
 
-const LIMITS = { capacityBytes: 100_000, now: 1000, maxAgeMs: 60_000 };
+/** All steps at once. */
+function makeUnits(rows: readonly FileRow[], limits: UnitLimits) {
+  const steps = unitsInSteps(rows, limits);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
+const LIMITS = { capacityBytes: 100_000, maxFiles: 65_534, now: 1000, maxAgeMs: 60_000 };
 
 describe('candidates', () => {
   test('files of one group are one unit, in order of arrival, wherever they arrived', () => {
@@ -45,12 +56,39 @@ describe('candidates', () => {
     }
   });
 
-  test('a group larger than a trunk is cut into parts that fit', () => {
+  test('of a group larger than a trunk the first part comes, and the rest waits', () => {
     const rows = Array.from({ length: 30 }, () => row(9_000, 'g'));
-    const units = makeUnits(rows, LIMITS);
-    expect(units.length).toBe(3);
-    for (const unit of units) expect(unit.bytes).toBeLessThanOrEqual(LIMITS.capacityBytes);
-    expect(units.flatMap((unit) => unit.rows)).toEqual(rows);
+    const units = makeUnits([...rows, row(10)], LIMITS);
+    expect(units.map(({ isCut }) => isCut)).toEqual([true, false]);
+    const [part] = units;
+    expect(part!.bytes).toBeLessThanOrEqual(LIMITS.capacityBytes);
+    expect(part!.rows).toEqual(rows.slice(0, part!.files));
+    const rest = makeUnits(rows.slice(part!.files), LIMITS);
+    expect(rest[0]!.rows[0]).toBe(rows[part!.files]);
+  });
+
+  test('a group of more files than a trunk can have is cut as well', () => {
+    const rows = Array.from({ length: 30 }, () => row(9, 'g'));
+    const [unit] = makeUnits(rows, { ...LIMITS, maxFiles: 20 });
+    expect(unit!.rows).toEqual(rows.slice(0, 20));
+  });
+
+  test('groups of which more may follow are not chosen before they are whole', () => {
+    const now = 10_000;
+    const rows = [row(60_000, 'g', 1_000), row(60_000, 'h', 1_000), row(10, 'h', 9_999)];
+    const units = makeUnits(rows, { ...LIMITS, now });
+    expect(units.map(({ isOpen }) => isOpen)).toEqual([false, true]);
+    expect(wholeUnits(units, LIMITS)).toBeUndefined();
+    const single = makeUnits([...rows, row(60_000, undefined, 9_999)], { ...LIMITS, now });
+    expect(wholeUnits(single, LIMITS)).toEqual([single[0], single[2]]);
+    const later = makeUnits(rows, { ...LIMITS, now: now + 5_000 });
+    expect(wholeUnits(later, LIMITS)).toEqual(later);
+  });
+
+  test('files that were moved out of trunks stand in the order in which they came', () => {
+    const moved = { ...row(10, 'g', 500), was: [['id', 7]] as const };
+    const units = makeUnits([row(20, 'g', 900), moved], LIMITS);
+    expect(units[0]!.rows.map(({ stagedAt }) => stagedAt)).toEqual([500, 900]);
   });
 
   test('the members of a trunk keep groups contiguous', async () => {
@@ -59,8 +97,8 @@ describe('candidates', () => {
       row(200 + Math.floor(random() * 2000), index % 3 === 0 ? `g${index % 21}` : undefined),
     );
     const units = makeUnits(rows, LIMITS);
-    const limits = { ...LIMITS, maxFiles: 65_534 };
-    const members = await chooseMembers(units, limits, random, () => Promise.resolve());
+    const limits = LIMITS;
+    const { rows: members } = await chooseMembers(units, limits, random, () => Promise.resolve());
     const seen = new Set<string>();
     let last: string | undefined;
     for (const { group } of members) {
@@ -82,7 +120,7 @@ describe('candidates', () => {
 });
 
 describe('the window of candidates', () => {
-  const LIMITS = { bytes: 1000, files: 100, filesBeyond: 5 };
+  const LIMITS = { bytes: 1000, choiceFiles: 1_000, leastBytes: 0, files: 100, filesBeyond: 5 };
 
   function sizesTaken(rows: readonly FileRow[], limits = LIMITS) {
     const window = new CandidateWindow(limits);

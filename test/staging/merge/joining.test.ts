@@ -10,22 +10,43 @@ const MIB = 2 ** 20;
 const FULL = { bytes: 64 * MIB, files: 65_535 };
 const MINUTES_A_WEEK = 7 * 24 * 60;
 
+function thinOf(share: number, id: number, level = 1, isOverdue = false) {
+  return { id, share, level, isOverdue, oldestAt: id };
+}
+
 test('few thin trunks are left alone until they fill one', () => {
-  const thin = Array.from({ length: MAX_THIN_TRUNKS }, (_, id) => ({ id, share: 0.01 }));
+  const thin = Array.from({ length: MAX_THIN_TRUNKS }, (_, id) => thinOf(0.01, id));
   expect(chooseJoin(thin, 0.2)).toEqual([]);
   expect(chooseJoin(thin, 0.9)).toHaveLength(11);
 });
 
-test('the largest trunks are joined into a full one: little is left over', () => {
-  const thin = [0.4, 0.01, 0.6, 0.3, 0.05].map((share, id) => ({ id, share }));
+test('the oldest trunks are joined into a full one, as many as it takes', () => {
+  const thin = [0.4, 0.6, 0.3, 0.01].map((share, id) => thinOf(share, id)).reverse();
   const chosen = chooseJoin(thin, 0);
-  expect(chosen.map(({ share }) => share)).toEqual([0.3, 0.4, 0.6]);
+  expect(chosen.map(({ share }) => share)).toEqual([0.4, 0.6, 0.3]);
 });
 
-test('too many thin ones: the smallest are joined, not one that is larger than all of them', () => {
-  const small = Array.from({ length: MAX_THIN_TRUNKS }, (_, id) => ({ id, share: 0.001 }));
-  const chosen = chooseJoin([{ id: 99, share: 0.5 }, ...small], 0);
-  expect(chosen).toEqual(small);
+test('too many thin ones: those whose files were written least often, of whatever size, are joined', () => {
+  const once = [0.001, 0.005, 0.002, 0.01].map((share, id) => thinOf(share, id));
+  const twice = Array.from({ length: MAX_THIN_TRUNKS - 3 }, (_, id) => thinOf(0.003, 9 + id, 2));
+  const chosen = chooseJoin([...twice, ...once], 0);
+  expect(chosen.map(({ id }) => id)).toEqual([0, 2, 1, 3]);
+});
+
+test('one that is much larger than the others of its level together is not written again', () => {
+  const small = Array.from({ length: MAX_THIN_TRUNKS }, (_, id) => thinOf(0.001, id));
+  expect(chooseJoin([thinOf(0.5, 99), ...small], 0)).toEqual(small);
+});
+
+test('one of the lowest level joins those of the next', () => {
+  const twice = Array.from({ length: MAX_THIN_TRUNKS }, (_, id) => thinOf(0.02, id, 2));
+  const chosen = chooseJoin([...twice, thinOf(0.001, 99)], 0);
+  expect(chosen).toHaveLength(MAX_THIN_TRUNKS + 1);
+});
+
+test('all are joined once a file is so old that it is to have its id', () => {
+  const thin = [thinOf(0.1, 1, 2), thinOf(0.2, 2, 1, true)];
+  expect(chooseJoin(thin, 0)).toEqual(thin);
 });
 
 test('a trunk is full by its bytes or by its files, and when there was enough to choose from', () => {
@@ -42,25 +63,32 @@ interface Site {
 
 /** A week of a site, a decision a minute; files are small beside a trunk, so fits are exact. */
 function week({ bytesIn }: Site) {
-  let thin: { id: number; share: number }[] = [];
+  let thin: ReturnType<typeof thinOf>[] = [];
   let [nextId, full, uploaded, written, mostThin] = [0, 0, 0, 0, 0];
-  const add = (share: number) => {
+  const add = (share: number, level: number) => {
     written += share;
-    if (isThin(share, share)) thin.push({ id: nextId++, share });
+    if (isThin(share, share)) thin.push(thinOf(share, nextId++, level));
     else full += 1;
   };
-  const pack = (share: number) => {
+  const pack = (share: number, level: number) => {
     let left = share;
-    for (; left >= 1; left -= 1) add(1);
-    if (left > 1e-9) add(left);
+    for (; left >= 1; left -= 1) add(1, level);
+    if (left > 1e-9) add(left, level);
   };
   for (let minute = 0; minute < MINUTES_A_WEEK; minute += 1) {
     const share = bytesIn(minute) / FULL.bytes;
     uploaded += share;
-    pack(share);
+    pack(share, 1);
     const chosen = new Set(chooseJoin(thin, 0));
     thin = thin.filter((trunk) => !chosen.has(trunk));
-    if (chosen.size > 0) pack([...chosen].reduce((sum, trunk) => sum + trunk.share, 0));
+    if (chosen.size > 0) {
+      const joined = [...chosen];
+      const level = 1 + Math.max(...joined.map((trunk) => trunk.level));
+      pack(
+        joined.reduce((sum, trunk) => sum + trunk.share, 0),
+        level,
+      );
+    }
     mostThin = Math.max(mostThin, thin.length);
   }
   return { files: full + thin.length, uploaded, mostThin, writes: written / uploaded };

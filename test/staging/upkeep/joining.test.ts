@@ -7,7 +7,7 @@ import { temporaryFolder } from '../../support/temporary.js';
 
 const TRUNK_BYTES = 2 ** 18;
 const JOINING = {
-  joinsTrunks: true,
+  idMaxAgeMs: 7 * 86_400_000,
   trunkBytes: TRUNK_BYTES,
   retainBytes: 0,
   segmentBytes: 2 ** 17,
@@ -119,7 +119,7 @@ test('without joining, files of thin trunks have ids; switched off, they get the
   expect(row.trunk).toMatchObject({ isThin: true });
   expect(fileIdOf(row)).toBeUndefined();
   await first.staging.close();
-  const second = await openStaging(folder, { ...JOINING, joinsTrunks: false }, store);
+  const second = await openStaging(folder, { ...JOINING, idMaxAgeMs: 0 }, store);
   expect(fileIdOf(second.staging.fileMap.find(key)!)).toBeDefined();
 });
 

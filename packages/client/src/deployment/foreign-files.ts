@@ -32,8 +32,9 @@ export interface ForeignFilesParts {
     bytes: number,
     read: () => Promise<Result>,
   ) => Promise<Result>;
-  /** Shorter trunks may be joined with others: their files have no id yet. */
+  /** Shorter trunks may be joined with others, until they are so old: their files have no id yet. */
   readonly thinBelowBytes: number;
+  readonly idMaxAgeMs: number;
   /** Larger files are streamed. */
   readonly smallFileBytes: number;
   readonly now: () => number;
@@ -241,7 +242,7 @@ export class ForeignFiles {
 
   #mappedFile(key: Buffer, file: MappedFile): StoredFile {
     if (file.expiresAt !== null && file.expiresAt <= this.#parts.now()) throw notFound(key);
-    return this.#handle(factsOf(key, file, this.#parts.thinBelowBytes), async (range, signal) => {
+    return this.#handle(factsOf(key, file, this.#parts), async (range, signal) => {
       try {
         const content = await this.#parts.readMapped(file, range, signal);
         if (Buffer.isBuffer(content)) return content;

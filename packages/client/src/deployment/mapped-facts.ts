@@ -1,5 +1,11 @@
 import type { MappedFile } from '@stevedore/map';
-import { decodeFields, isTrunkId, parseFileId, sizeOfField } from '@stevedore/protocol';
+import {
+  decodeFields,
+  type FileId,
+  isTrunkId,
+  parseFileId,
+  sizeOfField,
+} from '@stevedore/protocol';
 import { formatKey, sliceIdOf } from '@stevedore/staging';
 import type { FileFacts } from '../stored-file.js';
 
@@ -7,18 +13,26 @@ import type { FileFacts } from '../stored-file.js';
 
 const DEFAULT_TYPE = 'application/octet-stream';
 
-/** A file in a trunk that is shorter than `thinBelowBytes` has no FastDFS id yet. */
+/** Which trunks may be joined with others: their files have no FastDFS id yet. */
+export interface Joining {
+  /** Shorter ones, */
+  readonly thinBelowBytes: number;
+  /** until they are so old. */
+  readonly idMaxAgeMs: number;
+  readonly now: () => number;
+}
+
 export function factsOf(
   key: Buffer,
   file: MappedFile,
-  thinBelowBytes: number,
+  joining: Joining,
 ): FileFacts & { readonly key: string } {
   const { trunkFileId, offset, size, crc32, expiresAt } = file;
   const about = parsed(file.about);
   const { name = '', type = DEFAULT_TYPE, group, stagedAt = 0 } = about;
   const trunk = parseFileId(trunkFileId);
   const isTrunk = trunk !== undefined && isTrunkId(trunk);
-  const isThin = isTrunk && sizeOfField(decodeFields(trunk.base).sizeField) < thinBelowBytes;
+  const isThin = isTrunk && mayBeJoined(trunk, joining);
   const sliceId = () => sliceIdOf({ name, size, crc32 }, trunkFileId, offset);
   const fileId = isThin ? undefined : isTrunk ? sliceId() : trunkFileId;
   return {
@@ -27,12 +41,17 @@ export function factsOf(
     size,
     type,
     crc32,
-    state: 'merged',
+    state: isThin ? 'packing' : 'merged',
     stagedAt: new Date(stagedAt),
     ...(group === undefined ? {} : { group }),
     ...(expiresAt === null ? {} : { expiresAt: new Date(expiresAt) }),
     ...(fileId === undefined ? {} : { fileId }),
   };
+}
+
+function mayBeJoined(trunk: FileId, { thinBelowBytes, idMaxAgeMs, now }: Joining): boolean {
+  const { sizeField, createdAtSeconds } = decodeFields(trunk.base);
+  return sizeOfField(sizeField) < thinBelowBytes && now() < createdAtSeconds * 1000 + idMaxAgeMs;
 }
 
 interface About {

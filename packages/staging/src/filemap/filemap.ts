@@ -6,12 +6,15 @@ import { type HasMap, Outbox } from './outbox.js';
 import { FileMapQueries } from './queries.js';
 import type {
   AdoptedFile,
+  Confirmed,
   Counters,
   DamagedCopy,
   FileMapChange,
   PlannedMember,
+  Thin,
   TrunkRow,
 } from './rows.js';
+import { NONE_CONFIRMED } from './rows.js';
 import { FILEMAP_SCHEMA } from './schema.js';
 import { FileMapWriter } from './writer.js';
 
@@ -81,6 +84,12 @@ export class FileMap extends FileMapQueries {
   /** The file is to be removed from FastDFS, however often that fails. */
   readonly addUnwanted = this.run<[fileId: string]>(
     'INSERT OR IGNORE INTO unwanted (fileId) VALUES (?)',
+  );
+
+  /** No id of a file in that trunk was ever given out: nothing has to lead from there. */
+  readonly removeForwards = this.run<[fileId: string, limit: number]>(
+    `DELETE FROM forwards WHERE (fileId, offset) IN
+      (SELECT fileId, offset FROM forwards WHERE fileId = ? LIMIT ?)`,
   );
 
   readonly removeUnwanted = this.run<[fileId: string]>('DELETE FROM unwanted WHERE fileId = ?');
@@ -168,8 +177,12 @@ export class FileMap extends FileMapQueries {
   }
 
   /** Points the members' rows at the trunk; those deleted meanwhile become its dead bytes. */
-  confirmMembers(trunk: number, members: readonly PlannedMember[]): void {
-    this.#write(members.length, (writer) => writer.confirmMembers(trunk, members));
+  confirmMembers(trunk: number, members: readonly PlannedMember[]): Confirmed {
+    let confirmed = NONE_CONFIRMED;
+    this.#write(members.length, (writer) => {
+      confirmed = writer.confirmMembers(trunk, members);
+    });
+    return confirmed;
   }
 
   /** As `confirmMembers`, for a trunk of an earlier process: some may have moved on since. */
@@ -182,9 +195,18 @@ export class FileMap extends FileMapQueries {
     this.#write(entries.length, (writer) => writer.adoptMembers(trunk, entries));
   }
 
-  /** The trunk is in place and every living member's row says so; the rest of it is dead. */
-  finishTrunk(trunk: number, files: number, contentBytes: number, isThin = false): void {
-    this.#write(1, (writer) => writer.finishTrunk(trunk, files, contentBytes, isThin));
+  /**
+   * The trunk is in place and every living member's row says so; the rest of it is dead. Without
+   * what was `confirmed`, the rows are counted.
+   */
+  finishTrunk(
+    trunk: number,
+    files: number,
+    contentBytes: number,
+    thin?: Thin,
+    confirmed?: Confirmed,
+  ): void {
+    this.#write(1, (writer) => writer.finishTrunk(trunk, files, contentBytes, thin, confirmed));
   }
 
   /** The bytes it was moved to are lost: it is where it was before. False if that is gone. */
@@ -202,7 +224,7 @@ export class FileMap extends FileMapQueries {
   }
 
   /** Trunks that are not full stay as they are: their files have ids from now on. */
-  readonly keepThinTrunks = this.run<[]>('UPDATE trunks SET thin = 0 WHERE thin = 1');
+  readonly keepThinTrunks = this.run<[]>('UPDATE trunks SET thin = 0 WHERE thin > 0');
 
   /** False if the copy was known to be damaged. */
   addDamage(copy: DamagedCopy): boolean {

@@ -85,7 +85,7 @@ export class FileMapQueries extends Statements {
 
   /** Confirmed trunks that may be joined with others. */
   readonly thinTrunks = this.all<[], TrunkRow>(
-    `${TRUNKS} INDEXED BY trunks_thin WHERE thin = 1 AND state = 'confirmed' ORDER BY id`,
+    `${TRUNKS} INDEXED BY trunks_thin WHERE thin > 0 AND state = 'confirmed' ORDER BY id`,
   );
 
   /** Confirmed trunks in which nothing is alive. */

@@ -81,6 +81,10 @@ export interface TrunkRow {
   readonly deadFiles: number;
   readonly deadBytes: number;
   readonly recordSegment: number;
+  /** How often its files were written, if it may be joined with others; else 0. */
+  readonly thin: number;
+  /** When the oldest file of a thin trunk was staged, unix milliseconds. */
+  readonly oldestAt: number | null;
   /** 1 once as many storages as asked for have it. */
   readonly copied: 0 | 1;
   /** Unix milliseconds since when FastDFS may hold a copy that no record names; null if not. */
@@ -133,12 +137,38 @@ export const NO_FILES: Counters = {
   mergedBytes: 0,
 };
 
+/** Of a trunk that may be joined with others. */
+export interface Thin {
+  /** How often its files have been written to FastDFS: 1 for new ones. */
+  readonly level: number;
+  /** When the oldest of them was staged, unix milliseconds. */
+  readonly oldestAt: number;
+}
+
 export interface PlannedMember {
   readonly key: Buffer;
   /** Where the content begins in the trunk. */
   readonly offset: number;
   /** Bytes of content. */
   readonly size: number;
+}
+
+/** Members whose rows point at their trunk now. */
+export interface Confirmed {
+  readonly files: number;
+  readonly bytes: number;
+  /** The first segment that has any of them; Infinity for none. */
+  readonly oldestSegment: number;
+}
+
+export const NONE_CONFIRMED: Confirmed = { files: 0, bytes: 0, oldestSegment: Infinity };
+
+export function sumOf(one: Confirmed, other: Confirmed): Confirmed {
+  return {
+    files: one.files + other.files,
+    bytes: one.bytes + other.bytes,
+    oldestSegment: Math.min(one.oldestSegment, other.oldestSegment),
+  };
 }
 
 /** A member as a trunk's directory tells it. */

@@ -141,7 +141,17 @@ const THIN_TRUNKS = `
   CREATE INDEX trunks_thin ON trunks (id) WHERE thin = 1;
 `;
 
-export const FILEMAP_SCHEMA: readonly string[] = [TABLES, THIN_TRUNKS];
+/**
+ * trunks.thin is how often the files of a trunk have been written to FastDFS while it may be joined
+ * with others, else 0. oldestAt is when the oldest of them was staged.
+ */
+const LEVELS = `
+  ALTER TABLE trunks ADD COLUMN oldestAt INTEGER;
+  DROP INDEX trunks_thin;
+  CREATE INDEX trunks_thin ON trunks (id) WHERE thin > 0;
+`;
+
+export const FILEMAP_SCHEMA: readonly string[] = [TABLES, THIN_TRUNKS, LEVELS];
 
 /** Statements of a database as functions, each prepared once and typed where its SQL stands. */
 export class Statements {
@@ -202,7 +212,7 @@ export const FILES = `SELECT ${FILE_COLUMNS}, t.kind, t.fileId, t.thin FROM file
 /** For files that wait: they have no trunk. */
 export const WAITING = `SELECT ${FILE_COLUMNS}, NULL, NULL, NULL FROM files f`;
 export const TRUNKS = `SELECT id, taskId, kind, state, fileId, size, crc32, files, contentBytes,
-  recordSegment, doubtfulSince, copied,
+  recordSegment, doubtfulSince, copied, thin, oldestAt,
   coalesce((SELECT d.files FROM dead d WHERE d.trunk = trunks.id), 0) AS deadFiles,
   coalesce((SELECT d.bytes FROM dead d WHERE d.trunk = trunks.id), 0) AS deadBytes FROM trunks`;
 
@@ -223,7 +233,7 @@ type FileColumns = readonly [
   offset: number | null,
   kind: TrunkKind | null,
   fileId: string | null,
-  thin: 0 | 1 | null,
+  thin: number | null,
 ];
 
 /** What `files.spooled` says, by its number. */
@@ -253,7 +263,7 @@ function fileRow(columns: FileColumns): FileRow {
             kind: columns[14]!,
             fileId: columns[15]!,
             offset: columns[13]!,
-            isThin: columns[16] === 1,
+            isThin: columns[16]! > 0,
           },
   };
 }
@@ -315,10 +325,12 @@ const SQL = {
       ON CONFLICT (taskId) DO UPDATE SET fileId = $fileId, recordSegment = $segment, members = NULL, sparse = 0,
         state = CASE WHEN state = 'retired' THEN state ELSE 'retiring' END`,
   finishTrunk: `UPDATE trunks SET state = 'confirmed', members = NULL, files = $files,
-      contentBytes = $bytes, copied = 0, thin = $thin,
-      oldestSegment = (SELECT min(segment) FROM files
-        WHERE trunk = $trunk AND spooled = 0 AND segment > 0 AND deleted IS NULL)
+      contentBytes = $bytes, copied = 0, thin = $thin, oldestAt = $oldestAt,
+      oldestSegment = $oldestSegment
       WHERE id = $trunk`,
+  // Some may have been deleted since they were confirmed.
+  addMissing: `INSERT INTO dead (trunk, files, bytes) VALUES ($trunk, $files, $bytes)
+      ON CONFLICT (trunk) DO UPDATE SET files = files + $files, bytes = bytes + $bytes`,
   countDead: `INSERT OR REPLACE INTO dead (trunk, files, bytes)
       SELECT $trunk, $files - count(*), $bytes - coalesce(sum(size), 0) FROM files
       WHERE trunk = $trunk AND deleted IS NULL`,

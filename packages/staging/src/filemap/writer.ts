@@ -2,12 +2,14 @@ import type { SqliteDatabase } from '@stevedore/disk/sqlite';
 import type { Counted, FileMapQueries } from './queries.js';
 import type {
   AdoptedFile,
+  Confirmed,
   Counters,
   FileChange,
   FileMapChange,
   FileRow,
   FormerPlace,
   PlannedMember,
+  Thin,
   TrunkRow,
 } from './rows.js';
 import { NO_FILES, packMembers } from './rows.js';
@@ -25,10 +27,14 @@ export class FileMapWriter extends Statements {
   readonly #steps: Steps;
   readonly #confirmFile = this.get<
     [trunk: number, offset: number, key: Buffer],
-    { size: number; spooled: number }
+    { size: number; spooled: number; segment: number }
   >(
     `UPDATE files SET trunk = ?, trunkOffset = ?
-      WHERE key = ? AND trunk IS NULL RETURNING size, spooled`,
+      WHERE key = ? AND trunk IS NULL RETURNING size, spooled, segment`,
+  );
+  readonly #oldestSegment = this.value<[trunk: number], number | null>(
+    `SELECT min(segment) FROM files
+      WHERE trunk = ? AND spooled = 0 AND segment > 0 AND deleted IS NULL`,
   );
   readonly #findMarked = this.get<[key: Buffer], MarkedRow>(
     'SELECT trunk, deleted FROM files WHERE key = ? AND deleted IS NOT NULL',
@@ -82,16 +88,26 @@ export class FileMapWriter extends Statements {
   }
 
   /** Points members at the trunk in which they are, unless they are elsewhere by now. */
-  confirmMembers(trunk: number, members: readonly PlannedMember[]): void {
+  confirmMembers(trunk: number, members: readonly PlannedMember[]): Confirmed {
+    let [files, bytes, waiting, waitingBytes] = [0, 0, 0, 0];
+    let oldestSegment = Number.POSITIVE_INFINITY;
     for (const { key, offset } of members) {
       const row = this.#confirmFile(trunk, offset, key);
       if (!row) {
         this.#hold(trunk, key);
         continue;
       }
-      this.#count(row.spooled === 0 ? 'waiting' : 'spooled', -1, -row.size);
-      this.#count('merged', 1, row.size);
+      files += 1;
+      bytes += row.size;
+      if (row.spooled !== 0) continue;
+      waiting += 1;
+      waitingBytes += row.size;
+      if (row.segment > 0) oldestSegment = Math.min(oldestSegment, row.segment);
     }
+    this.#count('waiting', -waiting, -waitingBytes);
+    this.#count('spooled', waiting - files, waitingBytes - bytes);
+    this.#count('merged', files, bytes);
+    return { files, bytes, oldestSegment };
   }
 
   /** As `confirmMembers`, for a trunk that an earlier process stored. */
@@ -117,10 +133,25 @@ export class FileMapWriter extends Statements {
   }
 
   /** The trunk is in place and every living member's row says so; the rest of it is dead. */
-  finishTrunk(trunk: number, files: number, contentBytes: number, isThin: boolean): void {
+  finishTrunk(
+    trunk: number,
+    files: number,
+    contentBytes: number,
+    thin?: Thin,
+    confirmed?: Confirmed,
+  ): void {
     const values = { trunk, files, bytes: contentBytes };
-    this.#steps.finishTrunk({ ...values, thin: isThin ? 1 : 0 });
-    this.#steps.countDead(values);
+    const oldest = confirmed ? confirmed.oldestSegment : this.#oldestSegment(trunk);
+    this.#steps.finishTrunk({
+      ...values,
+      oldestSegment: Number.isFinite(oldest) ? oldest : null,
+      thin: thin?.level ?? 0,
+      oldestAt: thin?.oldestAt ?? null,
+    });
+    if (confirmed) {
+      const missing = { files: files - confirmed.files, bytes: contentBytes - confirmed.bytes };
+      this.#steps.addMissing({ trunk, ...missing });
+    } else this.#steps.countDead(values);
     this.#steps.markSparse({ trunk });
   }
 

@@ -4,16 +4,24 @@ import { bytesInTrunk } from './trunk-plan.js';
 
 /**
  * From waiting files to the members of a trunk. Pure. The units of choice are affinity groups, kept
- * together and in order of arrival, and single files. A group larger than a trunk is cut into
- * parts that fill one each.
+ * together and in order of arrival, and single files. Of a group larger than a trunk, the first
+ * part comes, as much as fills one; what follows waits for the next trunk.
  */
 
 export interface CandidateUnit extends PackingUnit {
   readonly rows: readonly FileRow[];
+  /** A file of its group came a moment ago: more may follow. */
+  readonly isOpen: boolean;
+  /** The rest of its group waits for the next trunk. */
+  readonly isCut: boolean;
 }
+
+/** A group is whole when nothing has come for so long. */
+const GROUP_PAUSE_MS = 2_000;
 
 export interface UnitLimits {
   readonly capacityBytes: number;
+  readonly maxFiles: number;
   readonly now: number;
   readonly maxAgeMs: number;
 }
@@ -22,30 +30,82 @@ export interface UnitLimits {
 const OVERDUE_PENALTY_BYTES = 2 ** 20;
 const AGING_PENALTY_BYTES = 2 ** 16;
 
-/** `rows` in order of arrival; the units come in the order of their first file. */
-export function makeUnits(rows: readonly FileRow[], limits: UnitLimits): CandidateUnit[] {
-  const units: {
-    rows: FileRow[];
-    bytes: number;
-    files: number;
-    penalty: number;
-  }[] = [];
-  const openGroups = new Map<string, number>();
-  for (const row of rows) {
+const ROWS_PER_STEP = 1_000;
+
+/**
+ * `rows` in order of arrival; the units come in the order of their first file. Made in steps,
+ * between which others have their turn.
+ */
+export function* unitsInSteps(
+  rows: readonly FileRow[],
+  limits: UnitLimits,
+): Generator<void, CandidateUnit[], undefined> {
+  const { capacityBytes, maxFiles, now, maxAgeMs } = limits;
+  const units: Unit[] = [];
+  const groups = new Map<string, Unit>();
+  for (const [index, row] of rows.entries()) {
+    if (index % ROWS_PER_STEP === ROWS_PER_STEP - 1) yield;
     const bytes = bytesInTrunk(row);
-    const open = row.group === undefined ? undefined : openGroups.get(row.group);
-    const unit = open === undefined ? undefined : units[open]!;
-    if (unit && unit.bytes + bytes <= limits.capacityBytes) {
-      unit.rows.push(row);
-      unit.bytes += bytes;
-      unit.files += 1;
+    const group = row.group === undefined ? undefined : groups.get(row.group);
+    if (group) {
+      group.isCut ||= group.bytes + bytes > capacityBytes || group.files === maxFiles;
+      if (group.isCut) continue;
+      group.rows.push(row);
+      group.bytes += bytes;
+      group.files += 1;
+      group.isOpen ||= isFresh(row, now);
       continue;
     }
-    if (row.group !== undefined) openGroups.set(row.group, units.length);
-    const penalty = agePenalty(limits.now - row.stagedAt, limits.maxAgeMs);
-    units.push({ rows: [row], bytes, files: 1, penalty });
+    const penalty = agePenalty(now - row.stagedAt, maxAgeMs);
+    const isOpen = row.group !== undefined && isFresh(row, now);
+    const unit = { rows: [row], bytes, files: 1, penalty, isOpen, isCut: false };
+    units.push(unit);
+    if (row.group !== undefined) groups.set(row.group, unit);
   }
+  for (const unit of groups.values()) if (unit.rows.some(wasMoved)) inOrder(unit.rows);
   return units;
+}
+
+interface Unit {
+  readonly rows: FileRow[];
+  bytes: number;
+  files: number;
+  readonly penalty: number;
+  isOpen: boolean;
+  isCut: boolean;
+}
+
+function isFresh({ stagedAt }: FileRow, now: number): boolean {
+  return stagedAt > now - GROUP_PAUSE_MS && stagedAt <= now;
+}
+
+function wasMoved({ was }: FileRow): boolean {
+  return was.length > 0;
+}
+
+/** Files that were moved here from trunks stand behind those that came meanwhile. */
+function inOrder(rows: FileRow[]): void {
+  rows.sort((a, b) => a.stagedAt - b.stagedAt);
+}
+
+/**
+ * Those to choose from: whole groups, as long as they and single files fill a trunk. Undefined
+ * where it is better to wait: groups of which more may follow are needed to fill one.
+ */
+export function wholeUnits(
+  units: readonly CandidateUnit[],
+  { capacityBytes, maxFiles }: Pick<UnitLimits, 'capacityBytes' | 'maxFiles'>,
+): readonly CandidateUnit[] | undefined {
+  const whole = units.filter(({ isOpen, isCut }) => !isOpen || isCut);
+  const bytes = whole.reduce((sum, unit) => sum + unit.bytes, 0);
+  const files = whole.reduce((sum, unit) => sum + unit.files, 0);
+  return bytes >= capacityBytes || files >= maxFiles ? whole : undefined;
+}
+
+export interface Members {
+  readonly rows: readonly FileRow[];
+  /** What they add to the trunk. */
+  readonly bytes: number;
 }
 
 /**
@@ -57,11 +117,19 @@ export async function chooseMembers(
   limits: { readonly capacityBytes: number; readonly maxFiles: number },
   random: () => number,
   pause: () => Promise<void>,
-): Promise<FileRow[]> {
-  const steps = anneal(units, limits, { random });
+): Promise<Members> {
+  const { chosen, bytes } = await inSteps(anneal(units, limits, { random }), pause);
+  return { rows: chosen.flatMap((index) => units[index]!.rows), bytes };
+}
+
+/** Drives it to its end. */
+export async function inSteps<Result>(
+  steps: Generator<void, Result, undefined>,
+  pause: () => Promise<void>,
+): Promise<Result> {
   for (;;) {
     const { done, value } = steps.next();
-    if (done) return value.chosen.flatMap((index) => units[index]!.rows);
+    if (done) return value;
     await pause();
   }
 }

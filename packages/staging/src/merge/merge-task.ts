@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { News } from '@stevedore/async';
 import { TRUNK_EXTENSION } from '@stevedore/protocol';
-import { chooseMembers, makeUnits } from './candidates.js';
+import type { FileRow, Thin } from '../filemap/filemap.js';
+import { chooseMembers, inSteps, unitsInSteps, wholeUnits } from './candidates.js';
 import { isThin, shareOf } from './joining.js';
 import { FIRST_RETRY_MS, PlansInFlight, type PlansInFlightOptions } from './plans-in-flight.js';
 import {
@@ -10,6 +11,7 @@ import {
   Inflow,
   MAX_WAIT_MS,
   type MergeDecision,
+  type MergeReason,
 } from './schedule.js';
 import { planTrunk, planWhole, TRUNK_END_BYTES } from './trunk-plan.js';
 import { MAX_FILES } from './waiting-files.js';
@@ -23,8 +25,8 @@ export interface MergeTaskOptions extends PlansInFlightOptions {
   readonly newTaskId: () => Buffer;
   readonly trunkBytes: number;
   readonly maxAgeMs: number;
-  /** Trunks that are not full are joined with others later. */
-  readonly joins: boolean;
+  /** Trunks that are not full may be joined with others until their files are so old. */
+  readonly idMaxAgeMs: number;
   /** True when the container is nearly full. */
   readonly isShort: () => boolean;
 }
@@ -41,8 +43,10 @@ export interface MergeStats {
 /** Trunks in flight at the same time: one is written by the storage while the next is read. */
 const TRUNKS_IN_FLIGHT = 2;
 const WHOLES_IN_FLIGHT = 2;
-/** Candidates considered for one trunk, as a multiple of its size. */
-const CANDIDATE_BYTES_FACTOR = 2;
+/** With so many trunks' bytes waiting, groups are cut although more of their files may follow. */
+const OPEN_TRUNKS = 8;
+/** Whether groups are whole is looked at so often. */
+const GROUP_LOOK_MS = 500;
 
 export class MergeTask {
   readonly #options: MergeTaskOptions;
@@ -129,9 +133,13 @@ export class MergeTask {
       try {
         const begun = await this.#sendWholes();
         const decision = this.#decide();
-        if (decision.action === 'merge' && (await this.#mergeOnce())) continue;
-        if (!begun)
-          await this.#news.next(decision.action === 'wait' ? decision.waitMs : MAX_WAIT_MS);
+        let waitMs = decision.action === 'wait' ? decision.waitMs : MAX_WAIT_MS;
+        if (decision.action === 'merge') {
+          const outcome = await this.#mergeOnce(decision.reason);
+          if (outcome === 'planned') continue;
+          if (outcome === 'early') waitMs = this.#wait(GROUP_LOOK_MS);
+        }
+        if (!begun) await this.#news.next(waitMs);
       } catch (error) {
         this.#options.onError(error as Error);
         await this.#news.next(FIRST_RETRY_MS);
@@ -163,21 +171,50 @@ export class MergeTask {
     });
   }
 
-  /** True if a trunk was planned. */
-  async #mergeOnce(): Promise<boolean> {
-    const { now, random, trunkBytes, maxAgeMs, newTaskId, joins } = this.#options;
+  /** Uploads do not wake the task meanwhile. */
+  #wait(ms: number): number {
+    this.#wantedBytes = Number.POSITIVE_INFINITY;
+    return ms;
+  }
+
+  /** `early`: too much of what waits belongs to groups of which more may follow. */
+  async #mergeOnce(reason: MergeReason): Promise<'planned' | 'early' | 'nothing'> {
+    const { now, random, trunkBytes, maxAgeMs, newTaskId } = this.#options;
     const waiting = this.#options.files.small();
     const capacityBytes = trunkBytes - TRUNK_END_BYTES;
-    const rows = await this.#options.files.candidates(capacityBytes * CANDIDATE_BYTES_FACTOR);
-    const units = makeUnits(rows, { capacityBytes, now: now(), maxAgeMs });
+    const rows = await this.#options.files.candidates(capacityBytes);
     const limits = { capacityBytes, maxFiles: MAX_FILES };
-    const members = await chooseMembers(units, limits, random, () => nextTurn());
-    if (members.length === 0) return false;
-    const plan = planTrunk(newTaskId(), members, TRUNK_EXTENSION);
+    const pause = () => nextTurn();
+    const unitLimits = { ...limits, now: now(), maxAgeMs };
+    const units = await inSteps(unitsInSteps(rows, unitLimits), pause);
+    const mayWait = reason === 'full' && this.#mayWait(rows[0]);
+    const choice = mayWait ? wholeUnits(units, limits) : units;
+    if (!choice) return 'early';
+    const { rows: members, bytes } = await chooseMembers(choice, limits, random, pause);
+    if (members.length === 0 || this.#isStopped) return 'nothing';
+    const plan = planTrunk(newTaskId(), members, TRUNK_EXTENSION, bytes);
     const full = { bytes: trunkBytes, files: MAX_FILES };
     const share = shareOf({ bytes: plan.size, files: members.length }, full);
-    await this.inFlight.begin({ ...plan, isThin: joins && isThin(share, shareOf(waiting, full)) });
-    return true;
+    const thin = isThin(share, shareOf(waiting, full)) ? this.#thin(members) : undefined;
+    await this.inFlight.begin({ ...plan, thin });
+    return 'planned';
+  }
+
+  /** For the rest of groups that still come in. */
+  #mayWait(oldest: FileRow | undefined): boolean {
+    const { files, now, trunkBytes, maxAgeMs, isShort } = this.#options;
+    if (isShort() || files.small().bytes >= OPEN_TRUNKS * trunkBytes) return false;
+    return oldest !== undefined && now() - oldest.stagedAt < maxAgeMs;
+  }
+
+  /** Undefined if the trunk has to stay, because one of its files is to have its id. */
+  #thin(members: readonly FileRow[]): Thin | undefined {
+    const { fileMap, now, idMaxAgeMs } = this.#options;
+    const oldestAt = members.reduce((oldest, row) => Math.min(oldest, row.stagedAt), Infinity);
+    if (now() - oldestAt >= idMaxAgeMs) return undefined;
+    const sources = new Set(members.flatMap(({ was }) => was.slice(-1).map(([fileId]) => fileId)));
+    const levels = [...sources].map((fileId) => fileMap.trunkByFileId(fileId)?.thin ?? 0);
+    return { level: 1 + Math.max(0, ...levels), oldestAt };
   }
 
   /** Sends large files that wait; true if any was begun. */

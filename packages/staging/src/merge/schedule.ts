@@ -25,11 +25,10 @@ export interface MergeSituation {
   readonly short: boolean;
 }
 
+export type MergeReason = 'full' | 'age' | 'space' | 'flush';
+
 export type MergeDecision =
-  | {
-      readonly action: 'merge';
-      readonly reason: 'full' | 'age' | 'space' | 'flush';
-    }
+  | { readonly action: 'merge'; readonly reason: MergeReason }
   | { readonly action: 'wait'; readonly waitMs: number };
 
 export function decideMerge(situation: MergeSituation): MergeDecision {

@@ -18,7 +18,7 @@ import {
 } from '@stevedore/protocol';
 import type { NewFile } from '../container/records.js';
 import type { FileRow } from '../filemap/filemap.js';
-import type { PlannedMember, TrunkKind } from '../filemap/rows.js';
+import type { PlannedMember, Thin, TrunkKind } from '../filemap/rows.js';
 import { formatKey } from '../key.js';
 
 /**
@@ -34,8 +34,8 @@ export interface TrunkPlan {
   readonly members: readonly PlannedMember[];
   /** Bytes of the whole trunk. */
   readonly size: number;
-  /** It may be joined with others later. */
-  readonly isThin?: boolean;
+  /** It may be joined with others later; undefined: it stays. */
+  readonly thin?: Thin | undefined;
 }
 
 /** Name of the file's entry: key and extension. */
@@ -44,25 +44,37 @@ function entryName(row: Pick<FileRow, 'key' | 'name'>): string {
   return extension === '' ? formatKey(row.key) : `${formatKey(row.key)}.${extension}`;
 }
 
+/** Bytes of a key's text. */
+const KEY_CHARS = 22;
+
+function entryNameBytes({ name }: Pick<FileRow, 'name'>): number {
+  const extension = extensionOf(name);
+  return extension === '' ? KEY_CHARS : KEY_CHARS + 1 + extension.length;
+}
+
 /** Bytes that the file adds to a trunk. */
 export function bytesInTrunk(row: FileRow): number {
-  return memberBytes(entryName(row).length, Buffer.byteLength(aboutOf(row)), row.size);
+  return memberBytes(entryNameBytes(row), Buffer.byteLength(aboutOf(row)), row.size);
 }
 
 /** Bytes that every trunk has in addition to its members. */
 export const TRUNK_END_BYTES = endBytes(trunkComment(Buffer.alloc(16)).length);
 
-export function planTrunk(taskId: Buffer, rows: readonly FileRow[], extension: string): TrunkPlan {
+/** `bytes`: what the files add to the trunk, if that is known. */
+export function planTrunk(
+  taskId: Buffer,
+  rows: readonly FileRow[],
+  extension: string,
+  bytes = rows.reduce((sum, row) => sum + bytesInTrunk(row), 0),
+): TrunkPlan {
   const members: PlannedMember[] = [];
   let at = 0;
-  let directoryBytes = 0;
   for (const row of rows) {
-    const header = localHeaderBytes(entryName(row).length);
+    const header = localHeaderBytes(entryNameBytes(row));
     members.push({ key: row.key, offset: at + header, size: row.size });
     at += header + row.size;
-    directoryBytes += bytesInTrunk(row) - header - row.size;
   }
-  const size = at + directoryBytes + TRUNK_END_BYTES;
+  const size = bytes + TRUNK_END_BYTES;
   return { taskId, kind: 'trunk', extension, rows, members, size };
 }
 
@@ -88,16 +100,24 @@ function memberOf(row: FileRow): TrunkMember {
   };
 }
 
-/** Everything behind the last file's bytes: directory and end record. */
-export function encodeDirectory(plan: TrunkPlan): Buffer {
-  const entries = plan.rows.map((row, index) => {
-    const header = localHeaderBytes(entryName(row).length);
-    return encodeDirectoryEntry(memberOf(row), plan.members[index]!.offset - header);
-  });
-  const directory = Buffer.concat(entries);
-  const offset = plan.size - directory.length - TRUNK_END_BYTES;
-  const end = encodeEnd(entries.length, offset, directory.length, trunkComment(plan.taskId));
-  return Buffer.concat([directory, end]);
+/** Entries that are made at a time. */
+const DIRECTORY_PAGE = 500;
+
+/** Everything behind the last file's bytes, in pieces: directory and end record. */
+export function* encodeDirectory({ rows, members, size, taskId }: TrunkPlan): Generator<Buffer> {
+  let bytes = 0;
+  for (let from = 0; from < rows.length; from += DIRECTORY_PAGE) {
+    const entries = rows.slice(from, from + DIRECTORY_PAGE).map((row, index) => {
+      const member = memberOf(row);
+      const header = localHeaderBytes(member.name.length);
+      return encodeDirectoryEntry(member, members[from + index]!.offset - header);
+    });
+    const piece = Buffer.concat(entries);
+    bytes += piece.length;
+    yield piece;
+  }
+  const offset = size - bytes - TRUNK_END_BYTES;
+  yield encodeEnd(rows.length, offset, bytes, trunkComment(taskId));
 }
 
 export function encodeMemberHeader(row: FileRow): Buffer {
@@ -110,14 +130,12 @@ export function aboutOf(
     Partial<Pick<FileRow, 'expiresAt'>>,
 ): string {
   const { name, type, group, stagedAt, was, expiresAt } = row;
-  return JSON.stringify({
-    name,
-    type,
-    ...(group === undefined ? {} : { group }),
-    stagedAt,
-    ...(expiresAt === undefined ? {} : { expires: expiresAt }),
-    ...(was.length === 0 ? {} : { was }),
-  });
+  let about = `{"name":${JSON.stringify(name)},"type":${JSON.stringify(type)}`;
+  if (group !== undefined) about += `,"group":${JSON.stringify(group)}`;
+  about += `,"stagedAt":${stagedAt}`;
+  if (expiresAt !== undefined) about += `,"expires":${expiresAt}`;
+  if (was.length > 0) about += `,"was":${JSON.stringify(was)}`;
+  return `${about}}`;
 }
 
 function trunkComment(taskId: Buffer): string {
@@ -146,7 +164,7 @@ export function directTrunk(taskId: Buffer, files: readonly NewFile[]): DirectTr
   for (const [index, row] of rows.entries()) {
     chunks.push(encodeMemberHeader(row), ...files[index]!.body!);
   }
-  chunks.push(encodeDirectory(plan));
+  chunks.push(...encodeDirectory(plan));
   return {
     size: plan.size,
     crc32: chunks.reduce((sum, chunk) => crc32(chunk, sum), 0),

@@ -8,7 +8,13 @@ import { Unreadable } from '../container/segment.js';
 import type { Spool } from '../container/spool.js';
 import { isStoreError } from '../errors.js';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
-import type { PlannedMember } from '../filemap/rows.js';
+import {
+  type Confirmed,
+  NONE_CONFIRMED,
+  type PlannedMember,
+  sumOf,
+  type Thin,
+} from '../filemap/rows.js';
 import {
   canHoldSlices,
   encodeDirectory,
@@ -29,10 +35,12 @@ export interface SentTrunk {
 }
 
 /** Rows per FileMap transaction, so that confirming a trunk never holds up uploads for long. */
-const CONFIRM_PAGE = 250;
+const CONFIRM_PAGE = 500;
 
 export class TrunkSender {
   readonly #parts: Stores;
+  /** Plans of which members may be confirmed. */
+  readonly #begun = new WeakSet<TrunkPlan>();
 
   constructor(parts: Stores) {
     this.#parts = parts;
@@ -101,8 +109,14 @@ export class TrunkSender {
     };
     await container.append([storedRecord(stored, now())]);
     const { id } = fileMap.trunkByTask(plan.taskId)!;
-    await inPages(plan.members, (page) => fileMap.confirmMembers(id, page));
-    finishTrunk(fileMap, id, plan.members, plan.isThin);
+    // If some were confirmed before this failed, their rows have to be counted.
+    const isFirst = !this.#begun.has(plan);
+    this.#begun.add(plan);
+    let confirmed = NONE_CONFIRMED;
+    await inPages(plan.members, (page) => {
+      confirmed = sumOf(confirmed, fileMap.confirmMembers(id, page));
+    });
+    finishTrunk(fileMap, id, plan.members, plan.thin, isFirst ? confirmed : undefined);
   }
 
   #bytesOf(plan: TrunkPlan): AsyncIterable<Uint8Array> {
@@ -137,10 +151,11 @@ export function finishTrunk(
   fileMap: FileMap,
   trunk: number,
   members: readonly PlannedMember[],
-  isThin = false,
+  thin?: Thin,
+  confirmed?: Confirmed,
 ): void {
   const contentBytes = members.reduce((sum, { size }) => sum + size, 0);
-  fileMap.finishTrunk(trunk, members.length, contentBytes, isThin);
+  fileMap.finishTrunk(trunk, members.length, contentBytes, thin, confirmed);
 }
 
 function describe(plan: TrunkPlan, fileId: string, trunkCrc: number) {
@@ -196,6 +211,8 @@ export class DamagedMembers extends Error {
 /** One read covers neighbours up to this many bytes, skipping gaps of at most the second figure. */
 const EXTENT_BYTES = 2 ** 20;
 const MAX_GAP_BYTES = 64 * 1024;
+/** Files of one read, so that tiny ones do not hold up uploads. */
+const EXTENT_FILES = 1_000;
 
 /**
  * The trunk in pieces of about a MiB, read from the container as they are sent: nothing of it
@@ -211,7 +228,10 @@ async function* trunkBytes(plan: TrunkPlan, container: Container): AsyncGenerato
     if (damaged.length > 0) throw new DamagedMembers(damaged);
     yield Buffer.concat(extent.rows.flatMap((row, at) => [encodeMemberHeader(row), bodies[at]!]));
   }
-  yield encodeDirectory(plan);
+  for (const piece of encodeDirectory(plan)) {
+    yield piece;
+    await nextTurn();
+  }
 }
 
 /**
@@ -263,6 +283,7 @@ function extents(rows: readonly FileRow[]): Extent[] {
       last?.segment === segment &&
       gap >= 0 &&
       gap <= MAX_GAP_BYTES &&
+      last.rows.length < EXTENT_FILES &&
       end - last.start <= EXTENT_BYTES
     ) {
       last.rows.push(row);

@@ -17,8 +17,10 @@ export interface WaitingFilesOptions {
 const PAGE_ROWS = 1_000;
 /** Most files of one trunk. */
 export const MAX_FILES = MAX_ENTRIES;
-/** Files considered for one trunk, as a multiple of the most it can have. */
-const CANDIDATE_FILES_FACTOR = 2;
+/** Candidates for one trunk, as a multiple of its size; so many of them are enough with less. */
+const CHOICE_BYTES_FACTOR = 2;
+const CHOICE_FILES = 5_000;
+const LEAST_BYTES_FACTOR = 1.1;
 /** Files looked at behind the candidates, for members of their groups. */
 const FILES_BEYOND = 10_000;
 
@@ -77,9 +79,10 @@ export class WaitingFiles {
   }
 
   isFree({ key, was }: FileRow): boolean {
-    const name = nameOf(key);
     // The trunk it comes from still has it.
     if (this.#isMoving && was.length > 0) return false;
+    if (this.#packing.size === 0 && this.#damaged.size === 0) return true;
+    const name = nameOf(key);
     return !this.#packing.has(name) && !this.#damaged.has(name);
   }
 
@@ -153,9 +156,14 @@ export class WaitingFiles {
   }
 
   /** Small files that a trunk is chosen from, read in pages so that uploads get their turn. */
-  async candidates(bytes: number): Promise<FileRow[]> {
-    const files = MAX_FILES * CANDIDATE_FILES_FACTOR;
-    const window = new CandidateWindow({ bytes, files, filesBeyond: FILES_BEYOND });
+  async candidates(capacityBytes: number): Promise<FileRow[]> {
+    const window = new CandidateWindow({
+      bytes: capacityBytes * CHOICE_BYTES_FACTOR,
+      choiceFiles: CHOICE_FILES,
+      leastBytes: capacityBytes * LEAST_BYTES_FACTOR,
+      files: MAX_FILES,
+      filesBeyond: FILES_BEYOND,
+    });
     for (let at = this.#firstPlace(); ; ) {
       const page = this.#options.fileMap.waiting(at.segment, at.position, PAGE_ROWS);
       for (const row of page) {
@@ -177,13 +185,14 @@ export class WaitingFiles {
 
   /** The oldest small file that is in no plan. */
   oldest(): FileRow | undefined {
-    for (;;) {
+    // Most often the first one is free.
+    for (let limit = 1; ; limit = PAGE_ROWS) {
       const { segment, position } = this.#firstPlace();
-      const page = this.#options.fileMap.waiting(segment, position, PAGE_ROWS);
+      const page = this.#options.fileMap.waiting(segment, position, limit);
       const index = page.findIndex((row) => row.local.at === 'container' && this.isFree(row));
       const last = index === -1 ? page.at(-1) : page[index - 1];
       if (last) this.#frontier = last.local;
-      if (index !== -1 || page.length < PAGE_ROWS) return page[index];
+      if (index !== -1 || page.length < limit) return page[index];
     }
   }
 
@@ -222,6 +231,9 @@ function nameOf(key: Buffer): string {
 export interface WindowLimits {
   /** Enough for a choice. */
   readonly bytes: number;
+  /** With so many files, so many bytes are enough. */
+  readonly choiceFiles: number;
+  readonly leastBytes: number;
   readonly files: number;
   /** Files looked at beyond that, for members of the groups that are in. */
   readonly filesBeyond: number;
@@ -240,8 +252,8 @@ export class CandidateWindow {
 
   /** Takes the row if it belongs here; false once none after it does. */
   take(row: FileRow): boolean {
-    const { bytes, files, filesBeyond } = this.#limits;
-    if (this.#bytes < bytes && this.rows.length < files) {
+    const { filesBeyond } = this.#limits;
+    if (!this.#isEnough()) {
       this.rows.push(row);
       this.#bytes += row.size;
       if (row.group !== undefined) this.#groups.add(row.group);
@@ -250,5 +262,11 @@ export class CandidateWindow {
     if (row.group !== undefined && this.#groups.has(row.group)) this.rows.push(row);
     this.#beyond += 1;
     return this.#groups.size > 0 && this.#beyond < filesBeyond;
+  }
+
+  #isEnough(): boolean {
+    const { bytes, files, choiceFiles, leastBytes } = this.#limits;
+    const wanted = this.rows.length < choiceFiles ? bytes : leastBytes;
+    return this.#bytes >= wanted || this.rows.length >= files;
   }
 }

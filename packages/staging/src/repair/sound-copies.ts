@@ -189,9 +189,20 @@ export function blocksOf(fileMap: Pick<FileMap, 'blocks'>, row: FileRow): Buffer
   return list && isBlockListOf(list, row) ? list : undefined;
 }
 
-/** Where the merged file has been, its present place in a trunk last. */
-function placesOf({ was, trunk }: FileRow): FormerPlace[] {
-  return trunk ? [...was, [trunk.fileId, trunk.offset]] : [...was];
+/**
+ * Where the merged file has been, its present place in a trunk last. Without places that nothing
+ * has to lead from: in thin trunks, whose files have no ids, once they are given up.
+ */
+function placesOf(fileMap: Pick<FileMap, 'trunkByFileId'>, { was, trunk }: FileRow): FormerPlace[] {
+  const kept = was.filter(([fileId]) => {
+    const former = fileMap.trunkByFileId(fileId);
+    return !former || former.thin === 0 || !isGivenUp(former);
+  });
+  return trunk ? [...kept, [trunk.fileId, trunk.offset]] : kept;
+}
+
+function isGivenUp({ state }: TrunkRow): boolean {
+  return state === 'retiring' || state === 'retired';
 }
 
 /**
@@ -206,7 +217,7 @@ export async function stageAgain(
   const records = files.map(({ row, bytes }) => {
     // A record with a list that is not the file's would be taken for a damaged one.
     const blocks = bytes ? undefined : blocksOf(fileMap, row);
-    return movedRecord({ ...row, body: bytes && [bytes], blocks }, placesOf(row));
+    return movedRecord({ ...row, body: bytes && [bytes], blocks }, placesOf(fileMap, row));
   });
   await container.append(records);
   // One that was deleted meanwhile must be deleted behind its new record too.

@@ -1,8 +1,9 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { type Background, BackgroundTask } from '../background.js';
 import type { Acceptance } from '../container/acceptance.js';
 import type { LocalCopies } from '../container/local-copies.js';
-import type { FileRow, TrunkRow } from '../filemap/filemap.js';
+import type { FileMap, FileRow, TrunkRow } from '../filemap/filemap.js';
 import { chooseJoin, shareOf } from '../merge/joining.js';
 import type { Stores } from '../merge/trunk-store.js';
 import { MAX_FILES, type WaitingFiles } from '../merge/waiting-files.js';
@@ -21,8 +22,9 @@ export interface CompactionParts extends RepairParts {
   readonly acceptance: Acceptance;
   readonly bytesPerSecond: number;
   readonly files: WaitingFiles;
-  /** A full trunk; undefined: trunks that are not full are left as they are. */
-  readonly joinBytes: number | undefined;
+  readonly trunkBytes: number;
+  /** Trunks that are not full are joined until their files are so old; 0: not at all. */
+  readonly idMaxAgeMs: number;
   /** All files of one or more trunks are staged again. */
   readonly onEmptied: () => void;
 }
@@ -61,24 +63,30 @@ export class Compaction extends BackgroundTask<number> {
 
   /** Those that are being joined already, and not merged again yet, are empty. */
   #joinable(): TrunkRow[] {
-    const { fileMap, files, joinBytes, acceptance } = this.#parts;
-    if (joinBytes === undefined || acceptance.isShort) return [];
+    const { fileMap, files, trunkBytes, idMaxAgeMs, acceptance, now } = this.#parts;
+    if (idMaxAgeMs === 0 || acceptance.isShort) return [];
     const trunks = new Map(fileMap.thinTrunks().map((trunk) => [trunk.id, trunk]));
-    const full = { bytes: joinBytes, files: MAX_FILES };
-    const alive = [...trunks.values()].map((trunk) => ({
-      id: trunk.id,
-      share: shareOf(
-        { bytes: trunk.size - trunk.deadBytes, files: trunk.files - trunk.deadFiles },
-        full,
-      ),
-      isEmpty: trunk.files === trunk.deadFiles,
-    }));
+    const full = { bytes: trunkBytes, files: MAX_FILES };
+    const alive = [...trunks.values()].map((trunk) => {
+      const oldestAt = trunk.oldestAt ?? 0;
+      const left = {
+        files: trunk.files - trunk.deadFiles,
+        bytes: trunk.size - trunk.deadBytes,
+      };
+      return {
+        ...{ id: trunk.id, share: shareOf(left, full), level: trunk.thin, oldestAt },
+        isOverdue: now() - oldestAt >= idMaxAgeMs,
+        isEmpty: left.files === 0,
+      };
+    });
     const waiting = shareOf(files.small(), full);
     const chosen = chooseJoin(
       alive.filter(({ isEmpty }) => !isEmpty),
       waiting,
     );
-    return chosen.map(({ id }) => trunks.get(id)!);
+    // Files of a group come in their order.
+    const oldestFirst = [...chosen].sort((a, b) => a.oldestAt - b.oldestAt);
+    return oldestFirst.map(({ id }) => trunks.get(id)!);
   }
 
   async #emptyAll(trunks: readonly TrunkRow[]): Promise<number> {
@@ -163,6 +171,7 @@ export interface RetirementParts extends Stores {
 }
 
 const REMOVE_TIMEOUT_MS = 30_000;
+const FORWARDS_PAGE = 250;
 
 export class Retirement {
   readonly #parts: RetirementParts;
@@ -197,6 +206,7 @@ export class Retirement {
       if (this.#stopped) return;
       await trunkStore.remove(trunk.fileId!, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
       fileMap.retireTrunk(trunk.id);
+      if (trunk.thin > 0) await forgetPlaces(fileMap, trunk.fileId!);
     }
   }
 
@@ -214,6 +224,11 @@ export class Retirement {
     const { fileMap } = this.#parts;
     return fileMap.hasUnsettledMoves(trunk) || fileMap.aliveIn(trunk.id, -1, 1).length > 0;
   }
+}
+
+/** A page at a time, so that uploads get their turn. */
+async function forgetPlaces(fileMap: FileMap, fileId: string): Promise<void> {
+  while (fileMap.removeForwards(fileId, FORWARDS_PAGE).changes > 0) await nextTurn();
 }
 
 export interface CleanupParts {

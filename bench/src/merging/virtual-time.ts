@@ -1,0 +1,154 @@
+import { syncBuiltinESMExports } from 'node:module';
+import promises from 'node:timers/promises';
+import { type Disk, type DiskFile, decoratedFile } from '@stevedore/disk';
+
+/**
+ * A clock that jumps to the next timer whenever nothing is left to do, so that a week passes in the
+ * time that its work takes. It takes the place of the process's timers; work is what runs, what
+ * waits for its turn of the event loop, and what a disk that was watched has not answered.
+ */
+
+interface Timer {
+  readonly at: number;
+  readonly everyMs: number | undefined;
+  readonly run: () => void;
+}
+
+const realImmediate = setImmediate;
+/** Turns of the event loop without any work: nothing is left to do. */
+const QUIET_TURNS = 2;
+const ROOM_BYTES = 2 ** 40;
+/** What looks at the disk every second has nothing to see here. */
+const LEAST_INTERVAL_MS = 10_000;
+
+export class VirtualTime {
+  #now: number;
+  #underWay = 0;
+  #ids = 0;
+  readonly #timers = new Map<number, Timer>();
+
+  /** Unix milliseconds. */
+  constructor(now: number) {
+    this.#now = now;
+  }
+
+  readonly now = (): number => this.#now;
+
+  /** Must come before the modules are loaded that are to live in this time. */
+  install(): void {
+    const add = (run: () => void, ms: number | undefined, isRepeated: boolean) => {
+      const everyMs = Math.max(isRepeated ? LEAST_INTERVAL_MS : 1, Math.ceil(ms ?? 0));
+      const id = ++this.#ids;
+      const at = this.#now + everyMs;
+      this.#timers.set(id, { at, everyMs: isRepeated ? everyMs : undefined, run });
+      const handle = { id, ref: () => handle, unref: () => handle, hasRef: () => false };
+      return handle;
+    };
+    const remove = (handle: unknown): void => {
+      if (handle instanceof Object && 'id' in handle) this.#timers.delete(handle.id as number);
+    };
+    const timers = {
+      setTimeout: (run: () => void, ms?: number) => add(run, ms, false),
+      setInterval: (run: () => void, ms?: number) => add(run, ms, true),
+      clearTimeout: remove,
+      clearInterval: remove,
+      setImmediate: (run: () => void) => realImmediate(this.#counted(run)),
+    };
+    Object.assign(globalThis, timers);
+    Object.assign(promises, {
+      setTimeout: (ms?: number, value?: unknown, { signal }: { signal?: AbortSignal } = {}) =>
+        new Promise((resolve, reject) => {
+          const stop = (): void => {
+            remove(handle);
+            reject(signal?.reason);
+          };
+          const handle = add(
+            () => {
+              signal?.removeEventListener('abort', stop);
+              resolve(value);
+            },
+            ms,
+            false,
+          );
+          if (signal?.aborted) stop();
+          else signal?.addEventListener('abort', stop, { once: true });
+        }),
+      setImmediate: (value?: unknown) =>
+        new Promise((resolve) => realImmediate(this.#counted(() => resolve(value)))),
+    });
+    syncBuiltinESMExports();
+  }
+
+  /** Passes until then; resolves when all that was to happen has happened. */
+  async passUntil(end: number): Promise<void> {
+    await this.#quiet();
+    for (;;) {
+      let next: readonly [number, Timer] | undefined;
+      for (const entry of this.#timers) {
+        if (entry[1].at <= end && (!next || entry[1].at < next[1].at)) next = entry;
+      }
+      if (!next) break;
+      const [id, timer] = next;
+      this.#now = Math.max(this.#now, timer.at);
+      if (timer.everyMs === undefined) this.#timers.delete(id);
+      else this.#timers.set(id, { ...timer, at: this.#now + timer.everyMs });
+      timer.run();
+      await this.#quiet();
+    }
+    this.#now = end;
+  }
+
+  /** The disk, whose work is waited for. */
+  watched(disk: Disk): Disk {
+    const file = async (opening: Promise<DiskFile>): Promise<DiskFile> => {
+      const opened = await this.#during(opening);
+      return decoratedFile(opened, {
+        stat: () => this.#during(opened.stat()),
+        readAt: (target, position) => this.#during(opened.readAt(target, position)),
+        writeAt: (chunks, position) => this.#during(opened.writeAt(chunks, position)),
+        truncate: (size) => this.#during(opened.truncate(size)),
+        setModified: (seconds) => this.#during(opened.setModified(seconds)),
+        sync: () => this.#during(opened.sync()),
+        close: () => this.#during(opened.close()),
+      });
+    };
+    return {
+      create: (path, isWrittenOnce) => file(disk.create(path, isWrittenOnce)),
+      openToRead: (path) => file(disk.openToRead(path)),
+      openToUpdate: (path) => file(disk.openToUpdate(path)),
+      makeLink: (target, path) => this.#during(disk.makeLink(target, path)),
+      readLink: (path) => this.#during(disk.readLink(path)),
+      rename: (from, to) => this.#during(disk.rename(from, to)),
+      unlink: (path) => this.#during(disk.unlink(path)),
+      exists: (path) => this.#during(disk.exists(path)),
+      makeDirectory: (path) => this.#during(disk.makeDirectory(path)),
+      syncDirectory: (path) => this.#during(disk.syncDirectory(path)),
+      list: (path) => this.#during(disk.list(path)),
+      space: async () => ({ totalBytes: ROOM_BYTES, freeBytes: ROOM_BYTES }),
+    };
+  }
+
+  #counted(run: () => void): () => void {
+    this.#underWay += 1;
+    return () => {
+      this.#underWay -= 1;
+      run();
+    };
+  }
+
+  async #during<Result>(work: Promise<Result>): Promise<Result> {
+    this.#underWay += 1;
+    try {
+      return await work;
+    } finally {
+      this.#underWay -= 1;
+    }
+  }
+
+  async #quiet(): Promise<void> {
+    for (let turns = 0; turns < QUIET_TURNS; ) {
+      await new Promise((resolve) => realImmediate(resolve));
+      turns = this.#underWay === 0 ? turns + 1 : 0;
+    }
+  }
+}
