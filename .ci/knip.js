@@ -47,5 +47,16 @@ export default {
   exclude: isProduction ? ['duplicates', 'types', 'dependencies'] : ['duplicates'],
   // A test may look at a constant that its module uses itself.
   ignoreExportsUsedInFile: isProduction || { interface: true, type: true },
-  ignoreBinaries: ['initdb', 'mvn', 'postgres', 'psql', 'script', 'unshare'],
+  ignoreBinaries: [
+    'initdb',
+    'mkfifo',
+    'mount',
+    'mvn',
+    'openssl',
+    'postgres',
+    'psql',
+    'script',
+    'umount',
+    'unshare',
+  ],
 };

@@ -41,7 +41,7 @@ export const replication: Benchmark = {
     print(
       [
         `${runs} runs${remarkOn(scale)}, variants in turns; two members and the load share this machine and its disk. ${files} files of ${FILE_BYTES} bytes, ${CONCURRENCY} at a time.`,
-        `Catching up: from when the member that was away is active until it has everything. Plain: the same files written by a loop, ${PLAIN_CONCURRENCY} at a time, each synced, renamed and its directory synced. Member and loop are processes of their own with ${AS_THE_COMMAND.UV_THREADPOOL_SIZE} threads for the disk each, as \`stevedore\` has.`,
+        `Catching up: from when the member that was away is active until it has everything. Plain: the same files written by a loop, ${PLAIN_CONCURRENCY} at a time, each synced, renamed and its directory synced. Member and loop are processes of their own with ${AS_THE_COMMAND.env?.UV_THREADPOOL_SIZE} threads for the disk each, as \`stevedore\` has.`,
       ].join('\n'),
     );
   },
@@ -155,7 +155,7 @@ async function measureCatchingUp(context: BenchmarkContext, plan: Plan): Promise
 /** Files a second. */
 async function writePlain({ workspace }: BenchmarkContext, files: number): Promise<number> {
   const url = new URL('./plain-process.js', import.meta.url);
-  await using plain = new Child<PlainHandlers>('plain', url, { env: AS_THE_COMMAND });
+  await using plain = new Child<PlainHandlers>('plain', url, AS_THE_COMMAND);
   const directory = workspace.fresh('plain');
   return await plain.call('write', {
     ...{ directory, files },

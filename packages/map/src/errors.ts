@@ -12,7 +12,7 @@ export type MapErrorCode =
   | 'origin_adopted'
   /** The gateway is alive, or another one has its files. */
   | 'adoption_refused'
-  /** The server's clock is not that of the map; nothing is refused. */
+  /** The server's clock differs from the map's by more than a minute. Nothing is refused. */
   | 'clock_off'
   /** The URL names no map. */
   | 'map_url';
