@@ -80,7 +80,7 @@ test('a FileMap is not thrown away where there is no container to make it from',
   rmSync(join(directory, 'container'), { recursive: true });
   const args = [COMMAND, 'rebuild', '--directory', directory];
   const { status, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
-  expect([status, stderr]).toEqual([1, expect.stringContaining('there is no container in it')]);
+  expect([status, stderr]).toEqual([1, expect.stringContaining('it has no container')]);
   expect(readdirSync(directory)).toContain('filemap.sqlite');
 });
 

@@ -19,8 +19,8 @@ const LIMITS = [
   ['--small-file-limit', '256KiB'],
   ['--trunk-size', '2MiB'],
   ['--merge-max-age', '200ms'],
-  // Files are asked for by their ids soon.
-  ['--id-max-age', '0'],
+  // Thin trunks are joined, and files are asked for by their ids soon.
+  ['--id-max-age', '5s'],
 ].flat();
 const RETAIN_SOME = ['--retain', '4MiB'];
 /** Nothing is kept on the gateway: what it serves comes from the storage. */

@@ -104,7 +104,7 @@ test('a power failure with durability os leaves right bytes, errors or nothing',
       await host.start();
       await host.until(() => host.staging.rebuild.isComplete, true);
       await look(host, settled);
-      const lost = host.errors.filter(({ message }) => message.includes('power failure took'));
+      const lost = host.errors.filter(({ message }) => message.includes('power failure lost'));
       told += lost.length;
       if (mode === 'killed') expect(lost).toEqual([]);
       // What is left is merged, and the container is emptied behind it.
