@@ -7,6 +7,7 @@ import { FileCache } from '@stevedore/cache';
 import type {
   Body,
   FileInfo,
+  FilePage,
   FileStore,
   FileStoreEvents,
   PutAllOptions,
@@ -112,6 +113,10 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
       bytes: async (options) => Buffer.concat(await stream(options).toArray()),
       web: (options) => Readable.toWeb(stream(options)) as ReadableStream<Uint8Array>,
     };
+  }
+
+  async list(): Promise<FilePage> {
+    return { files: [...this.files.values()].map(({ info }) => info) };
   }
 
   async stat(id: string): Promise<FileInfo> {

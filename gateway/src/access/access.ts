@@ -149,6 +149,12 @@ export class Access {
     else this.#crossSite.demandOwn(asked.headers);
   }
 
+  /** A listing shows keys, and who has a key may read the file: never without an API key. */
+  async list(asked: AskedBy): Promise<void> {
+    if (this.#keys) await this.#demand(asked, 'list');
+    else throw new ProblemError('forbidden', 'Files are listed only where there are API keys.');
+  }
+
   /** Deletion by FastDFS id. An id seen in a URL with a token is no permission to delete. */
   async removeId(asked: AskedBy): Promise<void> {
     await this.remove(asked);

@@ -10,7 +10,7 @@ import { invalidOption, isStoreError, StoreError } from '@stevedore/client';
  *     "requestsPerSecond"?, "bytesPerDay"? }] }
  */
 
-export const SCOPES = ['read', 'write', 'delete'] as const;
+export const SCOPES = ['read', 'write', 'delete', 'list'] as const;
 export type Scope = (typeof SCOPES)[number];
 
 export interface ApiKey {

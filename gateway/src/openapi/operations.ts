@@ -216,6 +216,20 @@ const ready = {
   200: json('files can be stored durably and a tracker answers', { $ref: 'Readiness#' }),
   503: json('they cannot', { $ref: 'Readiness#' }),
 };
+/** Without `id` and `once`: which files are listed. */
+const listQuery = Object.fromEntries(
+  [
+    ['group', 'affinity group'],
+    ['name-prefix', 'what the name begins with'],
+    ['type', '`image/png`, or `image/*`'],
+    ['since', 'uploaded at this time or later, ISO 8601'],
+    ['until', 'uploaded before this time, ISO 8601'],
+    ['min-size', 'bytes at least'],
+    ['max-size', 'bytes at most'],
+    ['after', '`next` of the page before'],
+    ['limit', 'most files of the page, 1 to 10,000'],
+  ].map(([name, description]) => [name, { ...text, description }]),
+);
 const nothing = { description: 'no body', headers: always, type: 'null' };
 
 const described: Readonly<Record<string, FastifySchema & Schema>> = {
@@ -240,12 +254,23 @@ const described: Readonly<Record<string, FastifySchema & Schema>> = {
           pattern: '^[0-9]{1,15}$',
           description: 'uploads no older than that',
         },
+        ...listQuery,
       },
     },
     response: {
       200: json(
-        'the file; with `once` all files of the upload, or none',
-        { anyOf: [{ $ref: 'Receipt#' }, { type: 'array', items: { $ref: 'Receipt#' } }] },
+        'the file; with `once` all files of the upload, or none; with neither a page of files',
+        {
+          anyOf: [
+            { $ref: 'Receipt#' },
+            { type: 'array', items: { $ref: 'Receipt#' } },
+            {
+              type: 'object',
+              properties: { files: { type: 'array', items: { $ref: 'Receipt#' } }, next: text },
+              required: ['files'],
+            },
+          ],
+        },
         { 'X-Content-Type-Options': text },
       ),
       ...problems,

@@ -185,7 +185,7 @@ export class Lookup {
     const found = staging.fileMap
       .findOnce(once, since)
       .filter(({ expiresAt }) => expiresAt === undefined || expiresAt > now())
-      .map((row) => this.#factsOf(row));
+      .map((row) => this.factsOf(row));
     if (!neighbours || found.length > 0) return found;
     return neighbours.all.flatMap(({ lookup }) => lookup.findOnce(once, since));
   }
@@ -199,11 +199,12 @@ export class Lookup {
 
   #storedRow(row: FileRow): StoredFile {
     this.#alive(row, formatKey(row.key));
-    const facts = this.#factsOf(row);
+    const facts = this.factsOf(row);
     return this.#handle(facts, (range, signal) => this.#parts.reader.readRow(row, range, signal));
   }
 
-  #factsOf(row: FileRow): FileInfo {
+  /** What is known of a file of this store or of a neighbour. */
+  factsOf(row: FileRow): FileInfo {
     const fileId = fileIdOf(row);
     return {
       key: formatKey(row.key),

@@ -16,6 +16,7 @@ import { ForeignFiles } from './deployment/foreign-files.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
+import { listFiles } from './listing.js';
 import { Lookup, type OnRead } from './lookup.js';
 import { type NeighbourOptions, Neighbours } from './neighbours.js';
 import type { StoreOptions } from './options.js';
@@ -25,9 +26,11 @@ import type {
   Body,
   CachedFiles,
   FileInfo,
+  FilePage,
   FileStore,
   FileStoreEvents,
   GetOptions,
+  ListOptions,
   PutAllOptions,
   PutOptions,
   PutPart,
@@ -221,6 +224,17 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     // Its own properties are what is known of it; the means to read are not among them.
     const file = await this.get(id, options);
     return { ...file, key: file.key ?? '' };
+  }
+
+  async list(options: ListOptions = {}): Promise<FilePage> {
+    this.#throwIfClosed();
+    const neighbours = this.neighbours?.all.map(({ staging }) => staging) ?? [];
+    return listFiles(options, {
+      all: [this.#staging, ...neighbours],
+      now: this.#parts.now,
+      isRemoved: (key) => this.#foreignFiles?.isKnownRemoved(key) ?? false,
+      factsOf: (row) => this.#lookup.factsOf(row),
+    });
   }
 
   delete(id: string, options: { readonly onlyHere?: boolean } = {}): Promise<void> {

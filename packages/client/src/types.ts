@@ -98,6 +98,34 @@ export interface Receipt {
 /** What is known of an existing file. */
 export type FileInfo = Receipt;
 
+/** Which files are listed: those that all of it is true of. */
+export interface ListOptions {
+  /** Affinity group. */
+  readonly group?: string;
+  /** What the name begins with; case matters. */
+  readonly namePrefix?: string;
+  /** `image/png`, or `image/*`. */
+  readonly type?: string;
+  /** Uploaded at this time or later. */
+  readonly since?: Date;
+  /** Uploaded before this time. */
+  readonly until?: Date;
+  readonly minSize?: number;
+  readonly maxSize?: number;
+  /** `next` of the page before. */
+  readonly after?: string;
+  /** Most files of the page, 1 to 10,000; default 1,000. */
+  readonly limit?: number;
+}
+
+/** Part of a listing. It may have few files, or none, and go on. */
+export interface FilePage {
+  /** In the order of their uploads. */
+  readonly files: readonly FileInfo[];
+  /** Where the listing goes on; absent at its end. */
+  readonly next?: string;
+}
+
 /** First and last byte, both counted from 0 and included. */
 export interface ByteRange {
   readonly start: number;
@@ -293,6 +321,12 @@ export interface Store extends AsyncDisposable {
   /** `id` is a key or any FastDFS id (`group1/M00/...`). Rejects with `not_found`, `invalid_id`. */
   get(id: string, options?: GetOptions): Promise<StoredFile>;
   stat(id: string, options?: GetOptions): Promise<FileInfo>;
+  /**
+   * The files that were uploaded at this server and its workers, with their keys; those of other
+   * servers of a deployment are listed there. Rejects with `invalid_option`, and with
+   * `storage_unavailable` while a lost FileMap is rebuilt.
+   */
+  list(options?: ListOptions): Promise<FilePage>;
   /**
    * `id` as for `get`. Rejects with `not_found` if the file does not exist, and `invalid_id` for a
    * whole trunk. A slice of a trunk that another store or direct mode wrote is deleted by the

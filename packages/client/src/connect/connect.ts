@@ -12,6 +12,8 @@ import type {
   Body,
   ByteRange,
   FileInfo,
+  FilePage,
+  ListOptions,
   PutAllOptions,
   PutOptions,
   PutPart,
@@ -173,6 +175,16 @@ class ConnectedStore implements Store {
     return this.#infoIn(await this.#asked(infoPath(id), signal));
   }
 
+  async list(options: ListOptions = {}): Promise<FilePage> {
+    const json = await this.#asked(`/files?${listQuery(options)}`, undefined);
+    const { files, next } = json as { readonly files?: unknown; readonly next?: unknown };
+    if (!Array.isArray(files)) throw this.#requests.notAGateway();
+    return {
+      files: files.map((each) => this.#infoIn(each)),
+      ...(typeof next === 'string' ? { next } : {}),
+    };
+  }
+
   async delete(id: string): Promise<void> {
     this.#throwIfClosed();
     const attempt = async (again: boolean): Promise<void> => {
@@ -303,6 +315,25 @@ class ConnectedStore implements Store {
     if (info) return info;
     throw this.#requests.notAGateway();
   }
+}
+
+function listQuery(options: ListOptions): URLSearchParams {
+  const { group, namePrefix, type, since, until, minSize, maxSize, after } = options;
+  const { limit = '' } = options;
+  const given = Object.entries({
+    group,
+    'name-prefix': namePrefix,
+    type,
+    since: since?.toISOString(),
+    until: until?.toISOString(),
+    'min-size': minSize,
+    'max-size': maxSize,
+    after,
+  }).filter(([, value]) => value !== undefined);
+  return new URLSearchParams([
+    ['limit', String(limit)],
+    ...given.map(([name, value]) => [name, String(value)] as [string, string]),
+  ]);
 }
 
 function isKey(id: string): boolean {

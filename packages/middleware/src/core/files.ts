@@ -1,6 +1,6 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 
-import type { GetOptions, Receipt, Store, StoredFile } from '@stevedore/client';
+import type { GetOptions, ListOptions, Receipt, Store, StoredFile } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
 import { UnsentBytes } from './http/unsent-bytes.js';
@@ -203,6 +203,13 @@ export class Files {
       method,
       receipts.map((receipt) => receiptJson(receipt)),
     );
+  }
+
+  /** GET and HEAD of a listing. */
+  async list({ method }: IncomingMessage, options: ListOptions): Promise<Answer> {
+    const { files, next } = await this.store.list(options);
+    const shown = files.map((each) => receiptJson(each));
+    return this.#told(method, { files: shown, ...(next === undefined ? {} : { next }) });
   }
 
   #told(method: string | undefined, value: unknown): Answer {

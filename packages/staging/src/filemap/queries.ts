@@ -36,6 +36,12 @@ export class FileMapQueries extends Statements {
       WHERE f.key > ? AND f.deleted IS NULL ORDER BY f.key LIMIT ?`,
   );
 
+  /** Files of a group in the order of keys, behind the given one. */
+  readonly pageOfGroup = this.files<[group: string, after: Buffer, limit: number]>(
+    `${FILES} INDEXED BY files_by_group LEFT JOIN trunks t ON t.id = f.trunk
+      WHERE f.grp = ? AND f.key > ? AND f.deleted IS NULL ORDER BY f.key LIMIT ?`,
+  );
+
   /** Files that wait to be packed, in order of arrival, behind the given place. */
   readonly waiting = this.files<[segment: number, position: number, limit: number]>(
     `${WAITING} INDEXED BY files_waiting

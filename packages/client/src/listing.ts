@@ -1,0 +1,132 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type FileRow, formatKey, type ReadableStaging, StoreError } from '@stevedore/staging';
+import { invalidOption } from './options.js';
+import type { FileInfo, FilePage, ListOptions } from './types.js';
+
+/**
+ * Which files a listing is about, and where it goes on. Files come in the order of their keys,
+ * which is that of their uploads. A page looks at a bounded number of files, so one that finds
+ * few of many may be short, or empty, and still have a cursor.
+ */
+
+/** Rows looked at for one page. */
+const MAX_EXAMINED = 20_000;
+/** Rows read at once; between them other work gets its turn. */
+const ROWS_AT_ONCE = 500;
+const DEFAULT_LIMIT = 1_000;
+const MAX_LIMIT = 10_000;
+const KEY_BYTES = 16;
+const MAX_TIME_MS = 2 ** 48 - 1;
+
+export interface Listing {
+  readonly group: string | undefined;
+  /** The listing begins behind this key. */
+  readonly after: Buffer;
+  /** It ends before this key; undefined: with the last one. */
+  readonly before: Buffer | undefined;
+  readonly limit: number;
+  readonly matches: (row: FileRow) => boolean;
+}
+
+/** Throws `invalid_option`. `now` in Unix milliseconds: expired files are not listed. */
+export function listingOf(options: ListOptions, now: number): Listing {
+  const {
+    group,
+    namePrefix = '',
+    type,
+    since,
+    until,
+    minSize = 0,
+    limit = DEFAULT_LIMIT,
+  } = options;
+  const { maxSize = Number.POSITIVE_INFINITY } = options;
+  if (!Number.isSafeInteger(limit) || limit < 1 || limit > MAX_LIMIT) {
+    throw invalidOption(`limit: a whole number from 1 to ${MAX_LIMIT} is needed`);
+  }
+  const wanted = typeTest(type);
+  const begins = since ? behindTime(since.getTime(), 'since') : Buffer.alloc(0);
+  const after = options.after === undefined ? begins : cursorKey(options.after);
+  return {
+    group,
+    after: Buffer.compare(after, begins) < 0 ? begins : after,
+    before: until ? behindTime(until.getTime(), 'until') : undefined,
+    limit,
+    matches: ({ name, type: own, size, expiresAt }) =>
+      name.startsWith(namePrefix) &&
+      wanted(own) &&
+      size >= minSize &&
+      size <= maxSize &&
+      (expiresAt === undefined || expiresAt > now),
+  };
+}
+
+/** `image/png`, or `image/*`. */
+function typeTest(type: string | undefined): (own: string) => boolean {
+  if (type === undefined) return () => true;
+  const wanted = type.toLowerCase();
+  if (wanted.endsWith('/*')) return (own) => own.toLowerCase().startsWith(wanted.slice(0, -1));
+  // Parameters, such as a charset, are no part of what is asked for.
+  return (own) => own.toLowerCase().split(';')[0]!.trim() === wanted;
+}
+
+/** Ordered before all keys of that millisecond, behind those of earlier ones. */
+function behindTime(time: number, name: string): Buffer {
+  if (Number.isNaN(time)) throw invalidOption(`${name}: no valid date`);
+  const key = Buffer.alloc(6);
+  key.writeUIntBE(Math.min(Math.max(0, Math.ceil(time)), MAX_TIME_MS), 0, 6);
+  return key;
+}
+
+function cursorKey(text: string): Buffer {
+  const key = /^[\w-]{22}$/.test(text) ? Buffer.from(text, 'base64url') : undefined;
+  if (key?.length === KEY_BYTES) return key;
+  throw invalidOption('after: give the cursor that the page before this one had as `next`');
+}
+
+export interface ListSources {
+  /** The store itself, and the other processes of this machine. */
+  readonly all: readonly Pick<ReadableStaging, 'fileMap' | 'rebuild'>[];
+  readonly now: () => number;
+  /** Deleted by another server. */
+  readonly isRemoved: (key: Buffer) => boolean;
+  readonly factsOf: (row: FileRow) => FileInfo;
+}
+
+/** A page. Rejects with `invalid_option`, `storage_unavailable`. */
+export async function listFiles(options: ListOptions, sources: ListSources): Promise<FilePage> {
+  const { all, now, isRemoved, factsOf } = sources;
+  const listing = listingOf(options, now());
+  if (!all.every(({ rebuild }) => rebuild.isComplete)) {
+    const message = 'the FileMap is being rebuilt, so a listing would lack files; try again later';
+    throw new StoreError('storage_unavailable', message, { retryable: true });
+  }
+  const files: FileInfo[] = [];
+  let { after } = listing;
+  for (let examined = 0; examined < MAX_EXAMINED; ) {
+    const rows = rowsBehind(sources, listing.group, after);
+    for (const row of rows) {
+      if (listing.before && Buffer.compare(row.key, listing.before) >= 0) return { files };
+      if (files.length === listing.limit) return { files, next: formatKey(after) };
+      after = row.key;
+      if (!isRemoved(row.key) && listing.matches(row)) files.push(factsOf(row));
+    }
+    if (rows.length < ROWS_AT_ONCE) return { files };
+    examined += rows.length;
+    await nextTurn();
+  }
+  return { files, next: formatKey(after) };
+}
+
+function rowsBehind(
+  { all }: ListSources,
+  group: string | undefined,
+  after: Buffer,
+): readonly FileRow[] {
+  const rows = all.flatMap(({ fileMap }) =>
+    group === undefined
+      ? fileMap.page(after, ROWS_AT_ONCE)
+      : fileMap.pageOfGroup(group, after, ROWS_AT_ONCE),
+  );
+  if (all.length > 1) rows.sort((a, b) => Buffer.compare(a.key, b.key));
+  return rows.slice(0, ROWS_AT_ONCE);
+}

@@ -1,0 +1,103 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type FilePage, type FileStore, type ListOptions, open, type Store } from '@stevedore/client';
+import { connect } from '@stevedore/client/connect';
+import { startGateway } from '@stevedore/gateway';
+import { expect, onTestFinished, test } from 'vitest';
+import { writeKeyFile } from '../../gateway/dist/access/api-keys.js';
+import { newKey } from '../gateway/guarded.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+async function openStore(): Promise<FileStore> {
+  const store = await open({ directory: temporaryFolder() });
+  onTestFinished(() => store.close());
+  return store;
+}
+
+/** Names of all pages. */
+async function namesOf(store: Store, options: ListOptions = {}): Promise<string[]> {
+  const names: string[] = [];
+  let page: FilePage = { files: [] };
+  do {
+    page = await store.list({ ...options, ...(page.next ? { after: page.next } : {}) });
+    names.push(...page.files.map(({ name }) => name));
+  } while (page.next !== undefined);
+  return names;
+}
+
+async function fill(store: Store): Promise<Date> {
+  const put = (name: string, type: string, group?: string, size = 10) =>
+    store.put(Buffer.alloc(size), { name, type, ...(group ? { group } : {}) });
+  await put('a/1.jpg', 'image/jpeg', 'album');
+  await put('a/2.png', 'image/png', 'album', 2000);
+  await put('b/1.txt', 'text/plain; charset=utf-8', 'texts');
+  await sleep(5);
+  const between = new Date();
+  await sleep(5);
+  await put('b/2.txt', 'text/plain');
+  await put('a/3.jpg', 'image/jpeg', 'album', 500);
+  return between;
+}
+
+async function check(store: Store): Promise<void> {
+  const between = await fill(store);
+  const all = ['a/1.jpg', 'a/2.png', 'b/1.txt', 'b/2.txt', 'a/3.jpg'];
+  expect(await namesOf(store)).toEqual(all);
+  expect(await namesOf(store, { limit: 2 })).toEqual(all);
+  expect(await namesOf(store, { group: 'album' })).toEqual(['a/1.jpg', 'a/2.png', 'a/3.jpg']);
+  expect(await namesOf(store, { group: 'album', limit: 1 })).toHaveLength(3);
+  expect(await namesOf(store, { group: 'none' })).toEqual([]);
+  expect(await namesOf(store, { namePrefix: 'b/' })).toEqual(['b/1.txt', 'b/2.txt']);
+  expect(await namesOf(store, { type: 'image/*' })).toEqual(['a/1.jpg', 'a/2.png', 'a/3.jpg']);
+  expect(await namesOf(store, { type: 'text/plain' })).toEqual(['b/1.txt', 'b/2.txt']);
+  expect(await namesOf(store, { since: between })).toEqual(['b/2.txt', 'a/3.jpg']);
+  expect(await namesOf(store, { until: between })).toEqual(all.slice(0, 3));
+  expect(await namesOf(store, { minSize: 500, maxSize: 1999 })).toEqual(['a/3.jpg']);
+  const { files } = await store.list({ limit: 1 });
+  expect(files[0]).toEqual(await store.stat(files[0]!.key));
+  for (const wrong of [{ limit: 0 }, { limit: 10_001 }, { limit: 1.5 }, { after: 'x' }]) {
+    await expect(store.list(wrong), JSON.stringify(wrong)).rejects.toMatchObject({
+      code: 'invalid_option',
+    });
+  }
+}
+
+test('files are listed by group, name, type, time and size, page by page', async () => {
+  await check(await openStore());
+});
+
+test('merged files are listed, deleted and expired ones are not', async () => {
+  const store = await openStore();
+  const { key } = await store.put('deleted', { name: 'deleted' });
+  await store.put('expired', { name: 'expired', expiresAt: new Date(Date.now() + 5) });
+  await store.put('kept', { name: 'kept' });
+  await store.flush();
+  await store.delete(key);
+  await sleep(10);
+  expect(await namesOf(store)).toEqual(['kept']);
+});
+
+test('through a gateway, a key with the scope list sees what the store has', async () => {
+  const directory = temporaryFolder();
+  const apiKeys = `${directory}/keys.json`;
+  const may = newKey({ scopes: ['read', 'write', 'list'] });
+  const mayNot = newKey({ scopes: ['read', 'write', 'delete'] });
+  await writeKeyFile(apiKeys, [may.key, mayNot.key]);
+  const ports = { port: 0, trackerPort: 0, storagePort: 0 } as const;
+  const gateway = await startGateway({ ...ports, directory: `${directory}/store`, apiKeys });
+  onTestFinished(() => gateway.close());
+  const connected = connect({ url: gateway.url, apiKey: may.text });
+  onTestFinished(() => connected.close());
+  await check(connected);
+  const status = async (headers: Record<string, string>) =>
+    (await fetch(`${gateway.url}/files?group=album`, { headers })).status;
+  expect(await status({})).toBe(401);
+  expect(await status({ 'x-api-key': mayNot.text })).toBe(403);
+  expect(await status({ 'x-api-key': may.text })).toBe(200);
+});
+
+test('an open gateway lists nothing', async () => {
+  const ports = { port: 0, trackerPort: 0, storagePort: 0 } as const;
+  const gateway = await startGateway({ ...ports, directory: temporaryFolder() });
+  onTestFinished(() => gateway.close());
+  expect((await fetch(`${gateway.url}/files`)).status).toBe(403);
+});
