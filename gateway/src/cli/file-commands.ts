@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
@@ -69,6 +70,53 @@ function rows(info: Record<string, unknown>): string {
 /** Names may hold control characters; terminals are not to obey them, nor lines to break. */
 export function printable(text: string): string {
   return text.replace(/[\x00-\x1f\x7f]/g, (char) => JSON.stringify(char).slice(1, -1));
+}
+
+const listOptions = {
+  ...clientOptions,
+  ...jsonOption,
+  ...flags({
+    group: option.text('', 'only files of this affinity group'),
+    prefix: option.text('', 'only files whose names begin so'),
+    type: option.text('', 'only files of this type: image/png, or image/*'),
+    since: option.text('', 'only files uploaded at this time (ISO 8601) or later'),
+    until: option.text('', 'only files uploaded before this time'),
+    keys: option.boolean(false, 'print keys alone'),
+  }),
+};
+
+const LIST_HELP = `
+Examples:
+  stevedore ls --group album-7
+  stevedore ls --type 'image/*' --since 2026-03-01
+  stevedore ls --prefix tmp/ --keys | xargs stevedore rm`;
+
+/** A line for each file of the gateway, oldest first. Needs an API key with the scope list. */
+export function list(command: Command): void {
+  addOptions(command, listOptions)
+    .addHelpText('after', LIST_HELP)
+    .action(() =>
+      withClient(command, listOptions, async (client) => {
+        const { group, prefix, type, since, until, json, keys } = optionsOf(command, listOptions);
+        const query = { group, 'name-prefix': prefix, type, since, until };
+        for (let after: unknown = ''; typeof after === 'string'; ) {
+          const { files, next } = await client.list({ ...query, after });
+          for (const file of files as Record<string, unknown>[]) {
+            await write(`${json ? JSON.stringify(file) : keys ? String(file.key) : line(file)}\n`);
+          }
+          after = next;
+        }
+      }),
+    );
+}
+
+function line({ key, size, stagedAt, name }: Record<string, unknown>): string {
+  return `${key} ${String(size).padStart(12)} ${stagedAt} ${printable(String(name))}`;
+}
+
+/** A terminal or a pipe that takes nothing more holds the listing up. */
+async function write(text: string): Promise<void> {
+  if (!process.stdout.write(text)) await once(process.stdout, 'drain');
 }
 
 /** Deletes every file that is named, whatever becomes of the others. */

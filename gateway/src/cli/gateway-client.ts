@@ -88,6 +88,11 @@ export class GatewayClient implements AsyncDisposable {
     };
   }
 
+  /** A page of the gateway's files; `query` as `GET /files` has it. */
+  async list(query: Readonly<Record<string, string>>): Promise<Record<string, unknown>> {
+    return this.#json(await this.#request('GET', `/files?${new URLSearchParams(query)}`));
+  }
+
   async delete(id: string): Promise<void> {
     await (await this.#request('DELETE', pathOf(id))).body.dump();
   }

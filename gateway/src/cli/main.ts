@@ -89,6 +89,11 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     summary: 'download a file by key or FastDFS id',
     load: async () => (await import('./file-commands.js')).get,
   },
+  ls: {
+    usage: 'ls',
+    summary: 'list files by group, name, type and time',
+    load: async () => (await import('./file-commands.js')).list,
+  },
   stat: {
     usage: 'stat <id>',
     summary: 'show what is known about a file: size, type, state, FastDFS id',
@@ -118,7 +123,7 @@ Examples:
   stevedore get KEY -o photo.jpg                 download by key or by FastDFS id
   curl --data-binary @photo.jpg -H 'X-Filename: photo.jpg' http://127.0.0.1:8080/files
 
-"stevedore COMMAND --help" explains one command. put, get, stat and rm find the gateway and
+"stevedore COMMAND --help" explains one command. put, get, ls, stat and rm find the gateway and
 its API key in the environment: STEVEDORE_URL, STEVEDORE_API_KEY.
 Exit codes: 0 done, 1 failed, 2 wrong usage.`;
 
