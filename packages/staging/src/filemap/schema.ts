@@ -30,7 +30,9 @@ import type { FileRow, FormerPlace, LocalPlace, TrunkKind } from './rows.js';
  *
  * trunks.doubtfulSince is set while FastDFS may hold a copy of the trunk that no record
  * names; copied is 0 until as many storages as asked for have shown that they have it,
- * and oldestSegment is the first one that must stay until then. damage lists copies
+ * and oldestSegment is the first one that must stay until then. thin is how often the files
+ * of a trunk have been written while it may be joined with others, else 0, and oldestAt when
+ * the oldest of them was staged. damage lists copies
  * that are not to be read, blocks the checksums of large files, marks where slow walks
  * have come to, unwanted what is still to be removed from FastDFS.
  */
@@ -74,13 +76,16 @@ const TABLES = `
     members BLOB,
     doubtfulSince INTEGER,
     copied INTEGER NOT NULL DEFAULT 0,
-    oldestSegment INTEGER
+    oldestSegment INTEGER,
+    thin INTEGER NOT NULL DEFAULT 0,
+    oldestAt INTEGER
   );
   CREATE INDEX trunks_by_file ON trunks (fileId);
   CREATE INDEX trunks_by_state ON trunks (state);
   CREATE INDEX trunks_sparse ON trunks (sparse) WHERE sparse > 0;
   CREATE INDEX trunks_doubtful ON trunks (id) WHERE doubtfulSince IS NOT NULL;
   CREATE INDEX trunks_uncopied ON trunks (id) WHERE copied = 0 AND state = 'confirmed';
+  CREATE INDEX trunks_thin ON trunks (id) WHERE thin > 0;
 
   CREATE TABLE dead (
     trunk INTEGER PRIMARY KEY,
@@ -135,23 +140,7 @@ const TABLES = `
     ('spooledFiles', 0), ('spooledBytes', 0), ('mergedFiles', 0), ('mergedBytes', 0);
 `;
 
-/** trunks.thin is 1 while a trunk may be joined with others; its files have no FastDFS id yet. */
-const THIN_TRUNKS = `
-  ALTER TABLE trunks ADD COLUMN thin INTEGER NOT NULL DEFAULT 0;
-  CREATE INDEX trunks_thin ON trunks (id) WHERE thin = 1;
-`;
-
-/**
- * trunks.thin is how often the files of a trunk have been written to FastDFS while it may be joined
- * with others, else 0. oldestAt is when the oldest of them was staged.
- */
-const LEVELS = `
-  ALTER TABLE trunks ADD COLUMN oldestAt INTEGER;
-  DROP INDEX trunks_thin;
-  CREATE INDEX trunks_thin ON trunks (id) WHERE thin > 0;
-`;
-
-export const FILEMAP_SCHEMA: readonly string[] = [TABLES, THIN_TRUNKS, LEVELS];
+export const FILEMAP_SCHEMA: readonly string[] = [TABLES];
 
 /** Statements of a database as functions, each prepared once and typed where its SQL stands. */
 export class Statements {
