@@ -340,6 +340,8 @@ export class Staging extends EventEmitter<StagingEvents> {
   #noteSent({ plan, fileId }: SentTrunk, durationMs: number): void {
     const { size, rows, members, taskId, kind } = plan;
     this.#copies.check();
+    // Thin trunks that fill one are joined at a time: there may be more of them.
+    if ((this.#options.idMaxAgeMs ?? 0) > 0) this.#cleanup.want();
     if (!plan.thin && this.listenerCount('merged') > 0) {
       for (const [index, row] of rows.entries()) {
         const id = kind === 'whole' ? fileId : sliceIdOf(row, fileId, members[index]!.offset);

@@ -196,8 +196,12 @@ export class Statements {
 
 const FILE_COLUMNS = `f.key, f.name, f.type, f.grp, f.size, f.crc32, f.stagedAt, f.expiresAt, f.was,
   f.spooled, f.segment, f.position, f.trunk, f.trunkOffset`;
-/** `FROM files f`, where `t` is the file's trunk. */
-export const FILES = `SELECT ${FILE_COLUMNS}, t.kind, t.fileId, t.thin FROM files f`;
+/**
+ * `FROM files f`, where `t` is the file's trunk. Whether a trunk is thin is known once it is
+ * confirmed: until then a file that points at it has no id, lest it lose it when trunks are joined.
+ */
+export const FILES = `SELECT ${FILE_COLUMNS}, t.kind, t.fileId,
+  t.thin > 0 OR t.state = 'stored' FROM files f`;
 /** For files that wait: they have no trunk. */
 export const WAITING = `SELECT ${FILE_COLUMNS}, NULL, NULL, NULL FROM files f`;
 export const TRUNKS = `SELECT id, taskId, kind, state, fileId, size, crc32, files, contentBytes,
@@ -222,7 +226,7 @@ type FileColumns = readonly [
   offset: number | null,
   kind: TrunkKind | null,
   fileId: string | null,
-  thin: number | null,
+  isThin: 0 | 1 | null,
 ];
 
 /** What `files.spooled` says, by its number. */
@@ -252,7 +256,7 @@ function fileRow(columns: FileColumns): FileRow {
             kind: columns[14]!,
             fileId: columns[15]!,
             offset: columns[13]!,
-            isThin: columns[16]! > 0,
+            isThin: columns[16] === 1,
           },
   };
 }
