@@ -13,6 +13,8 @@ import {
   type RawOptions,
 } from '@stevedore/options';
 
+import { parseSize } from '@stevedore/pictures';
+
 /** The options of the gateway: those of the store, plus HTTP, access and logging. */
 
 /** Declared here so that checking options does not load the logger. */
@@ -126,7 +128,7 @@ function check(options: GatewayOptions, nameOf: (option: string) => string): voi
     throw new OptionError(`${nameOf('workers')} must be a number from 1 to 99, or auto`);
   }
   for (const size of options.pictureSizes) {
-    if (/^(?=.*[1-9])\d{0,4}(x\d{1,4})?$/.test(size)) continue;
+    if (parseSize(size)) continue;
     throw new OptionError(
       `${nameOf('pictureSizes')}: "${size}" is no size; write 320, x200 or 640x480`,
     );

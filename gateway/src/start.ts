@@ -2,6 +2,7 @@ import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type FileStore, open, readClusterSecrets } from '@stevedore/client';
 import type { PictureMaker, ResourcePolicy } from '@stevedore/middleware/core';
+import { Pictures } from '@stevedore/pictures';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { Access } from './access/access.js';
@@ -83,10 +84,9 @@ export async function startGateway(
     logTrouble(log, error);
     onError(error);
   });
-  const pictures = await openPictures(options, store);
   const app = buildApp({
     store,
-    pictures,
+    pictures: picturesOf(options, store),
     limits,
     onError,
     log,
@@ -128,13 +128,11 @@ export async function startGateway(
   };
 }
 
-/** Loads sharp where pictures are wanted. */
-async function openPictures(
+function picturesOf(
   { pictureSizes, pictureProcesses }: GatewayOptions,
   store: FileStore,
-): Promise<PictureMaker | undefined> {
+): PictureMaker | undefined {
   if (pictureSizes.length === 0) return undefined;
-  const { Pictures } = await import('@stevedore/pictures');
   return new Pictures({ store, sizes: pictureSizes, processes: pictureProcesses });
 }
 

@@ -9,8 +9,8 @@ import { temporaryFolder } from '../support/temporary.js';
 /**
  * What an operation costs, as the number of calls of functions, ours and those of packages. V8
  * counts them; they are the same on a slow machine, a busy one and a quick one. A rise of a tenth
- * fails: whoever makes one has a layer to take away, or a reason to give. So does a fall of a
- * tenth, so that the number here is what the operation costs now.
+ * fails: take a layer away, or change the number and say why. A fall of a tenth fails too, so that
+ * the number is what the operation costs now.
  */
 const CALLS = { upload: 327, hot: 38.3, cold: 354, slice: 386, plainFetch: 233 };
 const TOLERANCE = 0.1;

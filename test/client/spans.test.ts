@@ -54,7 +54,7 @@ test('calls, merges and requests are spans, under the span that is active', asyn
     attributes: { 'error.type': 'not_found' },
     status: { code: 2, message: 'not_found' },
   });
-  // Whoever reads the traces may not read the files.
+  // A trace must not be enough to read a file.
   const text = JSON.stringify(
     spans.map(({ name, attributes, status }) => [name, attributes, status]),
   );

@@ -1,3 +1,5 @@
+import { execFileSync } from 'node:child_process';
+import { join } from 'node:path';
 import { crc32, deflateSync } from 'node:zlib';
 import { open } from '@stevedore/client';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
@@ -5,6 +7,7 @@ import { signedDownload } from '@stevedore/middleware/core';
 import { Pictures } from '@stevedore/pictures';
 import sharp, { type Sharp } from 'sharp';
 import { expect, onTestFinished, test } from 'vitest';
+import { startGatewayProcess } from '../support/gateway-process.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** Pictures as clients get them; their bytes are read by sharp, apart from the product's encoders. */
@@ -184,7 +187,7 @@ test('a picture is made once, lies beside its original, and goes with it', async
   expect(store.stats().acknowledgedFiles).toBe(2);
   const [made] = keys;
   expect(await store.stat(made!)).toMatchObject({
-    ...{ name: 'a.jpg', type: 'image/webp', group: 'album' },
+    ...{ name: 'a.webp', type: 'image/webp', group: 'album' },
     expiresAt: expect.any(Date),
   });
   expect((await show())!.file.key).toBe(made);
@@ -201,6 +204,73 @@ test('a gateway that deletes a file shows no picture of it', async () => {
   expect((await fetch(`${gateway.url}/files/${key}`, { method: 'DELETE' })).status).toBe(204);
   expect(await problem(gateway, `/files/${key}?w=320`)).toEqual([404, 'not_found']);
   expect(gateway.store.stats().deletedFiles).toBe(before + 2);
+});
+
+test('by its FastDFS id too, a picture has its own type, and goes with the original', async () => {
+  const gateway = await started({ idMaxAge: 0 });
+  const key = await upload(gateway, await photograph().jpeg().toBuffer(), 'image/jpeg');
+  await gateway.store.flush();
+  const fileId = await gateway.store.settled(key);
+  const { response, bytes } = await picture(gateway, `/${fileId}?w=320`, 'image/webp');
+  expect(response.headers.get('content-type')).toBe('image/webp');
+  expect(await sharp(bytes).metadata()).toMatchObject({ width: 320, format: 'webp' });
+  const before = gateway.store.stats().deletedFiles;
+  expect((await fetch(`${gateway.url}/${fileId}`, { method: 'DELETE' })).status).toBe(204);
+  expect(gateway.store.stats().deletedFiles).toBe(before + 2);
+});
+
+test('originals are read when an encoder has its turn, not while they wait', async () => {
+  const store = await open({ directory: temporaryFolder() });
+  onTestFinished(() => store.close());
+  const pictures = new Pictures({ store, sizes: ['10'], processes: 1 });
+  onTestFinished(() => pictures.close());
+  const { key } = await store.put(await photograph(40, 30).jpeg().toBuffer());
+  const file = await store.get(key);
+  let [reading, most] = [0, 0];
+  const original = {
+    ...file,
+    key,
+    bytes: async () => {
+      reading += 1;
+      most = Math.max(most, reading);
+      const bytes = await file.bytes();
+      reading -= 1;
+      return bytes;
+    },
+  };
+  const ask = (format: string) =>
+    pictures.shown(`/${key}?w=10&format=${format}`, undefined, original, false);
+  await Promise.all(['jpeg', 'png', 'webp', 'avif'].map(ask));
+  expect(most).toBe(1);
+});
+
+test('the decoder, and what answers its messages, is in no process but its own', () => {
+  const script = `await import('@stevedore/pictures');
+    console.log(process.listenerCount('message'), process.listenerCount('disconnect'),
+      (await import('node:fs')).readFileSync('/proc/self/maps', 'utf8').includes('sharp'));`;
+  const args = ['--input-type=module', '--eval', script];
+  const cwd = join(import.meta.dirname, '..');
+  expect(execFileSync(process.execPath, args, { cwd, encoding: 'utf8' })).toBe('0 0 false\n');
+});
+
+test('with workers, pictures are made and found whichever worker is asked', async () => {
+  const gateway = await startGatewayProcess(
+    temporaryFolder(),
+    ...['--workers', '2', '--picture-sizes', '320'],
+  );
+  const body = new Uint8Array(await photograph().jpeg().toBuffer());
+  const posted = await fetch(`${gateway.url}/files`, { method: 'POST', body });
+  const { key } = (await posted.json()) as { key: string };
+  const etags = new Set<string>();
+  for (let count = 0; count < 8; count += 1) {
+    // A connection of its own: they are dealt out in turn.
+    const headers = { connection: 'close' };
+    const response = await fetch(`${gateway.url}/files/${key}?w=320`, { headers });
+    expect(response.status).toBe(200);
+    await response.arrayBuffer();
+    etags.add(response.headers.get('etag')! + response.headers.get('last-modified'));
+  }
+  expect(etags.size).toBe(1);
 });
 
 test('an encoder that takes too long or too much memory is ended, and the next is served', async () => {

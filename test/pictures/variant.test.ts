@@ -1,5 +1,6 @@
+import { parseSize } from '@stevedore/pictures';
 import { expect, test } from 'vitest';
-import { askedVariant, parseSize, variantMark } from '../../packages/pictures/dist/variant.js';
+import { askedVariant, variantMark } from '../../packages/pictures/dist/variant.js';
 
 test('a size is a width, a height or both', () => {
   expect(parseSize('320')).toEqual({ width: 320, height: undefined });

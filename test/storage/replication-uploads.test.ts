@@ -43,7 +43,7 @@ describe('an upload', () => {
   });
 
   it('that too few members get in time is removed again', async () => {
-    const { group, slow, hold } = await groupWithSlow({ writeCopies: 3, writeTimeoutMs: 300 });
+    const { group, slow, hold } = await groupWithSlow({ writeCopies: 3, writeTimeoutMs: 3000 });
     const client = await group.members[0]!.connect();
     const file = await client.upload(Buffer.from('in time'));
     expect(await download(slow, file)).toBe('in time');

@@ -16,7 +16,7 @@ interface Manifest {
 }
 
 export interface Packed {
-  /** To be removed by whoever asked. */
+  /** The caller removes it. */
   readonly folder: string;
   /** Archives by the name of their package. */
   readonly archives: ReadonlyMap<string, string>;

@@ -51,9 +51,8 @@ const MAX_BYTES = 100_000;
 const FILLER = 'stevedore '.repeat(MAX_BYTES / 10);
 
 /**
- * A GIF as far as its first bytes go, other bytes for every number, 100 KB at the most. All of it
- * is ASCII: autocannon gives bodies as text, and only so are they equal if and only if their bytes
- * are.
+ * Begins as a GIF does; different for every number; at most 100 KB. It is ASCII, because autocannon
+ * gives bodies as text, and only then do equal texts mean equal bytes.
  */
 export function fileText(number: number, bytes = FILE_BYTES): string {
   const head = `${SIGNATURE}${digitsOf(number)}`;

@@ -1,6 +1,6 @@
 import { UsageError } from '../harness/usage-error.js';
 
-/** The servers that whoever runs the benchmark names, `KIND=ADDRESS`, and what each acknowledges. */
+/** The servers named on the command line, `KIND=ADDRESS`, and what each acknowledges. */
 
 export const KINDS = {
   'seaweedfs-filer': 'http://HOST:PORT[/DIRECTORY][?fsync=true]',

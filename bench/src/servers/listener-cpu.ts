@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 
 /**
- * CPU of whoever listens on a port of this machine, as Linux tells it: of all processes that have
- * the listening socket, so that workers count. Undefined where the system does not tell.
+ * CPU of the processes that listen on a port of this machine, read from /proc: all that have
+ * the listening socket, so that workers count. Undefined if the system does not say.
  */
 
 /** Clock ticks a second in /proc. */

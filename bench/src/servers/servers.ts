@@ -50,7 +50,7 @@ function part(scale: Scale, workload: Workload): Part {
   return { goals: goalsOf(workload), run };
 }
 
-/** Of the gateway to node:http, which is there whoever else is named. */
+/** The gateway against node:http, which every run has. */
 function goalsOf(workload: Workload): readonly Goal[] {
   const ratio = (connections: number, what: string) =>
     figureId(workload, 'plain', connections, `gateway-${what}`);

@@ -5,7 +5,7 @@ import { STORE_CHANNELS } from './channels.js';
 
 /**
  * Spans of OpenTelemetry for what the stores of this process do, made from their channels. They
- * carry sizes and types, never keys, FastDFS ids or names: whoever knows a key may read the file.
+ * carry sizes and types, never keys, FastDFS ids or names: a key is enough to read its file.
  */
 
 type Attributes = Record<string, string | number | boolean>;

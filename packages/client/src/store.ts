@@ -20,6 +20,7 @@ import { listFiles } from './listing.js';
 import { Lookup, type OnRead } from './lookup.js';
 import { type NeighbourOptions, Neighbours } from './neighbours.js';
 import type { StoreOptions } from './options.js';
+import { readiness } from './readiness.js';
 import { Reader } from './reader.js';
 import { Settling } from './settling.js';
 import type {
@@ -46,7 +47,6 @@ import { Uploads } from './uploads.js';
 
 /** How long the mark of an upload that may be sent twice is known. */
 const ONCE_MS = 24 * 3_600_000;
-const PING_TIMEOUT_MS = 2_000;
 
 export interface StoreParts {
   readonly options: StoreOptions;
@@ -293,23 +293,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return this.#staging.merging.flush(options.signal);
   }
 
-  async ready(): Promise<Readiness> {
-    const problems: string[] = [];
-    const hasRoom = this.#closing === undefined && this.#staging.acceptance.hasRoom();
-    const hasPartner = this.#staging.copies?.isAccepting ?? true;
-    const accepting = hasRoom && hasPartner;
-    if (!hasRoom)
-      problems.push(
-        this.#staging.stats().room.full === 'disk' ? 'the disk is full' : 'the container is full',
-      );
-    if (!hasPartner) problems.push('the partner that keeps the second copy is away');
-    const tracker = await this.#parts.clients.reading.ping({ deadlineMs: PING_TIMEOUT_MS }).then(
-      () => undefined,
-      (error: Error) => error.message,
-    );
-    if (tracker !== undefined) problems.push(`no tracker answers: ${tracker}`);
-    const trackerReachable = tracker === undefined;
-    return { ready: accepting && trackerReachable, accepting, trackerReachable, problems };
+  ready(): Promise<Readiness> {
+    return readiness(this.#staging, this.#parts.clients.reading, this.#closing === undefined);
   }
 
   async cluster(): Promise<readonly StorageMember[]> {

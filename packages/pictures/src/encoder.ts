@@ -1,4 +1,10 @@
 import sharp, { type Sharp } from 'sharp';
+import {
+  type EncoderAnswer,
+  type EncoderFailure,
+  type EncoderJob,
+  TOO_MUCH_MEMORY,
+} from './encoder-job.js';
 import type { Variant } from './variant.js';
 
 /**
@@ -7,21 +13,6 @@ import type { Variant } from './variant.js';
  * too much memory.
  */
 
-export interface EncoderJob {
-  readonly bytes: Uint8Array;
-  readonly variant: Variant;
-  readonly maxPixels: number;
-  readonly maxMemoryBytes: number;
-}
-
-export type EncoderFailure = 'picture_unsupported' | 'picture_broken' | 'picture_too_costly';
-
-export type EncoderAnswer =
-  | { readonly bytes: Uint8Array }
-  | { readonly failure: EncoderFailure; readonly message: string };
-
-/** Of the exit of a process that took too much memory. */
-export const TOO_MUCH_MEMORY = 70;
 const MEMORY_CHECK_MS = 20;
 /** The decoders that are let near a stranger's bytes; SVG, PDF and the like are not among them. */
 const LOADERS = ['Jpeg', 'Png', 'Webp', 'Nsgif', 'Heif'];

@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { ProblemError } from '@stevedore/middleware/core';
-import { type EncoderAnswer, type EncoderJob, TOO_MUCH_MEMORY } from './encoder.js';
+import { type EncoderAnswer, type EncoderJob, TOO_MUCH_MEMORY } from './encoder-job.js';
 import type { Variant } from './variant.js';
 
 /**
@@ -20,10 +20,10 @@ export interface EncoderLimits {
 }
 
 interface Ask {
-  readonly bytes: Uint8Array;
+  readonly read: () => Promise<Uint8Array>;
   readonly variant: Variant;
   readonly resolve: (bytes: Buffer) => void;
-  readonly reject: (error: ProblemError) => void;
+  readonly reject: (error: unknown) => void;
 }
 
 const PROGRAM = fileURLToPath(new URL('./encoder.js', import.meta.url));
@@ -39,14 +39,18 @@ export class Encoders {
     this.#limits = limits;
   }
 
-  /** Rejects with `picture_unsupported`, `picture_broken`, `picture_too_costly`, `pictures_busy`. */
-  encode(bytes: Uint8Array, variant: Variant): Promise<Buffer> {
+  /**
+   * `read` gives the original once a process has its turn, so that as many are in memory as there
+   * are processes. Rejects as `read` does, and with `picture_unsupported`, `picture_broken`,
+   * `picture_too_costly`, `pictures_busy`, `shutting_down`.
+   */
+  encode(read: Ask['read'], variant: Variant): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       if (this.#closed || this.#waiting.length >= this.#limits.maxWaiting) {
         reject(new ProblemError('pictures_busy', 'Too many pictures are being made; try again.'));
         return;
       }
-      this.#waiting.push({ bytes, variant, resolve, reject });
+      this.#waiting.push({ read, variant, resolve, reject });
       this.#next();
     });
   }
@@ -66,7 +70,7 @@ export class Encoders {
     const child = this.#idle.pop() ?? this.#start();
     if (!child) return;
     this.#waiting.shift();
-    this.#run(child, ask);
+    this.#run(child, ask).then(ask.resolve, ask.reject);
   }
 
   #start(): ChildProcess | undefined {
@@ -86,43 +90,59 @@ export class Encoders {
     return child;
   }
 
-  #run(child: ChildProcess, { bytes, variant, resolve, reject }: Ask): void {
-    const { timeoutMs, maxPixels, maxMemoryBytes } = this.#limits;
-    let timedOut = false;
-    const timer = setTimeout(() => {
-      timedOut = true;
-      child.kill('SIGKILL');
-    }, timeoutMs);
-    const settle = (): void => {
-      clearTimeout(timer);
-      child.off('message', onAnswer);
-      child.off('exit', onExit);
-    };
-    const onAnswer = (answer: EncoderAnswer): void => {
-      settle();
-      if ('bytes' in answer)
-        resolve(Buffer.from(answer.bytes.buffer, answer.bytes.byteOffset, answer.bytes.length));
-      else
-        reject(new ProblemError(answer.failure, `The picture cannot be made: ${answer.message}.`));
-      this.#idle.push(child);
+  async #run(child: ChildProcess, { read, variant }: Ask): Promise<Buffer> {
+    const { maxPixels, maxMemoryBytes } = this.#limits;
+    let answer: EncoderAnswer;
+    try {
+      const bytes = await read();
+      answer = await this.#answer(child, { bytes, variant, maxPixels, maxMemoryBytes });
+    } finally {
+      if (this.#all.has(child)) this.#idle.push(child);
       this.#next();
-    };
-    const onExit = (code: number | null): void => {
-      settle();
-      if (timedOut || code === TOO_MUCH_MEMORY) {
-        const what = timedOut ? `takes longer than ${timeoutMs} ms` : 'takes too much memory';
-        reject(new ProblemError('picture_too_costly', `The picture ${what}.`));
-      } else if (this.#closed) {
-        reject(new ProblemError('shutting_down', 'The server is shutting down.'));
-      } else {
-        reject(new ProblemError('picture_broken', 'The picture broke its decoder.'));
-      }
-    };
-    child.on('message', onAnswer);
-    child.on('exit', onExit);
-    const job: EncoderJob = { bytes, variant, maxPixels, maxMemoryBytes };
-    child.send(job, (error) => {
-      if (error) child.kill('SIGKILL');
+    }
+    if ('bytes' in answer) return Buffer.from(answer.bytes);
+    throw new ProblemError(answer.failure, `The picture cannot be made: ${answer.message}.`);
+  }
+
+  /** Rejects where the process ends first. */
+  #answer(child: ChildProcess, job: EncoderJob): Promise<EncoderAnswer> {
+    const { timeoutMs } = this.#limits;
+    return new Promise((resolve, reject) => {
+      let timedOut = false;
+      const timer = setTimeout(() => {
+        timedOut = true;
+        child.kill('SIGKILL');
+      }, timeoutMs);
+      const settle = (): void => {
+        clearTimeout(timer);
+        child.off('message', onAnswer);
+        child.off('exit', onEnd);
+        child.off('error', onEnd);
+      };
+      const onAnswer = (answer: EncoderAnswer): void => {
+        settle();
+        resolve(answer);
+      };
+      const onEnd = (code: unknown): void => {
+        settle();
+        reject(this.#problemOf(code, timedOut));
+      };
+      child.on('message', onAnswer);
+      child.on('exit', onEnd);
+      child.on('error', onEnd);
+      if (!this.#all.has(child)) onEnd(null);
+      else child.send(job, (error) => void (error && child.kill('SIGKILL')));
     });
+  }
+
+  #problemOf(code: unknown, timedOut: boolean): ProblemError {
+    if (this.#closed) return new ProblemError('shutting_down', 'The server is shutting down.');
+    if (timedOut) {
+      const message = `The picture takes longer than ${this.#limits.timeoutMs} ms.`;
+      return new ProblemError('picture_too_costly', message);
+    }
+    return code === TOO_MUCH_MEMORY
+      ? new ProblemError('picture_too_costly', 'The picture takes too much memory.')
+      : new ProblemError('picture_broken', 'The picture broke its decoder.');
   }
 }

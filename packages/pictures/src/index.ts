@@ -1,2 +1,3 @@
 export { type PictureOptions, Pictures } from './pictures.js';
+export { parseSize } from './size.js';
 export type { Fit, Format, Variant } from './variant.js';

@@ -1,15 +1,13 @@
 import type { Receipt, Store, StoredFile } from '@stevedore/client';
 import { type PictureMaker, ProblemError, type ShownPicture } from '@stevedore/middleware/core';
 import { Encoders } from './encoders.js';
+import { isSameSize, parseSize, type Size } from './size.js';
 import {
   type AskedVariant,
   askedVariant,
   FITS,
   FORMATS,
-  isSameSize,
   mediaType,
-  parseSize,
-  type Size,
   type Variant,
   variantMark,
 } from './variant.js';
@@ -144,14 +142,20 @@ export class Pictures implements PictureMaker {
       const message = `The file has ${original.size} bytes; pictures are made of at most ${this.#maxBytes}.`;
       throw new ProblemError('picture_too_costly', message);
     }
-    const bytes = await this.#encoders.encode(await original.bytes(), variant);
+    const bytes = await this.#encoders.encode(() => original.bytes(), variant);
     const ends = this.#now() + this.#maxAgeMs;
     return this.#store.put(bytes, {
-      name: original.name,
+      name: renamed(original.name, variant),
       type: mediaType(variant),
       group: original.group ?? key,
       once,
       expiresAt: new Date(Math.min(ends, original.expiresAt?.getTime() ?? ends)),
     });
   }
+}
+
+/** `photo.jpg` as `photo.avif`. */
+function renamed(name: string, { format }: Variant): string {
+  if (name === '') return '';
+  return `${name.replace(/\.[^./]*$/, '')}.${format === 'jpeg' ? 'jpg' : format}`;
 }

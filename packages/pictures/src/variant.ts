@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { ProblemError } from '@stevedore/middleware/core';
+import { isSide, MAX_SIDE_PIXELS } from './size.js';
 
 /**
  * Which picture a URL asks for: `?w=320&h=240&fit=cover&format=webp`. Two URLs that ask for the
@@ -28,26 +29,7 @@ export interface AskedVariant extends Variant {
   readonly isNegotiated: boolean;
 }
 
-/** A width, a height or both, that anyone may ask for. */
-export type Size = Pick<Variant, 'width' | 'height'>;
-
-const MAX_SIDE_PIXELS = 8192;
 const PARAMETERS = ['w', 'h', 'fit', 'format'] as const;
-const SIZE = /^(\d{1,4})?(?:x(\d{1,4}))?$/;
-
-/** `320`, `x200` or `640x480`; undefined for anything else. */
-export function parseSize(text: string): Size | undefined {
-  const found = text === '' ? null : SIZE.exec(text);
-  if (!found) return undefined;
-  const [width, height] = found.slice(1).map((each) => (each ? Number(each) : undefined));
-  if (width === undefined && height === undefined) return undefined;
-  if (![width, height].every((side) => side === undefined || isSide(side))) return undefined;
-  return { width, height };
-}
-
-function isSide(side: number): boolean {
-  return side >= 1 && side <= MAX_SIDE_PIXELS;
-}
 
 /** Undefined where the URL asks for the file as it is. Throws `bad_request`. */
 export function askedVariant(url: string, accept: string | undefined): AskedVariant | undefined {
@@ -91,10 +73,6 @@ function acceptedFormat(accept = ''): Format {
     types.some((each) => each.split(';')[0] === type && !/;\s*q=0(?:\.0*)?$/.test(each));
   if (takes('image/avif')) return 'avif';
   return takes('image/webp') ? 'webp' : 'jpeg';
-}
-
-export function isSameSize(a: Size, b: Size): boolean {
-  return a.width === b.width && a.height === b.height;
 }
 
 export function mediaType({ format }: Pick<Variant, 'format'>): string {

@@ -38,8 +38,9 @@ const REBUILD_GRACE_MS = 3_000;
 const REBUILD_FIRST_MS = 600_000;
 const FREE_SPACE_INTERVAL_MS = 1_000;
 const EXPIRY_INTERVAL_MS = 10_000;
-/** How often it is looked whether files of thin trunks are to have their ids. */
+/** How often to check whether files of thin trunks are due to have their ids, at the least. */
 const JOIN_INTERVAL_MS = 60_000;
+const MIN_JOIN_INTERVAL_MS = 1_000;
 const MIN_FREE_BYTES = 64 * 2 ** 20;
 const SCRUB_PAUSE_MS = 60_000;
 const SCRUB_INTERVAL_MS = 86_400_000;
@@ -227,8 +228,11 @@ export class Staging extends EventEmitter<StagingEvents> {
     for (const { key, was } of this.quarantine.onlyCopies()) {
       if (was.length > 0) this.#repairs.want(key);
     }
-    if (this.#options.idMaxAgeMs)
-      background.every(JOIN_INTERVAL_MS, async () => this.#cleanup.want());
+    const { idMaxAgeMs = 0 } = this.#options;
+    if (idMaxAgeMs > 0) {
+      const interval = Math.min(JOIN_INTERVAL_MS, Math.max(MIN_JOIN_INTERVAL_MS, idMaxAgeMs));
+      background.every(interval, async () => this.#cleanup.want());
+    }
     background.every(FREE_SPACE_INTERVAL_MS, () => this.acceptance.lookAtDisk());
     background.every(expiryIntervalMs ?? EXPIRY_INTERVAL_MS, async () => {
       await this.deletions.deleteExpired();
@@ -336,6 +340,8 @@ export class Staging extends EventEmitter<StagingEvents> {
   #noteSent({ plan, fileId }: SentTrunk, durationMs: number): void {
     const { size, rows, members, taskId, kind } = plan;
     this.#copies.check();
+    // Thin trunks that fill one are joined at a time: there may be more of them.
+    if ((this.#options.idMaxAgeMs ?? 0) > 0) this.#cleanup.want();
     if (!plan.thin && this.listenerCount('merged') > 0) {
       for (const [index, row] of rows.entries()) {
         const id = kind === 'whole' ? fileId : sliceIdOf(row, fileId, members[index]!.offset);

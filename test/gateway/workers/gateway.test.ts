@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { readdirSync, rmSync } from 'node:fs';
-import { Agent, type IncomingHttpHeaders, request } from 'node:http';
+import type { Agent } from 'node:http';
 import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
 import { makeApiKey, writeKeyFile } from '../../../gateway/dist/access/api-keys.js';
@@ -8,61 +8,12 @@ import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-
 import { freePorts } from '../../support/kill-cluster.js';
 import { soon } from '../../support/soon.js';
 import { temporaryFolder } from '../../support/temporary.js';
+import { type Ask, ask, connections } from './asking.js';
 
 /** `--workers`, as a user starts it. */
 
 /** Each starts a gateway of several processes, or several. */
 vi.setConfig({ testTimeout: 240_000 });
-
-interface Answer {
-  readonly status: number;
-  readonly headers: IncomingHttpHeaders;
-  readonly body: Buffer;
-  /** Which process has answered. */
-  readonly process: string;
-}
-
-/** Over a connection of its own, unless one is given. */
-function ask(
-  url: string,
-  path: string,
-  { method = 'GET', body, headers = {}, agent }: Ask = {},
-): Promise<Answer> {
-  return new Promise((resolve, reject) => {
-    const options = { method, headers, agent: agent ?? new Agent() };
-    const asking = request(`${url}${path}`, options, (response) => {
-      const chunks: Buffer[] = [];
-      response.on('data', (chunk: Buffer) => chunks.push(chunk));
-      response.on('error', reject);
-      response.on('end', () => {
-        const process = String(response.headers['x-request-id']).split('-')[0]!;
-        const { statusCode: status = 0, headers: given } = response;
-        resolve({ status, headers: given, body: Buffer.concat(chunks), process });
-      });
-    });
-    asking.on('error', reject);
-    asking.end(body);
-  });
-}
-
-interface Ask {
-  readonly method?: string;
-  readonly body?: string | Buffer;
-  readonly headers?: Record<string, string>;
-  readonly agent?: Agent;
-}
-
-/** One kept connection to each worker. */
-async function connections({ url }: GatewayProcess, workers: number): Promise<Agent[]> {
-  const agents = new Map<string, Agent>();
-  await soon(async () => {
-    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-    const { process } = await ask(url, '/health/live', { agent });
-    if (!agents.has(process)) agents.set(process, agent);
-    if (agents.size < workers) throw new Error(`${agents.size} of ${workers} workers found`);
-  });
-  return [...agents.values()];
-}
 
 it('an upload in several requests goes on at any worker', async () => {
   const gateway = await startGatewayProcess(temporaryFolder(), '--workers', '2');

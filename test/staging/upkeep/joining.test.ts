@@ -72,6 +72,27 @@ test('a slow site has few files in FastDFS, full ones, and an id that is given o
   expect(errors).toEqual([]);
 });
 
+test('no file of a thin trunk has an id, not even while its trunk is being confirmed', async () => {
+  const { staging, contents, round } = await openJoining();
+  const ids: (string | undefined)[] = [];
+  const places: unknown[] = [];
+  let isOver = false;
+  const look = () => {
+    if (isOver) return;
+    for (const { key } of contents.values()) {
+      const row = staging.fileMap.find(key)!;
+      if (row.trunk) places.push(row.trunk);
+      ids.push(fileIdOf(row));
+    }
+    setImmediate(look);
+  };
+  look();
+  await round(20);
+  isOver = true;
+  expect(places.length).toBeGreaterThan(0);
+  expect(ids.filter((id) => id !== undefined)).toEqual([]);
+});
+
 test('files of a group that came one by one are side by side once their trunk is full', async () => {
   const { staging, contents, merged, round } = await openJoining();
   for (let minute = 0; minute < 60 && merged.size === 0; minute += 1) {

@@ -170,19 +170,38 @@ export class Files {
   }
 
   /** GET and HEAD. Rejects with the store's errors, `range_not_satisfiable`, `precondition_failed`. */
-  async read(request: IncomingMessage, stored: StoredFile, reading: Reading = {}): Promise<Answer> {
+  read(request: IncomingMessage, file: StoredFile, reading: Reading = {}): Promise<Answer> {
+    const pictures = this.#pictures;
+    return pictures
+      ? this.#readPicture(pictures, request, file, reading)
+      : this.#answer(request, file, reading);
+  }
+
+  async #readPicture(
+    pictures: PictureMaker,
+    request: IncomingMessage,
+    file: StoredFile,
+    reading: Reading,
+  ): Promise<Answer> {
+    const { url = '', headers } = request;
+    const picture = await pictures.shown(url, headers.accept, file, reading.isSigned ?? false);
+    if (!picture) return this.#answer(request, file, reading);
+    // Name and type of the path are those of the original.
+    const { name, type } = picture.file;
+    const answer = await this.#answer(request, picture.file, { ...reading, name, type });
+    if (!picture.isNegotiated) return answer;
+    return { ...answer, headers: { ...answer.headers, vary: 'Accept' } };
+  }
+
+  #answer(request: IncomingMessage, file: StoredFile, reading: Reading): Promise<Answer> {
     const { method = 'GET', headers, url = '', socket } = request;
-    const { download = /[?&]download(?:[=&]|$)/.test(url), isSigned = false, ...how } = reading;
-    const picture = await this.#pictures?.shown(url, headers.accept, stored, isSigned);
-    const file = picture?.file ?? stored;
+    const { download = /[?&]download(?:[=&]|$)/.test(url), isSigned: _, ...how } = reading;
     const { type, name } = file;
     const presentation = { type, name, immutable: true, ...this.#presentation, ...how };
-    const answer = await answerFile({ method, headers, download }, file, presentation, {
+    return answerFile({ method, headers, download }, file, presentation, {
       unsent: this.unsent,
       isGone: () => socket.destroyed,
     });
-    if (!picture?.isNegotiated) return answer;
-    return { ...answer, headers: { ...answer.headers, vary: 'Accept' } };
   }
 
   /** GET and HEAD of what is known about a file. */
@@ -219,8 +238,10 @@ export class Files {
 
   /** DELETE. */
   async remove(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<Answer> {
+    // Pictures go by the key of their original.
+    const key = this.#pictures && id.includes('/') ? (await this.store.stat(id, options)).key : id;
     await this.store.delete(id, options);
-    await this.#pictures?.remove(id);
+    await this.#pictures?.remove(key);
     return { status: 204, headers: {} };
   }
 

@@ -30,7 +30,9 @@ import type { FileRow, FormerPlace, LocalPlace, TrunkKind } from './rows.js';
  *
  * trunks.doubtfulSince is set while FastDFS may hold a copy of the trunk that no record
  * names; copied is 0 until as many storages as asked for have shown that they have it,
- * and oldestSegment is the first one that must stay until then. damage lists copies
+ * and oldestSegment is the first one that must stay until then. thin is how often the files
+ * of a trunk have been written while it may be joined with others, else 0, and oldestAt when
+ * the oldest of them was staged. damage lists copies
  * that are not to be read, blocks the checksums of large files, marks where slow walks
  * have come to, unwanted what is still to be removed from FastDFS.
  */
@@ -58,6 +60,7 @@ const TABLES = `
   CREATE INDEX files_by_place ON files (trunk, trunkOffset) WHERE trunk IS NOT NULL;
   CREATE INDEX files_expiring ON files (expiresAt) WHERE expiresAt IS NOT NULL;
   CREATE INDEX files_once ON files (once) WHERE once IS NOT NULL;
+  CREATE INDEX files_by_group ON files (grp, key) WHERE grp IS NOT NULL;
 
   CREATE TABLE trunks (
     id INTEGER PRIMARY KEY,
@@ -74,13 +77,16 @@ const TABLES = `
     members BLOB,
     doubtfulSince INTEGER,
     copied INTEGER NOT NULL DEFAULT 0,
-    oldestSegment INTEGER
+    oldestSegment INTEGER,
+    thin INTEGER NOT NULL DEFAULT 0,
+    oldestAt INTEGER
   );
   CREATE INDEX trunks_by_file ON trunks (fileId);
   CREATE INDEX trunks_by_state ON trunks (state);
   CREATE INDEX trunks_sparse ON trunks (sparse) WHERE sparse > 0;
   CREATE INDEX trunks_doubtful ON trunks (id) WHERE doubtfulSince IS NOT NULL;
   CREATE INDEX trunks_uncopied ON trunks (id) WHERE copied = 0 AND state = 'confirmed';
+  CREATE INDEX trunks_thin ON trunks (id) WHERE thin > 0;
 
   CREATE TABLE dead (
     trunk INTEGER PRIMARY KEY,
@@ -135,26 +141,7 @@ const TABLES = `
     ('spooledFiles', 0), ('spooledBytes', 0), ('mergedFiles', 0), ('mergedBytes', 0);
 `;
 
-/** trunks.thin is 1 while a trunk may be joined with others; its files have no FastDFS id yet. */
-const THIN_TRUNKS = `
-  ALTER TABLE trunks ADD COLUMN thin INTEGER NOT NULL DEFAULT 0;
-  CREATE INDEX trunks_thin ON trunks (id) WHERE thin = 1;
-`;
-
-/**
- * trunks.thin is how often the files of a trunk have been written to FastDFS while it may be joined
- * with others, else 0. oldestAt is when the oldest of them was staged.
- */
-const LEVELS = `
-  ALTER TABLE trunks ADD COLUMN oldestAt INTEGER;
-  DROP INDEX trunks_thin;
-  CREATE INDEX trunks_thin ON trunks (id) WHERE thin > 0;
-`;
-
-/** For listings; an upload without a group pays nothing for it. */
-const GROUPS = 'CREATE INDEX files_by_group ON files (grp, key) WHERE grp IS NOT NULL;';
-
-export const FILEMAP_SCHEMA: readonly string[] = [TABLES, THIN_TRUNKS, LEVELS, GROUPS];
+export const FILEMAP_SCHEMA: readonly string[] = [TABLES];
 
 /** Statements of a database as functions, each prepared once and typed where its SQL stands. */
 export class Statements {
@@ -210,8 +197,12 @@ export class Statements {
 
 const FILE_COLUMNS = `f.key, f.name, f.type, f.grp, f.size, f.crc32, f.stagedAt, f.expiresAt, f.was,
   f.spooled, f.segment, f.position, f.trunk, f.trunkOffset`;
-/** `FROM files f`, where `t` is the file's trunk. */
-export const FILES = `SELECT ${FILE_COLUMNS}, t.kind, t.fileId, t.thin FROM files f`;
+/**
+ * `FROM files f`, where `t` is the file's trunk. Whether a trunk is thin is known once it is
+ * confirmed: until then a file that points at it has no id, lest it lose it when trunks are joined.
+ */
+export const FILES = `SELECT ${FILE_COLUMNS}, t.kind, t.fileId,
+  t.thin > 0 OR t.state = 'stored' FROM files f`;
 /** For files that wait: they have no trunk. */
 export const WAITING = `SELECT ${FILE_COLUMNS}, NULL, NULL, NULL FROM files f`;
 export const TRUNKS = `SELECT id, taskId, kind, state, fileId, size, crc32, files, contentBytes,
@@ -236,7 +227,7 @@ type FileColumns = readonly [
   offset: number | null,
   kind: TrunkKind | null,
   fileId: string | null,
-  thin: number | null,
+  isThin: 0 | 1 | null,
 ];
 
 /** What `files.spooled` says, by its number. */
@@ -266,7 +257,7 @@ function fileRow(columns: FileColumns): FileRow {
             kind: columns[14]!,
             fileId: columns[15]!,
             offset: columns[13]!,
-            isThin: columns[16]! > 0,
+            isThin: columns[16] === 1,
           },
   };
 }

@@ -1,0 +1,22 @@
+import type { Variant } from './variant.js';
+
+/**
+ * What a store's process and an encoder's process say to each other. Apart from the encoder, whose
+ * module loads sharp and answers every message to its process.
+ */
+
+export interface EncoderJob {
+  readonly bytes: Uint8Array;
+  readonly variant: Variant;
+  readonly maxPixels: number;
+  readonly maxMemoryBytes: number;
+}
+
+export type EncoderFailure = 'picture_unsupported' | 'picture_broken' | 'picture_too_costly';
+
+export type EncoderAnswer =
+  | { readonly bytes: Uint8Array }
+  | { readonly failure: EncoderFailure; readonly message: string };
+
+/** Exit code of a process that took too much memory. */
+export const TOO_MUCH_MEMORY = 70;
