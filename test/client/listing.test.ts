@@ -1,5 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type FilePage, type FileStore, type ListOptions, open, type Store } from '@stevedore/client';
+import {
+  type FilePage,
+  type FileStore,
+  type ListOptions,
+  open,
+  type Store,
+} from '@stevedore/client';
 import { connect } from '@stevedore/client/connect';
 import { startGateway } from '@stevedore/gateway';
 import { expect, onTestFinished, test } from 'vitest';

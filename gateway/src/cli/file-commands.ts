@@ -89,7 +89,7 @@ const LIST_HELP = `
 Examples:
   stevedore ls --group album-7
   stevedore ls --type 'image/*' --since 2026-03-01
-  stevedore ls --prefix tmp/ --keys | xargs stevedore rm`;
+  stevedore ls --prefix tmp/ --keys | xargs -r stevedore rm`;
 
 /** A line for each file of the gateway, oldest first. Needs an API key with the scope list. */
 export function list(command: Command): void {
@@ -111,7 +111,7 @@ export function list(command: Command): void {
 }
 
 function line({ key, size, stagedAt, name }: Record<string, unknown>): string {
-  return `${key} ${String(size).padStart(12)} ${stagedAt} ${printable(String(name))}`;
+  return `${key}  ${size}  ${stagedAt}  ${printable(String(name))}`;
 }
 
 /** A terminal or a pipe that takes nothing more holds the listing up. */

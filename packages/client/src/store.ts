@@ -20,8 +20,8 @@ import { listFiles } from './listing.js';
 import { Lookup, type OnRead } from './lookup.js';
 import { type NeighbourOptions, Neighbours } from './neighbours.js';
 import type { StoreOptions } from './options.js';
-import { readiness } from './readiness.js';
 import { Reader } from './reader.js';
+import { readiness } from './readiness.js';
 import { Settling } from './settling.js';
 import type {
   Body,
