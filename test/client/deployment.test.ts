@@ -1,5 +1,6 @@
 import { cp } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { discardFileMap, type FileStore, type OpenOptions, open } from '@stevedore/client';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
@@ -47,6 +48,30 @@ function suite(newMap: () => Promise<string>): void {
     expect(await second.stat(large.key)).toEqual(await first.stat(large.key));
     const third = await server({ map: sqlite(), trackers: first.trackers as string[] });
     await expect(third.get(small.key)).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  it('gives a file of a thin trunk no id at any server, however old the trunk is', async () => {
+    const map = await newMap();
+    const directory = temporaryFolder();
+    const node = await server({});
+    const trackers = node.trackers as string[];
+    const first = await server({ directory, map, trackers, idMaxAge: '7d', mergeMaxAge: '50ms' });
+    // One that would have given it out by now.
+    const second = await server({ map, trackers, idMaxAge: '1s' });
+    const { key } = await first.put(CONTENT, { name: 'a.txt' });
+    const expected = { state: 'packing', name: 'a.txt' };
+    await soon(async () => expect(await first.stat(key)).toMatchObject(expected));
+    const elsewhere = await soon(() => second.get(key));
+    expect(await elsewhere.bytes()).toEqual(CONTENT);
+    await sleep(2000);
+    expect((await second.stat(key)).fileId).toBeUndefined();
+    await first.close();
+    // Its operator wants ids at once: the trunk stays as it is.
+    await server({ directory, map, trackers });
+    // The second one may know for a minute what the map said.
+    const third = await server({ map, trackers });
+    const id = await third.settled(key, { signal: AbortSignal.timeout(30_000) });
+    expect(await (await second.get(id)).bytes()).toEqual(CONTENT);
   });
 
   it('deletes at every server what is deleted at one, whoever staged it', async () => {

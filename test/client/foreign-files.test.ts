@@ -28,6 +28,7 @@ const GONE = { code: 'not_found' };
 
 const OLD: MappedFile = {
   trunkFileId: 'group1/M00/00/00/old',
+  isThin: false,
   offset: 0,
   size: CONTENT.length,
   crc32: crc32(CONTENT),
@@ -84,8 +85,6 @@ async function scene({ map, gateway = refuse, places = [], readMapped }: Scene):
         throw notThere(file);
       }),
     onRead: (_, __, read) => read(),
-    thinBelowBytes: 0,
-    idMaxAgeMs: 0,
     smallFileBytes: 1000,
     now: Date.now,
   });

@@ -71,6 +71,21 @@ function contract(open: () => Promise<DeploymentMap>): void {
     expect((await map.join({ ...mine, place: 'other' })).origin).toBe(origin);
   });
 
+  it('says that a trunk is thin until it is placed as one that is not', async () => {
+    const { map, origin } = await joined();
+    const [one, two] = [file(origin, 0), file(origin, 100)];
+    const trunk = { id: randomBytes(16), fileId: TRUNK };
+    const isThin = async () => (await map.find([one.key]))[0];
+    await map.place({ ...trunk, isThin: true }, [one]);
+    expect(await isThin()).toMatchObject({ isThin: true });
+    // As whoever repairs the map does: it knows the trunk's directory alone.
+    await map.place(trunk, [one, two]);
+    expect(await isThin()).toMatchObject({ isThin: true });
+    expect((await map.files(undefined, 2)).map((each) => each.isThin)).toEqual([true, true]);
+    await map.place({ ...trunk, isThin: false }, []);
+    expect(await isThin()).toMatchObject({ isThin: false });
+  });
+
   it('finds what was placed, in the order of the question', async () => {
     const { map, origin } = await joined();
     const files = Array.from({ length: 3000 }, (_, index) => file(origin, index * 2 ** 20));
@@ -79,7 +94,8 @@ function contract(open: () => Promise<DeploymentMap>): void {
     const trunk = { id: randomBytes(16), fileId: TRUNK };
     await map.place(trunk, [...files, expiring, empty]);
     const asked = [expiring.key, key(origin), files[7]!.key, empty.key, files[2999]!.key];
-    const { key: _, ...rest } = files[7]!;
+    const { key: _, ...own } = files[7]!;
+    const rest = { ...own, isThin: false };
     expect(await map.find(asked)).toEqual([
       { ...rest, offset: 5, expiresAt: 1_900_000_000_123, trunkFileId: TRUNK },
       undefined,

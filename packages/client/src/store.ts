@@ -1,7 +1,6 @@
 import { EventEmitter } from 'node:events';
 
 import {
-  FULL_SHARE,
   fileIdOf,
   formatKey,
   type HeldCopies,
@@ -138,8 +137,6 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
         ownUrl: options.peerUrl,
         readMapped: (file, range, signal) => this.#lookup.readMapped(file, range, signal),
         smallFileBytes: options.smallFileLimit,
-        thinBelowBytes: FULL_SHARE * options.trunkSize,
-        idMaxAgeMs: options.idMaxAge,
       });
     }
     if (parts.neighbours) {

@@ -24,12 +24,16 @@ export interface PlacedFile {
 export interface MappedFile extends Omit<PlacedFile, 'key'> {
   /** The FastDFS id of the trunk, or of the large file. */
   readonly trunkFileId: string;
+  /** The trunk may be joined with others, so its files have no FastDFS id yet. */
+  readonly isThin: boolean;
 }
 
 export interface Trunk {
   /** 16 bytes, unique in the deployment: those that the trunk's own directory names. */
   readonly id: Uint8Array;
   readonly fileId: string;
+  /** It may be joined with others. Undefined: as the map has it, or it may not. */
+  readonly isThin?: boolean | undefined;
 }
 
 export interface RemovedFile {

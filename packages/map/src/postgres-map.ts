@@ -21,7 +21,7 @@ import { NOW, PostgresGateways } from './postgres-gateways.js';
  */
 
 export class PostgresMap extends PostgresGateways implements DeploymentMap {
-  async place({ id, fileId }: Trunk, files: readonly PlacedFile[]): Promise<void> {
+  async place({ id, fileId, isThin }: Trunk, files: readonly PlacedFile[]): Promise<void> {
     const whole = wholeOf(files);
     await this.run(
       `WITH files AS (
@@ -29,9 +29,10 @@ export class PostgresMap extends PostgresGateways implements DeploymentMap {
           $3::TEXT[], $4::BIGINT[], $5::BIGINT[], $6::BIGINT[], $7::TEXT[], $8::BIGINT[]
         ) AS f(k, p, s, c, a, e)
       ), trunk AS (
-        INSERT INTO stevedore_trunk (trunk, file_id, whole)
-          VALUES (decode($1, 'hex'), $2, decode($9, 'hex'))
+        INSERT INTO stevedore_trunk (trunk, file_id, whole, thin)
+          VALUES (decode($1, 'hex'), $2, decode($9, 'hex'), coalesce($10::BOOLEAN, FALSE))
           ON CONFLICT (trunk) DO UPDATE SET file_id = excluded.file_id,
+            thin = coalesce($10::BOOLEAN, stevedore_trunk.thin),
             whole = coalesce(excluded.whole, stevedore_trunk.whole)
       ), removed AS (
         UPDATE stevedore_removal SET trunk = decode($1, 'hex') FROM files
@@ -54,6 +55,7 @@ export class PostgresMap extends PostgresGateways implements DeploymentMap {
         files.map(({ about }) => about),
         files.map(({ expiresAt }) => expiresAt),
         whole ? this.keys.hex(whole) : null,
+        isThin ?? null,
       ],
     );
   }
@@ -89,11 +91,11 @@ export class PostgresMap extends PostgresGateways implements DeploymentMap {
     const wanted = keys.map((key) => this.keys.hex(key));
     const rows = await this.run(
       `SELECT encode(f.file_key, 'hex') AS k, f.position, f.size, f.crc32, f.about, f.expires_at,
-          t.file_id, FALSE AS removed
+          t.file_id, t.thin, FALSE AS removed
         FROM stevedore_file f JOIN stevedore_trunk t ON t.trunk = f.trunk
         WHERE f.file_key IN (SELECT decode(k, 'hex') FROM unnest($1::TEXT[]) AS g(k))
       UNION ALL
-      SELECT encode(r.file_key, 'hex'), 0, 0, 0, '', NULL, '', TRUE FROM stevedore_removal r
+      SELECT encode(r.file_key, 'hex'), 0, 0, 0, '', NULL, '', FALSE, TRUE FROM stevedore_removal r
         WHERE r.file_key IN (SELECT decode(k, 'hex') FROM unnest($1::TEXT[]) AS g(k))`,
       [wanted],
     );
@@ -136,7 +138,7 @@ export class PostgresMap extends PostgresGateways implements DeploymentMap {
 
   async trunks(after: Uint8Array, limit: number, origin?: number): Promise<ListedTrunk[]> {
     const rows = await this.run(
-      `SELECT encode(t.trunk, 'hex') AS t, t.file_id, t.whole IS NOT NULL AS whole,
+      `SELECT encode(t.trunk, 'hex') AS t, t.file_id, t.thin, t.whole IS NOT NULL AS whole,
           encode(f.file_key, 'hex') AS k, f.position, f.size, f.crc32, f.about, f.expires_at
         FROM stevedore_trunk t
           LEFT JOIN stevedore_file f ON f.file_key = t.whole AND f.trunk = t.trunk
@@ -157,7 +159,7 @@ export class PostgresMap extends PostgresGateways implements DeploymentMap {
   async files(after: Uint8Array | undefined, limit: number): Promise<ListedFile[]> {
     const rows = await this.run(
       `SELECT encode(f.file_key, 'hex') AS k, f.position, f.size, f.crc32, f.about, f.expires_at,
-          t.file_id, encode(f.trunk, 'hex') AS t
+          t.file_id, t.thin, encode(f.trunk, 'hex') AS t
         FROM stevedore_file f LEFT JOIN stevedore_trunk t ON t.trunk = f.trunk
         WHERE f.file_key > decode($1, 'hex') ORDER BY f.file_key LIMIT $2`,
       [after ? this.keys.hex(after) : '', limit],
@@ -203,6 +205,7 @@ function mapped(row: postgres.Row): MappedFile {
   const expiresAt = row.expires_at as string | null;
   return {
     trunkFileId: (row.file_id ?? '') as string,
+    isThin: row.thin === true,
     offset: Number(row.position),
     size: Number(row.size),
     crc32: Number(row.crc32),

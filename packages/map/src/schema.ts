@@ -19,7 +19,8 @@ export const STEPS: readonly (readonly string[])[] = [
     `CREATE TABLE IF NOT EXISTS stevedore_trunk (
       trunk BYTES PRIMARY KEY,
       file_id TEXT NOT NULL,
-      whole BYTES)`,
+      whole BYTES,
+      thin BOOLEAN NOT NULL)`,
     `CREATE TABLE IF NOT EXISTS stevedore_file (
       file_key BYTES PRIMARY KEY,
       trunk BYTES NOT NULL,

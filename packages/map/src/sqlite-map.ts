@@ -19,13 +19,14 @@ import { type Row, SqliteGateways } from './sqlite-gateways.js';
  */
 
 export class SqliteMap extends SqliteGateways implements DeploymentMap {
-  async place({ id, fileId }: Trunk, files: readonly PlacedFile[]): Promise<void> {
+  async place({ id, fileId, isThin }: Trunk, files: readonly PlacedFile[]): Promise<void> {
+    const thin = isThin === undefined ? null : Number(isThin);
     this.together(() => {
       this.run(
-        `INSERT INTO stevedore_trunk (trunk, file_id, whole) VALUES (?, ?, ?)
+        `INSERT INTO stevedore_trunk (trunk, file_id, whole, thin) VALUES (?, ?, ?, coalesce(?, 0))
           ON CONFLICT (trunk) DO UPDATE SET file_id = excluded.file_id,
-            whole = coalesce(excluded.whole, whole)`,
-        ...[id, fileId, wholeOf(files) ?? null],
+            thin = coalesce(?, thin), whole = coalesce(excluded.whole, whole)`,
+        ...[id, fileId, wholeOf(files) ?? null, thin, thin],
       );
       for (const { key, offset, size, crc32, about, expiresAt } of files) {
         const removed = 'UPDATE stevedore_removal SET trunk = ? WHERE file_key = ?';
@@ -68,7 +69,7 @@ export class SqliteMap extends SqliteGateways implements DeploymentMap {
     return keys.map((key) => {
       if (this.get('SELECT 1 FROM stevedore_removal WHERE file_key = ?', key)) return 'removed';
       const row = this.get(
-        `SELECT file_id, position, size, crc32, about, expires_at FROM stevedore_file
+        `SELECT file_id, thin, position, size, crc32, about, expires_at FROM stevedore_file
           JOIN stevedore_trunk USING (trunk) WHERE file_key = ?`,
         key,
       );
@@ -108,7 +109,7 @@ export class SqliteMap extends SqliteGateways implements DeploymentMap {
     const two = Buffer.alloc(2);
     two.writeUInt16BE(origin ?? 0);
     const rows = this.all(
-      `SELECT t.trunk, t.file_id, t.whole, f.file_key, f.position, f.size, f.crc32, f.about,
+      `SELECT t.trunk, t.file_id, t.thin, t.whole, f.file_key, f.position, f.size, f.crc32, f.about,
           f.expires_at
         FROM stevedore_trunk t
           LEFT JOIN stevedore_file f ON f.file_key = t.whole AND f.trunk = t.trunk
@@ -126,7 +127,7 @@ export class SqliteMap extends SqliteGateways implements DeploymentMap {
 
   async files(after: Uint8Array | undefined, limit: number): Promise<ListedFile[]> {
     const rows = this.all(
-      `SELECT f.*, t.file_id FROM stevedore_file f LEFT JOIN stevedore_trunk t USING (trunk)
+      `SELECT f.*, t.file_id, t.thin FROM stevedore_file f LEFT JOIN stevedore_trunk t USING (trunk)
         WHERE f.file_key > ? ORDER BY f.file_key LIMIT ?`,
       ...[after ?? Buffer.alloc(0), limit],
     );
@@ -161,6 +162,7 @@ export class SqliteMap extends SqliteGateways implements DeploymentMap {
 function mapped(row: Row): MappedFile {
   return {
     trunkFileId: (row.file_id ?? '') as string,
+    isThin: row.thin === 1,
     offset: row.position as number,
     size: row.size as number,
     crc32: row.crc32 as number,

@@ -20,7 +20,6 @@ export type { AdoptedFile, FileRow, TrunkRow } from './filemap/filemap.js';
 export type { Outbox, OutboxEntry } from './filemap/outbox.js';
 export { formatKey, parseKey } from './key.js';
 export * from './merge/annealing.js';
-export { FULL_SHARE } from './merge/joining.js';
 export { MERGE_CHANNEL } from './merge/plans-in-flight.js';
 export { aboutOf, type DirectTrunk, directTrunk, fileIdOf, sliceIdOf } from './merge/trunk-plan.js';
 export type { Copies, ListedFile, TrunkSource, TrunkStore } from './merge/trunk-store.js';

@@ -32,9 +32,6 @@ export interface ForeignFilesParts {
     bytes: number,
     read: () => Promise<Result>,
   ) => Promise<Result>;
-  /** Shorter trunks may be joined with others, until they are so old: their files have no id yet. */
-  readonly thinBelowBytes: number;
-  readonly idMaxAgeMs: number;
   /** Larger files are streamed. */
   readonly smallFileBytes: number;
   readonly now: () => number;
@@ -242,7 +239,7 @@ export class ForeignFiles {
 
   #mappedFile(key: Buffer, file: MappedFile): StoredFile {
     if (file.expiresAt !== null && file.expiresAt <= this.#parts.now()) throw notFound(key);
-    return this.#handle(factsOf(key, file, this.#parts), async (range, signal) => {
+    return this.#handle(factsOf(key, file), async (range, signal) => {
       try {
         const content = await this.#parts.readMapped(file, range, signal);
         if (Buffer.isBuffer(content)) return content;

@@ -47,13 +47,13 @@ export class Publisher {
   ): Promise<{ readonly id: number; readonly count: number }> {
     const first = entries[at]!;
     if (first.what === 'trunk') {
-      const { taskId, state, fileId } = first.trunk;
+      const { taskId, state, fileId, thin } = first.trunk;
       if (state === 'retired') await this.#map.retire(taskId);
       if (state === 'confirmed') {
         const placed = first.files().map(placedOf);
         for (let from = 0; from < placed.length || from === 0; from += MAX_FILES) {
           const some = placed.slice(from, from + MAX_FILES);
-          await this.#map.place({ id: taskId, fileId: fileId! }, some);
+          await this.#map.place({ id: taskId, fileId: fileId!, isThin: thin > 0 }, some);
         }
       }
       return { id: first.id, count: 1 };

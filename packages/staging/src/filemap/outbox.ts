@@ -41,9 +41,9 @@ const TRIGGERS = `
   CREATE TEMP TRIGGER outbox_new_trunk AFTER INSERT ON main.trunks
     WHEN NEW.state IN ('confirmed', 'retiring', 'retired')
     BEGIN INSERT INTO outbox (trunk) VALUES (NEW.id); END;
-  CREATE TEMP TRIGGER outbox_trunk AFTER UPDATE OF state, fileId ON main.trunks
+  CREATE TEMP TRIGGER outbox_trunk AFTER UPDATE OF state, fileId, thin ON main.trunks
     WHEN NEW.state IN ('confirmed', 'retiring', 'retired')
-      AND (OLD.state <> NEW.state OR OLD.fileId IS NOT NEW.fileId)
+      AND (OLD.state <> NEW.state OR OLD.fileId IS NOT NEW.fileId OR OLD.thin <> NEW.thin)
     BEGIN INSERT INTO outbox (trunk) VALUES (NEW.id); END;
   CREATE TEMP TRIGGER outbox_returned AFTER UPDATE OF trunk ON main.files
     WHEN OLD.trunk IS NULL AND NEW.trunk IS NOT NULL

@@ -25,7 +25,7 @@ export interface ThinTrunk {
 
 export const MAX_THIN_TRUNKS = 19;
 /** A trunk of this share stays as it is. */
-export const FULL_SHARE = 0.9;
+const FULL_SHARE = 0.9;
 /** A trunk so many times larger than the smaller ones of its level is not joined with them. */
 const MUCH_LARGER = 4;
 /** A near-perfect fit needs a little to choose from. */
