@@ -18,7 +18,7 @@ const MAX_LIMIT = 10_000;
 const KEY_BYTES = 16;
 const MAX_TIME_MS = 2 ** 48 - 1;
 
-export interface Listing {
+interface Listing {
   readonly group: string | undefined;
   /** The listing begins behind this key. */
   readonly after: Buffer;
@@ -29,7 +29,7 @@ export interface Listing {
 }
 
 /** Throws `invalid_option`. `now` in Unix milliseconds: expired files are not listed. */
-export function listingOf(options: ListOptions, now: number): Listing {
+function listingOf(options: ListOptions, now: number): Listing {
   const {
     group,
     namePrefix = '',
