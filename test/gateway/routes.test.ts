@@ -345,7 +345,6 @@ test('either id finds and deletes a file, and no id is a bad request', async () 
     expect(await answer.json()).toMatchObject({ key, name: 'a.txt' });
   }
   for (const query of [
-    '',
     '?id=a&id=b',
     '?once=short',
     '?once=AAAAAAAAAAAAAAAAAAAAAA&within-ms=x',

@@ -20,7 +20,7 @@ export const STEPS: readonly (readonly string[])[] = [
       trunk BYTES PRIMARY KEY,
       file_id TEXT NOT NULL,
       whole BYTES,
-      thin BOOLEAN NOT NULL)`,
+      thin BOOLEAN NOT NULL DEFAULT FALSE)`,
     `CREATE TABLE IF NOT EXISTS stevedore_file (
       file_key BYTES PRIMARY KEY,
       trunk BYTES NOT NULL,
