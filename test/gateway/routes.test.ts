@@ -344,11 +344,7 @@ test('either id finds and deletes a file, and no id is a bad request', async () 
     const answer = await fetch(`${url}/files?id=${encodeURIComponent(id)}`);
     expect(await answer.json()).toMatchObject({ key, name: 'a.txt' });
   }
-  for (const query of [
-    '?id=a&id=b',
-    '?once=short',
-    '?once=AAAAAAAAAAAAAAAAAAAAAA&within-ms=x',
-  ]) {
+  for (const query of ['?id=a&id=b', '?once=short', '?once=AAAAAAAAAAAAAAAAAAAAAA&within-ms=x']) {
     expect((await fetch(`${url}/files${query}`)).status).toBe(400);
   }
   const removed = await fetch(`${url}/files?id=${key}`, { method: 'DELETE' });
