@@ -78,7 +78,7 @@ function contract(open: () => Promise<DeploymentMap>): void {
     const isThin = async () => (await map.find([one.key]))[0];
     await map.place({ ...trunk, isThin: true }, [one]);
     expect(await isThin()).toMatchObject({ isThin: true });
-    // As whoever repairs the map does: it knows the trunk's directory alone.
+    // A repair of the map reads only the trunk's directory, which does not say.
     await map.place(trunk, [one, two]);
     expect(await isThin()).toMatchObject({ isThin: true });
     expect((await map.files(undefined, 2)).map((each) => each.isThin)).toEqual([true, true]);
