@@ -232,6 +232,26 @@ test('the files of a server that is gone are staged at another one, under their 
   expect(partner.held.stats().heldBytes).toBe(0);
 });
 
+test('the copy knows which trunks were given up, whatever the map has heard', async () => {
+  const { staging, partner } = await pair();
+  await until(isUp(staging));
+  const [gone, stays] = [bytesOf(1_000, 1), bytesOf(1_000, 2)];
+  const dead = await stageFile(staging, gone);
+  await staging.merging.flush();
+  await stageFile(staging, stays);
+  await staging.merging.flush();
+  const tasks = staging.fileMap.trunksIn('confirmed').map(({ taskId }) => taskId);
+  expect(tasks).toHaveLength(2);
+  await staging.deletions.delete(dead);
+  await until(() => staging.fileMap.trunksIn('retired').length === 1);
+  partner.cut();
+  partner.isAway = true;
+  await partner.held.adopt(staging.origin, async (index) => {
+    expect(tasks.map((task) => index.isGivenUp(task))).toEqual([true, false]);
+    expect(index.trunks().map(({ taskId }) => taskId)).toEqual([tasks[1]]);
+  });
+});
+
 test('a take-over that was interrupted is done again, and stages nothing twice', async () => {
   const { staging, partner, origin } = await pair();
   await until(isUp(staging));

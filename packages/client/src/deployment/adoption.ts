@@ -118,7 +118,8 @@ export class Adoptions {
       signal.throwIfAborted();
       for (const listed of page) {
         const trunk = adoptedOf(listed);
-        if (trunk) named.push(trunk);
+        // The map may not have heard that it was given up.
+        if (trunk && !index?.isGivenUp(trunk.taskId)) named.push(trunk);
         else dead.push(listed);
       }
     }

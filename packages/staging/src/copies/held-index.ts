@@ -85,6 +85,12 @@ export class HeldIndex {
     return rows.map((trunk) => describeStored(this.#fileMap, trunk));
   }
 
+  /** Nothing in the trunk was alive any more: its gateway had deleted it from FastDFS, or would. */
+  isGivenUp(taskId: Buffer): boolean {
+    const state = this.#fileMap.trunkByTask(taskId)?.state;
+    return state === 'retiring' || state === 'retired';
+  }
+
   /** Trunks of which it is not known whether FastDFS has them, with their members. */
   plans() {
     const rows = [...this.#fileMap.trunksIn('planned'), ...this.#fileMap.trunksIn('abandoned')];
