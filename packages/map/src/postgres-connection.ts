@@ -19,6 +19,21 @@ export const ATTEMPTS = 5;
 const LOST_TO_ANOTHER = new Set(['40001', '40P01']);
 const UNIQUE_VIOLATION = '23505';
 
+/** The arrays that statements take: text[], bigint[] and integer[], by their numbers in PostgreSQL. */
+const ARRAYS = Object.fromEntries(
+  [1009, 1016, 1007].map((oid) => [
+    `array${oid}`,
+    { to: oid, from: [], serialize: arrayText, parse: (text: string) => text },
+  ]),
+);
+
+function arrayText(values: readonly (string | number | null)[]): string {
+  const quoted = values.map((value) =>
+    value === null ? 'null' : `"${String(value).replace(/["\\]/g, '\\$&')}"`,
+  );
+  return `{${quoted.join(',')}}`;
+}
+
 export class PostgresConnection {
   protected readonly options: PostgresMapOptions;
   readonly #url: string;
@@ -79,6 +94,9 @@ export class PostgresConnection {
       backoff: false,
       idle_timeout: 60,
       onnotice: () => {},
+      // A connection that breaks while the driver asks for types rejects with nobody to catch it.
+      fetch_types: false,
+      types: ARRAYS,
       ...(hasSeveralHosts ? { target_session_attrs: 'read-write' as const } : {}),
     });
   }
