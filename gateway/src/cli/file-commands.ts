@@ -3,34 +3,41 @@ import { createWriteStream } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { type OptionTable, option } from '@stevedore/options';
+import { type OptionTable, type OptionValues, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { EXIT_FAILED, explain, UsageError } from './errors.js';
 import { endsAll, GatewayClient } from './gateway-client.js';
 import { addOptions, clientOptions, flags, jsonOption, optionsOf } from './options.js';
 
-/** `stevedore get`, `stat` and `rm`: files of a gateway, by key or FastDFS id. */
+/** `stevedore get`, `ls`, `stat` and `rm`: files of a gateway, by key, FastDFS id or group. */
 
 const getOptions = {
   ...clientOptions,
   ...flags({
     output: option.text('', 'write to this file; it appears when it is complete', { short: 'o' }),
+    group: option.text('', 'the files of this affinity group, as a ZIP', { short: 'g' }),
   }),
 };
 
 const GET_HELP = `
+A group needs an API key with the scopes "list" and "read".
+
 Examples:
   stevedore get KEY -o photo.jpg
-  stevedore get group1/M00/00/00/... > photo.jpg`;
+  stevedore get group1/M00/00/00/... > photo.jpg
+  stevedore get --group album-7 -o album.zip`;
 
 /** A file to stdout, or whole and then renamed to its place. */
 export function get(command: Command): void {
   addOptions(command, getOptions)
     .addHelpText('after', GET_HELP)
-    .action((id: string) => {
-      const { output } = optionsOf(command, getOptions);
+    .action((id: string | undefined) => {
+      const { output, group } = optionsOf(command, getOptions);
+      if ((id === undefined) === (group === '')) {
+        throw new UsageError('name either a file, or a group with --group');
+      }
       return withClient(command, getOptions, async (client) => {
-        const content = await client.get(id);
+        const content = await (id === undefined ? client.zip({ group }) : client.get(id));
         if (output === '') await pipeline(content, process.stdout, { end: false });
         else await save(content, output);
       });
@@ -72,17 +79,20 @@ export function printable(text: string): string {
   return text.replace(/[\x00-\x1f\x7f]/g, (char) => JSON.stringify(char).slice(1, -1));
 }
 
+/** Which files: those that all of it is true of. */
+export const filterOptions = flags({
+  group: option.text('', 'only files of this affinity group', { short: 'g' }),
+  prefix: option.text('', 'only files whose names begin so'),
+  type: option.text('', 'only files of this type: image/png, or image/*'),
+  since: option.text('', 'only files uploaded at this time (ISO 8601) or later'),
+  until: option.text('', 'only files uploaded before this time'),
+});
+
 const listOptions = {
   ...clientOptions,
   ...jsonOption,
-  ...flags({
-    group: option.text('', 'only files of this affinity group'),
-    prefix: option.text('', 'only files whose names begin so'),
-    type: option.text('', 'only files of this type: image/png, or image/*'),
-    since: option.text('', 'only files uploaded at this time (ISO 8601) or later'),
-    until: option.text('', 'only files uploaded before this time'),
-    keys: option.boolean(false, 'print keys alone'),
-  }),
+  ...filterOptions,
+  ...flags({ keys: option.boolean(false, 'print keys alone') }),
 };
 
 const LIST_HELP = `
@@ -97,17 +107,25 @@ export function list(command: Command): void {
     .addHelpText('after', LIST_HELP)
     .action(() =>
       withClient(command, listOptions, async (client) => {
-        const { group, prefix, type, since, until, json, keys } = optionsOf(command, listOptions);
-        const query = { group, 'name-prefix': prefix, type, since, until };
-        for (let after: unknown = ''; typeof after === 'string'; ) {
-          const { files, next } = await client.list({ ...query, after });
-          for (const file of files as Record<string, unknown>[]) {
-            await write(`${json ? JSON.stringify(file) : keys ? String(file.key) : line(file)}\n`);
-          }
-          after = next;
+        const { json, keys, ...filter } = optionsOf(command, listOptions);
+        for await (const file of listed(client, filter)) {
+          await write(`${json ? JSON.stringify(file) : keys ? String(file.key) : line(file)}\n`);
         }
       }),
     );
+}
+
+/** All files of the gateway that match, oldest first. */
+export async function* listed(
+  client: GatewayClient,
+  { group, prefix, type, since, until }: OptionValues<typeof filterOptions>,
+): AsyncGenerator<Record<string, unknown>, void, undefined> {
+  const query = { group, 'name-prefix': prefix, type, since, until };
+  for (let after: unknown = ''; typeof after === 'string'; ) {
+    const page = await client.list({ ...query, after });
+    yield* page.files as Record<string, unknown>[];
+    after = page.next;
+  }
 }
 
 function line({ key, size, stagedAt, name }: Record<string, unknown>): string {
@@ -119,29 +137,62 @@ async function write(text: string): Promise<void> {
   if (!process.stdout.write(text)) await once(process.stdout, 'drain');
 }
 
-/** Deletes every file that is named, whatever becomes of the others. */
+const removeOptions = {
+  ...clientOptions,
+  ...flags({ group: option.text('', 'delete all files of this affinity group', { short: 'g' }) }),
+};
+
+const REMOVE_HELP = `
+A group needs an API key with the scopes "list" and "delete".
+
+Examples:
+  stevedore rm KEY KEY
+  stevedore rm --group album-7`;
+
+/** Deletes every file that is named, whatever becomes of the others; or a group. */
 export function remove(command: Command): void {
-  addOptions(command, clientOptions).action((ids: string[]) =>
-    withClient(command, clientOptions, async (client) => {
-      for (const id of ids) {
-        try {
-          await client.delete(id);
-        } catch (error) {
-          process.stderr.write(`${id}: ${explain(error)}\n`);
-          process.exitCode = EXIT_FAILED;
-          if (!(error instanceof UsageError) && endsAll(error)) break;
-        }
+  addOptions(command, removeOptions)
+    .addHelpText('after', REMOVE_HELP)
+    .action((ids: string[]) => {
+      const { group } = optionsOf(command, removeOptions);
+      if ((ids.length === 0) === (group === '')) {
+        throw new UsageError('name either files, or a group with --group');
       }
-    }),
-  );
+      return withClient(command, removeOptions, (client) =>
+        group === '' ? removeEach(client, ids) : removeGroup(client, group),
+      );
+    });
 }
 
-async function withClient(
+async function removeEach(client: GatewayClient, ids: readonly string[]): Promise<void> {
+  for (const id of ids) {
+    try {
+      await client.delete(id);
+    } catch (error) {
+      process.stderr.write(`${id}: ${explain(error)}\n`);
+      process.exitCode = EXIT_FAILED;
+      if (!(error instanceof UsageError) && endsAll(error)) break;
+    }
+  }
+}
+
+async function removeGroup(client: GatewayClient, group: string): Promise<void> {
+  let files = 0;
+  for (let after: unknown = ''; typeof after === 'string'; ) {
+    const { deleted, next } = await client.deleteListed({ group, after });
+    files += Number(deleted);
+    after = next;
+  }
+  process.stderr.write(`deleted ${files} ${files === 1 ? 'file' : 'files'}\n`);
+}
+
+export async function withClient(
   command: Command,
   table: OptionTable & typeof clientOptions,
   work: (client: GatewayClient) => Promise<void>,
+  connections = 1,
 ): Promise<void> {
-  const client = new GatewayClient(optionsOf(command, table));
+  const client = new GatewayClient(optionsOf(command, table), connections);
   try {
     await work(client);
   } finally {

@@ -93,6 +93,17 @@ export class GatewayClient implements AsyncDisposable {
     return this.#json(await this.#request('GET', `/files?${new URLSearchParams(query)}`));
   }
 
+  /** What `list` has, as a ZIP. */
+  async zip(query: Readonly<Record<string, string>>): Promise<Readable> {
+    const parameters = new URLSearchParams({ ...query, format: 'zip' });
+    return (await this.#request('GET', `/files?${parameters}`)).body;
+  }
+
+  /** Deletes the files of a group, a page of them; resolves with `deleted` and `next`. */
+  async deleteListed(query: Readonly<Record<string, string>>): Promise<Record<string, unknown>> {
+    return this.#json(await this.#request('DELETE', `/files?${new URLSearchParams(query)}`));
+  }
+
   async delete(id: string): Promise<void> {
     await (await this.#request('DELETE', pathOf(id))).body.dump();
   }

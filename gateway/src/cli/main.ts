@@ -84,9 +84,19 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     summary: 'upload files and directories',
     load: async () => (await import('./put.js')).configure,
   },
+  import: {
+    usage: 'import [directory]',
+    summary: 'take over files from a directory or from FastDFS, and list their keys',
+    load: async () => (await import('./import.js')).configure,
+  },
+  export: {
+    usage: 'export <target>',
+    summary: 'write files into a directory or a tar archive',
+    load: async () => (await import('./export.js')).configure,
+  },
   get: {
-    usage: 'get <id>',
-    summary: 'download a file by key or FastDFS id',
+    usage: 'get [id]',
+    summary: 'download a file by key or FastDFS id, or a group of files as a ZIP',
     load: async () => (await import('./file-commands.js')).get,
   },
   ls: {
@@ -100,8 +110,8 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     load: async () => (await import('./file-commands.js')).stat,
   },
   rm: {
-    usage: 'rm <id...>',
-    summary: 'delete files by key or FastDFS id',
+    usage: 'rm [id...]',
+    summary: 'delete files by key or FastDFS id, or a group of files',
     load: async () => (await import('./file-commands.js')).remove,
   },
 };
@@ -123,8 +133,8 @@ Examples:
   stevedore get KEY -o photo.jpg                 download by key or by FastDFS id
   curl --data-binary @photo.jpg -H 'X-Filename: photo.jpg' http://127.0.0.1:8080/files
 
-"stevedore COMMAND --help" explains one command. put, get, ls, stat and rm find the gateway and
-its API key in the environment: STEVEDORE_URL, STEVEDORE_API_KEY.
+"stevedore COMMAND --help" explains one command. put, import, export, get, ls, stat and
+rm find the gateway and its API key in the environment: STEVEDORE_URL, STEVEDORE_API_KEY.
 Exit codes: 0 done, 1 failed, 2 wrong usage.`;
 
 async function main(argv: readonly string[]): Promise<void> {

@@ -1,8 +1,7 @@
-import { createReadStream } from 'node:fs';
-import { opendir, stat } from 'node:fs/promises';
-import { basename, extname, join, resolve } from 'node:path';
+import { extname } from 'node:path';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { crc32 } from 'node:zlib';
 import { DEFAULT_TYPE } from '@stevedore/middleware/core';
 import { formatBytes } from '@stevedore/options';
 import { lookup } from 'mime-types';
@@ -12,10 +11,35 @@ import type { Progress } from './progress.js';
 import type { PutJournal } from './put-journal.js';
 
 /**
- * One run of `put`. It sends every file below the paths, or skips it if the journal has a key for
- * it and the gateway still has that file. If nothing else can succeed, it stops early and counts
- * what was not sent.
+ * One run of `put` or `import`. It sends every file of a source, or skips it if the journal has a
+ * key for it and the gateway still has that file. A file that was sent counts once the gateway
+ * answers with the CRC-32 of the bytes that were read. If nothing else can succeed, the run stops
+ * early and counts what was not sent.
  */
+
+/** A file to be sent. */
+export interface SourceFile {
+  /** What messages call it. */
+  readonly path: string;
+  /** What the journal remembers it by. */
+  readonly identity: string;
+  /** Name to store it under. */
+  readonly name: string;
+  readonly size: number;
+  /** Changes whenever the file does. */
+  readonly state: string;
+  /** If it is known before the bytes are. */
+  readonly crc32?: number;
+  open(): Readable | Promise<Readable>;
+}
+
+export interface SourceFailure {
+  readonly path: string;
+  readonly error: unknown;
+}
+
+/** Pulled by several at once. */
+export type Source = AsyncGenerator<SourceFile | SourceFailure, void, undefined>;
 
 export type Receipt = Readonly<Record<string, unknown>>;
 
@@ -29,7 +53,7 @@ export interface PutRunOptions {
   readonly concurrency: number;
   /** Bytes of all files, for the bar. */
   readonly totalBytes: number;
-  readonly onReceipt: (receipt: Receipt, isSkipped: boolean) => void;
+  readonly onReceipt: (receipt: Receipt, file: SourceFile, isSkipped: boolean) => void;
 }
 
 /** A gateway that limits requests names a short time, one that is out of room a long one. */
@@ -54,8 +78,7 @@ export class PutRun {
   }
 
   /** True if the gateway has every file. */
-  async putAll(paths: readonly string[]): Promise<boolean> {
-    const files = localFiles(paths);
+  async putAll(files: Source): Promise<boolean> {
     const worker = async (): Promise<void> => {
       for await (const file of files) await this.#take(file);
     };
@@ -76,7 +99,7 @@ export class PutRun {
     return (this.#storedFiles === 0 ? others : [stored, ...others]).join('; ');
   }
 
-  async #take(file: LocalFile | LocalFailure): Promise<void> {
+  async #take(file: SourceFile | SourceFailure): Promise<void> {
     if ('error' in file) {
       this.#fail(file.path, file.error);
     } else if (this.#isOver) {
@@ -90,26 +113,26 @@ export class PutRun {
     }
   }
 
-  async #put(file: LocalFile): Promise<void> {
+  async #put(file: SourceFile): Promise<void> {
     const { onReceipt } = this.#options;
     const known = await this.#known(file);
     if (known) {
       this.#skippedFiles += 1;
       this.#advance(file.size);
-      onReceipt(known, true);
+      onReceipt(known, file, true);
       return;
     }
     const receipt = await this.#send(file);
     this.#storedFiles += 1;
     this.#storedBytes += file.size;
-    onReceipt(receipt, false);
+    onReceipt(receipt, file, false);
   }
 
   /** What the gateway has of this very file. */
-  async #known({ path, name, size, state }: LocalFile): Promise<Receipt | undefined> {
+  async #known({ identity, name, size, state }: SourceFile): Promise<Receipt | undefined> {
     const { client, group = '' } = this.#options;
     if (!this.#checksGateway) return undefined;
-    const entry = this.#remembering((journal) => journal.find(resolve(path)));
+    const entry = this.#remembering((journal) => journal.find(identity));
     const isSame = entry?.state === state && entry.name === name && entry.affinityGroup === group;
     if (!isSame) return undefined;
     try {
@@ -127,14 +150,12 @@ export class PutRun {
     }
   }
 
-  async #send(file: LocalFile): Promise<Receipt> {
-    const { path, name, state } = file;
+  async #send(file: SourceFile): Promise<Receipt> {
+    const { identity, name, state } = file;
     const { group: affinityGroup = '' } = this.#options;
     const receipt = await this.#patiently(() => this.#sendOnce(file));
     const key = String(receipt.key);
-    this.#remembering((journal) =>
-      journal.record(resolve(path), { state, name, affinityGroup, key }),
-    );
+    this.#remembering((journal) => journal.record(identity, { state, name, affinityGroup, key }));
     return receipt;
   }
 
@@ -149,28 +170,45 @@ export class PutRun {
     }
   }
 
-  async #sendOnce({ path, name, size }: LocalFile): Promise<Receipt> {
+  async #sendOnce(file: SourceFile): Promise<Receipt> {
     const { client, group } = this.#options;
+    const { path, name, size } = file;
     let sentBytes = 0;
-    const advance = (bytes: number): void => {
-      sentBytes += bytes;
-      this.#advance(bytes);
+    let sum = 0;
+    const advance = (chunk: Buffer): void => {
+      sum = crc32(chunk, sum);
+      sentBytes += chunk.length;
+      this.#advance(chunk.length);
     };
-    const source = createReadStream(path);
+    const source = await openSource(file);
     const body = Readable.from(counted(source, advance), { objectMode: false });
     body.on('error', () => {});
     try {
       const type = lookup(extname(name)) || DEFAULT_TYPE;
-      return await client.put({ body, size, name, type, group });
+      const receipt = await client.put({ body, size, name, type, group });
+      await this.#check(receipt, file, sum);
+      return receipt;
     } catch (error) {
       this.#advance(-sentBytes);
-      // The end of a request ends its body too, but by no system call.
       const { errored } = source;
-      throw errored && 'syscall' in errored ? new UnreadableError(path, { cause: errored }) : error;
+      throw errored && isOwnFailure(errored)
+        ? new UnreadableError(path, { cause: errored })
+        : error;
     } finally {
       body.destroy();
       source.destroy();
     }
+  }
+
+  /** The gateway has the bytes that were read, and these are the file's. */
+  async #check(receipt: Receipt, { path, crc32: own }: SourceFile, sum: number): Promise<void> {
+    const isWrong = own !== undefined && own !== sum;
+    if (!isWrong && receipt.crc32 === sum.toString(16).padStart(8, '0')) return;
+    await this.#options.client.delete(String(receipt.key)).catch(() => {});
+    const cause = new Error(
+      isWrong ? 'its bytes do not have its CRC-32' : 'the gateway received other bytes',
+    );
+    throw new UnreadableError(path, { cause });
   }
 
   /** Retries while the gateway limits requests, when it says to. */
@@ -204,15 +242,29 @@ export class PutRun {
   }
 }
 
-/** The file on this disk could not be read; the gateway has nothing to do with it. */
+/** The file itself cannot be read or stored; others can. */
 class UnreadableError extends Error {}
+
+async function openSource(file: SourceFile): Promise<Readable> {
+  try {
+    const source = await file.open();
+    return source.on('error', () => {});
+  } catch (error) {
+    throw endsAll(error) ? error : new UnreadableError(file.path, { cause: error });
+  }
+}
+
+/** The end of a request ends its body too, but by no system call. */
+function isOwnFailure(error: Error): boolean {
+  return 'syscall' in error;
+}
 
 async function* counted(
   source: Readable,
-  advance: (bytes: number) => void,
+  advance: (chunk: Buffer) => void,
 ): AsyncGenerator<Buffer, void, undefined> {
   for await (const chunk of source) {
-    advance(chunk.length);
+    advance(chunk);
     yield chunk;
   }
 }
@@ -224,48 +276,4 @@ function endsRun(error: unknown): boolean {
 
 function count(files: number): string {
   return `${files} ${files === 1 ? 'file' : 'files'}`;
-}
-
-/** Files on this disk, as `put` finds them. */
-
-export interface LocalFile {
-  readonly path: string;
-  /** Name to store it under: of a file in a directory with the way to it. */
-  readonly name: string;
-  readonly size: number;
-  /** Changes whenever the file does: size, time of the last change, inode. */
-  readonly state: string;
-}
-
-export interface LocalFailure {
-  readonly path: string;
-  readonly error: unknown;
-}
-
-/** Files as they are, directories with all that is below them; links only where named. */
-export async function* localFiles(
-  paths: readonly string[],
-): AsyncGenerator<LocalFile | LocalFailure, void, undefined> {
-  for (const path of paths) yield* from(path, basename(join(path)));
-}
-
-async function* from(
-  path: string,
-  name: string,
-): AsyncGenerator<LocalFile | LocalFailure, void, undefined> {
-  try {
-    const found = await stat(path, { bigint: true });
-    if (!found.isDirectory()) {
-      if (!found.isFile()) throw new Error(`${path} is neither a file nor a directory`);
-      const { size, mtimeNs, ino } = found;
-      yield { path, name, size: Number(size), state: `${size} ${mtimeNs} ${ino}` };
-      return;
-    }
-    for await (const entry of await opendir(path)) {
-      if (!entry.isFile() && !entry.isDirectory()) continue;
-      yield* from(join(path, entry.name), name === '.' ? entry.name : `${name}/${entry.name}`);
-    }
-  } catch (error) {
-    yield { path, error };
-  }
 }

@@ -232,6 +232,29 @@ const listQuery = Object.fromEntries(
 );
 const nothing = { description: 'no body', headers: always, type: 'null' };
 
+const known = json(
+  'the file; with `once` all files of the upload, or none; with neither a page of files',
+  {
+    anyOf: [
+      { $ref: 'Receipt#' },
+      { type: 'array', items: { $ref: 'Receipt#' } },
+      {
+        type: 'object',
+        properties: { files: { type: 'array', items: { $ref: 'Receipt#' } }, next: text },
+        required: ['files'],
+      },
+    ],
+  },
+  {
+    'Content-Disposition': { ...text, description: 'with format=zip' },
+    'X-Content-Type-Options': text,
+  },
+);
+const found = {
+  ...known,
+  content: { ...(known.content as Schema), 'application/zip': bytes['*/*'] },
+};
+
 const described: Readonly<Record<string, FastifySchema & Schema>> = {
   'POST /files': upload('upload', 'Store files'),
   [POLICY_UPLOAD]: upload('uploadUnderPolicy', 'Store files under a policy'),
@@ -255,38 +278,37 @@ const described: Readonly<Record<string, FastifySchema & Schema>> = {
           description: 'uploads no older than that',
         },
         ...listQuery,
+        format: {
+          ...text,
+          enum: ['json', 'zip'],
+          description: 'of a listing; zip: the files themselves, all pages of them',
+        },
       },
     },
-    response: {
-      200: json(
-        'the file; with `once` all files of the upload, or none; with neither a page of files',
-        {
-          anyOf: [
-            { $ref: 'Receipt#' },
-            { type: 'array', items: { $ref: 'Receipt#' } },
-            {
-              type: 'object',
-              properties: { files: { type: 'array', items: { $ref: 'Receipt#' } }, next: text },
-              required: ['files'],
-            },
-          ],
-        },
-        { 'X-Content-Type-Options': text },
-      ),
-      ...problems,
-    },
+    response: { 200: found, ...problems },
   },
   'DELETE /files': {
     operationId: 'removeByEither',
-    summary: 'Delete a file by its key or its FastDFS id',
+    summary: 'Delete a file by its key or its FastDFS id, or a page of the files of a group',
     tags: ['files'],
     security: withKey,
     querystring: {
       type: 'object',
-      properties: { id: { ...text, description: 'a key or a FastDFS id' } },
-      required: ['id'],
+      properties: { id: { ...text, description: 'a key or a FastDFS id' }, ...listQuery },
     },
-    response: { 204: nothing, ...problems },
+    response: {
+      200: json(
+        'with a group: how many files were deleted, and where to go on if there may be more',
+        {
+          type: 'object',
+          properties: { deleted: { type: 'integer' }, next: text },
+          required: ['deleted'],
+        },
+        { 'X-Content-Type-Options': text },
+      ),
+      204: nothing,
+      ...problems,
+    },
   },
   'GET /files/:key': download('download', 'A file by its key', key),
   'GET /files/:key/:filename': download('downloadNamed', 'A file by its key', keyAndName),

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import type { ListOptions, StoredFile } from '@stevedore/client';
+import type { StoredFile } from '@stevedore/client';
 import {
   cacheControl,
   checkKey,
@@ -18,6 +18,7 @@ import type { AskedBy, ReadGrant } from '../access/access.js';
 import type { ReadyAnswers } from '../http/ready-answers.js';
 import { type Answering, answeringWith, type Call, route } from '../http/route.js';
 import { POLICY_UPLOAD } from '../openapi/operations.js';
+import { list, removeListed } from './listing.js';
 import { peerRoutes } from './peers.js';
 import { beginUpload, resumableRoutes, type UploadRoutes } from './resumable.js';
 
@@ -170,6 +171,7 @@ function noId(): ProblemError {
 function uploadRoutes(app: FastifyInstance, routes: FileRoutes, answering: Answering): void {
   const find = answering(finding(routes));
   const remove = answering(async (request) => {
+    if ((request as AskedBy).query.id === undefined) return removeListed(request, routes);
     const id = idOf(request);
     if (id.includes('/')) await routes.access.removeId(request as AskedBy);
     else await routes.access.remove(request as AskedBy);
@@ -184,15 +186,13 @@ function uploadRoutes(app: FastifyInstance, routes: FileRoutes, answering: Answe
 }
 
 /** `GET /files?id=ID` and `?once=MARK`: what is known of files, and not their bytes. */
-function finding({ files, access }: FileRoutes): Call {
+function finding(routes: FileRoutes): Call {
+  const { files, access } = routes;
   return async (request) => {
     const asked = request as AskedBy;
     const { headers, query } = asked;
     const { id: named, once, 'within-ms': within } = query;
-    if (once === undefined && named === undefined) {
-      await access.list(asked);
-      return files.list(request.raw, listOptions(query));
-    }
+    if (once === undefined && named === undefined) return list(request, routes);
     if (once === undefined) {
       const id = idOf(request);
       if (id.includes('/')) await access.infoId(asked);
@@ -207,35 +207,6 @@ function finding({ files, access }: FileRoutes): Call {
     const withinMs = within === undefined ? undefined : Number(within);
     return files.once(request.raw, `${scope} ${path}`, `once-${once}`, withinMs);
   };
-}
-
-/** Throws `invalid_option`. */
-function listOptions(query: AskedBy['query']): ListOptions {
-  const text = (name: string): string | undefined => {
-    const value = query[name];
-    if (value === undefined || typeof value === 'string') return value || undefined;
-    throw new ProblemError('invalid_option', `${name} is given twice.`);
-  };
-  const number = (name: string): number | undefined => {
-    const value = text(name);
-    if (value === undefined) return undefined;
-    if (/^\d{1,15}$/.test(value)) return Number(value);
-    throw new ProblemError('invalid_option', `${name} is a whole number.`);
-  };
-  const date = (name: string): Date | undefined => {
-    const value = text(name);
-    if (value === undefined) return undefined;
-    if (!Number.isNaN(Date.parse(value))) return new Date(value);
-    throw new ProblemError('invalid_option', `${name} is a time in ISO 8601.`);
-  };
-  const options = {
-    ...{ group: text('group'), namePrefix: text('name-prefix'), type: text('type') },
-    ...{ since: date('since'), until: date('until') },
-    ...{ minSize: number('min-size'), maxSize: number('max-size') },
-    ...{ after: text('after'), limit: number('limit') },
-  };
-  const given = Object.entries(options).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(given) as ListOptions;
 }
 
 function idOf(request: FastifyRequest): string {

@@ -231,6 +231,11 @@ export class Files {
     return this.#told(method, { files: shown, ...(next === undefined ? {} : { next }) });
   }
 
+  /** 200 with a value as JSON. */
+  answer(value: unknown): Answer {
+    return json(200, value, 'no-store');
+  }
+
   #told(method: string | undefined, value: unknown): Answer {
     const { content, ...head } = json(200, value, 'no-cache');
     return method === 'HEAD' ? head : { ...head, content };

@@ -23,8 +23,13 @@ export {
 } from './files.js';
 export { MAX_RANGES, wanted } from './http/conditions.js';
 export { closeAfterReply, hasUnreadBody, Turns } from './http/connection.js';
-export { DEFAULT_TYPE, essence } from './http/content-headers.js';
-export { type Answer, cacheControl, type ResourcePolicy } from './http/file-answer.js';
+export { DEFAULT_TYPE, essence, formatDisposition } from './http/content-headers.js';
+export {
+  type Answer,
+  cacheControl,
+  type ResourcePolicy,
+  type SentContent,
+} from './http/file-answer.js';
 export { UnsentBytes, type UnsentStats } from './http/unsent-bytes.js';
 export {
   defaultTransferLimits,

@@ -45,12 +45,15 @@ export interface Presentation {
 
 export type ResourcePolicy = 'same-origin' | 'same-site' | 'cross-origin';
 
+/** Content that sends itself behind the head, and ends the response. */
+export type SentContent = Pick<PacedContent, 'send'>;
+
 export interface Answer {
   readonly status: number;
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
   /** Absent for HEAD, 204 and 304. */
-  readonly content?: Buffer | string | PacedContent;
+  readonly content?: Buffer | string | SentContent;
 }
 
 /** Rejects with the store's errors, `range_not_satisfiable` and `precondition_failed`. */

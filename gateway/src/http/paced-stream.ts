@@ -1,0 +1,30 @@
+import type { ServerResponse } from 'node:http';
+import type { Readable } from 'node:stream';
+import { pipeline } from 'node:stream';
+import type { SentContent, UnsentBytes } from '@stevedore/middleware/core';
+
+/**
+ * Sends a stream as an answer, at the pace of its client. A client that takes nothing counts among
+ * the stalled downloads, and is disconnected as they are. If the stream fails, the connection ends
+ * before the answer does, so that nobody takes a part for the whole.
+ */
+export class PacedStream implements SentContent {
+  readonly #stream: Readable;
+  readonly #unsent: UnsentBytes;
+
+  constructor(stream: Readable, unsent: UnsentBytes) {
+    this.#stream = stream.on('error', () => {});
+    this.#unsent = unsent;
+  }
+
+  send(response: ServerResponse): void {
+    const hold = this.#unsent.hold();
+    const end = (): void => void response.destroy();
+    this.#stream.on('pause', () => {
+      const bytes = response.writableLength;
+      hold.wait(bytes, { trim: () => bytes, end });
+    });
+    response.on('drain', () => hold.moved());
+    pipeline(this.#stream, response, () => hold.release());
+  }
+}

@@ -1,0 +1,166 @@
+import { Readable } from 'node:stream';
+import { type FileInfo, isStoreError, type ListOptions, type Store } from '@stevedore/client';
+import {
+  type Answer,
+  type Files,
+  formatDisposition,
+  ProblemError,
+} from '@stevedore/middleware/core';
+import { makeZip } from 'client-zip';
+import type { FastifyRequest } from 'fastify';
+import type { Access, AskedBy } from '../access/access.js';
+import { EntryNames } from '../entry-names.js';
+import { PacedStream } from '../http/paced-stream.js';
+
+/** `/files?group=…`: a listing, its files as a ZIP, and their deletion. */
+
+interface ListingRoutes {
+  readonly files: Files;
+  readonly access: Access;
+}
+
+/** A ZIP's directory is kept in memory until its end. */
+const MAX_ZIP_FILES = 50_000;
+const FILES_PER_PAGE = 10_000;
+const DELETIONS_AT_ONCE = 16;
+
+/** GET and HEAD. */
+export async function list(
+  request: FastifyRequest,
+  { files, access }: ListingRoutes,
+): Promise<Answer> {
+  const asked = request as AskedBy;
+  await access.list(asked);
+  const options = listOptions(asked.query);
+  const { format } = asked.query;
+  if (format === undefined || format === 'json') return files.list(request.raw, options);
+  if (format !== 'zip') throw new ProblemError('invalid_option', 'format is json or zip.');
+  await access.info(asked);
+  return zip(request, files, options);
+}
+
+/** All files that the listing has, without its pages. They are read while they are sent. */
+async function zip(
+  { method }: FastifyRequest,
+  { store, unsent }: Files,
+  options: ListOptions,
+): Promise<Answer> {
+  const listed = await allListed(store, options);
+  const headers = {
+    'content-type': 'application/zip',
+    'content-disposition': formatDisposition('attachment', `${options.group ?? 'files'}.zip`),
+    'cache-control': 'private, no-store',
+    'x-content-type-options': 'nosniff',
+  };
+  if (method === 'HEAD') return { status: 200, headers };
+  const stream = Readable.fromWeb(makeZip(entriesOf(store, listed)) as never);
+  const content = new PacedStream(stream, unsent);
+  return { status: 200, headers, content };
+}
+
+type Listed = Pick<FileInfo, 'key' | 'name' | 'size' | 'stagedAt'>;
+
+/** Rejects with `too_many_files`, and `not_found` where there is none. */
+async function allListed(store: Store, options: ListOptions): Promise<Listed[]> {
+  const all: Listed[] = [];
+  for (let after = options.after; ; ) {
+    const page = await store.list({
+      ...options,
+      limit: FILES_PER_PAGE,
+      ...(after === undefined ? {} : { after }),
+    });
+    for (const { key, name, size, stagedAt } of page.files) all.push({ key, name, size, stagedAt });
+    if (all.length > MAX_ZIP_FILES) {
+      const message = `A ZIP has at most ${MAX_ZIP_FILES} files; ask for fewer with since and until.`;
+      throw new ProblemError('too_many_files', message);
+    }
+    after = page.next;
+    if (after === undefined) break;
+  }
+  if (all.length === 0) throw new ProblemError('not_found', 'No file matches.');
+  return all;
+}
+
+async function* entriesOf(store: Store, listed: readonly Listed[]) {
+  const names = new EntryNames();
+  for (const { key, name, size, stagedAt } of listed) {
+    const content = await contentOf(store, key);
+    if (!content) continue;
+    yield { name: names.add(name, key), input: content, lastModified: stagedAt, size };
+  }
+}
+
+/** Undefined if the file was deleted since it was listed. */
+async function contentOf(store: Store, key: string): Promise<Buffer | Readable | undefined> {
+  try {
+    return await (await store.get(key)).content();
+  } catch (error) {
+    if (isStoreError(error) && error.code === 'not_found') return undefined;
+    throw error;
+  }
+}
+
+/**
+ * DELETE of a group's files, a page at a time. The answer has their number and, if there may be
+ * more, `next`; the same request again goes on.
+ */
+export async function removeListed(
+  request: FastifyRequest,
+  { files, access }: ListingRoutes,
+): Promise<Answer> {
+  const asked = request as AskedBy;
+  await access.list(asked);
+  await access.remove(asked);
+  const options = listOptions(asked.query);
+  if (options.group === undefined) {
+    throw new ProblemError('bad_request', 'id or group names what is to be deleted.');
+  }
+  const { files: listed, next } = await files.store.list(options);
+  const queue = listed.values();
+  let deleted = 0;
+  const worker = async (): Promise<void> => {
+    for (const { key } of queue) if (await removed(files, key)) deleted += 1;
+  };
+  await Promise.all(Array.from({ length: DELETIONS_AT_ONCE }, worker));
+  return files.answer({ deleted, ...(next === undefined ? {} : { next }) });
+}
+
+/** False if it was deleted meanwhile. */
+async function removed(files: Files, key: string): Promise<boolean> {
+  try {
+    await files.remove(key);
+    return true;
+  } catch (error) {
+    if (isStoreError(error) && error.code === 'not_found') return false;
+    throw error;
+  }
+}
+
+/** Throws `invalid_option`. */
+function listOptions(query: AskedBy['query']): ListOptions {
+  const text = (name: string): string | undefined => {
+    const value = query[name];
+    if (value === undefined || typeof value === 'string') return value || undefined;
+    throw new ProblemError('invalid_option', `${name} is given twice.`);
+  };
+  const number = (name: string): number | undefined => {
+    const value = text(name);
+    if (value === undefined) return undefined;
+    if (/^\d{1,15}$/.test(value)) return Number(value);
+    throw new ProblemError('invalid_option', `${name} is a whole number.`);
+  };
+  const date = (name: string): Date | undefined => {
+    const value = text(name);
+    if (value === undefined) return undefined;
+    if (!Number.isNaN(Date.parse(value))) return new Date(value);
+    throw new ProblemError('invalid_option', `${name} is a time in ISO 8601.`);
+  };
+  const options = {
+    ...{ group: text('group'), namePrefix: text('name-prefix'), type: text('type') },
+    ...{ since: date('since'), until: date('until') },
+    ...{ minSize: number('min-size'), maxSize: number('max-size') },
+    ...{ after: text('after'), limit: number('limit') },
+  };
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(given) as ListOptions;
+}

@@ -1,0 +1,38 @@
+/** Files that were dropped on a page, with those in dropped folders. */
+
+export interface DroppedFile {
+  readonly file: File;
+  /** The way to it from the folder that was dropped: `holiday/day 1/a.jpg`. */
+  readonly path: string;
+}
+
+/**
+ * Call it in the handler of `drop`, before anything else is awaited: the browser forgets what was
+ * dropped when the handler returns.
+ */
+export async function droppedFiles(transfer: DataTransfer): Promise<DroppedFile[]> {
+  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry());
+  const files: DroppedFile[] = [];
+  for (const entry of entries) if (entry) await collect(entry, '', files);
+  return files;
+}
+
+async function collect(entry: FileSystemEntry, above: string, files: DroppedFile[]): Promise<void> {
+  const path = above + entry.name;
+  if (entry.isFile) {
+    const file = await new Promise<File>((resolve, reject) => {
+      (entry as FileSystemFileEntry).file(resolve, reject);
+    });
+    files.push({ file, path });
+    return;
+  }
+  const reader = (entry as FileSystemDirectoryEntry).createReader();
+  for (;;) {
+    // Some at a time, until there are none.
+    const some = await new Promise<FileSystemEntry[]>((resolve, reject) => {
+      reader.readEntries(resolve, reject);
+    });
+    if (some.length === 0) return;
+    for (const each of some) await collect(each, `${path}/`, files);
+  }
+}
