@@ -23,6 +23,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   disk: [],
   options: [],
   balance: [],
+  browser: [],
   cache: ['async'],
   map: ['disk'],
   wire: ['options', 'protocol'],

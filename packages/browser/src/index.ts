@@ -1,4 +1,9 @@
 export { type DroppedFile, droppedFiles } from './dropped-files.js';
 export { type UploadCode, UploadError } from './requests.js';
-export { type StoredFile, Upload, type UploadOptions, upload } from './upload.js';
-export { type AllProgress, UploadAll, type UploadAllOptions, uploadAll } from './upload-all.js';
+export { type StoredFile, type Upload, type UploadOptions, upload } from './upload.js';
+export {
+  type AllProgress,
+  type UploadAll,
+  type UploadAllOptions,
+  uploadAll,
+} from './upload-all.js';
