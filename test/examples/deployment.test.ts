@@ -1,0 +1,183 @@
+import { execFileSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { expect, test, vi } from 'vitest';
+import { parse, parseAllDocuments } from 'yaml';
+import { Running, run, temporaryDirectory } from '../cli/run.js';
+import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
+import { hasCommand, requirement } from '../support/requirements.js';
+
+/** The deployment files, as far as they go without an engine for containers. */
+
+const FOLDER = join(import.meta.dirname, '../../examples/deployment');
+const ROOT = join(FOLDER, '../..');
+const textOf = (name: string): string => readFileSync(join(FOLDER, name), 'utf8');
+
+interface Service {
+  readonly image: string;
+  readonly command?: readonly string[];
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly volumes?: readonly string[];
+  readonly depends_on?: readonly string[] | Readonly<Record<string, unknown>>;
+  readonly networks?: { readonly default: { readonly ipv4_address: string } };
+}
+
+const compose = parse(textOf('compose.yaml'), { merge: true }) as {
+  readonly services: Readonly<Record<string, Service>>;
+  readonly volumes: Readonly<Record<string, unknown>>;
+};
+const services = Object.entries(compose.services);
+
+test.skipIf(needsPostgres.missing)(
+  'the commands of compose.yaml, run as processes, serve one key at both gateways',
+  async () => {
+    const postgres = await PostgresServer.start();
+    // All of 127.0.0.0/8 is this machine: each service gets an address, with the ports of the file.
+    const addresses = new Map(services.map(([name], at) => [name, `127.28.0.${10 + at}`]));
+    const here = (name: string, text: string): string => {
+      let own = text.replace('0.0.0.0', addresses.get(name)!);
+      for (const [other, { networks }] of services) {
+        const fixed = networks?.default.ipv4_address;
+        if (fixed !== undefined) own = own.replaceAll(fixed, addresses.get(other)!);
+        own = own.replace(new RegExp(`\\b${other}:(?=\\d)`), `${addresses.get(other)}:`);
+      }
+      return own;
+    };
+    const folder = await temporaryDirectory();
+    const ran: string[] = [];
+    for (const [name, { command, environment }] of services) {
+      if (!command) continue;
+      const directory = join(folder, name);
+      mkdirSync(directory);
+      const args = command.map((word) => here(name, word.replace('/var/lib/stevedore', directory)));
+      const env = Object.fromEntries(
+        Object.keys(environment ?? {}).map((variable) => [variable, postgres.url]),
+      );
+      new Running(args, { env });
+      ran.push(name);
+    }
+    expect(ran).toEqual(['tracker', 'storage1', 'storage2', 'gateway1', 'gateway2']);
+    const [one, two] = ['gateway1', 'gateway2'].map((name) => `http://${addresses.get(name)}:8080`);
+    await vi.waitFor(
+      async () => {
+        for (const url of [one, two]) expect((await fetch(`${url}/health/ready`)).status).toBe(200);
+      },
+      { timeout: 30_000, interval: 200 },
+    );
+    const body = randomBytes(20_000);
+    const stored = await fetch(`${one}/files`, { method: 'POST', body });
+    expect(stored.status).toBe(201);
+    const { url } = (await stored.json()) as { readonly url: string };
+    const read = await fetch(two + url);
+    expect(Buffer.from(await read.arrayBuffer()).equals(body)).toBe(true);
+  },
+);
+
+test('compose.yaml mounts the volumes, waits for the services and passes the proxy that it has', () => {
+  for (const [, { volumes = [], depends_on: waits = [] }] of services) {
+    for (const volume of volumes) {
+      const [source = ''] = volume.split(':');
+      if (source.startsWith('.')) expect(readdirSync(FOLDER)).toContain(basename(source));
+      else expect(Object.keys(compose.volumes)).toContain(source);
+    }
+    const names = Array.isArray(waits) ? waits : Object.keys(waits);
+    for (const name of names) expect(Object.keys(compose.services)).toContain(name);
+  }
+  const proxy = compose.services.nginx!.networks!.default.ipv4_address;
+  const upstreams = [...textOf('nginx.conf').matchAll(/server (\w+):8080;/g)].map(
+    ([, name]) => name!,
+  );
+  expect(upstreams).toEqual(['gateway1', 'gateway2']);
+  for (const name of upstreams) expect(compose.services[name]!.command).toContain(proxy);
+});
+
+test('the Dockerfile copies and starts what there is', () => {
+  const text = textOf('Dockerfile');
+  const { packageManager, scripts } = JSON.parse(
+    readFileSync(join(ROOT, 'package.json'), 'utf8'),
+  ) as { readonly packageManager: string; readonly scripts: Readonly<Record<string, string>> };
+  for (const [used] of text.matchAll(/pnpm@[\d.]+/g)) expect(used).toBe(packageManager);
+  expect(text.match(/pnpm@[\d.]+/g)).toHaveLength(3);
+  expect(scripts[/ run (\w+)/.exec(text)![1]!]).toBeDefined();
+  const { bin } = JSON.parse(readFileSync(join(ROOT, 'gateway/package.json'), 'utf8')) as {
+    readonly bin: Readonly<Record<string, string>>;
+  };
+  expect(text).toContain(`/opt/stevedore/${bin.stevedore!.replace('./', '')}`);
+});
+
+const needsSystemd = requirement('systemd-analyze', () =>
+  hasCommand('systemd-analyze', '--version'),
+);
+
+test.skipIf(needsSystemd.missing)('systemd has nothing to say about the units', async () => {
+  const folder = await temporaryDirectory();
+  const units = readdirSync(join(FOLDER, 'systemd'));
+  expect(units).toHaveLength(3);
+  for (const unit of units) {
+    const text = textOf(`systemd/${unit}`);
+    const [, command = ''] = /^ExecStart=\/usr\/local\/bin\/stevedore (.+)$/m.exec(text) ?? [];
+    // An option that is wrong is found before a directory is made.
+    const { code, stderr } = await run([...command.split(' '), '--port', 'none']);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('port')]);
+    const path = join(folder, unit);
+    writeFileSync(path, text.replace('/usr/local/bin/stevedore', process.execPath));
+    const said = execFileSync('systemd-analyze', ['verify', '--man=no', path], { stdio: 'pipe' });
+    expect(said.toString()).toBe('');
+  }
+});
+
+const needsKubectl = requirement('kubectl', () => hasCommand('kubectl', 'version', '--client'));
+
+interface Resource {
+  readonly kind: string;
+  readonly metadata: { readonly name: string; readonly namespace?: string };
+  readonly data?: Readonly<Record<string, string>>;
+  // biome-ignore lint/suspicious/noExplicitAny: any resource of Kubernetes
+  readonly spec?: any;
+}
+
+test.skipIf(needsKubectl.missing)(
+  'kustomize builds the manifests, and they fit together',
+  async () => {
+    const built = execFileSync('kubectl', ['kustomize', join(FOLDER, 'kubernetes')], {
+      encoding: 'utf8',
+    });
+    const resources = parseAllDocuments(built).map((each) => each.toJS() as Resource);
+    const of = (kind: string) => resources.filter((each) => each.kind === kind);
+    const [set] = of('StatefulSet');
+    const pod = set!.spec.template;
+    const [container] = pod.spec.containers;
+    for (const { spec } of of('Service')) {
+      expect(pod.metadata.labels).toMatchObject(spec.selector);
+      for (const { targetPort } of spec.ports) {
+        expect(container.ports.map(({ name }: { name: string }) => name)).toContain(targetPort);
+      }
+    }
+    const names = resources.map(({ kind, metadata }) => `${kind} ${metadata.name}`);
+    expect(names).toContain(`Service ${set!.spec.serviceName}`);
+    for (const { configMapRef, secretRef } of container.envFrom) {
+      const name = configMapRef ? `ConfigMap ${configMapRef.name}` : `Secret ${secretRef.name}`;
+      expect(names).toContain(name);
+    }
+    const mounted = container.volumeMounts.map(({ name }: { name: string }) => name).sort();
+    const volumes = [...pod.spec.volumes, ...set!.spec.volumeClaimTemplates.map(metadataOf)];
+    expect(volumes.map(({ name }: { name: string }) => name).sort()).toEqual(mounted);
+    for (const { namespace } of resources
+      .filter((each) => each.kind !== 'Namespace')
+      .map(metadataOf)) {
+      expect(namespace).toBe('stevedore');
+    }
+    // The command accepts them all, but for a port that is none.
+    const variables = of('ConfigMap').flatMap(({ data }) => Object.entries(data ?? {}));
+    const { code, stderr } = await run([...container.args, '--port', 'none'], {
+      env: Object.fromEntries(variables),
+    });
+    expect([code, stderr]).toEqual([2, expect.stringContaining('port')]);
+    expect(variables.length).toBeGreaterThan(1);
+  },
+);
+
+function metadataOf({ metadata }: Resource) {
+  return metadata;
+}
