@@ -19,9 +19,11 @@ export interface AccessedRow {
   readonly isNew: boolean;
 }
 
+type Counted = { -readonly [Name in keyof AccessedRow]: AccessedRow[Name] };
+
 export class AccessedFiles {
   readonly #tiers: Tiers;
-  readonly #rows = new Map<string, AccessedRow>();
+  readonly #rows = new Map<string, Counted>();
 
   constructor(tiers: Tiers) {
     this.#tiers = tiers;
@@ -31,18 +33,17 @@ export class AccessedFiles {
   add(path: string, loadBytes: number, size: number, isNew: boolean): AccessedRow | undefined {
     const known = this.#rows.get(path);
     if (known) {
-      this.#rows.set(path, {
-        ...known,
-        size,
-        loadBytes: known.loadBytes + loadBytes,
-        accesses: known.accesses + 1,
-        isNew: known.isNew || isNew,
-      });
+      // Changed in place: every read of a small file comes by here.
+      known.size = size;
+      known.loadBytes += loadBytes;
+      known.accesses += 1;
+      known.isNew ||= isNew;
       return undefined;
     }
     const at = this.#tiers.locate(path);
     if (!at || this.#rows.size >= MAX_ACCESSED) return undefined;
-    const row: AccessedRow = { ...at, size, loadBytes, accesses: 1, isNew };
+    const { tier, name } = at;
+    const row: Counted = { tier, name, size, loadBytes, accesses: 1, isNew };
     this.#rows.set(path, row);
     return row;
   }
@@ -58,20 +59,41 @@ export class AccessedFiles {
       .map(([id, { size: sizeBytes, loadBytes }]) => ({ id, sizeBytes, loadBytes }));
   }
 
-  [Symbol.iterator](): IterableIterator<AccessedRow> {
-    return this.#rows.values();
+  [Symbol.iterator](): IterableIterator<[path: string, row: AccessedRow]> {
+    return this.#rows.entries();
   }
 }
 
 /** Which rows leave where their room is short: those that are asked for least. */
 
-/** Writes down how often rows were asked for. */
-export function heatRows(accessed: Iterable<AccessedRow>, nowMs: number): void {
-  for (const { tier, name, accesses } of accessed) {
-    const record = tier.records.find(name);
-    if (!record) continue;
-    const heat = heated(record.heat, nowMs, accesses);
-    if (heat > record.heat + LEAST_HEATING) tier.records.setHeat(name, heat);
+/** Writing the heat of a row costs as much as a small read of it. */
+const HEATED_PER_INTERVAL = 200;
+
+/**
+ * Records how often rows were asked for, a bounded number of rows an interval: those whose accesses
+ * have waited longest. Accesses of a row that waits are added up.
+ */
+export class RowHeat {
+  readonly #waiting = new Map<string, Pick<Counted, 'tier' | 'name' | 'accesses'>>();
+
+  ended(accessed: AccessedFiles, nowMs: number): void {
+    for (const [path, { tier, name, accesses }] of accessed) {
+      const known = this.#waiting.get(path);
+      if (known) known.accesses += accesses;
+      else if (this.#waiting.size < MAX_ACCESSED) {
+        this.#waiting.set(path, { tier, name, accesses });
+      }
+    }
+    let left = HEATED_PER_INTERVAL;
+    for (const [path, { tier, name, accesses }] of this.#waiting) {
+      if (left === 0) return;
+      left -= 1;
+      this.#waiting.delete(path);
+      const record = tier.records.find(name);
+      if (!record) continue;
+      const heat = heated(record.heat, nowMs, accesses);
+      if (heat > record.heat + LEAST_HEATING) tier.records.setHeat(name, heat);
+    }
   }
 }
 

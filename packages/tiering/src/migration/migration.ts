@@ -20,7 +20,7 @@ import { Place } from '../tiers/record-rows.js';
 import type { Records } from '../tiers/records.js';
 import type { Tier } from '../tiers/tier.js';
 import type { Tiers } from '../tiers/tiers.js';
-import { AccessedFiles, coldestRows, heatRows, LoadFigures } from './interval.js';
+import { AccessedFiles, coldestRows, LoadFigures, RowHeat } from './interval.js';
 import type { Audit } from './moves.js';
 import { type MoveTarget, PlannedMoves } from './moves.js';
 import type { OtherRoom, OwnRoom } from './rooms.js';
@@ -56,6 +56,7 @@ export class Migration {
   #decision: IntervalDecision<PanelState> | undefined;
   #hasMetadata = false;
   #accessed: AccessedFiles;
+  readonly #heat = new RowHeat();
   #isRecalling = false;
   #timer: NodeJS.Timeout | undefined;
   /** Others are asked for room, which may take longer than an interval. */
@@ -170,7 +171,7 @@ export class Migration {
     );
     this.#load.ended(served, alone, decision.forecast);
     this.#decision = decision;
-    heatRows(accessed, this.#parts.now());
+    this.#heat.ended(accessed, this.#parts.now());
     tiers.sliceRows?.endInterval();
     if (!this.#adapts) {
       this.#state = { ...decision.state, thresholdBytes: settings.thresholdBytes };
