@@ -4,19 +4,19 @@ import { asError } from '@stevedore/wire';
 import { formatRecord, type LogRecord, MAX_LINE_BYTES, parseRecord } from './log-record.js';
 
 /**
- * The log of all changes of a storage: files `binlog.000`, `binlog.001`, … of text
- * lines, appended to and never altered. A record is on the medium when `append`
- * resolves; records that wait together are written and synced together. A line
- * that a crash cut off was never acknowledged and is removed at the next start.
+  * The binlog records all changes of a storage: append-only files `binlog.000`, `binlog.001`,
+  * … of text lines. A record is durable when `append` resolves; records that wait for a running
+  * sync share the next one. An incomplete line after a crash was never acknowledged and is
+  * truncated at the next start.
  *
- * A place in the log is one number: the file's number times 2^32, plus the offset.
+  * A position is one number: the file's number times 2^32, plus the offset.
  */
 
 export type Position = number;
 
 const FILE = /^binlog\.(\d{3,6})$/;
 const FILE_SPAN = 2 ** 32;
-/** A file that has grown beyond it is followed by the next one. */
+/** When a file is this long, the next one begins. */
 const MAX_FILE_BYTES = 2 ** 30;
 /** Bytes of the binlog's end kept in memory for senders. */
 const RECENT_BYTES = 256 * 1024;

@@ -142,9 +142,9 @@ export class Peers implements Copiers {
   }
 
   /**
-   * Nobody who has a deletion sends its file any more, and everybody passes deletions on: what
-   * all members have acknowledged cannot bring a file back. A member without its first
-   * copy may still be sent files that are gone.
+    * A member that has a deletion no longer sends the file, and every member passes deletions
+    * on. So a file whose deletion all have acknowledged cannot come back. Before its first copy
+    * is complete, a member may still be sent deleted files, and keeps its tombstones.
    */
   #forgetDeletions(): void {
     const { members, tombstones, log } = this.#service.replication;
