@@ -48,8 +48,8 @@ export class ByteBoundedCache<Value> {
 }
 
 /**
-  * The storage's cache and its keys. The key of a file is its path; that of a slice is its
-  * trunk's path and its whole directory entry, so a forged slice id finds nothing.
+ * The storage's cache and its keys. The key of a file is its path; that of a slice is its
+ * trunk's path and its whole directory entry, so a forged slice id finds nothing.
  */
 
 export interface StorageCacheOptions {

@@ -1,8 +1,8 @@
 import { crc32 } from 'node:zlib';
 
 /**
-  * Records of the change journal, encoded and decoded; FORMAT.md has the tables. Paths are
-  * relative to the data directory, with forward slashes.
+ * Records of the change journal, encoded and decoded; FORMAT.md has the tables. Paths are
+ * relative to the data directory, with forward slashes.
  */
 
 export type JournalChange =

@@ -6,13 +6,13 @@ import { type RedoneChange, redoChanges } from './change-recovery.js';
 import type { FileBackend } from './file-backend.js';
 
 /**
-  * The write-ahead journal of one store path. A change that takes more than one step is
-  * recorded and synced before its first step, so that the next start can replay it after a
-  * power failure. Records that wait for a running sync share the next one.
+ * The write-ahead journal of one store path. A change that takes more than one step is
+ * recorded and synced before its first step, so that the next start can replay it after a
+ * power failure. Records that wait for a running sync share the next one.
  *
-  * A change that failed on its disk is unsettled. It is completed or rolled back before
-  * anything else happens to the file, so that replaying it at the next start cannot undo a
-  * change that was answered later.
+ * A change that failed on its disk is unsettled. It is completed or rolled back before
+ * anything else happens to the file, so that replaying it at the next start cannot undo a
+ * change that was answered later.
  */
 
 /** A longer journal is emptied as soon as no change is in flight. */
@@ -46,7 +46,7 @@ export class ChangeJournal {
   /** Where the next record goes. */
   #end = 0;
   #sequence = 1;
-  /** Records that failed to sync may lie behind the end. */
+  /** Records that failed to sync may follow the end. */
   #isDoubtful = false;
   /** Files with records in the journal. */
   readonly #paths = new Set<string>();

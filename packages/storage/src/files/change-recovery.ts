@@ -6,8 +6,8 @@ import type { FileBackend } from './file-backend.js';
 import { copyBytes } from './file-backend.js';
 
 /**
-  * Replays changes that a crash interrupted. Replaying is idempotent: the journal has every
-  * change of a file since the first one it contains.
+ * Replays changes that a crash interrupted. Replaying is idempotent: the journal has every
+ * change of a file since the first one it contains.
  */
 
 /** A replayed change, and the bytes it wrote. */

@@ -8,12 +8,12 @@ import type { Piece } from './incoming-file.js';
 import type { OpenFile } from './open-files.js';
 
 /**
-  * Appenders: files that can change. Changes to one file are made one at a time, and no file
-  * is opened for reading during one. Appends and extensions are applied in place. While
-  * somebody reads the file, anything else is applied to a copy that then takes the file's
-  * name, so that each reader gets the file as it was when it opened it. A change is in the
-  * journal before it is applied and durable before it is answered: after a crash it is
-  * applied completely or not at all.
+ * Appenders: files that can change. Changes to one file are made one at a time, and no file
+ * is opened for reading during one. Appends and extensions are applied in place. While
+ * somebody reads the file, anything else is applied to a copy that then takes the file's
+ * name, so that each reader gets the file as it was when it opened it. A change is in the
+ * journal before it is applied and durable before it is answered: after a crash it is
+ * applied completely or not at all.
  */
 
 /** What a change does: write the piece at `offset`, then set the file's size to `size`. */
@@ -100,8 +100,8 @@ export class ChangingFiles {
   }
 
   /**
-    * Makes a change. `plan` derives its effect from the current file: it throws to refuse the
-    * change, and returns undefined if there is nothing to do. Discards the piece in any case.
+   * Makes a change. `plan` derives its effect from the current file: it throws to refuse the
+   * change, and returns undefined if there is nothing to do. Discards the piece in any case.
    */
   async change(
     changing: ChangingFile,

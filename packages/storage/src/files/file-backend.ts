@@ -3,17 +3,17 @@ import { Status } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
 
 /**
-  * Where stored files and their metadata are. The path that a name stands for identifies the
-  * file, whether or not the backend keeps it there: files are on disk (files-on-disk.ts), or
-  * small ones are rows of a database (@stevedore/tiering).
+ * Where stored files and their metadata are. The path that a name stands for identifies the
+ * file, whether or not the backend keeps it there: files are on disk (files-on-disk.ts), or
+ * small ones are rows of a database (@stevedore/tiering).
  *
-  * Content is durable after `sync` of the open file, metadata when `setMetadata` resolves, and
-  * a creation, move, link or removal after `sync` of its path.
+ * Content is durable after `sync` of the open file, metadata when `setMetadata` resolves, and
+ * a creation, move, link or removal after `sync` of its path.
  */
 export interface FileBackend {
   /**
-    * Creates a file without a name. Until it gets one, it may use the path `temporary` on disk.
-    * `isWrittenOnce`: as in `Disk.create`.
+   * Creates a file without a name. Until it gets one, it may use the path `temporary` on disk.
+   * `isWrittenOnce`: as in `Disk.create`.
    */
   create(temporary: string, isWrittenOnce?: boolean): Promise<NewFile>;
   /** ENOENT if there is none; ELOOP for a link. */

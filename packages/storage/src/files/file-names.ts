@@ -17,8 +17,8 @@ import { filePath, isReservedName } from '../layout.js';
 import type { FileParts } from './file-parts.js';
 
 /**
-  * Names of stored files and their paths. Names are drawn until one is free, which stays
-  * reserved until its file exists.
+ * Names of stored files and their paths. Names are drawn until one is free, which stays
+ * reserved until its file exists.
  */
 
 /** An appender's name does not follow its size and CRC-32. */
@@ -123,15 +123,15 @@ export class FileNames {
 }
 
 /**
-  * The file that a request names. Only a store path, two directories and a plain base name
-  * pass, so no name leads out of the store paths.
+ * The file that a request names. Only a store path, two directories and a plain base name
+ * pass, so no name leads out of the store paths.
  */
 
 const SHAPE = /^M[0-9A-F]{2}\/[0-9A-F]{2}\/[0-9A-F]{2}\/[^/]+$/;
 
 /**
-  * Status 22 for another group, a malformed name or an unknown store path; status 2 for a
-  * name that no file here can have.
+ * Status 22 for another group, a malformed name or an unknown store path; status 2 for a
+ * name that no file here can have.
  */
 export function parseRequestedName(
   request: FileName,

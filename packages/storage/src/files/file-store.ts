@@ -8,8 +8,8 @@ import { IncomingFile } from './incoming-file.js';
 import { SeveralSteps } from './several-steps.js';
 
 /**
-  * The stored files, by name. A file becomes visible complete, durable and under a unique
-  * name, or not at all. After that, only appenders change.
+ * The stored files, by name. A file becomes visible complete, durable and under a unique
+ * name, or not at all. After that, only appenders change.
  */
 
 export interface NewFile {
@@ -77,9 +77,9 @@ export class FileStore {
   }
 
   /**
-    * Receives another member's file under its given name and replaces a file of that name.
-    * `change` is called under the file's lock, once all bytes have arrived; if it returns
-    * undefined, the received bytes are discarded.
+   * Receives another member's file under its given name and replaces a file of that name.
+   * `change` is called under the file's lock, once all bytes have arrived; if it returns
+   * undefined, the received bytes are discarded.
    */
   async receive(
     id: FileId,
@@ -159,8 +159,8 @@ export class FileStore {
   }
 
   /**
-    * Turns an appender into a normal file: a new name in the same directory with the same
-    * tail, the present time, and the given size and CRC-32. Its metadata moves with it.
+   * Turns an appender into a normal file: a new name in the same directory with the same
+   * tail, the present time, and the given size and CRC-32. Its metadata moves with it.
    */
   async rename(from: FileId, content: Content, source: string, change: Change): Promise<FileId> {
     const fromPath = this.pathOf(from);
@@ -195,8 +195,8 @@ export class FileStore {
   }
 
   /**
-    * Durably removes a file and its companions; status 2 if there is none. `keep` is called
-    * under the file's lock and can prevent the removal.
+   * Durably removes a file and its companions; status 2 if there is none. `keep` is called
+   * under the file's lock and can prevent the removal.
    */
   remove(
     id: FileId,
@@ -266,8 +266,8 @@ export class FileStore {
   }
 
   /**
-    * Makes a file visible. It and its binlog record are durable when this resolves; a failure
-    * is rolled back. A record of a missing file does no harm.
+   * Makes a file visible. It and its binlog record are durable when this resolves; a failure
+   * is rolled back. A record of a missing file does no harm.
    */
   async #appear(
     path: string,

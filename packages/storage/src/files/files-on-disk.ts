@@ -119,8 +119,8 @@ export async function newFileOnDisk(
 }
 
 /**
-  * Shares the syncs of a directory, as many clients store files in the same one. A running
-  * sync may miss later changes, so a later request waits for the next sync.
+ * Shares the syncs of a directory, as many clients store files in the same one. A running
+ * sync may miss later changes, so a later request waits for the next sync.
  */
 export class SharedSyncs {
   readonly #sync: (path: string) => Promise<void>;

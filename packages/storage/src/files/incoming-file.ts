@@ -8,8 +8,8 @@ import { copyBytes } from './file-backend.js';
 import { newFileOnDisk } from './files-on-disk.js';
 
 /**
-  * Bytes to write between syncs. Syncing a large file only at its end would make every other
-  * sync on the same disk wait for all of its bytes.
+ * Bytes to write between syncs. Syncing a large file only at its end would make every other
+ * sync on the same disk wait for all of its bytes.
  */
 const SYNC_EVERY_BYTES = 4 * 2 ** 20;
 
@@ -17,8 +17,8 @@ const SYNC_EVERY_BYTES = 4 * 2 ** 20;
 export const MEMORY_BYTES = 64 * 1024;
 
 /**
-  * A file that is being received: a small one in memory until it is finished, a larger one
-  * under a temporary name. End with `moveTo`, or with `discard`, which leaves nothing.
+ * A file that is being received: a small one in memory until it is finished, a larger one
+ * under a temporary name. End with `moveTo`, or with `discard`, which leaves nothing.
  */
 export class IncomingFile {
   readonly #create: (isWrittenOnce: boolean) => Promise<NewFile>;
@@ -129,9 +129,9 @@ export class IncomingFile {
 }
 
 /**
-  * Bytes for an existing file. They are received completely before the file is touched, so a
-  * client that disconnects halfway changes nothing: in memory if they are few, else in a
-  * temporary file.
+ * Bytes for an existing file. They are received completely before the file is touched, so a
+ * client that disconnects halfway changes nothing: in memory if they are few, else in a
+ * temporary file.
  */
 
 export interface Piece {

@@ -11,8 +11,8 @@ import type { FileBackend, StoredMetadata } from './file-backend.js';
 import type { FileLocks } from './store-paths.js';
 
 /**
-  * Metadata of files: the wire text, sorted by the bytes of the names. It is always replaced
-  * as a whole, and durable before the request is answered.
+ * Metadata of files: the wire text, sorted by the bytes of the names. It is always replaced
+ * as a whole, and durable before the request is answered.
  */
 
 /** A file and its name. */
@@ -70,9 +70,9 @@ export class MetadataStore {
   }
 
   /**
-    * Takes over another member's metadata, or its removal, unless the metadata here is newer and
-    * `countsMore` is false. The file itself may come later. Status 2 if there is nothing to
-    * remove.
+   * Takes over another member's metadata, or its removal, unless the metadata here is newer and
+   * `countsMore` is false. The file itself may come later. Status 2 if there is nothing to
+   * remove.
    */
   receive(
     { path, name }: DescribedFile,

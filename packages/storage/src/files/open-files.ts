@@ -5,11 +5,11 @@ import { codeOf, StatusError } from '@stevedore/wire';
 import type { FileBackend, ReadableFile } from './file-backend.js';
 
 /**
-  * Files open for reading; readers of the same file share its descriptor. An idle file stays
-  * open for the next reader, up to `maxIdleFiles` of them. Whenever the system runs out of
-  * descriptors, half of the idle files are closed, and their number stays the limit. Files in
-  * use are at most as many as connections. The result of `stat` is kept, so every change of a
-  * file must call `forget`. Links are resolved at every opening, as their target may be gone.
+ * Files open for reading; readers of the same file share its descriptor. An idle file stays
+ * open for the next reader, up to `maxIdleFiles` of them. Whenever the system runs out of
+ * descriptors, half of the idle files are closed, and their number stays the limit. Files in
+ * use are at most as many as connections. The result of `stat` is kept, so every change of a
+ * file must call `forget`. Links are resolved at every opening, as their target may be gone.
  */
 
 export interface OpenFile {
@@ -83,8 +83,8 @@ export class OpenFiles {
   }
 
   /**
-    * Call it when a file was created, removed or changed, before that is answered, so that
-    * later readers see its new state.
+   * Call it when a file was created, removed or changed, before that is answered, so that
+   * later readers see its new state.
    */
   forget(path: string): void {
     this.#onForget(path);

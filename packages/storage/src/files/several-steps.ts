@@ -6,9 +6,9 @@ import type { FileParts } from './file-parts.js';
 import { foreseen } from './open-files.js';
 
 /**
-  * Moves or removes a file together with its companions. As that takes several disk
-  * operations, the journal records it first: after a power failure it has happened completely
-  * or not at all. Callers hold the file's lock.
+ * Moves or removes a file together with its companions. As that takes several disk
+ * operations, the journal records it first: after a power failure it has happened completely
+ * or not at all. Callers hold the file's lock.
  */
 export class SeveralSteps {
   readonly #parts: FileParts;
@@ -48,8 +48,8 @@ export class SeveralSteps {
   }
 
   /**
-    * Durably removes a file and its companions; status 2 if there is none. `note` writes the
-    * binlog record.
+   * Durably removes a file and its companions; status 2 if there is none. `note` writes the
+   * binlog record.
    */
   async remove(path: string, note: (hasMetadata: boolean) => Promise<void>): Promise<void> {
     const { backend, files, settings, storePaths } = this.#parts;

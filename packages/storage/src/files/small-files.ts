@@ -17,9 +17,9 @@ import type { FileStore } from './file-store.js';
 import type { OpenFiles } from './open-files.js';
 
 /**
-  * Reads whole small files and slices through the cache. Every creation, change and removal of
-  * a file calls `OpenFiles.forget` before it is answered, which also evicts it here: no later
-  * read gets stale bytes. Links are never cached, as deleting their target does not evict them.
+ * Reads whole small files and slices through the cache. Every creation, change and removal of
+ * a file calls `OpenFiles.forget` before it is answered, which also evicts it here: no later
+ * read gets stale bytes. Links are never cached, as deleting their target does not evict them.
  */
 
 /** Larger files are streamed, whatever the size of the cache. */
@@ -52,8 +52,8 @@ export class SmallFiles {
   }
 
   /**
-    * All bytes of the file, synchronously if they are in memory; undefined if it is not small.
-    * Status 2 if there is none.
+   * All bytes of the file, synchronously if they are in memory; undefined if it is not small.
+   * Status 2 if there is none.
    */
   read(id: FileId): Buffer | undefined | Promise<Buffer | undefined> {
     const { store, cache, slices } = this.#parts;

@@ -11,8 +11,8 @@ import type { FileBackend } from './file-backend.js';
 const SPACE_VALID_MS = 1000;
 
 /**
-  * One store path: its journal, directories and space. Directories are made when first needed,
-  * and durable before a file in them is answered.
+ * One store path: its journal, directories and space. Directories are made when first needed,
+ * and durable before a file in them is answered.
  */
 export class StorePath {
   readonly path: string;
@@ -39,8 +39,8 @@ export class StorePath {
   }
 
   /**
-    * Makes the directories, replays the journal, removes temporary files of earlier runs, and
-    * checks that files can be written.
+   * Makes the directories, replays the journal, removes temporary files of earlier runs, and
+   * checks that files can be written.
    */
   async prepare(backend: FileBackend): Promise<void> {
     const temporary = temporaryDirectory(this.path);
@@ -147,8 +147,8 @@ export class StorePaths {
   }
 
   /**
-    * The store path for an upload of this size: the requested one, or the next with space.
-    * Status 22 if there is no such path, 28 if there is no space.
+   * The store path for an upload of this size: the requested one, or the next with space.
+   * Status 22 if there is no such path, 28 if there is no space.
    */
   async roomFor(bytes: number, asked: number): Promise<{ index: number; storePath: StorePath }> {
     const isAny = asked === ANY_STORE_PATH;
@@ -174,8 +174,8 @@ export class StorePaths {
 }
 
 /**
-  * One lock per file. Each holder finds the file settled; if the disk still fails, it gets the
-  * disk's error instead.
+ * One lock per file. Each holder finds the file settled; if the disk still fails, it gets the
+ * disk's error instead.
  */
 export class FileLocks {
   readonly #turns = new KeyedLock();

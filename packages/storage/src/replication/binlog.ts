@@ -4,12 +4,12 @@ import { asError } from '@stevedore/wire';
 import { formatRecord, type LogRecord, MAX_LINE_BYTES, parseRecord } from './log-record.js';
 
 /**
-  * The binlog records all changes of a storage: append-only files `binlog.000`, `binlog.001`,
-  * … of text lines. A record is durable when `append` resolves; records that wait for a running
-  * sync share the next one. An incomplete line after a crash was never acknowledged and is
-  * truncated at the next start.
+ * The binlog records all changes of a storage: append-only files `binlog.000`, `binlog.001`,
+ * … of text lines. A record is durable when `append` resolves; records that wait for a running
+ * sync share the next one. An incomplete line after a crash was never acknowledged and is
+ * truncated at the next start.
  *
-  * A position is one number: the file's number times 2^32, plus the offset.
+ * A position is one number: the file's number times 2^32, plus the offset.
  */
 
 export type Position = number;

@@ -10,10 +10,10 @@ import { ifThere } from '../files/file-backend.js';
 import { isUnfinished, type Members } from './members.js';
 
 /**
-  * First copies, as the trackers arrange them. A member that starts empty is assigned another
-  * member as its source, and gets no requests until that source reports the copy complete. The
-  * other members send everything too: each may have files that the source lacks, from an
-  * absent member or from the empty one itself.
+ * First copies, as the trackers arrange them. A member that starts empty is assigned another
+ * member as its source, and gets no requests until that source reports the copy complete. The
+ * other members send everything too: each may have files that the source lacks, from an
+ * absent member or from the empty one itself.
  */
 
 export interface FirstCopy {

@@ -4,12 +4,12 @@ import type { LogRecord, Operation } from './log-record.js';
 import type { Tombstones } from './tombstones.js';
 
 /**
-  * One change in flight: gives it a time and appends its binlog records. The code that makes
-  * the change does not know whether a client or another member sent it.
+ * One change in flight: gives it a time and appends its binlog records. The code that makes
+ * the change does not know whether a client or another member sent it.
  *
-  * Changes and deletions are recorded in advance, so that a crash leaves no changed file
-  * without a record; a sender looks at the file itself to see whether the change happened. A
-  * new file, which nobody knows yet, is recorded once it exists.
+ * Changes and deletions are recorded in advance, so that a crash leaves no changed file
+ * without a record; a sender looks at the file itself to see whether the change happened. A
+ * new file, which nobody knows yet, is recorded once it exists.
  */
 export interface Change {
   /** Unix seconds of the change, fixed by the first call, which makes them later than `after`. */
@@ -19,10 +19,10 @@ export interface Change {
 }
 
 /**
-  * Appends changes to the binlog and gives them their times. Own records are in the order of
-  * their times, even if the clock is set back: from the latest time that a member received,
-  * the trackers infer which files it has. So a record waits until every change with an earlier
-  * second is in the binlog or has failed.
+ * Appends changes to the binlog and gives them their times. Own records are in the order of
+ * their times, even if the clock is set back: from the latest time that a member received,
+ * the trackers infer which files it has. So a record waits until every change with an earlier
+ * second is in the binlog or has failed.
  */
 export class Journal {
   readonly log: Binlog;
@@ -123,8 +123,8 @@ export class ReceivedChange implements Change {
   readonly #check: () => void;
 
   /**
-    * `restores`: the file's source is this storage, which had lost it; it is recorded as its
-    * own. `check` runs right before each record and throws to stop the change.
+   * `restores`: the file's source is this storage, which had lost it; it is recorded as its
+   * own. `check` runs right before each record and throws to stop the change.
    */
   constructor(journal: Journal, atSeconds: number, restores = false, check = () => {}) {
     this.#journal = journal;

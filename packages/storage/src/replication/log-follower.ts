@@ -6,11 +6,11 @@ import type { Sending } from './sending.js';
 import { isWholeFile } from './tombstones.js';
 
 /**
-  * Sends the binlog from the cursor to its end, in one session. Changes of one file are sent
-  * in order, others of the same second in parallel. The number in flight is bounded: the
-  * backlog of a slow member stays on disk. An own record of a later second waits for all
-  * before it, because the member reports the latest second that it received, and from that
-  * the trackers infer which files it has, as in FastDFS.
+ * Sends the binlog from the cursor to its end, in one session. Changes of one file are sent
+ * in order, others of the same second in parallel. The number in flight is bounded: the
+ * backlog of a slow member stays on disk. An own record of a later second waits for all
+ * before it, because the member reports the latest second that it received, and from that
+ * the trackers infer which files it has, as in FastDFS.
  */
 
 export interface LogFollowerParts {
@@ -101,8 +101,8 @@ export class LogFollower {
 }
 
 /**
-  * Records in flight to one member, in the order of the binlog. The member has acknowledged
-  * all before the first that is not done.
+ * Records in flight to one member, in the order of the binlog. The member has acknowledged
+ * all before the first that is not done.
  */
 
 interface Flight {

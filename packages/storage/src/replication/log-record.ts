@@ -2,12 +2,12 @@ import { type FileId, parseFileName } from '@stevedore/protocol';
 import { DELETED_SUFFIX, METADATA_SUFFIX } from '../layout.js';
 
 /**
-  * A line of the binlog, in FastDFS's format:
+ * A line of the binlog, in FastDFS's format:
  *
  *     1795235075 C M00/00/00/fwARA2sBHQOAYxl7AAAAAckDSvY514.txt
-  *     seconds    operation and name, and for some operations more after a space
+ *     seconds    operation and name, and for some operations more after a space
  *
-  * A capital letter: a client requested the change here. A small one: another member sent it.
+ * A capital letter: a client requested the change here. A small one: another member sent it.
  */
 
 export type Operation = 'C' | 'A' | 'D' | 'U' | 'M' | 'T' | 'L' | 'R';

@@ -3,8 +3,8 @@ import { type ServerBrief, Status, StorageStatus } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
 
 /**
-  * The members of the group, from the trackers' answers to heartbeats. Only members may send
-  * changes here; their addresses identify them.
+ * The members of the group, from the trackers' answers to heartbeats. Only members may send
+ * changes here; their addresses identify them.
  */
 export class Members {
   /** The latest list of each tracker. */
@@ -130,8 +130,8 @@ export class StorageSession {
 const NEWS_MS = 2000;
 
 /**
-  * Admits only members: the trackers must list the connection's address and, if given, the
-  * id. Status 13 for everybody else.
+ * Admits only members: the trackers must list the connection's address and, if given, the
+ * id. Status 13 for everybody else.
  */
 export async function admit(
   members: Members,

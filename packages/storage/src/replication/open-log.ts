@@ -11,10 +11,10 @@ import { Binlog } from './binlog.js';
 import type { LogRecord } from './log-record.js';
 
 /**
-  * Opens the binlog of a storage, and rebuilds a missing one from the stored files. The file
-  * `instance` marks it complete and is made last, so a crash starts over. Every store path has
-  * the same instance digits: a path with others was replaced. Changes that this start replayed
-  * are added to the binlog.
+ * Opens the binlog of a storage, and rebuilds a missing one from the stored files. The file
+ * `instance` marks it complete and is made last, so a crash starts over. Every store path has
+ * the same instance digits: a path with others was replaced. Changes that this start replayed
+ * are added to the binlog.
  */
 
 export interface OpenedLog {
@@ -136,9 +136,9 @@ function parse(bytes: Buffer | undefined): { instance: string; storePaths: numbe
 }
 
 /**
-  * Records for all files of a store path whose binlog is lost or never existed. Each file
-  * counts as uploaded here at the time in its name, so other members are sent their own files
-  * once, in vain.
+ * Records for all files of a store path whose binlog is lost or never existed. Each file
+ * counts as uploaded here at the time in its name, so other members are sent their own files
+ * once, in vain.
  */
 async function* presentFiles(
   disk: Disk,
@@ -210,8 +210,8 @@ async function linkTarget(backend: FileBackend, path: string): Promise<string | 
 }
 
 /**
-  * Appends records of the replayed changes again: a sender may have read the first ones and
-  * looked at the files too early.
+ * Appends records of the replayed changes again: a sender may have read the first ones and
+ * looked at the files too early.
  */
 async function noteRedone(
   log: Binlog,

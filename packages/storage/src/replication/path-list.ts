@@ -11,9 +11,9 @@ import type { Position } from './binlog.js';
 import { type LogRecord, parseLoggedName } from './log-record.js';
 
 /**
-  * FETCH_ONE_PATH_BINLOG: lists the files that exist in one store path, from the binlog. A
-  * renamed file counts as created. A name that was used twice (a slave that was deleted and
-  * stored again) is listed twice, as C storages do.
+ * FETCH_ONE_PATH_BINLOG: lists the files that exist in one store path, from the binlog. A
+ * renamed file counts as created. A name that was used twice (a slave that was deleted and
+ * stored again) is listed twice, as C storages do.
  */
 export function pathListHandler<Session>(service: StorageService): Handler<Session> {
   const handle = async (body: Buffer): Promise<Reply> => {

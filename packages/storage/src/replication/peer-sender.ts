@@ -25,8 +25,8 @@ import { type MarkFile, MarkKeeper } from './progress.js';
 import { type Sending, SentFiles } from './sending.js';
 
 /**
-  * Pushes this storage's binlog to one other member, from its cursor on, in one session after
-  * another, until `close`.
+ * Pushes this storage's binlog to one other member, from its cursor on, in one session after
+ * another, until `close`.
  */
 
 /** How far the other members are behind, for monitoring. */
@@ -178,8 +178,8 @@ export class PeerSender {
 }
 
 /**
-  * One connection to a member, until something fails: sends the binlog from the cursor to its
-  * end, and on as it grows.
+ * One connection to a member, until something fails: sends the binlog from the cursor to its
+ * end, and on as it grows.
  */
 
 interface PeerSessionParts extends PeerSenderParts {

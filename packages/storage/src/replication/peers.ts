@@ -12,9 +12,9 @@ import { type Copiers, tryAgain } from './replication.js';
 import { Sending } from './sending.js';
 
 /**
-  * Runs a sender for every other member of the group, and decides who changes a file: its
-  * source or, once that has left the group for good, the member with the lowest id that is not
-  * read-only.
+ * Runs a sender for every other member of the group, and decides who changes a file: its
+ * source or, once that has left the group for good, the member with the lowest id that is not
+ * read-only.
  */
 
 /** Interval of removing tombstones that all members have acknowledged. */
@@ -142,9 +142,9 @@ export class Peers implements Copiers {
   }
 
   /**
-    * A member that has a deletion no longer sends the file, and every member passes deletions
-    * on. So a file whose deletion all have acknowledged cannot come back. Before its first copy
-    * is complete, a member may still be sent deleted files, and keeps its tombstones.
+   * A member that has a deletion no longer sends the file, and every member passes deletions
+   * on. So a file whose deletion all have acknowledged cannot come back. Before its first copy
+   * is complete, a member may still be sent deleted files, and keeps its tombstones.
    */
   #forgetDeletions(): void {
     const { members, tombstones, log } = this.#service.replication;

@@ -4,16 +4,16 @@ import type { Position } from './binlog.js';
 import { isUnfinished, Members } from './members.js';
 
 /**
-  * `<id>.mark`: the cursor of another member in this storage's binlog, as JSON. A lost or old
-  * mark only causes changes to be sent again, so it is not written at once.
+ * `<id>.mark`: the cursor of another member in this storage's binlog, as JSON. A lost or old
+ * mark only causes changes to be sent again, so it is not written at once.
  */
 
 export interface Mark {
   /** The cursor: the member has acknowledged all earlier records. */
   readonly position: Position;
   /**
-    * End of the member's first copy: before this position, records of other members are sent
-    * too.
+   * End of the member's first copy: before this position, records of other members are sent
+   * too.
    */
   readonly everythingUntil: Position;
   /** The tracker's time of that first copy, unix seconds. */
@@ -82,9 +82,9 @@ export class MarkKeeper {
   }
 
   /**
-    * Begins a session. `firstCopySeconds`: when the trackers last assigned the member a source
-    * for a first copy; undefined if they never did. A member that has begun another first copy
-    * has lost what it was sent before.
+   * Begins a session. `firstCopySeconds`: when the trackers last assigned the member a source
+   * for a first copy; undefined if they never did. A member that has begun another first copy
+   * has lost what it was sent before.
    */
   begin(status: number, firstCopySeconds: number | undefined, logEnd: Position): void {
     const { position, firstCopySeconds: known } = this.#mark;
@@ -116,10 +116,10 @@ export class MarkKeeper {
 }
 
 /**
-  * Sync timestamps: up to when this storage has the changes of each other member, by that
-  * member's clock. Trackers get them and choose storages for reads by them. The file
-  * `synced.json` may be older than the truth, which at worst sends a reader elsewhere, but
-  * never newer.
+ * Sync timestamps: up to when this storage has the changes of each other member, by that
+ * member's clock. Trackers get them and choose storages for reads by them. The file
+ * `synced.json` may be older than the truth, which at worst sends a reader elsewhere, but
+ * never newer.
  */
 
 const FILE = 'synced.json';

@@ -21,10 +21,10 @@ import type { LoggedName } from './log-record.js';
 import type { StorageSession } from './members.js';
 
 /**
-  * Applies changes of other members. Any change can arrive twice, or after later changes of
-  * the same file. For appenders and metadata the source's state wins, otherwise the newer one.
-  * A deleted file does not come back. Status 17: it is here already. Status 2: the whole file
-  * is needed.
+ * Applies changes of other members. Any change can arrive twice, or after later changes of
+ * the same file. For appenders and metadata the source's state wins, otherwise the newer one.
+ * A deleted file does not come back. Status 17: it is here already. Status 2: the whole file
+ * is needed.
  */
 
 /** Longest accepted metadata or list of deleted slices. */

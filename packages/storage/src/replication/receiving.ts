@@ -33,8 +33,8 @@ import { admit, type StorageSession } from './members.js';
 import { Receiver } from './receiver.js';
 
 /**
-  * Handles what other members of the group send: their identity and their changes. Nobody
-  * else is admitted, and no name leads outside the store paths.
+ * Handles what other members of the group send: their identity and their changes. Nobody
+ * else is admitted, and no name leads outside the store paths.
  */
 export function receivingHandlers(service: StorageService): Handler<StorageSession>[] {
   const { replication, settings } = service;

@@ -9,9 +9,9 @@ import { SyncedTimes } from './progress.js';
 import { Tombstones } from './tombstones.js';
 
 /**
-  * Replication as in FastDFS: a storage records its changes in the binlog, and one sender for
-  * each other member of the group pushes them. Only its source changes a file. A new file is
-  * answered once `writeCopies` members have it.
+ * Replication as in FastDFS: a storage records its changes in the binlog, and one sender for
+ * each other member of the group pushes them. Only its source changes a file. A new file is
+ * answered once `writeCopies` members have it.
  */
 
 /** The senders; see peers.ts. */
@@ -59,9 +59,9 @@ export class Replication {
   }
 
   /**
-    * Makes a change that a client requested. If too few members get a new file, `undo` removes
-    * it and the status is 11. The removal has the time of the creation, because another member
-    * may have stored a slave of the same name since.
+   * Makes a change that a client requested. If too few members get a new file, `undo` removes
+   * it and the status is 11. The removal has the time of the creation, because another member
+   * may have stored a slave of the same name since.
    */
   async run<Result>(
     kind: ChangeKind,

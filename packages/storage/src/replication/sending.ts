@@ -26,9 +26,9 @@ import type { Position } from './binlog.js';
 import { type LogRecord, numbersOf, parseLoggedName } from './log-record.js';
 
 /**
-  * Sends one change to another member. It sends the file as it is now: nothing if the file is
-  * gone or the change never happened, and the whole file if the change does not fit the
-  * member's copy. So sending a record twice, or after later ones, does no harm.
+ * Sends one change to another member. It sends the file as it is now: nothing if the file is
+ * gone or the change never happened, and the whole file if the change does not fit the
+ * member's copy. So sending a record twice, or after later ones, does no harm.
  */
 
 /** How far the member has the changing files that a session has sent. */
@@ -137,8 +137,8 @@ export class Sending {
   }
 
   /**
-    * Sends a change of a file. It sends the change alone only if this session knows what the
-    * member has, or the record is new; otherwise it compares the files first.
+   * Sends a change of a file. It sends the change alone only if this session knows what the
+   * member has, or the record is new; otherwise it compares the files first.
    */
   async #changed(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
     // A replayed change counts as own even if the file's source sent it; the source sends it.

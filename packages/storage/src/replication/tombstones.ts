@@ -7,16 +7,16 @@ import type { Binlog, Position } from './binlog.js';
 import type { LogRecord } from './log-record.js';
 
 /**
-  * Tombstones: the names of deleted files, with the times of their deletions, until every
-  * member has acknowledged them. A member without the deletion may still send the file, which
-  * must not come back. This is an index of the binlog, by hashes of the names; the file
-  * `deletions` saves a start from reading the whole binlog.
+ * Tombstones: the names of deleted files, with the times of their deletions, until every
+ * member has acknowledged them. A member without the deletion may still send the file, which
+ * must not come back. This is an index of the binlog, by hashes of the names; the file
+ * `deletions` saves a start from reading the whole binlog.
  *
-  *     position  f64      the binlog up to here is in the table
+ *     position  f64      the binlog up to here is in the table
  *     entries   20 each  64 bits of the name's SHA-1, deletion in unix seconds u32, end of
-  *                        its record in the binlog f64
+ *                        its record in the binlog f64
  *
-  * Beyond `maxEntries` names the oldest is dropped.
+ * Beyond `maxEntries` names the oldest is dropped.
  */
 
 const FILE = 'deletions';

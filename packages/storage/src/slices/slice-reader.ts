@@ -7,10 +7,10 @@ import type { OpenFile } from '../files/open-files.js';
 import type { Slices, SlicesParts } from './slices.js';
 
 /**
-  * Reads whole slices through the cache. A miss reads the slice and, while that pays off, the
-  * adjacent members of its affinity group in the same read, and caches them too. Every slice is
-  * checked against its CRC-32 before it is cached. With a metadata tier, a hot slice becomes a
-  * row, which is then read instead of the trunk.
+ * Reads whole slices through the cache. A miss reads the slice and, while that pays off, the
+ * adjacent members of its affinity group in the same read, and caches them too. Every slice is
+ * checked against its CRC-32 before it is cached. With a metadata tier, a hot slice becomes a
+ * row, which is then read instead of the trunk.
  */
 
 export interface SliceReaderParts extends SlicesParts {
@@ -41,8 +41,8 @@ export class SliceReader {
   }
 
   /**
-    * These bytes of a trunk if they are exactly a hot slice: clients that know no slice ids read
-    * slices this way. Undefined: read the trunk.
+   * These bytes of a trunk if they are exactly a hot slice: clients that know no slice ids read
+   * slices this way. Undefined: read the trunk.
    */
   async readPart(trunkPath: string, offset: number, size: number): Promise<Buffer | undefined> {
     const { hotSlices: rows, slices } = this.#parts;
@@ -155,8 +155,8 @@ export class SliceReader {
 }
 
 /**
-  * Reuses buffers for reads: allocating one for each would cost more than the read. Their
-  * sizes are powers of two, so that one serves many lengths.
+ * Reuses buffers for reads: allocating one for each would cost more than the read. Their
+ * sizes are powers of two, so that one serves many lengths.
  */
 
 const MIN_PIECE_BYTES = 64 * 1024;

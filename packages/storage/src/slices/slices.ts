@@ -17,9 +17,9 @@ import {
 } from './trunk-directory.js';
 
 /**
-  * Slices of trunks. A slice exists only if its offset, size and CRC-32 are an entry of the
-  * trunk's own directory and it is not deleted. Loading a trunk's directory and deleting its
-  * slices happen one at a time, so that no deletion is overlooked.
+ * Slices of trunks. A slice exists only if its offset, size and CRC-32 are an entry of the
+ * trunk's own directory and it is not deleted. Loading a trunk's directory and deleting its
+ * slices happen one at a time, so that no deletion is overlooked.
  */
 
 export interface SlicesParts extends FileParts {
@@ -62,8 +62,8 @@ export class Slices {
   }
 
   /**
-    * The trunk's directory if it is in memory. Deletions are marked in it; a deleted trunk has
-    * none.
+   * The trunk's directory if it is in memory. Deletions are marked in it; a deleted trunk has
+   * none.
    */
   knownDirectory(trunkPath: string): TrunkDirectory | undefined {
     return this.#directories.get(trunkPath);
@@ -99,8 +99,8 @@ export class Slices {
   }
 
   /**
-    * Records another member's deletion, even if the trunk comes later. Status 2 if the trunk is
-    * not here or the slice was deleted before.
+   * Records another member's deletion, even if the trunk comes later. Status 2 if the trunk is
+   * not here or the slice was deleted before.
    */
   async receiveDeletion(
     name: string,

@@ -47,8 +47,8 @@ export class TrunkDirectory {
 }
 
 /**
-  * Reads the table of the trunk's slices. It is empty for a file that is not a trunk, or whose
-  * directory is longer than `maxDirectoryBytes`.
+ * Reads the table of the trunk's slices. It is empty for a file that is not a trunk, or whose
+ * directory is longer than `maxDirectoryBytes`.
  */
 export async function readSliceTable(
   trunk: OpenFile,
@@ -74,7 +74,7 @@ async function readPart(trunk: OpenFile, position: number, bytes: number): Promi
 }
 
 /**
-  * The record of a deleted slice, encoded and decoded; FORMAT.md has the table.
+ * The record of a deleted slice, encoded and decoded; FORMAT.md has the table.
  */
 
 const RECORD_BYTES = 24;
