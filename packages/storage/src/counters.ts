@@ -130,7 +130,7 @@ export class StorageCounters {
 
   async #run(what: Counted, handle: () => Promise<Reply> | Reply): Promise<Reply> {
     const count = what.operation && this.#count(what.operation);
-    // C storages count only successful downloads.
+    // As in C storages, a refused download does not count.
     const isDownload = what.operation === 'download';
     if (count && !isDownload) count.total += 1;
     const reply = await handle();

@@ -56,7 +56,7 @@ export class Identity {
     return source === (this.#idInNames ? this.#id : this.#address);
   }
 
-  /** The address of a source in a file name; empty if it is unknown. */
+  /** The first address of a source in a file name; empty if it is unknown. */
   addressOf(source: string): string {
     return isIPv4(source) ? source : (this.#addresses.get(source) ?? '');
   }

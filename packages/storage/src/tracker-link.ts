@@ -219,7 +219,7 @@ export class TrackerLink {
       return;
     }
     while (!(await this.#choosesSource(client))) {
-      // A C tracker has it ONLINE and would make it ACTIVE with its first heartbeat: ask again.
+      // A C tracker would make it ACTIVE with its first heartbeat: ask again before sending one.
       if (isUnfinished(this.#status)) return;
       await this.#news.next(SYNC_REPORT_INTERVAL_MS);
     }

@@ -86,7 +86,7 @@ export class Cluster {
     this.#groups = this.#groups.filter((each) => each !== group);
   }
 
-  /** Marks a storage as deleted; status 16 if it is alive, and an error if it is gone already. */
+  /** Marks a storage as deleted; status 16 if it is alive, 114 if it is deleted, 2 if it moved. */
   deleteStorage(group: string, id: string, nowMs: number): void {
     const member = this.member(group, id);
     const { online, active, recovery, deleted, ipChanged } = StorageStatus;

@@ -220,7 +220,7 @@ export interface Holder {
 
 /** An older file is on every member, if replication works at all. */
 export const SYNC_MAX_DELAY_SECONDS = 86_400;
-/** A file older than this that was created in the last reported second is included in it. */
+/** An older file counts as synced even if the sync timestamp equals its time. */
 const SYNC_MAX_TIME_SECONDS = 300;
 
 /** What a name says; undefined for a malformed one. */

@@ -13,14 +13,15 @@ import {
 /**
  * A storage as the tracker knows it. Its status:
  *
- *     INIT                --no source to copy from-->      ONLINE
- *     INIT                --a source to copy from-->    WAIT_SYNC
- *     WAIT_SYNC, SYNCING  --its source reports-->       SYNCING, OFFLINE
- *     OFFLINE, RECOVERY, DELETED, IP_CHANGED  --join--> ONLINE
- *     ONLINE, OFFLINE     --heartbeat or disk report--> ACTIVE
- *     ONLINE, ACTIVE      --its connection ends-->      OFFLINE
- *     any but INIT, WAIT_SYNC, SYNCING        --join without files--> INIT
- *     any but ONLINE, ACTIVE, RECOVERY        --operator-->           DELETED
+ *     INIT                              --no source to copy from-->   ONLINE
+ *     INIT                              --a source to copy from-->    WAIT_SYNC
+ *     WAIT_SYNC, SYNCING                --its source reports-->       SYNCING, OFFLINE
+ *     OFFLINE, RECOVERY                 --join-->                     ONLINE
+ *     DELETED, IP_CHANGED               --join-->                     ONLINE
+ *     ONLINE, OFFLINE, RECOVERY         --heartbeat or disk report--> ACTIVE
+ *     ONLINE, ACTIVE                    --its connection ends-->      OFFLINE
+ *     any but INIT, WAIT_SYNC, SYNCING  --join without files-->       INIT
+ *     any but ONLINE, ACTIVE, RECOVERY  --operator-->                 DELETED
  *
  * A storage that is silent for too long counts as OFFLINE until it is heard again.
  */

@@ -70,9 +70,8 @@ export class MetadataStore {
   }
 
   /**
-   * Takes over another member's metadata, or its removal, unless the metadata here is newer and
-   * `countsMore` is false. The file itself may come later. Status 2 if there is nothing to
-   * remove.
+   * Applies another member's metadata, or its removal, unless the metadata here is newer and
+   * `countsMore` is false. The file itself may arrive later. Status 2 for a removal of nothing.
    */
   receive(
     { path, name }: DescribedFile,

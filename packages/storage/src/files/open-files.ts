@@ -7,9 +7,10 @@ import type { FileBackend, ReadableFile } from './file-backend.js';
 /**
  * Files open for reading; readers of the same file share its descriptor. An idle file stays
  * open for the next reader, up to `maxIdleFiles` of them. Whenever the system runs out of
- * descriptors, half of the idle files are closed, and their number stays the limit. Files in
- * use are at most as many as connections. The result of `stat` is kept, so every change of a
- * file must call `forget`. Links are resolved at every opening, as their target may be gone.
+ * descriptors, half of the idle files are closed, and those left become the new limit. At
+ * most as many files are in use as there are connections. The result of `stat` is kept, so
+ * every change of a file must call `forget`. Links are resolved at every opening, as their
+ * target may be gone.
  */
 
 export interface OpenFile {

@@ -6,8 +6,8 @@ import { openFile, requestedFile, type StorageService } from '../service.js';
 
 /**
  * DOWNLOAD_FILE: bytes of a file, or of a slice with offset and length relative to the slice.
- * A range that extends beyond the end is clamped. One that begins there is status 22, so an
- * empty file cannot be downloaded.
+ * A range that extends beyond the end is clamped. One that begins at or beyond it is status
+ * 22, so an empty file cannot be downloaded.
  */
 export function downloadHandler<Session>(service: StorageService): Handler<Session> {
   return streaming(downloadFile, async (request) =>

@@ -54,7 +54,7 @@ export class Journal {
 
   /** Appends after all own records of earlier seconds; durable when it resolves. */
   async appendOwn(change: OwnChange, record: LogRecord): Promise<Position> {
-    // Releasing the change below lets later seconds proceed.
+    // Wait for earlier seconds. Once this record is queued, later seconds may follow.
     while (this.#isEarlierUnderWay(record.atSeconds)) await this.#news();
     const appended = this.append(record);
     this.release(change);

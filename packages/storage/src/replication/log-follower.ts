@@ -19,7 +19,7 @@ export interface LogFollowerParts {
   readonly keeper: MarkKeeper;
   readonly maxInFlight: number;
   readonly news: News;
-  /** Resolves to true once the member has it, to false if the session failed; never rejects. */
+  /** True once the member has it or it is given up, false if the session failed; never rejects. */
   readonly deliver: (record: LogRecord, end: Position) => Promise<boolean>;
   /** Throws if the session has failed. */
   readonly check: () => void;

@@ -287,7 +287,7 @@ class PeerSession {
     return true;
   }
 
-  /** Resolves to true once the member has it or refused it, to false if the session failed. */
+  /** As `LogFollowerParts.deliver`; a failure ends the session. */
   async #deliver(record: LogRecord, end: Position): Promise<boolean> {
     const { sending, peer, keeper, report, service, signal } = this.#parts;
     const takesLinks = this.#parts.takesLinks();

@@ -12,8 +12,8 @@ export interface Mark {
   /** The cursor: the member has acknowledged all earlier records. */
   readonly position: Position;
   /**
-   * End of the member's first copy: before this position, records of other members are sent
-   * too.
+   * End of the member's first copy: records of other members before this position are also
+   * sent.
    */
   readonly everythingUntil: Position;
   /** The tracker's time of that first copy, unix seconds. */
@@ -117,9 +117,8 @@ export class MarkKeeper {
 
 /**
  * Sync timestamps: up to when this storage has the changes of each other member, by that
- * member's clock. Trackers get them and choose storages for reads by them. The file
- * `synced.json` may be older than the truth, which at worst sends a reader elsewhere, but
- * never newer.
+ * member's clock. Trackers use them to choose storages for reads. The file `synced.json` is
+ * never newer than the truth; if it is older, a reader may be sent elsewhere.
  */
 
 const FILE = 'synced.json';

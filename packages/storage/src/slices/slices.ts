@@ -99,8 +99,8 @@ export class Slices {
   }
 
   /**
-   * Records another member's deletion, even if the trunk comes later. Status 2 if the trunk is
-   * not here or the slice was deleted before.
+   * Records another member's deletion, even if the trunk arrives later. Status 2 if the trunk
+   * is not here or the slice was deleted before.
    */
   async receiveDeletion(
     name: string,
