@@ -10,15 +10,15 @@ import {
 import type { Context, Handler, Reply } from '@stevedore/wire';
 
 /**
- * What a storage has done since its start, for the statistics that it sends with
- * its beats. Handlers are counted from outside, so that none of them knows.
+ * Counts what a storage has done since its start, for the statistics in its heartbeats.
+ * Handlers and disk are wrapped, so none of them knows about it.
  */
 
 interface Counted {
-  /** Copies from other members count by their bytes only. */
+  /** Undefined for changes from other members: only their bytes count. */
   readonly operation?: CountedOperation;
   readonly bytes?: CountedOperation;
-  /** True if it changes what is stored. */
+  /** True if it changes stored files. */
   readonly changes: boolean;
 }
 
@@ -44,7 +44,7 @@ const COUNTED: ReadonlyMap<number, Counted> = new Map<number, Counted>([
   [CommandCode.createLink, { operation: 'createLink', changes: true }],
 ]);
 
-/** What replication counts by itself. */
+/** What replication itself counts. */
 export interface CopyCounts {
   readonly sentBytes: number;
   readonly lastReceivedSeconds: number;
@@ -59,7 +59,7 @@ export class StorageCounters {
     this.#nowSeconds = nowSeconds;
   }
 
-  /** The handler, counted if its command is one that is. */
+  /** Wraps the handler if its command is counted. */
   counted<Session>(handler: Handler<Session>): Handler<Session> {
     const what = COUNTED.get(handler.code);
     if (!what) return handler;
@@ -85,7 +85,7 @@ export class StorageCounters {
     };
   }
 
-  /** The disk, with what is opened, read and written on it counted. */
+  /** Wraps the disk to count opens, reads and writes. */
   counting(disk: Disk): Disk {
     const counted = decoratedDisk(disk, (file) =>
       decoratedFile(file, {
@@ -130,7 +130,7 @@ export class StorageCounters {
 
   async #run(what: Counted, handle: () => Promise<Reply> | Reply): Promise<Reply> {
     const count = what.operation && this.#count(what.operation);
-    // A file that is not there was not downloaded: C storages do not count the attempt.
+    // As in C storages, a refused download does not count.
     const isDownload = what.operation === 'download';
     if (count && !isDownload) count.total += 1;
     const reply = await handle();

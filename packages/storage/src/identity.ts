@@ -3,23 +3,22 @@ import { type IpWidth, type Parameters, Status } from '@stevedore/protocol';
 import { isOwnAddress, StatusError } from '@stevedore/wire';
 
 /**
- * What a storage has to learn about itself: its address, as the trackers see it,
- * its id where storages have ids, what of both stands in file names, and the width
- * of addresses in its answers.
+ * What a storage learns about itself from the trackers: its address, its id if the cluster
+ * uses ids, which of the two file names contain, and the width of addresses in its answers.
  */
 export class Identity {
-  /** Given by the operator: not to be changed by what a tracker sees. */
+  /** The operator gave the address: trackers do not change it. */
   readonly #fixed: boolean;
   #address: string | undefined;
   #addressWidth: IpWidth = 'narrow';
   #usesIds = false;
   #idInNames = false;
   #id: string | undefined;
-  /** First address of each storage by its id. */
+  /** Ids of storages that may not make changes. */
   #readOnly: ReadonlySet<string> = new Set();
   #addresses: ReadonlyMap<string, string> = new Map();
 
-  /** `fallback` serves until a tracker has sent a better one. */
+  /** `fallback` is the address until a tracker sends one. */
   constructor(address: string | undefined, fallback: string) {
     this.#fixed = address !== undefined;
     this.#address = address ?? (isOwnAddress(fallback) ? fallback : undefined);
@@ -34,35 +33,35 @@ export class Identity {
     return this.#usesIds;
   }
 
-  /** Own address, if it is known. */
+  /** Undefined while it is unknown. */
   get address(): string | undefined {
     return this.#address;
   }
 
-  /** This storage as file names give it; status 11 until a tracker has sent it. */
+  /** This storage as file names have it; status 11 until a tracker has sent it. */
   source(): string {
     const source = this.#idInNames ? this.#id : this.#address;
     if (source === undefined) {
       throw new StatusError(Status.tryAgain, 'no tracker has told this storage who it is');
     }
     if (isIPv6(source)) {
-      // A name has four bytes for it.
+      // A file name has only four bytes for it.
       throw new StatusError(Status.tryAgain, 'a storage at an IPv6 address needs a storage id');
     }
     return source;
   }
 
-  /** True for what stands for this storage in file names, as far as it knows. */
+  /** True if this source in a file name is this storage, as far as it knows. */
   isSource(source: string): boolean {
     return source === (this.#idInNames ? this.#id : this.#address);
   }
 
-  /** The address of a source in a file name; empty if it is unknown. */
+  /** The first address of a source in a file name; empty if it is unknown. */
   addressOf(source: string): string {
     return isIPv4(source) ? source : (this.#addresses.get(source) ?? '');
   }
 
-  /** A tracker's view; servers with two addresses are sent both, split by a comma. */
+  /** Takes the address that a tracker sees; of two, separated by a comma, the first usable. */
   learnAddress(text: string): void {
     const seen = text.split(',').find(isOwnAddress);
     if (!this.#fixed && seen !== undefined) this.#address = seen;
@@ -75,10 +74,10 @@ export class Identity {
     this.#idInNames = this.#usesIds && parameters.get('id_type_in_filename') === 'id';
   }
 
-  /** Own id, and all lines of the cluster's list: `id group ip[,ip2][:port]`. */
+  /** Takes the own id and the cluster's list, `id group ip[,ip2][:port] [rw=mode]`. */
   learnIds(own: string, lines: readonly string[]): void {
     this.#id = own;
-    // As `100002 group1 10.0.0.8 rw=read`.
+    // Such as `100002 group1 10.0.0.8 rw=read`.
     this.#readOnly = new Set(
       lines.flatMap((line) => (/\s(?:rw=)?(?:read|none)$/.test(line) ? line.split(' ', 1) : [])),
     );
@@ -91,7 +90,7 @@ export class Identity {
     );
   }
 
-  /** True for a member that the trackers let make no changes. */
+  /** True for a member that may not make changes. */
   isReadOnly(id: string): boolean {
     return this.#readOnly.has(id);
   }

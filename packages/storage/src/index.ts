@@ -1,4 +1,4 @@
-/** A FastDFS storage, and what a backend of its files has to do with it. */
+/** A FastDFS storage, and what a file backend needs. */
 
 export { ByteBoundedCache } from './files/caches.js';
 export type { FileBackend, NewFile, ReadableFile, StoredMetadata } from './files/file-backend.js';

@@ -5,26 +5,26 @@ import type { FileId } from '@stevedore/protocol';
 /** Names on disk; FORMAT.md describes them. */
 
 export const STATE_FILE = '.stevedore-storage.json';
-/** In a data directory, where there is a metadata tier: its records. */
+/** In a data directory with a metadata tier: its records. */
 export const RECORDS_FILE = '.stevedore-files.sqlite';
-/** In every data directory: changes that are about to be made. */
+/** In every data directory: the change journal. */
 export const JOURNAL_FILE = '.stevedore-changes';
 export const TEMPORARY_DIRECTORY = '.tmp';
-/** In the first store path: the log of changes, and what the group knows of it. */
+/** In the first store path: the binlog and the replication state. */
 const LOG_DIRECTORY = 'sync';
-/** Behind the name of a trunk: the file that lists its deleted slices. */
+/** Suffix to a trunk's name: the list of its deleted slices. */
 export const DELETED_SUFFIX = '-deleted';
-/** Behind the name of a file: its metadata. */
+/** Suffix to a file's name: its metadata. */
 export const METADATA_SUFFIX = '-m';
 
-/** Behind the name of a temporary file that holds a piece of a change. */
+/** Suffix to the name of a temporary file: it holds the body of a change. */
 const PIECE_SUFFIX = '.piece';
 
 export function pieceName(temporary: string): string {
   return temporary + PIECE_SUFFIX;
 }
 
-/** True for names that only files of the storage itself have. */
+/** True for names that only the storage's own files have. */
 export function isReservedName(base: string): boolean {
   return base.endsWith(DELETED_SUFFIX) || base.endsWith(METADATA_SUFFIX);
 }
@@ -41,12 +41,12 @@ export function logDirectory(storePath: string): string {
   return join(dataDirectory(storePath), LOG_DIRECTORY);
 }
 
-/** True if an earlier start has left records there. */
+/** True if the store path has records of a metadata tier. */
 export function hasRecords(disk: Disk, storePath: string): Promise<boolean> {
   return disk.exists(join(dataDirectory(storePath), RECORDS_FILE));
 }
 
-/** Part of every request. A parsed name has no parts that lead elsewhere: nothing to normalize. */
+/** On the path of every request, so it concatenates: a parsed name needs no normalizing. */
 export function filePath(storePath: string, id: Pick<FileId, 'directory' | 'base'>): string {
   const [high, low] = id.directory;
   return dataDirectory(storePath) + sep + high + sep + low + sep + id.base;

@@ -29,25 +29,24 @@ import { type HotSlices, Slices } from './slices/slices.js';
 import { DirectoryRotation, type FirstSync, StateFile, type StorageState } from './state-file.js';
 import type { StorageSettings } from './storage-options.js';
 
-/** A backend of files with what it brings along. */
+/** A file backend and what it adds to a storage. */
 export interface StorageBackend {
   readonly files: FileBackend;
   readonly hotSlices: HotSlices | undefined;
-  /** The storage's handlers as they are asked with this backend, and the backend's own. */
+  /** Returns the storage's handlers, adapted to this backend, and the backend's own. */
   handlers(
     service: StorageService,
     handlers: readonly Handler<StorageSession>[],
   ): Handler<StorageSession>[];
-  /** From now on it may move content by itself, and calls `forget` with the paths. */
+  /** From now on the backend may move content, and calls `forget` with its path. */
   start(forget: (path: string) => void): void;
-  /** To be called when no request is under way any more. */
+  /** Call it when no request is in flight. */
   close(): Promise<void>;
 }
 
 /**
- * A storage without its sockets: store paths that are ready, what it remembers of
- * earlier starts, and a handler for each command. All that a disk can do to a
- * storage it does to this.
+ * A storage without its sockets: store paths, the state of earlier starts, and a handler for
+ * each command. Everything that touches the disk is in here.
  */
 export interface OpenedStorage {
   readonly service: StorageService;
@@ -55,16 +54,16 @@ export interface OpenedStorage {
   readonly counters: StorageCounters;
   /** First start of this storage. */
   readonly joinedAtSeconds: number;
-  /** Not done where nothing was there of an earlier start, or some of it has been lost. */
+  /** Not done in a new storage, or in one that has lost files. */
   readonly firstSync: FirstSync;
   saveState(): Promise<void>;
-  /** To be called when no request is under way any more. */
+  /** Call it when no request is in flight. */
   close(): Promise<void>;
 }
 
 /**
- * Closes the backend with the storage, or if that cannot be opened. Without a backend every
- * file is one on the disk. Rejects with StartError where a store path cannot be used.
+ * Closes the backend with the storage, or if opening fails. Without a backend, all files are
+ * on the disk. Rejects with StartError if a store path is unusable.
  */
 export async function openStorage(
   settings: StorageSettings,

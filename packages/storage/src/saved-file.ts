@@ -3,8 +3,8 @@ import { type Disk, readSmallFile, replaceFile } from '@stevedore/disk';
 import { asError } from '@stevedore/wire';
 
 /**
- * A small file that is replaced as a whole, and whose loss does no harm: failures to write it
- * are reported, nothing else. Of several contents that wait only the last is written.
+ * A small file that is replaced as a whole and whose loss does no harm: write failures are
+ * only reported. Of several waiting contents, only the last is written.
  */
 export class SavedFile {
   readonly #disk: Disk;
@@ -13,7 +13,7 @@ export class SavedFile {
   readonly #onError: (error: Error) => void;
   #writing: Promise<void> = Promise.resolve();
   #waiting: (() => string | Uint8Array) | undefined;
-  /** As it is there, or will be. */
+  /** The content that was last written or waits to be. */
   #content: string | undefined;
 
   constructor(disk: Disk, directory: string, name: string, onError: (error: Error) => void) {
@@ -23,19 +23,19 @@ export class SavedFile {
     this.#onError = onError;
   }
 
-  /** At most so many bytes of it; undefined if there is none. */
+  /** Reads at most `maxBytes`; undefined if there is no file. */
   load(maxBytes?: number): Promise<Buffer | undefined> {
     return readSmallFile(this.#disk, join(this.#directory, this.#name), maxBytes);
   }
 
-  /** Replaces it by this text unless it is the same; never rejects. */
+  /** Replaces the content unless it is the same; never rejects. */
   save(content: string): Promise<void> {
     if (content === this.#content) return this.#writing;
     this.#content = content;
     return this.saveLater(() => content);
   }
 
-  /** The content is asked for when it is written. */
+  /** Calls `content` only when it is written; never rejects. */
   saveLater(content: () => string | Uint8Array): Promise<void> {
     if (!this.#waiting) {
       this.#writing = this.#writing
@@ -49,7 +49,7 @@ export class SavedFile {
     return this.#writing;
   }
 
-  /** Resolves when nothing waits to be written any more. */
+  /** Resolves when all waiting contents are written. */
   get settled(): Promise<void> {
     return this.#writing;
   }
@@ -61,7 +61,7 @@ export class SavedFile {
   }
 }
 
-/** A JSON object; undefined for any other text. */
+/** Parses a JSON object; undefined for any other text. */
 export function parseObject(
   text: string | undefined,
 ): Readonly<Record<string, unknown>> | undefined {

@@ -12,7 +12,7 @@ import type { Identity } from './identity.js';
 import type { Replication } from './replication/replication.js';
 import type { Slices } from './slices/slices.js';
 
-/** All parts of a storage that its handlers work with. */
+/** The parts of a storage that its handlers use. */
 export interface StorageService extends FileParts {
   readonly identity: Identity;
   readonly store: FileStore;
@@ -25,12 +25,12 @@ export interface StorageService extends FileParts {
   readonly small: SmallFiles;
 }
 
-/** The file a request names; status 22 or 2 if there can be none. */
+/** The file that a request names; status 22 or 2 if there can be none. */
 export function requestedFile(service: StorageService, request: FileName): FileId {
   return parseRequestedName(request, service.settings.group, service.storePaths.all.length);
 }
 
-/** The file, or the trunk that a slice lies in, open; status 2 if there is none. */
+/** Opens the file, or a slice's trunk; status 2 if there is none. */
 export function openFile(service: StorageService, id: FileId): Promise<OpenFile> {
   const { store, slices, changing, files } = service;
   const slice = parseSliceId(id);

@@ -2,10 +2,10 @@ import type { Disk } from '@stevedore/disk';
 import { STATE_FILE } from './layout.js';
 import { isCount, parseObject, SavedFile } from './saved-file.js';
 
-/** What a storage remembers across restarts; FORMAT.md has the fields. Losing it does no harm. */
+/** The state of a storage across restarts; FORMAT.md has the fields. Losing it does no harm. */
 export interface StorageState extends RotationState {
   readonly joinedAtSeconds: number;
-  /** False until everything that the group has is here for the first time. */
+  /** False until the first copy from the group is complete. */
   readonly complete: boolean;
 }
 
@@ -19,7 +19,7 @@ export class StateFile {
     this.#file = new SavedFile(disk, dataDirectory, STATE_FILE, onError);
   }
 
-  /** The state as it was saved; undefined if there is none or it cannot be read. */
+  /** The saved state; undefined if there is none or it is unreadable. */
   async load(): Promise<StorageState | undefined> {
     const fields = parseObject((await this.#file.load(MAX_STATE_BYTES))?.toString());
     if (fields?.version !== VERSION) return undefined;
@@ -29,26 +29,26 @@ export class StateFile {
     return { joinedAtSeconds, complete, high, low, files };
   }
 
-  /** Replaces the state; of several that wait only the last is written. */
+  /** Replaces the state. Of several waiting states, only the last is written. */
   save(state: StorageState): Promise<void> {
     return this.#file.save(JSON.stringify({ version: VERSION, ...state }));
   }
 }
 
-/** Whether a storage has had everything that its group has; kept across restarts. */
+/** Whether the first copy from the group is complete; kept across restarts. */
 export interface FirstSync {
   readonly done: boolean;
   finish(): void;
 }
 
 /**
- * The directory pair that takes new files: moves on after so many files, the
- * second number first, and wraps around.
+ * The current directory for new files. It moves on after `filesPerDirectory` files, the second
+ * number first, and wraps around.
  */
 export interface RotationState {
   readonly high: number;
   readonly low: number;
-  /** Files put into the pair so far. */
+  /** Files put there so far. */
   readonly files: number;
 }
 
@@ -58,7 +58,7 @@ export class DirectoryRotation {
   readonly #moved: () => void;
   #state: RotationState;
 
-  /** `moved` is called for every new pair. */
+  /** `moved` is called whenever the directory changes. */
   constructor(
     start: RotationState,
     subdirectories: number,
@@ -76,7 +76,7 @@ export class DirectoryRotation {
     return this.#state;
   }
 
-  /** The pair for one more file. */
+  /** The directory for one more file. */
   next(): { readonly high: number; readonly low: number } {
     const { high, low, files } = this.#state;
     if (files < this.#filesPerDirectory) {

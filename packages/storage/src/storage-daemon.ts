@@ -16,20 +16,19 @@ export interface Storage extends AsyncDisposable {
   readonly group: string;
   /** Resolves once a tracker counts it as active, so that uploads are sent to it. */
   active(): Promise<void>;
-  /** What the cache of small files and slices has done. */
+  /** Statistics of the cache of small files and slices. */
   cacheStats(): FileCacheStats;
-  /** Connections, operations and bytes since the start, as they are reported to trackers. */
+  /** Connections, operations and bytes since the start, as reported to trackers. */
   statistics(): StorageStatistics;
-  /** How it stands with the other members of its group. */
+  /** How far the other members of the group are behind. */
   replicationStatus(): ReplicationStatus;
-  /** Stops listening, lets requests under way finish for a moment, closes everything. */
+  /** Stops listening, briefly lets requests in flight finish, then closes everything. */
   close(): Promise<void>;
 }
 
 /**
- * Starts a storage; resolves when it listens, whether or not a tracker is there
- * (see `active`). Rejects with StartError or OptionError. Without a backend every file
- * is one on the disk.
+ * Starts a storage. Resolves when it listens, even if no tracker is reachable (see `active`);
+ * rejects with StartError or OptionError. Without a backend, all files are on the disk.
  */
 export async function startStorage(
   options: StorageOptions,

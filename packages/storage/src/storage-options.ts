@@ -19,9 +19,9 @@ import {
 import { storageFlags } from './flags.js';
 
 export interface StorageOptions extends ConnectionOptions, AccessOptions {
-  /** Directories that hold the files; made if they are not there. At least one. */
+  /** Directories that hold the files; made if they do not exist. At least one. */
   readonly storePaths: readonly string[];
-  /** Trackers to join, `host:port`. None: the storage serves those who know it. */
+  /** Trackers to join, `host:port`. None: the storage serves clients that know its address. */
   readonly trackers?: readonly string[];
   /** Address to listen on, and to connect to trackers from. Default 127.0.0.1. */
   readonly host?: string;
@@ -35,43 +35,43 @@ export interface StorageOptions extends ConnectionOptions, AccessOptions {
   readonly subdirectoriesPerPath?: number;
   /** Files put into a directory before the next one is used. Default 100. */
   readonly filesPerDirectory?: number;
-  /** Room that uploads must leave on a store path, MiB. Default 0: the tracker looks after it. */
+  /** Space that uploads leave free in a store path, MiB. Default 0: the tracker takes care. */
   readonly reservedSpaceMegabytes?: number;
-  /** Files kept open without being read; fewer where the system allows fewer. Default 2560. */
+  /** Idle files kept open; fewer if the system runs out of descriptors. Default 2560. */
   readonly maxIdleFiles?: number;
   /** Bytes read and sent at a time. Default 256 KiB. */
   readonly readChunkBytes?: number;
-  /** Memory for directories of trunks: 13 bytes a slice. Default 128 MiB. */
+  /** Memory for directories of trunks, 13 bytes per slice. Default 128 MiB. */
   readonly maxDirectoryCacheBytes?: number;
-  /** Longest directory of a trunk. Default 32 MiB. */
+  /** Longest accepted directory of a trunk, bytes. Default 32 MiB. */
   readonly maxTrunkDirectoryBytes?: number;
-  /** Memory for small files and slices that were read. Default 64 MiB; 0: none. */
+  /** Memory for the cache of small files and slices. Default 64 MiB; 0 disables it. */
   readonly cacheBytes?: number;
-  /** The Bloom filter in front of that cache. Default false: the map behind it is as fast. */
+  /** Put a Bloom filter in front of that cache. Default false: the map is as fast alone. */
   readonly cacheFilter?: boolean;
-  /** Bytes read at a time for slices of one affinity group. Default 1 MiB; 0: slices are read alone. */
+  /** Bytes read at once for slices of one affinity group. Default 1 MiB; 0 reads each alone. */
   readonly readAheadBytes?: number;
   /**
-   * Of the cache, what is for slices that were read so and not asked for yet, 0 to 1.
-   * Default a quarter; with 1 nothing else is kept.
+   * Share of the cache for slices that were read ahead and not requested yet, 0 to 1. Default
+   * 0.25; with 1, nothing else is cached.
    */
   readonly readAheadShare?: number;
   /**
-   * Members of the group that must have a new file before it is answered, this storage
-   * included; with fewer, it is refused and removed (status 11). Default 1, as in FastDFS.
+   * Members of the group, including this storage, that must have a new file before it is
+   * answered; with fewer, it is removed and refused with status 11. Default 1, as in FastDFS.
    */
   readonly writeCopies?: number;
-  /** Longest time that a new file waits for the other members. Default 5000. */
+  /** How long a new file waits for the other members. Default 5000. */
   readonly writeTimeoutMs?: number;
   /** Default 30,000. */
   readonly beatIntervalMs?: number;
   /** Default 60,000. */
   readonly diskReportIntervalMs?: number;
-  /** Pause before a lost tracker is tried again. Default 1000. */
+  /** Pause before reconnecting to a tracker or member. Default 1000. */
   readonly reconnectDelayMs?: number;
   readonly disk?: Disk;
   readonly environment?: Environment;
-  /** Called with failures that no answer carries. Default: they are dropped. */
+  /** Called with errors that no answer reports. Default: they are ignored. */
   readonly onError?: (error: Error) => void;
 }
 

@@ -36,31 +36,31 @@ import type { FirstSync } from './state-file.js';
 import type { StorageSettings } from './storage-options.js';
 
 /**
- * The long connection of a storage to one tracker: asks for the own address, the
- * cluster's settings and the own id, joins, reports room and life, and begins again
- * whenever it breaks.
+ * A storage's long-lived connection to one tracker: learns its own address, the cluster's
+ * settings and its id, joins, reports disk space and heartbeats, and reconnects whenever the
+ * connection breaks.
  *
- * A new storage asks whom to take its first copy from. That member sends it, and the
- * trackers send no requests here until it is whole. If the member goes away meanwhile,
- * another one is asked for. Every answer lists the group's members, and up to when
- * this storage has what each of them changed is reported in turn.
+ * A new storage asks which member to take its first copy from. That member sends it, and the
+ * trackers send no requests here until it is complete. If the member goes away, the storage
+ * asks for another. The tracker's answers list the group's members when they change; this
+ * storage reports its sync timestamps for each of them.
  */
 
-/** Ids that a tracker may list before it is not believed any more. */
+/** A longer list of ids from a tracker is refused. */
 const MAX_STORAGE_IDS = 512 * 32;
 
-/** Between two reports on what has come from the other members. */
+/** Interval of reporting sync timestamps. */
 const SYNC_REPORT_INTERVAL_MS = 500;
-/** How long the source of a first copy may be away before another one is asked for. */
+/** How long the source of a first copy may be away before this storage asks for another. */
 const SOURCE_AWAY_MS = 5000;
 /**
- * A first copy begins within so many beats, but not before so long; else this storage leaves
- * for so many.
+ * If a first copy has not begun after so many heartbeats, and at least so long, this storage
+ * goes away for `AWAY_BEATS` heartbeats; see #leave.
  */
 const COPY_BEGINS_BEATS = 2;
 const COPY_BEGINS_MIN_MS = 12_000;
 const AWAY_BEATS = 1.2;
-/** News are asked for at most so often. */
+/** Shortest interval between requested refreshes. */
 const REFRESH_INTERVAL_MS = 100;
 
 const UPLOAD_PRIORITY = 10;
@@ -74,7 +74,7 @@ export interface TrackerLinkOptions {
   readonly joinedAtSeconds: number;
   readonly startedAtSeconds: number;
   readonly firstSync: FirstSync;
-  /** The 348 bytes of what this storage has done. */
+  /** The storage's statistics, 348 bytes encoded. */
   readonly statistics: () => Buffer;
   readonly onActive: () => void;
 }
@@ -85,14 +85,14 @@ export class TrackerLink {
   readonly #replication: Replication;
   readonly #stop = new AbortController();
   #running: Promise<void> | undefined;
-  /** Own status as this tracker last sent it. */
+  /** This storage's status as this tracker last sent it. */
   #status: number = StorageStatus.init;
-  /** Whom the first copy comes from. */
+  /** The source of the first copy. */
   #source: SyncSource | undefined;
   #sourceSeenAt = 0;
-  /** When the source was asked for. */
+  /** When the source was assigned. */
   #askedAt = 0;
-  /** Longer than the usual pause where the members are to see that this storage is away. */
+  /** A longer pause, so that all members see that this storage is away; 0 for the usual one. */
   #awayMs = 0;
   /** True once the tracker has sent the group's members. */
   #knowsMembers = false;
@@ -167,7 +167,7 @@ export class TrackerLink {
     }
   }
 
-  /** The join of this storage, but for what the connection tells. */
+  /** The join request, without what depends on the connection. */
   #joinRequest(): Omit<JoinRequest, 'status' | 'trackerAddress' | 'initial' | 'storageId'> {
     const { group, trackers, storePaths, subdirectoriesPerPath } = this.#settings;
     const { port, joinedAtSeconds, startedAtSeconds } = this.#options;
@@ -191,7 +191,7 @@ export class TrackerLink {
     return Promise.all(spaces);
   }
 
-  /** The list of all ids and the own one, which is the answer. */
+  /** Fetches the list of all ids and the own id; returns the latter. */
   async #learnIds(client: Peer): Promise<string> {
     const { service, port } = this.#options;
     const { identity } = service;
@@ -211,21 +211,21 @@ export class TrackerLink {
     return own;
   }
 
-  /** Whom to take the first copy from, if it is still to be made. */
+  /** Finds a source for the first copy, if one is needed. */
   async #settleSync(client: Peer, initial: boolean): Promise<void> {
     if (!initial) {
-      // A first copy that this tracker still waits for goes on.
+      // If this tracker still waits for a first copy, leave it running.
       if (!isUnfinished(this.#status)) await this.#notify(client, undefined);
       return;
     }
     while (!(await this.#choosesSource(client))) {
-      // For a C tracker it is still ONLINE, and would be ACTIVE with its first beat.
+      // A C tracker would make it ACTIVE with its first heartbeat: ask again before sending one.
       if (isUnfinished(this.#status)) return;
       await this.#news.next(SYNC_REPORT_INTERVAL_MS);
     }
   }
 
-  /** False while those that it could copy from are away; see #reports. */
+  /** Asks for a source; false while all members that could be one are away. */
   async #choosesSource(client: Peer): Promise<boolean> {
     const answer = await ifThere(client.ask(syncDestReq, undefined).then((source) => ({ source })));
     if (!answer) return false;
@@ -280,7 +280,7 @@ export class TrackerLink {
       const untilNext = Math.min(beatAt, diskAt) - performance.now();
       const waitMs = Math.min(untilNext, SYNC_REPORT_INTERVAL_MS);
       refreshed = (await this.#news.next(waitMs)) || isUnfinished(this.#status);
-      // However often it is asked for.
+      // Limit how often a refresh is sent.
       if (refreshed && !ended) await this.#news.next(REFRESH_INTERVAL_MS);
     }
     throw new Error('the tracker has closed the connection');
@@ -298,12 +298,12 @@ export class TrackerLink {
     if (own) this.#status = own.status;
   }
 
-  /** Goes by the own status: the first copy is done, or its source is gone. */
+  /** Reacts to the own status: the first copy is complete, or its source is gone or idle. */
   async #follow(client: Peer): Promise<void> {
     const { firstSync, onActive } = this.#options;
     if (!isUnfinished(this.#status)) {
       firstSync.finish();
-      // A C tracker sends the members late; it counts a storage that beats as active.
+      // A C tracker sends the members late; it counts a storage with heartbeats as ACTIVE.
       if (!this.#knowsMembers || this.#status === StorageStatus.active) onActive();
       return;
     }
@@ -324,9 +324,9 @@ export class TrackerLink {
   }
 
   /**
-   * A C storage does not believe that one which it knows as ACTIVE has to wait for its first
-   * copy, unless it has seen it OFFLINE; and it gets the list of members with its beats only. So
-   * this storage goes OFFLINE, which trackers pass on if it was ACTIVE, and starts over later.
+   * A C storage starts no first copy for a member that it knows as ACTIVE until it has seen it
+   * OFFLINE, and it learns the members' statuses only with its heartbeats. So this storage goes
+   * OFFLINE, which trackers pass on if it was ACTIVE, and starts over later.
    */
   async #leave(client: Peer): Promise<never> {
     await client.ask(changeStatus, StorageStatus.offline);

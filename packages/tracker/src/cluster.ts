@@ -4,7 +4,7 @@ import { Group, type StoreChoice } from './group.js';
 import type { Member } from './member.js';
 import type { TrackerSettings } from './tracker-options.js';
 
-/** All groups of a tracker, in the order of their names. Kept in memory: storages join again. */
+/** All groups of a tracker, sorted by name. In memory only: after a restart, storages rejoin. */
 
 const MAX_GROUPS = 512;
 const MAX_MEMBERS = 32;
@@ -25,21 +25,21 @@ export class Cluster {
     return this.#groups;
   }
 
-  /** The group of this name; status 2 if there is none. */
+  /** Status 2 if there is no such group. */
   group(name: string): Group {
     const group = this.#find(name);
     if (!group) throw new StatusError(Status.notFound, `no group ${name}`);
     return group;
   }
 
-  /** The member of this id; status 2 if there is none. */
+  /** Status 2 if there is no such group or member. */
   member(group: string, id: string): Member {
     const member = this.group(group).find(id);
     if (!member) throw new StatusError(Status.notFound, `no storage ${id} in ${group}`);
     return member;
   }
 
-  /** Takes a storage in. `link` stands for its connection. */
+  /** Admits a storage; `link` identifies its connection. */
   join(
     request: JoinRequest,
     address: string,
@@ -62,12 +62,12 @@ export class Cluster {
     return { group, member, status: member.join(request, address, link, nowMs) };
   }
 
-  /** The group and storage for an upload. */
+  /** Chooses the group, storage and store path for an upload. */
   chooseStore(nowMs: number): StoreChoice {
     return this.#inGroups(nowMs, (group) => group.chooseStore(nowMs));
   }
 
-  /** As `chooseStore`, with every storage of the group. */
+  /** As `chooseStore`, with every storage of the group that has space. */
   chooseStoreAll(nowMs: number): {
     readonly group: Group;
     readonly members: readonly Member[];
@@ -79,14 +79,14 @@ export class Cluster {
     });
   }
 
-  /** Removes a group; status 16 while it has a record of any storage. */
+  /** Removes a group; status 16 while it has any storage, even a deleted one. */
   deleteGroup(name: string): void {
     const group = this.group(name);
     if (group.members.length > 0) throw new StatusError(Status.busy, `${name} has storages`);
     this.#groups = this.#groups.filter((each) => each !== group);
   }
 
-  /** Takes a storage for gone. One that lives or is deleted already is not to be deleted. */
+  /** Marks a storage as deleted; status 16 if it is alive, 114 if it is deleted, 2 if it moved. */
   deleteStorage(group: string, id: string, nowMs: number): void {
     const member = this.member(group, id);
     const { online, active, recovery, deleted, ipChanged } = StorageStatus;
@@ -100,7 +100,7 @@ export class Cluster {
     this.log.add(nowSeconds(this.#settings.environment), group, id, deleted);
   }
 
-  /** The first answer of the groups that may be asked, in the order of the lookup rule. */
+  /** The first choice of a writable group, in the order of the lookup rule. */
   #inGroups<Choice>(nowMs: number, choose: (group: Group) => Choice | undefined): Choice {
     const { storeLookup, storeGroup } = this.#settings;
     const active = this.#groups.filter(
@@ -147,8 +147,8 @@ function checkJoin(request: JoinRequest): void {
 }
 
 /**
- * Without ids, file names tell storages by address alone, so the members of a group
- * share one port. Any member must be able to take what the others have.
+ * Without ids, addresses alone identify storages, so the members of a group share one port.
+ * To hold the files of the others, a member needs as many store paths and subdirectories.
  */
 function checkFits(request: JoinRequest, id: string, group: Group, usesIds: boolean): void {
   const others = group.members.filter((member) => member.connected && member.id !== id);
@@ -187,18 +187,18 @@ function within(value: number, most: number): boolean {
 }
 
 /**
- * What has happened to storages, as storages ask for it: a line
+ * The deletions and address changes of storages, for storages to read. Each is a line
  *
  *     timestamp group id status [new address]
  *
- * for each deletion and change of address. The last `MAX_LINES` are kept.
+ * and the last `MAX_LINES` are kept.
  */
 
 const MAX_LINES = 1000;
 
 class ChangeLog {
   readonly #lines: string[] = [];
-  /** Lines that are no longer kept. */
+  /** Number of lines that are no longer kept. */
   #dropped = 0;
 
   add(atSeconds: number, group: string, id: string, status: number, argument = ''): void {
@@ -211,12 +211,12 @@ class ChangeLog {
     }
   }
 
-  /** Lines so far: the position of a reader that asks now. */
+  /** Number of lines so far: the position of a reader that is up to date. */
   get end(): number {
     return this.#dropped + this.#lines.length;
   }
 
-  /** What came after a reader's last `end`. */
+  /** The lines after a reader's position. */
   since(position: number): string {
     return this.#lines.slice(Math.max(position - this.#dropped, 0)).join('');
   }

@@ -11,14 +11,14 @@ import {
 import { type Environment, nowSeconds, StatusError } from '@stevedore/wire';
 import { Member } from './member.js';
 
-/** A member and the store path that an upload shall name. */
+/** A member for an upload, and the store path that the upload names. */
 export interface StoreChoice {
   readonly group: Group;
   readonly member: Member;
   readonly storePathIndex: number;
 }
 
-/** When members count as there and as full, and who is taken. */
+/** When members count as active and as full, and how one is chosen. */
 export interface ChoiceRules {
   readonly checkActiveIntervalMs: number;
   readonly reservedSpaceMegabytes: number;
@@ -31,7 +31,7 @@ export interface ChoiceRules {
 const READS = 4;
 const WRITES = 2;
 
-/** The storages of one group, in the order of their ids, and whose turn it is. */
+/** The storages of one group, sorted by id, and whose turn it is. */
 export class Group {
   readonly name: string;
   readonly #rules: ChoiceRules;
@@ -48,12 +48,12 @@ export class Group {
     return this.#members;
   }
 
-  /** Index among the writable members of the next that takes an upload. */
+  /** Index among the writable members of the one for the next upload. */
   currentWriteServer(nowMs: number): number {
     return this.#storeTurn % Math.max(this.writable(nowMs).length, 1);
   }
 
-  /** The member of this id, made if there is none. */
+  /** The member with this id; adds it if it is new. */
   member(id: string, address: string, readWriteMode: number): Member {
     const known = this.find(id);
     if (known) return known;
@@ -71,7 +71,7 @@ export class Group {
     return member.statusAt(nowMs, this.#rules.checkActiveIntervalMs);
   }
 
-  /** Members that answer requests, whichever they may take. */
+  /** The active members, whether they are readable, writable or neither. */
   serving(nowMs: number): readonly Member[] {
     return this.#members.filter((each) => this.statusOf(each, nowMs) === StorageStatus.active);
   }
@@ -84,7 +84,7 @@ export class Group {
     return this.serving(nowMs).filter((each) => (each.readWriteMode & WRITES) !== 0);
   }
 
-  /** Room that every serving member has, MiB; what one lacks the group cannot take. */
+  /** Space in MiB: that of the member with least, as every member stores every file. */
   room(nowMs: number): { readonly totalMegabytes: number; readonly freeMegabytes: number } {
     const sums = this.serving(nowMs).map(({ usage }) => ({
       total: usage.reduce((sum, path) => sum + path.totalMegabytes, 0),
@@ -97,7 +97,7 @@ export class Group {
     };
   }
 
-  /** A member for an upload; undefined if the group is full. */
+  /** Chooses a member for an upload; undefined if the group is full. */
   chooseStore(nowMs: number): StoreChoice | undefined {
     const { reservedSpaceMegabytes, storePath } = this.#rules;
     const member = this.#storeMember(nowMs);
@@ -106,7 +106,7 @@ export class Group {
     return { group: this, member, storePathIndex };
   }
 
-  /** Every member for an upload; the store path is the first one's. Undefined if none has room. */
+  /** All members with space, and the first one's store path; undefined if none has space. */
   chooseStoreAll(
     nowMs: number,
   ): { readonly members: readonly Member[]; readonly storePathIndex: number } | undefined {
@@ -116,25 +116,25 @@ export class Group {
     return storePathIndex === undefined ? undefined : { members, storePathIndex };
   }
 
-  /** A member to read from, in turns over those that have the file. */
+  /** Chooses a member to read from, in turns among those that have the file. */
   chooseFetch(file: NamedFile | undefined, nowMs: number): Member {
     const { best } = this.#holders(file, nowMs);
-    // Where a file may change, all ask the same one, and see no change undone.
+    // All readers of a changing file ask the same member, so that nobody sees a change undone.
     if (file?.onlyAtSource) return best[0]!;
     const source = file && best.find((each) => isSource(file, each));
     if (source && this.#rules.downloadServer === 'source') return source;
     return best[this.#fetchTurn++ % best.length]!;
   }
 
-  /** Every member that has the file, the one to be asked first before the others; never none. */
+  /** All members that may have the file, the likeliest first; at least one. */
   chooseFetchAll(file: NamedFile | undefined, nowMs: number): readonly Member[] {
     const { best, others } = this.#holders(file, nowMs);
     return [...best, ...others];
   }
 
   /**
-   * The member to change or delete the file on: its source if it serves, else one that has
-   * it, which can delete it but refuses to change it.
+   * Chooses the member to change or delete the file on: its source if that is writable, else
+   * one that has it, which can delete it but may refuse to change it.
    */
   chooseUpdate(file: NamedFile | undefined, nowMs: number): Member {
     const writable = this.writable(nowMs);
@@ -146,8 +146,7 @@ export class Group {
   }
 
   /**
-   * Where the file can be read; where no member is known to have it, all that may, the
-   * likeliest first.
+   * The members that have the file; if none is known to, all that may, the likeliest first.
    */
   #holders(file: NamedFile | undefined, nowMs: number): Holders {
     const readable = this.readable(nowMs);
@@ -190,41 +189,41 @@ export class Group {
   }
 }
 
-/** Who is asked for a file first, and who if they have not got it. */
+/** Members to ask for a file first, and those to ask if they lack it. */
 interface Holders {
   readonly best: readonly Member[];
   readonly others: readonly Member[];
 }
 
 /**
- * Who has a file, as far as its name and the storages' reports tell: the storage
- * it came from, and those that say they have got everything up to its time.
+ * Which members have a file, inferred from its name and the storages' reports: its source,
+ * and those that report to have all changes up to its time.
  */
 
 export interface NamedFile {
-  /** Address or id of the storage that first took it. */
+  /** Address or id of the storage that it was uploaded to. */
   readonly source: string;
   readonly createdAtSeconds: number;
-  /** Appenders and slaves come or change later than their names say. */
+  /** True for appenders and slaves, which appear or change later than their names say. */
   readonly onlyAtSource: boolean;
 }
 
-/** Anyone who may have a file. */
+/** A member that may have a file. */
 export interface Holder {
   readonly id: string;
   readonly address: string;
-  /** What its peers changed up to then has come to it; 0: unknown. */
+  /** It has what its peers changed up to then; 0: unknown. */
   readonly syncedSeconds: number;
-  /** As `syncedSeconds`, of one member. */
+  /** As `syncedSeconds`, for the changes of one member. */
   syncedFrom(sourceId: string): number;
 }
 
-/** A file older than this is everywhere where copying works at all. */
+/** An older file is on every member, if replication works at all. */
 export const SYNC_MAX_DELAY_SECONDS = 86_400;
-/** A file older than this is not younger than its storage's last report says. */
+/** An older file counts as synced even if the sync timestamp equals its time. */
 const SYNC_MAX_TIME_SECONDS = 300;
 
-/** What a name says; undefined for one that cannot be read. */
+/** What a name says; undefined for a malformed one. */
 export function readName({ group, name }: FileName): NamedFile | undefined {
   const id = parseFileName(group, name);
   if (!id) return undefined;
@@ -244,10 +243,10 @@ function isSource(file: NamedFile, holder: Holder): boolean {
 }
 
 /**
- * True if the file can be read there. A storage that has never reported what has come
- * to it is not believed to have another's file, however old that is. `sourceId` is
- * the file's source, if it is a member still: then only what has come from there
- * counts, and age says nothing, as the holder may have been away for long.
+ * True if the member has the file. A member that has never reported a sync timestamp counts
+ * as having no files of others, however old. `sourceId` is the file's source, if it still is
+ * a member: then only the timestamp for that source counts, not the file's age, as the holder
+ * may have been away for long.
  */
 function holds(
   file: NamedFile,
@@ -267,8 +266,8 @@ function holds(
 }
 
 /**
- * The order of storages when a source is away and no member is known to have one of its
- * files, or when it has lost them: the ones that have got most from there.
+ * The members that have most of a source's changes, for when the source is away and no member
+ * is known to have its file, or when the source has lost its files.
  */
 export function likeliest<Each extends Holder>(
   holders: readonly Each[],

@@ -11,28 +11,29 @@ import {
 } from '@stevedore/protocol';
 
 /**
- * A storage server as the tracker knows it. Its status:
+ * A storage as the tracker knows it. Its status:
  *
- *     INIT                --no source to copy from-->      ONLINE
- *     INIT                --a source to copy from-->    WAIT_SYNC
- *     WAIT_SYNC, SYNCING  --its source reports-->       SYNCING, OFFLINE
- *     OFFLINE, RECOVERY   --join-->                     ONLINE
- *     ONLINE, OFFLINE     --beat or disk report-->      ACTIVE
- *     ONLINE, ACTIVE      --its connection ends-->      OFFLINE
- *     any but the first   --join with nothing left-->   INIT
- *     any but the living  --operator-->                 DELETED
+ *     INIT                              --no source to copy from-->   ONLINE
+ *     INIT                              --a source to copy from-->    WAIT_SYNC
+ *     WAIT_SYNC, SYNCING                --its source reports-->       SYNCING, OFFLINE
+ *     OFFLINE, RECOVERY                 --join-->                     ONLINE
+ *     DELETED, IP_CHANGED               --join-->                     ONLINE
+ *     ONLINE, OFFLINE, RECOVERY         --heartbeat or disk report--> ACTIVE
+ *     ONLINE, ACTIVE                    --its connection ends-->      OFFLINE
+ *     any but INIT, WAIT_SYNC, SYNCING  --join without files-->       INIT
+ *     any but ONLINE, ACTIVE, RECOVERY  --operator-->                 DELETED
  *
- * A server that is silent for too long counts as OFFLINE until it is heard again.
+ * A storage that is silent for too long counts as OFFLINE until it is heard again.
  */
 
 const { init, waitSync, syncing, ipChanged, deleted, offline, online, active, recovery, none } =
   StorageStatus;
 
-/** The first copy is not done: requests must not come here yet. */
+/** The first copy is not complete: no requests yet. */
 const UNFINISHED: readonly number[] = [init, waitSync, syncing];
-/** A beat does not bring these to life. */
+/** A heartbeat does not make these ACTIVE. */
 const LIFELESS: readonly number[] = [...UNFINISHED, ipChanged, deleted];
-/** A peer's report cannot change these. */
+/** A peer's report does not change these. */
 const SETTLED: readonly number[] = [init, online, active, recovery];
 
 export class Member {
@@ -44,18 +45,18 @@ export class Member {
   usage: readonly DiskUsage[] = [];
   #statistics: StorageStatistics = emptyStatistics();
   syncSource: SyncSource | undefined;
-  /** All that its peers changed up to then has come here; 0: unknown. */
+  /** It has what its peers changed up to then; 0: unknown. */
   syncedSeconds = 0;
-  /** As it reported: up to when it has what each other member changed. */
+  /** Its sync timestamps: up to when it has the changes of each other member. */
   readonly #syncedFrom = new Map<string, number>();
   currentWritePath = 0;
   readonly #nowSeconds: () => number;
-  /** By the monotonic clock, and by the wall clock. */
+  /** Last heard, by the monotonic clock and by the wall clock. */
   #heardAtMs = 0;
   heardAtSeconds = 0;
-  /** The connection it joined on. An older one that ends later changes nothing. */
+  /** The connection that it last joined on; the end of an older one changes nothing. */
   #link: object | undefined;
-  /** Up to where it has been sent the change log. */
+  /** Its position in the cluster's change log. */
   logPosition = 0;
 
   constructor(id: string, address: string, readWriteMode: number, nowSeconds: () => number) {
@@ -73,17 +74,17 @@ export class Member {
     return this.#link !== undefined;
   }
 
-  /** Up to when it has what that member changed; 0: it has never reported it. */
+  /** Its sync timestamp for that member; 0 if it never reported one. */
   syncedFrom(sourceId: string): number {
     return this.#syncedFrom.get(sourceId) ?? 0;
   }
 
-  /** True while it has not got its first copy. */
+  /** True while its first copy is not complete. */
   get isUnfinished(): boolean {
     return UNFINISHED.includes(this.status);
   }
 
-  /** As it reported them, with what only the tracker knows. */
+  /** The reported statistics, with the times that only the tracker knows. */
   get statistics(): StorageStatistics {
     const times = {
       ...this.#statistics.times,
@@ -93,16 +94,16 @@ export class Member {
     return { ...this.#statistics, times };
   }
 
-  /** The status, where silence counts as absence. */
+  /** The status, OFFLINE if the storage is silent for too long. */
   statusAt(nowMs: number, checkActiveIntervalMs: number): number {
     const silent = nowMs - this.#heardAtMs > checkActiveIntervalMs;
     return silent && (this.status === active || this.status === online) ? offline : this.status;
   }
 
-  /** Takes the join; what it returns is the status that is sent to the storage. */
+  /** Handles a join; returns the new status. */
   join(request: JoinRequest, address: string, link: object, nowMs: number): number {
     if (request.initial && !UNFINISHED.includes(this.status)) {
-      // New, or with nothing left of what it had.
+      // It is new or has lost its files.
       this.status = init;
       this.#syncedFrom.clear();
     } else if (this.status === none) this.status = online;
@@ -141,14 +142,14 @@ export class Member {
     if (this.status === online || this.status === active) this.status = offline;
   }
 
-  /** It copies from this one, or from none. */
+  /** Assigns the source of the first copy, or none. */
   copyFrom(source: SyncSource | undefined): void {
     this.syncSource = source;
     if (source) this.status = waitSync;
     else this.copyNothing();
   }
 
-  /** As `copyFrom`, told by the storage itself: its status is its source's to change. */
+  /** As `copyFrom`, but reported by the storage itself: a source leaves the status as it is. */
   confirmSource(source: SyncSource | undefined): void {
     if (source) this.syncSource = source;
     else this.copyNothing();
@@ -158,18 +159,18 @@ export class Member {
     if (UNFINISHED.includes(this.status)) this.status = online;
   }
 
-  /** A peer's word on this one: it only ever gets further, or goes. */
+  /** A peer's report of this one's status: it only advances, or is deleted or moved. */
   reported(status: number): void {
     if (SETTLED.includes(this.status)) return;
     if (status === deleted || status === ipChanged || status > this.status) this.status = status;
   }
 
-  /** Its own word; whether it is alive, its connection tells. */
+  /** Sets the status. ONLINE and ACTIVE become OFFLINE: only a heartbeat makes it ACTIVE. */
   changeStatus(status: number): void {
     this.status = status === online || status === active ? offline : status;
   }
 
-  /** `mode`: whether what all or what any of its peers sent counts. */
+  /** `mode`: whether the earliest or the latest time of its active peers counts. */
   reportSynced(
     reports: readonly SyncedUntil[],
     isActive: (id: string) => boolean,
@@ -189,7 +190,7 @@ export class Member {
     return this.usage.some((path) => path.freeMegabytes > reservedMegabytes);
   }
 
-  /** The store path for the next upload: in turns, or the emptiest, of those that have room. */
+  /** The store path for the next upload: the next, or the emptiest, of those with space. */
   nextStorePath(
     reservedMegabytes: number,
     choice: 'round-robin' | 'most-free',

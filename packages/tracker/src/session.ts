@@ -3,12 +3,12 @@ import { addressText, type ConnectionEnds, StatusError } from '@stevedore/wire';
 import type { Group } from './group.js';
 import type { Member } from './member.js';
 
-/** A connection to the tracker: whose it is and, after a join, which storage's. */
+/** A connection to the tracker, and after a join the storage that it belongs to. */
 export class TrackerSession {
   readonly #ends: ConnectionEnds;
   #joined: { readonly group: Group; readonly member: Member } | undefined;
   #sentLeader = false;
-  /** The members as they were last sent on this connection. */
+  /** The members that were last sent on this connection, as JSON. */
   #sentMembers = '';
 
   constructor(ends: ConnectionEnds) {
@@ -20,7 +20,7 @@ export class TrackerSession {
     return this.#ends.peerAddress;
   }
 
-  /** This tracker as the peer reaches it, and as the leader that a lone tracker is. */
+  /** This tracker, which is alone and so the leader, at the address that the peer uses. */
   leader(): ServerBrief {
     const { localAddress, localPort } = this.#ends;
     return { status: 0, port: localPort, id: localAddress.slice(0, 15), address: localAddress };
@@ -49,7 +49,7 @@ export class TrackerSession {
     return this.#joined;
   }
 
-  /** What the storage has not been sent yet: the leader once, the members after every change. */
+  /** What is new to the storage: the leader once, the members after every change. */
   changes(nowMs: number): ChangeList {
     const { group } = this.joined();
     const members = group.members.map((each) => ({

@@ -4,12 +4,12 @@ import { isGroupName, STORAGE_ID_BYTES, Status } from '@stevedore/protocol';
 import { idOfAddress, StatusError } from '@stevedore/wire';
 
 /**
- * What identifies a storage: its address, or an id out of a list
+ * What identifies a storage: its address, or an id from a list
  *
  *     100001 group1 10.0.0.7:23000
  *     100002 group1 10.0.0.8,192.168.0.8 rw=read
  *
- * as in FastDFS's storage_ids.conf; an IPv6 address stands in square brackets.
+ * as in FastDFS's storage_ids.conf, with IPv6 addresses in square brackets.
  */
 
 export interface StorageIdEntry {
@@ -18,7 +18,7 @@ export interface StorageIdEntry {
   readonly addresses: readonly string[];
   /** Undefined: any. */
   readonly port: number | undefined;
-  /** 4 reads, 2 writes, 6 both, 0 neither. */
+  /** 4: reads, 2: writes, 6: both, 0: neither. */
   readonly readWriteMode: number;
   readonly line: string;
 }
@@ -31,7 +31,7 @@ const ALL = 6;
 export class StorageIds {
   readonly #entries: readonly StorageIdEntry[];
 
-  /** Throws OptionError for a line that makes no sense. No lines: storages have no ids. */
+  /** Throws OptionError for a malformed line. Without lines, storages have no ids. */
   constructor(lines: readonly string[]) {
     this.#entries = lines.map(parseLine);
     if (new Set(this.#entries.map(({ id }) => id)).size !== lines.length) {
@@ -43,7 +43,7 @@ export class StorageIds {
     return this.#entries.length > 0;
   }
 
-  /** Whether any storage has an IPv6 address. */
+  /** True if any storage has an IPv6 address. */
   get useIpv6(): boolean {
     return this.#entries.some(({ addresses }) => addresses.some(isIPv6));
   }
@@ -56,7 +56,7 @@ export class StorageIds {
     return this.#entries.find((entry) => entry.id === id);
   }
 
-  /** The entry of a storage at an address and port, of one group or of any. */
+  /** The entry for an address and port, in one group or in any. */
   at(address: string, port: number, group?: string): StorageIdEntry | undefined {
     return this.#entries.find(
       (entry) =>
@@ -66,7 +66,7 @@ export class StorageIds {
     );
   }
 
-  /** The id of a storage that joins; status 2 if the list lacks it. */
+  /** The id of a storage that joins; status 2 if it is not listed. */
   idOf(address: string, port: number, group: string, claimed: string): string {
     if (!this.used) {
       if (isIPv6(address)) {

@@ -21,32 +21,32 @@ export interface TrackerOptions extends ConnectionOptions, AccessOptions {
   readonly host?: string;
   /** Default 22122; 0 picks a free one. */
   readonly port?: number;
-  /** Room that uploads must leave on every store path and group, MiB. Default 512. */
+  /** Space that uploads leave free in every store path and group, MiB. Default 512. */
   readonly reservedSpaceMegabytes?: number;
-  /** Width of addresses in answers: `wide` (46 bytes) for clusters with IPv6. Default: as `storageIds` need. */
+  /** Width of addresses in answers: `wide` (46 bytes) for IPv6. Default: as `storageIds` need. */
   readonly addressWidth?: IpWidth;
   /**
-   * Group of an upload: in turns, always `storeGroup`, or the one with most free room.
+   * Group of an upload: in turns, always `storeGroup`, or the one with most free space.
    * Default `round-robin`.
    */
   readonly storeLookup?: StoreLookup;
   /** The group of all uploads, for the lookup `group`. */
   readonly storeGroup?: string;
-  /** Storage of an upload: in turns, the first by id, or the lowest priority number. Default `round-robin`. */
+  /** Storage of an upload: in turns, lowest id or lowest priority. Default `round-robin`. */
   readonly storeServer?: 'round-robin' | 'first' | 'priority';
   /** Store path of an upload: in turns, or the emptiest. Default `round-robin`. */
   readonly storePath?: 'round-robin' | 'most-free';
-  /** Storage of a download: in turns over those that have the file, or its source. Default `round-robin`. */
+  /** Storage of a download: in turns among holders, or the source. Default `round-robin`. */
   readonly downloadServer?: 'round-robin' | 'source';
   /**
-   * Storages by id, `100001 group1 10.0.0.7:23000`; others may not join, and ids stand
-   * in file names instead of addresses. Default: none, storages are their addresses.
+   * Storages by id, `100001 group1 10.0.0.7:23000`. Others may not join, and file names contain
+   * ids instead of addresses. Default: none; addresses identify storages.
    */
   readonly storageIds?: readonly string[];
-  /** A storage that has not been heard of for so long gets no requests. Default 100,000. */
+  /** A storage that is silent for longer gets no requests. Default 100,000. */
   readonly checkActiveIntervalMs?: number;
   readonly environment?: Environment;
-  /** Called with failures that no answer carries. Default: they are dropped. */
+  /** Called with errors that no answer reports. Default: they are ignored. */
   readonly onError?: (error: Error) => void;
 }
 

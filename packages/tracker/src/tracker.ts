@@ -13,15 +13,15 @@ export interface Tracker extends AsyncDisposable {
   readonly host: string;
   readonly port: number;
   overview(): TrackerOverview;
-  /** Stops listening, lets requests under way finish for a moment, closes everything. */
+  /** Stops listening, briefly lets requests in flight finish, then closes everything. */
   close(): Promise<void>;
 }
 
-/** What a tracker knows at this moment. */
+/** The current state of a tracker. */
 export interface TrackerOverview {
   readonly connections: ConnectionCounts;
   readonly groups: number;
-  /** Storages by their state; a state that none is in counts 0. */
+  /** Number of storages by status; every status is listed. */
   readonly storages: Readonly<Record<keyof typeof StorageStatus, number>>;
 }
 

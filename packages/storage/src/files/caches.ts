@@ -1,11 +1,11 @@
 import { FileCache } from '@stevedore/cache';
 import { type SliceEntry, TRUNK_EXTENSION } from '@stevedore/protocol';
 
-/** Keeps the values used last, up to a number of bytes; each value gives its own size. */
+/** An LRU cache bounded by bytes; `bytesOf` tells the size of a value. */
 export class ByteBoundedCache<Value> {
   readonly #maxBytes: number;
   readonly #bytesOf: (value: Value) => number;
-  /** In the order of use, least recent first. */
+  /** Least recently used first. */
   readonly #entries = new Map<string, { readonly value: Value; readonly bytes: number }>();
   #bytes = 0;
 
@@ -26,7 +26,7 @@ export class ByteBoundedCache<Value> {
     return entry.value;
   }
 
-  /** Keeps the value; call it again when the value has grown. */
+  /** Call it again when the value has grown. */
   set(key: string, value: Value): void {
     this.delete(key);
     const bytes = this.#bytesOf(value);
@@ -48,9 +48,8 @@ export class ByteBoundedCache<Value> {
 }
 
 /**
- * The storage's cache: ids of what is in it. A file is called by its path, a slice by
- * its trunk's path and all that the trunk's directory says of it, so that a forged
- * slice id finds nothing here.
+ * The storage's cache and its keys. The key of a file is its path; that of a slice is its
+ * trunk's path and its whole directory entry, so a forged slice id finds nothing.
  */
 
 export interface StorageCacheOptions {
@@ -72,7 +71,7 @@ export function sliceKey(trunkPath: string, { offset, size, crc32 }: SliceEntry)
   return `${trunkPath}@${offset}-${size}-${crc32}`;
 }
 
-/** To be called when a file's name was made, changed or removed, or its bytes changed. */
+/** Call it whenever a file was created, renamed, removed or changed. */
 export function forgetPath(cache: FileCache, path: string): void {
   cache.delete(path);
   if (path.endsWith(`.${TRUNK_EXTENSION}`)) cache.deletePrefix(`${path}@`);

@@ -1,12 +1,12 @@
 import { crc32 } from 'node:zlib';
 
 /**
- * Records of the change journal; FORMAT.md has the tables. Writer and reader share
- * this file. Paths are relative to the data directory, with forward slashes.
+ * Records of the change journal, encoded and decoded; FORMAT.md has the tables. Paths are
+ * relative to the data directory, with forward slashes.
  */
 
 export type JournalChange =
-  /** The body, or a piece in the temporary directory, goes to `offset`; then the size is `size`. */
+  /** Write the body, or the file `piece` in `.tmp`, at `offset`; then set the size to `size`. */
   | {
       readonly what: 'write';
       readonly path: string;
@@ -14,11 +14,11 @@ export type JournalChange =
       readonly size: number;
       readonly piece?: string | undefined;
     }
-  /** The file and its metadata get a new name. */
+  /** Rename the file and its metadata. */
   | { readonly what: 'move'; readonly path: string; readonly to: string }
-  /** The file goes, and with it what lies beside it. */
+  /** Remove the file and its companions. */
   | { readonly what: 'remove'; readonly path: string }
-  /** Nothing before this record concerns the file any more. */
+  /** Earlier records of this file are void. */
   | { readonly what: 'settled'; readonly path: string };
 
 export interface JournalRecord {
@@ -27,7 +27,7 @@ export interface JournalRecord {
   readonly body: Buffer;
 }
 
-/** Magic, CRC-32 of what follows it, sequence number, bytes of the text, bytes of the body. */
+/** Magic, CRC-32 of everything after it, record number, bytes of the text, bytes of the body. */
 const RECORD_HEAD_BYTES = 24;
 /** `SVCJ` */
 const MAGIC = 0x5356434a;
@@ -53,7 +53,7 @@ export function encodeRecord(
   return [head, text, ...body];
 }
 
-/** The whole records from the beginning, in rising order; what follows them never counted. */
+/** Yields records up to the first damaged or out of order; what follows was never answered. */
 export function* decodeRecords(bytes: Buffer): Generator<JournalRecord> {
   let last = -1;
   for (let at = 0; at + RECORD_HEAD_BYTES <= bytes.length; ) {

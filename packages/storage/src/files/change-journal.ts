@@ -6,28 +6,27 @@ import { type RedoneChange, redoChanges } from './change-recovery.js';
 import type { FileBackend } from './file-backend.js';
 
 /**
- * What is about to happen to files of one store path, written down and synced before
- * it happens wherever it takes more than one step: a power failure in the middle is
- * made good at the next start. Those that wait while a sync is under way are written
- * together by the next one.
+ * The write-ahead journal of one store path. A change that takes more than one step is
+ * recorded and synced before its first step, so that the next start can replay it after a
+ * power failure. Records that wait for a running sync share the next one.
  *
- * A change that its disk did not let come to its end is unsettled: before anything
- * else is done with that file it is carried through or taken back, so that nothing
- * which was answered later can be overtaken by it at the next start.
+ * A change that failed on its disk is unsettled. It is completed or rolled back before
+ * anything else happens to the file, so that replaying it at the next start cannot undo a
+ * change that was answered later.
  */
 
-/** Once it is longer, the journal is emptied as soon as nothing is under way. */
+/** A longer journal is emptied as soon as no change is in flight. */
 const RESTART_BYTES = 2 ** 20;
-/** While changes are unsettled it cannot be emptied; beyond this it takes no more. */
+/** Unsettled changes keep it from being emptied; a longer one takes only `settled` records. */
 const MAX_BYTES = 64 * 2 ** 20;
 const MAX_BATCH_BYTES = 4 * 2 ** 20;
 const MAX_UNSETTLED = 1024;
 
-/** A change that the journal has, durably. One of its functions is to be called once. */
+/** A durably recorded change. Call exactly one of its functions, once. */
 export interface Recorded {
-  /** It has happened, durably. */
+  /** The change is applied and durable. */
   done(): void;
-  /** It has not: `settle` is to carry it through or to take it back. */
+  /** The change failed; `settle` completes it or rolls it back. */
   unsettled(settle: () => Promise<void>): void;
 }
 
@@ -40,21 +39,21 @@ interface Waiting {
 }
 
 export class ChangeJournal {
-  /** What was carried through when it was opened. */
+  /** The changes that `open` replayed. */
   readonly redone: readonly RedoneChange[];
   readonly #directory: string;
   readonly #file: DiskFile;
   /** Where the next record goes. */
   #end = 0;
   #sequence = 1;
-  /** Something that never counted may lie behind the end. */
+  /** Records that failed to sync may follow the end. */
   #isDoubtful = false;
-  /** Files that records in the journal are about. */
+  /** Files with records in the journal. */
   readonly #paths = new Set<string>();
   readonly #unsettled = new Map<string, () => Promise<void>>();
   #queue: Waiting[] = [];
   #writing: Promise<void> | undefined;
-  /** Records whose change is being made. */
+  /** Recorded changes in flight. */
   #active = 0;
   #idle: (() => void) | undefined;
 
@@ -64,7 +63,7 @@ export class ChangeJournal {
     this.redone = redone;
   }
 
-  /** Carries out what was recorded before, and begins an empty journal. */
+  /** Replays the journal, then empties it. */
   static async open(
     disk: Disk,
     dataDirectory: string,
@@ -85,12 +84,12 @@ export class ChangeJournal {
     }
   }
 
-  /** True if a record that is still in the journal is about the file. */
+  /** True if the journal has a record of the file. */
   has(path: string): boolean {
     return this.#paths.has(path);
   }
 
-  /** Resolves once the change is durably written down. Changes of one file take turns. */
+  /** Resolves once the record is durable. The caller makes changes of one file one at a time. */
   async record(change: JournalChange, body: readonly Buffer[] = []): Promise<Recorded> {
     const isFull = this.#end > MAX_BYTES || this.#unsettled.size > MAX_UNSETTLED;
     if (isFull && change.what !== 'settled') {
@@ -105,7 +104,7 @@ export class ChangeJournal {
     });
   }
 
-  /** Records carry paths relative to the data directory, with forward slashes. */
+  /** The change with paths as the journal has them. */
   #written(change: JournalChange): JournalChange {
     const inside = (path: string): string => relative(this.#directory, path).replaceAll(sep, '/');
     const path = inside(change.path);
@@ -114,7 +113,7 @@ export class ChangeJournal {
       : { ...change, path };
   }
 
-  /** What was recorded of the file counts no more, even after a crash. */
+  /** Durably voids the file's earlier records. */
   async forget(path: string): Promise<void> {
     (await this.record({ what: 'settled', path })).done();
   }
@@ -123,7 +122,7 @@ export class ChangeJournal {
     return this.#unsettled.has(path);
   }
 
-  /** Brings to an end what a failing disk has left of a change; rejects if it still fails. */
+  /** Completes or rolls back the file's unsettled change, if any; rejects if that fails again. */
   async settle(path: string): Promise<void> {
     const settle = this.#unsettled.get(path);
     if (!settle) return;
@@ -131,11 +130,11 @@ export class ChangeJournal {
     this.#unsettled.delete(path);
   }
 
-  /** What is still unsettled then is carried through by the next start. */
+  /** The next start replays what is still unsettled. */
   async close(): Promise<void> {
     for (const path of [...this.#unsettled.keys()]) await this.settle(path).catch(() => {});
     await this.#writing;
-    // So that a start after an end in good order has nothing to do again; it may as well.
+    // So a start after a clean stop replays nothing. If this fails, replaying is harmless.
     const isOver = this.#unsettled.size === 0 && this.#active === 0;
     if (isOver && this.#end > 0) await this.#empty().catch(() => {});
     await this.#file.close();
@@ -154,7 +153,7 @@ export class ChangeJournal {
         await this.#write(batch);
         for (const waiting of batch) waiting.resolve(this.#recorded(waiting.change));
       } catch (error) {
-        // What the disk has of them is unknown: they must not come to life at a start.
+        // The disk may have written some of them, but a start must not replay them.
         this.#isDoubtful = true;
         for (const { change, reject } of batch) {
           if (!this.#unsettled.has(change.path)) {
@@ -180,7 +179,7 @@ export class ChangeJournal {
   }
 
   async #empty(): Promise<void> {
-    // Until the sync is done, what follows the end is what has been carried through.
+    // A crash before the sync leaves only records of completed changes.
     await this.#file.truncate(0);
     await this.#file.sync();
     this.#end = 0;

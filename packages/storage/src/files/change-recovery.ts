@@ -6,18 +6,17 @@ import type { FileBackend } from './file-backend.js';
 import { copyBytes } from './file-backend.js';
 
 /**
- * What a crash left of changes is carried through. Doing again, in order, what had
- * been done already changes nothing, because the journal has every change of a file
- * since the first one that it has.
+ * Replays changes that a crash interrupted. Replaying is idempotent: the journal has every
+ * change of a file since the first one it contains.
  */
 
-/** A change that was carried through, and the bytes of its body. */
+/** A replayed change, and the bytes it wrote. */
 export interface RedoneChange {
   readonly change: JournalChange;
   readonly bytes: number;
 }
 
-/** Answers with the changes that have, or may have, happened only now. */
+/** Returns the replayed changes: each may have been applied only now. */
 export async function redoChanges(
   disk: Disk,
   backend: FileBackend,
@@ -25,12 +24,12 @@ export async function redoChanges(
   journal: Buffer,
 ): Promise<RedoneChange[]> {
   const records = [...decodeRecords(journal)];
-  /** Of each file the last record that makes those before it void. */
+  /** The last record of each file that voids its earlier ones. */
   const settled = new Map<string, number>();
   for (const { sequence, change } of records) {
     if (change.what !== 'write') settled.set(change.path, sequence);
   }
-  /** A path in each directory that something was done in. */
+  /** One path for each changed directory. */
   const touched = new Map<string, string>();
   const redone: RedoneChange[] = [];
   for (const record of records) {
@@ -47,7 +46,7 @@ export async function redoChanges(
   return redone;
 }
 
-/** Bytes written; undefined if there was nothing to do. */
+/** Returns the bytes written; undefined if there was nothing to do. */
 async function redo(
   disk: Disk,
   backend: FileBackend,
@@ -84,7 +83,7 @@ async function write(
   body: Buffer,
 ): Promise<number | undefined> {
   const piecePath = piece && join(directory, TEMPORARY_DIRECTORY, piece);
-  // Its client was refused before the file was touched.
+  // The record failed to sync, and its client got an error before the file was touched.
   if (piecePath && !(await disk.exists(piecePath))) return undefined;
   const file = await backend.openToChange(join(directory, path));
   try {

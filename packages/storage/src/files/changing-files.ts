@@ -8,21 +8,20 @@ import type { Piece } from './incoming-file.js';
 import type { OpenFile } from './open-files.js';
 
 /**
- * Files that may change: appenders. Changes of one file take turns, and a reader
- * opens the file between two of them. A change that leaves the bytes of those
- * who are reading alone (an append, a growth) is made in place; any other is made
- * in a copy that takes the file's name while there are readers, so that each of
- * them gets the file as it was when it opened it. A change is in the journal before
- * it is made and durable before it is answered: after a crash it has happened wholly
- * or not at all.
+ * Appenders: files that can change. Changes to one file are made one at a time, and no file
+ * is opened for reading during one. Appends and extensions are applied in place. While
+ * somebody reads the file, anything else is applied to a copy that then takes the file's
+ * name, so that each reader gets the file as it was when it opened it. A change is in the
+ * journal before it is applied and durable before it is answered: after a crash it is
+ * applied completely or not at all.
  */
 
-/** What a change does to a file: the piece goes to `offset`, then the file has `size` bytes. */
+/** What a change does: write the piece at `offset`, then set the file's size to `size`. */
 export interface Effect {
   readonly offset: number;
   readonly size: number;
   readonly piece?: Piece;
-  /** How the log puts it, behind operation and name. */
+  /** The binlog record: its operation, and what follows the name. */
   readonly noted: readonly ['A' | 'M' | 'T', string];
 }
 
@@ -34,14 +33,14 @@ export interface ChangingFile {
 
 export class ChangingFiles {
   readonly #parts: FileParts;
-  /** Readers of each file under way. */
+  /** Number of readers by path. */
   readonly #readers = new Map<string, number>();
 
   constructor(parts: FileParts) {
     this.#parts = parts;
   }
 
-  /** Opens the file as it is between two changes; status 2 if there is none. */
+  /** Opens the file between two changes; status 2 if there is none. */
   acquire(path: string): Promise<OpenFile> {
     return this.#parts.locks.run(path, async () => {
       const opened = await this.#parts.files.acquire(path);
@@ -58,7 +57,7 @@ export class ChangingFiles {
     });
   }
 
-  /** Runs the action on the file between two changes, alone; status 2 if there is none. */
+  /** Runs the action while the file cannot change; status 2 if there is none. */
   exclusively<Result>(
     path: string,
     action: (opened: OpenFile) => Promise<Result>,
@@ -73,12 +72,12 @@ export class ChangingFiles {
     });
   }
 
-  /** Writes the piece, which is used up whatever comes of it, behind the last byte. */
+  /** Appends the piece. Discards it in any case. */
   append(file: ChangingFile, piece: Piece, change: Change): Promise<void> {
     return this.change(file, change, piece, ({ size }) => writing('A', piece, size, size));
   }
 
-  /** Writes the piece, likewise, at `offset`, at most the file's size; status 22 beyond. */
+  /** Writes the piece at `offset`; status 22 beyond the file's end. Discards it in any case. */
   modify(file: ChangingFile, offset: number, piece: Piece, change: Change): Promise<void> {
     return this.change(file, change, piece, ({ size }) => {
       if (offset > size) throw new StatusError(Status.invalid, `offset ${offset} of ${size} bytes`);
@@ -86,7 +85,7 @@ export class ChangingFiles {
     });
   }
 
-  /** Cuts the file, or fills it up with zeros if `roomFor` has no objection to the growth. */
+  /** Truncates the file, or extends it with zeros unless `roomFor` rejects. */
   truncate(
     file: ChangingFile,
     size: number,
@@ -101,9 +100,8 @@ export class ChangingFiles {
   }
 
   /**
-   * Makes a change whose effect depends on what the file is by then; `plan` throws what
-   * is to be answered instead, or gives nothing if there is nothing to be done. The
-   * piece is used up whatever comes of it.
+   * Makes a change. `plan` derives its effect from the current file: it throws to refuse the
+   * change, and returns undefined if there is nothing to do. Discards the piece in any case.
    */
   async change(
     changing: ChangingFile,
@@ -129,7 +127,7 @@ export class ChangingFiles {
           piece?.chunks,
         );
         const finish = async (): Promise<void> => {
-          // A record that speaks of the piece must be void before the piece goes.
+          // The record that names the piece must be void before the piece is removed.
           if (piece?.name !== undefined) await journal.forget(path);
           await piece?.discard();
         };
@@ -139,7 +137,7 @@ export class ChangingFiles {
         } catch (error) {
           recorded.unsettled(() => this.#settle(changing, size, effect, change, finish));
           await this.#settled(path);
-          // An overwriting can only be carried through; if it now has been, all is well.
+          // An overwrite or truncation was retried; if that worked, the change has succeeded.
           if (!isAddition(effect, size) && !journal.isUnsettled(path)) return;
           throw error;
         } finally {
@@ -157,7 +155,7 @@ export class ChangingFiles {
     }
   }
 
-  /** Ends what a disk has refused to do: an addition is taken back, all else carried through. */
+  /** Settles a failed change: rolls back an append or extension, retries anything else. */
   async #settle(
     changing: ChangingFile,
     size: number,
@@ -174,7 +172,7 @@ export class ChangingFiles {
         await file.sync();
         await storePaths.journalOf(path).forget(path);
       } else {
-        // A sender that followed the log has looked at the file too early.
+        // A sender may have read the first record and looked at the file too early.
         await note(changing, effect, change);
         await this.#make(path, file, effect, change.seconds());
       }
@@ -193,7 +191,7 @@ export class ChangingFiles {
       .catch((error: unknown) => settings.onError(asError(error)));
   }
 
-  /** Works on the open file between two changes; status 2 if there is none. */
+  /** Opens the file to change it, alone; status 2 if there is none. */
   #withFile(path: string, work: (file: DiskFile) => Promise<void>): Promise<void> {
     const { backend, locks } = this.#parts;
     return locks.run(path, async () => {
@@ -207,7 +205,7 @@ export class ChangingFiles {
     });
   }
 
-  /** In place, unless somebody reads what it would alter. */
+  /** Applies the effect: in place, unless somebody reads bytes that it alters. */
   async #make(path: string, file: DiskFile, effect: Effect, seconds: number): Promise<void> {
     const { size } = await file.stat();
     if (effect.offset < size && this.#readers.has(path)) {
@@ -217,7 +215,7 @@ export class ChangingFiles {
     }
   }
 
-  /** Makes the change in a copy, which then takes the file's name. */
+  /** Applies the effect to a copy, which then takes the file's name. */
   async #replace(
     path: string,
     file: DiskFile,
@@ -259,17 +257,17 @@ async function write(
   await file.sync();
 }
 
-/** True if nothing of what the file was before is touched. */
+/** True for an append or extension: existing bytes stay as they are. */
 function isAddition({ offset }: Effect, size: number): boolean {
   return offset >= size;
 }
 
-/** The effect of a new size. */
+/** The effect of a truncation or extension. */
 export function cutting(before: number, size: number): Effect {
   return { offset: Math.min(size, before), size, noted: ['T', `${before} ${size}`] };
 }
 
-/** The effect of a piece at an offset; undefined for an empty one. */
+/** The effect of writing a piece at an offset; undefined for an empty piece. */
 export function writing(
   operation: 'A' | 'M',
   piece: Piece,

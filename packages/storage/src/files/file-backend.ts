@@ -3,51 +3,51 @@ import { Status } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
 
 /**
- * Where stored files and their metadata are. A file is known by the path that its name
- * stands for; what of it is on the disk there is the backend's business. Either every file
- * is one on the disk (files-on-disk.ts), or small files are rows (@stevedore/tiering).
+ * Where stored files and their metadata are. The path that a name stands for identifies the
+ * file, whether or not the backend keeps it there: files are on disk (files-on-disk.ts), or
+ * small ones are rows of a database (@stevedore/tiering).
  *
- * Content is durable with the `sync` of the open file, metadata when `setMetadata` resolves,
- * and what was created, moved, linked or removed with `sync` of its path.
+ * Content is durable after `sync` of the open file, metadata when `setMetadata` resolves, and
+ * a creation, move, link or removal after `sync` of its path.
  */
 export interface FileBackend {
   /**
-   * A file without a name; `temporary` is free for it on the disk until it gets one.
+   * Creates a file without a name. Until it gets one, it may use the path `temporary` on disk.
    * `isWrittenOnce`: as in `Disk.create`.
    */
   create(temporary: string, isWrittenOnce?: boolean): Promise<NewFile>;
   /** ENOENT if there is none; ELOOP for a link. */
   openToRead(path: string): Promise<ReadableFile>;
-  /** To read and to change in place. */
+  /** Opens a file to read and to change it in place. */
   openToChange(path: string): Promise<DiskFile>;
-  /** True also for a link that leads nowhere. */
+  /** True also for a dangling link. */
   exists(path: string): Promise<boolean>;
-  /** Gives a file and its metadata another name; again after a failure, it moves the rest. */
+  /** Renames a file and its metadata. After a failure, another call moves the rest. */
   move(from: string, to: string): Promise<void>;
   /** ENOENT if there is none. Metadata may remain. */
   remove(path: string): Promise<void>;
-  /** EEXIST if there is a file. */
+  /** EEXIST if the name is taken. */
   makeLink(target: string, path: string): Promise<void>;
-  /** EINVAL if it is no link. */
+  /** EINVAL if it is not a link. */
   readLink(path: string): Promise<DiskLink>;
   sync(path: string): Promise<void>;
   hasMetadata(path: string): Promise<boolean>;
   metadata(path: string): Promise<StoredMetadata | undefined>;
   /** Undefined removes it. */
   setMetadata(path: string, metadata: StoredMetadata | undefined): Promise<void>;
-  /** Base names in a directory, those of metadata with their suffix. */
+  /** Base names in a directory, including those of metadata, with their suffix. */
   list(directory: string): Promise<string[]>;
-  /** True where a change happens wholly or not at all: nothing is to be redone after a crash. */
+  /** True if changes to this file are atomic: none is replayed after a crash. */
   isAtomic(path: string): boolean;
 }
 
 /** A file that is open for reading. */
 export type ReadableFile = Pick<DiskFile, 'stat' | 'readAt' | 'close'>;
 
-/** A file that is being written. Close its content, then give it its name or discard it. */
+/** A file that is being written. Close its content, then move or discard it. */
 export interface NewFile {
   readonly content: DiskFile;
-  /** It takes the place of what is there. */
+  /** Replaces a file of that name. */
   moveTo(path: string): Promise<void>;
   discard(): Promise<void>;
 }
@@ -58,12 +58,10 @@ export interface StoredMetadata {
   readonly mtimeSeconds: number;
 }
 
-/** Ways to read files. */
-
-/** Bytes of a copy that are held in memory. */
+/** Bytes that a copy holds in memory. */
 const COPY_BYTES = 1024 * 1024;
 
-/** Fills the target; a file that ends before is an error. */
+/** Fills the target; throws if the file ends before. */
 export async function readInto(
   target: Buffer,
   file: ReadableFile,
@@ -74,7 +72,7 @@ export async function readInto(
   return target;
 }
 
-/** Copies the first bytes of a file to a place in another one. */
+/** Copies the first bytes of a file to a position in another one. */
 export async function copyBytes(
   from: ReadableFile,
   bytes: number,
@@ -87,7 +85,7 @@ export async function copyBytes(
   }
 }
 
-/** Undefined where status 2 says that there is nothing. */
+/** Turns status 2 into undefined. */
 export async function ifThere<Found>(looking: Promise<Found>): Promise<Found | undefined> {
   try {
     return await looking;

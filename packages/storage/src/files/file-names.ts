@@ -17,11 +17,11 @@ import { filePath, isReservedName } from '../layout.js';
 import type { FileParts } from './file-parts.js';
 
 /**
- * Names of stored files and where they lie. A name is drawn until no other file has it,
- * and kept for the one that asked while that is not on the disk yet.
+ * Names of stored files and their paths. Names are drawn until one is free, which stays
+ * reserved until its file exists.
  */
 
-/** What the file of a new name holds: an appender's size and CRC-32 are not kept up. */
+/** An appender's name does not follow its size and CRC-32. */
 export type NewKind = 'normal' | 'appender';
 
 export interface Content {
@@ -29,31 +29,31 @@ export interface Content {
   readonly crc32: number;
 }
 
-/** What a new name is made of, but for what is drawn. */
+/** What a new name consists of, without its random bits. */
 export interface NameParts extends Content {
   readonly kind: NewKind;
-  /** This storage as file names give it: IPv4 text or a storage id. */
+  /** This storage as file names have it: IPv4 text or a storage id. */
   readonly source: string;
   readonly createdAtSeconds: number;
   /** `M00/3F/A2/`. */
   readonly directory: string;
-  /** What stands behind the encoded fields, drawn for each name where it is random. */
+  /** What follows the encoded fields; called for each name, as it may be random. */
   readonly tail: () => string;
 }
 
-/** Draws of random bits before a name clash is called impossible. */
+/** Draws of random bits before giving up. */
 const MAX_NAME_DRAWS = 16;
 
 export class FileNames {
   readonly #parts: FileParts;
-  /** Names given to files that are not on disk yet. */
+  /** Paths of names whose files do not exist yet. */
   readonly #reserved = new Set<string>();
 
   constructor(parts: FileParts) {
     this.#parts = parts;
   }
 
-  /** Where the file of this name is, if it is anywhere. */
+  /** The path that this name stands for. */
   pathOf(id: FileId): string {
     return filePath(this.#parts.storePaths.at(id.storePathIndex).path, id);
   }
@@ -74,7 +74,7 @@ export class FileNames {
     return encodeTail(extension, randomDigits(this.#parts.settings.environment, TAIL_CHARS));
   }
 
-  /** Draws names until one is free, and has a file appear under it. */
+  /** Draws names until one is free, then lets `appear` create its file; status 16 if none is. */
   async underNewName(
     name: NameParts,
     appear: (path: string, id: FileId) => Promise<void>,
@@ -95,7 +95,10 @@ export class FileNames {
     throw new StatusError(Status.busy, 'no unique name');
   }
 
-  /** Keeps a settled name for one file. Only this process gives names here, so a look suffices. */
+  /**
+   * Reserves a given name while the action runs; status 17 if it is taken. Only this process
+   * creates files here, so checking once is enough.
+   */
   async reserving(path: string, action: () => Promise<void>): Promise<void> {
     if (this.#reserved.has(path)) throw new StatusError(Status.exists, path);
     this.#reserved.add(path);
@@ -120,15 +123,15 @@ export class FileNames {
 }
 
 /**
- * The file that a request names. Nothing but store path, two directories and a
- * plain base name gets through, so a name cannot lead out of the store paths.
+ * The file that a request names. Only a store path, two directories and a plain base name
+ * pass, so no name leads out of the store paths.
  */
 
 const SHAPE = /^M[0-9A-F]{2}\/[0-9A-F]{2}\/[0-9A-F]{2}\/[^/]+$/;
 
 /**
- * Status 22 for another group or a name without the form of one, status 2 for
- * one that no file here can have.
+ * Status 22 for another group, a malformed name or an unknown store path; status 2 for a
+ * name that no file here can have.
  */
 export function parseRequestedName(
   request: FileName,

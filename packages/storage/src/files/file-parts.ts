@@ -4,7 +4,7 @@ import type { FileBackend } from './file-backend.js';
 import type { OpenFiles } from './open-files.js';
 import type { FileLocks, StorePaths } from './store-paths.js';
 
-/** What all that reads and changes stored files works with. */
+/** What code that reads and changes stored files shares. */
 export interface FileParts {
   readonly settings: StorageSettings;
   readonly backend: FileBackend;
@@ -12,6 +12,6 @@ export interface FileParts {
   readonly rotation: DirectoryRotation;
   /** Files that are open for reading. */
   readonly files: OpenFiles;
-  /** By path: a file is changed, deleted, renamed and described under its lock. */
+  /** By path: changing, deleting or renaming a file or its metadata takes its lock. */
   readonly locks: FileLocks;
 }

@@ -8,21 +8,21 @@ import { IncomingFile } from './incoming-file.js';
 import { SeveralSteps } from './several-steps.js';
 
 /**
- * The stored files, by name. A file appears whole, durable and under a name that no
- * other file has, or not at all; then it never changes, unless it is an appender.
+ * The stored files, by name. A file becomes visible complete, durable and under a unique
+ * name, or not at all. After that, only appenders change.
  */
 
 export interface NewFile {
   readonly kind: NewKind;
   readonly storePathIndex: number;
   readonly extension: string;
-  /** This storage as file names give it: IPv4 text or a storage id. */
+  /** This storage as file names have it: IPv4 text or a storage id. */
   readonly source: string;
 }
 
-/** What a link leads to. */
+/** What a link points to. */
 export interface LinkTarget {
-  /** As the link shall hold it: relative to its own directory. */
+  /** The link's text: relative to its own directory. */
   readonly path: string;
   /** The file's name. */
   readonly name: string;
@@ -40,12 +40,12 @@ export class FileStore {
     this.#steps = new SeveralSteps(parts);
   }
 
-  /** Where the file of this name is, if it is anywhere. */
+  /** The path that this name stands for. */
   pathOf(id: FileId): string {
     return this.#names.pathOf(id);
   }
 
-  /** Receives a file and answers with its name once it is durable. */
+  /** Receives a file; returns its name once it is durable. */
   async store(file: NewFile, payload: Payload, change: Change): Promise<FileId> {
     const temporary = this.#parts.storePaths.at(file.storePathIndex).temporaryFile();
     return this.#receive(temporary, payload, async (incoming) => {
@@ -57,7 +57,7 @@ export class FileStore {
     });
   }
 
-  /** Receives a file under a name that is settled, later than `after`; status 17 if there is one. */
+  /** Receives a file under a given name, timed later than `after`; status 17 if it is taken. */
   async storeAs(id: FileId, payload: Payload, change: Change, after = 0): Promise<void> {
     const path = this.pathOf(id);
     await this.#names.reserving(path, async () => {
@@ -77,9 +77,9 @@ export class FileStore {
   }
 
   /**
-   * Receives a file that another member has, under its settled name, in the place of
-   * one that is there. `change` is asked once all bytes are here, and no other change of
-   * the file is under way; if there is none, what is there stays and the bytes are dropped.
+   * Receives another member's file under its given name and replaces a file of that name.
+   * `change` is called under the file's lock, once all bytes have arrived; if it returns
+   * undefined, the received bytes are discarded.
    */
   async receive(
     id: FileId,
@@ -94,7 +94,7 @@ export class FileStore {
       this.#parts.storePaths.of(path).temporaryFile(),
       payload,
       async (incoming) => {
-        // One look at what is there is enough where nothing has to be written before it.
+        // A small file is written only once `change` accepts it; a large one, before the lock.
         if (!incoming.isInMemory) await incoming.finish(mtimeSeconds);
         await locks.run(path, async () => {
           const made = await change(path);
@@ -103,7 +103,7 @@ export class FileStore {
             return;
           }
           if (incoming.isInMemory) await incoming.finish(mtimeSeconds);
-          // What was once changed in the old file must not be repeated in the new one.
+          // Changes to the old file must not be replayed on the new one.
           const journal = storePaths.journalOf(path);
           if (journal.has(path)) await journal.forget(path);
           try {
@@ -117,7 +117,7 @@ export class FileStore {
     );
   }
 
-  /** A link that another member has; nothing happens if there is something of its name. */
+  /** Makes another member's link, unless its name is taken. */
   async receiveLink(
     id: FileId,
     target: Pick<LinkTarget, 'path' | 'name'>,
@@ -134,12 +134,12 @@ export class FileStore {
     });
   }
 
-  /** What has appeared is durable, and so is its note. */
+  /** Resolves once the new file and its binlog record are durable. */
   #noted(path: string, note: Promise<void>): Promise<void> {
     return bothDone(this.#parts.backend.sync(path), note);
   }
 
-  /** A link of a new name to a file of `bytes`; its CRC-32 is no content's, but random. */
+  /** Makes a link under a new name, which has the target's size and a random CRC-32. */
   async linkTo(target: LinkTarget, file: NewFile, change: Change): Promise<FileId> {
     const { settings } = this.#parts;
     const content = { bytes: target.bytes, crc32: settings.environment.random(2 ** 32) };
@@ -148,7 +148,7 @@ export class FileStore {
     );
   }
 
-  /** A link under a name that is settled; status 17 if there is a file. */
+  /** Makes a link under a given name; status 17 if it is taken. */
   async linkAs(
     id: FileId,
     target: Pick<LinkTarget, 'path' | 'name'>,
@@ -159,8 +159,8 @@ export class FileStore {
   }
 
   /**
-   * Turns an appender into a normal file: a new name in the same directory with the
-   * same tail, the present time, and the size and CRC-32 given. Its metadata goes with it.
+   * Turns an appender into a normal file: a new name in the same directory with the same
+   * tail, the present time, and the given size and CRC-32. Its metadata moves with it.
    */
   async rename(from: FileId, content: Content, source: string, change: Change): Promise<FileId> {
     const fromPath = this.pathOf(from);
@@ -177,7 +177,7 @@ export class FileStore {
     );
   }
 
-  /** Gives a file and its metadata another settled name in the same directory; status 17 if it is taken. */
+  /** Renames a file and its metadata in the same directory; status 17 if the name is taken. */
   async renameAs(from: FileId, id: FileId, change: Change): Promise<void> {
     const path = this.pathOf(id);
     await this.#names.reserving(path, () =>
@@ -185,7 +185,7 @@ export class FileStore {
     );
   }
 
-  /** Metadata under its new name is news to members that have not got the old one. */
+  /** A member that lacks the old file needs a record for the metadata's new name. */
   async #noteMove(from: FileId, id: FileId, change: Change): Promise<void> {
     const hasMetadata = await this.#parts.backend.hasMetadata(this.pathOf(from));
     await Promise.all([
@@ -195,8 +195,8 @@ export class FileStore {
   }
 
   /**
-   * Removes a file and what lies beside it durably; status 2 if it is not there. `keep` is
-   * asked while no other change of the file is under way.
+   * Durably removes a file and its companions; status 2 if there is none. `keep` is called
+   * under the file's lock and can prevent the removal.
    */
   remove(
     id: FileId,
@@ -215,7 +215,7 @@ export class FileStore {
     });
   }
 
-  /** Has a file appear under a name that is made for it. */
+  /** Draws a name in the next directory and lets `appear` create its file. */
   async #underNewName(
     { kind, source, storePathIndex, extension }: NewFile,
     createdAtSeconds: number,
@@ -266,8 +266,8 @@ export class FileStore {
   }
 
   /**
-   * Durable and noted when it resolves; whatever of it was there when it fails is
-   * taken back. A note of a file that is not there does no harm.
+   * Makes a file visible. It and its binlog record are durable when this resolves; a failure
+   * is rolled back. A record of a missing file does no harm.
    */
   async #appear(
     path: string,
@@ -282,7 +282,7 @@ export class FileStore {
       await backend.remove(path).catch(() => {});
       throw error;
     } finally {
-      // Somebody may have looked for it before it was there, or read it before it was taken back.
+      // A reader may have cached that it is missing, or its content before the roll-back.
       files.forget(path);
     }
   }

@@ -3,12 +3,12 @@ import { type Disk, type DiskFile, type DiskLink, hasCode, removeIfThere } from 
 import { METADATA_SUFFIX } from '../layout.js';
 import type { FileBackend, NewFile, ReadableFile, StoredMetadata } from './file-backend.js';
 
-/** Every file is one on the disk, with its metadata in a file beside it. */
+/** Keeps every file on the disk, and its metadata in a file beside it. */
 export class FilesOnDisk implements FileBackend {
   readonly #disk: Disk;
   readonly #temporaryFile: (path: string) => string;
 
-  /** `temporaryFile`: a free name for what gets the name `path` later. */
+  /** `temporaryFile` returns a free temporary path for a file that is moved to `path` later. */
   constructor(disk: Disk, temporaryFile: (path: string) => string) {
     this.#disk = disk;
     this.#temporaryFile = temporaryFile;
@@ -119,8 +119,8 @@ export async function newFileOnDisk(
 }
 
 /**
- * Shares the syncs of a directory: many clients store files in the same one. A sync that
- * has begun may miss what happens meanwhile, so a later request waits for the next sync.
+ * Shares the syncs of a directory, as many clients store files in the same one. A running
+ * sync may miss later changes, so a later request waits for the next sync.
  */
 export class SharedSyncs {
   readonly #sync: (path: string) => Promise<void>;
@@ -152,7 +152,7 @@ export class SharedSyncs {
 }
 
 interface UnderWay {
-  /** Resolves even if the sync fails: only those who asked for it get the error. */
+  /** Resolves even if the sync fails: only its own callers get the error. */
   readonly ended: Promise<void>;
   next: Promise<void> | undefined;
 }

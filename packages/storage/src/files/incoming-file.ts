@@ -8,23 +8,23 @@ import { copyBytes } from './file-backend.js';
 import { newFileOnDisk } from './files-on-disk.js';
 
 /**
- * What may be written before a sync is begun. A large file that is synced only at
- * its end makes every other sync on the same disk wait for all of its bytes.
+ * Bytes to write between syncs. Syncing a large file only at its end would make every other
+ * sync on the same disk wait for all of its bytes.
  */
 const SYNC_EVERY_BYTES = 4 * 2 ** 20;
 
-/** What is not larger is received in memory, and written to the disk in one step. */
+/** Up to this size, bytes are received in memory and written to the disk in one step. */
 export const MEMORY_BYTES = 64 * 1024;
 
 /**
- * A file that is being received: a small one in memory until it is finished, any other under
- * a temporary name. Either it gets its name (`moveTo`) or nothing of it is left (`discard`).
+ * A file that is being received: a small one in memory until it is finished, a larger one
+ * under a temporary name. End with `moveTo`, or with `discard`, which leaves nothing.
  */
 export class IncomingFile {
   readonly #create: (isWrittenOnce: boolean) => Promise<NewFile>;
   #created: NewFile | undefined;
   #open = false;
-  /** Of a small file, before it is finished. */
+  /** The bytes of a small file until `finish`. */
   #chunks: Buffer[] | undefined;
   #bytes = 0;
   #crc32 = 0;
@@ -36,7 +36,7 @@ export class IncomingFile {
     this.#create = create;
   }
 
-  /** Of what has been written. */
+  /** Of the bytes received so far. */
   get crc32(): number {
     return this.#crc32;
   }
@@ -45,12 +45,12 @@ export class IncomingFile {
     return this.#bytes;
   }
 
-  /** True if nothing is on the disk before `finish`. */
+  /** True if nothing is on the disk yet. */
   get isInMemory(): boolean {
     return this.#chunks !== undefined;
   }
 
-  /** Writes what the client sends, as fast as the disk takes it, if it is too much for memory. */
+  /** Receives the payload: into memory if it is small, else to the disk at the disk's pace. */
   async receive(payload: Payload): Promise<void> {
     if (payload.remaining <= MEMORY_BYTES) this.#chunks = [];
     else await this.#begin(false);
@@ -73,16 +73,16 @@ export class IncomingFile {
     this.#open = true;
   }
 
-  /** One sync at a time goes on while the next bytes arrive. */
+  /** Starts a sync that runs while the next bytes arrive, one at a time. */
   async #beginSync(): Promise<void> {
     await this.#syncing;
     this.#unsyncedBytes = 0;
     this.#syncing = this.content.sync();
-    // Its failure is thrown where it is waited for.
+    // Whoever awaits it gets its error.
     this.#syncing.catch(() => {});
   }
 
-  /** Makes the content durable, with the modification time given. */
+  /** Makes the content durable, with this modification time, and closes it. */
   async finish(mtimeSeconds: number): Promise<void> {
     if (this.#chunks) {
       await this.#begin(true);
@@ -95,13 +95,13 @@ export class IncomingFile {
     await this.#close();
   }
 
-  /** Makes the content durable under the temporary name, and goes on. */
+  /** Makes a large file's content durable and keeps it open. */
   async sync(): Promise<void> {
     await this.#syncing;
     await this.content.sync();
   }
 
-  /** What has been received of a large file, before it is finished. */
+  /** The open content of a large file. */
   get content(): DiskFile {
     return this.#file.content;
   }
@@ -129,9 +129,9 @@ export class IncomingFile {
 }
 
 /**
- * Bytes for a file that is there already. All of them are here before the file
- * is touched, so that a client that goes away in the middle changes nothing:
- * in memory if they are few, else in a temporary file.
+ * Bytes for an existing file. They are received completely before the file is touched, so a
+ * client that disconnects halfway changes nothing: in memory if they are few, else in a
+ * temporary file.
  */
 
 export interface Piece {
@@ -140,10 +140,10 @@ export interface Piece {
   readonly chunks: readonly Buffer[];
   /** Otherwise, the name of the temporary file that holds them. */
   readonly name: string | undefined;
-  /** Makes a temporary file outlive a power failure. */
+  /** Makes the temporary file durable. */
   sync(): Promise<void>;
   writeTo(file: DiskFile, position: number): Promise<void>;
-  /** Removes what the piece takes; call it once. */
+  /** Removes the temporary file; call it once. */
   discard(): Promise<void>;
 }
 

@@ -11,8 +11,8 @@ import type { FileBackend, StoredMetadata } from './file-backend.js';
 import type { FileLocks } from './store-paths.js';
 
 /**
- * Metadata of files: the wire text, names in byte order, in a file beside the
- * data file. It is replaced as a whole and durable before it is answered.
+ * Metadata of files: the wire text, sorted by the bytes of the names. It is always replaced
+ * as a whole, and durable before the request is answered.
  */
 
 /** A file and its name. */
@@ -70,9 +70,8 @@ export class MetadataStore {
   }
 
   /**
-   * Takes over what another member has, or that it has none, unless what is here is
-   * younger and that member's does not count more. The file itself may come later.
-   * Status 2 if there is nothing to remove.
+   * Applies another member's metadata, or its removal, unless the metadata here is newer and
+   * `countsMore` is false. The file itself may arrive later. Status 2 for a removal of nothing.
    */
   receive(
     { path, name }: DescribedFile,
@@ -95,7 +94,7 @@ export class MetadataStore {
     });
   }
 
-  /** What there is for the other members, between two changes of the file. */
+  /** The metadata to send to other members, read between two changes of the file. */
   toSend(path: string): Promise<StoredMetadata | undefined> {
     return this.#locks.run(path, () => this.#backend.metadata(path));
   }
@@ -105,7 +104,7 @@ export class MetadataStore {
   }
 }
 
-/** Bytes as characters, so that whatever a client stores comes back as it was. */
+/** Treats bytes as characters, so that any bytes survive a round trip. */
 function parse(text: Buffer): Map<string, string> {
   const records = new Map<string, string>();
   if (text.length === 0) return records;

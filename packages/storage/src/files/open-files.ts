@@ -5,19 +5,18 @@ import { codeOf, StatusError } from '@stevedore/wire';
 import type { FileBackend, ReadableFile } from './file-backend.js';
 
 /**
- * Files open for reading, shared by all who read the same one. A file that
- * is not being read stays open for the next reader; of those there are at most
- * `maxIdleFiles`, and half as many for good whenever the system has no more
- * descriptors. Files in use are as many as there are connections at most.
- * What `stat` said once is taken as true: every change of a file forgets it here.
- * Links lead to files that never change; they are looked up at every opening, as
- * what they lead to may have gone.
+ * Files open for reading; readers of the same file share its descriptor. An idle file stays
+ * open for the next reader, up to `maxIdleFiles` of them. Whenever the system runs out of
+ * descriptors, half of the idle files are closed, and those left become the new limit. At
+ * most as many files are in use as there are connections. The result of `stat` is kept, so
+ * every change of a file must call `forget`. Links are resolved at every opening, as their
+ * target may be gone.
  */
 
 export interface OpenFile {
   readonly file: ReadableFile;
   readonly stat: FileStat;
-  /** True if its name is a link to the file that is open. */
+  /** True if the name is a link to the open file. */
   readonly isLinked: boolean;
   /** Ends this use; call it exactly once. */
   release(): void;
@@ -27,7 +26,7 @@ interface Entry {
   readonly path: string;
   readonly opened: Promise<{ readonly file: ReadableFile; readonly stat: FileStat }>;
   users: number;
-  /** False once its name is gone: the last user closes it. */
+  /** False once it is forgotten: the last user closes it. */
   listed: boolean;
 }
 
@@ -52,12 +51,12 @@ export class OpenFiles {
     this.#onError = onError;
   }
 
-  /** Files that are open without being read. */
+  /** Number of open files without users. */
   get idle(): number {
     return this.#idle.size;
   }
 
-  /** Opens a stored file; status 2 if there is none, status 21 if it is no file. */
+  /** Opens a stored file; status 2 if there is none, status 21 if it is not a regular file. */
   async acquire(path: string): Promise<OpenFile> {
     const entry = this.#entries.get(path) ?? this.#open(path);
     entry.users += 1;
@@ -73,7 +72,7 @@ export class OpenFiles {
     }
   }
 
-  /** The file that a link leads to, with the time of the link. */
+  /** Opens the file that a link points to, with the link's modification time. */
   async #follow(path: string): Promise<OpenFile> {
     try {
       const { target, mtimeSeconds } = await this.#backend.readLink(path);
@@ -85,8 +84,8 @@ export class OpenFiles {
   }
 
   /**
-   * Forgets the file: its name is new, or gone, or its bytes have changed. To be called
-   * before that is answered: later readers see it as it is.
+   * Call it when a file was created, removed or changed, before that is answered, so that
+   * later readers see its new state.
    */
   forget(path: string): void {
     this.#onForget(path);
@@ -140,7 +139,7 @@ export class OpenFiles {
     this.#closeIdle();
   }
 
-  /** Closes what has not been used for longest, down to as many as may be kept. */
+  /** Closes the least recently used idle files down to the limit. */
   #closeIdle(): Promise<void>[] {
     const closed: Promise<void>[] = [];
     for (const oldest of this.#idle) {
@@ -168,7 +167,7 @@ function isOutOfDescriptors(error: unknown): boolean {
   return code === 'EMFILE' || code === 'ENFILE';
 }
 
-/** A missing file is an answer; everything else is trouble. */
+/** Turns a missing file into status 2; returns any other error unchanged. */
 export function foreseen(error: unknown, path: string): unknown {
   const missing = codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR';
   return missing ? new StatusError(Status.notFound, path) : error;

@@ -6,10 +6,9 @@ import type { FileParts } from './file-parts.js';
 import { foreseen } from './open-files.js';
 
 /**
- * A file that is moved or removed with all that lies beside it, which takes several steps
- * of the disk: the journal knows of it before the first one, so that after a power failure
- * in between it has happened as a whole or not at all. Only to be called under the
- * file for itself.
+ * Moves or removes a file together with its companions. As that takes several disk
+ * operations, the journal records it first: after a power failure it has happened completely
+ * or not at all. Callers hold the file's lock.
  */
 export class SeveralSteps {
   readonly #parts: FileParts;
@@ -18,7 +17,7 @@ export class SeveralSteps {
     this.#parts = parts;
   }
 
-  /** Gives a file and its metadata another name in the same directory, both or none. */
+  /** Renames a file and its metadata in the same directory, both or neither. */
   async move(from: string, to: string, note: () => Promise<void>): Promise<void> {
     const { backend, files, settings, storePaths } = this.#parts;
     const journal = storePaths.journalOf(from);
@@ -33,7 +32,7 @@ export class SeveralSteps {
       await journal.settle(from).catch((again: unknown) => settings.onError(asError(again)));
       throw error;
     } finally {
-      // Somebody may have looked for it before it was there.
+      // A reader may have cached that it is missing.
       files.forget(to);
     }
     recorded.done();
@@ -49,8 +48,8 @@ export class SeveralSteps {
   }
 
   /**
-   * Removes a file and what lies beside it durably; status 2 if it is not there. `note` is
-   * told whether it has metadata.
+   * Durably removes a file and its companions; status 2 if there is none. `note` writes the
+   * binlog record.
    */
   async remove(path: string, note: (hasMetadata: boolean) => Promise<void>): Promise<void> {
     const { backend, files, settings, storePaths } = this.#parts;
@@ -82,14 +81,14 @@ export class SeveralSteps {
       recorded?.done();
       return;
     }
-    // The file is gone for good; what belonged to it goes now, or later.
+    // The file is durably gone. Remove its companions now, or later if the disk fails.
     recorded?.unsettled(() => this.#removeCompanions(path));
     await journal.settle(path).catch((error: unknown) => onError(asError(error)));
   }
 
   async #removeCompanions(path: string): Promise<void> {
     const { backend, settings } = this.#parts;
-    // Before this the file could come back, and would then have lost its companions.
+    // Until this sync, a crash could bring the file back without its companions.
     await backend.sync(path);
     await removeIfThere(settings.disk, path + DELETED_SUFFIX);
     await backend.setMetadata(path, undefined);

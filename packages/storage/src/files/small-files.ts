@@ -17,13 +17,12 @@ import type { FileStore } from './file-store.js';
 import type { OpenFiles } from './open-files.js';
 
 /**
- * Whole small files and slices, through the cache. Every handler that makes, changes or removes a
- * file forgets it in OpenFiles before it answers; that reaches the cache, so that no
- * read that begins afterwards is given earlier bytes. Links are never kept: their
- * target can be deleted without any event for the link.
+ * Reads whole small files and slices through the cache. Every creation, change and removal of
+ * a file calls `OpenFiles.forget` before it is answered, which also evicts it here: no later
+ * read gets stale bytes. Links are never cached, as deleting their target does not evict them.
  */
 
-/** A larger file is sent as it is read, whatever the room in the cache. */
+/** Larger files are streamed, whatever the size of the cache. */
 const MAX_SMALL_BYTES = 1024 * 1024;
 
 export interface SmallFilesParts {
@@ -34,13 +33,13 @@ export interface SmallFilesParts {
   readonly slices: SliceReader;
 }
 
-/** What of a file is asked for; a length of 0 is all that is left. */
+/** The requested part of a file; a length of 0 means up to the end. */
 export interface FileRange {
   readonly offset: number;
   readonly length: number;
 }
 
-/** The file is one that is sent as it is read. */
+/** Thrown for a file that has to be streamed. */
 class NotSmall extends Error {}
 
 export class SmallFiles {
@@ -53,7 +52,7 @@ export class SmallFiles {
   }
 
   /**
-   * All of the file's bytes, at once if they are in memory; undefined if it is not small.
+   * All bytes of the file, synchronously if they are in memory; undefined if it is not small.
    * Status 2 if there is none.
    */
   read(id: FileId): Buffer | undefined | Promise<Buffer | undefined> {
@@ -68,7 +67,7 @@ export class SmallFiles {
     return cache.find(path) ?? this.#fetch(id, path);
   }
 
-  /** All of the file's bytes if they are in memory, for a read of a part. */
+  /** All bytes of the file if they are in memory or a row, for a read of a part. */
   find(id: FileId): Buffer | undefined | Promise<Buffer | undefined> {
     const { store, cache, slices } = this.#parts;
     const slice = parseSliceId(id);
@@ -104,7 +103,7 @@ export class SmallFiles {
     try {
       const { size } = opened.stat;
       if (opened.isLinked || size > this.#maxBytes) throw new NotSmall();
-      // Not in memory of Node's pool: what is kept would keep all of its piece.
+      // Not from Node's pool: a cached buffer would keep its whole pool block alive.
       return await readInto(Buffer.allocUnsafeSlow(size), opened.file, 0);
     } finally {
       opened.release();
@@ -112,7 +111,7 @@ export class SmallFiles {
   }
 }
 
-/** Bytes of the file as its name has them; those of appenders and slaves do not tell. */
+/** The file's size according to its name; undefined for appenders and slaves. */
 export function sizeOf(id: FileId): number | undefined {
   const slice = parseSliceId(id);
   if (slice) return slice.size;

@@ -7,21 +7,21 @@ import { dataDirectory, temporaryDirectory } from '../layout.js';
 import { ChangeJournal } from './change-journal.js';
 import type { FileBackend } from './file-backend.js';
 
-/** How long what the disk said about its room is believed. */
+/** How long a measured disk space stays valid. */
 const SPACE_VALID_MS = 1000;
 
 /**
- * One store path: its directories and its room. Directories are made when first
- * needed and durable before a file in them is answered for.
+ * One store path: its journal, directories and space. Directories are made when first needed,
+ * and durable before a file in them is answered.
  */
 export class StorePath {
   readonly path: string;
   readonly #disk: Disk;
   readonly #environment: Environment;
-  /** Directories known to be there, and durably so. */
+  /** Directories that durably exist, or soon will. */
   readonly #made = new Map<string, Promise<void>>();
   #space: { readonly value: DiskSpace; readonly atMs: number } | undefined;
-  /** Bytes of uploads under way that the disk does not count yet. */
+  /** Bytes of uploads in flight that the disk does not count yet. */
   #announcedBytes = 0;
   #journal: ChangeJournal | undefined;
   #nextTemporary = 1;
@@ -32,15 +32,15 @@ export class StorePath {
     this.#environment = environment;
   }
 
-  /** Changes of files here that are under way; there once `prepare` is done. */
+  /** The change journal; throws before `prepare`. */
   get journal(): ChangeJournal {
     if (!this.#journal) throw new TypeError(`${this.path} is not prepared`);
     return this.#journal;
   }
 
   /**
-   * Makes the directories, carries through the changes that a crash has interrupted,
-   * removes what else it left, and proves that files can be written.
+   * Makes the directories, replays the journal, removes temporary files of earlier runs, and
+   * checks that files can be written.
    */
   async prepare(backend: FileBackend): Promise<void> {
     const temporary = temporaryDirectory(this.path);
@@ -65,19 +65,19 @@ export class StorePath {
     }
   }
 
-  /** To be called when nothing is under way any more. */
+  /** Call it when no change is in flight. */
   async close(): Promise<void> {
     await this.#journal?.close();
     this.#journal = undefined;
   }
 
-  /** A free name in the temporary directory. */
+  /** A free path in the temporary directory. */
   temporaryFile(): string {
     const random = this.#environment.random(2 ** 32).toString(16);
     return join(temporaryDirectory(this.path), `${this.#nextTemporary++}-${random}`);
   }
 
-  /** Makes `high/low` if it is not there. */
+  /** Makes the directory `high/low` if it does not exist. */
   makePair(high: number, low: number): Promise<void> {
     const first = join(dataDirectory(this.path), hexByte(high));
     const second = join(first, hexByte(low));
@@ -96,7 +96,7 @@ export class StorePath {
     await this.#disk.syncDirectory(dirname(above));
   }
 
-  /** Total and free room, not older than a second. */
+  /** Total and free space, measured within the last second. */
   async space(): Promise<DiskSpace> {
     const nowMs = this.#environment.now();
     if (!this.#space || Math.abs(nowMs - this.#space.atMs) > SPACE_VALID_MS) {
@@ -106,7 +106,7 @@ export class StorePath {
     return { totalBytes, freeBytes: Math.max(freeBytes - this.#announcedBytes, 0) };
   }
 
-  /** Counts an upload under way as taken room, until the function it returns is called. */
+  /** Counts an upload in flight as used space until the returned function is called. */
   announce(bytes: number): () => void {
     this.#announcedBytes += bytes;
     return () => {
@@ -121,34 +121,34 @@ export class StorePaths {
   readonly #reservedBytes: number;
   #turn = 0;
 
-  /** Uploads leave `reservedBytes` on each of them. */
+  /** Uploads leave `reservedBytes` free in each store path. */
   constructor(all: readonly StorePath[], reservedBytes: number) {
     this.all = all;
     this.#reservedBytes = reservedBytes;
   }
 
-  /** Status 22 if there is none of this number. */
+  /** Status 22 if there is no such store path. */
   at(index: number): StorePath {
     const storePath = this.all[index];
     if (!storePath) throw new StatusError(Status.invalid, `no store path ${index}`);
     return storePath;
   }
 
-  /** That in which a file is. */
+  /** The store path of a file. */
   of(path: string): StorePath {
     const storePath = this.all.find((each) => path.startsWith(dataDirectory(each.path) + sep));
     if (!storePath) throw new TypeError(`${path} is in no store path`);
     return storePath;
   }
 
-  /** That has the changes of a file. */
+  /** The journal for changes of a file. */
   journalOf(path: string): ChangeJournal {
     return this.of(path).journal;
   }
 
   /**
-   * The store path for an upload of this size: the one asked for, or the next
-   * one with room. Status 22 if there is no such path, 28 if there is no room.
+   * The store path for an upload of this size: the requested one, or the next with space.
+   * Status 22 if there is no such path, 28 if there is no space.
    */
   async roomFor(bytes: number, asked: number): Promise<{ index: number; storePath: StorePath }> {
     const isAny = asked === ANY_STORE_PATH;
@@ -163,7 +163,7 @@ export class StorePaths {
     throw new StatusError(Status.noSpace, `no room for ${bytes} bytes`);
   }
 
-  /** True if there is room for so much beside this file. */
+  /** True if the file's store path has space for so many more bytes. */
   async hasRoom(path: string, bytes: number): Promise<boolean> {
     return (await this.of(path).space()).freeBytes - bytes >= this.#reservedBytes;
   }
@@ -174,8 +174,8 @@ export class StorePaths {
 }
 
 /**
- * Those who work on one file take turns, and each finds it settled. Where the disk
- * still fails, its error is theirs.
+ * One lock per file. Each holder finds the file settled; if the disk still fails, it gets the
+ * disk's error instead.
  */
 export class FileLocks {
   readonly #turns = new KeyedLock();

@@ -18,13 +18,13 @@ import type { Change } from '../replication/journal.js';
 import { requestedFile, type StorageService } from '../service.js';
 
 /**
- * APPEND_FILE, MODIFY_FILE, TRUNCATE_FILE, REGENERATE_APPENDER_FILENAME. The
- * file is looked for before its kind is: 2 if it is missing, 22 if it is no appender.
+ * APPEND_FILE, MODIFY_FILE, TRUNCATE_FILE, REGENERATE_APPENDER_FILENAME. Status 2 if the file
+ * is missing; otherwise 22 if it is not an appender.
  */
 export function appenderHandlers<Session>(service: StorageService): Handler<Session>[] {
   const { store, changing, settings, replication } = service;
 
-  /** Receives the payload whole, then makes the change. */
+  /** Receives the whole payload, then makes the change. */
   const change = async (
     id: FileId,
     payload: Payload,
@@ -81,7 +81,7 @@ export function appenderHandlers<Session>(service: StorageService): Handler<Sess
   ];
 }
 
-/** The appender that a request names; names shorter than any appender's are 22. */
+/** The appender that a request names; status 22 for a name shorter than any appender's. */
 async function appender(service: StorageService, name: string): Promise<FileId> {
   if (name.length < NORMAL_NAME_CHARS) throw new StatusError(Status.invalid, 'a name too short');
   const id = requestedFile(service, { group: service.settings.group, name });
@@ -92,7 +92,7 @@ async function appender(service: StorageService, name: string): Promise<FileId> 
   return id;
 }
 
-/** Refuses early what `modify` would refuse after all the bytes have come. */
+/** Refuses early what `modify` would refuse after receiving all bytes. */
 async function checkOffset(service: StorageService, id: FileId, offset: number): Promise<void> {
   const opened = await service.changing.acquire(service.store.pathOf(id));
   opened.release();

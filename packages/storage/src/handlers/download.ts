@@ -5,9 +5,9 @@ import { type FileRange, sizeOf } from '../files/small-files.js';
 import { openFile, requestedFile, type StorageService } from '../service.js';
 
 /**
- * DOWNLOAD_FILE: bytes of a file, or of a slice with offset and length relative
- * to the slice. More than there is is clamped; nothing at all is status 22, so
- * an empty file cannot be downloaded.
+ * DOWNLOAD_FILE: bytes of a file, or of a slice with offset and length relative to the slice.
+ * A range that extends beyond the end is clamped. One that begins at or beyond it is status
+ * 22, so an empty file cannot be downloaded.
  */
 export function downloadHandler<Session>(service: StorageService): Handler<Session> {
   return streaming(downloadFile, async (request) =>
@@ -42,7 +42,7 @@ async function answer(
   }
 }
 
-/** Who wants only a part is not made to wait for the whole, unless it is there. */
+/** A request for a part does not wait for the whole file, but uses it if it is in memory. */
 function smallFile(
   service: StorageService,
   id: FileId,
@@ -52,7 +52,7 @@ function smallFile(
   return whole ? service.small.read(id) : service.small.find(id);
 }
 
-/** What of the file is wanted; status 22 if that is nothing. */
+/** The requested bytes, clamped; status 22 if there are none. */
 function rangeOf({ offset, length }: FileRange, size: number): { offset: number; bytes: number } {
   if (offset >= size) throw new StatusError(Status.invalid, `offset ${offset} of ${size} bytes`);
   const rest = size - offset;
@@ -72,7 +72,7 @@ function kept(file: Buffer, range: FileRange, chunkBytes: number): StreamedReply
   };
 }
 
-/** The first bytes are read before anything is answered: what fails then has a status. */
+/** Reads the first bytes before the answer begins, so that a failure can still be a status. */
 async function part(
   opened: OpenFile,
   from: number,

@@ -17,8 +17,8 @@ import { openFile, requestedFile, type StorageService } from '../service.js';
 import { crcOf } from './appender.js';
 
 /**
- * SET_METADATA, GET_METADATA. Slices have none: they would lose it when their
- * trunk is written anew.
+ * SET_METADATA, GET_METADATA. Slices have none: they would lose it when their trunk is
+ * rewritten.
  */
 export function metadataHandlers<Session>(service: StorageService): Handler<Session>[] {
   const described = (request: FileName): FileId => {
@@ -47,9 +47,9 @@ export function metadataHandlers<Session>(service: StorageService): Handler<Sess
 }
 
 /**
- * QUERY_FILE_INFO: size, time, CRC-32 and source of a file or a slice. The names of
- * appenders and slaves do not tell their CRC-32: it is computed, unless the flag
- * says that it is not wanted.
+ * QUERY_FILE_INFO: size, time, CRC-32 and source of a file or a slice. The CRC-32 of
+ * appenders and slaves is not in their names: it is computed, unless the request's flag says
+ * not to.
  */
 export function queryInfoHandler<Session>(service: StorageService): Handler<Session> {
   const { identity, settings } = service;

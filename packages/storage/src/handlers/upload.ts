@@ -56,7 +56,7 @@ export function uploadHandlers<Session>(service: StorageService): Handler<Sessio
   ];
 }
 
-/** Removes a file that too few members have got; what remains of it is an orphan. */
+/** Removes a file that too few members got. If that fails, the file stays as an orphan. */
 async function forget(service: StorageService, id: FileId, change: Change): Promise<void> {
   try {
     await service.store.remove(id, change);
@@ -72,7 +72,7 @@ function checkExtension(extension: string): void {
   }
 }
 
-/** Removes what a name stands for; status 2 if it is not there. `keep`: as in `FileStore.remove`. */
+/** Removes a file, trunk or slice; status 2 if there is none. `keep`: as in `FileStore.remove`. */
 export function removeFile(
   service: StorageService,
   id: FileId,
@@ -86,7 +86,7 @@ export function removeFile(
   return slices.deleteTrunk(store.pathOf(id), () => store.remove(id, change));
 }
 
-/** DELETE_FILE: a file, a trunk with all that is known of its slices, or one slice. */
+/** DELETE_FILE: a file, a trunk with its list of deleted slices, or one slice. */
 export function deleteHandler<Session>(service: StorageService): Handler<Session> {
   const { replication } = service;
   return control(deleteFile, async (request) => {
@@ -96,19 +96,19 @@ export function deleteHandler<Session>(service: StorageService): Handler<Session
   });
 }
 
-/** UPLOAD_SLAVE_FILE and CREATE_LINK: files that hang on another one. */
+/** UPLOAD_SLAVE_FILE and CREATE_LINK: files that depend on another one. */
 export function slaveHandlers<Session>(service: StorageService): Handler<Session>[] {
   const { backend, store, settings, storePaths, identity, replication } = service;
   const { group } = settings;
 
-  /** The name of a slave, by the master's; status 22 if there can be none, 2 without the master. */
+  /** Derives a slave's name; status 22 if it is impossible, 2 if there is no master. */
   const slaveOf = async (master: string, prefix: string, extension: string): Promise<FileId> => {
     if (prefix === '') throw new StatusError(Status.invalid, 'a slave needs a prefix');
     if (!isPrefix(prefix)) throw new StatusError(Status.invalid, 'a malformed prefix');
     checkExtension(extension);
     const masterId = requestedFile(service, { group, name: master });
     const id = parseFileName(group, slaveName(masterId.name, prefix, extension));
-    // Such a name would be taken for a file of the storage itself or for a slice.
+    // Such a name would look like one of the storage's own files or like a slice.
     if (!id || isReservedName(id.base) || parseSliceId(id)) {
       throw new StatusError(Status.invalid, 'a slave cannot have such a name');
     }
@@ -151,7 +151,7 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
       const target = await endOf(path);
       const storePathIndex = slave ? slave.storePathIndex : sourceId.storePathIndex;
       const root = storePaths.at(storePathIndex).path;
-      // Good from any directory: no two digits are the same as these letters.
+      // Relative to a directory that cannot exist, so the result fits all directories.
       const from = (each: string): string => relative(resolve(root, 'data', 'HH', 'LL'), each);
       const linked = { path: from(target), name: sourceId.name, bytes: opened.stat.size };
       if (slave) {
@@ -173,7 +173,7 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
     }),
   ];
 
-  /** The file itself, if `path` is a link to it. */
+  /** The target if `path` is a link, else `path`. */
   async function endOf(path: string): Promise<string> {
     try {
       return resolve(dirname(path), (await backend.readLink(path)).target);
@@ -184,7 +184,7 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
   }
 }
 
-/** As an extension, but longer. */
+/** True for at most three extensions in a row: the same characters, but longer. */
 function isPrefix(prefix: string): boolean {
   return (
     isExtension(prefix.slice(0, 6)) &&

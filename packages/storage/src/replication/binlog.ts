@@ -4,21 +4,21 @@ import { asError } from '@stevedore/wire';
 import { formatRecord, type LogRecord, MAX_LINE_BYTES, parseRecord } from './log-record.js';
 
 /**
- * The log of all changes of a storage: files `binlog.000`, `binlog.001`, … of text
- * lines, appended to and never altered. A record is on the medium when `append`
- * resolves; records that wait together are written and synced together. A line
- * that a crash cut off was never acknowledged and is removed at the next start.
+ * The binlog records all changes of a storage: append-only files `binlog.000`, `binlog.001`,
+ * … of text lines. A record is durable when `append` resolves; records that wait for a running
+ * sync share the next one. An incomplete line after a crash was never acknowledged and is
+ * truncated at the next start.
  *
- * A place in the log is one number: the file's number times 2^32, plus the offset.
+ * A position is one number: the file's number times 2^32, plus the offset.
  */
 
 export type Position = number;
 
 const FILE = /^binlog\.(\d{3,6})$/;
 const FILE_SPAN = 2 ** 32;
-/** A file that has grown beyond it is followed by the next one. */
+/** When a file is this long, the next one begins. */
 const MAX_FILE_BYTES = 2 ** 30;
-/** The log's end as it is kept in memory for those who follow it. */
+/** Bytes of the binlog's end kept in memory for senders. */
 const RECENT_BYTES = 256 * 1024;
 const READ_BYTES = 64 * 1024;
 /** Lines that go into one write. */
@@ -32,7 +32,7 @@ export interface Entry {
 
 export interface Batch {
   readonly entries: readonly Entry[];
-  /** Where to read on; as it was if there is nothing more. */
+  /** Where to read on; unchanged at the end. */
   readonly next: Position;
   /** Lines that are not records. */
   readonly damaged: number;
@@ -75,7 +75,7 @@ export class Binlog {
     this.#maxFileBytes = options.maxFileBytes ?? MAX_FILE_BYTES;
   }
 
-  /** Opens the last file, made if there is none, and cuts off half a line at its end. */
+  /** Opens or creates the last file and truncates an incomplete line at its end. */
   async open(): Promise<void> {
     const names = await this.#disk.list(this.#directory);
     const indexes = names.flatMap((name) => FILE.exec(name)?.[1] ?? []).map(Number);
@@ -105,7 +105,7 @@ export class Binlog {
     return this.#index === 0 && this.#offset === 0;
   }
 
-  /** Resolves with the record's end once it is on the medium. */
+  /** Resolves with the record's end once it is durable. */
   append(record: LogRecord): Promise<Position> {
     if (this.#closed) return Promise.reject(new Error('the log is closed'));
     return new Promise((resolve, reject) => {
@@ -114,7 +114,7 @@ export class Binlog {
     });
   }
 
-  /** Some of what follows; nothing at the log's end. */
+  /** Reads some records from a position on; none at the end. */
   async read(from: Position): Promise<Batch> {
     const index = Math.floor(from / FILE_SPAN);
     const offset = from % FILE_SPAN;
@@ -128,13 +128,13 @@ export class Binlog {
     return batchOf(bytes, from);
   }
 
-  /** `listener` is called whenever the log grows, until the function that it returns is called. */
+  /** Calls `listener` whenever the binlog grows, until the returned function is called. */
   onGrown(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** Bytes between two places, roughly where they are in different files. */
+  /** Bytes between two positions; approximate if they are in different files. */
   distance(from: Position, to: Position): number {
     const files = Math.floor(to / FILE_SPAN) - Math.floor(from / FILE_SPAN);
     return files * this.#maxFileBytes + ((to % FILE_SPAN) - (from % FILE_SPAN));
@@ -178,7 +178,7 @@ export class Binlog {
         await file.sync();
       }
     } catch (error) {
-      // What of the lines is there must not become part of the next ones.
+      // Leftovers of these lines must not become part of the next ones.
       await file.truncate(this.#offset).catch((again: unknown) => this.#onError(asError(again)));
       throw error;
     }
@@ -212,7 +212,7 @@ export class Binlog {
     }
   }
 
-  /** What is kept in memory, from so many bytes on. */
+  /** Bytes from memory, after skipping so many. */
   #recentFrom(skip: number): Buffer {
     const parts: Buffer[] = [];
     let before = skip;
@@ -234,7 +234,7 @@ export class Binlog {
     try {
       file = await this.#disk.openToRead(this.#path(index));
     } catch (error) {
-      // An operator may have put old files aside.
+      // An operator may have moved old files away.
       if (hasCode(error, 'ENOENT') && index < this.#index) return Buffer.alloc(0);
       throw error;
     }
@@ -251,7 +251,7 @@ export class Binlog {
   }
 }
 
-/** The records of whole lines; what follows the last of them is read again. */
+/** Parses the complete lines; the next read starts after the last of them. */
 function batchOf(bytes: Buffer, from: Position): Batch {
   const entries: Entry[] = [];
   let damaged = 0;
@@ -264,13 +264,13 @@ function batchOf(bytes: Buffer, from: Position): Batch {
     if (record) entries.push({ record, end: from + at });
     else damaged += 1;
   }
-  // So long a line is no record: damage, up to the next line's end.
+  // A longer line is damage; skip to its end.
   if (at === 0 && bytes.length > MAX_LINE_BYTES)
     return { entries, next: from + bytes.length, damaged: 1 };
   return { entries, next: from + at, damaged };
 }
 
-/** Length of a file up to the end of its last whole line. */
+/** Length of a file up to the end of its last complete line. */
 async function endOfLines(file: DiskFile, size: number): Promise<number> {
   for (let end = size; end > 0; ) {
     const from = Math.max(end - READ_BYTES, 0);

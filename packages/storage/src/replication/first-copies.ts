@@ -10,16 +10,16 @@ import { ifThere } from '../files/file-backend.js';
 import { isUnfinished, type Members } from './members.js';
 
 /**
- * First copies, as the trackers arrange them: a member that starts empty is given one
- * other member to take everything from, and gets no requests until that one says that
- * it has. The others send all they have as well: each may have files of a member that
- * is away, or of the empty one itself, that its source has not.
+ * First copies, as the trackers arrange them. A member that starts empty is assigned another
+ * member as its source, and gets no requests until that source reports the copy complete. The
+ * other members send everything too: each may have files that the source lacks, from an
+ * absent member or from the empty one itself.
  */
 
 export interface FirstCopy {
-  /** When the member was given a source, unix seconds. */
+  /** When the member was assigned a source, unix seconds. */
   readonly seconds: number;
-  /** This storage is the source, and the copy is not whole. */
+  /** This storage is the source, and the copy is not complete. */
   readonly isSource: boolean;
 }
 
@@ -27,7 +27,7 @@ export interface FirstCopiesOptions {
   readonly group: string;
   readonly members: Members;
   readonly trackers: readonly Address[];
-  /** How a tracker is asked. */
+  /** Connection options for requests to a tracker. */
   readonly peer: Omit<PeerOptions, 'address'>;
 }
 
@@ -39,7 +39,7 @@ export class FirstCopies {
     this.#options = options;
   }
 
-  /** The member's last first copy, which it may still wait for; undefined if it had none. */
+  /** The member's latest first copy, complete or not; undefined if it had none. */
   async of({ id, status }: ServerBrief): Promise<FirstCopy | undefined> {
     const { group, members } = this.#options;
     const answers = await this.#askAll(syncSrcReq, { group, id });
@@ -49,12 +49,12 @@ export class FirstCopies {
     return source && { seconds: source.untilSeconds, isSource };
   }
 
-  /** Tells the trackers that the member is being sent everything. */
+  /** Reports to the trackers that the first copy has begun. */
   begun(peer: ServerBrief): Promise<void> {
     return this.#report(peer, StorageStatus.syncing);
   }
 
-  /** Reports to the trackers that the member has everything: it is active with its next beat. */
+  /** Reports that it is complete: the member becomes active with its next heartbeat. */
   ended(peer: ServerBrief): Promise<void> {
     return this.#report(peer, StorageStatus.offline);
   }
@@ -69,7 +69,7 @@ export class FirstCopies {
     this.#stop.abort();
   }
 
-  /** The answers of the trackers, undefined for one that knows no such member; throws if none answers. */
+  /** The trackers' answers, undefined for an unknown member; throws if no tracker answers. */
   async #askAll<Request, Answer>(
     command: Command<Request, Answer>,
     request: Request,

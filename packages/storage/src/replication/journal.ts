@@ -4,36 +4,34 @@ import type { LogRecord, Operation } from './log-record.js';
 import type { Tombstones } from './tombstones.js';
 
 /**
- * One change of stored files on its way: where it is written down and what time it
- * carries. The code that makes it does not know whether it came from a client or from
- * another member of the group.
+ * One change in flight: gives it a time and appends its binlog records. The code that makes
+ * the change does not know whether a client or another member sent it.
  *
- * What alters or removes something is noted before it is done, so that no crash
- * leaves an altered file that the log does not know; a member that reads the log
- * looks at the file itself and finds out whether it was done. A new file, which
- * is not known yet, is noted once it is there.
+ * Changes and deletions are recorded in advance, so that a crash leaves no changed file
+ * without a record; a sender looks at the file itself to see whether the change happened. A
+ * new file, which nobody knows yet, is recorded once it exists.
  */
 export interface Change {
-  /** Unix seconds of the change: what the first call gives, later than `after`. */
+  /** Unix seconds of the change, fixed by the first call, which makes them later than `after`. */
   seconds(after?: number): number;
-  /** Writes it down; durable when it resolves. */
+  /** Appends a record to the binlog, durable when this resolves. */
   note(operation: Operation, name: string, extra?: string): Promise<void>;
 }
 
 /**
- * Changes in the log, and the times they carry. Own records are in the order of their
- * times, even if the clock is set back meanwhile: by the latest time that a member has been sent
- * the trackers judge which files it has. So a record waits until every change that took
- * an earlier second is in the log, or has failed.
+ * Appends changes to the binlog and gives them their times. Own records are in the order of
+ * their times, even if the clock is set back: from the latest time that a member received,
+ * the trackers infer which files it has. So a record waits until every change with an earlier
+ * second is in the binlog or has failed.
  */
 export class Journal {
   readonly log: Binlog;
   readonly #tombstones: Tombstones;
   readonly #environment: Environment;
-  /** Seconds that were taken by changes that are not in the log yet. */
+  /** Times of changes that are not in the binlog yet. */
   readonly #underWay = new Map<OwnChange, number>();
   #waiting: (() => void)[] = [];
-  /** The latest that was taken. */
+  /** The latest time of an own change. */
   #lastSeconds = 0;
 
   constructor(log: Binlog, tombstones: Tombstones, environment: Environment) {
@@ -42,21 +40,21 @@ export class Journal {
     this.#environment = environment;
   }
 
-  /** A change made here; `end` it, whatever came of it. */
+  /** Begins an own change. Call its `end` in any case. */
   begin(): OwnChange {
     return new OwnChange(this);
   }
 
-  /** The time of a change, which is to be noted at once. */
+  /** Gives a change its time. Later records wait until it is in the binlog or released. */
   take(change: OwnChange, after: number): number {
     this.#lastSeconds = Math.max(nowSeconds(this.#environment), this.#lastSeconds, after + 1);
     this.#underWay.set(change, this.#lastSeconds);
     return this.#lastSeconds;
   }
 
-  /** Durable when it resolves, behind all own records of earlier seconds. */
+  /** Appends after all own records of earlier seconds; durable when it resolves. */
   async appendOwn(change: OwnChange, record: LogRecord): Promise<Position> {
-    // Its own seconds hold up no other record any more.
+    // Wait for earlier seconds. Once this record is queued, later seconds may follow.
     while (this.#isEarlierUnderWay(record.atSeconds)) await this.#news();
     const appended = this.append(record);
     this.release(change);
@@ -96,7 +94,7 @@ export class OwnChange implements Change {
     this.#journal = journal;
   }
 
-  /** Behind its last record; 0 if it has none. */
+  /** End of its last record; 0 if it has none. */
   get position(): Position {
     return this.#end;
   }
@@ -117,7 +115,7 @@ export class OwnChange implements Change {
   }
 }
 
-/** A change that another member sends: it keeps the time that it has there. */
+/** A change that another member sent: it keeps the time that it has there. */
 export class ReceivedChange implements Change {
   readonly #journal: Journal;
   readonly #atSeconds: number;
@@ -125,8 +123,8 @@ export class ReceivedChange implements Change {
   readonly #check: () => void;
 
   /**
-   * `restores`: a file of this storage itself that it had lost; it is passed on as its
-   * own. `check` throws if the change is not to be made, at the last moment.
+   * `restores`: the file's source is this storage, which had lost it; it is recorded as its
+   * own. `check` runs right before each record and throws to stop the change.
    */
   constructor(journal: Journal, atSeconds: number, restores = false, check = () => {}) {
     this.#journal = journal;

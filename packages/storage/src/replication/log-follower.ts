@@ -6,11 +6,11 @@ import type { Sending } from './sending.js';
 import { isWholeFile } from './tombstones.js';
 
 /**
- * Sends the log from the mark to its end, in one session. Changes of one file go in
- * order, others of the same second side by side, a bounded number of them; all else stays
- * in the log, however slow the member is. A record of a later second waits for all
- * before it: the member reports the latest second that it has been sent, and by that the
- * trackers judge which files it has, as in FastDFS.
+ * Sends the binlog from the cursor to its end, in one session. Changes of one file are sent
+ * in order, others of the same second in parallel. The number in flight is bounded: the
+ * backlog of a slow member stays on disk. An own record of a later second waits for all
+ * before it, because the member reports the latest second that it received, and from that
+ * the trackers infer which files it has, as in FastDFS.
  */
 
 export interface LogFollowerParts {
@@ -19,24 +19,24 @@ export interface LogFollowerParts {
   readonly keeper: MarkKeeper;
   readonly maxInFlight: number;
   readonly news: News;
-  /** True once the member has it, false if the session cannot go on; never rejects. */
+  /** True once the member has it or it is given up, false if the session failed; never rejects. */
   readonly deliver: (record: LogRecord, end: Position) => Promise<boolean>;
-  /** Throws if the session cannot go on. */
+  /** Throws if the session has failed. */
   readonly check: () => void;
-  /** Called whenever more has been acknowledged. */
+  /** Called when the member may have acknowledged more. */
   readonly progressed: () => void;
   readonly report: (error: unknown) => void;
 }
 
-/** How long a wait may last whose end nothing reports. */
+/** Longest wait without a new check. */
 const LOOK_INTERVAL_MS = 1000;
 
 export class LogFollower {
   readonly window: SendWindow;
   readonly #parts: LogFollowerParts;
-  /** Up to where the log has been looked at. */
+  /** The binlog has been read up to here. */
   #read: Position;
-  /** Of the latest own record that was sent. */
+  /** Time of the latest own record that was sent. */
   #seconds = 0;
 
   constructor(parts: LogFollowerParts) {
@@ -45,7 +45,7 @@ export class LogFollower {
     this.#read = parts.keeper.acknowledged;
   }
 
-  /** Reads on in the log and sends what is there; true if there may be more. */
+  /** Reads and sends the next records; true if there may be more. */
   async step(): Promise<boolean> {
     const { log, keeper, report } = this.#parts;
     const { entries, next, damaged } = await log.read(this.#read);
@@ -58,7 +58,7 @@ export class LogFollower {
     return hasMore;
   }
 
-  /** Sends the entry once nothing before it is in its way. */
+  /** Sends the entry once no earlier one blocks it. */
   async #launch({ record, end }: Entry): Promise<void> {
     const { sending, deliver } = this.#parts;
     if (!this.#concerns(record, end)) {
@@ -87,7 +87,7 @@ export class LogFollower {
     }
   }
 
-  /** Own changes; deletions of all members; in a first copy all files that others brought. */
+  /** Own changes, file deletions of any member, and in a first copy all but `a`, `m` and `t`. */
   #concerns({ own, operation, name }: LogRecord, end: Position): boolean {
     if (own || (operation === 'D' && isWholeFile(name))) return true;
     const isWhole = operation !== 'A' && operation !== 'M' && operation !== 'T';
@@ -101,8 +101,8 @@ export class LogFollower {
 }
 
 /**
- * Records of the log that are on their way to one member, in the order of the log. All
- * before the first that is not done have been acknowledged.
+ * Records in flight to one member, in the order of the binlog. The member has acknowledged
+ * all before the first that is not done.
  */
 
 interface Flight {
@@ -128,24 +128,24 @@ export class SendWindow {
     return this.#all.some(({ done }) => !done);
   }
 
-  /** True once the one that ends there is done. */
+  /** True if the record that ends there is done. */
   has(position: Position): boolean {
     return this.#all.some(({ end, done }) => done && end === position);
   }
 
-  /** True if a change of this file must wait; one without a key waits for all, and all for it. */
+  /** True if this key must wait. A record without a key waits for all others, and they for it. */
   blocks(key: string | undefined): boolean {
     const under = this.#all.filter(({ done }) => !done);
     if (under.length >= this.#max) return true;
     return under.some((each) => key === undefined || each.key === undefined || each.key === key);
   }
 
-  /** A record with which nothing is to be done. */
+  /** Adds a record that need not be sent. */
   pass(end: Position): void {
     this.#all.push({ end, key: undefined, done: true, settled: Promise.resolve() });
   }
 
-  /** `fly` calls what it is given when the member has it; the promise must not reject. */
+  /** `fly` sends the record and calls `done` once the member has it; it must not reject. */
   add(end: Position, key: string | undefined, fly: (done: () => void) => Promise<void>): void {
     const flight: Flight = { end, key, done: false, settled: Promise.resolve() };
     this.#all.push(flight);
@@ -154,7 +154,7 @@ export class SendWindow {
     });
   }
 
-  /** Lets go of what is done from the beginning; where that ends, or 0. */
+  /** Removes the done records at the front; returns the end of the last of them, or 0. */
   settle(): Position {
     let end: Position = 0;
     let count = 0;
@@ -163,7 +163,7 @@ export class SendWindow {
     return end;
   }
 
-  /** Resolves when all have come to an end, be it a failure. */
+  /** Resolves when all have succeeded or failed. */
   async settled(): Promise<void> {
     await Promise.all(this.#all.map(({ settled }) => settled));
   }

@@ -2,13 +2,12 @@ import { type FileId, parseFileName } from '@stevedore/protocol';
 import { DELETED_SUFFIX, METADATA_SUFFIX } from '../layout.js';
 
 /**
- * A line of the log of changes, in the layout of FastDFS's binlog:
+ * A line of the binlog, in FastDFS's format:
  *
  *     1795235075 C M00/00/00/fwARA2sBHQOAYxl7AAAAAckDSvY514.txt
- *     seconds    operation and name, and for some operations more behind a blank
+ *     seconds    operation and name, and for some operations more after a space
  *
- * A capital letter: this storage is where the change was made. A small one: it
- * came from another member of the group.
+ * A capital letter: a client requested the change here. A small one: another member sent it.
  */
 
 export type Operation = 'C' | 'A' | 'D' | 'U' | 'M' | 'T' | 'L' | 'R';
@@ -34,7 +33,7 @@ export function formatRecord({ atSeconds, operation, own, name, extra }: LogReco
   return `${atSeconds} ${letter} ${name}${extra === '' ? '' : ` ${extra}`}\n`;
 }
 
-/** Takes a line without its end apart; undefined for one that no log has. */
+/** Parses a line without its newline; undefined if it is malformed. */
 export function parseRecord(line: string): LogRecord | undefined {
   const match = LINE.exec(line);
   if (!match) return undefined;
@@ -49,13 +48,13 @@ export function parseRecord(line: string): LogRecord | undefined {
   };
 }
 
-/** The two numbers behind A, M and T; undefined if they are not two. */
+/** The two numbers of A, M and T; undefined if the record has others. */
 export function numbersOf(record: LogRecord): readonly [number, number] | undefined {
   const match = /^(\d{1,16}) (\d{1,16})$/.exec(record.extra);
   return match ? [Number(match[1]), Number(match[2])] : undefined;
 }
 
-/** What a name in the log, or in another member's request, stands for. */
+/** What a name in the binlog, or in another member's request, stands for. */
 export interface LoggedName {
   /** The file itself. */
   readonly id: FileId;
@@ -63,7 +62,7 @@ export interface LoggedName {
   readonly part: 'file' | 'metadata' | 'deleted slices';
 }
 
-/** Undefined for anything but the name of a file in one of the store paths. */
+/** Undefined unless it names a file, or companion, in one of the store paths. */
 export function parseLoggedName(
   group: string,
   name: string,
@@ -76,7 +75,7 @@ export function parseLoggedName(
       : ([name, 'file'] as const);
   const id = parseFileName(group, bare);
   if (!id || id.storePathIndex >= storePathCount) return undefined;
-  // A name that ends so twice belongs to nothing.
+  // A name with two such suffixes stands for nothing.
   if (bare.endsWith(METADATA_SUFFIX) || bare.endsWith(DELETED_SUFFIX)) return undefined;
   return { id, part };
 }

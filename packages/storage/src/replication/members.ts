@@ -3,19 +3,19 @@ import { type ServerBrief, Status, StorageStatus } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
 
 /**
- * The members of the group, as the trackers tell them with every answer to a beat.
- * Only members may send copies here, and they are known by their addresses.
+ * The members of the group, from the trackers' answers to heartbeats. Only members may send
+ * changes here; their addresses identify them.
  */
 export class Members {
-  /** What each tracker last sent. */
+  /** The latest list of each tracker. */
   readonly #lists = new Map<string, readonly ServerBrief[]>();
   readonly #listeners = new Set<() => void>();
-  /** Those who have asked for news. */
+  /** Callers of `asked`. */
   readonly #waiting = new Listeners();
   readonly #askers = new Set<() => void>();
   #ownId: string | undefined;
 
-  /** Ids become names of files. */
+  /** Ids become file names, so only these characters are allowed. */
   static isId(id: string): boolean {
     return /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,14}$/.test(id);
   }
@@ -43,17 +43,17 @@ export class Members {
     return this.#lists.size > 0;
   }
 
-  /** A tracker has been asked and has no news. */
+  /** A tracker has answered that nothing changed. */
   unchanged(): void {
     this.#waiting.wake();
   }
 
-  /** All but this storage and those that are gone for good. */
+  /** All members but this storage and those that have left for good. */
   get others(): readonly ServerBrief[] {
     return this.#all().filter(({ id, status }) => id !== this.#ownId && !GONE.includes(status));
   }
 
-  /** Own status, if a tracker has sent it. */
+  /** This storage's status, if a tracker has sent it. */
   get ownStatus(): number | undefined {
     return this.#all().find(({ id }) => id === this.#ownId)?.status;
   }
@@ -62,14 +62,14 @@ export class Members {
     return this.others.find((each) => each.id === id);
   }
 
-  /** The member at this address, of this id if one is given. */
+  /** The member at this address and, if given, with this id. */
   at(address: string, id?: string): ServerBrief | undefined {
     return this.others.find(
       (each) => each.address === address && (id === undefined || each.id === id),
     );
   }
 
-  /** Asks every tracker soon for news. */
+  /** Makes the links ask every tracker soon. */
   refresh(): void {
     for (const ask of this.#askers) ask();
   }
@@ -84,12 +84,12 @@ export class Members {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Resolves when a tracker has been asked, or after so long. */
+  /** Resolves when a tracker has answered, or after `withinMs`. */
   async asked(withinMs: number): Promise<void> {
     await this.#waiting.next(withinMs);
   }
 
-  /** Where trackers differ, the furthest status counts. */
+  /** If trackers disagree, the highest status wins. */
   #all(): readonly ServerBrief[] {
     const byId = new Map<string, ServerBrief>();
     for (const list of this.#lists.values()) {
@@ -110,12 +110,12 @@ export class Members {
 const { init, waitSync, syncing, ipChanged, deleted, none } = StorageStatus;
 const GONE: readonly number[] = [ipChanged, deleted, none];
 
-/** A member that has not got its first copy. */
+/** True for a member whose first copy is not complete. */
 export function isUnfinished(status: number): boolean {
   return status === init || status === waitSync || status === syncing;
 }
 
-/** A connection to a storage: a client's, or another member's once it has said so. */
+/** A connection of a client, or of another member once it has identified itself. */
 export class StorageSession {
   readonly address: string;
   /** The member's id; empty for a client. */
@@ -126,12 +126,12 @@ export class StorageSession {
   }
 }
 
-/** How long a request waits for the trackers to tell of a new member. */
+/** How long a request waits for a tracker to list a new member. */
 const NEWS_MS = 2000;
 
 /**
- * Lets only members send copies: by the connection's address, which the trackers'
- * lists must have, with the id if one is given. Status 13 for everybody else.
+ * Admits only members: the trackers must list the connection's address and, if given, the
+ * id. Status 13 for everybody else.
  */
 export async function admit(
   members: Members,
@@ -145,7 +145,7 @@ export async function admit(
   return member.id;
 }
 
-/** A member that joined a moment ago is in no list yet. */
+/** Asks the trackers again, for a member that joined a moment ago. */
 async function news(members: Members, address: string, id: string | undefined) {
   if (members.ownId === undefined) return undefined;
   const asked = members.asked(NEWS_MS);

@@ -11,25 +11,24 @@ import { Binlog } from './binlog.js';
 import type { LogRecord } from './log-record.js';
 
 /**
- * Opens the log of a storage. One that has none gets it from the files that are
- * there; `instance`, which says that the log is whole, is made last, so that a crash
- * begins anew. Every store path carries the same instance: one without it has been
- * replaced by an empty one. What a crash had interrupted, and this start carried
- * through, is noted.
+ * Opens the binlog of a storage, and rebuilds a missing one from the stored files. The file
+ * `instance` marks it complete and is made last, so a crash starts over. Every store path has
+ * the same instance digits: a path with others was replaced. Changes that this start replayed
+ * are added to the binlog.
  */
 
 export interface OpenedLog {
   readonly log: Binlog;
-  /** A store path has been replaced: its files have to come from the other members. */
+  /** A store path was replaced: its files must be copied from other members. */
   readonly lostFiles: boolean;
 }
 
-/** In the log's directory: `{ instance, storePaths }`. */
+/** In the binlog's directory: `{ instance, storePaths }`. */
 const INSTANCE_FILE = 'instance';
-/** In `data` of every store path: the instance. */
+/** In `data` of every store path: the instance digits. */
 const PATH_INSTANCE_FILE = '.stevedore-instance';
 const MAX_INSTANCE_BYTES = 256;
-/** Records that are written together when a log is made. */
+/** Records written at a time when a binlog is rebuilt. */
 const BATCH_RECORDS = 1000;
 
 export async function openLog(
@@ -58,7 +57,7 @@ interface Parts {
   readonly storePaths: readonly StorePath[];
 }
 
-/** Opens the log, and fills it if it is not whole. */
+/** Opens the binlog; rebuilds it if it is not complete. */
 async function fill(parts: Parts): Promise<Omit<OpenedLog, 'log'>> {
   const { disk, environment, log, directory, storePaths } = parts;
   const file = join(directory, INSTANCE_FILE);
@@ -90,7 +89,7 @@ async function makeLog({ disk, backend, log, directory, storePaths }: Parts): Pr
   for (const [index, { path }] of storePaths.entries()) {
     for await (const record of presentFiles(disk, backend, path, index)) {
       const appended = log.append(record);
-      // Its failure is thrown where all of them are waited for.
+      // Promise.all below throws its error.
       appended.catch(() => {});
       written.push(appended);
       if (written.length < BATCH_RECORDS) continue;
@@ -101,7 +100,7 @@ async function makeLog({ disk, backend, log, directory, storePaths }: Parts): Pr
   await Promise.all(written);
 }
 
-/** The store paths first: a crash in between finds a path that has another instance. */
+/** Writes the store paths first: after a crash in between, they differ from the binlog's. */
 async function settle(
   disk: Disk,
   directory: string,
@@ -137,9 +136,9 @@ function parse(bytes: Buffer | undefined): { instance: string; storePaths: numbe
 }
 
 /**
- * The files of a store path without a log: one that was filled before there was
- * one, or whose log is lost. Every file counts as made here, at the time in its
- * name; what another member was the source of is sent to it in vain, once.
+ * Records for all files of a store path whose binlog is lost or never existed. Each file
+ * counts as uploaded here at the time in its name, so other members are sent their own files
+ * once, in vain.
  */
 async function* presentFiles(
   disk: Disk,
@@ -157,7 +156,7 @@ async function* presentFiles(
         Number.parseInt(low, 16),
       );
       const names = await backend.list(directory);
-      // Files first, so that what belongs to them finds them.
+      // Files before their companions.
       const order = (name: string): number => (isBeside(name) ? 1 : 0);
       for (const name of names.sort((one, other) => order(one) - order(other))) {
         const record = await recordOf(backend, join(directory, name), prefix + name);
@@ -211,8 +210,8 @@ async function linkTarget(backend: FileBackend, path: string): Promise<string | 
 }
 
 /**
- * What a start has carried through of changes that a crash interrupted is noted once
- * more: a sender that follows the log may have looked at the file before.
+ * Appends records of the replayed changes again: a sender may have read the first ones and
+ * looked at the files too early.
  */
 async function noteRedone(
   log: Binlog,

@@ -11,9 +11,9 @@ import type { Position } from './binlog.js';
 import { type LogRecord, parseLoggedName } from './log-record.js';
 
 /**
- * FETCH_ONE_PATH_BINLOG: the files that are in one store path now, as the log has
- * them. A file under a new name counts as made. A name that was used twice (a slave
- * that was deleted and stored again) is listed twice, as C storages do.
+ * FETCH_ONE_PATH_BINLOG: lists the files that exist in one store path, from the binlog. A
+ * renamed file counts as created. A name that was used twice (a slave that was deleted and
+ * stored again) is listed twice, as C storages do.
  */
 export function pathListHandler<Session>(service: StorageService): Handler<Session> {
   const handle = async (body: Buffer): Promise<Reply> => {
@@ -38,7 +38,7 @@ function pathList(service: StorageService, storePathIndex: number): StreamedRepl
     async read() {
       while (state === 'listing') {
         const { entries, next } = await log.read(from);
-        // What has come since is in the log, for the next request.
+        // Later records are left to the next request.
         const wanted = entries.filter(({ end }) => end <= until).map(({ record }) => record);
         if (next === from || next >= until) state = 'listed';
         from = next;
@@ -59,7 +59,7 @@ function pathList(service: StorageService, storePathIndex: number): StreamedRepl
   };
 }
 
-/** The record's line if its file is here, else nothing. */
+/** The record's line if its file exists, else an empty text. */
 async function lineOf(
   service: StorageService,
   record: LogRecord,

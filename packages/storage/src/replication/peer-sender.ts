@@ -25,11 +25,11 @@ import { type MarkFile, MarkKeeper } from './progress.js';
 import { type Sending, SentFiles } from './sending.js';
 
 /**
- * How a member catches up: this storage's log is pushed to it, in one session after the other,
- * from the mark up to which it has it, as long as it is a member.
+ * Pushes this storage's binlog to one other member, from its cursor on, in one session after
+ * another, until `close`.
  */
 
-/** How far the other members of the group have the log, for monitoring. */
+/** How far the other members are behind, for monitoring. */
 export interface ReplicationStatus {
   readonly members: readonly MemberStatus[];
 }
@@ -37,9 +37,9 @@ export interface ReplicationStatus {
 export interface MemberStatus {
   readonly id: string;
   readonly isConnected: boolean;
-  /** Of this storage's log, what it has not acknowledged. */
+  /** Bytes of the binlog that it has not acknowledged. */
   readonly lagBytes: number;
-  /** Changes that it refused. */
+  /** Number of records that it refused. */
   readonly refused: number;
 }
 
@@ -48,11 +48,11 @@ export interface PeerSenderParts {
   readonly sending: Sending;
   readonly markFile: MarkFile;
   readonly firstCopies: FirstCopies;
-  /** The member as the trackers last listed it; undefined once it is gone for good. */
+  /** The member as the trackers last listed it; undefined once it has left for good. */
   readonly member: () => ServerBrief | undefined;
   /** Address to connect from; undefined lets the system choose. */
   readonly localAddress: string | undefined;
-  /** Called whenever the member has acknowledged more, comes or goes. */
+  /** Called when the member may have acknowledged more, connects or disconnects. */
   readonly progressed: () => void;
 }
 
@@ -79,7 +79,7 @@ export class PeerSender {
     return this.#session !== undefined;
   }
 
-  /** The member has all of the log up to here. */
+  /** The member has all of the binlog up to here. */
   get acknowledged(): Position {
     return this.#keeper.acknowledged;
   }
@@ -95,7 +95,7 @@ export class PeerSender {
     };
   }
 
-  /** True once the member has the change whose record ends there. */
+  /** True once the member has the record that ends there. */
   has(position: Position): boolean {
     return this.acknowledged >= position || this.#session?.has(position) === true;
   }
@@ -178,13 +178,13 @@ export class PeerSender {
 }
 
 /**
- * One member, from the moment that it is connected until something fails: it is sent the
- * log from its mark to the end, and on as the log grows.
+ * One connection to a member, until something fails: sends the binlog from the cursor to its
+ * end, and on as it grows.
  */
 
 interface PeerSessionParts extends PeerSenderParts {
   readonly peer: Peer;
-  /** The member can be sent links; others are sent files in their places. */
+  /** True if the member takes links; others are sent the files instead. */
   readonly takesLinks: () => boolean;
   readonly keeper: MarkKeeper;
   readonly report: (error: unknown) => void;
@@ -193,12 +193,12 @@ interface PeerSessionParts extends PeerSenderParts {
   readonly signal: AbortSignal;
 }
 
-/** Requests to one member at a time. */
+/** Requests in flight to one member. */
 const MAX_CONNECTIONS = 16;
 const LOOK_INTERVAL_MS = 1000;
-/** Times that a file is tried which cannot be read here. */
+/** Attempts to send a file that cannot be read here. */
 const LOCAL_ATTEMPTS = 3;
-/** Statuses that may pass: not a member yet, no room, a failing disk. */
+/** Temporary failures: not a member yet, no space, a failing disk. */
 const PASSING: readonly number[] = [
   Status.accessDenied,
   Status.noSpace,
@@ -210,9 +210,9 @@ class PeerSession {
   readonly #parts: PeerSessionParts;
   readonly #follower: LogFollower;
   readonly #sent = new SentFiles();
-  /** What is before it was in the log when the session began: the member may have it. */
+  /** End of the binlog when the session began: the member may already have earlier records. */
   readonly #beginning: Position;
-  /** Why the session cannot go on. */
+  /** Why the session failed. */
   #failure: Error | undefined;
 
   constructor(parts: PeerSessionParts) {
@@ -230,12 +230,12 @@ class PeerSession {
     });
   }
 
-  /** True once the member has the change that ends there, though it may lack earlier ones. */
+  /** True once the member has the record that ends there, even if it lacks earlier ones. */
   has(position: Position): boolean {
     return this.#follower.window.has(position);
   }
 
-  /** Rejects with what has failed. `isSource`: the member takes its first copy from here. */
+  /** Rejects with the failure. `isSource`: the member takes its first copy from here. */
   async run(member: ServerBrief, isSource: boolean): Promise<void> {
     try {
       if (isSource) await this.#parts.firstCopies.begun(member);
@@ -256,7 +256,7 @@ class PeerSession {
       this.#check();
       const hasMore = await this.#follower.step();
       const now = performance.now();
-      // A log that never stops growing must not put this off.
+      // Do this even if the binlog never stops growing.
       if (now - lookedAt >= LOOK_INTERVAL_MS) {
         lookedAt = now;
         void keeper.save();
@@ -274,7 +274,7 @@ class PeerSession {
     }
   }
 
-  /** Reports a first copy that is whole to the trackers; false if a new one is to begin. */
+  /** Reports a complete first copy to the trackers; false if a new one has to begin. */
   async #firstCopy(): Promise<boolean> {
     const { member, firstCopies, keeper } = this.#parts;
     const peer = member();
@@ -287,7 +287,7 @@ class PeerSession {
     return true;
   }
 
-  /** Never rejects: what fails ends the session. True once the member has it. */
+  /** As `LogFollowerParts.deliver`; a failure ends the session. */
   async #deliver(record: LogRecord, end: Position): Promise<boolean> {
     const { sending, peer, keeper, report, service, signal } = this.#parts;
     const takesLinks = this.#parts.takesLinks();
@@ -304,7 +304,7 @@ class PeerSession {
           return false;
         }
         if (isAnswer || attempt >= LOCAL_ATTEMPTS) {
-          // It will be refused another time too, and all that follows matters more.
+          // Another attempt would fail too, and must not hold up the records that follow.
           if (keeper.refused()) report(error);
           return true;
         }
@@ -318,7 +318,7 @@ class PeerSession {
     this.#parts.news.wake();
   }
 
-  /** Throws what has gone wrong meanwhile. */
+  /** Throws if the session has failed. */
   #check(): void {
     if (this.#failure) throw this.#failure;
     if (this.#parts.peer.hasEnded || this.#parts.signal.aborted) {

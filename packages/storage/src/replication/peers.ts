@@ -12,12 +12,12 @@ import { type Copiers, tryAgain } from './replication.js';
 import { Sending } from './sending.js';
 
 /**
- * A sender for every other member of the group, and who makes which change: a file is
- * changed by its source, or, where that has left the group for good, by the member with
- * the least id.
+ * Runs a sender for every other member of the group, and decides who changes a file: its
+ * source or, once that has left the group for good, the member with the lowest id that is not
+ * read-only.
  */
 
-/** Between two looks at which deletions all members have. */
+/** Interval of removing tombstones that all members have acknowledged. */
 const FORGET_INTERVAL_MS = 5000;
 
 export class Peers implements Copiers {
@@ -45,7 +45,7 @@ export class Peers implements Copiers {
     });
   }
 
-  /** Sends to the members that the trackers list, until `close`. */
+  /** Sends to all members that the trackers list, until `close`. */
   start(): void {
     const { members } = this.#service.replication;
     this.#stopFollowing = members.onChange(() => this.#follow());
@@ -94,7 +94,7 @@ export class Peers implements Copiers {
     await Promise.all(this.#closing);
   }
 
-  /** Why this storage does not change the file; undefined if it does. */
+  /** Why this storage must not change the file; undefined if it may. */
   #whyNot({ base }: FileId): string | undefined {
     const { identity, replication, settings } = this.#service;
     const { areKnown, ownId = '', others } = replication.members;
@@ -107,7 +107,7 @@ export class Peers implements Copiers {
     return isOther ? 'another member changes this file' : undefined;
   }
 
-  /** A sender for every member that the trackers list, and for no other. */
+  /** Starts and closes senders to match the members that the trackers list. */
   #follow(): void {
     const { members } = this.#service.replication;
     if (this.#closed || members.ownId === undefined) return;
@@ -142,9 +142,9 @@ export class Peers implements Copiers {
   }
 
   /**
-   * Nobody who has a deletion sends its file any more, and everybody passes deletions on: what
-   * all members have acknowledged cannot bring a file back. A member without its first
-   * copy may still be sent files that are gone.
+   * A member that has a deletion no longer sends the file, and every member passes deletions
+   * on. So a file whose deletion all have acknowledged cannot come back. Before its first copy
+   * is complete, a member may still be sent deleted files, and keeps its tombstones.
    */
   #forgetDeletions(): void {
     const { members, tombstones, log } = this.#service.replication;

@@ -4,22 +4,21 @@ import type { Position } from './binlog.js';
 import { isUnfinished, Members } from './members.js';
 
 /**
- * How far another member has got this storage's log: `<id>.mark`, JSON. A mark that
- * is lost or old only has changes sent again that are there already, so it is not
- * hurried to the medium.
+ * `<id>.mark`: the cursor of another member in this storage's binlog, as JSON. A lost or old
+ * mark only causes changes to be sent again, so it is not written at once.
  */
 
 export interface Mark {
-  /** All records before it are with the member. */
+  /** The cursor: the member has acknowledged all earlier records. */
   readonly position: Position;
   /**
-   * The member takes its first copy from here: what came here from others
-   * before this place is sent as well.
+   * End of the member's first copy: records of other members before this position are also
+   * sent.
    */
   readonly everythingUntil: Position;
-  /** Of that first copy, unix seconds, as the tracker had it. */
+  /** The tracker's time of that first copy, unix seconds. */
   readonly firstCopySeconds: number;
-  /** Changes that the member would not take. */
+  /** Number of records that the member refused. */
   readonly refused: number;
 }
 
@@ -53,7 +52,7 @@ export class MarkFile {
   }
 }
 
-/** How far one member has got this storage's log, between sessions and between starts. */
+/** Keeps one member's cursor between sessions and between starts. */
 export class MarkKeeper {
   readonly #file: MarkFile;
   #mark: Mark = NEW_MARK;
@@ -68,12 +67,12 @@ export class MarkKeeper {
     this.#acknowledged = this.#mark.position;
   }
 
-  /** As it was when it was last saved. */
+  /** Its `position` is the last saved one; `acknowledged` is the current one. */
   get mark(): Mark {
     return this.#mark;
   }
 
-  /** The member has all before here. */
+  /** The member has all records before this position. */
   get acknowledged(): Position {
     return this.#acknowledged;
   }
@@ -83,15 +82,15 @@ export class MarkKeeper {
   }
 
   /**
-   * A session begins. `firstCopySeconds`: when the trackers last gave the member a source for
-   * a first copy, undefined if they never did. A member that has begun another first copy
-   * since has lost what it was sent before.
+   * Begins a session. `firstCopySeconds`: when the trackers last assigned the member a source
+   * for a first copy; undefined if they never did. A member that has begun another first copy
+   * has lost what it was sent before.
    */
   begin(status: number, firstCopySeconds: number | undefined, logEnd: Position): void {
     const { position, firstCopySeconds: known } = this.#mark;
     const hasLost = firstCopySeconds !== undefined && firstCopySeconds !== known;
     const isNew = position === 0 && known === 0;
-    // A log that is shorter than the mark is another log.
+    // A binlog shorter than the cursor is a different one.
     if (hasLost || position > logEnd) {
       const takesAll = hasLost && (!isNew || isUnfinished(status));
       this.#mark = {
@@ -103,7 +102,7 @@ export class MarkKeeper {
     this.#acknowledged = this.#mark.position;
   }
 
-  /** The member refused a change for good; true for the first one. */
+  /** Counts a refused record; true for the first one. */
   refused(): boolean {
     const { refused } = this.#mark;
     this.#mark = { ...this.#mark, refused: refused + 1 };
@@ -117,10 +116,9 @@ export class MarkKeeper {
 }
 
 /**
- * Up to when this storage has what each other member changed, in the clock of that
- * member, as its records carry it. Trackers are sent it and choose readers by it. The
- * file `synced.json` may be older than what is here, never newer: then a reader is sent
- * elsewhere once too often.
+ * Sync timestamps: up to when this storage has the changes of each other member, by that
+ * member's clock. Trackers use them to choose storages for reads. The file `synced.json` is
+ * never newer than the truth; if it is older, a reader may be sent elsewhere.
  */
 
 const FILE = 'synced.json';
@@ -141,14 +139,14 @@ export class SyncedTimes {
     this.#changed = false;
   }
 
-  /** All that `id` changed up to then is here. */
+  /** Every change that `id` made up to then is here. */
   set(id: string, seconds: unknown): void {
     if (!Members.isId(id) || !isCount(seconds) || seconds <= (this.#seconds.get(id) ?? 0)) return;
     this.#seconds.set(id, seconds);
     this.#changed = true;
   }
 
-  /** Forgets what an earlier start had, whose files are lost. */
+  /** Starts over, for a storage that has lost files. */
   clear(): Promise<void> {
     this.#changed = true;
     return this.save();
@@ -158,7 +156,7 @@ export class SyncedTimes {
     return [...this.#seconds].map(([sourceId, seconds]) => ({ sourceId, seconds }));
   }
 
-  /** Writes what has changed; its failure is reported only. */
+  /** Writes the file if something changed; failures are only reported. */
   save(): Promise<void> {
     if (!this.#changed) return this.#file.settled;
     this.#changed = false;

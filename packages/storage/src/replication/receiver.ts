@@ -21,22 +21,22 @@ import type { LoggedName } from './log-record.js';
 import type { StorageSession } from './members.js';
 
 /**
- * Applies what other members of the group have changed. Everything may come twice, or
- * after later changes of the same file. The state of the file's source wins, else the
- * younger one, and a deleted file does not come back. Status 17: it is
- * here already. Status 2: the whole file is needed.
+ * Applies changes of other members. Any change can arrive twice, or after later changes of
+ * the same file. For appenders and metadata the source's state wins, otherwise the newer one.
+ * A deleted file does not come back. Status 17: it is here already. Status 2: the whole file
+ * is needed.
  */
 
-/** Longest metadata or list of deleted slices that is taken. */
+/** Longest accepted metadata or list of deleted slices. */
 const MAX_BESIDE_BYTES = 16 * 1024 * 1024;
 
-/** A whole file, as it is sent. */
+/** A whole file that another member sends. */
 interface Sent {
   readonly atSeconds: number;
   readonly bytes: number;
-  /** It comes in the place of another state of it. */
+  /** True if it replaces another state of the file. */
   readonly replaces: boolean;
-  /** By the file's source. */
+  /** True if the sender is the file's source. */
   readonly isSource: boolean;
 }
 
@@ -47,7 +47,7 @@ export class Receiver {
     this.#service = service;
   }
 
-  /** A whole file; `replaces`: it comes in the place of another state of it. */
+  /** Receives a whole file; `replaces`: it replaces another state of the file. */
   async file(
     { id, part }: LoggedName,
     atSeconds: number,
@@ -62,10 +62,10 @@ export class Receiver {
     const bytes = payload.remaining;
     const { store, storePaths, replication } = this.#service;
     const { storePath } = await storePaths.roomFor(bytes, id.storePathIndex);
-    // What an appender has become since, its later changes tell.
+    // An existing appender stays: its later changes have records of their own.
     const stays = (stat: FileStat | undefined): boolean =>
       !replaces && stat !== undefined && (stat.size === bytes || fileKind(id) === 'appender');
-    // A small file is looked for once its bytes are here.
+    // A small file is checked only after its bytes have arrived, below.
     const isLarge = bytes > MEMORY_BYTES;
     if (isLarge && stays(await this.#statOf(store.pathOf(id)))) return this.#drop(payload, false);
     const isSource = replication.isSource(session.peer, id);
@@ -85,18 +85,18 @@ export class Receiver {
     }
   }
 
-  /** True if what is here gives way to the file that is sent. */
+  /** True if the sent file replaces the one here. */
   #isOutdated(id: FileId, stat: FileStat, { atSeconds, bytes, replaces, isSource }: Sent): boolean {
     if (replaces && fileKind(id) === 'appender') {
       if (isSource) return true;
       if (this.#service.identity.isSource(decodeFields(id.base).source)) return false;
     }
     if (stat.mtimeSeconds !== atSeconds) return stat.mtimeSeconds < atSeconds;
-    // Within one second the source's word counts, then the longer file's.
+    // Within the same second the source's file wins, then the longer one.
     return isSource || stat.size < bytes;
   }
 
-  /** The sender has found out that the file is here. */
+  /** Answers a sender that found the file here: status 17 if it is, status 2 if not. */
   async alreadyThere({ id, part }: LoggedName): Promise<void> {
     const { backend, store } = this.#service;
     const path = store.pathOf(id);
@@ -132,7 +132,7 @@ export class Receiver {
     });
   }
 
-  /** Status 2 if it is not there, as well remembered as if it had been. */
+  /** Deletes a file, metadata or slice. A missing file is status 2, and recorded all the same. */
   async remove(
     { id, part }: LoggedName,
     atSeconds: number,
@@ -151,11 +151,11 @@ export class Receiver {
     if (slice) {
       return slices.receiveDeletion(id.name, slice, store.pathOf(slice.trunk), change);
     }
-    // A slave can be deleted and stored again, and deletions are passed on late.
+    // A slave can be deleted and stored again, and deletions can arrive late.
     const isYounger = async (): Promise<boolean> => {
       if (fileKind(id) !== 'slave') return false;
       const stat = await this.#statOf(path);
-      // What appears from here on is not what was deleted.
+      // A file that appears from here on is not the deleted one.
       if (!stat) throw new StatusError(Status.notFound, id.name);
       return stat.mtimeSeconds > atSeconds;
     };
@@ -218,7 +218,7 @@ export class Receiver {
     }
   }
 
-  /** Metadata and lists of deleted slices: small, and kept beside the file. */
+  /** Receives metadata or a list of deleted slices, which fit in memory. */
   async #beside(
     id: FileId,
     part: 'metadata' | 'deleted slices',
@@ -248,7 +248,7 @@ export class Receiver {
     else throw new StatusError(Status.invalid, 'deleted slices of a file that is not a trunk');
   }
 
-  /** Reads content that is not wanted; a create is answered that the file exists. */
+  /** Discards the content; status 17 unless it was to replace a file. */
   async #drop(payload: Payload, replaces: boolean): Promise<void> {
     await payload.drain();
     if (!replaces) throw new StatusError(Status.exists, 'it is here already');
@@ -256,11 +256,11 @@ export class Receiver {
 
   #isDeleted(id: FileId, atSeconds: number): boolean {
     const deleted = this.#service.replication.tombstones.at(id.name);
-    // Slaves alone can come to be again under the same name.
+    // Only slaves can be stored again under the same name.
     return deleted !== undefined && (fileKind(id) !== 'slave' || atSeconds <= deleted);
   }
 
-  /** A change of a file that is deleted counts as made. */
+  /** Status 17 for a deleted file: a change to it counts as applied. */
   #unlessDeleted(id: FileId, atSeconds: number): void {
     if (this.#isDeleted(id, atSeconds)) throw new StatusError(Status.exists, 'it is deleted');
   }
@@ -270,14 +270,14 @@ export class Receiver {
   }
 
   async #statOf(path: string): Promise<FileStat | undefined> {
-    // Most of what is sent is not here; a look costs less than a file that cannot be opened.
+    // Most sent files are not here, and `exists` costs less than a failed open.
     if (!(await this.#service.backend.exists(path))) return undefined;
     const opened = await ifThere(this.#service.files.acquire(path));
     opened?.release();
     return opened?.stat;
   }
 
-  /** A file of this storage itself, which it had lost, is passed on as its own again. */
+  /** A new file whose source is this storage had been lost: it is recorded as its own again. */
   #change(id: FileId, atSeconds: number, isNew = false): ReceivedChange {
     const { identity, replication } = this.#service;
     const restores = isNew && identity.isSource(decodeFields(id.base).source);

@@ -33,15 +33,15 @@ import { admit, type StorageSession } from './members.js';
 import { Receiver } from './receiver.js';
 
 /**
- * What other members of the group send: who they are, and their changes. No other server
- * may, and no name leads anywhere but to a file of a store path.
+ * Handles what other members of the group send: their identity and their changes. Nobody
+ * else is admitted, and no name leads outside the store paths.
  */
 export function receivingHandlers(service: StorageService): Handler<StorageSession>[] {
   const { replication, settings } = service;
   const { members, synced } = replication;
   const receiver = new Receiver(service);
 
-  /** The file that a change is about; status 13 for a stranger, 22 for a name that no file has. */
+  /** The file that a change is about; status 13 for a stranger, 22 for a malformed name. */
   const named = async (
     session: StorageSession,
     { group, name }: { readonly group: string; readonly name: string },
@@ -53,7 +53,7 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
     return parsed;
   };
 
-  /** The file itself, where its metadata makes no sense. */
+  /** As `named`, but only the file itself, not its companions; else status 22. */
   const file = async (
     session: StorageSession,
     request: { readonly group: string; readonly name: string },
@@ -63,7 +63,7 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
     return id;
   };
 
-  /** Remembers up to when the files of a member are here: as its own records come in order. */
+  /** Advances the member's sync timestamp: its own records arrive in order. */
   const received = (session: StorageSession, id: FileId, atSeconds: number): undefined => {
     if (replication.isSource(session.peer, id)) synced.set(session.peer, atSeconds);
     replication.lastReceivedSeconds = Math.max(replication.lastReceivedSeconds, atSeconds);

@@ -9,9 +9,9 @@ import { SyncedTimes } from './progress.js';
 import { Tombstones } from './tombstones.js';
 
 /**
- * Replication as FastDFS has it: a storage logs its changes, and a sender for each other
- * member of the group pushes them in order. A file that changes is changed at its source
- * alone. A new file is answered once `writeCopies` members have it.
+ * Replication as in FastDFS: a storage records its changes in the binlog, and one sender for
+ * each other member of the group pushes them. Only its source changes a file. A new file is
+ * answered once `writeCopies` members have it.
  */
 
 /** The senders; see peers.ts. */
@@ -24,7 +24,7 @@ export interface Copiers {
   checkSource(id: FileId): void;
 }
 
-/** A new file; a file that goes; or a change of one that is there, which its source makes. */
+/** A new file, a deletion, or a change of an existing file, which only its source makes. */
 export type ChangeKind = 'new' | 'gone' | { readonly changed: FileId };
 
 export interface ReplicationParts {
@@ -53,15 +53,15 @@ export class Replication {
     this.journal = new Journal(log, tombstones, environment);
   }
 
-  /** From now on, changes are made and answered as `copiers` allow. */
+  /** From now on, `copiers` decide which changes are made and answered. */
   passTo(copiers: Copiers): void {
     this.#copiers = copiers;
   }
 
   /**
-   * Makes a change that a client asked for. A new file that too few members get is removed
-   * by `undo`, as of the time at which it was made, and the status is 11: another member may
-   * have been given a slave of the same name since.
+   * Makes a change that a client requested. If too few members get a new file, `undo` removes
+   * it and the status is 11. The removal has the time of the creation, because another member
+   * may have stored a slave of the same name since.
    */
   async run<Result>(
     kind: ChangeKind,
@@ -88,7 +88,7 @@ export class Replication {
     return result;
   }
 
-  /** Whether that member is the file's source: it alone changes it. */
+  /** True if that member is the file's source. */
   isSource(memberId: string, { base }: FileId): boolean {
     const { source } = decodeFields(base);
     return source === memberId || source === this.members.find(memberId)?.address;
@@ -104,7 +104,7 @@ export class Replication {
   }
 }
 
-/** Opens what a storage remembers of its group. */
+/** Loads the replication state. */
 export async function openReplication(
   { log, lostFiles }: OpenedLog,
   directory: string,
@@ -123,7 +123,7 @@ export async function openReplication(
   return new Replication({ log, tombstones, synced, environment });
 }
 
-/** Status 11: the client asks again, here or elsewhere. */
+/** Status 11: the client retries, here or elsewhere. */
 export function tryAgain(why: string): StatusError {
   return new StatusError(Status.tryAgain, why);
 }

@@ -26,17 +26,16 @@ import type { Position } from './binlog.js';
 import { type LogRecord, numbersOf, parseLoggedName } from './log-record.js';
 
 /**
- * Sends one change to another member. What is sent is the file as it is now, not as
- * it was: a record whose file has gone, or that was not carried out, sends nothing,
- * and one that does not fit what the member has sends the whole file. So it does no
- * harm to send a record twice, or after later ones.
+ * Sends one change to another member. It sends the file as it is now: nothing if the file is
+ * gone or the change never happened, and the whole file if the change does not fit the
+ * member's copy. So sending a record twice, or after later ones, does no harm.
  */
 
-/** What a session has sent of files that change. */
+/** How far the member has the changing files that a session has sent. */
 export class SentFiles {
   readonly #until = new Map<string, Position>();
 
-  /** All changes of the file before that place of the log are with the member; -1: unknown. */
+  /** The member has all changes of the file before this position; -1: unknown. */
   until(name: string): Position {
     return this.#until.get(name) ?? -1;
   }
@@ -47,21 +46,21 @@ export class SentFiles {
   }
 }
 
-/** What is known of a record that is to be sent. */
+/** What a session knows about a record. */
 export interface About {
-  /** Where it ends in the log; 0 if it is made up. */
+  /** Where it ends in the binlog. */
   readonly end: Position;
   /** The member may have it already. */
   readonly again: boolean;
   readonly sent: SentFiles;
-  /** The member can be sent links. */
+  /** True if the member takes links. */
   readonly takesLinks: boolean;
 }
 
-/** Names in memory for one member. */
+/** Names kept in memory for one member. */
 const MAX_SENT_FILES = 65_536;
 
-/** Before a larger file is sent again, the member is asked whether it has it. */
+/** Before a larger file is sent again, ask the member whether it has it. */
 const ASK_FIRST_BYTES = 256 * 1024;
 
 export class Sending {
@@ -76,7 +75,7 @@ export class Sending {
     this.#group = service.settings.group;
   }
 
-  /** What a change is about, so that changes of one file are sent one after the other. */
+  /** The file's name, or its trunk's: records with the same key are sent one after another. */
   keyOf(record: LogRecord): string | undefined {
     if (record.operation === 'L' || record.operation === 'R') return undefined;
     const name = this.#parse(record.name);
@@ -86,7 +85,7 @@ export class Sending {
   /** Throws StatusError for what the member refuses. */
   async send(record: LogRecord, peer: Peer, about: About): Promise<void> {
     const name = this.#parse(record.name);
-    // Damage, or a store path that this storage does not have any more.
+    // Damage, or a store path that this storage no longer has.
     if (!name) return;
     const { id, part } = name;
     if (part === 'metadata') return this.#metadata(id, record, peer);
@@ -103,7 +102,7 @@ export class Sending {
       case 'D':
         return this.#deleted(id, record, peer, about);
       case 'L':
-        // It leads to a file that never changes.
+        // Sending a copy is fine: the target never changes.
         if (!about.takesLinks) return this.#created(id, record, peer, about);
         return this.#linked(id, record, peer);
       case 'R':
@@ -125,8 +124,8 @@ export class Sending {
         this.#send(syncCreateFile, request, opened, 0, peer),
         Status.exists,
       );
-      // A slave can be another one than the one that was stored under its name before, and an
-      // appender that came back from a member can lack changes.
+      // The member may have an earlier slave of the same name, or an appender that lacks
+      // changes.
       const kind = fileKind(id);
       if (sent === Status.exists && (kind === 'slave' || (again && kind === 'appender'))) {
         await this.#bringUpToDate(id, record, peer, about);
@@ -138,11 +137,11 @@ export class Sending {
   }
 
   /**
-   * A change of a file. The member is believed to have the file as it was before only
-   * where this session has seen that; else what it has is compared first.
+   * Sends a change of a file. It sends the change alone only if this session knows what the
+   * member has, or the record is new; otherwise it compares the files first.
    */
   async #changed(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
-    // What a start has made whole of a change that came from the file's source, that one sends.
+    // A replayed change counts as own even if the file's source sent it; the source sends it.
     if (!this.#isInCharge(id)) return;
     const until = about.sent.until(id.name);
     if (until >= about.end) return;
@@ -151,7 +150,7 @@ export class Sending {
     await this.#bringUpToDate(id, record, peer, about);
   }
 
-  /** True if the change fitted what the member has, or there is nothing to be changed. */
+  /** True if the change fitted the member's copy, or the file is gone. */
   async #part(id: FileId, record: LogRecord, peer: Peer): Promise<boolean> {
     const [first, second] = numbersOf(record) ?? [0, 0];
     const opened = await this.#open(id);
@@ -172,7 +171,7 @@ export class Sending {
     }
   }
 
-  /** Has the member have the file as it is here; what it has of it is not sent again. */
+  /** Makes the member's copy equal to the file here, sending only what it lacks if possible. */
   async #bringUpToDate(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
     const until = this.#service.replication.log.end;
     const opened = await this.#open(id);
@@ -186,7 +185,7 @@ export class Sending {
   }
 
   async #sendMissing(id: FileId, record: LogRecord, opened: OpenFile, peer: Peer): Promise<void> {
-    // The name of a normal file tells its content.
+    // The name of a normal file determines its content.
     if (fileKind(id) === 'normal') {
       const there = await this.#info(id, peer, QueryInfoFlag.noCrc);
       if (there?.size === opened.stat.size) return;
@@ -198,7 +197,7 @@ export class Sending {
     await this.#replace(id, record, opened, peer);
   }
 
-  /** Sends what is behind the member's last byte; false if it has another beginning. */
+  /** Sends what follows the member's last byte; false if its copy is no prefix of the file. */
   async #append(
     id: FileId,
     record: LogRecord,
@@ -216,7 +215,7 @@ export class Sending {
     return (await accepted(sent, Status.exists, Status.notFound)) === Status.ok;
   }
 
-  /** Sends the file as it is; the member keeps a younger one that it has. */
+  /** Sends the whole file; the member keeps a newer one. */
   async #replace(id: FileId, record: LogRecord, opened: OpenFile, peer: Peer): Promise<void> {
     const request = this.#wholeFile(id, record, opened);
     await accepted(this.#send(syncUpdateFile, request, opened, 0, peer), Status.exists);
@@ -229,7 +228,7 @@ export class Sending {
     if (!isHere) {
       await accepted(peer.ask(syncDeleteFile, this.#change(id, record)), Status.notFound);
     } else if (fileKind(id) === 'slave' && !parseSliceId(id)) {
-      // Deleted and stored again: what the member has may be the old one.
+      // Deleted and stored again: the member may have the old one.
       await this.#bringUpToDate(id, record, peer, about);
     }
   }
@@ -252,7 +251,7 @@ export class Sending {
         const answer = await accepted(renaming, Status.exists, Status.notFound);
         if (answer !== Status.notFound) return;
       }
-      // The member has the old file as it once was, or not at all.
+      // The member has an older state of the old file, or none.
       const request = this.#wholeFile(id, record, opened);
       await accepted(this.#send(syncCreateFile, request, opened, 0, peer), Status.exists);
       if (old) await accepted(peer.ask(syncDeleteFile, this.#change(old, record)), Status.notFound);
@@ -261,9 +260,9 @@ export class Sending {
     }
   }
 
-  /** Metadata as a whole. */
+  /** Sends the metadata as a whole, or its removal. */
   async #metadata(id: FileId, record: LogRecord, peer: Peer): Promise<void> {
-    // Metadata that a killed deletion has left belongs to no file.
+    // Metadata without a file is left over from an interrupted deletion.
     const isHere = await this.#settled(id, (path) => this.#service.backend.exists(path));
     if (!isHere) return;
     const found = await this.#service.metadata.toSend(this.#service.store.pathOf(id));
@@ -294,13 +293,13 @@ export class Sending {
     return { atSeconds, group: this.#group, name: id.name };
   }
 
-  /** The file as it is, with the time of its last change; a link is younger than its file. */
+  /** Describes the whole file, with its modification time, or the time of a link's record. */
   #wholeFile(id: FileId, record: LogRecord, { stat: { size, mtimeSeconds } }: OpenFile) {
     const atSeconds = record.operation === 'L' ? record.atSeconds : mtimeSeconds;
     return { ...this.#change(id, record), atSeconds, size };
   }
 
-  /** The file between two changes, or undefined; waits for a change of `waitFor` as well. */
+  /** Opens the file between two changes; waits for changes of `waitFor` too. */
   async #open(id: FileId, waitFor?: string): Promise<OpenFile | undefined> {
     const { store, changing } = this.#service;
     const old = waitFor === undefined ? undefined : this.#parse(waitFor)?.id;
@@ -308,7 +307,7 @@ export class Sending {
     return ifThere(changing.acquire(store.pathOf(id)));
   }
 
-  /** Runs the action when no change of the file is under way. */
+  /** Runs the action while no change of the file is in flight. */
   #settled<Result>(id: FileId, action: (path: string) => Promise<Result>): Promise<Result> {
     const path = this.#service.store.pathOf(id);
     return this.#service.locks.run(path, () => action(path));
@@ -332,7 +331,7 @@ export class Sending {
   }
 
   async #hasSame(id: FileId, opened: OpenFile, peer: Peer): Promise<boolean> {
-    // The name of a normal file tells its content.
+    // The name of a normal file determines its content.
     const flags = fileKind(id) === 'normal' ? QueryInfoFlag.noCrc : 0;
     const there = await this.#info(id, peer, flags);
     if (there?.size !== opened.stat.size) return false;
@@ -350,7 +349,7 @@ export class Sending {
   }
 }
 
-/** The answer's status, if it is 0 or one of those; any other is thrown. */
+/** The answer's status if it is 0 or one of `statuses`; throws any other. */
 async function accepted(answer: Promise<undefined>, ...statuses: number[]): Promise<number> {
   try {
     await answer;

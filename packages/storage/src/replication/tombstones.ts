@@ -7,25 +7,25 @@ import type { Binlog, Position } from './binlog.js';
 import type { LogRecord } from './log-record.js';
 
 /**
- * Tombstones: names of deleted files, each with the time of its deletion, until every
- * member has the deletion. A member that has not may still send the file, which must not
- * come back. The log is the truth; this is a table over it, kept as the hashes of the
- * names, and the file `deletions` is what of it a start need not read from the log again.
+ * Tombstones: the names of deleted files, with the times of their deletions, until every
+ * member has acknowledged them. A member without the deletion may still send the file, which
+ * must not come back. This is an index of the binlog, by hashes of the names; the file
+ * `deletions` saves a start from reading the whole binlog.
  *
- *     position  f64      the log up to here is in the table
+ *     position  f64      the binlog up to here is in the table
  *     entries   20 each  64 bits of the name's SHA-1, deletion in unix seconds u32, end of
- *                        its record in the log f64
+ *                        its record in the binlog f64
  *
- * Beyond `maxEntries` names the oldest is forgotten.
+ * Beyond `maxEntries` names the oldest is dropped.
  */
 
 const FILE = 'deletions';
 const HEAD_BYTES = 8;
 const ENTRY_BYTES = 20;
 const DEFAULT_MAX_ENTRIES = 2 ** 20;
-/** Tombstones after which the table is rewritten. */
+/** New tombstones after which the table is written again. */
 const SAVE_EVERY = 2 ** 14;
-/** Of a record that is on its way into the log. */
+/** The position of a record that is not in the binlog yet. */
 const PENDING: Position = Number.MAX_SAFE_INTEGER;
 
 interface Tombstone {
@@ -37,7 +37,7 @@ export class Tombstones {
   readonly #file: SavedFile;
   readonly #onError: (error: Error) => void;
   readonly #maxEntries: number;
-  /** In the order of the log. */
+  /** In the order of the binlog. */
   readonly #all = new Map<bigint, Tombstone>();
   #unsaved = 0;
   #isOverfull = false;
@@ -57,13 +57,13 @@ export class Tombstones {
     return this.#all.size;
   }
 
-  /** Reads the table, and from the log what it lacks. */
+  /** Reads the table, then the rest of the binlog. */
   async load(log: Binlog): Promise<void> {
     let read: Position = 0;
     const bytes = await this.#file.load();
     const isTable = bytes && (bytes.length - HEAD_BYTES) % ENTRY_BYTES === 0;
     const until = isTable ? bytes.readDoubleBE(0) : 0;
-    // A log that is shorter than it was is another one.
+    // A binlog shorter than the table's position is a different one.
     if (isTable && until >= 0 && until <= log.end) {
       read = until;
       for (let at = HEAD_BYTES; at < bytes.length; at += ENTRY_BYTES) {
@@ -81,7 +81,7 @@ export class Tombstones {
     this.saveAtTimes(log.end);
   }
 
-  /** Takes a record into account, before it is in the log and, with where it ends, after. */
+  /** Adds a record's deletion: before it is in the binlog, and again with its end after. */
   note({ operation, name, extra, atSeconds }: LogRecord, end: Position = PENDING): void {
     const gone = operation === 'R' ? extra : name;
     if ((operation !== 'D' && operation !== 'R') || !isWholeFile(gone)) return;
@@ -94,7 +94,7 @@ export class Tombstones {
     return this.#all.get(hashOf(name))?.seconds;
   }
 
-  /** All members have the log up to `until`. */
+  /** Drops the tombstones up to `until`, which all members have acknowledged. */
   forget(until: Position): void {
     for (const [hash, { position }] of this.#all) {
       if (position > until) return;
@@ -103,7 +103,7 @@ export class Tombstones {
     this.#isOverfull = false;
   }
 
-  /** Writes the table once in a while; `end`: the log up to here has been noted. */
+  /** Writes the table every `SAVE_EVERY` tombstones; it has the binlog up to `end`. */
   saveAtTimes(end: Position): void {
     if (this.#unsaved >= SAVE_EVERY) this.#save(end);
   }
@@ -113,7 +113,7 @@ export class Tombstones {
     await this.#file.settled;
   }
 
-  /** A table that cannot be written costs time at the next start, nothing else. */
+  /** A failed write only makes the next start slower. */
   #save(end: Position): void {
     this.#unsaved = 0;
     void this.#file.saveLater(() => this.#table(end));
@@ -152,7 +152,7 @@ export class Tombstones {
   }
 }
 
-/** Slices have lists of their own, and metadata the times of its files. */
+/** Slices have lists of their own, and metadata has modification times: no tombstones. */
 export function isWholeFile(name: string): boolean {
   const id = parseFileName('group', name);
   return id !== undefined && !name.endsWith(METADATA_SUFFIX) && !parseSliceId(id);

@@ -7,18 +7,17 @@ import type { OpenFile } from '../files/open-files.js';
 import type { Slices, SlicesParts } from './slices.js';
 
 /**
- * Reads whole slices through the cache. On a miss one read takes the slice and, if
- * that has paid so far, the members of its affinity group around it, which lie side
- * by side in the trunk: they are kept for when they are asked for. Every slice is held
- * against its CRC-32 before it is kept. Where there is a metadata tier, a slice that is
- * asked for often becomes a row, which is read in the place of the trunk.
+ * Reads whole slices through the cache. A miss reads the slice and, while that pays off, the
+ * adjacent members of its affinity group in the same read, and caches them too. Every slice is
+ * checked against its CRC-32 before it is cached. With a metadata tier, a hot slice becomes a
+ * row, which is then read instead of the trunk.
  */
 
 export interface SliceReaderParts extends SlicesParts {
   readonly slices: Slices;
 }
 
-/** Memory for extents that is kept for the next ones, in units of `readAheadBytes`. */
+/** Buffers kept for reuse, in units of `readAheadBytes`. */
 const MAX_SPARE = 8;
 
 export class SliceReader {
@@ -30,20 +29,20 @@ export class SliceReader {
     this.#spare = new SpareBuffers(MAX_SPARE * parts.settings.readAheadBytes);
   }
 
-  /** Then slices are read whole, even if the cache keeps nothing. */
+  /** If true, slices are read whole even if the cache keeps nothing. */
   get hasRows(): boolean {
     return this.#parts.hotSlices !== undefined;
   }
 
-  /** At once if it is in memory. Status 2 if there is no such slice. */
+  /** Synchronous if the slice is in memory. Status 2 if there is no such slice. */
   read(slice: SliceEntry, trunkPath: string): Buffer | Promise<Buffer> {
     this.#parts.hotSlices?.count(trunkPath, slice.offset);
     return this.#read(slice, trunkPath);
   }
 
   /**
-   * These bytes of a trunk if they are a slice that is asked for often: who knows no slice
-   * ids asks for slices so. Undefined: read the trunk.
+   * These bytes of a trunk if they are exactly a hot slice: clients that know no slice ids read
+   * slices this way. Undefined: read the trunk.
    */
   async readPart(trunkPath: string, offset: number, size: number): Promise<Buffer | undefined> {
     const { hotSlices: rows, slices } = this.#parts;
@@ -55,7 +54,7 @@ export class SliceReader {
       const slice = row ?? (await slices.directory(trunkPath)).sliceAt(offset, size);
       return slice?.size === size ? await this.#read(slice, trunkPath) : undefined;
     } catch (error) {
-      // Of a slice that is deleted the trunk still has the bytes.
+      // The trunk still has the bytes of a deleted slice.
       if (error instanceof StatusError && error.status === Status.notFound) return undefined;
       throw error;
     }
@@ -83,7 +82,7 @@ export class SliceReader {
     const row = rows?.read(trunkPath, slice);
     if (row) {
       if (await slices.isStillThere(slice, trunkPath)) return row;
-      // Left by a crash.
+      // A stale row, left by a crash.
       rows?.remove(trunkPath, slice.offset);
       return undefined;
     }
@@ -104,7 +103,7 @@ export class SliceReader {
     const { hotSlices: rows, slices, storePaths } = this.#parts;
     if (!rows?.isWanted(trunkPath, slice.offset, slice.size) || !isWhole(slice, bytes)) return;
     if (!(await storePaths.hasRoom(trunkPath, slice.size).catch(() => false))) return;
-    // At once: a deletion that comes now finds the row and removes it.
+    // No await between check and `keep`: a later deletion finds the row and removes it.
     if (slices.knownDirectory(trunkPath)?.holds(slice)) rows.keep(trunkPath, slice, bytes);
   }
 
@@ -116,14 +115,14 @@ export class SliceReader {
   ): Promise<Buffer> {
     const bytes = await readInto(Buffer.allocUnsafeSlow(slice.size), trunk.file, slice.offset);
     if (!isWhole(slice, bytes)) {
-      // The client sees it too and asks another storage.
+      // The client detects it too and asks another storage.
       this.#parts.settings.onError(new Error(`${sliceKey(trunkPath, slice)} has another CRC-32`));
       flight.doNotKeep();
     }
     return bytes;
   }
 
-  /** Undefined if the slice is to be read alone. */
+  /** Undefined if the slice has to be read alone. */
   async #loadGroup(
     slice: SliceEntry,
     trunkPath: string,
@@ -133,7 +132,7 @@ export class SliceReader {
     const { slices, cache, settings } = this.#parts;
     const { readAheadBytes } = settings;
     if (readAheadBytes === 0) return undefined;
-    // The one that deletions are marked in from now on; without one there is no group.
+    // Deletions during the read are marked in this directory; without one, read no group.
     const directory = slices.knownDirectory(trunkPath);
     const group = directory?.groupAround(slice.offset, readAheadBytes);
     if (!directory || !group) return undefined;
@@ -149,22 +148,22 @@ export class SliceReader {
       asked: group.asked,
       maxBytes: readAheadBytes,
       read: (offset, bytes) => readInto(this.#spare.take(bytes), trunk.file, offset),
-      // A read that failed has lost its memory: it may still be written to.
+      // Not after a failed read, which may still write to its buffer.
       release: (bytes) => this.#spare.giveBack(bytes),
     });
   }
 }
 
 /**
- * Memory for reads that is used again and again: allocating it for each of them costs
- * more than the read. Pieces are powers of two, so that one serves many lengths.
+ * Reuses buffers for reads: allocating one for each would cost more than the read. Their
+ * sizes are powers of two, so that one serves many lengths.
  */
 
 const MIN_PIECE_BYTES = 64 * 1024;
 
 export class SpareBuffers {
   readonly #maxBytes: number;
-  /** Unused buffers by their size, the smallest first. */
+  /** Unused buffers, the smallest first. */
   readonly #pieces: Buffer[] = [];
   #bytes = 0;
 
@@ -178,7 +177,7 @@ export class SpareBuffers {
     return this.#bytes;
   }
 
-  /** With bytes of earlier uses in it. */
+  /** Not zeroed. */
   take(bytes: number): Buffer {
     const at = this.#pieces.findIndex((piece) => piece.length >= bytes);
     if (at === -1) return Buffer.allocUnsafeSlow(pieceBytes(bytes)).subarray(0, bytes);
@@ -187,10 +186,10 @@ export class SpareBuffers {
     return piece!.subarray(0, bytes);
   }
 
-  /** Once for what was taken, when nothing reads it or writes to it any more. */
+  /** Call it once for each buffer taken, when nothing reads or writes it any more. */
   giveBack(taken: Buffer): void {
     const piece = Buffer.from(taken.buffer);
-    // Smaller ones make room: a larger one serves their lengths too.
+    // Drop smaller ones to make room: a larger one serves their lengths too.
     let smaller = 0;
     let room = this.#maxBytes - this.#bytes;
     while (room < piece.length && smaller < this.#pieces.length) {

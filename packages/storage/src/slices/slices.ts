@@ -17,10 +17,9 @@ import {
 } from './trunk-directory.js';
 
 /**
- * Slices of trunks. A slice id is honoured only if its offset, size and CRC-32
- * are an entry of the trunk's own directory and the slice is not deleted;
- * otherwise there is no such file. Loading a directory and deleting a slice of
- * the same trunk take turns, so that a deletion is never overlooked.
+ * Slices of trunks. A slice exists only if its offset, size and CRC-32 are an entry of the
+ * trunk's own directory and it is not deleted. Loading a trunk's directory and deleting its
+ * slices happen one at a time, so that no deletion is overlooked.
  */
 
 export interface SlicesParts extends FileParts {
@@ -28,17 +27,17 @@ export interface SlicesParts extends FileParts {
   readonly hotSlices: HotSlices | undefined;
 }
 
-/** Copies of slices that are read often, apart from their trunks; any may go at any time. */
+/** Copies of hot slices outside their trunks; any of them can be evicted at any time. */
 export interface HotSlices {
-  /** Counts a read of the slice, or of what may be one. */
+  /** Counts a read of a slice, or of a part of a trunk that may be one. */
   count(trunkPath: string, offset: number): void;
-  /** True if the slice is asked for often enough to be kept. */
+  /** True if the slice is read often enough to be kept. */
   isWanted(trunkPath: string, offset: number, sizeBytes: number): boolean;
-  /** The slice that begins there, if it is kept. */
+  /** The kept slice that begins at this offset, if any. */
   find(trunkPath: string, offset: number): SliceEntry | undefined;
   read(trunkPath: string, slice: SliceEntry): Buffer | undefined;
   keep(trunkPath: string, slice: SliceEntry, bytes: Buffer): void;
-  /** There is no such slice any more; without an offset, no such trunk. */
+  /** The slice, or without an offset the whole trunk, is deleted. */
   remove(trunkPath: string, offset?: number): void;
 }
 
@@ -55,7 +54,7 @@ export class Slices {
     );
   }
 
-  /** The open trunk in which the slice lies; status 2 if it does not. */
+  /** Opens the slice's trunk; status 2 if there is no such slice. */
   async open(slice: SliceEntry, trunkPath: string): Promise<OpenFile> {
     if (!(await this.directory(trunkPath)).holds(slice))
       throw new StatusError(Status.notFound, 'no such slice');
@@ -63,8 +62,8 @@ export class Slices {
   }
 
   /**
-   * The trunk's directory if it is in memory: the one that deletions are marked in. There
-   * is none of a trunk that has been deleted.
+   * The trunk's directory if it is in memory. Deletions are marked in it; a deleted trunk has
+   * none.
    */
   knownDirectory(trunkPath: string): TrunkDirectory | undefined {
     return this.#directories.get(trunkPath);
@@ -76,17 +75,17 @@ export class Slices {
     return known ?? this.#locks.run(trunkPath, () => this.#directory(trunkPath));
   }
 
-  /** Whether a slice that was there before is there still; reads nothing of the trunk for it. */
+  /** True if a slice that existed still does. Does not read the trunk. */
   async isStillThere(slice: SliceEntry, trunkPath: string): Promise<boolean> {
     const known = this.#directories.get(trunkPath);
     if (known) return known.holds(slice);
-    // In this order: the list goes after its trunk.
+    // The list first: it is removed after its trunk.
     const deleted = await this.#deleted(trunkPath);
     if (deleted.some(({ offset }) => offset === slice.offset)) return false;
     return this.#parts.backend.exists(trunkPath);
   }
 
-  /** Deletes the slice durably; status 2 if it is not there. */
+  /** Durably deletes the slice; status 2 if there is none. */
   async delete(name: string, slice: SliceId, trunkPath: string, change: Change): Promise<void> {
     await this.#locks.run(trunkPath, async () => {
       const directory = await this.#directory(trunkPath);
@@ -94,14 +93,14 @@ export class Slices {
       await change.note('D', name);
       await this.#append(slice, trunkPath, change.seconds());
       this.#forget(slice, trunkPath, directory);
-      // It has grown.
+      // The directory has grown.
       this.#directories.set(trunkPath, directory);
     });
   }
 
   /**
-   * Deletes what another member deleted. The trunk may come later and finds its slice
-   * deleted; status 2 says that it is not here, or that the slice was gone already.
+   * Records another member's deletion, even if the trunk arrives later. Status 2 if the trunk
+   * is not here or the slice was deleted before.
    */
   async receiveDeletion(
     name: string,
@@ -122,7 +121,7 @@ export class Slices {
     });
   }
 
-  /** Takes over another member's list of deleted slices. */
+  /** Adds the deletions of another member's list. */
   async receiveList(
     trunk: { readonly name: string; readonly path: string },
     list: Buffer,
@@ -140,7 +139,7 @@ export class Slices {
     });
   }
 
-  /** The list of a trunk's deleted slices as it is; undefined if there is none. */
+  /** The current list of a trunk's deleted slices; undefined if there is none. */
   listToSend(trunkPath: string): Promise<Buffer | undefined> {
     return this.#locks.run(trunkPath, () =>
       readSmallFile(this.#parts.settings.disk, trunkPath + DELETED_SUFFIX),
@@ -152,20 +151,20 @@ export class Slices {
     return decodeDeletedSlices(list ?? Buffer.alloc(0)).slices;
   }
 
-  /** Removes a trunk, by a function that takes its list along, and what is known of its slices. */
+  /** Removes a trunk. `remove` deletes it and its list; the caches are cleared here. */
   async deleteTrunk(trunkPath: string, remove: () => Promise<void>): Promise<void> {
     await this.#locks.run(trunkPath, async () => {
       try {
         await remove();
       } finally {
-        // Even if it failed: the trunk may be gone. No row is made without a directory.
+        // The trunk may be gone even after a failure. Without a directory, no row is made.
         this.#directories.delete(trunkPath);
         this.#parts.hotSlices?.remove(trunkPath);
       }
     });
   }
 
-  /** The slice is deleted: nothing in memory or in a row says otherwise any more. */
+  /** Removes a deleted slice from the directory, the cache and the rows. */
   #forget(
     slice: SliceEntry,
     trunkPath: string,
@@ -176,7 +175,7 @@ export class Slices {
     this.#parts.hotSlices?.remove(trunkPath, slice.offset);
   }
 
-  /** Only to be called with the trunk's lock: a directory of a trunk that is gone must not stay. */
+  /** Callers hold the trunk's lock, so that no directory of a deleted trunk stays in memory. */
   async #directory(trunkPath: string): Promise<TrunkDirectory> {
     const cached = this.#directories.get(trunkPath);
     if (cached) return cached;
@@ -210,7 +209,7 @@ export class Slices {
       try {
         await file.writeAt([record], end);
         await file.sync();
-        // Always: the first deletion of this trunk may have ended between file and directory.
+        // Always: an earlier attempt may have failed between creating the file and this sync.
         await this.#parts.settings.disk.syncDirectory(dirname(path));
       } catch (error) {
         await file

@@ -9,7 +9,7 @@ import {
 } from '@stevedore/protocol';
 import type { OpenFile } from '../files/open-files.js';
 
-/** What a storage keeps in memory of a trunk: its slices and which of them are deleted. */
+/** The slices of a trunk, in memory, and which of them are deleted. */
 export class TrunkDirectory {
   readonly #table: SliceTable;
   /** Offsets; two slices of one trunk never share theirs. */
@@ -20,7 +20,7 @@ export class TrunkDirectory {
     this.#deleted = new Set(deleted);
   }
 
-  /** Memory held, about. */
+  /** Approximate memory use. */
   get byteLength(): number {
     return 512 + this.#table.byteLength + this.#deleted.size * 40;
   }
@@ -30,13 +30,13 @@ export class TrunkDirectory {
     return this.#table.has(slice) && !this.#deleted.has(slice.offset);
   }
 
-  /** The slice that these bytes of the trunk are, if they are one that is not deleted. */
+  /** The slice with exactly this offset and size, unless it is deleted. */
   sliceAt(offset: number, size: number): SliceEntry | undefined {
     const slice = this.#table.groupAround(offset, 0)?.members[0];
     return slice?.size === size && this.holds(slice) ? slice : undefined;
   }
 
-  /** The slice and its affinity group around it, deleted ones among them. */
+  /** The slice and its affinity group around it, including deleted ones. */
   groupAround(offset: number, maxBytes: number): SliceGroup | undefined {
     return this.#table.groupAround(offset, maxBytes);
   }
@@ -47,8 +47,8 @@ export class TrunkDirectory {
 }
 
 /**
- * The table of the trunk's slices. A file that is no trunk, whatever its name
- * says, has none; so has one whose directory is longer than `maxDirectoryBytes`.
+ * Reads the table of the trunk's slices. It is empty for a file that is not a trunk, or whose
+ * directory is longer than `maxDirectoryBytes`.
  */
 export async function readSliceTable(
   trunk: OpenFile,
@@ -74,8 +74,7 @@ async function readPart(trunk: OpenFile, position: number, bytes: number): Promi
 }
 
 /**
- * Record of a deleted slice, 24 bytes, big-endian; FORMAT.md has the table.
- * Writer and reader share this file.
+ * The record of a deleted slice, encoded and decoded; FORMAT.md has the table.
  */
 
 const RECORD_BYTES = 24;
@@ -101,13 +100,13 @@ export function encodeDeletedSlice(slice: DeletedSlice): Buffer {
 
 export interface DeletedSlices {
   readonly slices: readonly DeletedSlice[];
-  /** Whole records that are not what was written. */
+  /** Number of complete records with a wrong magic or CRC-32. */
   readonly damaged: number;
-  /** Where the next record belongs: behind the last whole one. */
+  /** Where the next record goes: after the last complete one. */
   readonly endOffset: number;
 }
 
-/** Reads a whole list; an incomplete record at its end does not count. */
+/** Decodes a whole list; ignores an incomplete record at its end. */
 export function decodeDeletedSlices(bytes: Buffer): DeletedSlices {
   const slices: DeletedSlice[] = [];
   let damaged = 0;

@@ -31,7 +31,7 @@ import type { Member } from '../member.js';
 import type { TrackerSession } from '../session.js';
 import type { TrackerSettings } from '../tracker-options.js';
 
-/** What tools and operators ask: lists, states, removals. A lone tracker is the leader. */
+/** Requests of tools and operators: lists, statuses, removals. A lone tracker is the leader. */
 export function adminHandlers(
   cluster: Cluster,
   settings: TrackerSettings,

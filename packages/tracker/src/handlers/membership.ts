@@ -22,7 +22,7 @@ import { SYNC_MAX_DELAY_SECONDS } from '../group.js';
 import type { TrackerSession } from '../session.js';
 import type { TrackerSettings } from '../tracker-options.js';
 
-/** What storages send: what are the settings, I join, I am alive, so much is free. */
+/** Requests of storages: settings, joins, heartbeats, disk usage and sync reports. */
 export function membershipHandlers(
   cluster: Cluster,
   settings: TrackerSettings,
@@ -48,13 +48,13 @@ export function membershipHandlers(
     control(syncReport, (reports, { session }: { session: TrackerSession }) => {
       const { group, member } = session.joined();
       const active = new Set(group.serving(now()).map(({ id }) => id));
-      // In turns, an upload may be anywhere, so what all have sent counts.
+      // With round-robin, uploads go to any member, so the reports for all of them count.
       const mode = settings.storeServer === 'round-robin' ? 'all' : 'any';
       member.reportSynced(reports, (id) => active.has(id), mode);
       return session.changes(now());
     }),
     control(replicaChange, (_, { session }: { session: TrackerSession }) => {
-      // The leader, which a lone tracker is, knows better.
+      // Ignored: this tracker is the leader and knows better.
       session.joined();
       return undefined;
     }),
@@ -79,9 +79,8 @@ export function membershipHandlers(
 }
 
 /**
- * The cluster's settings as storages ask for them. All 26 lines, because a
- * stock storage falls back to defaults of its own for a missing one, and that
- * of the address width is not this tracker's.
+ * The cluster's settings for storages. All 26 lines are sent, because a C storage uses its
+ * own default for a missing one, and its default address width differs from this tracker's.
  */
 function clusterParameters(settings: TrackerSettings): Parameters {
   return new Map([
@@ -114,9 +113,9 @@ function clusterParameters(settings: TrackerSettings): Parameters {
   ]);
 }
 
-/** Who is who: addresses, ids and groups of storages. */
+/** Addresses, ids and groups of storages. */
 
-/** Lines of one answer, so that it stays small. */
+/** Most lines in one answer. */
 const MAX_LINES = 256;
 
 export function identityHandlers(

@@ -21,7 +21,7 @@ import type { Member } from '../member.js';
 import type { TrackerSession } from '../session.js';
 import type { TrackerSettings } from '../tracker-options.js';
 
-/** What clients ask: where to put a file, where to read it, where to change it. */
+/** Requests of clients: where to upload, read or change a file. */
 export function queryHandlers(
   cluster: Cluster,
   settings: TrackerSettings,
@@ -61,7 +61,7 @@ export function queryHandlers(
     }),
   ];
 
-  /** What the group chooses; status 2 without a writable storage, 28 without room. */
+  /** The group's choice; status 2 without a writable storage, 28 without space. */
   function inGroup<Choice>(group: Group, choose: (group: Group) => Choice | undefined): Choice {
     if (group.writable(now()).length === 0) {
       throw new StatusError(Status.notFound, `no active storage in ${group.name}`);

@@ -20,9 +20,9 @@ import type { TrackerSession } from '../session.js';
 import type { TrackerSettings } from '../tracker-options.js';
 
 /**
- * Who copies from whom: a new storage asks for a source, the source learns of it
- * and tells when it is done. Trunk files of FastDFS are off in this cluster, so no
- * storage is their server.
+ * Arranges first copies: a new storage asks for a source, which learns of it and reports when
+ * the copy is complete. FastDFS's trunk files are off in this cluster, so no storage is a
+ * trunk server.
  */
 export function syncHandlers(
   cluster: Cluster,
@@ -38,7 +38,7 @@ export function syncHandlers(
         return undefined;
       }
       const others = group.readable(environment.uptimeMs()).filter((each) => each !== member);
-      // It may have been the source of files that not all of them have got.
+      // It may have been the source of files that not all other members have.
       const [peer] = likeliest(others, member.id);
       if (!peer) throw new StatusError(Status.notFound, 'no active storage to copy from');
       const source = { sourceId: peer.id, untilSeconds: nowSeconds(environment) };
@@ -97,7 +97,7 @@ export function syncHandlers(
   ];
 }
 
-/** True if the group has other members that may have files. */
+/** True if other members of the group may have files. */
 function hasPeers(group: Group, member: Member): boolean {
   const { init, deleted, ipChanged } = StorageStatus;
   const without: readonly number[] = [init, deleted, ipChanged];
