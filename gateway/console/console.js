@@ -1,5 +1,6 @@
 // The console: asks for the gateway's state while the page is visible, and draws it.
 import { charts, tiles } from './figures.js';
+import { startFinding } from './find.js';
 import { askForKey } from './key.js';
 import { show, startLookUp } from './look-up.js';
 import { cluster, merges, migrations, troubleItem } from './tables.js';
@@ -83,6 +84,7 @@ for (const [id, label] of [
 
 startUploads({ onStored: poll, onLookUp: show });
 startLookUp({ onDeleted: poll });
+startFinding({ onLookUp: show, onDeleted: poll });
 at('enter-key').onclick = poll;
 document.addEventListener('visibilitychange', poll);
 poll();

@@ -1,5 +1,5 @@
 // Asks for an API key, once at a time, where the gateway wants one.
-import { hasKey, Refused, setKey } from './transfer.js';
+import { hasKey, setKey } from './transfer.js';
 import { at } from './view.js';
 
 let asking;
@@ -23,5 +23,5 @@ export function askForKey(error) {
 }
 
 export function isKeyWanted(error) {
-  return error instanceof Refused && error.status === 401;
+  return error.status === 401;
 }

@@ -22,7 +22,7 @@ export function setKey(key) {
   else sessionStorage.setItem(STORAGE, key);
 }
 
-function authorization() {
+export function authorization() {
   const key = sessionStorage.getItem(STORAGE);
   return key === null ? {} : { authorization: `Bearer ${key}` };
 }
@@ -46,33 +46,9 @@ export async function askState(timeoutMs) {
   return (await call('/console/state', { signal: AbortSignal.timeout(timeoutMs) })).json();
 }
 
-/** Sends one file; `onProgress` hears of bytes that have left. */
-export function upload(file, group, onProgress, signal) {
-  return new Promise((resolve, reject) => {
-    const request = new XMLHttpRequest();
-    request.open('POST', '/files');
-    request.responseType = 'json';
-    request.setRequestHeader('x-filename', encodeURIComponent(file.name));
-    request.setRequestHeader('content-type', file.type || 'application/octet-stream');
-    // Headers carry bytes: the group goes as UTF-8, one character for each.
-    if (group !== '') request.setRequestHeader('x-affinity-group', utf8(group));
-    for (const [name, value] of Object.entries(authorization())) {
-      request.setRequestHeader(name, value);
-    }
-    request.upload.onprogress = ({ loaded }) => onProgress(loaded);
-    request.onload = () => {
-      if (request.status === 201) resolve(request.response);
-      else reject(new Refused(request.status, request.response));
-    };
-    request.onerror = () => reject(new Error(LOST));
-    request.onabort = () => reject(new DOMException('Cancelled.', 'AbortError'));
-    signal.addEventListener('abort', () => request.abort(), { once: true });
-    request.send(file);
-  });
-}
-
-function utf8(text) {
-  return String.fromCharCode(...new TextEncoder().encode(text));
+/** Files that match, a page of them, and where the next page begins. */
+export async function find(filters) {
+  return (await call(`/files?${new URLSearchParams(filters)}`)).json();
 }
 
 export function fileUrl(key) {

@@ -1,6 +1,9 @@
-// Uploads by hand: files that are chosen or dropped, some at a time, with their progress.
+// Uploads by hand: files and folders that are chosen or dropped, some at a time, with their
+// progress. They resume after a lost connection and, when the same file is chosen again, after a
+// reload of the page.
 import { askForKey, isKeyWanted } from './key.js';
-import { hasKey, upload } from './transfer.js';
+import { droppedFiles, upload } from './lib/index.js';
+import { authorization, hasKey } from './transfer.js';
 import { at, element, formatBytes, formatPercent, plural } from './view.js';
 
 const UPLOADS_AT_ONCE = 3;
@@ -10,11 +13,15 @@ const waiting = [];
 const listeners = { onStored: () => {}, onLookUp: () => {} };
 let running = 0;
 
+/** `files` are { file, path }. */
 function add(files) {
   const group = at('group').value.trim();
-  for (const file of files) {
-    const transfer = { file, group, view: transferView(file), controller: new AbortController() };
-    transfer.view.cancel.onclick = () => transfer.controller.abort();
+  for (const { file, path } of files) {
+    const transfer = { file, path, group, view: transferView(file, path), isCancelled: false };
+    transfer.view.cancel.onclick = () => {
+      transfer.isCancelled = true;
+      transfer.sending?.abort();
+    };
     at('transfers').prepend(transfer.view.item);
     waiting.push(transfer);
   }
@@ -33,59 +40,74 @@ function next() {
   }
 }
 
-async function run({ file, group, view, controller }) {
-  const { progress, said, cancel } = view;
+async function run(transfer) {
+  const { file, path, group, view } = transfer;
+  const { progress, said, cancel, pause } = view;
   try {
-    if (controller.signal.aborted) throw new DOMException('Cancelled.', 'AbortError');
+    if (transfer.isCancelled) throw new Error('Cancelled.');
     said.textContent = 'Uploading';
-    const receipt = await upload(
-      file,
-      group,
-      (loaded) => {
-        progress.value = file.size === 0 ? 1 : loaded / file.size;
-        said.textContent = loaded >= file.size ? 'Saving' : formatPercent(loaded / file.size);
+    const sending = upload(file, {
+      endpoint: '/uploads',
+      name: path,
+      headers: authorization(),
+      ...(group === '' ? {} : { group }),
+      onProgress: (sent, all) => {
+        progress.value = all === 0 ? 1 : sent / all;
+        if (!transfer.sending?.isPaused) {
+          said.textContent = sent >= all ? 'Saving' : formatPercent(sent / all);
+        }
       },
-      controller.signal,
-    );
-    showStored(view, receipt);
-    say(`${file.name} is stored`);
+    });
+    transfer.sending = sending;
+    pause.hidden = false;
+    pause.onclick = () => {
+      if (sending.isPaused) sending.resume();
+      else sending.pause();
+      pause.textContent = sending.isPaused ? 'Resume' : 'Pause';
+      said.textContent = sending.isPaused ? 'Paused' : 'Uploading';
+    };
+    showStored(view, await sending.done);
+    say(`${path} is stored`);
     listeners.onStored();
   } catch (error) {
-    progress.remove();
-    cancel.remove();
+    for (const part of [progress, cancel, pause]) part.remove();
     said.className = 'bad';
-    said.textContent = error.message;
-    say(`${file.name}: ${error.message}`);
+    said.textContent = transfer.isCancelled ? 'Cancelled.' : error.message;
+    say(`${path}: ${said.textContent}`);
     if (isKeyWanted(error)) await askForKey(error);
   }
 }
 
-function transferView(file) {
+function transferView(file, path) {
   const progress = element('progress', {
     max: 1,
     value: 0,
-    'aria-label': `Upload of ${file.name}`,
+    'aria-label': `Upload of ${path}`,
   });
   const said = element('span', { className: 'hint' }, 'Waiting');
   const cancel = element(
     'button',
-    { type: 'button', className: 'plain small', 'aria-label': `Cancel ${file.name}` },
+    { type: 'button', className: 'plain small', 'aria-label': `Cancel ${path}` },
     'Cancel',
   );
-  const name = element('span', { className: 'name' }, file.name);
+  const pause = element(
+    'button',
+    { type: 'button', className: 'plain small', hidden: true },
+    'Pause',
+  );
+  const name = element('span', { className: 'name' }, path);
   const head = element(
     'div',
     {},
     name,
     element('span', { className: 'hint' }, formatBytes(file.size)),
   );
-  const item = element('li', {}, head, progress, element('div', {}, said, cancel));
-  return { item, progress, said, cancel };
+  const item = element('li', {}, head, progress, element('div', {}, said, pause, cancel));
+  return { item, progress, said, pause, cancel };
 }
 
-function showStored({ item, progress, said, cancel }, { key, url }) {
-  progress.remove();
-  cancel.remove();
+function showStored({ item, progress, said, pause, cancel }, { key, url }) {
+  for (const part of [progress, cancel, pause]) part.remove();
   said.className = 'good';
   said.textContent = 'Stored';
   item.append(
@@ -128,10 +150,12 @@ function say(text) {
 /** `onStored` hears of every file that is stored, `onLookUp` which one is to be shown. */
 export function startUploads(hooks) {
   Object.assign(listeners, hooks);
-  at('files').addEventListener('change', (event) => {
-    add([...event.target.files]);
-    event.target.value = '';
-  });
+  for (const input of [at('files'), at('folder')]) {
+    input.addEventListener('change', () => {
+      add([...input.files].map((file) => ({ file, path: file.webkitRelativePath || file.name })));
+      input.value = '';
+    });
+  }
   startDrop(at('drop'));
 }
 
@@ -148,10 +172,7 @@ function startDrop(drop) {
   drop.addEventListener('drop', (event) => {
     depth = 0;
     delete drop.dataset.over;
-    // A folder has no bytes of its own.
-    const items = [...event.dataTransfer.items];
-    const files = items.filter((item) => !item.webkitGetAsEntry?.()?.isDirectory);
-    add(files.map((item) => item.getAsFile()).filter((file) => file !== null));
+    droppedFiles(event.dataTransfer).then(add, (error) => say(error.message));
   });
   // A file that misses its place must not replace the page.
   for (const name of ['dragover', 'drop']) {

@@ -37,6 +37,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   middleware: ['client'],
   pictures: ['client', 'middleware'],
   gateway: [
+    'browser',
     'protocol',
     'options',
     'disk',

@@ -29,9 +29,16 @@ test('the page and all it loads come from the gateway, under a strict policy', a
     .filter((name) => name.endsWith('.js'))
     .flatMap((name) => [...read(name).matchAll(/from '\.\/([^']+)'/g)])
     .map(([, name]) => `/console/${name}`);
-  const assets = new Set([...loaded, ...imported].filter((path) => path.startsWith('/console/')));
+  // The modules for uploads are those of their package, whose sources are served beside them.
+  const library = new URL('.', import.meta.resolve('@stevedore/browser'));
+  const modules = readdirSync(library).filter((name) => name.endsWith('.js'));
+  const served = modules.map((name) => `/console/lib/${name}`);
+  const assets = new Set(
+    [...loaded, ...imported, ...served].filter((path) => path.startsWith('/console/')),
+  );
   const files = readdirSync(FOLDER).filter((name) => name !== 'index.html');
-  expect([...assets].sort()).toEqual(files.map((name) => `/console/${name}`).sort());
+  const own = files.map((name) => `/console/${name}`);
+  expect([...assets].sort()).toEqual([...own, ...served].sort());
   for (const path of assets) {
     const asset = await fetch(`${url}${path}`);
     expect([path, asset.status]).toEqual([path, 200]);

@@ -1,10 +1,28 @@
 import { randomBytes } from 'node:crypto';
 import { startGateway } from '@stevedore/gateway';
-import { Uppy } from '@uppy/core';
-import Tus from '@uppy/tus';
+import type { HttpRequest, HttpResponse } from 'tus-js-client';
 import { expect, onTestFinished, test } from 'vitest';
 import { cuttingProxy } from '../support/cutting-proxy.js';
 import { temporaryFolder } from '../support/temporary.js';
+
+interface UppyFile {
+  readonly name: string;
+  readonly uploadURL: string;
+}
+
+interface UppyClient {
+  use(plugin: unknown, options: object): UppyClient;
+  addFile(file: { readonly name: string; readonly type: string; readonly data: Buffer }): void;
+  upload(): Promise<{
+    readonly successful?: readonly UppyFile[];
+    readonly failed?: readonly UppyFile[];
+  }>;
+}
+
+/** Its types would bring a browser's globals into every test. */
+const load = <Module>(name: string): Promise<Module> => import(name);
+const { Uppy } = await load<{ readonly Uppy: new () => UppyClient }>('@uppy/core');
+const { default: Tus } = await load<{ readonly default: unknown }>('@uppy/tus');
 
 /** Uppy as its guide has it, with no more than the address; connections are cut meanwhile. */
 test('Uppy uploads several files over cut connections, and is told their keys', async () => {
@@ -18,7 +36,7 @@ test('Uppy uploads several files over cut connections, and is told their keys', 
   const uppy = new Uppy().use(Tus, {
     endpoint: `${proxy.url}/uploads`,
     retryDelays: [0, 10, 20, 50, 100, 200],
-    onAfterResponse: (request, response) => {
+    onAfterResponse: (request: HttpRequest, response: HttpResponse) => {
       const key = response.getHeader('X-File-Key');
       if (key) keys.set(request.getURL(), key);
     },
@@ -35,9 +53,9 @@ test('Uppy uploads several files over cut connections, and is told their keys', 
     });
   }
   const result = await uppy.upload();
-  expect(result?.failed).toEqual([]);
+  expect(result.failed).toEqual([]);
   for (const { name, bytes } of files) {
-    const done = result?.successful?.find((file) => file.name === name);
+    const done = result.successful?.find((file) => file.name === name);
     const key = keys.get(String(done?.uploadURL))!;
     const stored = await gateway.store.get(key);
     expect([stored.name, stored.type]).toEqual([name, 'image/jpeg']);

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
 import type { FileStore } from '@stevedore/client';
 import { DEFAULT_TYPE } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -76,6 +77,7 @@ const ASSETS = [
   'figures.css',
   'console.js',
   'figures.js',
+  'find.js',
   'tables.js',
   'uploads.js',
   'look-up.js',
@@ -85,9 +87,22 @@ const ASSETS = [
   'icon.svg',
 ];
 
-const PAGES: readonly (readonly [path: string, name: string])[] = [
-  ['/', 'index.html'],
-  ...ASSETS.map((name) => [`/console/${name}`, name] as const),
+/** Of @stevedore/browser, which the console uploads with. */
+const LIBRARY = new URL('.', import.meta.resolve('@stevedore/browser'));
+const LIBRARY_MODULES = [
+  'index.js',
+  'dropped-files.js',
+  'requests.js',
+  'upload.js',
+  'upload-all.js',
+];
+
+const FOLDER = new URL('../../console/', import.meta.url);
+
+const PAGES: readonly (readonly [path: string, file: URL])[] = [
+  ['/', new URL('index.html', FOLDER)],
+  ...ASSETS.map((name) => [`/console/${name}`, new URL(name, FOLDER)] as const),
+  ...LIBRARY_MODULES.map((name) => [`/console/lib/${name}`, new URL(name, LIBRARY)] as const),
 ];
 
 export function consoleRoutes(
@@ -95,8 +110,8 @@ export function consoleRoutes(
   look: () => Promise<ConsoleState>,
   access: Access,
 ): void {
-  for (const [path, name] of PAGES) {
-    const asset = readAsset(name);
+  for (const [path, file] of PAGES) {
+    const asset = readAsset(file);
     const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
       sendAsset(request, reply, asset);
     route(app, path, { GET: serve, HEAD: serve });
@@ -124,12 +139,10 @@ export interface Asset {
   readonly etag: string;
 }
 
-const FOLDER = new URL('../../console/', import.meta.url);
-
-function readAsset(name: string): Asset {
-  const bytes = readFileSync(new URL(name, FOLDER));
+function readAsset(file: URL): Asset {
+  const bytes = readFileSync(file);
   const digest = createHash('sha256').update(bytes).digest('base64url');
-  const type = contentType(name) || DEFAULT_TYPE;
+  const type = contentType(basename(file.pathname)) || DEFAULT_TYPE;
   // By its bytes: all files of an installed package have the same time.
   return { bytes, type, etag: `"${digest.slice(0, 22)}"` };
 }
