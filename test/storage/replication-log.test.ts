@@ -3,7 +3,7 @@ import { localDisk } from '@stevedore/disk';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { Binlog } from '../../packages/storage/dist/replication/binlog.js';
 import { Journal } from '../../packages/storage/dist/replication/journal.js';
-import { LogFollower, SendWindow } from '../../packages/storage/dist/replication/log-follower.js';
+import { BinlogFollower, SendWindow } from '../../packages/storage/dist/replication/binlog-follower.js';
 import type { LogRecord } from '../../packages/storage/dist/replication/log-record.js';
 import {
   MarkFile,
@@ -109,7 +109,7 @@ describe('what a member is sent', () => {
     const keeper = new MarkKeeper(new MarkFile(localDisk, directory, 'a', () => {}));
     const news = new News();
     const sent: { record: LogRecord; land: (isThere: boolean) => void }[] = [];
-    const passage = new LogFollower({
+    const passage = new BinlogFollower({
       ...{ log, keeper, news, maxInFlight: 8 },
       sending: { keyOf: ({ name }: LogRecord) => name } as unknown as Sending,
       deliver: (each) =>

@@ -7,9 +7,9 @@ import { FastdfsError } from './errors.js';
 import type { Settings } from './options.js';
 
 /**
- * What callers may hand over as the bytes of a file, brought to one of two forms:
- * an array, or a source of known size. A path is read as it is sent and can be read
- * again; an iterable of unknown length is spooled first.
+ * Accepts the bytes of a file in any form and prepares them as one of two: an array, or a source of
+ * known size. A path is read while it is sent, and can be read again. An iterable of unknown length
+ * is spooled first.
  */
 
 export type Body = Uint8Array | AsyncIterable<Uint8Array> | { readonly path: string };
@@ -42,14 +42,14 @@ export function checkBody(operation: string, body: Body, { size }: BodyOptions):
     return { kind: 'array', bytes };
   }
   if (typeof body === 'object' && body !== null) {
-    // Streams of files have a path too, but are read as what they are.
+    // File streams also have a path, but are read as streams.
     if (Symbol.asyncIterator in body) return { kind: 'iterable', source: body, size };
     if (typeof body.path === 'string') return { kind: 'path', path: body.path, size };
   }
   throw invalid(operation, 'the body is neither bytes, an async iterable of bytes nor a path');
 }
 
-/** Opens the file or fills the spool. Errors of file and source come out as they are. */
+/** Opens the file or fills the spool. Passes on errors of the file or source as they are. */
 export async function prepareBody(
   body: CheckedBody,
   settings: Settings,
@@ -62,7 +62,7 @@ export async function prepareBody(
   return prepared(size, new BodySource(() => source, size, false));
 }
 
-/** Bytes of the body as far as they are known before it is prepared. */
+/** Size of the body, if it is known before preparation. */
 export function knownSize(body: CheckedBody): number | undefined {
   return body.kind === 'array' ? body.bytes.length : body.size;
 }
@@ -106,14 +106,12 @@ function mismatch(operation: string, bytes: number, size: number): FastdfsError 
 }
 
 /**
- * Keeps a body of unknown length until its length is known, because every upload
- * begins with it: in memory while it is small, then in a file without a name that
- * the system frees even after a crash.
+ * Holds a body of unknown length until its length is known, because every upload starts with it: in
+ * memory while it is small, then in an unnamed file that the system frees even after a crash.
  *
- * The other way would be an appender file that is renamed to a normal one at the
- * end. It needs no disk here, but storages before 6.02 cannot do it, a failure
- * leaves a part of the file behind, and what was sent cannot be sent again to
- * another storage. A spool works with every storage and can be repeated.
+ * The alternative, an appender file that is renamed at the end, needs no local disk. But storages
+ * before 6.02 cannot do it, a failure leaves part of the file behind, and the bytes cannot be sent
+ * again to another storage. A spool works with every storage and can be repeated.
  */
 
 const MEMORY_BYTES = 256 * 1024;

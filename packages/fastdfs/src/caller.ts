@@ -25,35 +25,34 @@ import { connectChannel, type FailedExchange, requestChannel, traced } from './e
 import type { Settings } from './options.js';
 
 /**
- * Carries commands to servers: `call` for those whose request is whole at once,
- * `callWithPayload` for those that bytes of a file follow. A pooled connection that
- * turns out dead before the first byte of a reply is replaced once, silently. What
- * must not be sent twice, or cannot be, goes over a connection that was tested just
- * before, and is not repeated.
+ * Sends commands to servers: `call` for complete requests, `callWithPayload` for those followed by
+ * a file's bytes. If a pooled connection turns out dead before the first byte of a reply, it is
+ * replaced once. A request that must not be sent twice, or cannot be, uses a connection that was
+ * tested just before, and is not repeated.
  */
 
-/** A body up to here is copied behind its head: cheaper than a gathering write. */
+/** A body up to this size is copied behind its head: cheaper than a gathering write. */
 const COPY_BODY_BYTES = 4 * 1024;
 
 const SECOND_MS = 1_000;
 
-/** How a call differs from the usual. */
+/** How a call differs from the default. */
 export interface CallPlan {
-  /** Shortens each wait: for a connection, for its opening, for progress. */
+  /** Limits each wait: for a connection, for opening it, for progress. */
   readonly stepMs?: number;
   /** Status byte of the request. */
   readonly flags?: number;
-  /** False for what must not be done twice: it goes once, over a connection known to be alive. */
+  /** False for what must not be done twice: it is sent once, over a tested connection. */
   readonly repeatable?: boolean;
   readonly maxReplyBytes?: number;
-  /** Called for each exchange that failed without an answer, a replaced one included. */
+  /** Called for each exchange that failed without an answer, including replaced ones. */
   readonly onFailed?: (failed: FailedExchange) => void;
 }
 
 export class Caller {
   readonly #pool: Pool;
   readonly #settings: Settings;
-  /** Requests begun, those that ended in an error, and those sent again over a fresh connection. */
+  /** Requests started, requests that failed, and requests repeated over a fresh connection. */
   requests = 0;
   failedRequests = 0;
   replacedConnections = 0;
@@ -126,8 +125,8 @@ export class Caller {
           plan.onFailed?.(failedExchange(connection, error));
           throw error;
         }
-        // A server that refuses while the body is under way may take the rest of it
-        // for requests, so this connection carries no more.
+        // A server that refuses during the body may read the rest of it as requests, so this
+        // connection is not reused.
         if (hasPayload && reply.status !== Status.ok) connection.destroy();
         checkStatus(connection, reply.status, deadline);
         if (hasPayload && connection.state === 'closed') {
@@ -140,8 +139,8 @@ export class Caller {
   }
 
   /**
-   * Runs one exchange on a leased connection and gives it back. `use` must leave it
-   * between requests or closed.
+   * Runs one exchange on a leased connection and returns it. `use` must leave it between requests,
+   * or closed.
    */
   async withConnection<T>(
     address: Address,
@@ -189,7 +188,7 @@ export class Caller {
   /** Milliseconds that a server may take without any progress. */
   progressMs(stepMs: number): number {
     const { idleTimeoutMs } = this.#settings;
-    // Whole seconds where there are many, so that a connection keeps the timer that it has.
+    // Rounded to whole seconds if there are many, so that a connection keeps its timer.
     const grainMs = stepMs > 10 * SECOND_MS ? SECOND_MS : 1;
     return Math.max(1, Math.min(idleTimeoutMs, Math.ceil(stepMs / grainMs) * grainMs));
   }
@@ -206,7 +205,7 @@ export class Caller {
 /** Throws the error of a reply whose status is not 0. */
 export function checkStatus(connection: Connection, status: number, deadline: Deadline): void {
   if (status === Status.ok) return;
-  // A storage closes right after this status; the next call should not find out.
+  // A storage closes the connection right after this status, so it is not reused.
   if (status === Status.invalid) connection.destroy();
   throw deadline.error(codeOfStatus(status), `the server answered ${statusText(status)}`, {
     address: connection.address.text,
@@ -214,7 +213,7 @@ export function checkStatus(connection: Connection, status: number, deadline: De
   });
 }
 
-/** An error about bytes that broke the protocol; closes the connection they came from. */
+/** A violation of the protocol; closes the connection. */
 function badReply(
   connection: Connection,
   message: string,
@@ -256,7 +255,7 @@ function joinBody(head: Buffer, body: Buffer): readonly Buffer[] {
   return body.length <= COPY_BODY_BYTES ? [Buffer.concat([head, body])] : [head, body];
 }
 
-/** What a new connection begins with: the secret, where the cluster has one. */
+/** Opens a new connection: proves the secret, if the cluster has one. */
 export function greet(
   secret: string | undefined,
   connection: Connection,

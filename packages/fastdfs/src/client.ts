@@ -39,18 +39,17 @@ import type { Download } from './streaming.js';
 export interface ClientStats extends PoolStats {
   /** Requests to servers since the client was made. */
   readonly requests: number;
-  /** Those that ended in an error, refusals by the server included. */
+  /** Failed requests, including those that the server refused. */
   readonly failedRequests: number;
-  /** Sent again: a server was not ready, or a connection was dead before its answer. */
+  /** Requests sent again: a server was not ready, or a connection was dead before its answer. */
   readonly repeatedRequests: number;
 }
 
 const STORAGE_ID = /^[\x21-\x7e]{1,15}$/;
 
 /**
- * The FastDFS client. Every call settles within its deadline with a result or a
- * FastdfsError; only what a body's own source or the local disk threw comes out as
- * it is.
+ * The FastDFS client. Every call settles within its deadline, with a result or a FastdfsError. Only
+ * errors of a body's own source or of the local disk are passed on as they are.
  */
 export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncDisposable {
   readonly #context: Context;
@@ -98,7 +97,7 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
     return appender.modify(this.#context, fileId, offset, body, options);
   }
 
-  /** Gives an appender file another size; what is added is zeros. */
+  /** Sets the size of an appender file; new bytes are zeros. */
   truncate(fileId: string, size: number, options: CallOptions = {}): Promise<void> {
     return appender.truncate(this.#context, fileId, size, options);
   }
@@ -119,9 +118,9 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
   }
 
   /**
-   * Resolves once the server has announced the bytes. The stream fails with
-   * `connection_lost` when fewer come; it holds a connection until its last byte has
-   * been received, or until it is destroyed. The deadline covers the stream too.
+   * Resolves when the server has announced the bytes. The stream fails with `connection_lost` if
+   * fewer arrive. It holds a connection until its last byte has arrived or it is destroyed. The
+   * deadline covers the stream too.
    */
   download(fileId: string, options: downloads.DownloadOptions = {}): Promise<Download> {
     return downloads.download(this.#context, fileId, options);
@@ -132,7 +131,7 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
     return downloads.downloadBytes(this.#context, fileId, options);
   }
 
-  /** As `download`, into a file that appears at `path` once it is whole and on the disk. */
+  /** As `download`, into a file that appears at `path` once it is complete and on disk. */
   downloadFile(
     fileId: string,
     path: string,
@@ -152,7 +151,7 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
     });
   }
 
-  /** Sets names and values of a file. */
+  /** Sets metadata of a file. */
   setMetadata(
     fileId: string,
     values: Metadata,
@@ -161,12 +160,12 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
     return metadata.setMetadata(this.#context, fileId, values, options);
   }
 
-  /** All names and values of a file, none for one without; `not_found` when there is no file. */
+  /** All metadata of a file, empty if it has none; `not_found` if there is no file. */
   getMetadata(fileId: string, options: CallOptions = {}): Promise<Metadata> {
     return metadata.getMetadata(this.#context, fileId, options);
   }
 
-  /** What a storage says about a file; `not_found` when there is none. */
+  /** What a storage knows about a file; `not_found` if there is none. */
   async info(fileId: string, options: InfoOptions = {}): Promise<RemoteFileInfo> {
     const context = this.#context;
     const id = checkFileId('info', fileId);
@@ -178,7 +177,7 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
     });
   }
 
-  /** What the id says by itself. Does no I/O. */
+  /** What the id itself contains. Does no I/O. */
   describe(fileId: string): FileDescription {
     return describeFile(fileId);
   }
@@ -209,10 +208,10 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
   }
 
   /**
-   * The files of one store path of a storage, as it tells a peer that lost its disk: one
-   * by one, as they come. Files of the last minute may be missing, for stock storages
-   * write down late what they took. A list that is cut short ends with an error. The
-   * deadline covers all of it and grows with what has come.
+   * The files of one store path of a storage, as it lists them for a peer that lost its disk,
+   * streamed. Files of the last minute may be missing, because stock storages buffer their binlog.
+   * A list that is cut short ends with an error. The deadline covers all of it and grows with what
+   * has arrived.
    */
   listFiles(storage: FetchTarget, options: ListFilesOptions = {}): AsyncGenerator<ListedFile> {
     return listFiles(this.#context, storage, options);
@@ -268,7 +267,7 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
     return this.#context.ask(new Deadline(operation, options, 0, fileId), command, nameOf(id));
   }
 
-  /** A listener that throws must not change the fate of the call; its error is its own. */
+  /** A listener that throws must not affect the call. */
   #report(orphan: PossibleOrphan | undefined): void {
     if (!orphan) return;
     try {
@@ -286,7 +285,7 @@ function checkGroup(operation: string, group: string): void {
   throw invalid(operation, `group "${group}"`);
 }
 
-/** Clients of several clusters side by side, each with its own trackers and pools. */
+/** Clients of several clusters, each with its own trackers and pools. */
 export class FastdfsClusters implements AsyncDisposable {
   readonly #clients: ReadonlyMap<string, FastdfsClient>;
 
@@ -301,7 +300,7 @@ export class FastdfsClusters implements AsyncDisposable {
     return [...this.#clients.keys()];
   }
 
-  /** Throws FastdfsError `invalid_argument` for a name that was not given. */
+  /** Throws FastdfsError `invalid_argument` for an unknown name. */
   get(name: string): FastdfsClient {
     const client = this.#clients.get(name);
     if (client) return client;

@@ -2,12 +2,12 @@ import { type Call, MAX_TIMER_MS } from '@stevedore/wire';
 import { FastdfsError, type FastdfsErrorCode, type FastdfsErrorDetails } from './errors.js';
 
 /**
- * One call from its start to its end. A Deadline ends a call at most once, by its
- * timer or by the caller's signal, and tells the one stage that currently waits.
- * Its timer keeps the process alive: a call in flight is never cut off by an exit.
+ * One call from start to end. A Deadline ends a call at most once, by its timer or by the caller's
+ * signal, and notifies the stage that is waiting. Its timer keeps the process alive, so that an
+ * exit cuts off no call.
  */
 
-/** What a transfer of unknown speed is allowed: this long, and as long as its bytes take. */
+/** Time for a transfer of unknown speed: this long, plus time for its bytes. */
 const BASE_DEADLINE_MS = 30_000;
 const SLOWEST_BYTES_PER_SECOND = 64 * 1024;
 
@@ -21,7 +21,7 @@ function defaultDeadlineMs(bytes: number): number {
 }
 
 export interface CallOptions {
-  /** Ends the call with `aborted` at whatever stage it is. */
+  /** Ends the call with `aborted` at any stage. */
   readonly signal?: AbortSignal | undefined;
   /** Milliseconds for the whole call. Default 30,000, and a second more for each 64 KiB moved. */
   readonly deadlineMs?: number | undefined;
@@ -41,7 +41,7 @@ export class Deadline implements Call {
     this.#end(this.error('aborted', 'aborted by the caller', { cause: this.#signal?.reason }));
   };
 
-  /** Throws FastdfsError: `invalid_argument`, or `aborted` when the signal is already. */
+  /** Throws FastdfsError: `invalid_argument`, or `aborted` if the signal already is. */
   constructor(operation: string, options: CallOptions, bytes = 0, fileId?: string) {
     this.operation = operation;
     this.fileId = fileId;
@@ -90,7 +90,7 @@ export class Deadline implements Call {
     this.#watcher = undefined;
   }
 
-  /** Waits, unless the call ends meanwhile; then it rejects with the error that ended it. */
+  /** Waits unless the call ends first; then it rejects with that error. */
   pause(ms: number): Promise<void> {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
@@ -104,19 +104,22 @@ export class Deadline implements Call {
     });
   }
 
-  /** Makes room for a transfer whose size is known only now, unless the caller set the deadline. */
+  /**
+   * Extends the deadline for a transfer whose size is known only now, unless the caller set the
+   * deadline.
+   */
   allowBytes(bytes: number): void {
     if (this.#fixed || this.#error || this.#timer === undefined) return;
     const endsAt = this.#startedAt + defaultDeadlineMs(bytes);
     const isEarlier = endsAt < this.#endsAt;
     this.#endsAt = endsAt;
-    // The timer finds out about a later end when it fires: most calls are over by then.
+    // The timer checks for a later end when it fires: most calls are over by then.
     if (!isEarlier) return;
     clearTimeout(this.#timer);
     this.#arm(this.remainingMs);
   }
 
-  /** Ends the watch over the call. Must be called once it is settled. */
+  /** Stops watching the call. Must be called once it is settled. */
   settle(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;

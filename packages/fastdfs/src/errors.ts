@@ -1,13 +1,13 @@
 import { type FileId, Status } from '@stevedore/protocol';
 
 /**
- * Every way a call can fail: one table of stable codes with a sentence each, and
- * the one error class that leaves this package. A code never changes its meaning.
+ * Every way a call can fail: one table of stable codes, each with a sentence, and the one error
+ * class of this package. A code never changes its meaning.
  */
 
 interface CodeEntry {
   readonly meaning: string;
-  /** Whether the same call may succeed when it is made again. */
+  /** True if the same call can succeed later. */
   readonly retryable: boolean;
 }
 
@@ -76,7 +76,7 @@ export const FASTDFS_ERRORS = {
 export type FastdfsErrorCode = keyof typeof FASTDFS_ERRORS;
 
 export interface FastdfsErrorDetails {
-  /** The method that failed; `download` for each kind of it. */
+  /** The method that failed; `download` for each variant of it. */
   readonly operation: string;
   /** errno of a server's reply. */
   readonly status?: number | undefined;
@@ -86,7 +86,7 @@ export interface FastdfsErrorDetails {
   readonly cause?: unknown;
 }
 
-/** Errno values that storages pass on when a peer of theirs cannot be reached. */
+/** Errno values of storages that cannot reach a peer. */
 const PASSING_STATUSES: ReadonlySet<number> = new Set([
   Status.ioError,
   104,
@@ -104,8 +104,8 @@ export class FastdfsError extends Error {
   readonly address?: string;
   readonly fileId?: string;
   /**
-   * Whether the same call may succeed when it is made again. An upload that is
-   * repeated after its bytes were sent can leave a second copy behind.
+   * True if the same call can succeed later. Repeating an upload after its bytes were sent can
+   * leave a second copy.
    */
   readonly retryable: boolean;
 
@@ -129,7 +129,7 @@ export class FastdfsError extends Error {
   }
 }
 
-/** Failures to get an answer: another server may do better. */
+/** Codes of calls that got no answer: another server may answer. */
 const UNREACHABLE: ReadonlySet<FastdfsErrorCode> = new Set([
   'access_denied',
   'connect_failed',
@@ -139,7 +139,7 @@ const UNREACHABLE: ReadonlySet<FastdfsErrorCode> = new Set([
   'pool_exhausted',
 ]);
 
-/** True when a server gave no usable answer. */
+/** True if a server gave no usable answer. */
 export function isUnreachable(error: unknown): error is FastdfsError {
   return error instanceof FastdfsError && UNREACHABLE.has(error.code);
 }
@@ -149,7 +149,7 @@ export function isLost(error: unknown): boolean {
   return error instanceof FastdfsError && error.code === 'connection_lost';
 }
 
-/** The bytes are at another id. No failure: the read goes on there. */
+/** The bytes are at another id. Not a failure: the read continues there. */
 export class Elsewhere extends Error {
   override readonly name = 'Elsewhere';
   readonly place: FileId;

@@ -1,30 +1,29 @@
 import { type TracingChannel, tracingChannel } from 'node:diagnostics_channel';
 
-/** What a client publishes besides the results of calls. */
+/** What a client publishes besides results. */
 
 export interface FailedExchange {
   readonly error: unknown;
   readonly address: string;
-  /** Whether all of the request was sent, so that the server may have acted on it. */
+  /** True if the whole request was sent, so that the server may have acted on it. */
   readonly sent: boolean;
-  /** Whether any byte of a reply came. */
+  /** True if any byte of a reply arrived. */
   readonly answered: boolean;
 }
 
 /**
- * A request that stores something was sent and its answer never came: the cluster
- * may hold a file whose name is unknown. It is reported even when a repetition
- * elsewhere succeeded.
+ * A request that stores something was sent, but its answer never came: the cluster may hold a file
+ * whose name is unknown. Reported even if a retry elsewhere succeeded.
  */
 export interface PossibleOrphan {
   readonly operation: string;
   /** `host:port` of the storage that may hold it. */
   readonly address: string;
-  /** Bytes of the file; undefined where the call does not tell. */
+  /** Size of the file, if the call knows it. */
   readonly size: number | undefined;
   /** The file the call was about, for calls on a file. */
   readonly fileId: string | undefined;
-  /** Why the answer is missing: a FastdfsError, or what the body's source threw. */
+  /** Why the answer is missing: a FastdfsError, or the error of the body's source. */
   readonly error: unknown;
 }
 
@@ -45,8 +44,8 @@ export function orphanOf(
 
 /**
  * What the client publishes on `node:diagnostics_channel`: each name is a tracing channel
- * (`tracing:NAME:start`, `:asyncEnd`, `:error`). While nobody listens, a call costs one
- * look at a flag.
+ * (`tracing:NAME:start`, `:asyncEnd`, `:error`). Without subscribers, a call costs one check of a
+ * flag.
  */
 
 /** A socket to a server is being opened. */
@@ -55,7 +54,7 @@ export interface ConnectMessage {
   readonly address: string;
 }
 
-/** A request to one server and its answer, the wait for a connection included. */
+/** A request to one server and its answer, including the wait for a connection. */
 export interface RequestMessage {
   readonly address: string;
   /** The client's call that it serves: `upload`, `download`, `info`, ... */

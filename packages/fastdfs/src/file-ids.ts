@@ -11,23 +11,24 @@ import {
 } from '@stevedore/protocol';
 import { invalid } from './body.js';
 
-/** What a file id tells by itself, without a server. */
+/** What a file id contains by itself, without asking a server. */
 
 export interface FileDescription {
   readonly group: string;
   /** The id without its group. */
   readonly name: string;
   /**
-   * `slot` is a file that a stock storage merged into a trunk of its own. Slaves are
-   * told from the length of the name: one with a short prefix and no extension is
-   * taken for a normal file, by the servers too.
+   * `slot` is a file in a trunk of a stock storage. A slave is recognized by the length of its
+   * name: one with a short prefix and no extension is taken for a normal file, by the servers too.
    */
   readonly kind: FileKind;
-  /** Bytes; undefined for appenders, which may change, and slaves, which bear their master's. */
+  /**
+   * Bytes; undefined for appenders, which can change, and slaves, whose names have their master's.
+   */
   readonly size: number | undefined;
   /** CRC-32, unsigned; undefined as `size` is. */
   readonly crc32: number | undefined;
-  /** For slaves, when the master was made. */
+  /** For slaves, the time of the master. */
   readonly createdAt: Date;
   /** IPv4 address or storage id of the storage that first took the file. */
   readonly source: string;
@@ -65,12 +66,12 @@ export function describeFile(fileId: string): FileDescription {
   };
 }
 
-/** Bytes of the file, as far as its id tells. */
+/** Size of the file, if its id has it. */
 export function toldSize(id: FileId): number | undefined {
   const kind = fileKind(id);
   if (kind !== 'normal' && kind !== 'slot') return undefined;
   const size = sizeOfField(decodeFields(id.base).sizeField);
-  // A size that no file can have means that the id was made up.
+  // An impossible size means that the id was made up.
   return Number.isSafeInteger(size) ? size : undefined;
 }
 

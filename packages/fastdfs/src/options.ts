@@ -9,7 +9,7 @@ import {
   type MapAddress,
 } from './storage-addresses.js';
 
-/** The options of a client: type, defaults and check. Checked once, then frozen. */
+/** Options of a client: types, defaults and checks. Checked once, then frozen. */
 
 export interface FastdfsOptions {
   /** At least one of `host:port`, `[::1]:22122` or `host`; the default port is 22122. */
@@ -34,37 +34,36 @@ export interface FastdfsOptions {
   /** How often a call is repeated that a server answers with EAGAIN (11). Default 4. */
   readonly busyRetries?: number;
   /**
-   * Uploads running at the same time that may share a tracker's answer, which is taken
-   * for a second at most. With 1 each upload asks. Default 16.
+   * Concurrent uploads that may share a tracker's answer, for at most a second. With 1, each upload
+   * asks. Default 16.
    */
   readonly uploadsPerStoreAnswer?: number;
   /**
-   * Reads running at the same time that may share a tracker's answer, for a second at most,
-   * where files of one storage, no newer than the one it was for, are read. With 1 each read
-   * asks. Default 16.
+   * Concurrent reads that may share a tracker's answer, for at most a second, if their files have
+   * the same source and are not newer than the one it was for. With 1, each read asks. Default 16.
    */
   readonly readsPerFetchAnswer?: number;
-  /** Where storages are reached whose addresses the trackers know are of another network. */
+  /** Addresses of storages for clients outside the cluster's network. */
   readonly addressMap?: AddressMap;
   /**
-   * Storages that may be connected to, after `addressMap`: addresses, networks
-   * (`10.0.0.0/8`), names; with or without port. Default: all that a tracker names.
+   * Storages that the client may connect to, after `addressMap`: addresses, networks (`10.0.0.0/8`)
+   * or names, with or without port. Default: all that a tracker names.
    */
   readonly allowedStorages?: readonly string[];
   /**
-   * The secret of a cluster of Stevedore's trackers and storages that has one, 16 bytes at
-   * least; servers that do not show that they have it are not used.
+   * The secret of a cluster of Stevedore's trackers and storages, at least 16 bytes. Servers that
+   * cannot prove it are not used.
    */
   readonly secret?: string | undefined;
   /**
-   * Reads a file that its storage has moved to another group there, instead of through that
-   * storage. Downloads carry a flag then that storages of Stevedore know and others pass over.
-   * Default false: every request has the bytes of the C client's.
+   * Reads files that their storage has moved to another group there, instead of through that
+   * storage. Downloads then carry a flag that Stevedore's storages know and others ignore. Default
+   * false: requests have the same bytes as the C client's.
    */
   readonly followMoves?: boolean;
   /** Longest body of unknown length. Default 1 GiB. */
   readonly maxSpoolBytes?: number;
-  /** Where bodies of unknown length wait until they are known. Default: the system's. */
+  /** Directory for bodies of unknown length. Default: the system's temporary directory. */
   readonly spoolDirectory?: string;
 }
 

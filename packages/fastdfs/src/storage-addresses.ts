@@ -4,14 +4,14 @@ import { type Address, addressKey, hasPort, makeAddress, parseAddress } from '@s
 import type { Deadline } from './deadline.js';
 import { FastdfsError } from './errors.js';
 
-/** From what a tracker says about a storage to the address that is connected to. */
+/** Converts an address from a tracker to the address to connect to. */
 
 interface AddressRules {
   readonly mapAddress: MapAddress | undefined;
   readonly allowList: AllowList | undefined;
 }
 
-/** More than any cluster has; beyond it the table is cleared. */
+/** More than any cluster has; beyond it, the table is cleared. */
 const MAX_KNOWN = 4096;
 
 export class StorageAddresses {
@@ -22,7 +22,7 @@ export class StorageAddresses {
     this.#rules = rules;
   }
 
-  /** Of a storage that the caller names. Throws `invalid_argument`, `address_not_allowed`. */
+  /** For a storage that the caller names. Throws `invalid_argument`, `address_not_allowed`. */
   named(server: ServerAddress, deadline: Deadline): Address {
     if (!makeAddress(server.address, server.port)) {
       const message = `the storage "${server.address}", port ${server.port}`;
@@ -31,7 +31,9 @@ export class StorageAddresses {
     return this.#find(server, '', deadline);
   }
 
-  /** Throws `bad_reply` for an invalid address, `address_not_allowed` for one not listed. */
+  /**
+   * Throws `bad_reply` for an invalid address, `address_not_allowed` for one that is not listed.
+   */
   of(server: ServerAddress, tracker: Address, deadline: Deadline): Address {
     return this.#find(server, tracker.text, deadline);
   }
@@ -62,7 +64,7 @@ export class StorageAddresses {
     return address;
   }
 
-  /** Those that may be connected to, for a choice among several. */
+  /** Those that the client may connect to. */
   allowed(servers: readonly ServerAddress[], tracker: Address, deadline: Deadline): Address[] {
     return servers.flatMap((server) => {
       try {
@@ -76,12 +78,11 @@ export class StorageAddresses {
 }
 
 /**
- * Other addresses for storages, for clients outside of the network of the cluster: behind
- * NAT, or beside containers.
+ * Other addresses of storages, for clients outside the cluster's network: behind NAT, or beside
+ * containers.
  *
- * From `ip:port` or `ip` to `host:port` or `host`, which keeps the port; the longer
- * key wins. A function gets `ip:port` and answers undefined for an address that
- * stays as it is.
+ * From `ip:port` or `ip` to `host:port` or `host`, which keeps the port; the longer key wins. A
+ * function gets `ip:port` and returns undefined for an address that stays as it is.
  */
 export type AddressMap =
   | Readonly<Record<string, string>>
@@ -117,9 +118,9 @@ function translated(address: Address, to: string | undefined): Address | undefin
 }
 
 /**
- * Storages that a client may connect to. A tracker's reply decides where a client
- * goes next; this keeps a wrong or forged one from leading it to other services. A
- * name is compared as text and never looked up, so only a name listed passes.
+ * Storages that a client may connect to. A tracker's reply decides where a client connects next;
+ * this keeps a wrong or forged reply from leading it to other services. A name is compared as text
+ * and never resolved, so only a listed name passes.
  */
 
 const NETWORK = /^(.+)\/(\d{1,3})$/;
@@ -149,7 +150,7 @@ export class AllowList {
     if (network) return this.#addNetwork(network[1]!, Number(network[2]));
     const key = addressKey(entry);
     if (key === undefined) return false;
-    // One form of several that an IPv6 address has would not match as text.
+    // An IPv6 address has several forms, which would not match as text.
     const family = familyOf(key);
     if (family === undefined) this.#exact.add(key);
     else this.#networks.addAddress(key, family);

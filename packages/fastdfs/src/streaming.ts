@@ -12,9 +12,9 @@ import type { Deadline } from './deadline.js';
 import { Elsewhere, isLost } from './errors.js';
 
 /**
- * The body of a reply as a stream, with back-pressure. The stream owns its connection until
- * the last byte; destroying it sooner closes the connection. It ends when the reply does: a
- * connection that is lost before is an error, unless the reply has no length.
+ * The body of a reply as a stream, with back-pressure. The stream owns its connection until the
+ * last byte; destroying it earlier closes the connection. A connection lost before the end is an
+ * error, unless the reply has no length.
  */
 
 export interface Download {
@@ -28,13 +28,13 @@ type CheckHeader = (header: FrameHeader) => void;
 
 interface StreamRequest {
   readonly frame: Buffer;
-  /** The reply may have no length: it ends with its connection. Default false. */
+  /** The reply may have no length and end with its connection. Default false. */
   readonly mayBeOpen?: boolean;
   readonly check: CheckHeader;
 }
 
 const STREAM_BUFFER_BYTES = 128 * 1024;
-/** The deadline of a reply without a length grows with what has come, in steps of this. */
+/** The deadline of a reply without length grows by steps of this size. */
 const DEADLINE_STEP_BYTES = 2 ** 20;
 const MAX_PLACE_BYTES = 1024;
 
@@ -79,7 +79,7 @@ export function openStream(
   });
 }
 
-/** Throws what a read goes on with where the bytes are at another id. */
+/** Throws the place if the bytes are at another id. */
 export function checkPlace(status: number, body: Buffer): void {
   const place = status === Status.elsewhere ? parseFileId(body.toString()) : undefined;
   if (place) throw new Elsewhere(place);
@@ -93,7 +93,7 @@ class StreamedReply implements ReplySink {
   readonly #onOpen: (download: Download) => void;
   #stream: Readable | undefined;
   #status = 0;
-  /** Bytes to come; for a reply without a length more than ever come. */
+  /** Remaining bytes; for a reply without length, more than can arrive. */
   #left = 0;
   #bytes = 0;
   #allowedBytes = 0;
@@ -117,7 +117,7 @@ class StreamedReply implements ReplySink {
     return this.#status;
   }
 
-  /** What came with a status other than 0, as far as it may be the id of a file. */
+  /** The body of a reply with a status other than 0, as far as it may be a file id. */
   get errorBody(): Buffer {
     return this.#errorBody;
   }
@@ -134,7 +134,7 @@ class StreamedReply implements ReplySink {
     this.#stream = new Readable({
       highWaterMark: STREAM_BUFFER_BYTES,
       read: () => {
-        // Afterwards the connection may be another call's.
+        // From here on, another call may use the connection.
         if (this.#left > 0) this.#connection.resume();
       },
       destroy: (error, done) => {
@@ -142,8 +142,8 @@ class StreamedReply implements ReplySink {
         done(error);
       },
     });
-    // A consumer that listens for nothing must not bring the process down; every
-    // way of consuming the stream still gets the error.
+    // A consumer without an error listener must not crash the process; every way of consuming the
+    // stream still gets the error.
     this.#stream.on('error', () => {});
     this.#onOpen({ size: header.bodyBytes, stream: this.#stream });
   }

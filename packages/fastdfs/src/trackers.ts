@@ -14,14 +14,14 @@ import type { Deadline } from './deadline.js';
 import { FastdfsError, isUnreachable } from './errors.js';
 
 /**
- * Asks one of several trackers. Each call starts with another one; one that cannot
- * be reached is tried last for a while that grows with every failure.
+ * Asks one of several trackers. Each call starts with the next one. A tracker that cannot be
+ * reached is tried last, for a time that grows with each failure.
  */
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 10_000;
 
-/** Trackers know storages, not files: ENOENT to one of these means that no storage is there. */
+/** Trackers know storages, not files: ENOENT to one of these means that no storage is available. */
 const NAMES_A_STORAGE: ReadonlySet<number> = new Set(
   [queryFetch, queryFetchAll, queryStore, queryStoreInGroup, queryUpdate].map(({ code }) => code),
 );
@@ -61,7 +61,7 @@ export class Trackers {
     let lastError: FastdfsError | undefined;
     let noStorage: FastdfsError | undefined;
     for (const [index, tracker] of candidates.entries()) {
-      // A tracker that hangs leaves time for the others and for what follows.
+      // A tracker that hangs leaves time for the others and for the rest of the call.
       const stepMs = deadline.remainingMs / (candidates.length - index + 1);
       try {
         const reply = await this.#caller.call(tracker.address, command, request, deadline, {
@@ -78,7 +78,7 @@ export class Trackers {
         }
         if (!isUnreachable(error)) throw error;
         lastError = error;
-        // A full pool is our own doing and says nothing about the tracker.
+        // A full pool is our own limit and says nothing about the tracker.
         if (error.code !== 'pool_exhausted') this.#pause(tracker);
       }
     }
@@ -93,9 +93,9 @@ export class Trackers {
   }
 
   /**
-   * The same status means two things: a group that there is not, or one whose storages
-   * are away. Only a tracker that knows active storages, of other groups, is believed
-   * to know all groups: one that has just started knows none yet.
+   * This status means that the group does not exist, or that its storages are away. Only a tracker
+   * that knows active storages of other groups is believed to know all groups: one that has just
+   * started knows none yet.
    */
   async #explain(error: FastdfsError, request: unknown, deadline: Deadline): Promise<FastdfsError> {
     const details = { address: error.address, status: error.status, cause: error };
@@ -108,7 +108,7 @@ export class Trackers {
     return deadline.error('unknown_group', `the trackers know no group "${group}"`, details);
   }
 
-  /** None when no tracker tells. */
+  /** Empty if no tracker knows. */
   async #groups(deadline: Deadline): Promise<readonly GroupRecord[]> {
     try {
       return (await this.ask(listAllGroups, undefined, deadline)).reply;

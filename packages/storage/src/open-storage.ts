@@ -26,7 +26,12 @@ import { openReplication, type Replication } from './replication/replication.js'
 import type { StorageService } from './service.js';
 import { SliceReader } from './slices/slice-reader.js';
 import { type HotSlices, Slices } from './slices/slices.js';
-import { DirectoryRotation, type FirstSync, StateFile, type StorageState } from './state-file.js';
+import {
+  DirectoryRotation,
+  type FirstCopyState,
+  StateFile,
+  type StorageState,
+} from './state-file.js';
 import type { StorageSettings } from './storage-options.js';
 
 /** A file backend and what it adds to a storage. */
@@ -55,7 +60,7 @@ export interface OpenedStorage {
   /** First start of this storage. */
   readonly joinedAtSeconds: number;
   /** Not done in a new storage, or in one that has lost files. */
-  readonly firstSync: FirstSync;
+  readonly firstCopy: FirstCopyState;
   saveState(): Promise<void>;
   /** Call it when no request is in flight. */
   close(): Promise<void>;
@@ -131,7 +136,7 @@ async function openOn(
     ),
     counters,
     joinedAtSeconds,
-    firstSync: {
+    firstCopy: {
       get done() {
         return complete;
       },

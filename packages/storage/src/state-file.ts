@@ -36,7 +36,7 @@ export class StateFile {
 }
 
 /** Whether the first copy from the group is complete; kept across restarts. */
-export interface FirstSync {
+export interface FirstCopyState {
   readonly done: boolean;
   finish(): void;
 }

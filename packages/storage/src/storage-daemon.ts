@@ -60,13 +60,13 @@ export async function startStorage(
   const { port } = server;
   const statistics = (): StorageStatistics =>
     opened.counters.statistics(server.counts, opened.service.replication);
-  const { service, firstSync, joinedAtSeconds } = opened;
+  const { service, firstCopy, joinedAtSeconds } = opened;
   const startedAtSeconds = nowSeconds(settings.environment);
   const active = deferred<void>();
   const links = settings.trackers.map(
     (tracker) =>
       new TrackerLink({
-        ...{ tracker, service, port, joinedAtSeconds, startedAtSeconds, firstSync },
+        ...{ tracker, service, port, joinedAtSeconds, startedAtSeconds, firstCopy },
         onActive: active.resolve,
         statistics: () => encodeStatistics(statistics()),
       }),

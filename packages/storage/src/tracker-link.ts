@@ -32,7 +32,7 @@ import { ifThere } from './files/file-backend.js';
 import { isUnfinished } from './replication/members.js';
 import type { Replication } from './replication/replication.js';
 import type { StorageService } from './service.js';
-import type { FirstSync } from './state-file.js';
+import type { FirstCopyState } from './state-file.js';
 import type { StorageSettings } from './storage-options.js';
 
 /**
@@ -73,7 +73,7 @@ export interface TrackerLinkOptions {
   readonly port: number;
   readonly joinedAtSeconds: number;
   readonly startedAtSeconds: number;
-  readonly firstSync: FirstSync;
+  readonly firstCopy: FirstCopyState;
   /** The storage's statistics, 348 bytes encoded. */
   readonly statistics: () => Buffer;
   readonly onActive: () => void;
@@ -138,7 +138,7 @@ export class TrackerLink {
   }
 
   async #session(active: () => void): Promise<void> {
-    const { tracker, service, port, firstSync } = this.#options;
+    const { tracker, service, port, firstCopy } = this.#options;
     const { host, group, access, limits } = this.#settings;
     const { identity } = service;
     const localAddress = isOwnAddress(host) ? host : undefined;
@@ -157,7 +157,7 @@ export class TrackerLink {
       const memberId = storageId === '' ? idOfAddress(seen) : storageId;
       this.#replication.members.learnOwnId(memberId);
       const trackerAddress = client.remoteAddress;
-      const initial = !firstSync.done;
+      const initial = !firstCopy.done;
       const about = { initial, storageId, status: this.#status, trackerAddress };
       this.#status = (await client.ask(join, { ...this.#joinRequest(), ...about })).status;
       await this.#settleSync(client, initial);
@@ -300,9 +300,9 @@ export class TrackerLink {
 
   /** Reacts to the own status: the first copy is complete, or its source is gone or idle. */
   async #follow(client: Peer): Promise<void> {
-    const { firstSync, onActive } = this.#options;
+    const { firstCopy, onActive } = this.#options;
     if (!isUnfinished(this.#status)) {
-      firstSync.finish();
+      firstCopy.finish();
       // A C tracker sends the members late; it counts a storage with heartbeats as ACTIVE.
       if (!this.#knowsMembers || this.#status === StorageStatus.active) onActive();
       return;

@@ -9,10 +9,10 @@ import {
 } from '@stevedore/wire';
 import type { MigrationStatus } from './migration/status.js';
 
-/** What operators ask of a storage with a metadata tier; the daemons need nothing of this. */
+/** Operator commands for a storage with a metadata tier. The daemons do not use them. */
 export { type ClassStatus, type MigrationStatus, prometheusText } from './migration/status.js';
 
-/** A storage has no tiers, or is not one of ours. */
+/** The storage has no tier, or is not one of ours. */
 export class NoMigrationError extends Error {
   override readonly name = 'NoMigrationError';
   readonly code = 'no_migration';
@@ -20,11 +20,11 @@ export class NoMigrationError extends Error {
 
 export interface AskOptions {
   readonly timeoutMs?: number;
-  /** The cluster's, if it has one. */
+  /** The cluster's secret, if it has one. */
   readonly secret?: string | undefined;
 }
 
-/** Has a storage do something about its migration, and gives the status after it. */
+/** Sends a migration command to a storage and returns the status after it. */
 export async function askMigration(
   storage: string,
   action: MigrationAction,
@@ -46,7 +46,7 @@ export async function askMigration(
   }
 }
 
-/** A storage that does not know a command answers and closes, or only closes. */
+/** A storage that does not know the command answers with a status and closes, or just closes. */
 function isEnd(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'connection_lost';
 }

@@ -12,9 +12,9 @@ import type { DiskCosts } from './scheduler/costs.js';
 import type { RequestClass, Scheduler } from './scheduler/scheduler.js';
 
 /**
- * Handlers that take their turn at the scheduler. The bytes of a small upload are
- * received before that, so that no slow client holds a place at the disk; large files
- * are not scheduled, nor is what lies in another group: the disk has no part in it.
+ * Runs handlers through the scheduler. A small upload is received first, so that a slow client does
+ * not occupy the disk. Large files and files in another group are not scheduled: the latter do not
+ * use the disk.
  */
 
 const CLASSES: ReadonlyMap<number, RequestClass> = new Map([
@@ -38,7 +38,7 @@ const READS: ReadonlySet<number> = new Set([
   CommandCode.downloadFile,
 ]);
 
-/** The payload is in memory already: no wait is long. */
+/** The payload is already in memory, so no wait is long. */
 const MEMORY_TIMEOUT_MS = 1000;
 
 export function scheduled<Session>(
@@ -47,7 +47,7 @@ export function scheduled<Session>(
   costs: DiskCosts,
   /** Largest payload that counts as small. */
   maxSmallBytes: () => number,
-  /** What a request without a payload reads or writes; undefined: it is not scheduled. */
+  /** Bytes that a request without payload reads or writes; undefined if it is not scheduled. */
   bytesOf: (code: number, body: Buffer) => number | undefined,
 ): Handler<Session> {
   const kind = CLASSES.get(handler.code);
@@ -80,14 +80,14 @@ export function scheduled<Session>(
   };
 }
 
-/** All at once; a payload never asks for less than there is. */
+/** Returns everything at once; a payload never asks for less than there is. */
 function inMemory(chunks: Buffer[]) {
   return { some: async () => chunks.splice(0) };
 }
 
 /**
- * DOWNLOAD_FILE of a file that lies in another group: a client that asks for it is answered
- * with its place, and reads there. For every other client the home fetches the bytes.
+ * DOWNLOAD_FILE of a file in another group. A client that asks for the place gets it and reads
+ * there; for any other client, this storage fetches the bytes.
  */
 export function redirecting<Session>(
   handler: Handler<Session>,
@@ -105,7 +105,7 @@ export function redirecting<Session>(
   };
 }
 
-/** MIGRATION_CONTROL: status, pause, resume, dry-run, recall. Answers with the status after it. */
+/** MIGRATION_CONTROL: status, pause, resume, dry-run, recall. Answers with the resulting status. */
 export function migrationHandler<Session>(migration: Migration): Handler<Session> {
   return control(migrationControl, (action) => {
     if (action === 'pause') migration.pause();

@@ -126,7 +126,7 @@ export class Group {
     return best[this.#fetchTurn++ % best.length]!;
   }
 
-  /** All members that may have the file, the likeliest first; at least one. */
+  /** All members that may have the file, the mostLikelyFirst first; at least one. */
   chooseFetchAll(file: NamedFile | undefined, nowMs: number): readonly Member[] {
     const { best, others } = this.#holders(file, nowMs);
     return [...best, ...others];
@@ -146,21 +146,21 @@ export class Group {
   }
 
   /**
-   * The members that have the file; if none is known to, all that may, the likeliest first.
+   * The members that have the file; if none is known to, all that may, the mostLikelyFirst first.
    */
   #holders(file: NamedFile | undefined, nowMs: number): Holders {
     const readable = this.readable(nowMs);
     if (readable.length === 0) throw this.#nobody();
     const source = file && this.#sourceOf(file);
     if (file?.onlyAtSource) {
-      const others = likeliest(readable, source?.id);
+      const others = mostLikelyFirst(readable, source?.id);
       const best = source && readable.includes(source) ? [source] : others;
       return { best, others: readable.filter((each) => !best.includes(each)) };
     }
     const atSeconds = nowSeconds(this.#rules.environment);
     const known = file ? readable.filter((each) => holds(file, each, source?.id, atSeconds)) : [];
     if (known.length > 0) return { best: known, others: [] };
-    const likely = source ? likeliest(readable, source.id) : [];
+    const likely = source ? mostLikelyFirst(readable, source.id) : [];
     const hasReported = source && likely.some((each) => each.syncedFrom(source.id) > 0);
     const best = hasReported ? likely : [readable[this.#storeTurn % readable.length]!];
     return { best, others: file ? readable.filter((each) => !best.includes(each)) : [] };
@@ -269,7 +269,7 @@ function holds(
  * The members that have most of a source's changes, for when the source is away and no member
  * is known to have its file, or when the source has lost its files.
  */
-export function likeliest<Each extends Holder>(
+export function mostLikelyFirst<Each extends Holder>(
   holders: readonly Each[],
   sourceId: string | undefined,
 ): readonly Each[] {

@@ -32,7 +32,7 @@ const { init, waitSync, syncing, ipChanged, deleted, offline, online, active, re
 /** The first copy is not complete: no requests yet. */
 const UNFINISHED: readonly number[] = [init, waitSync, syncing];
 /** A heartbeat does not make these ACTIVE. */
-const LIFELESS: readonly number[] = [...UNFINISHED, ipChanged, deleted];
+const NOT_ALIVE: readonly number[] = [...UNFINISHED, ipChanged, deleted];
 /** A peer's report does not change these. */
 const SETTLED: readonly number[] = [init, online, active, recovery];
 
@@ -117,7 +117,7 @@ export class Member {
   }
 
   heard(nowMs: number): void {
-    if (!LIFELESS.includes(this.status)) this.status = active;
+    if (!NOT_ALIVE.includes(this.status)) this.status = active;
     this.#note(nowMs);
   }
 
@@ -146,16 +146,16 @@ export class Member {
   copyFrom(source: SyncSource | undefined): void {
     this.syncSource = source;
     if (source) this.status = waitSync;
-    else this.copyNothing();
+    else this.skipFirstCopy();
   }
 
   /** As `copyFrom`, but reported by the storage itself: a source leaves the status as it is. */
   confirmSource(source: SyncSource | undefined): void {
     if (source) this.syncSource = source;
-    else this.copyNothing();
+    else this.skipFirstCopy();
   }
 
-  copyNothing(): void {
+  skipFirstCopy(): void {
     if (UNFINISHED.includes(this.status)) this.status = online;
   }
 

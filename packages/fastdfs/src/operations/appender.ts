@@ -17,9 +17,9 @@ import type { Context } from './context.js';
 import { namedFile, withBody } from './upload.js';
 
 /**
- * Changes of appender files. An append and a new name must not happen twice, so they
- * go out once, over a connection that was tested just before. The same bytes written
- * twice to one offset, or the same size set twice, change nothing more.
+ * Changes of appender files. An append or a new name must not happen twice, so they are sent once,
+ * over a connection that was tested just before. Writing the same bytes at an offset, or setting
+ * the same size, can be repeated.
  */
 
 export type AppendOptions = CallOptions & BodyOptions;
@@ -103,8 +103,8 @@ export async function regenerate(
 const NONE = Buffer.alloc(0);
 
 /**
- * The command with a reply of no bytes, or of as many as the request's body: stock
- * storages send that back when there was nothing to do. What it says is not looked at.
+ * The command with a reply that is empty or as long as the request's body: stock storages echo it
+ * if there was nothing to do. Its content is ignored.
  */
 function tolerant<C extends Pick<Command<never, undefined>, 'name' | 'reply'>>(
   command: C,

@@ -19,17 +19,17 @@ import { SharedAnswers } from './shared-answers.js';
 import { StoreChoice } from './store-choice.js';
 
 /**
- * What every operation works with, and the frame around each: refused once the
- * client is closed, repeated while the server says EAGAIN, settled at its end.
+ * What every operation needs, and the frame around each: refuses it once the client is closed,
+ * repeats it while the server says EAGAIN, settles its deadline.
  */
 
-/** Pauses before repeating a call that a server was not ready for. */
+/** Pauses before repeating a call. */
 const FIRST_BUSY_PAUSE_MS = 100;
 const BUSY_PAUSE_GROWTH = 3;
 const LONGEST_BUSY_PAUSE_MS = 5_000;
 
 const MAX_PLACES = 10_000;
-/** A file that another client deletes can be read for so long after that. */
+/** How long a file that another client deleted may still be readable here. */
 const PLACE_MS = 10_000;
 
 export class Context {
@@ -41,10 +41,10 @@ export class Context {
   /** Where files are to be read. */
   readonly fetchAnswers: SharedAnswers<TrackerReply<FetchTarget>>;
   readonly addresses: StorageAddresses;
-  /** Where files are whose bytes are in another group, as their storages said lately. */
+  /** Places of files whose bytes are in another group, as their storages reported. */
   readonly places = new LRUCache<string, FileId>({ max: MAX_PLACES, ttl: PLACE_MS });
   readonly reportOrphan: (orphan: PossibleOrphan | undefined) => void;
-  /** Calls that were repeated because a server was not ready for them. */
+  /** Calls repeated because a server was not ready. */
   busyRepeats = 0;
 
   constructor(settings: Settings, reportOrphan: (orphan: PossibleOrphan | undefined) => void) {
@@ -70,13 +70,13 @@ export class Context {
     });
   }
 
-  /** The storage on which a file may be changed: the tracker's choice, and the only one. */
+  /** The only storage on which a file may be changed, as the tracker says. */
   async updateTarget(id: FileId, deadline: Deadline): Promise<Address> {
     const { reply, tracker } = await this.trackers.ask(queryUpdate, nameOf(id), deadline);
     return this.addresses.of(reply, tracker, deadline);
   }
 
-  /** Runs one call. With `repeatable` false by then, EAGAIN is final. */
+  /** Runs one call. EAGAIN is final once `repeatable` returns false. */
   async run<T>(
     deadline: Deadline,
     use: (deadline: Deadline) => Promise<T>,
@@ -89,7 +89,7 @@ export class Context {
     }
   }
 
-  /** As `run`, for a call that goes on after its result: the caller settles the deadline. */
+  /** As `run`, for a call that continues after its result: the caller settles the deadline. */
   async repeatWhileBusy<T>(
     deadline: Deadline,
     use: (deadline: Deadline) => Promise<T>,

@@ -40,7 +40,7 @@ export interface DownloadBytesOptions extends DownloadOptions {
 
 const DEFAULT_MAX_BYTES = 64 * 1024 * 1024;
 
-/** The deadline is settled by the end of the stream. */
+/** The end of the stream settles the deadline. */
 export async function download(
   context: Context,
   fileId: string,
@@ -84,7 +84,7 @@ export async function downloadBytes(
   );
 }
 
-/** The file appears under its name only when it is whole and on the disk. */
+/** The file appears under its name only when it is complete and on disk. */
 export async function downloadToFile(
   context: Context,
   fileId: string,
@@ -113,7 +113,7 @@ export async function downloadToFile(
   }
 }
 
-/** Makes the new name last; not every system lets a directory be opened. */
+/** Makes the new name durable; not every system can open a directory. */
 async function syncDirectory(path: string): Promise<void> {
   const handle = await open(path, 'r').catch(() => undefined);
   if (!handle) return;
@@ -124,14 +124,14 @@ async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/** How the bytes of one storage are read. */
+/** How bytes are read from one storage. */
 interface RangeReader<T> {
   open(storage: Address, request: DownloadRequest, stepMs: number, flags: number): Promise<T>;
-  /** What stands for no bytes. */
+  /** The result for no bytes. */
   empty(): T;
 }
 
-/** A range of a file, from any storage that has it; earlier servers need some help. */
+/** A range of a file from any storage that has it, with workarounds for earlier servers. */
 function readRange<T>(
   context: Context,
   id: FileId,
@@ -156,9 +156,9 @@ function readRange<T>(
 }
 
 /**
- * Stock storages refuse to send a file of 0 bytes, and those before 6.15.4 a range that
- * ends behind the file. Its info tells whether it was one of these, and what is left of
- * the range; otherwise the error is thrown.
+ * Stock storages refuse to send an empty file, and those before 6.15.4 a range that ends behind the
+ * file. The file's info shows whether this is such a case, and what is left of the range; otherwise
+ * the error is thrown.
  */
 async function lengthInFile(
   context: Context,
@@ -180,9 +180,9 @@ async function lengthInFile(
 }
 
 /**
- * Storages before 6.15.4 never answer when a range begins behind the end of the file.
- * Where the id says that it does, and the storage agrees, the end itself is asked for,
- * to which every version has an answer.
+ * Storages before 6.15.4 never answer if a range starts behind the end of the file. If the id says
+ * that it does, and the storage agrees, the request asks for the end itself, which every version
+ * answers.
  */
 async function startInFile(
   context: Context,
@@ -203,7 +203,7 @@ interface Range {
   readonly length: number;
 }
 
-/** Offset and length as the protocol has them, 0 meaning to the end; undefined for no bytes. */
+/** Offset and length for the protocol, where 0 means to the end; undefined for no bytes. */
 function checkRange(operation: string, { offset = 0, length }: DownloadOptions): Range | undefined {
   if (!isSize(offset)) throw invalid(operation, `offset is ${offset}`);
   if (length !== undefined && !isSize(length)) throw invalid(operation, `length is ${length}`);
@@ -264,7 +264,7 @@ function checkAnnounced(header: FrameHeader, requested: number): void {
   }
 }
 
-/** A stream of nothing. */
+/** An empty stream. */
 function emptyDownload(): Download {
   const stream = new Readable({ read() {} });
   stream.push(null);

@@ -20,10 +20,9 @@ import { openStream } from '../streaming.js';
 import type { Context } from './context.js';
 
 /**
- * A storage's list of its files, read as it comes: at most what the stream buffers and
- * one line are in memory, whatever the storage holds. The list is whole only if the
- * number behind it is that of its bytes; a connection that ends sooner is an error,
- * never a short list.
+ * A storage's list of its files, streamed: memory holds no more than the stream's buffer and one
+ * line. The list is complete only if the number at its end matches its size; a connection that ends
+ * sooner is an error, never a short list.
  */
 
 /** A storage, and which of its store paths. */
@@ -34,11 +33,11 @@ export interface ListFilesOptions extends CallOptions {
 
 export interface ListedFile {
   readonly fileId: string;
-  /** When it came to this storage. */
+  /** When the file came to this storage. */
   readonly changedAt: Date;
-  /** Whether this storage took it first, not a peer. */
+  /** True if a client uploaded it here, false if a peer sent it. */
   readonly isSource: boolean;
-  /** The file that this one is a link to. */
+  /** The file that this link points to. */
   readonly linkTo?: string;
 }
 
@@ -97,7 +96,7 @@ async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<ListingLi
   for await (const chunk of chunks) {
     const bytes = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
     let at = 0;
-    // The number at the end may have bytes that look like the end of a line.
+    // The bytes of the final number may look like the end of a line.
     const limit = bytes.length - LISTING_END_BYTES;
     for (;;) {
       const end = bytes.indexOf(0x0a, at);

@@ -17,14 +17,16 @@ import { checkFileId, nameOf } from '../file-ids.js';
 import type { Context } from './context.js';
 import { type Attempt, Reading } from './reading.js';
 
-/** Metadata: names and values that hang on a file. */
+/** Metadata: names and values attached to a file. */
 
 export interface SetMetadataOptions extends CallOptions {
-  /** overwrite replaces all there is; merge changes and adds what is named. Default overwrite. */
+  /**
+   * `overwrite` replaces all of it; `merge` changes and adds the given names. Default `overwrite`.
+   */
   readonly mode?: MetadataMode | undefined;
 }
 
-/** Metadata has no limit of its own; this keeps a bad server from filling the memory. */
+/** The protocol has no limit; this one keeps a bad server from filling memory. */
 const MAX_METADATA_BYTES = 4 * 1024 * 1024;
 
 export async function setMetadata(
@@ -45,9 +47,9 @@ export async function setMetadata(
 }
 
 /**
- * A storage answers 2 both for a file without metadata and for no file; its info
- * tells which. The storage asked is the one that changes go to, so that what was
- * set is seen at once.
+ * A storage answers 2 for a file without metadata and for a missing file; the file's info tells
+ * which. The request goes to the storage that takes changes, so that what was set is visible at
+ * once.
  */
 export async function getMetadata(
   context: Context,

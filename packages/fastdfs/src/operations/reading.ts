@@ -23,28 +23,27 @@ import type { Context } from './context.js';
 import type { Lease } from './shared-answers.js';
 
 /**
- * Reads that survive the loss of a storage. The storage that the tracker names is
- * asked first. When it gives no answer, the others that have the file are asked in
- * turn. When one has no such file, the storage that took it first is asked, because
- * a copy may not have arrived yet, and if that is away, the others; addresses come
- * from the tracker, never from the file id itself, which anybody can write.
+ * Reads that survive the loss of a storage. The storage named by the tracker is asked first. If it
+ * does not answer, the others that have the file are asked in turn. If it has no such file, the
+ * source is asked, because a copy may not have arrived yet, and if the source is away, the others.
+ * Addresses come from the tracker, never from the file id, which anyone can write.
  */
 
-/** What one storage is given at least, before another is asked. */
+/** Least time for one storage before another is asked. */
 const MIN_STEP_MS = 5_000;
 
 export type Attempt<T> = (storage: Address, stepMs: number) => Promise<T>;
 
 /** Of reads that one storage is to answer. */
 export interface ReadOptions extends CallOptions {
-  /** This storage is asked and no other. Default: the tracker's choice, then the others. */
+  /** Asks only this storage. Default: the tracker's choice, then the others. */
   readonly storage?: ServerAddress | undefined;
 }
 
 export interface InfoOptions extends ReadOptions {
   /**
-   * Whether the storage reads an appender or slave file for its CRC-32, which can take
-   * long. Default true; the CRC-32 of such files is 0 otherwise.
+   * True if the storage reads an appender or slave file for its CRC-32, which can take long.
+   * Default true; otherwise their CRC-32 is 0.
    */
   readonly computeCrc?: boolean | undefined;
 }
@@ -56,7 +55,7 @@ export class Reading<T> {
   readonly #attempt: Attempt<T>;
   readonly #tried = new Set<string>();
 
-  /** `attempt` must not have handed out any byte when it fails. */
+  /** `attempt` must not have passed on any byte when it fails. */
   constructor(context: Context, id: FileId, deadline: Deadline, attempt: Attempt<T>) {
     this.#context = context;
     this.#id = id;
@@ -64,7 +63,7 @@ export class Reading<T> {
     this.#attempt = attempt;
   }
 
-  /** Begins with the storage that `locate` names; with `only`, asks that one and no other. */
+  /** Starts with the storage that `locate` returns; with `only`, asks only that one. */
   async from(locate: Command<FileName, FetchTarget>, only?: ServerAddress): Promise<T> {
     const deadline = this.#deadline;
     const { addresses } = this.#context;
@@ -86,9 +85,9 @@ export class Reading<T> {
   }
 
   /**
-   * A tracker names a storage that the source of the file has brought up to date as far as the
-   * time of the file. So it is as good for earlier files of that source: reads at the same time
-   * share its answer. What may be changed, or stored by another member, is asked for each time.
+   * A tracker names a storage that is in sync with the file's source up to the file's time. It is
+   * then in sync for earlier files of that source too, so concurrent reads share the answer. Files
+   * that can change, or that another member stored, are asked for each time.
    */
   async #locate(locate: Command<FileName, FetchTarget>): Promise<Lease<TrackerReply<FetchTarget>>> {
     const { trackers, fetchAnswers } = this.#context;
@@ -101,10 +100,9 @@ export class Reading<T> {
   }
 
   /**
-   * One storage has no such file. That is so if the source says it too, or if the source
-   * is a member no more and nobody has it; as long as the source cannot be asked, the
-   * file may be there, and the failure is one that passes. Any member may have taken a
-   * slave, so that no single answer is enough for it.
+   * One storage has no such file. The file is missing if the source agrees, or if the source is no
+   * longer a member and no member has it. While the source cannot be asked, the file may exist, and
+   * the failure is temporary. A slave may be on any member, so no single answer decides.
    */
   async #askForCopy(notFound: FastdfsError): Promise<T> {
     const { source, isAway, active } = await this.#members();
@@ -120,8 +118,8 @@ export class Reading<T> {
   }
 
   /**
-   * The first bytes that one has, else what has failed last. That a copy is missing says
-   * nothing about the file while another is out of reach, unless `decisive` says it.
+   * The first result that one of them has, else the last failure. A missing copy decides nothing
+   * while another storage is unreachable, unless `decisive` says so.
    */
   async #askEach(storages: readonly Address[], failure: Error, decisive?: Address): Promise<T> {
     let last = failure;
@@ -142,7 +140,7 @@ export class Reading<T> {
     throw last;
   }
 
-  /** Storages that have the file and were not asked; none when no tracker can tell. */
+  /** Storages that have the file and were not asked; none if no tracker knows. */
   async #untried(): Promise<Address[]> {
     const answer = await this.#ask(queryFetchAll, nameOf(this.#id));
     if (!answer) return [];
@@ -162,7 +160,7 @@ export class Reading<T> {
       return this.#context.addresses.allowed(servers, tracker, this.#deadline);
     };
     const record = reply.find((each) => names(each, source) && !isGone(each));
-    // Other storages may have an older appender; only the tracker knows which are current.
+    // Other storages may have an older appender; only the tracker knows which are in sync.
     const isAlike = fileKind(id) !== 'appender' || parseSliceId(id) !== undefined;
     return {
       source: record && isActive(record) ? addresses([record])[0] : undefined,
@@ -171,7 +169,7 @@ export class Reading<T> {
     };
   }
 
-  /** Null when no tracker can tell. */
+  /** Null if no tracker knows. */
   async #ask<Request, Reply>(command: Command<Request, Reply>, request: Request) {
     const { trackers } = this.#context;
     const answer = await trackers.ask(command, request, this.#deadline).catch(() => null);
@@ -181,17 +179,17 @@ export class Reading<T> {
 }
 
 interface MembersFor {
-  /** The active storage that the id names as its source, be it by address or by storage id. */
+  /** The active storage that the id names as its source, by address or by storage id. */
   readonly source?: Address | undefined;
   /** The source is a member of the group, and not active. */
   readonly isAway: boolean;
-  /** Where else the file may be, if its copies are all alike. */
+  /** Other places of the file, if its copies are all alike. */
   readonly active: readonly Address[];
 }
 
 const { ipChanged, deleted, none } = StorageStatus;
 
-/** True for one that does not come back. */
+/** True for a storage that will not return. */
 function isGone({ status }: StorageRecord): boolean {
   return status === ipChanged || status === deleted || status === none;
 }
@@ -213,9 +211,9 @@ function isNotFound(error: unknown): error is FastdfsError {
 }
 
 /**
- * Reads a file whose bytes its storage has moved to another group. The first read of one is
- * answered with its place there, an id like any other, which is read from and remembered for
- * a while. Where a place does not answer, the file's own storage is asked, which fetches it.
+ * Reads a file whose bytes its storage has moved to another group. The first read is answered with
+ * the place there, an ordinary id, which is read from and remembered for a while. If the place does
+ * not answer, the file's own storage is asked, which fetches the bytes.
  */
 export async function readAtPlace<T>(
   { places, settings }: Context,

@@ -1,15 +1,15 @@
 import type { Deadline } from '../deadline.js';
 
 /**
- * Answers of trackers that calls share which run at the same time. Those that want one at once
- * share the question, and one that begins while another with the same answer is still under way
- * takes that answer, up to a number of calls and for a second at most. So calls one after another
- * ask each time, as every FastDFS client does, and many at once still go around all storages of a
- * round robin. A call that fails ends the use of its answer. A failed question, which may be due
- * to the asker's own deadline, is not shared: each of the others asks for itself.
+ * Shares a tracker's answers among concurrent calls. Calls that need the same answer at once share
+ * the request. A call that starts while another with the same answer is in progress uses that
+ * answer, up to a number of calls and for at most a second. So sequential calls ask each time, as
+ * with every FastDFS client, and many concurrent calls still use all storages of a round robin. A
+ * failed call ends the use of its answer. A failed request is not shared, because its caller's
+ * deadline may have caused it: each of the others asks for itself.
  */
 
-/** An answer in the hands of one call, which says whether it was of use; the first word counts. */
+/** An answer used by one call, which reports whether it worked; the first report counts. */
 export interface Lease<Answer> {
   readonly answer: Answer;
   readonly done: (wasGood: boolean) => void;
@@ -18,12 +18,12 @@ export interface Lease<Answer> {
 export interface Question<Answer> {
   /** Calls with the same name may share an answer. */
   readonly name: string;
-  /** The answer is good for calls of this time and earlier ones. Default 0. */
+  /** Latest time for which the answer holds. Default 0. */
   readonly time?: number;
   readonly ask: () => Promise<Answer>;
 }
 
-/** How long an answer may be taken by calls that begin later. */
+/** How long calls that start later may use an answer. */
 const MAX_ANSWER_AGE_MS = 1_000;
 
 export class SharedAnswers<Answer> {
@@ -37,7 +37,7 @@ export class SharedAnswers<Answer> {
     this.#nowMs = nowMs;
   }
 
-  /** An answer for one call: shared where calls run together, asked for otherwise. */
+  /** An answer for one call, shared among concurrent calls. */
   async lease(question: Question<Answer>, deadline: Deadline): Promise<Lease<Answer>> {
     const { name, time = 0, ask } = question;
     if (this.#callsPerAnswer === 1) return { answer: await ask(), done: () => undefined };
@@ -95,7 +95,7 @@ interface Shared<Answer> {
   readonly answer: Answer;
   readonly time: number;
   readonly askedMs: number;
-  /** Those that took it so far, and those of them that are not done. */
+  /** Calls that used it so far, and those still running. */
   calls: number;
   running: number;
 }
@@ -108,7 +108,7 @@ class Asking<Answer> {
     this.time = time;
   }
 
-  /** Undefined when the question was not answered; rejects when the deadline ends first. */
+  /** Undefined if the request failed; rejects if the deadline ends first. */
   wait(deadline: Deadline): Promise<Shared<Answer> | undefined> {
     return new Promise((resolve, reject) => {
       const settle = (answer: Shared<Answer> | undefined): void => {

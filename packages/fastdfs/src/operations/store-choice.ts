@@ -3,7 +3,7 @@ import type { Deadline } from '../deadline.js';
 import type { TrackerReply, Trackers } from '../trackers.js';
 import { type Lease, SharedAnswers } from './shared-answers.js';
 
-/** Chooses the storage of a new file by asking a tracker; uploads at the same time share answers. */
+/** Asks a tracker for the storage of a new file; concurrent uploads share answers. */
 
 export type StoreAnswer = TrackerReply<StoreTarget>;
 export type StoreLease = Lease<StoreAnswer>;
@@ -18,14 +18,14 @@ export class StoreChoice {
   }
 
   lease(group: string | undefined, deadline: Deadline): Promise<StoreLease> {
-    // The empty name is that of calls which leave the choice to the tracker.
+    // The empty name stands for calls that let the tracker choose.
     return this.#answers.lease(
       { name: group ?? '', ask: () => this.ask(group, deadline) },
       deadline,
     );
   }
 
-  /** The answer to a question of its own. */
+  /** Asks without sharing. */
   ask(group: string | undefined, deadline: Deadline): Promise<StoreAnswer> {
     return group === undefined
       ? this.#trackers.ask(queryStore, undefined, deadline)

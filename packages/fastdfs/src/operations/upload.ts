@@ -35,9 +35,9 @@ import type { Context } from './context.js';
 import type { StoreAnswer, StoreLease } from './store-choice.js';
 
 /**
- * Uploads of new files. When a storage cannot be reached, or is lost before any byte
- * of its reply came, another one of the group is tried, provided that the body can be
- * sent again. What the lost one may have stored is reported as a possible orphan.
+ * Uploads of new files. If a storage cannot be reached, or is lost before any byte of its reply,
+ * another of the group is tried, provided that the body can be sent again. What the lost storage
+ * may have stored is reported as a possible orphan.
  */
 
 export interface UploadOptions extends CallOptions, BodyOptions {
@@ -47,7 +47,7 @@ export interface UploadOptions extends CallOptions, BodyOptions {
   readonly group?: string | undefined;
 }
 
-/** A storage and the store path to name in the request. */
+/** A storage, and the store path for the request. */
 interface Place {
   readonly storage: Address;
   readonly storePathIndex: number;
@@ -83,7 +83,7 @@ export async function upload(
   );
 }
 
-/** Runs a call with a body that it lets go of at its end. */
+/** Runs a call and releases its body at the end. */
 export async function withBody<T>(
   context: Context,
   deadline: Deadline,
@@ -105,12 +105,12 @@ export async function withBody<T>(
   }
 }
 
-/** True once the body was read and cannot be read again. */
+/** True if the body was read and cannot be read again. */
 function isSpent({ payload }: PreparedBody): boolean {
   return !Buffer.isBuffer(payload) && payload.spent;
 }
 
-/** A new file on its way. */
+/** An upload in progress. */
 interface NewFile {
   readonly context: Context;
   readonly deadline: Deadline;
@@ -176,8 +176,8 @@ function placeOf({ context, deadline }: NewFile, { reply, tracker }: StoreAnswer
 }
 
 /**
- * Where else the file may go: the other storages of the group, then what the tracker
- * names next, which may be of another group. None when no tracker can tell.
+ * Where else the file may go: the other storages of the group, then the tracker's next choice,
+ * which may be in another group. None if no tracker knows.
  */
 async function* otherPlaces(
   file: NewFile,
@@ -206,7 +206,7 @@ async function* otherPlaces(
   if (place && !tried.has(place.storage.text)) yield place;
 }
 
-/** The codec of a reply that must name a file which can be. */
+/** The codec of a reply that must contain a valid file name. */
 export function namedFile(codec: Codec<FileName>): Codec<FileName> {
   return {
     encode: codec.encode,
@@ -221,9 +221,9 @@ export function namedFile(codec: Codec<FileName>): Codec<FileName> {
 }
 
 /**
- * Slave files: stored beside their master, under its name and a prefix, so that the
- * id follows from the master's. A second upload under one prefix is refused by the
- * storage (17), which is why an upload in doubt is not repeated.
+ * Slave files: stored beside their master, under its name and a prefix, so that the id follows from
+ * the master's. A storage refuses a second upload with one prefix (17), so an uncertain upload is
+ * not repeated.
  */
 
 export interface SlaveOptions extends CallOptions, BodyOptions {

@@ -1,4 +1,4 @@
-/** For tests of programs that use FastDFS: a cluster in memory, and servers that go wrong. */
+/** For tests of programs that use FastDFS: a cluster in memory, and servers that misbehave. */
 export { CommandCode } from '@stevedore/protocol';
 export { MemoryCluster, type MemoryClusterOptions, startMemoryCluster } from './memory-cluster.js';
 export {

@@ -70,7 +70,7 @@ export class MemoryCluster implements AsyncDisposable {
     return this.#nodes.reduce((sum, node) => sum + node.connections, 0);
   }
 
-  /** Every server answers as it should again. */
+  /** Makes every server behave again. */
   behave(): void {
     for (const node of this.#nodes) node.behave();
   }

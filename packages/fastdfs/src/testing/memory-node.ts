@@ -2,10 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Command, ProtocolError, quit, Status } from '@stevedore/protocol';
 import { type Received, replyFrame, ScriptedServer } from './scripted-server.js';
 
-/**
- * One server of a memory cluster: it answers each command by its handler, unless a
- * test has put something else in its place.
- */
+/** One server of a memory cluster. Each command has a handler, which a test can replace. */
 
 /** Answers a request whose body is `body`. Throws ProtocolError with the status of a refusal. */
 export type Handler = (body: Buffer, flags: number) => Buffer | LastReply;
@@ -17,7 +14,7 @@ export interface LastReply {
 
 export type Handlers = ReadonlyMap<number, Handler>;
 
-/** A handler between the values of a command instead of its bytes. */
+/** A handler of decoded values instead of bytes. */
 export function handle<Request, Reply>(
   command: Command<Request, Reply>,
   answer: (request: Request, flags: number) => Reply,
@@ -27,7 +24,7 @@ export function handle<Request, Reply>(
 }
 
 export class MemoryNode {
-  /** Answers in place of the good ones, by command. */
+  /** Replacements of handlers, by command. */
   readonly answers = new Map<number, Answer>();
   readonly #server: ScriptedServer;
   readonly #handlers: Handlers;
@@ -68,12 +65,12 @@ export class MemoryNode {
     return this.#counts.get(command) ?? 0;
   }
 
-  /** Goes wrong in this way from now on, whenever it gets the command. */
+  /** Misbehaves in this way for this command from now on. */
   misbehave(command: number, how: Misbehaviour | Answer): void {
     this.answers.set(command, typeof how === 'function' ? how : how.answer);
   }
 
-  /** Answers as it should again. */
+  /** Behaves again. */
   behave(): void {
     this.answers.clear();
   }
@@ -111,13 +108,13 @@ export class MemoryNode {
   }
 }
 
-/** Ways in which a server can go wrong, to be put in place of its good answer. */
+/** Ways in which a server can misbehave. */
 
-/** Answers a request; `good` is the reply that it should get. */
+/** Answers a request; `good` is the correct reply. */
 export type Answer = (received: Received, good: Buffer) => void;
 
 export interface Misbehaviour {
-  /** What the server does, as the end of "a server that ..". */
+  /** What the server does, completing "a server that ..". */
   readonly name: string;
   readonly answer: Answer;
   /** Codes with which a client may report it. */
@@ -201,7 +198,7 @@ export const MISBEHAVIOURS: readonly Misbehaviour[] = [
   },
 ];
 
-/** The good reply, cut in two at `at`, the second part in a turn of its own. */
+/** The correct reply in two pieces, cut at `at`, the second in a later turn. */
 export function splitAt(at: number): Answer {
   return ({ socket }, good) => {
     socket.write(good.subarray(0, at));
@@ -209,12 +206,12 @@ export function splitAt(at: number): Answer {
   };
 }
 
-/** An error status instead of the good reply. */
+/** An error status instead of the correct reply. */
 export function refuse(status: number): Answer {
   return ({ socket }) => void socket.write(replyFrame(status));
 }
 
-/** The good reply, a byte at a time. */
+/** The correct reply, one byte at a time. */
 export const byteByByte: Answer = async ({ socket }, good) => {
   for (const byte of good) {
     socket.write(Buffer.from([byte]));

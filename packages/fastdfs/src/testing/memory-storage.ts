@@ -140,7 +140,7 @@ export function storageHandlers(options: MemoryStorageOptions): Handlers {
   ]);
 }
 
-/** All files, with the length that says nothing before them and the true one behind. */
+/** All files, preceded by a length that means nothing and followed by the real one. */
 function listing(files: MemoryFiles, id: string): Buffer {
   const lines = [...files.entries()].map(({ name, seconds }) => {
     const fields = parseFileName('group', name);

@@ -2,9 +2,8 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 
 /**
- * A TCP server that cuts what it receives into FastDFS requests, with its own few
- * lines of framing, and leaves the answers to a handler. It holds requests whole, so
- * it is for tests only.
+ * A TCP server that cuts what it receives into FastDFS requests, with its own simple framing, and
+ * leaves answers to a handler. It holds whole requests in memory, so it is for tests only.
  */
 
 export interface Received {
@@ -26,7 +25,7 @@ export interface Received {
 export interface FrameHandler {
   /** A whole request has come. */
   onRequest(received: Received): void;
-  /** A header has come; true takes the connection over, so nothing more is cut from it. */
+  /** A header has arrived; true takes over the connection, and nothing more is cut from it. */
   onHeader?(received: Omit<Received, 'body' | 'frame'>): boolean;
 }
 
@@ -85,7 +84,7 @@ export class ScriptedServer {
       for (;;) {
         const header = cutter.header();
         if (!header) return;
-        // As the real servers do.
+        // As real servers do.
         if (header.fields.bodyBytes < 0) {
           socket.destroy();
           return;
@@ -145,7 +144,7 @@ class RequestCutter {
   }
 }
 
-/** A reply frame by hand. */
+/** Builds a reply frame by hand. */
 export function replyFrame(status: number, body: Buffer = Buffer.alloc(0), command = 100): Buffer {
   const header = Buffer.alloc(10);
   header.writeBigInt64BE(BigInt(body.length), 0);

@@ -2,7 +2,7 @@ import { join, relative, sep } from 'node:path';
 import type { Disk, DiskFile } from '@stevedore/disk';
 import { JOURNAL_FILE } from '../layout.js';
 import { encodeRecord, type JournalChange } from './change-journal-format.js';
-import { type RedoneChange, redoChanges } from './change-recovery.js';
+import { type ReplayedChange, replayChanges } from './change-recovery.js';
 import type { FileBackend } from './file-backend.js';
 
 /**
@@ -40,7 +40,7 @@ interface Waiting {
 
 export class ChangeJournal {
   /** The changes that `open` replayed. */
-  readonly redone: readonly RedoneChange[];
+  readonly replayed: readonly ReplayedChange[];
   readonly #directory: string;
   readonly #file: DiskFile;
   /** Where the next record goes. */
@@ -57,10 +57,10 @@ export class ChangeJournal {
   #active = 0;
   #idle: (() => void) | undefined;
 
-  private constructor(directory: string, file: DiskFile, redone: readonly RedoneChange[]) {
+  private constructor(directory: string, file: DiskFile, replayed: readonly ReplayedChange[]) {
     this.#directory = directory;
     this.#file = file;
-    this.redone = redone;
+    this.replayed = replayed;
   }
 
   /** Replays the journal, then empties it. */
@@ -73,11 +73,11 @@ export class ChangeJournal {
     try {
       const bytes = Buffer.alloc((await file.stat()).size);
       await file.readAt(bytes, 0);
-      const redone = await redoChanges(disk, backend, dataDirectory, bytes);
+      const replayed = await replayChanges(disk, backend, dataDirectory, bytes);
       await file.truncate(0);
       await file.sync();
       await disk.syncDirectory(dataDirectory);
-      return new ChangeJournal(dataDirectory, file, redone);
+      return new ChangeJournal(dataDirectory, file, replayed);
     } catch (error) {
       await file.close();
       throw error;
@@ -157,7 +157,7 @@ export class ChangeJournal {
         this.#isDoubtful = true;
         for (const { change, reject } of batch) {
           if (!this.#unsettled.has(change.path)) {
-            this.#unsettled.set(change.path, () => this.#dropDoubtful());
+            this.#unsettled.set(change.path, () => this.#discardUncertain());
           }
           reject(error);
         }
@@ -167,7 +167,7 @@ export class ChangeJournal {
   }
 
   async #makeRoom(): Promise<void> {
-    await this.#dropDoubtful();
+    await this.#discardUncertain();
     if (this.#end > RESTART_BYTES && this.#unsettled.size === 0) {
       while (this.#active > 0) {
         await new Promise<void>((resolve) => {
@@ -207,7 +207,7 @@ export class ChangeJournal {
     }
   }
 
-  async #dropDoubtful(): Promise<void> {
+  async #discardUncertain(): Promise<void> {
     if (!this.#isDoubtful) return;
     await this.#file.truncate(this.#end);
     await this.#file.sync();

@@ -11,18 +11,18 @@ import { copyBytes } from './file-backend.js';
  */
 
 /** A replayed change, and the bytes it wrote. */
-export interface RedoneChange {
+export interface ReplayedChange {
   readonly change: JournalChange;
   readonly bytes: number;
 }
 
 /** Returns the replayed changes: each may have been applied only now. */
-export async function redoChanges(
+export async function replayChanges(
   disk: Disk,
   backend: FileBackend,
   directory: string,
   journal: Buffer,
-): Promise<RedoneChange[]> {
+): Promise<ReplayedChange[]> {
   const records = [...decodeRecords(journal)];
   /** The last record of each file that voids its earlier ones. */
   const settled = new Map<string, number>();
@@ -31,7 +31,7 @@ export async function redoChanges(
   }
   /** One path for each changed directory. */
   const touched = new Map<string, string>();
-  const redone: RedoneChange[] = [];
+  const replayed: ReplayedChange[] = [];
   for (const record of records) {
     const { change, sequence } = record;
     const isVoid = sequence < (settled.get(change.path) ?? 0);
@@ -39,11 +39,11 @@ export async function redoChanges(
     const path = join(directory, change.path);
     if (change.what === 'write' && backend.isAtomic(path)) continue;
     const bytes = await redo(disk, backend, directory, record);
-    if (bytes !== undefined) redone.push({ change, bytes });
+    if (bytes !== undefined) replayed.push({ change, bytes });
     touched.set(dirname(path), path);
   }
   for (const path of touched.values()) await backend.sync(path);
-  return redone;
+  return replayed;
 }
 
 /** Returns the bytes written; undefined if there was nothing to do. */

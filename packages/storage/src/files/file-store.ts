@@ -2,10 +2,10 @@ import { ENCODED_FIELDS_CHARS, type FileId } from '@stevedore/protocol';
 import type { Payload } from '@stevedore/wire';
 import { METADATA_SUFFIX } from '../layout.js';
 import type { Change } from '../replication/journal.js';
+import { CompanionFiles } from './companion-files.js';
 import { type Content, FileNames, type NewKind } from './file-names.js';
 import type { FileParts } from './file-parts.js';
 import { IncomingFile } from './incoming-file.js';
-import { SeveralSteps } from './several-steps.js';
 
 /**
  * The stored files, by name. A file becomes visible complete, durable and under a unique
@@ -32,12 +32,12 @@ export interface LinkTarget {
 export class FileStore {
   readonly #parts: FileParts;
   readonly #names: FileNames;
-  readonly #steps: SeveralSteps;
+  readonly #steps: CompanionFiles;
 
   constructor(parts: FileParts) {
     this.#parts = parts;
     this.#names = new FileNames(parts);
-    this.#steps = new SeveralSteps(parts);
+    this.#steps = new CompanionFiles(parts);
   }
 
   /** The path that this name stands for. */

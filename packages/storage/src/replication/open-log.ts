@@ -2,7 +2,7 @@ import { dirname, join } from 'node:path';
 import { type Disk, hasCode, readSmallFile, replaceFile } from '@stevedore/disk';
 import { decodeFields, encodePath, hexByte, parseFileName } from '@stevedore/protocol';
 import { asError, type Environment, nowSeconds } from '@stevedore/wire';
-import type { RedoneChange } from '../files/change-recovery.js';
+import type { ReplayedChange } from '../files/change-recovery.js';
 import type { FileBackend } from '../files/file-backend.js';
 import type { StorePath } from '../files/store-paths.js';
 import { DELETED_SUFFIX, dataDirectory, logDirectory, METADATA_SUFFIX } from '../layout.js';
@@ -40,7 +40,7 @@ export async function openLog(
   const log = new Binlog({ disk, directory, onError });
   try {
     const filled = await fill({ disk, backend, environment, log, directory, storePaths });
-    await noteRedone(log, storePaths, environment);
+    await logReplayed(log, storePaths, environment);
     return { log, ...filled };
   } catch (error) {
     await log.close().catch((again: unknown) => onError(asError(again)));
@@ -213,24 +213,24 @@ async function linkTarget(backend: FileBackend, path: string): Promise<string | 
  * Appends records of the replayed changes again: a sender may have read the first ones and
  * looked at the files too early.
  */
-async function noteRedone(
+async function logReplayed(
   log: Binlog,
   storePaths: readonly StorePath[],
   environment: Environment,
 ): Promise<void> {
   const atSeconds = nowSeconds(environment);
   const notes = storePaths.flatMap(({ journal }, index) =>
-    journal.redone.map((redone) => ({
+    journal.replayed.map((replayed) => ({
       atSeconds,
       own: true,
-      ...noteOf(redone, `M${hexByte(index)}/`),
+      ...noteOf(replayed, `M${hexByte(index)}/`),
     })),
   );
   await Promise.all(notes.map((note) => log.append(note)));
 }
 
 function noteOf(
-  { change, bytes }: RedoneChange,
+  { change, bytes }: ReplayedChange,
   prefix: string,
 ): Pick<LogRecord, 'operation' | 'name' | 'extra'> {
   const name = prefix + change.path;

@@ -17,8 +17,8 @@ import {
 } from '@stevedore/wire';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
+import { BinlogFollower } from './binlog-follower.js';
 import type { FirstCopies } from './first-copies.js';
-import { LogFollower } from './log-follower.js';
 import type { LogRecord } from './log-record.js';
 import { isUnfinished } from './members.js';
 import { type MarkFile, MarkKeeper } from './progress.js';
@@ -208,7 +208,7 @@ const PASSING: readonly number[] = [
 
 class PeerSession {
   readonly #parts: PeerSessionParts;
-  readonly #follower: LogFollower;
+  readonly #follower: BinlogFollower;
   readonly #sent = new SentFiles();
   /** End of the binlog when the session began: the member may already have earlier records. */
   readonly #beginning: Position;
@@ -220,7 +220,7 @@ class PeerSession {
     const { log } = service.replication;
     this.#parts = parts;
     this.#beginning = log.end;
-    this.#follower = new LogFollower({
+    this.#follower = new BinlogFollower({
       ...{ log, sending, keeper, maxInFlight: MAX_CONNECTIONS },
       news: parts.news,
       deliver: (record, end) => this.#deliver(record, end),

@@ -5,7 +5,7 @@ import type { Tier } from '../tiers/tier.js';
 import type { Tiers } from '../tiers/tiers.js';
 import type { ClassStatus } from './status.js';
 
-/** The rows that were read or written in an interval, with their load; as many as are remembered. */
+/** Rows read or written in an interval, with their load; a bounded number of them. */
 
 const MAX_ACCESSED = 10_000;
 
@@ -15,7 +15,7 @@ export interface AccessedRow {
   readonly size: number;
   readonly loadBytes: number;
   readonly accesses: number;
-  /** It was stored in this interval. */
+  /** Stored in this interval. */
   readonly isNew: boolean;
 }
 
@@ -29,11 +29,11 @@ export class AccessedFiles {
     this.#tiers = tiers;
   }
 
-  /** Gives the row where it was not accessed before. */
+  /** Returns the row if this is its first access in the interval. */
   add(path: string, loadBytes: number, size: number, isNew: boolean): AccessedRow | undefined {
     const known = this.#rows.get(path);
     if (known) {
-      // Changed in place: every read of a small file comes by here.
+      // Changed in place: every read of a small file passes here.
       known.size = size;
       known.loadBytes += loadBytes;
       known.accesses += 1;
@@ -52,7 +52,7 @@ export class AccessedFiles {
     return this.#rows.get(path);
   }
 
-  /** What was stored just now is left out: most of it will hardly be asked for again. */
+  /** Without new files: most of them are rarely read again. */
   get movable(): AccessedFile[] {
     return [...this.#rows]
       .filter(([, { isNew }]) => !isNew)
@@ -97,7 +97,7 @@ export class RowHeat {
   }
 }
 
-/** Rows that together have so many bytes, of each tier at most `most`. */
+/** The coldest rows, up to so many bytes; at most `most` of each tier. */
 export function* coldestRows(
   tiers: readonly Tier[],
   bytes: number,
@@ -114,7 +114,7 @@ export function* coldestRows(
   }
 }
 
-/** What was served and forecast of each class, interval by interval, for operators. */
+/** Load served and forecast of each class, for operators. */
 
 const BYTES = { metadata: 'metadataBytes', smallFile: 'smallFileBytes' } as const;
 
@@ -132,7 +132,9 @@ export class LoadFigures {
     return { ...this.#classes };
   }
 
-  /** An interval has ended: `alone` is what its forecast was of, `forecast` the next one. */
+  /**
+   * An interval has ended. `alone` is what its forecast predicted; `forecast` is for the next one.
+   */
   ended(served: Readonly<Record<RequestClass, ClassInterval>>, alone: Load, forecast: Load): void {
     this.#intervals += 1;
     for (const kind of REQUEST_CLASSES) {

@@ -27,11 +27,10 @@ import type { OtherRoom, OwnRoom } from './rooms.js';
 import type { FileCounts, MigrationStatus } from './status.js';
 
 /**
- * Adaptive migration of a storage. At the end of every interval the scheduler tells what
- * it served and what waits; the policy of @stevedore/balance decides, and this carries it
- * out: the threshold, what small-file load is let through, and which files leave their
- * rows. Between the intervals a file that is larger than its threshold leaves its row
- * when it is read, and one that was cut small enough comes back into one.
+ * Adaptive migration of one storage. At the end of each interval, the policy of @stevedore/balance
+ * decides from the load served and the requests waiting; this class applies the decision: the
+ * threshold, the rate of small files, and which files leave their rows. Within an interval, a file
+ * above its threshold leaves its row when it is read, and a file truncated below it returns.
  */
 
 export interface MigrationParts {
@@ -42,7 +41,7 @@ export interface MigrationParts {
   readonly audit: Audit;
   readonly costs: DiskCosts;
   readonly ownRoom: OwnRoom;
-  /** A metadata server of another group that takes so much load of an interval. */
+  /** A metadata server of another group that can take so much load in an interval. */
   readonly findRoom: (loadBytes: number) => Promise<OtherRoom | undefined>;
   readonly orphans: () => number;
   readonly now: () => number;
@@ -59,7 +58,7 @@ export class Migration {
   readonly #heat = new RowHeat();
   #isRecalling = false;
   #timer: NodeJS.Timeout | undefined;
-  /** Others are asked for room, which may take longer than an interval. */
+  /** Asking other servers for room; can take longer than an interval. */
   #relieving: Promise<void> | undefined;
   #usedShare = 0;
   #roomBytes: number | undefined;
@@ -79,7 +78,7 @@ export class Migration {
     });
   }
 
-  /** An interval ends by itself from now on. */
+  /** Starts the timer that ends each interval. */
   start(): void {
     const { settings, competition } = this.#parts;
     if (this.#adapts) competition.start(() => this.#limitSmallFiles());
@@ -110,41 +109,41 @@ export class Migration {
     this.#plans.resume();
   }
 
-  /** Decisions are written down and not carried out, until `resume`. */
+  /** Until `resume`, decisions are logged but not applied. */
   dryRun(): void {
     this.#plans.dryRun();
   }
 
-  /** No file goes to another group, and those that did come home, until `resume`. */
+  /** Until `resume`, no file goes to another group, and those that are there come home. */
   recall(): void {
     this.#isRecalling = true;
   }
 
-  /** Bytes of a row were read or written, for so much load. */
+  /** Bytes of a row were read or written, at a cost of so much load. */
   accessed(path: string, loadBytes: number, size: number, isNew: boolean): void {
     const file = this.#accessed.add(path, loadBytes, size, isNew);
     if (file) this.#outgrown(file.tier, file.name, size);
   }
 
-  /** A file of this storage has become smaller. */
+  /** A file of this storage was truncated. */
   cut(tier: Tier, name: string, size: number): void {
     const { settings } = this.#parts;
     if (!settings.enabled) return;
     const moves = tier.records.find(name)?.moves ?? 0;
-    // A file that has moved often has the larger threshold to grow to, and to come back
-    // the global one, so that it does not go to and fro.
+    // A file that has moved often may grow to a larger threshold, but returns only below the global
+    // one, so that it does not move back and forth.
     if (size > this.#state.thresholdBytes) return;
     this.#plans.add({ tier, name, to: 'home', reason: 'shrunk', size, numbers: { moves } });
   }
 
-  /** A change has made a file too large for its row: it is a file here, and goes on from there. */
+  /** A change made a file too large for its row. It is a file here now, and may move on. */
   grown(tier: Tier, name: string, size: number): void {
     const target = this.#target;
     if (!this.#parts.settings.enabled || target === 'file') return;
     this.#plans.add({ tier, name, to: target, reason: 'threshold', size, numbers: {} });
   }
 
-  /** Ends an interval and carries out what is decided. */
+  /** Ends an interval and applies the decision. */
   endInterval(): void {
     const { settings, scheduler, competition, tiers, costs } = this.#parts;
     costs.learn();
@@ -224,19 +223,19 @@ export class Migration {
     };
   }
 
-  /** Files move by load, threshold and room. */
+  /** False if files do not move by load, threshold or space. */
   get #adapts(): boolean {
     const { enabled, migrates } = this.#parts.settings;
     return enabled && migrates;
   }
 
-  /** B_logic of the disk, for an interval. */
+  /** B_logic of the disk for one interval. */
   get #diskBytes(): number {
     const { costs, settings } = this.#parts;
     return (costs.bytesPerSecond * settings.intervalMs) / 1000;
   }
 
-  /** It is bounded by what the disk can do, which changes; its state is the policy's. */
+  /** Kept within what the disk can do, which changes; the state belongs to the policy. */
   get #forecaster(): Forecaster<PanelState> {
     return panel({ capacityBytes: this.#diskBytes });
   }
@@ -248,8 +247,8 @@ export class Migration {
   }
 
   /**
-   * What has to go goes to one other metadata server with room, the rest to the group for
-   * what has outgrown its rows. A file of its own on the same disk would relieve no disk.
+   * Moves load to one other metadata server that has room, and the rest to the group for large
+   * files. A file on the same disk would relieve nothing.
    */
   async #relieve(
     accessed: AccessedFiles,
@@ -264,7 +263,7 @@ export class Migration {
     for (const file of split.rest) this.#planForLoad(accessed, file, target);
   }
 
-  /** Who has load to move takes none. */
+  /** A server that has load to move accepts none. */
   #tellRoom({ forecast, loadToMoveBytes }: IntervalDecision<PanelState>): void {
     const { settings, competition, ownRoom } = this.#parts;
     const perSecond = 1000 / settings.intervalMs;
@@ -279,7 +278,7 @@ export class Migration {
     );
   }
 
-  /** Everything that other groups have of this storage comes home. */
+  /** Brings back every file of this storage from other groups. */
   #recall(): void {
     const { tiers, settings } = this.#parts;
     for (const tier of tiers.all) {
@@ -302,7 +301,7 @@ export class Migration {
     this.#plans.add({ tier, name, to, reason: 'load', size: file.sizeBytes, numbers });
   }
 
-  /** Something was learnt of what metadata bears: small files have more or less at once. */
+  /** An estimate changed: adjusts the rate of small files at once. */
   #limitSmallFiles(): void {
     const { settings, competition } = this.#parts;
     const { metadataBytes = 0 } = this.#decision?.forecast ?? {};
@@ -323,7 +322,7 @@ export class Migration {
     scheduler.allow(bytes === undefined ? undefined : bytes / settings.intervalMs);
   }
 
-  /** The rows take too much room: those that are asked for least go. */
+  /** Evicts the coldest rows if rows take too much space. */
   #makeRoom(): void {
     const { settings, tiers } = this.#parts;
     const { usedMark } = settings.parameters;
@@ -336,7 +335,7 @@ export class Migration {
     for (const { records } of tiers.all) records.shrink();
   }
 
-  /** Section 4.2.1: a request for a file checks whether it is still a small one. */
+  /** Section 4.2.1: each access checks whether the file is still small. */
   #outgrown(tier: Tier, name: string, size: number): void {
     const { settings } = this.#parts;
     if (!this.#adapts || size <= this.#state.thresholdBytes) return;

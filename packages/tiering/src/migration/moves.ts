@@ -6,14 +6,14 @@ import type { MoveOutcome } from '../tiers/tier-moves.js';
 import type { MigrationStatus } from './status.js';
 
 /**
- * The moves that were decided: made one after the other, at most so many a second, or only
- * written down in a dry run. The queue is bounded and has a file once; what does not fit is
- * decided again if it still matters then. Each move ends with a line in the log of moves.
+ * Carries out the planned moves one after another, at a limited rate, or only logs them in a dry
+ * run. The queue is bounded and holds a file once; a move that does not fit is planned again later
+ * if it still matters. Each move ends with a line in the move log.
  */
 
 export type MoveReason = 'load' | 'threshold' | 'space' | 'shrunk' | 'recall';
 
-/** A file of this storage, home in a row or a file, or another group. */
+/** `file`: a file of this storage; `home`: back from another group, as a row or a file. */
 export type MoveTarget = 'file' | 'home' | { readonly group: string };
 
 export interface PlannedMove {
@@ -22,14 +22,14 @@ export interface PlannedMove {
   readonly to: MoveTarget;
   readonly reason: MoveReason;
   readonly size: number;
-  /** What decided it, for the audit. */
+  /** The numbers behind the decision, for the audit. */
   readonly numbers: Readonly<Record<string, number>>;
 }
 
 export interface PlannedMovesParts {
   readonly audit: Audit;
   readonly movesPerSecond: number;
-  /** The largest file that comes into a row now. */
+  /** The largest file that may return to a row now. */
   readonly thresholdBytes: () => number;
   readonly now: () => number;
   readonly onError: (error: unknown) => void;
@@ -45,7 +45,7 @@ export class PlannedMoves {
   #isDryRun = false;
   #isPaused = false;
   #isClosed = false;
-  /** Moves that may begin at once; fills up with time. */
+  /** Moves that may start at once; refills over time. */
   #tokens = 1;
   #filledAtMs: number;
   #timer: NodeJS.Timeout | undefined;
@@ -68,7 +68,7 @@ export class PlannedMoves {
 
   add(planned: PlannedMove): void {
     const thresholdBytes = Math.floor(this.#parts.thresholdBytes());
-    // What another storage has moved here goes no further: no copy leads to a copy.
+    // A file that another storage moved here does not move on: no copy leads to another.
     const to = typeof planned.to === 'object' && isMovedName(planned.name) ? 'file' : planned.to;
     const move = { ...planned, to, numbers: { ...planned.numbers, thresholdBytes } };
     if (this.#isDryRun) {
@@ -95,7 +95,7 @@ export class PlannedMoves {
     this.#isDryRun = true;
   }
 
-  /** Ends the move under way; those that wait are dropped. */
+  /** Cancels the running move and drops the waiting ones. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#queue.clear();
@@ -124,7 +124,7 @@ export class PlannedMoves {
     });
   }
 
-  /** Until the rate allows the next one. */
+  /** Waits until the rate allows another move. */
   #waitMs(): number {
     const { now, movesPerSecond } = this.#parts;
     const nowMs = now();
@@ -161,11 +161,10 @@ export class PlannedMoves {
 }
 
 /**
- * A line per move with the numbers that decided it, as JSON: what an operator reads to
- * understand why a file lies where it lies. Bounded: at `MAX_BYTES` the file takes
- * another name, in the place of the one before it. Lines that wait are written together
- * and synced; no move waits for that, so a crash can take the lines of the last moment,
- * and leaves no half of one in front of others.
+ * The move log: a JSON line per move, with the numbers that decided it, so that operators can see
+ * why a file is where it is. At `MAX_BYTES` the file is rotated and replaces the previous one.
+ * Waiting lines are written together and synced. Moves do not wait for that, so a crash can lose
+ * the last lines, but leaves no partial line before others.
  */
 
 export const AUDIT_FILE = '.stevedore-moves.jsonl';
@@ -186,7 +185,7 @@ export class Audit {
     this.#onError = onError;
   }
 
-  /** Lines follow each other in the order of the calls. */
+  /** Lines keep the order of the calls. */
   write(entry: object): void {
     this.#waiting.push(Buffer.from(`${JSON.stringify(entry)}\n`));
     this.#writing ??= this.#writeAll();
@@ -198,7 +197,7 @@ export class Audit {
   }
 
   async #writeAll(): Promise<void> {
-    // Those of one moment go together.
+    // Lines that arrive together are written together.
     await Promise.resolve();
     while (this.#waiting.length > 0) {
       const lines = Buffer.concat(this.#waiting);
@@ -227,7 +226,7 @@ export class Audit {
   }
 }
 
-/** Behind the last whole line: what follows it is what a crash has left of one. */
+/** End of the last complete line; a crash may have left a partial one behind it. */
 async function endOfLines(file: DiskFile): Promise<number> {
   const { size } = await file.stat();
   const tail = Buffer.alloc(Math.min(size, MAX_LINE_BYTES));

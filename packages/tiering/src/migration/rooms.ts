@@ -9,12 +9,12 @@ import { type MigrationRoom, migrationRoom } from '@stevedore/protocol';
 import { type Address, control, type Handler, Peer, type PeerAccess } from '@stevedore/wire';
 
 /**
- * What this metadata server has room for. It takes load from one other server in an
- * interval at most, and none while it has load to move itself.
+ * The load that this metadata server can accept: from at most one other server in an interval, and
+ * none while it has load to move itself.
  */
 export class OwnRoom {
   #load: Load = { metadataBytes: 0, smallFileBytes: 0 };
-  /** Nothing is known before the first interval has ended. */
+  /** Unknown until the first interval has ended. */
   #capacityBytes = 0;
   #mark = 0;
   #mayTake = false;
@@ -27,7 +27,7 @@ export class OwnRoom {
     this.#mayTake = mayTake;
   }
 
-  /** Answers a request for so much room, and reserves it where there is some. */
+  /** Answers a request for room, and reserves it if there is some. */
   take(wantedBytes: number): MigrationRoom {
     const spare = this.#mayTake ? spareLoad(this.#load, this.#capacityBytes, this.#mark) : 0;
     const takenBytes = Math.floor(Math.min(wantedBytes, spare));
@@ -36,7 +36,7 @@ export class OwnRoom {
       capacityBytes: Math.max(1, Math.round(this.#capacityBytes)),
       metadataBytes: Math.round(this.#load.metadataBytes),
       smallFileBytes: Math.round(this.#load.smallFileBytes),
-      // Who takes nothing is no target.
+      // A server that accepts nothing is no target.
       markPerMille: spare > 0 ? Math.round(this.#mark * 1000) : 0,
       takenBytes,
     };
@@ -49,21 +49,21 @@ export function roomHandler<Session>(room: OwnRoom): Handler<Session> {
 }
 
 /**
- * Which other metadata server takes a load (section 4.2.2): all storages of the groups
- * that share are asked what they expect, one is chosen, and asked to take it. One that is
- * away, or knows no such question, is no target.
+ * Chooses the metadata server that takes a load (section 4.2.2): asks all storages of the sharing
+ * groups for their forecasts, chooses one and asks it to take the load. A storage that is away, or
+ * does not know the command, is skipped.
  */
 
 export interface OtherRoomsParts {
   readonly groups: readonly string[];
-  /** The storages of a group that are there. */
+  /** The active storages of a group. */
   readonly storagesOf: (group: string) => Promise<readonly Address[]>;
   readonly access: PeerAccess;
 }
 
 export interface OtherRoom {
   readonly group: string;
-  /** Load of an interval that may go there. */
+  /** Load of an interval that it can take. */
   readonly roomBytes: number;
 }
 
@@ -88,7 +88,7 @@ export class OtherRooms {
     this.#closing.abort();
   }
 
-  /** Who takes so much of an interval's load; undefined: none has room. */
+  /** The server that takes so much load of an interval; undefined if none has room. */
   async find(totalLoadBytes: number, intervalMs: number): Promise<OtherRoom | undefined> {
     const perSecond = 1000 / intervalMs;
     const wanted = Math.ceil(totalLoadBytes * perSecond);

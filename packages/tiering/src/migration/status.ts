@@ -1,8 +1,8 @@
 import type { ClassInterval, RequestClass } from '../scheduler/scheduler.js';
 
-/** What migration is doing, for operators: the last interval, and sums since the start. */
+/** The state of migration, for operators: the last interval, and totals since the start. */
 export interface MigrationStatus {
-  /** False: files are not moved by load or threshold. */
+  /** False if files do not move by load or threshold. */
   readonly migrates: boolean;
   readonly isPaused: boolean;
   readonly isDryRun: boolean;
@@ -10,31 +10,31 @@ export interface MigrationStatus {
   /** B_logic for one interval. */
   readonly capacityBytes: number;
   readonly thresholdBytes: number;
-  /** Of the room for rows, what they take. */
+  /** Share of the tier's space that rows use. */
   readonly usedShare: number;
   /** Files kept as rows. */
   readonly rows: FileCounts;
-  /** Slices of which there is a row beside their trunk. */
+  /** Slices with a row. */
   readonly slices: FileCounts;
-  /** What all rows together may hold. */
+  /** Most bytes of all rows together. */
   readonly roomBytes: number;
   /** Files whose bytes are in another group. */
   readonly away: FileCounts;
-  /** Copies there that are yet to be deleted. */
+  /** Unwanted copies there that are not deleted yet. */
   readonly unwantedCopies: number;
-  /** Copies that were begun and whose outcome is unknown. */
+  /** Copies whose upload has no known result. */
   readonly openCopies: number;
-  /** Copies that no record knew, found and deleted since the start. */
+  /** Orphans found and deleted since the start. */
   readonly orphans: number;
   /** Nothing goes to other groups, and what is there comes home. */
   readonly isRecalling: boolean;
   readonly intervals: number;
   readonly load: Readonly<Record<RequestClass, ClassStatus>>;
-  /** Metadata of an interval if no small file were beside it; 0: none is. */
+  /** Metadata load of an interval without small files; 0 without competition. */
   readonly metadataAloneBytes: number;
-  /** The share of that which metadata has had served beside them, as the last seconds show it. */
+  /** Share of it that metadata gets beside small files, over the last seconds. */
   readonly metadataKeptShare: number;
-  /** Small-file load of an interval that may begin; 0: any. */
+  /** Small-file load that may start in an interval; 0: no limit. */
   readonly smallFileRoomBytes: number;
   readonly loadToMoveBytes: number;
   readonly moves: Readonly<Record<'moved' | 'revoked' | 'refused' | 'failed', number>>;
@@ -145,7 +145,7 @@ const METRICS: readonly Metric[] = [
   ['revokes_total', 'counter', 'Moves revoked because the file changed.', (now) => now.revokes],
 ];
 
-/** The status as Prometheus reads it. Pure. */
+/** The status in the Prometheus format. Pure. */
 export function prometheusText(status: MigrationStatus): string {
   const lines = METRICS.flatMap(([name, kind, help, of]) => {
     const values = of(status);

@@ -3,11 +3,10 @@ import type { OpenCopy } from '../tiers/record-rows.js';
 import type { Tier } from '../tiers/tier.js';
 
 /**
- * Clears away what moves have left in other groups: copies that no record needs any more,
- * once those who were reading them have had time; and orphans, copies that were stored
- * although this storage never learned of it, because it crashed or an answer was lost. An
- * orphan has the extension of these records, the size and the CRC-32 of a copy whose outcome
- * is unknown, and no record.
+ * Deletes what moves left in other groups: unwanted copies, after a grace period for their readers,
+ * and orphans. An orphan is a copy that was stored although this storage never learned of it,
+ * because of a crash or a lost reply. It has the extension of these records and the size and CRC-32
+ * of a copy without a known result, but no record.
  */
 
 export interface UpkeepParts {
@@ -19,11 +18,11 @@ export interface UpkeepParts {
 }
 
 const INTERVAL_MS = 1000;
-/** Of a store path, in one turn. */
+/** Of one store path, in one round. */
 const MAX_DELETIONS = 500;
-/** Stock storages write down late what they have stored: a list may lack the last minute. */
+/** Stock storages buffer their binlog: a listing can lack the last minute. */
 const LIST_AFTER_MS = 120_000;
-/** After a group could not be listed. */
+/** Pause after a group could not be listed. */
 const LIST_PAUSE_MS = 60_000;
 
 export class Upkeep {
@@ -38,7 +37,7 @@ export class Upkeep {
     this.#parts = parts;
   }
 
-  /** Found since the start. */
+  /** Orphans found since the start. */
   get orphans(): number {
     return this.#orphans;
   }
@@ -58,7 +57,7 @@ export class Upkeep {
     await this.#working;
   }
 
-  /** One turn; what fails is tried again in a later one. */
+  /** One round; what fails is retried in a later one. */
   async work(): Promise<void> {
     const { tiers, now, onError } = this.#parts;
     for (const tier of tiers) await this.#deleteDeparted(tier);
@@ -103,7 +102,7 @@ export class Upkeep {
         const mayBe = records.openCopies().filter((each) => isCopy(id, each.size, each.crc32));
         if (mayBe.length === 0 || records.hasAway(id)) continue;
         if (!mayBe.every(isOver)) {
-          // It may be one that is being made now: its record comes yet.
+          // It may be in progress: its record follows.
           for (const each of mayBe) unsure.add(each.id);
           continue;
         }

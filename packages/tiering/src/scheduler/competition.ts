@@ -6,19 +6,18 @@ import {
   type ServedIn,
   smallFileRoom,
 } from '@stevedore/balance';
-import { type AloneMoment, AloneMoments, type BusyMeter } from './alone-moments.js';
+import { type BusyMeter, type Probe, Probes } from './probes.js';
 import type { ClassInterval, RequestClass, Scheduler } from './scheduler.js';
 
 /**
- * What the server can carry, what metadata and small files would take of it if each had
- * the server to itself (L'_meta and L'_io of the model), and what metadata bears beside
- * it. None of that shows in what was served while both compete: clients that wait for
- * their answers ask for less when answers take longer, and a disk that was calibrated
- * alone knows nothing of the thread in front of it. So metadata is left alone for moments,
- * and looked at: what is served of it, and how busy that keeps the thread.
+ * Estimates the server's capacity, the load of metadata and of small files if each were alone
+ * (L'_meta and L'_io of the model), and how much small-file load metadata tolerates. The load served
+ * while both compete shows none of this: a client that waits for its answer asks less often when
+ * answers take longer, and the calibration of the disk ignores the thread in front of it. So probes
+ * measure metadata alone: its load, and how busy it keeps the thread.
  *
- * Capacity: that of the disk, as measured or given, or, where the thread is the bottleneck,
- * what it served divided by the share of the time in which it was busy.
+ * The capacity is that of the disk, measured or given; or, where the thread is the bottleneck, what
+ * it served divided by its busy share.
  */
 
 export interface CompetitionOptions {
@@ -26,38 +25,38 @@ export interface CompetitionOptions {
   readonly intervalMs: number;
   /** B_logic of the disk for an interval. */
   readonly diskBytes: () => number;
-  /** False: the capacity was given, and holds. */
+  /** False if the capacity was given. */
   readonly learns: boolean;
   readonly parameters: Pick<Parameters, 'efficiencyMark' | 'smallFileShare'>;
   readonly busyMeter: () => BusyMeter;
   readonly now: () => number;
 }
 
-/** What disturbs a moment, a slow sync, makes metadata look smaller than it is: less is believed slowly. */
+/** One slow sync in a probe makes metadata look small, so lower values count slowly. */
 const MORE_ALPHA = 0.7;
 const LESS_ALPHA = 0.1;
-/** What was seen counts less by this with every moment after it. */
+/** Weight of earlier probes, for each probe after them. */
 const FORGETTING = 0.85;
 const SHARE_ALPHA = 0.2;
 const CAPACITY_ALPHA = 0.2;
-/** A thread less busy than this does not tell how much it could do. */
+/** Below this busy share, the thread's capacity cannot be estimated. */
 const LEAST_BUSY_SHARE = 0.5;
 
 const NOTHING: ServedIn = { bytes: 0, requests: 0, ms: 0 };
 
 export class Competition {
   readonly #options: CompetitionOptions;
-  readonly #moments: AloneMoments;
+  readonly #probes: Probes;
   readonly #busy: BusyMeter;
   #byThread: number | undefined;
   #capacityBytes: number;
   #isThere = false;
   #aloneBytes: number | undefined;
-  /** Of the thread, what metadata takes alone: 0 to 1. */
+  /** Share of the thread that metadata needs alone, 0 to 1. */
   #busyShare: number | undefined;
   #alone: ServedIn = NOTHING;
   #beside: ServedIn = NOTHING;
-  /** What small files may have, as metadata has borne it so far. */
+  /** Small-file load that metadata has tolerated so far. */
   #limitBytes = Number.POSITIVE_INFINITY;
   #onLearned = (): void => {};
 
@@ -66,24 +65,24 @@ export class Competition {
     this.#options = options;
     this.#capacityBytes = options.diskBytes();
     this.#busy = busyMeter();
-    this.#moments = new AloneMoments({
+    this.#probes = new Probes({
       scheduler,
       intervalMs,
       busyMeter,
       now,
       onCompetition: (isThere) => this.#changed(isThere),
-      onMoment: (moment) => this.#saw(moment),
+      onProbe: (probe) => this.#saw(probe),
     });
   }
 
-  /** Metadata is left alone for moments from now on; tells when something was learned from one. */
+  /** Starts the probes. `onLearned` is called after each that changed an estimate. */
   start(onLearned: () => void): void {
     this.#onLearned = onLearned;
-    this.#moments.start();
+    this.#probes.start();
   }
 
   close(): void {
-    this.#moments.close();
+    this.#probes.close();
   }
 
   /** B_logic for an interval. */
@@ -91,33 +90,30 @@ export class Competition {
     return this.#capacityBytes;
   }
 
-  /** True while both classes are there. */
+  /** True while both classes have requests. */
   get isThere(): boolean {
     return this.#isThere;
   }
 
-  /** L'_meta: an interval of it without small files; undefined: they did not compete. */
+  /** L'_meta: metadata load of an interval without small files; undefined without competition. */
   get metadataAloneBytes(): number | undefined {
     return this.#aloneBytes;
   }
 
-  /** Of that, the share that metadata keeps beside small files; undefined: not known. */
+  /** Share of it that metadata keeps beside small files; undefined if unknown. */
   get metadataKeptShare(): number | undefined {
     return keptShare({ alone: this.#alone, beside: this.#beside });
   }
 
-  /**
-   * What small files may have, as metadata has borne it: nothing where both have just met.
-   * Undefined: they do not compete.
-   */
+  /** Small-file load that metadata tolerates; 0 until the first probe. Undefined without competition. */
   get bearableBytes(): number | undefined {
     if (!this.#isThere) return undefined;
     return this.#aloneBytes === undefined ? 0 : this.#limitBytes;
   }
 
   /**
-   * L'_meta and L'_io: what would have been served of either without the other. A client
-   * that waits for its answer sends its next request later by as much.
+   * L'_meta and L'_io: the load of each class without the other. A client that waits for its answer
+   * sends its next request that much later.
    */
   alone({ metadata, smallFile }: Readonly<Record<RequestClass, ClassInterval>>): Load {
     const { servedBytes, waitedMs, ranMs } = smallFile;
@@ -153,7 +149,7 @@ export class Competition {
     this.#onLearned();
   }
 
-  #saw({ alone, beside, busyShare }: AloneMoment): void {
+  #saw({ alone, beside, busyShare }: Probe): void {
     const { intervalMs, parameters } = this.#options;
     const bytes = (alone.bytes * intervalMs) / alone.ms;
     const isMore = bytes > (this.#aloneBytes ?? 0);
@@ -176,7 +172,7 @@ export class Competition {
     this.#onLearned();
   }
 
-  /** L'_meta, by what was served of it alone and by how busy that kept the thread. */
+  /** L'_meta, from the load in probes and from how busy it kept the thread. */
   get #metadataBytes(): number {
     return Math.max(this.#aloneBytes ?? 0, (this.#busyShare ?? 0) * this.#capacityBytes);
   }

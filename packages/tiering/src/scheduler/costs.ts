@@ -4,10 +4,9 @@ import { type Disk, readSmallFile, removeIfThere, replaceFile } from '@stevedore
 import type { DiskMeter } from './disk-meter.js';
 
 /**
- * What reads and synced writes cost on the disk of a store path: measured at the first start,
- * in well under a second on a usual disk, learnt from what the disk does from then on, and
- * kept when the storage stops. An operator who knows better gives B_logic and the costs of an
- * access; they hold.
+ * Costs of reads and of synced writes on a store path's disk: measured at the first start (well
+ * under a second on a usual disk), then learned from use, and saved when the storage stops. Values
+ * that an operator gives are not learned.
  */
 
 const CALIBRATION_FILE = '.stevedore-calibration.json';
@@ -22,7 +21,7 @@ export class DiskCosts {
   readonly #meter: DiskMeter | undefined;
   readonly #keep: (costs: Costs) => Promise<void>;
 
-  /** `meter` undefined: the costs were given. */
+  /** `meter` is undefined if the costs were given. */
   constructor(
     costs: Costs,
     meter?: DiskMeter,
@@ -48,12 +47,12 @@ export class DiskCosts {
   }
 
   async close(): Promise<void> {
-    // What is not kept is measured again.
+    // Costs that were not saved are measured again.
     if (this.#meter) await this.#keep(this.#costs).catch(() => {});
   }
 }
 
-/** Begins with what was kept at an earlier stop, or with what is measured now. */
+/** Starts from saved costs, or measures them. */
 export async function openCosts(
   disk: Disk,
   dataDirectory: string,
@@ -95,7 +94,7 @@ async function measure(disk: Disk, path: string, clock: () => number): Promise<C
       position = (position + LARGE_BYTES) % (LARGE_BYTES * (LARGE_COUNT - 1));
       await file.readAt(Buffer.allocUnsafe(bytes), position);
     };
-    /** Of one; a clock that stands still is no reason to divide by nothing. */
+    /** Mean of one; guards against a clock that stands still. */
     const timed = async (
       count: number,
       bytes: number,

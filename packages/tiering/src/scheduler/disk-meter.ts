@@ -2,25 +2,24 @@ import type { Access, Accesses } from '@stevedore/balance';
 import { type Disk, type DiskFile, decoratedDisk, decoratedFile } from '@stevedore/disk';
 
 /**
- * For how long the disk is busy with reads, and with synced writes. Where several are under
- * way at once each counts for its share of the time, so that all of them together
- * never count for more than has passed.
+ * Measures how long the disk is busy with reads and with synced writes. Concurrent operations share
+ * the time, so the sum never exceeds the time that has passed.
  */
 export class DiskMeter {
   readonly #now: () => number;
   #underWay = 0;
-  /** What one that had been under way from the beginning would have been given. */
+  /** Time credited so far to an operation that had run from the beginning. */
   #sharedMs = 0;
   #atMs: number;
   #seen = nothing();
 
-  /** `now` gives milliseconds. */
+  /** `now` is in milliseconds. */
   constructor(now: () => number) {
     this.#now = now;
     this.#atMs = now();
   }
 
-  /** Times what is done; its milliseconds count for the access, with so many accesses and bytes. */
+  /** Times an operation and credits it with so many accesses and bytes. */
   async time<Result>(
     access: Access,
     { count, bytes }: { readonly count: number; readonly bytes: number },
@@ -41,14 +40,14 @@ export class DiskMeter {
     }
   }
 
-  /** What there has been since the last call. */
+  /** Totals since the last call. */
   endInterval(): Readonly<Record<Access, Accesses>> {
     const seen = this.#seen;
     this.#seen = nothing();
     return seen;
   }
 
-  /** The disk, with what is read and written on it metered: a write is one when it is synced. */
+  /** The disk with metered reads and writes; a write counts when it is synced. */
   metered(disk: Disk): Disk {
     const decorated = decoratedDisk(disk, (file) => this.#file(file));
     const syncDirectory = (path: string): Promise<void> =>

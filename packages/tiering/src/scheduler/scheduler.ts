@@ -3,32 +3,30 @@ import { Status } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
 
 /**
- * The order in which requests get to the disk: metadata first, small files behind it,
- * so many at a time, and few of them while metadata is there: what shares a disk and its
- * syncs with metadata slows it down, however it is ordered. Small files have a rate as
- * well: clients that wait for their answer before they send the next request leave gaps
- * into which everything else would rush. Both queues are bounded in number and time; who
- * finds one full, or has waited too long, is answered that the storage is busy, and comes
- * back. Bytes and requests that were served and that wait are counted per class and
- * interval.
- * Each handler says what its request costs; see costs.ts.
+ * Decides in which order requests reach the disk: metadata first, then small files, a limited
+ * number at a time and only a few of them beside metadata, because sharing the disk and its syncs
+ * slows metadata down in any order. Small files also have a rate: clients wait for an answer before
+ * the next request, and without a rate other requests would fill these gaps. Both queues are
+ * bounded in length and time; a request that finds its queue full or waits too long is answered
+ * "try again". Bytes and requests, served and waiting, are counted per class and interval. Handlers
+ * state what a request costs; see costs.ts.
  */
 
 export type RequestClass = 'metadata' | 'smallFile';
 export const REQUEST_CLASSES: readonly RequestClass[] = ['metadata', 'smallFile'];
 
 export interface SchedulerOptions {
-  /** Requests that are at the disk at once. */
+  /** Most requests at the disk. */
   readonly maxRunning: number;
-  /** Small-file requests that are at the disk at once while metadata is there too. */
+  /** Most small-file requests at the disk beside metadata. */
   readonly maxBesideMetadata: number;
-  /** Requests of a class that wait. */
+  /** Most waiting requests of a class. */
   readonly maxWaiting: number;
   readonly maxWaitMs: number;
   readonly now: () => number;
 }
 
-/** An interval of a class. */
+/** Totals of a class in an interval. */
 export interface ClassInterval extends Observation, Counts {
   readonly waitingRequests: number;
 }
@@ -40,20 +38,20 @@ interface Waiting {
   readonly refuse: (error: Error) => void;
 }
 
-/** Credit that was not used is kept for so long. */
+/** Unused credit is kept for so long. */
 const MAX_CREDIT_MS = 10;
 
 export class Scheduler {
   readonly #options: SchedulerOptions;
   readonly #waiting = { metadata: new Set<Waiting>(), smallFile: new Set<Waiting>() };
   readonly #tallies = { metadata: new Tally(), smallFile: new Tally() };
-  /** Cost of small files that may begin in a millisecond; undefined: any. */
+  /** Small-file cost that may start per millisecond; undefined: no limit. */
   #rate: number | undefined;
-  /** Of that, what may begin now; what a request costs more is taken from those after it. */
+  /** Credit available now. A request that costs more leaves a debt to those after it. */
   #credit = 0;
   #creditAtMs = 0;
   #timer: NodeJS.Timeout | undefined;
-  /** Small files are held back; called, once, when none is at the disk any more. */
+  /** Small files are held back; called once when none is at the disk. */
   #hold: { onAlone: (() => void) | undefined } | undefined;
 
   constructor(options: SchedulerOptions) {
@@ -64,17 +62,17 @@ export class Scheduler {
     return this.#tallies.metadata.running + this.#tallies.smallFile.running;
   }
 
-  /** Since the beginning. */
+  /** Totals since the start. */
   totals(kind: RequestClass): Counts {
     return this.#tallies[kind].totals();
   }
 
-  /** True if there are requests of this class, at the disk or waiting for it. */
+  /** True if requests of this class are at the disk or waiting for it. */
   has(kind: RequestClass): boolean {
     return this.#tallies[kind].running > 0 || this.#waiting[kind].size > 0;
   }
 
-  /** Runs the action when it is its turn; status 11 if that does not come. */
+  /** Runs the action in its turn. Status 11 if its turn does not come in time. */
   async run<Result>(
     kind: RequestClass,
     cost: number,
@@ -95,7 +93,7 @@ export class Scheduler {
     }
   }
 
-  /** Ends the interval: returns what it was, and refuses requests that have waited too long. */
+  /** Ends the interval: returns its totals, and refuses requests that have waited too long. */
   endInterval(): Record<RequestClass, ClassInterval> {
     const oldest = this.#options.now() - this.#options.maxWaitMs;
     for (const kind of REQUEST_CLASSES) {
@@ -115,26 +113,26 @@ export class Scheduler {
     return { metadata: interval('metadata'), smallFile: interval('smallFile') };
   }
 
-  /** The small-file load that may begin in a millisecond; undefined: all of it. */
+  /** Small-file load that may start per millisecond; undefined: no limit. */
   allow(smallFileBytesPerMs: number | undefined): void {
     this.#refill();
     this.#rate = smallFileBytesPerMs;
     this.#beginNext();
   }
 
-  /** No small-file request begins until `release`; tells, once, when none is at the disk any more. */
+  /** Holds small files back until `release`; calls back once when none is at the disk. */
   hold(onAlone: () => void = () => {}): void {
     this.#hold = { onAlone };
     this.#aloneFromHere();
   }
 
-  /** Lets small files begin again. */
+  /** Lets small files start again. */
   release(): void {
     this.#hold = undefined;
     this.#beginNext();
   }
 
-  /** No request waits for a timer any more. */
+  /** No request waits for a timer from now on. */
   close(): void {
     clearTimeout(this.#timer);
     this.#rate = undefined;
@@ -157,7 +155,7 @@ export class Scheduler {
     if (kind === 'smallFile' && this.#rate !== undefined) this.#credit -= cost;
   }
 
-  /** Credit comes with time, and what is not used is soon lost. */
+  /** Credit grows with time, and unused credit expires soon. */
   #refill(): void {
     const nowMs = this.#options.now();
     const rate = this.#rate ?? 0;
@@ -218,12 +216,12 @@ function busy(): StatusError {
   return new StatusError(Status.tryAgain, 'too many requests wait');
 }
 
-/** What there has been of a class of requests: counts that only grow, and how many run. */
+/** Counts of a class: totals that only grow, and how many requests run. */
 
 export interface Counts {
   readonly servedBytes: number;
   readonly servedRequests: number;
-  /** What its requests took together, waiting for their turn and at the disk. */
+  /** Total time of its requests, waiting and at the disk. */
   readonly waitedMs: number;
   readonly ranMs: number;
   /** Requests that were answered with "try again". */
@@ -239,7 +237,7 @@ interface Served {
 class Tally {
   readonly #counts: { -readonly [Name in keyof Counts]: Counts[Name] } = { ...NOTHING };
   #atLastInterval: Counts = NOTHING;
-  /** Requests that are at the disk. */
+  /** Requests at the disk. */
   running = 0;
 
   ended({ cost, waitedMs, ranMs }: Served): void {
@@ -254,12 +252,12 @@ class Tally {
     this.#counts.busyAnswers += 1;
   }
 
-  /** Since the beginning. */
+  /** Totals since the start. */
   totals(): Counts {
     return { ...this.#counts };
   }
 
-  /** What there has been since the last call. */
+  /** Totals since the last call. */
   endInterval(): Counts {
     const before = this.#atLastInterval;
     const now = this.totals();

@@ -7,18 +7,17 @@ import { codeOf, StatusError } from '@stevedore/wire';
 import type { FileRecord } from './record-rows.js';
 
 /**
- * Small files whose bytes are in another group, each an ordinary file of FastDFS there.
- * It never changes, and only the storage that made it knows of it. Its extension
- * begins with an `m` and names that storage's records, so that copies which no record
- * knows can be found.
+ * Small files whose bytes are in another group, each an ordinary FastDFS file there. A copy never
+ * changes, and only the storage that made it knows it. Its extension starts with `m` and identifies
+ * that storage's records, so that orphans can be found.
  */
 export interface AwayFiles {
-  /** Stores a file; its id. `tag` names the records that it is of. */
+  /** Stores a copy and resolves with its id. `tag` identifies the records. */
   store(group: string, tag: string, content: AwayContent): Promise<string>;
   read(id: string, offset: number, bytes: number): Promise<Buffer>;
-  /** Nothing is at the id when it resolves. */
+  /** Resolves when nothing is at the id. */
   remove(id: string): Promise<void>;
-  /** Ids in the group whose extension is of these records. */
+  /** Ids in the group whose extension belongs to these records. */
   list(group: string, tag: string): AsyncIterable<string>;
 }
 
@@ -27,10 +26,10 @@ export interface AwayContent {
   readonly chunks: () => AsyncIterable<Buffer>;
 }
 
-/** The other group did not take a copy, or did not say that it has. */
+/** The other group refused the copy, or its result is unknown. */
 export class AwayError extends Error {
   override readonly name = 'AwayError';
-  /** False: nothing of it is there. */
+  /** False: nothing of it is stored. */
   readonly mayBeThere: boolean;
 
   constructor(message: string, mayBeThere: boolean, cause: unknown) {
@@ -39,15 +38,15 @@ export class AwayError extends Error {
   }
 }
 
-/** Six characters: stock storages add random digits to a shorter extension. */
+/** Six characters: stock storages add random digits to shorter extensions. */
 const TAG_CHARS = 5;
-/** A read that takes longer is answered with status 11; each of two attempts has so long. */
+/** Time for each of two attempts to read; then the answer is status 11. */
 const READ_MS = 10_000;
-/** For so long the same storage of a group is read from. */
+/** How long reads of a group stay with one storage. */
 const NEAR_MS = 5000;
 const MOVED = /\.m[0-9a-z]{5}$/;
 
-/** How copies of a store path's files are named; `owner` is of its records. */
+/** The extension of copies of a store path's files; `owner` identifies its records. */
 export function tagOf(owner: Buffer): string {
   return Number(owner.readBigUInt64BE() % BigInt(36 ** TAG_CHARS))
     .toString(36)
@@ -59,7 +58,7 @@ export function isMovedName(name: string): boolean {
   return MOVED.test(name);
 }
 
-/** True if the file of this id has these bytes: its storage has computed that as they came. */
+/** True if the id shows this size and CRC-32: the other storage computed them on arrival. */
 export function isCopy(id: string, size: number, sum: number): boolean {
   const parsed = parseFileId(id);
   if (!parsed) return false;
@@ -67,16 +66,16 @@ export function isCopy(id: string, size: number, sum: number): boolean {
   return sizeOfField(fields.sizeField) === size && fields.crc32 === sum;
 }
 
-/** The group that a FastDFS id names. */
+/** The group in a FastDFS id. */
 export function groupOf(id: string): string {
   return id.slice(0, id.indexOf('/'));
 }
 
 export class FastdfsAwayFiles implements AwayFiles {
   readonly #client: FastdfsClient;
-  /** By group, the storage that was read from last: trackers need not be asked for each read. */
+  /** The storage last read from, by group, so that not every read asks a tracker. */
   readonly #near = new Map<string, { readonly storage: FetchTarget; readonly untilMs: number }>();
-  /** Uploads that may have stored something although they failed. */
+  /** Uploads that failed but may have stored something. */
   #orphans = 0;
 
   constructor(client: FastdfsClient) {
@@ -101,7 +100,7 @@ export class FastdfsAwayFiles implements AwayFiles {
       const storage = await this.#nearest(id);
       return await this.#client.downloadBytes(id, { ...range, storage });
     } catch {
-      // It is away, or has not got the file yet: the client asks the others.
+      // It is away or does not have the file yet: the client asks the others.
       this.#near.delete(groupOf(id));
       return this.#client.downloadBytes(id, range);
     }
@@ -136,9 +135,9 @@ export class FastdfsAwayFiles implements AwayFiles {
   }
 }
 
-/** Files that are open for reading and are not on the disk. */
+/** Files open for reading that are not on this disk. */
 
-/** Content in memory: what a row holds. */
+/** Content in memory, of a row. */
 export function rowFile(bytes: Buffer, mtimeSeconds: number): ReadableFile {
   return {
     stat: async () => ({ size: bytes.length, mtimeSeconds, isFile: true }),
@@ -148,7 +147,7 @@ export function rowFile(bytes: Buffer, mtimeSeconds: number): ReadableFile {
   };
 }
 
-/** Content in another group: each read is a download of its range. */
+/** Content in another group: each read downloads its range. */
 export class AwayFile implements ReadableFile {
   readonly #away: AwayFiles;
   readonly #record: FileRecord;
@@ -182,7 +181,7 @@ export class AwayFile implements ReadableFile {
     try {
       return await this.#away.read(id, position, bytes);
     } catch (error) {
-      // The file is there, whatever the other group says: its name must not look free.
+      // The file exists, whatever the other group says: its name must not look free.
       if (codeOf(error) === 'not_found') throw damaged(`${id} is lost`);
       throw Object.assign(new StatusError(Status.tryAgain, `${id} cannot be read`), {
         cause: error,

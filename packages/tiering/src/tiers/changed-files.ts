@@ -9,19 +9,18 @@ import type { FileRecord } from './record-rows.js';
 import type { Tier } from './tier.js';
 
 /**
- * Bytes that are being written: in memory while they may become a row, in a file under a
- * temporary name as soon as they are too many for one. What is in memory becomes durable
- * with the record that it turns into, not before.
+ * Bytes being written: in memory while they may become a row, in a temporary file as soon as they
+ * are too many. Bytes in memory become durable with their record.
  */
 
 export interface SpillingFileParts {
   readonly disk: Disk;
   /** The temporary name. */
   readonly path: string;
-  /** The largest that may become a row; -1 for none. */
+  /** The largest row; -1 for none. */
   readonly limitBytes: number;
   readonly mtimeSeconds: number;
-  /** What there is already. Default: nothing. */
+  /** Existing content. Default: none. */
   readonly bytes?: Buffer;
 }
 
@@ -88,7 +87,7 @@ export class SpillingFile implements DiskFile {
     await file?.close();
   }
 
-  /** Puts what is in memory on the disk, synced, under the temporary name. */
+  /** Writes the bytes from memory to disk, synced, under the temporary name. */
   async spill(): Promise<void> {
     const file = await this.#onDisk();
     await file.setModified(this.#mtimeSeconds);
@@ -119,7 +118,7 @@ export class SpillingFile implements DiskFile {
 
 const LEAST_BYTES = 4096;
 
-/** Bytes in memory that are written anywhere and grow, up to a bound of their owner's. */
+/** Bytes in memory that can be written anywhere and grow; their owner limits them. */
 class GrowingBytes {
   #buffer: Buffer;
   #size: number;
@@ -133,7 +132,7 @@ class GrowingBytes {
     return this.#size;
   }
 
-  /** As they are now; not to be kept over the next change. */
+  /** The current bytes; do not keep them across a change. */
   get bytes(): Buffer {
     return this.#buffer.subarray(0, this.#size);
   }
@@ -159,7 +158,7 @@ class GrowingBytes {
     this.#size = size;
   }
 
-  /** What is behind the size is zeros always. */
+  /** Bytes beyond the size are always zeros. */
   #reserve(size: number): void {
     if (size <= this.#buffer.length) return;
     const grown = Buffer.alloc(Math.max(size, 2 * this.#buffer.length, LEAST_BYTES));
@@ -172,11 +171,9 @@ function bytesOf(chunks: readonly Uint8Array[]): number {
   return chunks.reduce((sum, { length }) => sum + length, 0);
 }
 
-/** Files that are open to be changed; none of them moves meanwhile. */
+/** Files open for changes; none of them moves meanwhile. */
 
-/**
- * One on the disk, changed in place. `onCut` gets its size once it has been cut and closed.
- */
+/** A file on disk, changed in place. `onCut` gets its size once it was truncated and closed. */
 export function changedFile(
   file: DiskFile,
   onCut: (size: number) => void,
@@ -203,20 +200,19 @@ export interface ChangedRowParts {
   readonly record: FileRecord;
   readonly bytes: Buffer;
   readonly limitBytes: number;
-  /** It has left its row, and was closed. */
+  /** It has left its row and was closed. */
   readonly onGrown: (size: number) => void;
   readonly done: () => void;
 }
 
 /**
- * A small one. It is changed in memory, or in a file under a temporary name once it is too
- * large for a row, and becomes what it was changed to, as a whole and durably, with `sync`.
- * What was not synced is gone when it is closed.
+ * A small file. It is changed in memory, or in a temporary file once it is too large for a row.
+ * `sync` makes the change durable as a whole; closing discards what was not synced.
  */
 export class ChangedRow implements DiskFile {
   readonly #parts: ChangedRowParts;
   readonly #content: SpillingFile;
-  /** Once it is a file of its own. */
+  /** Called once it is a file of its own. */
   #file: DiskFile | undefined;
 
   constructor(parts: ChangedRowParts) {

@@ -8,17 +8,17 @@ import {
   temporaryDirectory,
 } from '@stevedore/storage';
 
-/** The files of a store path that are on this disk, as moves need them. */
+/** Operations on the files of a store path on this disk, as moves need them. */
 
 export interface LocalFilesParts {
   readonly disk: Disk;
   /** Of the store path. */
   readonly path: string;
-  /** The data directory, with a separator behind it. */
+  /** The data directory, with a trailing separator. */
   readonly data: string;
 }
 
-/** What is copied, and what its copy must be. */
+/** Content to copy, and the checks for its copy. */
 export interface CopySource {
   readonly size: number;
   readonly crc32: number;
@@ -40,7 +40,7 @@ export class LocalFiles {
     return join(this.#parts.data, name);
   }
 
-  /** A temporary name that nothing has. */
+  /** An unused temporary name. */
   temporaryFile(): string {
     this.#temporaries += 1;
     return join(temporaryDirectory(this.#parts.path), `tier-${this.#temporaries}`);
@@ -50,7 +50,7 @@ export class LocalFiles {
     return this.#parts.disk.exists(this.pathOf(name));
   }
 
-  /** Writes the content under a temporary name, synced; leaves nothing where that fails. */
+  /** Writes the content under a temporary name, synced; leaves nothing if that fails. */
   async copyOut(name: string, source: CopySource): Promise<string> {
     const { disk } = this.#parts;
     const temporary = this.temporaryFile();
@@ -77,7 +77,7 @@ export class LocalFiles {
     }
   }
 
-  /** What was copied out gets its name, durably, or goes. */
+  /** Gives a copy its name, durably, or removes it. */
   async giveName(name: string, temporary: string): Promise<void> {
     const { disk } = this.#parts;
     const directory = dirname(this.pathOf(name));
@@ -91,7 +91,7 @@ export class LocalFiles {
     }
   }
 
-  /** Rows need no directory: that of a name may never have been made. */
+  /** Rows need no directory, so that of this name may not exist yet. */
   async #makeDirectory(directory: string): Promise<void> {
     const { disk } = this.#parts;
     if (await disk.exists(directory)) return;
@@ -100,7 +100,7 @@ export class LocalFiles {
     await disk.syncDirectory(dirname(dirname(directory)));
   }
 
-  /** What was copied out, or written to become a file, is not needed. */
+  /** Removes a copy, or a file written to become one. */
   async drop(temporary: string): Promise<void> {
     await removeIfThere(this.#parts.disk, temporary);
   }
@@ -109,7 +109,7 @@ export class LocalFiles {
     return this.#parts.disk.openToRead(this.pathOf(name));
   }
 
-  /** Of a file without a record. */
+  /** A file without a record. */
   metadataBeside(name: string): Promise<Buffer | undefined> {
     return readSmallFile(this.#parts.disk, this.pathOf(name) + METADATA_SUFFIX);
   }
@@ -132,14 +132,14 @@ export class LocalFiles {
         await file.close();
       }
     } catch (error) {
-      // A link is no stored file.
+      // A link is not a stored file.
       if (hasCode(error, 'ENOENT') || hasCode(error, 'ELOOP')) return undefined;
       throw error;
     }
   }
 }
 
-/** All of an open file's bytes, in order. */
+/** All bytes of an open file, in order. */
 export async function* chunksOf(file: ReadableFile, size: number): AsyncGenerator<Buffer> {
   for (let at = 0; at < size; ) {
     const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, size - at));

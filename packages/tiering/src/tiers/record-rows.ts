@@ -1,27 +1,27 @@
 import type { SqliteDatabase, SqliteStatement } from '@stevedore/disk/sqlite';
 import type { SliceEntry } from '@stevedore/protocol';
 
-/** Numbers of the metadata tier; FORMAT.md describes what is on the disk. */
+/** The numbers and tables of the metadata tier; FORMAT.md describes them. */
 
 /** Where the bytes of a file are. */
 export const Place = {
-  /** In its record. */
+  /** In its row. */
   row: 0,
-  /** In a file of its own on the store path. */
+  /** In a file of the store path. */
   file: 1,
-  /** At a FastDFS id in another group. */
+  /** Under a FastDFS id in another group. */
   away: 2,
 } as const;
 export type Place = (typeof Place)[keyof typeof Place];
 
 /**
- * Copies in other groups that are yet to be deleted, and copies that may or may not have
- * been stored; beyond these numbers no file leaves.
+ * Most unwanted copies, and most copies without a known result. While either is reached, no file
+ * leaves.
  */
 export const MAX_UNWANTED = 100_000;
 export const MAX_OPEN_COPIES = 1000;
 
-/** A row that has become hotter is written down as such; less is not worth a write. */
+/** Heat is written only if it has grown by this: less is not worth a write. */
 export const LEAST_HEATING = 0.1;
 
 /** The tables of the records; FORMAT.md says what is in them. */
@@ -69,7 +69,7 @@ const TABLES = `
 
 export const RECORDS_SCHEMA: readonly string[] = [TABLES];
 
-/** A record, and the row that it is in the table of files. */
+/** A record, as an object and as a row of the table of files. */
 
 export interface FileRecord {
   /** `3F/A2/base`. */
@@ -77,15 +77,15 @@ export interface FileRecord {
   readonly place: Place;
   readonly size: number;
   readonly mtimeSeconds: number;
-  /** Of the bytes while they are in the row or in another group; else 0. */
+  /** Of the bytes while they are in the row or in another group; otherwise 0. */
   readonly crc32: number;
   /** How often the bytes have moved. */
   readonly moves: number;
-  /** True while a move is under way, or was when the storage ended. */
+  /** True during a move, and after a crash during one. */
   readonly moving: boolean;
-  /** How often it is asked for; see `heated` of @stevedore/balance. */
+  /** How often the file is accessed; see `heated` of @stevedore/balance. */
   readonly heat: number;
-  /** The FastDFS id that the bytes are at, `group/name`, while they are in another group. */
+  /** The FastDFS id of the bytes, `group/name`, while they are in another group. */
   readonly away?: string | undefined;
 }
 
@@ -101,10 +101,10 @@ export interface Row {
   readonly away: string | null;
 }
 
-/** Of a record; its bytes and metadata are columns beside. */
+/** Columns of a record; bytes and metadata are separate. */
 export const COLUMNS = 'name, place, size, mtime, crc32, moves, moving, heat, away';
 
-/** Part of every read: its fields are named, as a rest and a spread are slow. */
+/** Called for every read: naming the fields is faster than rest and spread. */
 export function recordOf(row: Row): FileRecord {
   return {
     name: row.name,
@@ -119,27 +119,24 @@ export function recordOf(row: Row): FileRecord {
   };
 }
 
-/** What `recordOf` makes the record of again. */
+/** The inverse of `recordOf`. */
 export function rowOf({ mtimeSeconds, away, moving, ...entry }: FileRecord): Row {
   return { ...entry, mtime: mtimeSeconds, moving: moving ? 1 : 0, away: away ?? null };
 }
 
 export interface OpenCopy {
   readonly id: number;
-  /** The group that it goes to. */
+  /** The target group. */
   readonly target: string;
   readonly size: number;
   readonly crc32: number;
   readonly sinceSeconds: number;
 }
 
-/**
- * Slices of trunks as rows beside the records of files. They are copies: nothing is lost
- * with them, so no change here waits for a commit.
- */
+/** Slices of trunks as rows. They are copies, so no change here waits for a commit. */
 
 export interface SliceRow extends SliceEntry {
-  /** Of the trunk, `3F/A2/base`. */
+  /** The trunk, `3F/A2/base`. */
   readonly trunk: string;
   readonly heat: number;
 }
@@ -150,7 +147,7 @@ const ONE = 'WHERE trunk = ? AND position = ?';
 export class SliceRecords {
   readonly find: SqliteStatement<[string, number], SliceRow>;
   readonly bytes: SqliteStatement<[string, number], { bytes: Buffer }>;
-  /** The one that is asked for least. */
+  /** The coldest row. */
   readonly coldest: SqliteStatement<[], SliceRow>;
   readonly counts: { files: number; bytes: number };
   readonly #change: (make: () => void) => void;
@@ -158,7 +155,7 @@ export class SliceRecords {
   readonly #setHeat: SqliteStatement<[number, string, number]>;
   readonly #remove: SqliteStatement<[string, number, number], { size: number }>;
 
-  /** `change` puts a change into the transaction that waits for a commit, if there can be one. */
+  /** `change` adds a change to the open transaction, if there can be one. */
   constructor(db: SqliteDatabase, change: (make: () => void) => void) {
     this.#change = change;
     this.find = db.prepare(`SELECT ${SLICE_COLUMNS} FROM slices ${ONE}`);
@@ -175,7 +172,7 @@ export class SliceRecords {
     this.counts = db.prepare<[], { files: number; bytes: number }>(sums).get()!;
   }
 
-  /** Makes a row, or replaces it. */
+  /** Makes or replaces a row. */
   put(row: SliceRow, bytes: Buffer): void {
     this.remove(row.trunk, row.offset);
     this.#change(() => {
@@ -189,7 +186,7 @@ export class SliceRecords {
     this.#change(() => this.#setHeat.run(heat, trunk, offset));
   }
 
-  /** Removes the rows that begin there, or from there to `last`. */
+  /** Removes the rows that start at the position, or from there to `last`. */
   remove(trunk: string, offset: number, last = offset): void {
     this.#change(() => {
       for (const { size } of this.#remove.all(trunk, offset, last)) {

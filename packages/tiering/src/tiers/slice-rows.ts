@@ -7,24 +7,24 @@ import { LEAST_HEATING, Place, type SliceRecords } from './record-rows.js';
 import type { Tier } from './tier.js';
 
 /**
- * Slices that are read often, as rows beside the records of files. The trunk stays the
- * truth: before a row is served, the trunk's directory, or the list of its deleted slices,
- * must show that the slice is still there. So a row that a crash has left does no harm,
- * and any row may go at any time; where the room for rows is short, they go first.
+ * Slices that are read often, as rows beside the records of files. The trunk remains the truth: a
+ * row is served only if the trunk's directory, or its list of deleted slices, shows that the slice
+ * still exists. So a row that survives a crash does no harm, and any row can be removed; when space
+ * is short, slices go first.
  */
 export interface SliceRowsParts {
   readonly tiers: readonly Tier[];
   /** Th_global. */
   readonly thresholdBytes: () => number;
-  /** What the rows of files and slices may hold together. */
+  /** Most bytes of the rows of files and slices together. */
   readonly roomBytes: number;
   readonly now: () => number;
   readonly onError: (error: Error) => void;
 }
 
-/** Slices whose reads are counted: those that were asked for last. */
+/** Slices whose reads are counted: those read last. */
 const MAX_COUNTED = 50_000;
-/** In an interval, so that no request waits for long. */
+/** Per interval, so that no request waits long. */
 const MAX_REMOVALS = 1000;
 
 export class SliceRows implements HotSlices {
@@ -42,19 +42,19 @@ export class SliceRows implements HotSlices {
     this.#heats.set(key, heated(this.#heats.get(key), this.#parts.now()));
   }
 
-  /** True if the slice is asked for often enough to be a row. */
+  /** True if the slice is read often enough for a row. */
   isWanted(trunkPath: string, offset: number, sizeBytes: number): boolean {
     const { thresholdBytes, now } = this.#parts;
     const heat = this.#heats.get(keyOf(trunkPath, offset));
     return heat !== undefined && isWorthRow({ sizeBytes, heat }, thresholdBytes(), now());
   }
 
-  /** The slice that begins there, if it is a row. */
+  /** The row that starts at this position, if any. */
   find(trunkPath: string, offset: number): SliceEntry | undefined {
     return this.#within(trunkPath, (slices, trunk) => slices.find.get(trunk, offset));
   }
 
-  /** The bytes of a row; a damaged one goes. */
+  /** The bytes of a row; removes a damaged one. */
   read(trunkPath: string, slice: SliceEntry): Buffer | undefined {
     return this.#within(trunkPath, (slices, trunk) => {
       const row = slices.find.get(trunk, slice.offset);
@@ -65,7 +65,7 @@ export class SliceRows implements HotSlices {
         slices.remove(trunk, slice.offset);
         throw new Error(`the row of ${key} is damaged`);
       }
-      // Reads before the last start count too.
+      // Includes reads before the last start.
       const heat = Math.max(this.#heats.get(key) ?? row.heat, row.heat);
       this.#heats.set(key, heat);
       if (heat > row.heat + LEAST_HEATING) slices.setHeat(row, heat);
@@ -73,7 +73,7 @@ export class SliceRows implements HotSlices {
     });
   }
 
-  /** Makes a row of a slice, unless the room is needed for what is asked for more. */
+  /** Makes a row of a slice, unless hotter content needs the space. */
   keep(trunkPath: string, slice: SliceEntry, bytes: Buffer): void {
     const heat = this.#heats.get(keyOf(trunkPath, slice.offset));
     if (heat === undefined || !this.#makeRoom(slice.size, heat)) return;
@@ -81,14 +81,14 @@ export class SliceRows implements HotSlices {
     this.#hasChanged = true;
   }
 
-  /** There is no such slice any more; without an offset, no such trunk. */
+  /** The slice was deleted; without a position, the whole trunk. */
   remove(trunkPath: string, offset?: number): void {
     const last = offset ?? Number.MAX_SAFE_INTEGER;
     this.#within(trunkPath, (slices, trunk) => slices.remove(trunk, offset ?? 0, last));
     this.#hasChanged = true;
   }
 
-  /** Makes room where files have taken it, and writes down what has changed. */
+  /** Makes space for files, and records heat. */
   endInterval(): void {
     this.#makeRoom(0, Number.POSITIVE_INFINITY);
     if (!this.#hasChanged) return;
@@ -99,7 +99,7 @@ export class SliceRows implements HotSlices {
     }
   }
 
-  /** False if rows that are colder do not give so many bytes. */
+  /** False if colder rows do not free so many bytes. */
   #makeRoom(bytes: number, heat: number): boolean {
     const { tiers, roomBytes } = this.#parts;
     let beyond = bytes - roomBytes;
@@ -118,7 +118,7 @@ export class SliceRows implements HotSlices {
     return true;
   }
 
-  /** What goes wrong with a row is no reason not to read the trunk. */
+  /** If a row fails, the trunk is read instead. */
   #within<Result>(
     trunkPath: string,
     use: (slices: SliceRecords, trunk: string) => Result,

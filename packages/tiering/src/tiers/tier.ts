@@ -10,17 +10,16 @@ import type { Records } from './records.js';
 import { MovesUnderWay, TierMoves } from './tier-moves.js';
 
 /**
- * The files of one store path: what they become when they are stored or changed, and the
- * way to their moves, which tier-moves.ts makes. A change or deletion of a file revokes
- * its move first and waits until nothing of it is left. Readers are not held up: they have
- * the old copy.
+ * The files of one store path: what they become when stored or changed. tier-moves.ts moves them. A
+ * change or deletion first cancels a move of the file and waits until it has cleaned up. Readers
+ * are not held up: they keep the old copy.
  */
 
 export interface TierParts {
   readonly disk: Disk;
   /** Of the store path. */
   readonly path: string;
-  /** The data directory, with a separator behind it. */
+  /** The data directory, with a trailing separator. */
   readonly data: string;
   readonly records: Records;
   /** Undefined: no file goes to another group. */
@@ -28,7 +27,7 @@ export interface TierParts {
   readonly now: () => number;
 }
 
-/** A file's content that takes the place of what was there. */
+/** New content of a file. */
 export interface NewContent {
   readonly bytes: Buffer;
   readonly mtimeSeconds: number;
@@ -64,7 +63,7 @@ export class Tier {
     this.#onMoved = listener;
   }
 
-  /** Moves that a change of their file has ended. */
+  /** Moves cancelled by a change of their file. */
   get revokes(): number {
     return this.#underWay.revokes;
   }
@@ -73,7 +72,7 @@ export class Tier {
     return this.local.pathOf(name);
   }
 
-  /** Removes what moves have left that did not end; to be called before anything else. */
+  /** Cleans up after interrupted moves; call it before anything else. */
   async recover(): Promise<void> {
     for (const { name, place } of this.records.moving()) {
       if (place !== Place.file) await this.local.delete(name);
@@ -82,35 +81,35 @@ export class Tier {
     await this.records.commit();
   }
 
-  /** Ends a move of the file; it is not moved until the function that this returns is called. */
+  /** Cancels a move of the file; it does not move until the returned function is called. */
   async beginChange(name: string): Promise<() => void> {
     const done = this.#underWay.change(name);
     await this.#underWay.revoke(name);
     return done;
   }
 
-  /** The bytes that are in another group. */
+  /** Opens the bytes in another group. */
   openAway(record: FileRecord): ReadableFile {
     const { away } = this.#parts;
     if (!away) throw new Error(`${record.name} is in another group, and there are no trackers`);
     return new AwayFile(away, record);
   }
 
-  /** The record goes, and with it a copy in another group; durable with the next commit. */
+  /** Removes the record and, with it, the copy in another group; durable with the next commit. */
   remove({ name, away }: FileRecord): void {
     this.records.remove(name);
     if (away !== undefined) this.#deleteLater(away);
   }
 
-  /** The content becomes the file's row, in the place of what there is; durable with the next commit. */
+  /** Makes the content the file's row, replacing what it was; durable with the next commit. */
   becomeRow(name: string, { bytes, mtimeSeconds }: NewContent, moving = false): void {
     const sum = { size: bytes.length, crc32: crc32(bytes) };
     this.#put(name, { place: Place.row, ...sum, mtimeSeconds, moving }, bytes);
   }
 
   /**
-   * The content becomes the row of a file that may be one on this disk, which goes; durably
-   * if it is, else with the next commit.
+   * Makes the content the row of a file that may be on disk; that file is removed. Durable if it
+   * was, else with the next commit.
    */
   async replaceByRow(name: string, content: NewContent): Promise<void> {
     const before = this.records.find(name);
@@ -126,8 +125,8 @@ export class Tier {
   }
 
   /**
-   * A file on the disk, whole and synced, gets the name. Where a record says that the bytes
-   * are elsewhere it is switched, durably.
+   * Gives a complete, synced file on disk its name. If a record says that the bytes are elsewhere,
+   * it is switched, durably.
    */
   async becomeFile(name: string, temporary: string, mtimeSeconds: number): Promise<void> {
     const { disk } = this.#parts;
@@ -152,7 +151,7 @@ export class Tier {
     this.#onMoved(this.pathOf(name));
   }
 
-  /** Brings a file home from another group onto this disk; to be called while it is being changed. */
+  /** Brings a file from another group to this disk; call it only while changing the file. */
   async bringHome(record: FileRecord): Promise<void> {
     const file = this.openAway(record);
     const temporary = await this.local.copyOut(record.name, {

@@ -17,20 +17,19 @@ import type { Tier } from './tier.js';
 import type { Tiers } from './tiers.js';
 
 /**
- * Small files are rows with their metadata beside them; what is larger, and every file that was
- * there before, is on the disk. Content that is in another group is read there, and a change
- * brings it home.
+ * Keeps small files as rows with their metadata. Larger files, and files from before the tier, are
+ * on disk. Content in another group is read there; a change brings it home.
  */
 
 export interface TieredFilesParts {
   readonly disk: Disk;
   readonly tiers: Tiers;
   readonly nowSeconds: () => number;
-  /** Bytes of a row are written; `isNew`: the row was made with them. */
+  /** Bytes of a row were written; `isNew`: the row was made with them. */
   readonly onAccess: (path: string, bytes: number, size: number, isNew: boolean) => void;
-  /** A file was cut and may be small enough for a row now. */
+  /** A file was truncated and may fit a row now. */
   readonly onCut: (tier: Tier, name: string, size: number) => void;
-  /** A file has outgrown its row and is a file of its own now. */
+  /** A file outgrew its row and is a file on disk now. */
   readonly onGrown: (tier: Tier, name: string, size: number) => void;
 }
 
@@ -88,7 +87,7 @@ export class TieredFiles implements FileBackend {
     }
   }
 
-  /** What is in another group comes home: as a row if it is small enough for one, with the change. */
+  /** Content in another group comes home: as a row with the change, if it fits one. */
   async #openToChange(tier: Tier, name: string, path: string, done: () => void): Promise<DiskFile> {
     const { disk, tiers, onCut, onGrown, onAccess } = this.#parts;
     const found = tier.records.findContent(name);
@@ -100,7 +99,7 @@ export class TieredFiles implements FileBackend {
         ? await contentOf(tier.openAway(record))
         : soundBytes(record, found?.bytes, path);
       onAccess(path, bytes.length, bytes.length, false);
-      // A file that came home to be changed stays: it would come home with every change.
+      // A file that came home for a change stays: it would come home with every change.
       const grown = (size: number): void => {
         if (!isSmall) onGrown(tier, name, size);
       };
@@ -129,8 +128,8 @@ export class TieredFiles implements FileBackend {
         records.rename(source.name, target.name);
         return;
       }
-      // First the new record, so that a crash leaves no file without its metadata; a record
-      // without a file does no harm.
+      // The new record first: a crash must not leave a file without its metadata. A record without
+      // a file does no harm.
       if (record) {
         records.copy(source.name, target.name);
         await records.commit();
@@ -205,7 +204,7 @@ export class TieredFiles implements FileBackend {
     return [...new Set([...names, ...rows])];
   }
 
-  /** The record of a file in another group is switched when all of a change is there. */
+  /** The record of a file in another group is switched when the change is complete. */
   isAtomic(path: string): boolean {
     return this.#parts.tiers.placeOf(path)?.place === Place.away;
   }
@@ -229,12 +228,12 @@ export class TieredFiles implements FileBackend {
   }
 }
 
-/** True where the content is not, or not known to be, elsewhere. */
+/** True unless the content is known to be elsewhere. */
 function isOnDisk(record: Pick<FileRecord, 'place'> | undefined): boolean {
   return record === undefined || record.place === Place.file;
 }
 
-/** The bytes of a row, if they are what its record says. */
+/** The bytes of a row, checked against its record. */
 function soundBytes(record: FileRecord, bytes: Buffer | undefined, path: string): Buffer {
   if (!bytes || bytes.length !== record.size || crc32(bytes) !== record.crc32) {
     throw failure('EIO', `the row of ${path} is damaged`);
@@ -242,7 +241,7 @@ function soundBytes(record: FileRecord, bytes: Buffer | undefined, path: string)
   return bytes;
 }
 
-/** All bytes of a file, which is closed. */
+/** Reads all bytes and closes the file. */
 async function contentOf(file: ReadableFile): Promise<Buffer> {
   try {
     const bytes = Buffer.allocUnsafe((await file.stat()).size);
@@ -257,18 +256,18 @@ function failure(code: string, message: string): Error {
   return Object.assign(new Error(message), { code });
 }
 
-/** Directories in which names have changed on the disk: the others need no sync. */
+/** Directories with changed names on disk; only these need a sync. */
 class TouchedDirectories {
   readonly #disk: Disk;
   readonly #touched = new Set<string>();
-  /** Syncs that are under way. */
+  /** Syncs in progress. */
   readonly #syncs = new Map<string, Promise<void>>();
 
   constructor(disk: Disk) {
     this.#disk = disk;
   }
 
-  /** The change has these names in it: a sync that began before its end may have missed it. */
+  /** A sync that started before the change ended may have missed it. */
   async after(change: Promise<void>, ...paths: readonly string[]): Promise<void> {
     try {
       await change;

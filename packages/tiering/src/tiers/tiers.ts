@@ -13,8 +13,8 @@ import { SliceRows } from './slice-rows.js';
 import { Tier } from './tier.js';
 
 /**
- * The metadata tiers of a storage: one for every store path where they are switched on, and
- * for those where an earlier start has left records, without which files could not be read.
+ * The metadata tiers of a storage: one per store path if they are on; otherwise only where an
+ * earlier start left records, without which files could not be read.
  */
 
 export interface TierPlaces {
@@ -23,14 +23,14 @@ export interface TierPlaces {
   readonly storePaths: readonly string[];
   /** Undefined: no file goes to another group. */
   readonly away: AwayFiles | undefined;
-  /** Undefined: nobody asks what synced rows cost. */
+  /** Undefined: the cost of synced rows is not measured. */
   readonly meter?: DiskMeter;
   readonly onError: (error: Error) => void;
 }
 
 export class Tiers {
   readonly all: readonly Tier[];
-  /** Undefined where the tiers are switched off. */
+  /** Undefined if the tiers are off. */
   readonly sliceRows: SliceRows | undefined;
   /** Th_global. */
   thresholdBytes: number;
@@ -64,7 +64,7 @@ export class Tiers {
     return new Tiers(all, settings, places);
   }
 
-  /** The tier of this path, and how its records call it. */
+  /** The tier of this path, and the name in its records. */
   locate(path: string): { readonly tier: Tier; readonly name: string } | undefined {
     for (const tier of this.all) {
       if (!path.startsWith(tier.data)) continue;
@@ -74,7 +74,7 @@ export class Tiers {
     return undefined;
   }
 
-  /** Where the content of this path is; undefined: on the disk, if it is anywhere. */
+  /** Where the content of this path is; undefined: on disk, if anywhere. */
   placeOf(path: string): Pick<FileRecord, 'place' | 'size'> | undefined {
     const { tier, name } = this.locate(path) ?? {};
     return tier?.records.placeOf(name!);
@@ -85,12 +85,12 @@ export class Tiers {
     return this.#settings.enabled && this.usedShare < 1 ? this.thresholdBytes : -1;
   }
 
-  /** Eq. 14: the largest that a file which has moved so often may grow to in its row. */
+  /** Eq. 14: the size to which a file that has moved so often may grow. */
   changeLimitBytes(moves: number): number {
     return fileThreshold(this.thresholdBytes, moves, this.#settings.parameters);
   }
 
-  /** Of the room for rows, what those of files take: rows of slices make room for them. */
+  /** Share of the space that rows of files use; slices make way for files. */
   get usedShare(): number {
     const bytes = this.all.reduce((sum, { records }) => sum + records.counts(Place.row).bytes, 0);
     return bytes / this.#settings.roomBytes;
@@ -119,7 +119,7 @@ async function openTier(
       error,
     );
   }
-  // SQLite has its own way to the disk.
+  // SQLite accesses the disk by itself.
   if (!(await localDisk.exists(data))) {
     throw new StartError('store_path_unusable', `The metadata tier needs ${data} on a local disk.`);
   }

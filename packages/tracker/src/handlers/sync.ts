@@ -14,7 +14,7 @@ import {
 import { control, type Handler, nowSeconds, StatusError } from '@stevedore/wire';
 import type { Cluster } from '../cluster.js';
 import type { Group } from '../group.js';
-import { likeliest } from '../group.js';
+import { mostLikelyFirst } from '../group.js';
 import type { Member } from '../member.js';
 import type { TrackerSession } from '../session.js';
 import type { TrackerSettings } from '../tracker-options.js';
@@ -39,7 +39,7 @@ export function syncHandlers(
       }
       const others = group.readable(environment.uptimeMs()).filter((each) => each !== member);
       // It may have been the source of files that not all other members have.
-      const [peer] = likeliest(others, member.id);
+      const [peer] = mostLikelyFirst(others, member.id);
       if (!peer) throw new StatusError(Status.notFound, 'no active storage to copy from');
       const source = { sourceId: peer.id, untilSeconds: nowSeconds(environment) };
       member.copyFrom(source);

@@ -31,7 +31,7 @@ export interface LogFollowerParts {
 /** Longest wait without a new check. */
 const LOOK_INTERVAL_MS = 1000;
 
-export class LogFollower {
+export class BinlogFollower {
   readonly window: SendWindow;
   readonly #parts: LogFollowerParts;
   /** The binlog has been read up to here. */
@@ -66,7 +66,7 @@ export class LogFollower {
       return;
     }
     if (record.own && record.atSeconds > this.#seconds) {
-      await this.#until(() => !this.window.areUnderWay);
+      await this.#until(() => !this.window.hasPending);
       this.#seconds = record.atSeconds;
     }
     const key = sending.keyOf(record);
@@ -124,7 +124,7 @@ export class SendWindow {
     return this.#all.length === 0;
   }
 
-  get areUnderWay(): boolean {
+  get hasPending(): boolean {
     return this.#all.some(({ done }) => !done);
   }
 

@@ -2,64 +2,63 @@ import type { ServedIn } from '@stevedore/balance';
 import { type Counts, REQUEST_CLASSES, type Scheduler } from './scheduler.js';
 
 /**
- * Moments in which metadata has the server to itself: while both classes are there, small
- * files are held back for a twentieth of the time, each time after a pause of another
- * length. A moment begins when no small file is at the disk any more and what one held up
- * has been made up for, and lasts as long as several metadata requests take. What metadata
- * does then, and what it does between two such moments, is seen on the same machine within
- * a second or so: whatever else disturbs it disturbs both.
+ * Probes: short times in which metadata has the server to itself. While requests of both classes
+ * arrive, small files are held back for a twentieth of the time, after pauses of varying length. A
+ * probe begins when no small file is at the disk and the delay it caused is over, and lasts for
+ * several metadata requests. Comparing metadata in a probe with metadata just before it cancels
+ * whatever else disturbs the machine.
  */
 
-export interface AloneMomentsOptions {
+export interface ProbesOptions {
   readonly scheduler: Scheduler;
   readonly intervalMs: number;
   readonly busyMeter: () => BusyMeter;
   readonly now: () => number;
-  /** Both are there, or not any more. */
+  /** Both classes have requests, or no longer have. */
   readonly onCompetition: (isThere: boolean) => void;
-  readonly onMoment: (moment: AloneMoment) => void;
+  readonly onProbe: (probe: Probe) => void;
 }
 
 /** Share of the time since its last call in which the thread was busy, 0 to 1. */
 export type BusyMeter = () => number;
 
-export interface AloneMoment {
+export interface Probe {
   readonly alone: ServedIn;
-  /** From the moment before to this one; undefined for the first. */
+  /** Between the previous probe and this one; undefined for the first. */
   readonly beside: ServedIn | undefined;
-  /** Share of the moment in which the thread was busy. */
+  /** Share of the probe in which the thread was busy. */
   readonly busyShare: number;
 }
 
 /** Shares of an interval. */
 const LOOK_SHARE = 0.05;
-const LEAST_MOMENT_SHARE = 0.0125;
-/** Requests that one loop of a client could have had answered in a moment, at least. */
+const LEAST_PROBE_SHARE = 0.0125;
+/** A probe is long enough for so many requests of one client. */
 const LEAST_REQUESTS = 3;
-/** Pauses are so many times as long as a moment: 15 to 23, one after the other. */
+/** A pause is 15 to 23 times as long as a probe, never the same twice in a row. */
 const LEAST_PAUSE = 15;
 const PAUSE_SPREAD = 8;
 const PAUSE_STEP = 0.618;
-/** Small files that do not leave the disk in so many times a moment are not waited for. */
+/** A probe is given up if small files take so many times its length to leave the disk. */
 const PATIENCE = 4;
 
-export class AloneMoments {
-  readonly #options: AloneMomentsOptions;
+export class Probes {
+  readonly #options: ProbesOptions;
   readonly #busy: BusyMeter;
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
   #isCompetition = false;
-  /** When a class was last there, and what had been served of it then. */
+  /** When a class last had requests, and its requests served until then. */
   readonly #seen = {
     metadata: { atMs: Number.NEGATIVE_INFINITY, requests: 0 },
     smallFile: { atMs: Number.NEGATIVE_INFINITY, requests: 0 },
   };
   #pause = 0;
   #nextAtMs = 0;
-  /** The end of the last moment. */
+  /** The end of the last probe. */
   #since: { readonly atMs: number; readonly metadata: Counts } | undefined;
 
-  constructor(options: AloneMomentsOptions) {
+  constructor(options: ProbesOptions) {
     this.#options = options;
     this.#busy = options.busyMeter();
   }
@@ -102,7 +101,7 @@ export class AloneMoments {
   #begin(): void {
     const { scheduler, intervalMs } = this.#options;
     const requestMs = this.#requestMs();
-    const leastMs = Math.max(intervalMs * LEAST_MOMENT_SHARE, requestMs * LEAST_REQUESTS);
+    const leastMs = Math.max(intervalMs * LEAST_PROBE_SHARE, requestMs * LEAST_REQUESTS);
     const lastsMs = Math.min(leastMs, intervalMs);
     this.#after(lastsMs * PATIENCE, () => this.#end(lastsMs));
     scheduler.hold(() => {
@@ -110,7 +109,7 @@ export class AloneMoments {
     });
   }
 
-  /** What a metadata request has taken since the last moment. */
+  /** Mean time of a metadata request since the last probe. */
   #requestMs(): number {
     const { scheduler, now } = this.#options;
     const { ranMs, servedRequests } = scheduler.totals('metadata');
@@ -121,7 +120,7 @@ export class AloneMoments {
   }
 
   #alone(lastsMs: number): void {
-    const { now, onMoment, scheduler } = this.#options;
+    const { now, onProbe, scheduler } = this.#options;
     const begunAtMs = now();
     const before = scheduler.totals('metadata');
     const beside =
@@ -134,7 +133,7 @@ export class AloneMoments {
       this.#end(lastsMs);
       if (ms <= 0) return;
       const alone = between(before, after, ms);
-      onMoment({ alone, beside, busyShare });
+      onProbe({ alone, beside, busyShare });
     });
   }
 

@@ -10,7 +10,7 @@ import { foreseen } from './open-files.js';
  * operations, the journal records it first: after a power failure it has happened completely
  * or not at all. Callers hold the file's lock.
  */
-export class SeveralSteps {
+export class CompanionFiles {
   readonly #parts: FileParts;
 
   constructor(parts: FileParts) {
