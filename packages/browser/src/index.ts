@@ -1,3 +1,8 @@
+/**
+ * Resumable uploads from a web page.
+ *
+ * @module @stevedore/browser
+ */
 export { type DroppedFile, droppedFiles } from './dropped-files.js';
 export { type UploadCode, UploadError } from './requests.js';
 export { type StoredFile, type Upload, type UploadOptions, upload } from './upload.js';

@@ -1,3 +1,8 @@
+/**
+ * The SDK: `open()` gives a store of files.
+ *
+ * @module @stevedore/client
+ */
 export { originOf } from '@stevedore/map';
 export type {
   Damage,

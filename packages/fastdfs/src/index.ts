@@ -1,3 +1,8 @@
+/**
+ * A FastDFS client with every call of the protocol.
+ *
+ * @module @stevedore/fastdfs
+ */
 export {
   checkToken,
   type FetchTarget,

@@ -1,3 +1,8 @@
+/**
+ * Middleware for Express.
+ *
+ * @module @stevedore/middleware/express
+ */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Receipt, Store } from '@stevedore/client';
 import { type ProblemCode, ProblemError } from './core/problems.js';

@@ -1,3 +1,8 @@
+/**
+ * A plugin for Fastify.
+ *
+ * @module @stevedore/middleware/fastify
+ */
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { Receipt, Store } from '@stevedore/client';
 import type {

@@ -1,3 +1,8 @@
+/**
+ * A handler for node's own server.
+ *
+ * @module @stevedore/middleware/http
+ */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Receipt } from '@stevedore/client';
 import { checkKey } from './core/files.js';

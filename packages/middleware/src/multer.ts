@@ -1,3 +1,8 @@
+/**
+ * A storage engine for multer.
+ *
+ * @module @stevedore/middleware/multer
+ */
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';

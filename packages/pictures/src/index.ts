@@ -1,3 +1,8 @@
+/**
+ * Stored pictures in other sizes.
+ *
+ * @module @stevedore/pictures
+ */
 export { type PictureOptions, Pictures } from './pictures.js';
 export { parseSize } from './size.js';
 export type { Fit, Format, Variant } from './variant.js';

@@ -1,4 +1,8 @@
-/** What needs neither a disk nor a native module: the store over HTTP, and what it shares with `open()`. */
+/**
+ * What needs neither a disk nor a native module: the store over HTTP, and what it shares with `open()`.
+ *
+ * @module @stevedore/client/connect
+ */
 export { isStoreError, StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
 export * from '../affinity.js';
 export { invalidOption } from '../options.js';
