@@ -2,8 +2,11 @@ import { News } from '@stevedore/async';
 import { localDisk } from '@stevedore/disk';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { Binlog } from '../../packages/storage/dist/replication/binlog.js';
+import {
+  BinlogFollower,
+  SendWindow,
+} from '../../packages/storage/dist/replication/binlog-follower.js';
 import { Journal } from '../../packages/storage/dist/replication/journal.js';
-import { BinlogFollower, SendWindow } from '../../packages/storage/dist/replication/binlog-follower.js';
 import type { LogRecord } from '../../packages/storage/dist/replication/log-record.js';
 import {
   MarkFile,
